@@ -278,7 +278,7 @@ func TestHostileDirectory(t *testing.T) {
 	}
 	fifo(t, filepath.Join(dir, "sys/bus/pci/devices/0000:1c:00.0/modalias"))
 	fifo(t, filepath.Join(dir, "sys/bus/pci/devices/0000:1c:00.0/revision"))
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	tp, err := Discover(ctx, Options{Root: dir})
 	if err != nil {

@@ -144,12 +144,19 @@ func TestCallEnds(t *testing.T) {
 		return nil, ctx.Err()
 	}
 	p := asked(t, Options{Answer: wait})
-	short, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
-	defer cancel()
-	if _, err := p.Call(short, nil); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("deadline: %v", err)
+	asked := false
+	for wait := 20 * time.Millisecond; !asked; wait *= 4 { // until the peer was asked in that time
+		short, cancel := context.WithTimeout(t.Context(), wait)
+		if _, err := p.Call(short, nil); !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatalf("deadline: %v", err)
+		}
+		cancel()
+		select {
+		case <-entered:
+			asked = true
+		case <-time.After(wait):
+		}
 	}
-	<-entered
 	done := make(chan error, 1)
 	go func() { _, err := p.Call(context.Background(), nil); done <- err }()
 	<-entered

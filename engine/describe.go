@@ -144,6 +144,7 @@ func (e *Engine) reoffer(topology json.RawMessage, endpoints []transport.Endpoin
 	o.topology, o.endpoints, o.reason, o.room = topology, endpoints, reason, 0
 	if !same {
 		e.changed()
+		e.noteRecordChange()
 	}
 }
 

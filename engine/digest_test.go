@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -78,6 +79,29 @@ func uncheckedPair(t *testing.T, size int64, client Options) (*pair, *after) {
 	p := newPair(t, size, client, Options{Transports: []TransportFactory{make}})
 	p.randomize(5)
 	return p, then
+}
+
+// TestDigestsAreShared: a few bytes ask for a look at 64 MiB, so that a peer has no more than its share of
+// them at a time. What is beyond is made again, and done.
+func TestDigestsAreShared(t *testing.T) {
+	p, _ := uncheckedPair(t, maxDigestBytes, Options{})
+	body := digestBody(make([]byte, digestKeyBytes), []place{{p.to.t.ID, 0, maxDigestBytes}})
+	ctx, errs := testContext(t), make(chan error)
+	calls := 8 * runtime.GOMAXPROCS(0)
+	for range calls {
+		go func() {
+			_, err := p.peer.session.Call(ctx, methodDigest, body)
+			errs <- err
+		}()
+	}
+	for range calls {
+		if err := <-errs; err != nil {
+			t.Error(err)
+		}
+	}
+	if n := p.server.Stats().RefusedCalls["quota"]; n == 0 {
+		t.Errorf("%d digests of one peer at the same time", calls)
+	}
 }
 
 // TestDigest: a byte that changes on the way is found at the end of the batch, in both directions and

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"net"
 	"net/netip"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -44,11 +45,13 @@ type Engine struct {
 	unavailable []error    // why others are not there
 
 	registry      registry.Registry
+	recordChanged chan struct{} // has a token: what the registry is told may have changed
 	server        *session.Server
 	served        served
 	offering      offering
 	permits       permits
 	answering     answering
+	digests       *quota.Shares // that peers have made
 	held          *quota.Shares // memory, of peers
 	notifications *inbox
 	bounce        bounce
@@ -120,9 +123,10 @@ func New(ctx context.Context, o Options) (*Engine, error) {
 		return nil, pkgerr.Errorf("engine", "%w", err)
 	}
 	e := &Engine{
-		o: o, log: o.Logger, began: time.Now(), table: mem.NewTable(o.Limits.Regions), registry: o.Registry,
+		o: o, log: o.Logger, began: time.Now(), table: mem.NewTable(o.Limits.Regions), registry: o.Registry, recordChanged: make(chan struct{}, 1),
 		held:      quota.New("memory", o.Limits.PeerBytes),
 		answering: answering{shares: quota.New("calls", int64(o.Limits.Calls)), by: map[*session.Session]int{}},
+		digests:   quota.New("digests", int64(max(runtime.GOMAXPROCS(0), 2))),
 		presence:  presence{name: o.Name, portsChanged: make(chan struct{}, 1)},
 		lifetime:  lifetime{stop: make(chan struct{}), closeTime: closeTimeout},
 		scheduler: scheduler{
@@ -213,7 +217,7 @@ func (e *Engine) makeCarriers() error {
 	if now := e.ports.Load(); now != nil {
 		topology = now.topology
 	}
-	protection, err := e.o.protection(e.identity.Credentials())
+	protection, err := e.o.protection()
 	if err != nil {
 		return err
 	}
@@ -262,59 +266,6 @@ func (e *Engine) carrierOf(name string) *carrier {
 		}
 	}
 	return nil
-}
-
-// publish tells the registry where we are.
-func (e *Engine) publish(ctx context.Context) error {
-	r := registry.Record{Name: e.name, Epoch: e.epoch}
-	for _, a := range e.Advertised() {
-		if at, err := netip.ParseAddrPort(a.Address); err == nil && a.Transport == "tcp" {
-			r.Addresses = append(r.Addresses, at)
-		}
-	}
-	if now := e.ports.Load(); now != nil {
-		r.Fingerprint = now.topology.Fingerprint()
-	}
-	lease, err := e.registry.Publish(ctx, r)
-	if err != nil {
-		return err
-	}
-	e.start(func() { e.keepPublished(r, lease) })
-	return nil
-}
-
-// keepPublished publishes the record again when the registry has lost it.
-func (e *Engine) keepPublished(r registry.Record, lease registry.Lease) {
-	const pause = 5 * time.Second
-	for {
-		select {
-		case <-lease.Lost():
-			e.log.Warn("the registry has lost this engine's record: publishing it again")
-		case <-e.ctx.Done():
-			if err := lease.Close(); err != nil {
-				e.log.Warn("closing the lease of the registry", "error", err)
-			}
-			return
-		}
-		for {
-			again, err := e.registry.Publish(e.ctx, r)
-			if err == nil {
-				lease = again
-				break
-			}
-			if errors.Is(err, registry.ErrOldEpoch) {
-				e.log.Error("another engine has taken this one's name", "error", err)
-				return
-			}
-			timer := time.NewTimer(pause)
-			select {
-			case <-timer.C:
-			case <-e.ctx.Done():
-				timer.Stop()
-				return
-			}
-		}
-	}
 }
 
 // start runs f in a goroutine that Close waits for; false when it is too late.

@@ -17,7 +17,7 @@ import (
 )
 
 // within bounds what a test waits for; it is for liveness only.
-const within = 30 * time.Second
+const within = time.Minute
 
 func testContext(t testing.TB) context.Context {
 	ctx, cancel := context.WithTimeout(context.Background(), within)

@@ -39,6 +39,8 @@ var (
 	ErrCertificate = trust.ErrCertificate
 	// ErrNoPeer: the registry has no engine of that name.
 	ErrNoPeer = registry.ErrNotFound
+	// ErrOtherEngine: at the addresses that the registry has of an engine there is another one.
+	ErrOtherEngine = errors.New("another engine answers")
 	// ErrNoRegion: the peer does not offer such a region.
 	ErrNoRegion = memory.ErrNoRegion
 	// ErrRange: the bytes are outside the region.

@@ -31,6 +31,22 @@ func (p *pair) warm(t testing.TB) {
 	}
 }
 
+// submitBefore submits with a deadline that far off, again where the machine stood still until it was over.
+func (p *pair) submitBefore(t testing.TB, far time.Duration, ops []Op, o SubmitOptions) (*Batch, context.Context) {
+	t.Helper()
+	for {
+		ctx, cancel := context.WithTimeout(context.Background(), far)
+		t.Cleanup(cancel)
+		b, err := p.peer.Submit(ctx, ops, o)
+		if err == nil {
+			return b, ctx
+		}
+		if !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatal(err)
+		}
+	}
+}
+
 func TestCancel(t *testing.T) {
 	checkLeaks(t)
 	p, n := fakePair(t, 1<<20, fake.Options{})
@@ -78,16 +94,12 @@ func TestDeadline(t *testing.T) {
 	checkLeaks(t)
 	p, _ := fakePair(t, 1<<20, fake.Options{BytesPerSec: 1 << 20, MaxBytes: 64 << 10})
 	p.warm(t)
-	ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
-	defer cancel()
-	b, err := p.peer.Submit(ctx, []Op{ReadOp(p.mine.All(), p.to.At(0))}, SubmitOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	b, ctx := p.submitBefore(t, 300*time.Millisecond, []Op{ReadOp(p.mine.All(), p.to.At(0))}, SubmitOptions{})
 	<-b.Done()
 	if err := b.Err(); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, ErrUnsafeBuffer) {
 		t.Errorf("got %v, want a deadline and safe buffers", err)
 	}
+	<-ctx.Done() // the engine's clock may be a moment ahead
 	if _, err := p.peer.Submit(ctx, nil, SubmitOptions{}); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("submit after the deadline: %v", err)
 	}
@@ -104,16 +116,11 @@ func TestUnsafeBufferAndQuarantine(t *testing.T) {
 	there.mu.Unlock()
 	conn := n.of("client", "fake").Conns()[0]
 	conn.HoldWrites()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-	defer cancel()
-	b, err := p.peer.Submit(ctx, []Op{WriteOp(p.mine.Span(0, 5000), p.to.At(100_000))}, SubmitOptions{Notify: []byte("never")})
-	if err != nil {
-		t.Fatal(err)
-	}
+	b, _ := p.submitBefore(t, time.Second, []Op{WriteOp(p.mine.Span(0, 5000), p.to.At(100_000))}, SubmitOptions{Notify: []byte("never")})
 	eventually(t, "the write is on the wire", func() bool { return conn.Held() == 1 })
 	conn.Kill(errors.New("the cable was pulled"))
 	<-b.Done()
-	err = b.Err()
+	err := b.Err()
 	if !errors.Is(err, ErrUnsafeBuffer) {
 		t.Fatalf("got %v, want ErrUnsafeBuffer", err)
 	}
@@ -207,7 +214,7 @@ func TestRestartedAndLostPeer(t *testing.T) {
 	checkLeaks(t)
 	server := newEngine(t, Options{Name: "server"})
 	address := server.Addrs()[0].String()
-	client := newEngine(t, Options{Name: "client", GiveUp: 500 * time.Millisecond})
+	client := newEngine(t, Options{Name: "client", GiveUp: 2 * time.Second})
 	ctx := testContext(t)
 	kv := func(e *Engine) {
 		if _, err := e.Alloc(4096, RegionOptions{Name: "kv", Grant: memory.PeerRead}); err != nil {
@@ -377,11 +384,16 @@ func TestFailedDialIsForgotten(t *testing.T) {
 	if err := there.Transport.Close(); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
-	defer cancel()
-	err := p.peer.Write(ctx, p.mine.All(), p.to.At(0))
-	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "transport is closed") {
-		t.Errorf("got %v", err)
+	for wait := 300 * time.Millisecond; ; wait *= 4 { // until a dial has failed in that time
+		ctx, cancel := context.WithTimeout(context.Background(), wait)
+		err := p.peer.Write(ctx, p.mine.All(), p.to.At(0))
+		cancel()
+		if !errors.Is(err, context.DeadlineExceeded) || wait > within {
+			t.Fatalf("got %v", err)
+		}
+		if strings.Contains(err.Error(), "transport is closed") {
+			break
+		}
 	}
 	eventually(t, "the peer is told", func() bool {
 		there.mu.Lock()
@@ -458,15 +470,16 @@ func TestNotifications(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	short, cancel := context.WithTimeout(ctx, 300*time.Millisecond)
-	defer cancel()
-	b, err := p.peer.Submit(short, []Op{WriteOp(p.mine.Span(0, 10), p.to.At(50))}, SubmitOptions{Notify: []byte("full")})
-	if err != nil {
-		t.Fatal(err)
-	}
-	<-b.Done()
-	if err := b.Err(); err == nil || !strings.Contains(err.Error(), "peer does not take notifications") {
-		t.Errorf("a full queue: %v", err)
+	for wait := 300 * time.Millisecond; ; wait *= 4 { // until the data has arrived in that time
+		b, _ := p.submitBefore(t, wait, []Op{WriteOp(p.mine.Span(0, 10), p.to.At(50))}, SubmitOptions{Notify: []byte("full")})
+		<-b.Done()
+		err := b.Err()
+		if err != nil && strings.Contains(err.Error(), "peer does not take notifications") {
+			break
+		}
+		if !errors.Is(err, context.DeadlineExceeded) || wait > within {
+			t.Fatalf("a full queue: %v", err)
+		}
 	}
 	// One that takes none says so, and keeps nothing.
 	none := newPair(t, 4096, Options{Name: "another client", Transports: list}, Options{Name: "another server", Transports: list, Limits: Limits{Notifications: -1}})
@@ -491,7 +504,7 @@ func TestNotifications(t *testing.T) {
 	}
 	// A batch that fails does not notify.
 	stallAll(n.of("client", "fake"), true)
-	b, err = p.peer.Submit(ctx, []Op{WriteOp(p.mine.Span(0, 10), p.to.At(0))}, SubmitOptions{Notify: []byte("no")})
+	b, err := p.peer.Submit(ctx, []Op{WriteOp(p.mine.Span(0, 10), p.to.At(0))}, SubmitOptions{Notify: []byte("no")})
 	if err != nil {
 		t.Fatal(err)
 	}

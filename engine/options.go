@@ -19,7 +19,6 @@ import (
 	"github.com/topoctl/topoctl/internal/base/engine/transport"
 	"github.com/topoctl/topoctl/internal/base/engine/transport/shm"
 	"github.com/topoctl/topoctl/internal/base/engine/transport/tcp"
-	"github.com/topoctl/topoctl/internal/base/engine/trust"
 	"github.com/topoctl/topoctl/internal/base/pick"
 	"github.com/topoctl/topoctl/pathsel"
 )
@@ -58,14 +57,17 @@ type Options struct {
 	Transports []TransportFactory
 	// ConnsPerLane is the number of connections between each pair of ports; default 1.
 	ConnsPerLane int
-	Registry     registry.Registry // nil means registry.P2P
+	Registry     registry.Registry // nil means registry.P2P; it must not be closed before the engine
+	// Serves is what the registry tells others that this engine is good for, such as "probe"; words of at
+	// most 255 bytes, 64 at most.
+	Serves []string
 	// Check says when slices carry checksums; SubmitOptions.Check overrides it.
 	Check Check
 	// Protection is what data connections over TCP have at least against somebody on the path:
 	// "open" nothing, "headers" (no request or answer can be changed), "payload" (nor their bytes)
-	// or "sealed" (nor can they be read). A peer may demand more. "" is "headers" with a Token and
-	// "open" without one. With "payload" and "sealed", RDMA is not available, which has no such
-	// thing; shared memory is: its bytes do not leave the host.
+	// or "sealed" (nor can they be read). A peer may demand more. "" is "headers" with a Token or
+	// Credentials, and "open" without. With "payload" and "sealed", RDMA is not available, which has no
+	// such thing; shared memory is: its bytes do not leave the host.
 	Protection string
 	// DefaultTimeout bounds batches whose context has no deadline; default 30 s.
 	DefaultTimeout time.Duration
@@ -211,19 +213,20 @@ func (o *Options) complete() error {
 	case o.Check > CheckDigest:
 		return fmt.Errorf("check %d: want CheckAuto, CheckAlways, CheckNever or CheckDigest", o.Check)
 	}
-	if _, err := o.protection(nil); err != nil {
+	if _, err := o.protection(); err != nil {
 		return err
 	}
 	o.defaults()
 	return nil
 }
 
-// protection is the least that bytes have which leave this host.
-func (o *Options) protection(own *trust.Credentials) (transport.Protection, error) {
+// protection is the least that bytes have which leave this host. Credentials may give some later
+// that they do not have yet.
+func (o *Options) protection() (transport.Protection, error) {
 	switch {
 	case o.Protection != "":
 		return transport.ParseProtection(o.Protection)
-	case own.None():
+	case o.Credentials == nil && len(o.Token) == 0:
 		return transport.Open, nil
 	}
 	return transport.Headers, nil

@@ -127,12 +127,12 @@ func TestPauses(t *testing.T) {
 // pauseAt says how often the mutex was released.
 func pauseAt(t *testing.T, n int64) int64 {
 	const pause = 40 * time.Millisecond // longer than all else between; a shorter one finds less and fails nothing
-	const size = 64 << 10
+	const size = 128 << 10              // a slice for each of two connections
 	h := &history{mayLand: map[transport.ConnID]bool{}, allowed: map[transport.ConnID]chan struct{}{}, over: make(chan struct{})}
 	net := newNetwork()
 	var ends []*gated
 	build := func(env transport.Env) (transport.Transport, error) {
-		x, err := net.transport(fake.Options{Name: "fake", Lanes: 2})(env)
+		x, err := net.transport(fake.Options{Name: "fake", Lanes: 2, MaxBytes: size / 2, MaxPosted: 1})(env)
 		g := &gated{faked: x.(*faked), h: h}
 		ends = append(ends, g)
 		return g, err
@@ -142,9 +142,10 @@ func pauseAt(t *testing.T, n int64) int64 {
 	client := ends[1]
 	p.client.closeTime = 5 * time.Millisecond
 	p.warm(t)
-	conns := client.Conns()
-	conns[0].HoldWrites()
 	client.hold.Store(true)
+	for _, c := range client.Conns() {
+		c.HoldWrites()
+	}
 	slow := make(chan struct{})
 	client.slow.Store(&slow)
 	var releases atomic.Int64
@@ -168,24 +169,26 @@ func pauseAt(t *testing.T, n int64) int64 {
 	if err != nil {
 		t.Fatal(err)
 	}
-	held := func(c *fake.Conn) {
-		eventually(t, "the write is on the wire", func() bool { return c.Held() > 0 })
+	var conns []*fake.Conn // that the write went out on
+	another := func() {
+		eventually(t, fmt.Sprintf("the write is on the wire of %d connections", len(conns)+1), func() bool {
+			all := client.Conns()
+			at := slices.IndexFunc(all, func(c *fake.Conn) bool { return !slices.Contains(conns, c) && c.Held() > 0 })
+			if at >= 0 {
+				conns = append(conns, all[at])
+			}
+			return at >= 0
+		})
 		h.mu.Lock()
 		defer h.mu.Unlock()
-		h.mayLand[c.ID()] = true
-		h.note("the write is on the wire of connection %d", c.ID())
+		id := conns[len(conns)-1].ID()
+		h.mayLand[id] = true
+		h.note("the write is on the wire of connection %d", id)
 	}
-	held(conns[0])
+	another()
+	// What was lost waits for the peer. The rest goes out on the other lane.
 	conns[0].Kill(errors.New("the cable was pulled"))
-	eventually(t, "there is another connection", func() bool {
-		all := client.Conns()
-		at := slices.IndexFunc(all, func(c *fake.Conn) bool { return c != conns[0] })
-		if at >= 0 {
-			conns = append(conns, all[at])
-		}
-		return at >= 0
-	})
-	held(conns[1])
+	another()
 	client.hold.Store(false)
 	if n%2 == 0 { // the other one ends after Close has stopped to wait for it, or before
 		close(slow)

@@ -89,6 +89,20 @@ func (e *Engine) open(ctx context.Context, name string) (*Peer, error) {
 	if err != nil {
 		return nil, err
 	}
+	for {
+		p, next, err := e.openUnlessMoved(ctx, name, record)
+		if next == nil {
+			return p, err
+		}
+		record = *next
+	}
+}
+
+// openAt opens a peer by its record.
+func (e *Engine) openAt(ctx context.Context, name string, record registry.Record) (*Peer, error) {
+	if record.Stale > 0 {
+		e.log.Warn("the registry cannot be reached: opening a peer by what it said before", "peer", name, "age", record.Stale.Round(time.Millisecond))
+	}
 	p := &Peer{
 		engine: e, name: name, record: record, gone: make(chan struct{}), seed: maphash.MakeSeed(),
 		descriptorLock: make(chan struct{}, 1), callSlots: make(chan struct{}, maxPeerCalls), regions: map[string]*RemoteRegion{}, byID: map[memory.ID]*RemoteRegion{}, routes: map[routeKey]*route{}, lanes: map[laneKey]*lane{}, sides: map[string]sched.SideID{},
@@ -114,7 +128,9 @@ func (e *Engine) open(ctx context.Context, name string) (*Peer, error) {
 	}
 	p.session = s
 	p.self, p.epoch = s.Peer()
-	err = p.describe(ctx)
+	if err = p.checkName(); err == nil {
+		err = p.describe(ctx)
+	}
 	<-p.descriptorLock
 	if err == nil {
 		err = e.addPeer(p)
@@ -124,6 +140,9 @@ func (e *Engine) open(ctx context.Context, name string) (*Peer, error) {
 	}
 	e.adoptFences(p)
 	e.liftFormer(p)
+	if record.Epoch != 0 {
+		e.start(p.follow)
+	}
 	return p, nil
 }
 

@@ -85,6 +85,15 @@ func TestProtection(t *testing.T) {
 			t.Errorf("token %t, client %q, server %q: %+v", tt.token != nil, tt.client, tt.server, lanes)
 		}
 	}
+	// Credentials that are not there yet.
+	later := func() *Credentials { return nil }
+	p := newPair(t, 4096, Options{Transports: []TransportFactory{TCP()}}, Options{Transports: []TransportFactory{TCP()}, Credentials: later})
+	if err := p.peer.Write(testContext(t), p.mine.All(), p.to.At(0)); err != nil {
+		t.Fatal(err)
+	}
+	if lanes := p.peer.Lanes(); len(lanes) == 0 || !strings.Contains(lanes[0].Connection, ", AES-GMAC headers,") {
+		t.Errorf("with credentials that come later: %+v", lanes)
+	}
 	if _, err := New(t.Context(), Options{Protection: "much"}); err == nil || !strings.Contains(err.Error(), `"much": want open, headers, payload`) {
 		t.Errorf("an unknown level: %v", err)
 	}

@@ -158,6 +158,11 @@ func (e *Engine) handle(ctx context.Context, s *session.Session, method uint16, 
 		if p != nil {
 			rights = p.rights
 		}
+		// A short call takes a processor for milliseconds. No peer has them all.
+		if err := e.digests.Take(s.Account(), 1); err != nil {
+			return nil, errors.Join(session.ErrBusy, err)
+		}
+		defer e.digests.Give(s.Account(), 1)
 		return e.digest(ctx, rights, body)
 	}
 	return nil, fmt.Errorf("unknown call %d", method)

@@ -49,7 +49,7 @@ func TestErrorTexts(t *testing.T) {
 	p.warm(t)
 	n.Refuse(errors.New("the cable is out"))
 	conn().Kill(errors.New("link lost"))
-	ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	check("deadline", end(write(ctx)), true, `engine: peer "PEER": deadline exceeded with 0 of 5000 bytes in place; lane fake: ...`)
 	n.Refuse(nil)

@@ -9,6 +9,7 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 ROOT = pathlib.Path(__file__).parent.parent
 BIN = ROOT / os.environ.get("TOPOCTL_BIN", "bin")  # where "make build lib" put them
 MACHINES = {62: "x86_64", 183: "aarch64"}  # e_machine of an ELF file
+LICENSES = os.environ.get("TOPOCTL_LICENSES")  # of the modules in them: .ci/release writes the file
 GLIBC = "2_34"  # the newest that program and library need: .ci/glibc
 
 
@@ -25,4 +26,7 @@ class WheelTag(BuildHookInterface):
         build_data["pure_python"] = False
         build_data["tag"] = f"py3-none-manylinux_{GLIBC}_{machine}"
         build_data["force_include"][str(library)] = "topoctl/libtopoctl.so"
+        build_data["force_include"][str(ROOT / "LICENSE")] = "topoctl/LICENSE"
+        if LICENSES:
+            build_data["force_include"][str(ROOT / LICENSES)] = "topoctl/THIRD-PARTY-LICENSES"
         build_data["shared_scripts"][str(BIN / "topoctl")] = "topoctl"

@@ -210,7 +210,7 @@ func (b *board) take(records ...*record.Record) {
 // wait takes in what the background brings until done holds.
 func (b *board) wait(done func() bool) {
 	b.t.Helper()
-	limit := time.After(10 * time.Second)
+	limit := time.After(time.Minute)
 	for !done() {
 		select {
 		case msg := <-b.msgs:

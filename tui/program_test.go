@@ -84,7 +84,7 @@ func (x *terminal) wait() error {
 	select {
 	case x.over = <-x.err:
 		x.done = true
-	case <-time.After(20 * time.Second):
+	case <-time.After(time.Minute):
 		x.t.Fatal("the dashboard does not end")
 	}
 	return x.over
@@ -119,7 +119,7 @@ func (x *terminal) see(want ...string) {
 
 func (x *terminal) until(is func(screen string) bool, what string) {
 	x.t.Helper()
-	for range 2000 {
+	for range 6000 {
 		if is(x.screen()) {
 			return
 		}

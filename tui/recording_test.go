@@ -204,11 +204,17 @@ func TestFrame(t *testing.T) {
 	if _, whole, err = Frame(t.Context(), o, 100, 30); err != nil || !whole {
 		t.Errorf("without counters: whole %v, %v", whole, err)
 	}
-	short, stop := context.WithTimeout(t.Context(), 200*time.Millisecond)
-	defer stop()
-	o = Options{Feed: &script{records: looked(fixturetest.Topology(t, "cpu-2eth"), "cpu-2eth", 0)}, Counters: true}
-	if text, whole, err = Frame(short, o, 100, 30); err != nil || whole || !strings.Contains(text, "cpu-2eth") {
-		t.Errorf("counters are missing: whole %v, %v", whole, err)
+	for wait := 200 * time.Millisecond; ; wait *= 4 { // until it has drawn at least once in that time
+		short, stop := context.WithTimeout(t.Context(), wait)
+		o = Options{Feed: &script{records: looked(fixturetest.Topology(t, "cpu-2eth"), "cpu-2eth", 0)}, Counters: true}
+		text, whole, err = Frame(short, o, 100, 30)
+		stop()
+		if err != nil || whole || wait > time.Minute {
+			t.Errorf("counters are missing: whole %v, %v:\n%s", whole, err, text)
+		}
+		if t.Failed() || strings.Contains(text, "cpu-2eth") {
+			break
+		}
 	}
 	o = Options{Feed: &script{ends: true, err: errors.New("line 1: no record")}, Replay: "x"}
 	if _, _, err = Frame(t.Context(), o, 100, 30); err == nil || !strings.Contains(err.Error(), "line 1: no record") {

@@ -72,7 +72,7 @@ func give(engine C.int64_t, f func(*bind.Engine) (int64, error)) C.int64_t {
 	return C.int64_t(guarded(func() (int64, error) {
 		e, ok := engines.Get(int64(engine))
 		if !ok {
-			return 0, wrong(bind.NoHandle, "no engine %d", int64(engine))
+			return 0, wrong(bind.NoHandle, "no engine %d: it was not opened, or is closed", int64(engine))
 		}
 		return f(e)
 	}))

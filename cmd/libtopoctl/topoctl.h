@@ -61,6 +61,9 @@ int64_t topoctl_error(char *out, int64_t cap);
  *                          topoctl agent: a line for each, SECRET or NAME SECRET
  *   "cert_file", "key_file", "ca_file" string   certificate, its key, and the CAs of peers, as PEM
  *   "insecure"    bool     true: neither is wanted, though other hosts can connect
+ *   "registry"    string   a registry in which peers find this engine by its name, and it them, such as
+ *                          "etcd://host1,host2/prefix" (docs/registry.md); default: none
+ *   "serves"      [string] with registry: what it tells others that this engine is good for
  *   "devices"     [string] RDMA devices or netdevs that may be used; default: those with role data
  *   "transports"  [string] of "shm", "rdma", "tcp"; default all three, in this order
  *   "protection"  string   what data over TCP has at least: "open", "headers", "payload", "sealed"
@@ -93,7 +96,7 @@ int32_t topoctl_unregister(int64_t engine, int64_t n, const uint64_t *address);
 uint64_t topoctl_alloc(int64_t engine, uint64_t length, const char *location, int32_t grant);
 int32_t topoctl_free(int64_t engine, uint64_t address);
 
-/* Peers are named by host:port, or by the name that topoctl_add_peer gave. They are opened by the
+/* Peers are named by host:port, by their name in the registry, or by the one that topoctl_add_peer gave. They are opened by the
  * first call that uses them, which waits for that, and again after they were lost. Metadata is
  * JSON of at most 64 KiB: name, addresses and epoch of an engine, to be passed on by any means. */
 int32_t topoctl_probe(int64_t engine, const char *peer, int64_t timeout_ns);   /* reachable? */
@@ -106,7 +109,8 @@ int32_t topoctl_peer_range(int64_t engine, const char *peer, int64_t i, uint64_t
 /* Transfers: a call for a whole batch. Ranges are absolute addresses, here and there; each must
  * lie in registered memory and may cross registered ranges that touch. notify (NULL: none) is
  * delivered to the peer after the data. timeout_ns bounds the batch, the opening of the peer
- * included, 0: default_timeout_ns. Ranges that a batch writes must not overlap. Gives a batch. */
+ * included, 0: default_timeout_ns, which is also the most that a peer that has to be opened, or asked
+ * what it offers, holds the call up. Ranges that a batch writes must not overlap. Gives a batch. */
 int64_t topoctl_submit(int64_t engine, const char *peer, int32_t op, int64_t n, const uint64_t *local,
                        const uint64_t *remote, const uint64_t *length,
                        const void *notify, int64_t notify_length, int64_t timeout_ns);

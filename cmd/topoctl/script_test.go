@@ -72,11 +72,13 @@ func TestScripts(t *testing.T) {
 			return exec.Command("unshare", "-rnm", "sh", "-ec", "mount -t sysfs none /sys; ip link add name va type veth peer name vb").Run() == nil, nil
 		},
 		RequireExplicitExec: true,
-		// $REPORTS has reports of measurements, $EXAMPLES what people take and adapt.
+		// $REPORTS has reports of measurements, $EXAMPLES what people take and adapt; the registry of
+		// $TOPOCTL_PLUGINS is a file of records.
 		Setup: func(e *testscript.Env) error {
 			dir, err := filepath.Abs("../..")
 			e.Setenv("REPORTS", filepath.Join(dir, "probe/testdata"))
 			e.Setenv("EXAMPLES", filepath.Join(dir, "examples"))
+			e.Setenv("TOPOCTL_PLUGINS", filepath.Join(dir, "internal/app/cli/testdata"))
 			e.Setenv("GOGC", "400") // a command is over before its garbage matters
 			return err
 		},

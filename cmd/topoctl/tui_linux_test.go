@@ -96,7 +96,7 @@ func (x *pty) text() string {
 
 func (x *pty) see(want string) {
 	x.t.Helper()
-	for range 3000 {
+	for range 6000 {
 		if strings.Contains(x.text(), want) {
 			return
 		}
@@ -130,7 +130,7 @@ func (x *pty) code() int {
 		if err != nil && !errors.As(err, &exit) {
 			x.t.Fatal(err)
 		}
-	case <-time.After(30 * time.Second):
+	case <-time.After(time.Minute):
 		x.t.Fatal("the dashboard does not end")
 	}
 	return x.cmd.ProcessState.ExitCode()
@@ -216,7 +216,7 @@ func TestTUITerminalGone(t *testing.T) {
 
 func waitFor(t *testing.T, what string, is func() bool) {
 	t.Helper()
-	for range 3000 {
+	for range 6000 {
 		if is() {
 			return
 		}

@@ -1,7 +1,8 @@
 // Package registry says where peers are: a Registry finds the addresses of an engine by
 // name. P2P, the default, needs no server: the name is host:port. What the engine offers
-// (ports, regions, topology) it tells its peers itself. The interface is shaped so that an
-// etcd registry can follow: records are small, published under a lease and watched.
+// (ports, regions, topology) it tells its peers itself. Records are small, published under a
+// lease and watched: the package etcd below keeps them in etcd, and the package plugin is for
+// programs that keep them elsewhere.
 package registry
 
 import (
@@ -10,6 +11,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/topoctl/topoctl/internal/base/engine/peerdoc"
@@ -23,18 +25,32 @@ type Record struct {
 	Addresses []netip.AddrPort `json:"addresses"`
 	// Fingerprint is that of its topology, "" if unknown.
 	Fingerprint string `json:"fingerprint,omitempty"`
+	// Serves is what peers can use it for, as it says itself, such as "probe" or "region:kv".
+	Serves []string `json:"serves,omitempty"`
+	// Stale is how old this copy is where the registry cannot reach its server and gives what it
+	// knew last; 0: it is current.
+	Stale time.Duration `json:"-"`
 }
 
 const (
 	maxName      = 255 // bytes, also of a fingerprint
 	maxAddresses = 4096
+	maxServes    = 64 // words, each of maxName bytes
 )
 
-// Check says what is wrong with a record that is to be published: no name, no epoch, too
+// Check says what is wrong with a record that is published or was read: no name, no epoch, too
 // many addresses, or one that no peer can reach.
 func (r *Record) Check() error {
 	if err := errors.Join(peerdoc.CheckText("name", r.Name, 1, maxName), peerdoc.CheckText("fingerprint", r.Fingerprint, 0, maxName)); err != nil {
 		return pkgerr.Errorf("registry", "record: %w", err)
+	}
+	if len(r.Serves) > maxServes {
+		return pkgerr.Errorf("registry", "record of %q: serves %d things: want at most %d", r.Name, len(r.Serves), maxServes)
+	}
+	for _, what := range r.Serves {
+		if err := peerdoc.CheckText("serves", what, 1, maxName); err != nil {
+			return pkgerr.Errorf("registry", "record of %q: %w", r.Name, err)
+		}
 	}
 	if r.Epoch == 0 || len(r.Addresses) == 0 || len(r.Addresses) > maxAddresses {
 		return pkgerr.Errorf("registry", "record of %q: epoch %d with %d addresses: want an epoch above 0, and 1 to %d addresses", r.Name, r.Epoch, len(r.Addresses), maxAddresses)
@@ -45,6 +61,11 @@ func (r *Record) Check() error {
 		}
 	}
 	return nil
+}
+
+// Equal says whether two records say the same, however old the copies are.
+func (r *Record) Equal(o *Record) bool {
+	return r.Name == o.Name && r.Epoch == o.Epoch && r.Fingerprint == o.Fingerprint && slices.Equal(r.Addresses, o.Addresses) && slices.Equal(r.Serves, o.Serves)
 }
 
 // Registry finds engines. It may be used by many goroutines.
@@ -77,13 +98,44 @@ type Lease interface {
 	Close() error
 }
 
+// Lister is a Registry that can list all its engines.
+type Lister interface {
+	// List gives all records.
+	List(ctx context.Context) (Listing, error)
+	// WatchAll calls changed with all records, then again after changes, one call at a time; of changes
+	// in quick succession only the last is certain to be seen. While the server cannot be
+	// reached the listing stays as it was. WatchAll returns ctx's error when ctx ends, and ErrClosed when the
+	// registry is closed. What changed is called with is the callee's own.
+	WatchAll(ctx context.Context, changed func(Listing)) error
+}
+
+// Listing is what a registry has, sorted by name.
+type Listing struct {
+	Records []Record
+	// Bad are the keys whose records cannot be used, and why. They are never found by Lookup.
+	Bad []BadRecord
+}
+
+// BadRecord is a record that cannot be used.
+type BadRecord struct {
+	Key   string `json:"key"`
+	Error string `json:"error"`
+}
+
 // The errors of registries.
 var (
 	ErrNotFound = errors.New("no such engine")
 	ErrNoWatch  = errors.New("this registry cannot watch")
 	ErrOldEpoch = errors.New("a later epoch is published")
 	ErrClosed   = errors.New("registry is closed")
+	// ErrUnavailable: the registry's server cannot be reached, or does not answer in time.
+	ErrUnavailable = errors.New("registry cannot be reached")
+	// ErrDenied: the registry does not let this user do it.
+	ErrDenied = errors.New("registry refuses")
 )
+
+// epochBits are the random bits of an epoch.
+const epochBits = 20
 
 // NewEpoch draws the epoch of an engine that starts now: milliseconds since 1970
 // above 20 random bits. A restarted engine has a higher one as long as its clock
@@ -91,6 +143,8 @@ var (
 func NewEpoch(now time.Time) uint64 {
 	var random [4]byte
 	_, _ = rand.Read(random[:]) // never fails
-	const bits = 20
-	return uint64(now.UnixMilli())<<bits | uint64(binary.LittleEndian.Uint32(random[:]))&(1<<bits-1)
+	return uint64(now.UnixMilli())<<epochBits | uint64(binary.LittleEndian.Uint32(random[:]))&(1<<epochBits-1)
 }
+
+// EpochTime is when an epoch was drawn, by the clock of its engine's host.
+func EpochTime(epoch uint64) time.Time { return time.UnixMilli(int64(epoch >> epochBits)) }

@@ -278,7 +278,7 @@ def with_peer(engine, peer):
     values.update(peer=peer.name, p=peer.address, tell=peer.tell)
 
     def until_ended(batch):
-        status, deadline = 0, time.monotonic() + 20
+        status, deadline = 0, time.monotonic() + 60
         while status == 0 and time.monotonic() < deadline:
             status = engine.transfer_check_status(batch)
             time.sleep(0.001)

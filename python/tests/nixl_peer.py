@@ -18,6 +18,9 @@ import numpy as np
 from nixl import _bindings
 from nixl._api import nixl_agent, nixl_agent_config
 
+LONG = os.environ.get("TOPOCTL_TESTS") == "long"
+"""Whether tests take the time that .ci/long has, not that of .ci/run."""
+
 STOCK = hasattr(_bindings, "nixlAgent")
 """NIXL's own package is under test, and not topoctl's."""
 
@@ -66,7 +69,7 @@ def until(done: Callable[[], Any], seconds: float, what: str) -> Any:
         time.sleep(0.0005)
 
 
-def finished(one: nixl_agent, handle: Any, seconds: float = 20) -> str:
+def finished(one: nixl_agent, handle: Any, seconds: float = 60) -> str:
     """The state of a transfer that has ended."""
 
     def state() -> str:
@@ -124,7 +127,7 @@ class Peer:
             got.extend(bytes.fromhex(m) for m in self.ask("notifications").get(sender, []))
             return len(got) >= count
 
-        until(enough, 20, f"{count} notifications")
+        until(enough, 60, f"{count} notifications")
         return got
 
     def kill(self) -> None:

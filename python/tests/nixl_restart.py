@@ -23,7 +23,7 @@ import numpy as np
 from nixl_peer import STOCK, Peer, address, agent, digest, exit_now, pattern, until
 
 SIZE = 256 << 20
-LOST, RESTARTED, WAITED, STOPPED, PATIENCE = 15.0, 2.0, 6.0, 10.0, 40.0  # seconds
+LOST, RESTARTED, WAITED, STOPPED, PATIENCE = 40.0, 20.0, 20.0, 10.0, 60.0  # seconds: limits, not what it takes
 SENTINEL = 0xA5
 
 rows: List[Tuple[str, str]] = []

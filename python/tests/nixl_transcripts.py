@@ -113,7 +113,7 @@ class VLLM(unittest.TestCase):
         want = theirs.reshape(self.LAYERS, self.BLOCKS, self.BLOCK)
         # the decode worker tells by a notification which blocks are its
         self.peer.ask("send", to=self.nixl.name, message=b"REG:request-0".hex())
-        until(lambda: self.nixl.get_new_notifs(), 20, "registration")
+        until(lambda: self.nixl.get_new_notifs(), 60, "registration")
         rng = np.random.default_rng(13)
         places = rng.permutation(self.BLOCKS)
         handles: Dict[str, Any] = {}
@@ -277,7 +277,7 @@ class Dynamo(unittest.TestCase):
             told = peer.ask("digest", at=0, size=size)["digest"]
             self.assertEqual(told, digest(pattern(size, 42)))
             peer.ask("send", to=one.name, message=b"done".hex())
-            until(lambda: one.update_notifs().get(name) == [b"done"], 20, "notification")
+            until(lambda: one.update_notifs().get(name) == [b"done"], 60, "notification")
             one.remove_remote_agent(name)
         one.deregister_memory(registered, [])
 

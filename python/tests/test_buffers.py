@@ -134,7 +134,7 @@ class TestNumbers(unittest.TestCase):
             with self.assertRaises(TypeError):
                 vector(given, "Q")
         for given in [-1], [2**64]:
-            with self.assertRaises(OverflowError):
+            with self.assertRaises(ValueError):
                 vector(given, "Q")
 
     @needs_numpy

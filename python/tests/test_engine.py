@@ -325,6 +325,12 @@ class TestLifetimes(EngineTest):
             lambda: topoctl.Engine(colour="red"),
             lambda: self.a.register(1),
             lambda: self.a.register("text"),
+            lambda: topoctl.Engine(listen="127.0.0.1:0"),
+            lambda: self.a.register(bytearray(8), location=0),
+            lambda: self.a.probe(5),
+            lambda: self.a.write(5, buffer, 1),
+            lambda: self.a.write(None, buffer, 1),
+            lambda: self.a.range_list([1], [1], peer=5),
             lambda: self.a.write(peer, None, 1),
             lambda: self.a.write(peer, buffer, "1"),
             lambda: self.a.write(peer, buffer, 1.5),
@@ -337,7 +343,7 @@ class TestLifetimes(EngineTest):
             lambda: self.a.notify(peer, "text"),
             lambda: self.a.wait([1]),
         ):
-            with self.assertRaises((TypeError, AttributeError)):
+            with self.assertRaises(TypeError):
                 call()
         for call in (
             lambda: self.a.write(peer, buffer, 1, timeout=-1),
@@ -348,7 +354,7 @@ class TestLifetimes(EngineTest):
             lambda: topoctl.Engine(log="loud"),
             lambda: topoctl.Engine(give_up=-1),
         ):
-            with self.assertRaises((ValueError, OverflowError)):
+            with self.assertRaises(ValueError):
                 call()
 
     def test_open_and_close(self):

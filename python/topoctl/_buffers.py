@@ -144,7 +144,11 @@ def vector(numbers: Numbers, code: _Code) -> Vector:
 
 
 def _copied(numbers: Sequence[int], code: _Code) -> Vector:
-    copy = array.array(code, numbers)
+    try:
+        copy = array.array(code, numbers)
+    except OverflowError as e:
+        want = "0 to 2**64 - 1" if code == "Q" else "-2**63 to 2**63 - 1"
+        raise ValueError(f"want numbers from {want}: {e}") from None
     return Vector(*copy.buffer_info(), copy)
 
 

@@ -65,6 +65,9 @@ class Engine:
       cert_file, key_file, ca_file   this engine's certificate, its key, and the CAs of its
                        peers' certificates; files that change are read again
       insecure         True: other hosts may connect though neither is demanded
+      registry         a registry in which peers find this engine by its name, and it them, such as
+                       "etcd://host1,host2/prefix"
+      serves           with registry: what it tells others that this engine is good for
       devices          RDMA devices or netdevs that may be used; all that carry data
       transports       of "shm", "rdma", "tcp"; all, in this order
       protection       what data over TCP has at least: "open", "headers", "payload" or "sealed";
@@ -79,7 +82,7 @@ class Engine:
       http             host:port at which metrics are served; with port 0, stats()["http"] tells it
       log              "error", "warn", "info" or "debug", to standard error; "error"
 
-    Peers are named by host:port, or by the name that add_peer gave. Addresses are absolute: those
+    Peers are named by host:port, by their name in the registry, or by that which add_peer gave. Addresses are absolute: those
     of range_of here, those that the peer told there. Methods raise the classes of topoctl.errors;
     wrong types are TypeError, wrong values ValueError, and nothing was begun then.
     """
@@ -97,6 +100,8 @@ class Engine:
         key_file: Optional[str] = None,
         ca_file: Optional[str] = None,
         insecure: Optional[bool] = None,
+        registry: Optional[str] = None,
+        serves: Optional[Sequence[str]] = None,
         devices: Optional[Sequence[str]] = None,
         transports: Optional[Sequence[str]] = None,
         protection: Optional[str] = None,
@@ -119,6 +124,8 @@ class Engine:
             "key_file": key_file,
             "ca_file": ca_file,
             "insecure": insecure,
+            "registry": registry,
+            "serves": serves,
             "devices": devices,
             "transports": transports,
             "protection": protection,
@@ -133,6 +140,9 @@ class Engine:
             "log": log,
         }
         given = {key: value for key, value in options.items() if value is not None}
+        for key in "listen", "devices", "transports", "compat":
+            if isinstance(given.get(key), str):
+                raise TypeError(f"{key} is a list of str: want [{given[key]!r}]")
         self._lib = _lib.load()
         self._regions: Dict[Region, Any] = {}  # with what holds their memory, until they are closed
         self._dropped: Deque[int] = deque()  # batches that no one has a reference to
@@ -233,7 +243,7 @@ class Engine:
         self._regions[region] = owner  # before the call, after which an interrupt may come
         status = self._lib.topoctl_register(
             *(self._handle, start.count, start.address, length.address),
-            *(_encoded(location), grant),
+            *(_encoded(location, "a location"), grant),
         )
         if status < 0:
             del self._regions[region]
@@ -247,7 +257,7 @@ class Engine:
         between processes. It is freed when the last view is gone: the memoryview, slices of it, and
         arrays made of it (numpy.frombuffer, torch.frombuffer)."""
         length = operator.index(length)
-        address = self._lib.topoctl_alloc(self._handle, length, _encoded(location), grant)
+        address = self._lib.topoctl_alloc(self._handle, length, _encoded(location, "a location"), grant)
         if not address:
             raise _lib.error(Status.NO_HANDLE if self.closed else Status.FAILED)
         block = (ctypes.c_ubyte * length).from_address(address)
@@ -267,7 +277,7 @@ class Engine:
 
     def probe(self, peer: str, timeout: Optional[float] = None) -> None:
         """Returns if the peer answers within timeout seconds, and raises NoPeer if not."""
-        name, timeout_ns = peer.encode(), _ns(timeout)
+        name, timeout_ns = _peer(peer), _ns(timeout)
         self._with_peer(peer, lambda: self._lib.topoctl_probe(self._handle, name, timeout_ns))
 
     def _with_peer(self, peer: str, call: Callable[[], int]) -> int:
@@ -309,7 +319,7 @@ class Engine:
     def remove_peer(self, peer: str) -> None:
         """Forgets a peer and closes the connections to it."""
         self._opened.discard(peer)
-        _lib.check(self._lib.topoctl_remove_peer(self._handle, peer.encode()))
+        _lib.check(self._lib.topoctl_remove_peer(self._handle, _peer(peer)))
 
     def peer_ranges(self, peer: str) -> List[Range]:
         """The memory that the peer offers to this engine."""
@@ -317,7 +327,7 @@ class Engine:
         pair = (ctypes.c_uint64 * 2)()
         length = ctypes.addressof(pair) + 8
         while True:
-            arguments = self._handle, peer.encode(), len(ranges), pair, length
+            arguments = self._handle, _peer(peer), len(ranges), pair, length
             try:
                 self._with_peer(peer, lambda: self._lib.topoctl_peer_range(*arguments))
             except NoRegion:
@@ -405,7 +415,7 @@ class Engine:
         here, there, length = vector(local, "Q"), vector(remote, "Q"), vector(lengths, "Q")
         _same_count(here, there, length)
         arguments = (
-            *(peer.encode(), op, here.count, here.address, there.address, length.address),
+            *(_peer(peer), op, here.count, here.address, there.address, length.address),
             *(*_message(notify), _ns(timeout)),
         )
         return self._batch(
@@ -420,7 +430,7 @@ class Engine:
         columns address, length, and at most one more that is not looked at."""
         ranges = table(addresses, lengths)
         handle = self._lib.topoctl_list(
-            *(self._handle, _encoded(peer), ranges.count),
+            *(self._handle, _encoded(peer, "a peer's name"), ranges.count),
             *(ranges.addresses, ranges.lengths, ranges.stride),
         )
         return RangeList(self, _lib.check(handle), ranges.count, peer or "")
@@ -509,6 +519,9 @@ class Engine:
         """Waits until all have ended, then raises why the first failed one did. Timeout where one
         still runs after timeout seconds: it goes on. Signals are handled within 50 ms."""
         batches = tuple(batches)
+        for batch in batches:
+            if not isinstance(batch, Batch):
+                raise TypeError(f"want batches, not {type(batch).__name__}")
         deadline = None if timeout is None else time.monotonic_ns() + _ns(timeout)
         running = [batch for batch in batches if not batch._ended]
         while running:
@@ -533,7 +546,7 @@ class Engine:
 
     def notify(self, peer: str, message: bytes, *, timeout: Optional[float] = None) -> None:
         """Sends a message to the peer, that it gets by notifications()."""
-        arguments = peer.encode(), *_message(message), _ns(timeout)
+        arguments = _peer(peer), *_message(message), _ns(timeout)
         self._with_peer(peer, lambda: self._lib.topoctl_notify(self._handle, *arguments))
 
     def notifications(self) -> List[Notification]:
@@ -712,8 +725,18 @@ def _message(data: Optional[bytes]) -> Tuple[Optional[bytes], int]:
     return data, len(data)
 
 
-def _encoded(text: Optional[str]) -> Optional[bytes]:
-    return None if text is None else text.encode()
+def _peer(name: str) -> bytes:
+    return _text(name, "a peer's name")
+
+
+def _encoded(text: Optional[str], what: str) -> Optional[bytes]:
+    return None if text is None else _text(text, what)
+
+
+def _text(value: str, what: str) -> bytes:
+    if not isinstance(value, str):
+        raise TypeError(f"{what} is a str, not {type(value).__name__}")
+    return value.encode()
 
 
 def _same_count(*vectors: Vector) -> None:

@@ -108,8 +108,9 @@ def _open(name: str) -> ctypes.CDLL:
             prototype = getattr(lib, function)
             prototype.restype, prototype.argtypes = result, arguments
     except (OSError, AttributeError) as e:
+        why = str(e) if name in str(e) else f"{name}: {e}"
         raise LibraryError(
-            f"{name}: {e}; install the wheel of topoctl, or name the file in TOPOCTL_LIBRARY"
+            f"{why}; install the wheel of topoctl, or name the file in TOPOCTL_LIBRARY"
         ) from e
     if lib.topoctl_abi() != ABI:
         raise LibraryError(

@@ -55,7 +55,7 @@ func startFar(t *testing.T) *farProcess {
 	}
 	t.Cleanup(func() {
 		f.to.Close() // that ends it
-		ended := time.AfterFunc(20*time.Second, func() { _ = f.cmd.Process.Kill() })
+		ended := time.AfterFunc(time.Minute, func() { _ = f.cmd.Process.Kill() })
 		defer ended.Stop()
 		if err := f.cmd.Wait(); err != nil {
 			t.Errorf("the far process: %v", err)

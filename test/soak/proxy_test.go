@@ -81,7 +81,7 @@ func TestBadNetwork(t *testing.T) {
 	stop := make(chan struct{})
 	var trouble sync.WaitGroup
 	trouble.Go(func() { disturb(d.proxies, control.proxies[0], stop) })
-	w.run(4, int64(length(500, 8_000, 40_000)))
+	w.run(4, int64(length(500, 2_000, 40_000)))
 	close(stop)
 	trouble.Wait()
 	flipped := int64(0)

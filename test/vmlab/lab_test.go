@@ -17,7 +17,7 @@ import (
 	"github.com/topoctl/topoctl/test/vmlab/internal/wire"
 )
 
-const patience = 10 * time.Second
+const patience = time.Minute
 
 // newLab gives a lab whose machines are not started.
 func newLab(t *testing.T, machines int) *lab {

@@ -57,8 +57,10 @@ class Engine:
         status = wire.OK
         if data and key is None:
             status = wire.ENDED
-        elif not data and (bool(flags & wire.HAS_TOKEN) != bool(self.secret) or self.secret and token != self.credentials.token[0]):
+        elif not data and bool(flags & wire.HAS_TOKEN) != bool(self.secret):
             status = wire.TOKEN
+        elif not data and self.secret and token != self.credentials.token[0]:
+            key = secrets.token_bytes(32) # the names of tokens are not told: it is refused like a wrong proof
         demands = 0 if data else bool(self.secret) | bool(self.credentials and self.credentials.ca) << 1
         answer = wire.first_packet(struct.pack(">HHBQ32s", wire.VERSION, status, demands, 0, secrets.token_bytes(32)))
         ch.write(answer)

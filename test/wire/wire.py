@@ -30,7 +30,7 @@ OPEN, HEADERS, PAYLOAD, SEALED = range(4)
 WRITE, READ, FRAME_ACK, FRAME_DATA, READY = range(1, 6)
 PIECE = 131072
 MAX_BODY = 8 << 20
-TIMEOUT = 10
+TIMEOUT = 60
 
 
 class Closed(Exception):

@@ -102,7 +102,7 @@ func TestRun(t *testing.T) {
 		if err != nil {
 			t.Errorf("being stopped is an error: %v", err)
 		}
-	case <-time.After(30 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("it does not stop")
 	}
 	if !strings.Contains(log.String(), "level=INFO msg=stopped sessions_closed=1") {
@@ -111,7 +111,7 @@ func TestRun(t *testing.T) {
 	if err := e.Close(); err != nil {
 		t.Error(err)
 	}
-	for range 500 {
+	for range 6000 {
 		if runtime.NumGoroutine() <= before {
 			return
 		}
@@ -183,14 +183,14 @@ func TestProbe(t *testing.T) {
 			if err != nil {
 				t.Error(err)
 			}
-		case <-time.After(30 * time.Second):
+		case <-time.After(time.Minute):
 			t.Fatal("it does not stop")
 		}
 	}
 	if err := f.Close(); err != nil {
 		t.Error(err)
 	}
-	for range 500 {
+	for range 6000 {
 		if runtime.NumGoroutine() <= before {
 			return
 		}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/engine"
+	"github.com/topoctl/topoctl/engine/registry"
 	"github.com/topoctl/topoctl/internal/base/engine/session"
 	"github.com/topoctl/topoctl/internal/base/pick"
 )
@@ -24,7 +25,9 @@ const (
 
 // Options say what to measure: all combinations of the lists.
 type Options struct {
-	Peer string // host:port
+	Peer string // host:port, or a name of Registry
+	// Registry finds the peer; nil: by its address.
+	Registry registry.Registry
 	// OpenTimeout bounds the time to open the peer; 0: unlimited.
 	OpenTimeout time.Duration
 	Credentials func() *engine.Credentials // nil: none

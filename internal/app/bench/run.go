@@ -113,7 +113,7 @@ func (r *run) openEnd(ctx context.Context, p pick.Policy) error {
 // dial makes an engine, opens the peer and finds the region.
 func (r *run) dial(ctx context.Context, p pick.Policy) (*end, error) {
 	o := &r.o
-	e, err := engine.New(ctx, engine.Options{Name: fmt.Sprintf("bench-%d", os.Getpid()), Credentials: o.Credentials, Ports: engine.Ports{Topology: o.Topology, Overlay: o.Overlay}, Policy: string(p), Transports: o.Engine, Protection: o.Protection})
+	e, err := engine.New(ctx, engine.Options{Name: fmt.Sprintf("bench-%d", os.Getpid()), Credentials: o.Credentials, Ports: engine.Ports{Topology: o.Topology, Overlay: o.Overlay}, Policy: string(p), Transports: o.Engine, Protection: o.Protection, Registry: o.Registry})
 	if err != nil {
 		return nil, err
 	}

@@ -224,7 +224,16 @@ func TestInterrupted(t *testing.T) {
 	o := quick(address)
 	o.Duration, o.Warmup = time.Minute, 0
 	ctx, stop := context.WithCancel(t.Context())
-	time.AfterFunc(300*time.Millisecond, stop)
+	var ending sync.WaitGroup
+	o.Show = func(x *Engines) (func(), error) {
+		ending.Go(func() {
+			for x.Stats().Slices < 100 {
+				time.Sleep(time.Millisecond)
+			}
+			stop()
+		})
+		return ending.Wait, nil
+	}
 	r, err := Run(ctx, o)
 	if !errors.Is(err, context.Canceled) || r == nil || r.Complete || len(r.Results) != 1 || r.Results[0].Bytes == 0 || r.Results[0].Complete || r.Results[0].Error != nil {
 		t.Errorf("%+v, %v", r, err)
@@ -280,7 +289,7 @@ func TestRunRefuses(t *testing.T) {
 	} {
 		o := quick(address)
 		change(&o)
-		ctx, stop := context.WithTimeout(t.Context(), 20*time.Second)
+		ctx, stop := context.WithTimeout(t.Context(), time.Minute)
 		r, err := Run(ctx, o)
 		stop()
 		if r != nil || err == nil || !strings.Contains(err.Error(), want) {

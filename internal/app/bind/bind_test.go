@@ -277,7 +277,9 @@ func TestOptions(t *testing.T) {
 		`{"protection":"payload","compat":["mooncake"]}`: `compat and protection "payload"`,
 		`{"Name":"x"}`:                    `unknown key "Name"`,
 		`{"name":"x","name":"y"}`:         "given twice",
-		`{"name":7}`:                      "name",
+		`{"name":7}`:                      "name: want a string, not a number",
+		`{"insecure":"yes"}`:              "insecure: want true or false, not a string",
+		`{"give_up_ns":"1s"}`:             "give_up_ns: want a whole number, not a string",
 		`{} x`:                            "line 1",
 		`[]`:                              "want an object",
 		`{"listen":`:                      "truncated",
@@ -286,19 +288,23 @@ func TestOptions(t *testing.T) {
 		`{"log":"loud"}`:                  "loud",
 		`{"give_up_ns":-1}`:               "give_up_ns",
 		`{"local_rank":2,"local_size":2}`: "local rank 2 of 2",
-		`{"listen":["0.0.0.0:0"],"topology":"none"}`: "without a token",
-		`{"listen":["nohost"],"topology":"none"}`:    "host:port",
-		`{"token_file":"` + short + `"}`:             "1 bytes, want 16",
-		`{"cert_file":"/nonexistent"}`:               "no such file",
-		`{"cert_file":"x","insecure":true}`:          "insecure",
-		`{"token_file":"/nonexistent"}`:              "no such file",
-		`{"token_file":"x","insecure":true}`:         "insecure",
-		`{"topology":"/nonexistent"}`:                "no such file",
-		`{"topology":"` + short + `"}`:               "topology",
-		`{"devices":["mlx5_0"],"topology":"none"}`:   "need a topology",
-		`{"devices":["no-such-nic"]}`:                "no-such-nic",
-		`{"http":"nohost","topology":"none"}`:        "HTTP",
-		strings.Repeat(" ", maxOptions+1):            "at most",
+		`{"listen":["0.0.0.0:0"],"topology":"none"}`:    "without a token",
+		`{"listen":["nohost"],"topology":"none"}`:       "host:port",
+		`{"token_file":"` + short + `"}`:                "1 bytes, want 16",
+		`{"cert_file":"/nonexistent"}`:                  "no such file",
+		`{"cert_file":"x","insecure":true}`:             "insecure",
+		`{"token_file":"/nonexistent"}`:                 "no such file",
+		`{"token_file":"x","insecure":true}`:            "insecure",
+		`{"topology":"/nonexistent"}`:                   "no such file",
+		`{"topology":"` + short + `"}`:                  "topology",
+		`{"devices":["mlx5_0"],"topology":"none"}`:      "need a topology",
+		`{"devices":["no-such-nic"]}`:                   "no-such-nic",
+		`{"http":"nohost","topology":"none"}`:           "HTTP",
+		`{"registry":"host:7411"}`:                      "registry: \"host:7411\": want SCHEME://",
+		`{"registry":"nosuch://x"}`:                     "no program topoctl-registry-nosuch",
+		`{"registry":"etcd://x","compat":["mooncake"]}`: "registry and compat",
+		`{"serves":["kv"]}`:                             "serves is for registry",
+		strings.Repeat(" ", maxOptions+1):               "at most",
 	} {
 		e, err := Open(t.Context(), options)
 		if err == nil {
@@ -311,6 +317,36 @@ func TestOptions(t *testing.T) {
 	e := open(t, `,"listen":["0.0.0.0:0"],"insecure":true,"advertise":"127.0.0.1","name":"n1"`)
 	if got := e.Address(); got != fmt.Sprint("127.0.0.1:", e.Port()) || e.Name() != "n1" {
 		t.Errorf("%s, %s", got, e.Name())
+	}
+}
+
+// Engines find each other by name in a registry, here one in a shell script, and addresses are still names. The
+// script ends with its engine.
+func TestRegistry(t *testing.T) {
+	plugins, err := filepath.Abs("../cli/testdata")
+	must(t, err)
+	t.Setenv("TOPOCTL_PLUGINS", plugins)
+	records := filepath.Join(t.TempDir(), "records")
+	must(t, os.WriteFile(records, nil, 0o600))
+	a := open(t, fmt.Sprintf(`,"name":"a","registry":"static://%s"`, records))
+	b := open(t, fmt.Sprintf(`,"name":"b","registry":"static://%s","serves":["kv"]`, records))
+	_, here := mapped(t, 1<<16)
+	theirs, there := mapped(t, 1<<16)
+	theirs[0] = 7
+	must(t, a.Register([]uint64{here}, []uint64{1 << 16}, "", 0))
+	must(t, b.Register([]uint64{there}, []uint64{1 << 16}, "", both))
+	run(t, a, Transfer{Peer: "b", Op: write, Local: []uint64{here}, Remote: []uint64{there}, Length: []uint64{1 << 16}})
+	if theirs[0] != 0 {
+		t.Error("nothing was written")
+	}
+	run(t, a, Transfer{Peer: b.Address(), Op: write, Local: []uint64{here}, Remote: []uint64{there}, Length: []uint64{1 << 16}})
+	if err := a.Probe("c", 0); StatusOf(err) != NoPeer {
+		t.Errorf("one that is not there: %v", err)
+	}
+	data, err := os.ReadFile(records)
+	must(t, err)
+	if !strings.Contains(string(data), `"name":"b"`) || !strings.Contains(string(data), `"serves":["kv"]`) {
+		t.Errorf("%s", data)
 	}
 }
 
@@ -636,7 +672,7 @@ func TestOpenAndClose(t *testing.T) {
 	for range count {
 		once()
 	}
-	for deadline := time.Now().Add(10 * time.Second); runtime.NumGoroutine() > goroutines && time.Now().Before(deadline); {
+	for deadline := time.Now().Add(time.Minute); runtime.NumGoroutine() > goroutines && time.Now().Before(deadline); {
 		time.Sleep(time.Millisecond)
 	}
 	if now := runtime.NumGoroutine(); now > goroutines {

@@ -13,6 +13,7 @@ import (
 	"github.com/topoctl/topoctl/engine/memory/cuda"
 	"github.com/topoctl/topoctl/engine/registry"
 	"github.com/topoctl/topoctl/internal/app/agent"
+	"github.com/topoctl/topoctl/internal/base/engine/registryproc"
 )
 
 // Engine is an engine with its memory by address and its peers by name. Its methods may be used
@@ -22,8 +23,9 @@ type Engine struct {
 	log     *slog.Logger
 	o       Options
 	pages   *agent.Pages
-	release time.Duration // that Release and Unregister wait at most
-	settle  time.Duration // that a call waits to learn what became of a peer
+	names   registry.Registry // that of Options.Registry, nil without
+	release time.Duration     // that Release and Unregister wait at most
+	settle  time.Duration     // that a call waits to learn what became of a peer
 	batches Handles[*batch]
 	lists   Handles[*list]
 
@@ -62,7 +64,18 @@ func Open(ctx context.Context, options string) (*Engine, error) {
 		e.cancel(errClosed)
 		return nil, err
 	}
-	eo.Registry = &directory{Registry: registry.P2P(), engine: e}
+	names := registry.P2P()
+	if o.Registry != "" {
+		starting, stop := context.WithTimeout(ctx, o.DefaultTimeout)
+		r, err := registryproc.Open(starting, registryproc.Options{URL: o.Registry, Logger: eo.Logger})
+		stop()
+		if err != nil {
+			e.cancel(errClosed)
+			return nil, fail(Invalid, "options: registry: %w", err)
+		}
+		e.names, names = r, registry.WithAddresses(r)
+	}
+	eo.Registry = &directory{Registry: names, engine: e}
 	eo.Answer = answerProbe
 	if o.Compat {
 		eo.Other = e.other
@@ -70,6 +83,7 @@ func Open(ctx context.Context, options string) (*Engine, error) {
 	e.log = eo.Logger
 	if e.e, err = engine.New(ctx, eo); err != nil {
 		e.cancel(errClosed)
+		e.closeNames()
 		return nil, &Error{Invalid, err}
 	}
 	if o.Compat {
@@ -105,10 +119,21 @@ func (e *Engine) Close() error {
 	}
 	errs = append(errs, e.e.Close())
 	e.tasks.Wait()
+	e.closeNames()
 	if gpus != nil {
 		errs = append(errs, gpus.Close())
 	}
 	return errors.Join(errs...)
+}
+
+// closeNames closes the registry, which ends its program. Where that fails, the record ends by itself.
+func (e *Engine) closeNames() {
+	if e.names == nil {
+		return
+	}
+	if err := e.names.Close(); err != nil {
+		e.log.Warn("closing the registry", "error", err)
+	}
 }
 
 var errClosed = fail(Canceled, "the engine is closed")

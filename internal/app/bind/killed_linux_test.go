@@ -65,7 +65,7 @@ func startPeer(t *testing.T, listen string) (*childtest.Process, string) {
 // the next call works, without a word from the program, and is for the new process.
 func TestKilledAndStartedAgain(t *testing.T) {
 	a := open(t, "")
-	a.settle = 20 * time.Second // however busy the machine is
+	a.settle = time.Minute // however busy the machine is
 	mine, here := mapped(t, killedSize)
 	must(t, a.Register([]uint64{here}, []uint64{killedSize}, "", 0))
 	c, address := startPeer(t, "127.0.0.1:0")
@@ -74,7 +74,7 @@ func TestKilledAndStartedAgain(t *testing.T) {
 		mine[0] = 1
 		n, err := a.Submit(x)
 		if err == nil {
-			err = errors.Join(a.Wait([]int64{n}, int64(20*time.Second)), a.Release(n))
+			err = errors.Join(a.Wait([]int64{n}, int64(time.Minute)), a.Release(n))
 		}
 		if err != nil {
 			t.Fatalf("round %d: %v", round, err)
@@ -89,4 +89,31 @@ func TestKilledAndStartedAgain(t *testing.T) {
 		c, _ = startPeer(t, address)
 	}
 	must(t, a.Notify(address, []byte("x"), 0))
+}
+
+// A peer that is stopped when the first transfer with it is submitted: what it offers is known since it was
+// opened. What is not known is asked for, and such a call ends by the engine's default timeout, not by
+// the batch's or when the peer is given up.
+func TestStoppedBeforeTheFirst(t *testing.T) {
+	a := open(t, `,"give_up_ns":300000000000`)
+	_, here := mapped(t, killedSize)
+	must(t, a.Register([]uint64{here}, []uint64{killedSize}, "", 0))
+	c, address := startPeer(t, "127.0.0.1:0")
+	must(t, a.Probe(address, int64(time.Minute)))
+	a.o.DefaultTimeout = time.Second / 2
+	must(t, c.Process.Signal(unix.SIGSTOP))
+	must(t, unix.Waitid(unix.P_PID, c.Process.Pid, nil, unix.WSTOPPED|unix.WNOWAIT, nil))
+	x := Transfer{Peer: address, Op: read, Local: []uint64{here}, Remote: []uint64{killedAddress}, Length: []uint64{killedSize}, TimeoutNS: int64(5 * time.Minute)}
+	n, err := a.Submit(x)
+	must(t, err)
+	unknown := x
+	unknown.Remote = []uint64{killedAddress + killedSize}
+	if n, err := a.Submit(unknown); err == nil {
+		t.Errorf("batch %d of a range that is not known", n)
+	}
+	if over, err := a.Poll(n); over || err != nil {
+		t.Errorf("%v, %v: the batch waits for the peer", over, err)
+	}
+	must(t, c.Process.Signal(unix.SIGCONT))
+	must(t, a.Wait([]int64{n}, int64(time.Minute)))
 }

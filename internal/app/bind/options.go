@@ -2,6 +2,7 @@ package bind
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -13,6 +14,7 @@ import (
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/engine"
 	"github.com/topoctl/topoctl/engine/transport/rdma"
+	"github.com/topoctl/topoctl/internal/base/engine/registryproc"
 	"github.com/topoctl/topoctl/internal/base/jsontext"
 	"github.com/topoctl/topoctl/internal/base/mooncake"
 	"github.com/topoctl/topoctl/pathsel"
@@ -25,6 +27,8 @@ type Options struct {
 	Advertise      string
 	Files          engine.CredentialFiles // "token_file", "cert_file", "key_file", "ca_file"
 	Insecure       bool
+	Registry       string   // URL of a registry, "" for none
+	Serves         []string // what that tells others
 	Devices        []string
 	Transports     []string
 	Protection     string
@@ -94,7 +98,7 @@ func (o *Options) read(r *jsontext.Reader, key string) error {
 		name string
 		to   any
 	}{
-		{"name", &o.Name}, {"listen", &o.Listen}, {"advertise", &o.Advertise}, {"token_file", &o.Files.Token}, {"insecure", &o.Insecure},
+		{"name", &o.Name}, {"listen", &o.Listen}, {"advertise", &o.Advertise}, {"token_file", &o.Files.Token}, {"insecure", &o.Insecure}, {"registry", &o.Registry}, {"serves", &o.Serves},
 		{"cert_file", &o.Files.Certificate}, {"key_file", &o.Files.Key}, {"ca_file", &o.Files.CA},
 		{"metadata", &o.Metadata}, {"devices", &o.Devices}, {"transports", &o.Transports}, {"protection", &o.Protection}, {"topology", &o.Topology}, {"local_rank", &o.LocalRank}, {"local_size", &o.LocalSize},
 		{"default_timeout_ns", &o.DefaultTimeout}, {"give_up_ns", &o.GiveUp}, {"http", &o.HTTP}, {"log", &o.Log},
@@ -105,9 +109,24 @@ func (o *Options) read(r *jsontext.Reader, key string) error {
 		if list, ok := k.to.(*[]string); ok {
 			return jsontext.ReadList(r, list, maxOptionList, 0, nil)
 		}
-		return r.Value(k.to, 0)
+		return wanted(k.to, r.Value(k.to, 0))
 	}
 	return fmt.Errorf("unknown key %.40q", key)
+}
+
+// wanted says of a value of another type, in JSON's words, which one the option has.
+func wanted(to any, err error) error {
+	other, ok := errors.AsType[*json.UnmarshalTypeError](err)
+	if !ok {
+		return err
+	}
+	switch to.(type) {
+	case *bool:
+		return fmt.Errorf("want true or false, not a %s", other.Value)
+	case *string:
+		return fmt.Errorf("want a string, not a %s", other.Value)
+	}
+	return fmt.Errorf("want a whole number, not a %s", other.Value)
 }
 
 func (o *Options) check() error {
@@ -125,6 +144,16 @@ func (o *Options) check() error {
 		return fail(Invalid, "options: metadata is for compat: [\"mooncake\"]")
 	case o.Compat && o.Metadata == "":
 		o.Metadata = mooncake.P2P
+	}
+	switch {
+	case o.Registry != "" && o.Compat:
+		return fail(Invalid, "options: registry and compat: stock Mooncake peers are not in it, give one of them")
+	case o.Registry == "" && len(o.Serves) > 0:
+		return fail(Invalid, "options: serves is for registry")
+	case o.Registry != "":
+		if _, err := registryproc.Scheme(o.Registry); err != nil {
+			return fail(Invalid, "options: registry: %w", err)
+		}
 	}
 	switch {
 	case o.Protection == "":
@@ -158,7 +187,7 @@ var logLevels = map[string]slog.Level{"error": slog.LevelError, "warn": slog.Lev
 // engine gives the engine's options.
 func (o *Options) engine(ctx context.Context) (engine.Options, error) {
 	out := engine.Options{
-		Name: o.Name, Listen: o.Listen, Advertise: o.Advertise, Insecure: o.Insecure, Protection: o.Protection,
+		Name: o.Name, Listen: o.Listen, Advertise: o.Advertise, Insecure: o.Insecure, Protection: o.Protection, Serves: o.Serves,
 		DefaultTimeout: o.DefaultTimeout, GiveUp: o.GiveUp,
 		Logger: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: logLevels[o.Log]})),
 	}

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"net/netip"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -22,8 +21,8 @@ type peer struct {
 	stock *mooncake.Peer // in place of p: a stock Mooncake process
 	err   error
 
-	unsettled  atomic.Bool // see settle
-	refreshing sync.Mutex
+	unsettled  atomic.Bool   // see settle
+	refreshing chan struct{} // holds one while the peer is asked
 	offered    atomic.Pointer[space[*engine.RemoteRegion]]
 }
 
@@ -100,7 +99,7 @@ func (e *Engine) peerNow(name string) (*peer, error) {
 	if e.closed {
 		return nil, errClosed
 	}
-	x = &peer{ready: make(chan struct{})}
+	x = &peer{ready: make(chan struct{}), refreshing: make(chan struct{}, 1)}
 	x.offered.Store(&space[*engine.RemoteRegion]{})
 	epoch := e.added[name].Epoch
 	e.peers[name] = x
@@ -119,6 +118,9 @@ func (e *Engine) open(name string, epoch uint64, x *peer) {
 	}
 	if x.p != nil && x.err == nil && epoch != 0 && x.p.Epoch() != epoch {
 		x.err = errors.Join(fail(PeerLost, "peer %.80q was restarted since its metadata was made: get its new metadata", name), x.p.Close())
+	}
+	if x.p != nil && x.err == nil {
+		_ = x.refresh(ctx) // so that what is submitted first need not ask; one that fails asks again
 	}
 	if x.err != nil {
 		if StatusOf(x.err) != PeerLost {
@@ -188,10 +190,14 @@ func (x *peer) close() {
 	}
 }
 
-// refresh asks the peer what it offers.
+// refresh asks the peer what it offers. One call at a time does so.
 func (x *peer) refresh(ctx context.Context) error {
-	x.refreshing.Lock()
-	defer x.refreshing.Unlock()
+	select {
+	case x.refreshing <- struct{}{}:
+		defer func() { <-x.refreshing }()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 	var list []interval[*engine.RemoteRegion]
 	if x.stock != nil {
 		ranges, err := x.stock.Ranges(ctx)

@@ -166,6 +166,9 @@ func (e *Engine) begin(ctx context.Context, r *request) (running, error) {
 		}
 	}
 	deadline, _ := ctx.Deadline()
+	if most := r.begin.Add(e.o.DefaultTimeout); most.Before(deadline) {
+		deadline = most // a peer that is asked and does not answer holds the call up, not the batch
+	}
 	opening, cancel := context.WithDeadline(e.ctx, deadline)
 	defer cancel()
 	for {
@@ -173,9 +176,11 @@ func (e *Engine) begin(ctx context.Context, r *request) (running, error) {
 		if err != nil {
 			return nil, err
 		}
-		var b running
-		if err = x.refresh(opening); err == nil {
-			b, err = submit(x)
+		b, err := submit(x)
+		if StatusOf(err) == NoRegion && !x.lost() {
+			if err = x.refresh(opening); err == nil {
+				b, err = submit(x)
+			}
 		}
 		if err == nil || !x.lost() || opening.Err() != nil {
 			return b, err

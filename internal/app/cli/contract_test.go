@@ -43,7 +43,7 @@ func TestOutputContract(t *testing.T) {
 }
 
 // changing are the commands of which no two runs print the same: they measure, or tell the time.
-var changing = []string{"agent", "bench", "kv replay", "watch"}
+var changing = []string{"agent", "bench", "kv replay", "peers", "watch"}
 
 // silent are the commands that say nothing beside their result: --quiet is refused.
 var silent = []string{"cert show", "fixtures", "kv preset", "version"}

@@ -11,10 +11,12 @@ import (
 	"github.com/topoctl/topoctl/internal/app/cli/certs"
 	"github.com/topoctl/topoctl/internal/app/cli/hosts"
 	"github.com/topoctl/topoctl/internal/app/cli/paths"
+	"github.com/topoctl/topoctl/internal/app/cli/peerlist"
 	"github.com/topoctl/topoctl/internal/app/cli/probing"
 	"github.com/topoctl/topoctl/internal/app/cli/serving"
 	"github.com/topoctl/topoctl/internal/app/cli/transfer"
 	"github.com/topoctl/topoctl/internal/app/diff"
+	"github.com/topoctl/topoctl/internal/app/fleet"
 	"github.com/topoctl/topoctl/internal/app/kv/preset"
 	kvreport "github.com/topoctl/topoctl/internal/app/kv/report"
 	"github.com/topoctl/topoctl/internal/app/probe/compare"
@@ -39,6 +41,8 @@ var documents = []struct{ schema, from string }{
 	{pathsel.SchemaFabric, ""},
 	{doctor.Schema, "topoctl doctor -o json"},
 	{diff.Schema, "topoctl diff -o json"},
+	{fleet.Schema, "topoctl fleet collect -o json"},
+	{fleet.SchemaChanges, "topoctl fleet diff -o json"},
 	{bench.Schema, "topoctl bench -o json"},
 	{probe.Schema, "topoctl probe -o json"},
 	{probe.EventSchema, "topoctl probe -o jsonl, a line each"},
@@ -52,6 +56,8 @@ var documents = []struct{ schema, from string }{
 	{record.Schema, "topoctl tui --record, a line each"},
 	{transfer.SchemaAgent, "topoctl agent -o json, one line"},
 	{agent.SchemaEngine, "GET /v1/engine of topoctl agent --http"},
+	{peerlist.Schema, "topoctl peers -o json"},
+	{peerlist.SchemaEvent, "topoctl peers --watch -o jsonl, a line each"},
 	{certs.Schema, "topoctl cert show -o json"},
 	{hosts.SchemaFixtures, "topoctl fixtures -o json"},
 	{schemaVersion, "topoctl version -o json"},

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -31,6 +32,11 @@ var jsonRuns = map[string][]jsonRun{
 	"diff": {
 		{args: "fixture:dgx-h100 host.json", code: command.ExitBad},
 		{args: "--probe report.json nasty\u009b2J\x7f.json"}},
+	"fleet collect": {{args: "host.json other=host.json"}},
+	"fleet show":    {{args: "host.json other=host.json"}},
+	"fleet check":   {{args: "host.json other=host.json", code: command.ExitBad}},
+	"fleet fabric":  {{args: "host.json --fabric fabric.json"}},
+	"fleet diff":    {{args: "host.json fixture:dgx-h100", code: command.ExitBad}},
 	"path": {
 		{args: "gpu:0 --from host.json"},
 		{args: "--plan --from host.json"},
@@ -49,6 +55,7 @@ var jsonRuns = map[string][]jsonRun{
 	"kv predict":   {{args: "--model llama-3.1-8b --host p=host.json --host d=fixture:dgx-h100 --output-len 6 --requests 4"}},
 	"kv replay":    {{args: "--model llama-3.1-8b --gpu a10 --requests 1 --input-len 16 --output-len 2 --transport shm --memory 16MiB", own: true}},
 	"kv preset":    {{args: "a10-qwen2.5-7b-1nic", own: true}},
+	"peers":        {{args: "--registry static://records", code: command.ExitBad}},
 	"cert show":    {{args: "ca.crt"}},
 	"version":      {{own: true}},
 }
@@ -106,9 +113,18 @@ func nastyFiles(t *testing.T, f *clitest.Fake) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	wd, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.Environ["TOPOCTL_PLUGINS"] = filepath.Join(wd, "testdata")
 	t.Chdir(t.TempDir())
 	for name, text := range map[string]string{
-		"ca.crt": string(ca.Certificate), "host.json": host, "nccl.log": ncclLog, "report.json": report, "nasty" + clitest.Nasty + ".json": report,
+		"records": `{"record":{"name":"n1","epoch":"1882719971789818427","addresses":["10.0.0.1:7411"],"serves":["probe"]}}
+{"bad":{"key":"/a` + clitest.Nasty + `","error":"no ` + clitest.Nasty + `"}}
+`,
+		"fabric.json": `{"schema":"topoctl.fabric/v1","hosts":[{"host":"host","ports":[{"port":"eno1","leaf":"leaf` + clitest.Nasty + `"}]}]}`,
+		"ca.crt":      string(ca.Certificate), "host.json": host, "nccl.log": ncclLog, "report.json": report, "nasty" + clitest.Nasty + ".json": report,
 	} {
 		if err := os.WriteFile(name, []byte(text), command.OwnerOnly); err != nil {
 			t.Fatal(err)

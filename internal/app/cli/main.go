@@ -14,9 +14,11 @@ import (
 	"github.com/topoctl/topoctl/discover"
 	"github.com/topoctl/topoctl/internal/app/cli/certs"
 	"github.com/topoctl/topoctl/internal/app/cli/command"
+	"github.com/topoctl/topoctl/internal/app/cli/fleet"
 	"github.com/topoctl/topoctl/internal/app/cli/hosts"
 	"github.com/topoctl/topoctl/internal/app/cli/live"
 	"github.com/topoctl/topoctl/internal/app/cli/paths"
+	"github.com/topoctl/topoctl/internal/app/cli/peerlist"
 	"github.com/topoctl/topoctl/internal/app/cli/probing"
 	"github.com/topoctl/topoctl/internal/app/cli/serving"
 	"github.com/topoctl/topoctl/internal/app/cli/transfer"
@@ -48,14 +50,14 @@ var groups = []struct {
 	names []string
 }{
 	{"See a host", []string{command.SummaryName, "doctor", "path", "topo", "matrix", "tui", "watch", "audit"}},
-	{"Save, compare and configure", []string{"fixtures", "discover", "diff", "export", "remap"}},
-	{"Measure and move data", []string{"probe", "bench", "agent", "cert", "kv", "python"}},
+	{"Save, compare and configure", []string{"fixtures", "discover", "diff", "export", "remap", "fleet"}},
+	{"Measure and move data", []string{"probe", "bench", "agent", "peers", "cert", "kv", "python"}},
 }
 
 // commands are topoctl's, group by group, and its help topics.
 func commands(f *command.Env) []*cobra.Command {
-	all := slices.Concat([]*cobra.Command{newSummaryCmd(f, runSummary)}, hosts.Commands(f), paths.Commands(f), transfer.Commands(f), probing.Commands(f),
-		live.Commands(f), serving.Commands(f), certs.Commands(f), []*cobra.Command{newVersionCmd(f, runVersion)})
+	all := slices.Concat([]*cobra.Command{newSummaryCmd(f, runSummary)}, hosts.Commands(f), paths.Commands(f), transfer.Commands(f), peerlist.Commands(f), probing.Commands(f),
+		live.Commands(f), serving.Commands(f), fleet.Commands(f), certs.Commands(f), []*cobra.Command{newVersionCmd(f, runVersion)})
 	rank := map[string]int{}
 	for _, g := range groups {
 		for _, c := range all {

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -158,15 +159,15 @@ func (o *summaryOptions) next(t *topo.Topology, d *summaryDoc) []nextStep {
 		out = append(out, nextStep{"topoctl " + args + o.Globals.SameHost(), why})
 	}
 	if d.Health.Errors+d.Health.Warnings > 0 {
-		add("doctor", "what is wrong, and what to do about it")
+		add("doctor", "the problem, and the fix")
 	}
 	if len(t.GPUs)+len(t.RDMADevices) == 0 && !o.Globals.Described() {
-		add("--fixture dgx-h100", "the same of a machine with 8 GPUs")
+		add("--fixture dgx-h100", "the same for a machine with 8 GPUs")
 	}
 	if len(d.Choice.Users) > 0 {
-		add("path "+d.Choice.Users[0].Name, "which NIC it should use, and why not another")
+		add("path "+d.Choice.Users[0].Name, "which NIC, and why")
 	}
-	add("topo", "the whole host as a tree")
+	add("topo", "the host as a tree")
 	return append(out[:min(2, len(out))], nextStep{"topoctl --help", "all commands"})
 }
 
@@ -205,42 +206,25 @@ func (d *summaryDoc) text(l command.Look) string {
 	return b.String() + l.Listing(rows)
 }
 
-// choiceLines set who uses what in columns: in a row those who use the same as one.
+// choiceLines set who uses what in columns, with one port for each where two of each take too many lines.
 func choiceLines(users []user, width int) []string {
-	var pairs []string
-	widest := 0
-	for i := 0; i < len(users); {
-		n := i + 1
-		for n < len(users) && strings.Join(users[n].Ports, " ") == strings.Join(users[i].Ports, " ") {
-			n++
-		}
-		who := users[i].Name
-		if n-i > 1 {
-			_, last, _ := strings.Cut(users[n-1].Name, ":")
-			who += ".." + last
-		}
-		ports := "no usable port"
-		if len(users[i].Ports) > 0 {
-			ports = text.List(users[i].Ports, 2)
-		}
-		pairs = append(pairs, text.Printable(who+" -> "+ports))
-		widest = max(widest, text.Width(pairs[len(pairs)-1]))
-		i = n
-	}
 	if width <= 0 {
 		width = plainWidth
 	}
-	const lead, gap = 2, 3
-	across := max(1, (width-lead+gap)/(widest+gap))
-	left := 0
+	const lead = 2
+	pairs, wide := choicePairs(users, 2)
+	if len(pairs) > mostRows*across(width-lead, wide) {
+		pairs, wide = choicePairs(users, 1)
+	}
+	columns, left := across(width-lead, wide), 0
 	if len(pairs) > mostLines {
-		left = max(0, len(pairs)-across*mostRows)
+		left = max(0, len(pairs)-columns*mostRows)
 	}
 	var out []string
-	for i := 0; i < len(pairs)-left; i += across {
+	for row := range slices.Chunk(pairs[:len(pairs)-left], columns) {
 		line := ""
-		for _, p := range pairs[i:min(i+across, len(pairs)-left)] {
-			line += text.Pad(p, widest+gap)
+		for _, p := range row {
+			line += text.Pad(p, wide+columnGap)
 		}
 		out = append(out, strings.Repeat(" ", lead)+strings.TrimRight(line, " "))
 	}
@@ -248,4 +232,32 @@ func choiceLines(users []user, width int) []string {
 		out = append(out, fmt.Sprintf("%*sand %d more: topoctl path --plan", lead, "", left))
 	}
 	return out
+}
+
+const columnGap = 3
+
+// across is how many columns of a width have room in a line.
+func across(line, wide int) int { return max(1, (line+columnGap)/(wide+columnGap)) }
+
+// choicePairs say who uses what: those in a row who use the same as one, of many ports the first few.
+func choicePairs(users []user, ports int) (pairs []string, widest int) {
+	for i := 0; i < len(users); {
+		n := i + 1
+		for n < len(users) && slices.Equal(users[n].Ports, users[i].Ports) {
+			n++
+		}
+		name := users[i].Name
+		if n-i > 1 {
+			_, last, _ := strings.Cut(users[n-1].Name, ":")
+			name += ".." + last
+		}
+		uses := "no usable port"
+		if len(users[i].Ports) > 0 {
+			uses = text.List(users[i].Ports, ports)
+		}
+		pairs = append(pairs, text.Printable(name+" -> "+uses))
+		widest = max(widest, text.Width(pairs[len(pairs)-1]))
+		i = n
+	}
+	return pairs, widest
 }

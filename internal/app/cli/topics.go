@@ -20,14 +20,14 @@ func helpTopics(commands []*cobra.Command) []*cobra.Command {
        difference, path no usable port, bench a failed transfer or a wrong byte, probe
        a failed pair or a cause, watch --exit-on-change a change, audit a plan that was
        missed or nothing that moved, kv a request that was not answered, cert show a
-       certificate that peers would refuse
+       certificate that peers would refuse, peers a record that cannot be used
   %-3d  the command could not run: wrong usage, missing permission or bad input
   %-3d  the result is incomplete: something could not be read, as the warnings on stderr
        and in the JSON say ("discover --strict" exits with %d); for probe, a pair with an
        error or too few samples, a host that took no part, a data port that is down, RDMA
        that an agent cannot use, no measured pair, or no time left (--max-duration); for
        audit, a planned port whose counters do not say
-  %-3d  interrupted; agent, and watch without --for or --exit-on-change, exit with 0
+  %-3d  interrupted; agent, peers --watch, and watch without --for or --exit-on-change, exit with 0
 
 "doctor -o nagios" uses the exit codes of monitoring plugins: 0 OK, 1 WARNING,
 2 CRITICAL, 3 UNKNOWN.`, command.ExitOK, command.ExitBad, command.ExitFailed, command.ExitPartial, command.ExitFailed, command.ExitInterrupted)},
@@ -44,7 +44,14 @@ LC_ALL, LC_CTYPE, LANG
 CUDA_VISIBLE_DEVICES
   Numbers the GPUs of this host for "topoctl export mooncake" and "topoctl export
   env". For AMD GPUs, it is ROCR_VISIBLE_DEVICES, then HIP_VISIBLE_DEVICES.
-  --visible overrides them.`},
+  --visible overrides them.
+
+TOPOCTL_PLUGINS
+  Folders, separated by colons, with programs for --registry (topoctl-registry-SCHEME).
+  They are looked for beside topoctl first, and in the PATH last.
+
+ETCDCTL_ENDPOINTS, ETCDCTL_CACERT, ETCDCTL_CERT, ETCDCTL_KEY, ETCDCTL_USER
+  How --registry etcd:// reaches etcd, where the URL does not say; as etcdctl has them.`},
 		{"output", "Which command prints which formats", outputText(commands)},
 		{"json", "What programs can rely on in the JSON", jsonText()},
 	}

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/topoctl/topoctl/discover/topo"
@@ -212,6 +213,22 @@ func TestLegible(t *testing.T) {
 		s := laidOut(fixturetest.Topology(t, name))
 		if scale := min(1, float64(window.w)/float64(s.width), float64(window.h)/float64(s.height)); scale < least[name] {
 			t.Errorf("%s is %d x %d: its text is %.2f of its natural size in a window, want %.2f", name, s.width, s.height, scale, least[name])
+		}
+	}
+}
+
+// The legend says all that it has to say.
+func TestLegendIsNotCut(t *testing.T) {
+	all := hosts(t)
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		legend := laidOut(all[name]).legend
+		if legend == nil {
+			continue
+		}
+		for _, entry := range legend.inside {
+			if text := entry.rows[0].left; strings.Contains(text, "…") {
+				t.Errorf("%s: the legend has %q", name, text)
+			}
 		}
 	}
 }

@@ -116,15 +116,15 @@ func legend(s *scene) []*node {
 	box(lookNIC, "NIC: rate of its port")
 	box(lookSoftware, "software RDMA device")
 	box(lookCard, "card: one link for all its functions")
-	box(lookSmall, "other interface: slow, down or of unknown rate")
+	box(lookSmall, "interface: slow, down or of unknown rate")
 	box(lookDrive, "NVMe drives")
 	line := func(state wireState, meaning string) {
 		if states[state] {
 			out = append(out, &node{look: lookLine, rows: []row{{left: meaning}}, up: &wire{state: state, lanes: 8}})
 		}
 	}
-	line(wireRead, "link, at the rate that the hardware reports")
-	line(wireConstant, "~ typical rate of the model, not measured")
+	line(wireRead, "link: rate read from the hardware")
+	line(wireConstant, "~ typical rate, not measured")
 	line(wireUnknown, "? unknown rate")
 	line(wireDegraded, "below what both ends can do")
 	if alerts {

@@ -51,18 +51,22 @@ func realMachineID(s string) bool {
 }
 
 // redacted says whether a side's identities and addresses are stand-ins.
-func (s *side) redacted() bool {
-	h := &s.t.Host
+func (s *side) redacted() bool { return Redacted(s.t) }
+
+// Redacted says whether the identities and addresses of a host are the stand-ins of a redacted
+// capture, which other hosts have too.
+func Redacted(t *topo.Topology) bool {
+	h := &t.Host
 	if h.MachineIDSHA256 != "" {
 		return !realMachineID(h.MachineIDSHA256)
 	}
-	for i := range s.t.GPUs {
-		if u := s.t.GPUs[i].UUID; u != "" {
+	for i := range t.GPUs {
+		if u := t.GPUs[i].UUID; u != "" {
 			return !realid.UUID(u)
 		}
 	}
-	for i := range s.t.RDMADevices {
-		if r := &s.t.RDMADevices[i]; !r.Software && strings.Trim(r.NodeGUID, "0:") != "" {
+	for i := range t.RDMADevices {
+		if r := &t.RDMADevices[i]; !r.Software && strings.Trim(r.NodeGUID, "0:") != "" {
 			return !realid.GUID(r.NodeGUID)
 		}
 	}

@@ -275,35 +275,39 @@ func TestUnconfirmed(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
 		version int
-		serve   func(c net.Conn)
+		serve   func(c net.Conn, giveUp func())
 		want    error
 		sure    bool
 	}{
-		{"version 1, closed after the request", 1, func(c net.Conn) {
+		{"version 1, closed after the request", 1, func(c net.Conn, _ func()) {
 			if h, err := readHeader(c); err == nil {
 				_, _ = io.CopyN(io.Discard, c, int64(h.size))
 			}
 		}, ErrUnconfirmed, false},
-		{"version 2, no answer in time", 2, func(c net.Conn) { _, _ = io.Copy(io.Discard, c) }, ErrUnconfirmed, false},
-		{"version 2, nonsense", 2, func(c net.Conn) {
+		{"version 2, no answer in time", 2, func(c net.Conn, giveUp func()) {
+			_, _ = readHeader(c)
+			giveUp()
+			_, _ = io.Copy(io.Discard, c)
+		}, ErrUnconfirmed, false},
+		{"version 2, nonsense", 2, func(c net.Conn, _ func()) {
 			if h, err := readHeader(c); err == nil {
 				_, _ = io.CopyN(io.Discard, c, int64(h.size))
 				_, _ = c.Write(make([]byte, 8))
 				_, _ = io.Copy(io.Discard, c)
 			}
 		}, ErrMalformed, false},
-		{"version 2, always closed", 2, func(c net.Conn) { _, _ = readHeader(c) }, errLost, true},
+		{"version 2, always closed", 2, func(c net.Conn, _ func()) { _, _ = readHeader(c) }, errLost, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			noLeak(t)
 			ours := newArena(1<<41, 4096)
 			n := start(t, "", Options{Offered: ours, Own: ours})
-			p, err := n.Open(within(t), scripted(t, tt.version, []Range{{1 << 40, 4096}}, tt.serve))
+			ctx, cancel := context.WithCancel(within(t))
+			defer cancel()
+			p, err := n.Open(ctx, scripted(t, tt.version, []Range{{1 << 40, 4096}}, func(c net.Conn) { tt.serve(c, cancel) }))
 			if err != nil {
 				t.Fatal(err)
 			}
-			ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
-			defer cancel()
 			err = p.Transfer(ctx, true, []Op{{ours.base, 1 << 40, 4096}})
 			if !errors.Is(err, tt.want) {
 				t.Error(err)

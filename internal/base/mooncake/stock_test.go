@@ -73,7 +73,7 @@ func TestStock(t *testing.T) {
 				}
 				if tt.name == "version 1" && stockDoes && write {
 					// Nothing tells it when its bytes are here.
-					for end := time.Now().Add(10 * time.Second); !bytes.Equal(ours.copy(), want) && time.Now().Before(end); time.Sleep(time.Millisecond) {
+					for end := time.Now().Add(time.Minute); !bytes.Equal(ours.copy(), want) && time.Now().Before(end); time.Sleep(time.Millisecond) {
 					}
 				}
 				if !bytes.Equal(ours.copy(), want) {

@@ -23,7 +23,7 @@ func soon(t testing.TB, what string, call func() error) error {
 	select {
 	case err := <-done:
 		return err
-	case <-time.After(20 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatalf("%s does not come back", what)
 		return nil
 	}

@@ -120,7 +120,7 @@ func (s *side) post(t testing.TB, wrs ...verbs.SendWR) {
 func (s *side) wait(t testing.TB, n int) []verbs.WC {
 	t.Helper()
 	var all []verbs.WC
-	end := time.Now().Add(10 * time.Second)
+	end := time.Now().Add(time.Minute)
 	for len(all) < n {
 		var out [verbs.MaxBatch]verbs.WC
 		got, err := s.cq.Poll(out[:])

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import ipaddress
 import logging
 import os
-from typing import Any, Dict
+from typing import Any, Dict, Sequence
 
 from topoctl import Engine
 
@@ -22,23 +23,50 @@ ADVICE = (
 def options() -> Dict[str, Any]:
     """Keyword arguments of topoctl.Engine. Where there is neither a token nor a certificate nor
     TOPOCTL_INSECURE=1 the engine listens at the loopback address, so that only this host reaches
-    it."""
+    it. ValueError where a variable has no value that it can have."""
     found: Dict[str, Any] = {}
     for key in "token_file", "cert_file", "key_file", "ca_file":
         if name := os.environ.get(f"TOPOCTL_{key.upper()}"):
             found[key] = name
-    if not found and os.environ.get("TOPOCTL_INSECURE") == "1":
+    insecure = os.environ.get("TOPOCTL_INSECURE", "")
+    if insecure not in ("", "0", "1"):
+        raise ValueError(f"TOPOCTL_INSECURE is {insecure!r}: want 1, or 0")
+    if not found and insecure == "1":
         found["insecure"] = True
     found["listen"] = _list("TOPOCTL_LISTEN") or [EVERYWHERE if found else LOOPBACK]
     for key in "devices", "transports":
         if values := _list(f"TOPOCTL_{key.upper()}"):
             found[key] = values
-    for key in "advertise", "topology", "http", "log":
+    for key in "advertise", "topology", "http", "log", "protection":
         if value := os.environ.get(f"TOPOCTL_{key.upper()}"):
             found[key] = value
     if seconds := os.environ.get("TOPOCTL_GIVE_UP"):
-        found["give_up"] = float(seconds)
+        try:
+            found["give_up"] = float(seconds)
+        except ValueError:
+            raise ValueError(f"TOPOCTL_GIVE_UP is {seconds!r}: want seconds") from None
     return found
+
+
+def guarded(options: Dict[str, Any]) -> bool:
+    """Whether the options say who of other hosts may be a peer."""
+    return bool(options.keys() & {"token_file", "ca_file", "insecure"})
+
+
+def loopback(host: str) -> bool:
+    """Whether only this host reaches what listens at host."""
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def unguarded(options: Dict[str, Any]) -> Sequence[str]:
+    """Addresses that other hosts would reach, where the options do not say who may."""
+    if guarded(options):
+        return ()
+    hosts = ((at, at.rpartition(":")) for at in options["listen"])
+    return [at for at, (host, colon, _) in hosts if colon and not loopback(host.strip("[]"))]
 
 
 def tell_pages(engine: Engine, log: logging.Logger) -> None:

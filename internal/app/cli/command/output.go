@@ -30,6 +30,7 @@ const (
 	FormatTopology = "topology"
 	FormatNCCL     = "nccl-xml"
 	FormatMooncake = "mooncake"
+	FormatName     = "name"
 )
 
 // FormatsKnown are all output formats with what they are, in the order of the help.
@@ -48,6 +49,7 @@ var FormatsKnown = []struct{ Name, About string }{
 	{FormatTopology, "the topology document that --from reads, also as json"},
 	{FormatNCCL, "NCCL's topology file (NCCL_TOPO_FILE)"},
 	{FormatMooncake, "Mooncake's NIC priority matrix (MC_CUSTOM_TOPO_JSON)"},
+	{FormatName, "names alone, one on a line"},
 }
 
 // formatAbout is what a format is.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/topoctl/topoctl/engine/registry"
 	"github.com/topoctl/topoctl/internal/app/cli/command"
 	"github.com/topoctl/topoctl/internal/app/cli/peers"
 	"github.com/topoctl/topoctl/internal/app/probe/fabric"
@@ -30,6 +31,7 @@ type probeFabricOptions struct {
 	measuring
 	ports      portFlags
 	hosts      agentFlags
+	registry   peers.Registry
 	rails      string
 	fabricFile string
 	launch     string
@@ -65,11 +67,14 @@ func newProbeFabricCmd(f *command.Env, runF func(context.Context, *probeFabricOp
 			"(\"topoctl agent --listen :" + peers.AgentPort + " --token-file token\n" +
 			"--serve-probes\"), or --launch ssh starts and stops one.\n" +
 			"This host only controls the run, unless it is also one of --host or --hosts.\n\n" +
+			"With --registry, it measures between all agents in it that serve probes, or between those of\n" +
+			"them that --host names.\n\n" +
 			"A line of --hosts is a name and the HOST[:PORT] of an agent (port " + peers.AgentPort + "), or only the address.\n" +
 			"--fabric is a file as for \"topoctl path\": with it, switches and uplinks can be the cause.\n" +
 			"With --dry-run, hosts can also be files as for --from, or " + command.FixturePrefix + "NAME.\n\n" + verdictsHint,
 		Example: "  topoctl probe fabric --host n1=10.0.0.1 --host n2=10.0.0.2 --token-file token\n" +
 			"  topoctl probe fabric --hosts hosts --fabric fabric.json --rails same --report today.json\n" +
+			"  topoctl probe fabric --registry etcd://10.0.0.9 --token-file token\n" +
 			"  topoctl probe fabric --hosts hosts --launch ssh --max-duration 10m --events run.jsonl\n" +
 			"  topoctl probe fabric --dry-run --host n1=fixture:dgx-h100 --host n2=fixture:dgx-h100",
 		Args: command.NoArgs,
@@ -78,11 +83,12 @@ func newProbeFabricCmd(f *command.Env, runF func(context.Context, *probeFabricOp
 	fl := cmd.Flags()
 	opts.hosts.add(cmd, "hosts to measure, one per line of `FILE`, - for standard input",
 		"host to measure, by its agent at `[NAME=]HOST[:PORT]`; repeatable")
+	opts.registry.Add(cmd, "measure between the agents in the registry at `URL`, such as etcd://HOST/PREFIX")
 	fl.StringVar(&opts.rails, "rails", railChoices[0], "`RAILS` of the ports to pair: all, same or cross; same and cross need --fabric")
 	fl.StringVar(&opts.fabricFile, "fabric", "", "`FILE` with the rail and leaf of each port, and uplinks (topoctl.fabric/v1)")
 	fl.StringVar(&opts.launch, "launch", "", "start the agents with `METHOD` (ssh), and stop them at the end")
 	fl.StringVar(&opts.command, "launch-command", "topoctl", "with --launch, `COMMAND` that runs topoctl on the other hosts")
-	command.Group(cmd, "Hosts", append([]string{"hosts", "host", "launch", "launch-command"}, peers.CredentialFlags...)...)
+	command.Group(cmd, "Hosts", append([]string{"hosts", "host", "registry", "launch", "launch-command"}, peers.CredentialFlags...)...)
 	opts.flags.add(cmd, local.DefaultSpec())
 	opts.ports.add(cmd)
 	command.Group(cmd, pairsGroup, "rails", "fabric")
@@ -94,7 +100,7 @@ func newProbeFabricCmd(f *command.Env, runF func(context.Context, *probeFabricOp
 }
 
 func (o *probeFabricOptions) parse(cmd *cobra.Command, _ []string) error {
-	if err := errors.Join(command.NotEmpty(cmd, "hosts", "fabric", "launch", "launch-command"), o.hosts.credentials.Check(cmd)); err != nil {
+	if err := errors.Join(command.NotEmpty(cmd, "hosts", "fabric", "launch", "launch-command"), o.hosts.credentials.Check(cmd), o.registry.Check(cmd)); err != nil {
 		return err
 	}
 	if err := o.parseMeasuring(cmd); err != nil {
@@ -107,8 +113,12 @@ func (o *probeFabricOptions) parse(cmd *cobra.Command, _ []string) error {
 		return err
 	}
 	switch changed := cmd.Flags().Changed; {
-	case !o.hosts.given():
-		return command.WithHint(errors.New("no hosts: want --hosts FILE or --host NAME=HOST[:PORT]"), "run \"topoctl agent --serve-probes\" on each host, or use --launch ssh")
+	case o.registry.Given() && o.hosts.file != "":
+		return errors.New("--hosts and --registry cannot be used together")
+	case o.registry.Given() && o.launch != "":
+		return errors.New("--launch and --registry cannot be used together: agents that are launched are in no registry")
+	case !o.hosts.given() && !o.registry.Given():
+		return command.WithHint(errors.New("no hosts: want --hosts FILE, --host NAME=HOST[:PORT] or --registry URL"), "run \"topoctl agent --serve-probes\" on each host, or use --launch ssh")
 	case o.launch != "" && o.launch != "ssh":
 		return fmt.Errorf("--launch %q: want ssh", o.launch)
 	case o.launch == "" && changed("launch-command"):
@@ -124,7 +134,14 @@ func (o *probeFabricOptions) parse(cmd *cobra.Command, _ []string) error {
 }
 
 func runProbeFabric(ctx context.Context, o *probeFabricOptions) error {
-	hosts, described, err := o.listHosts(ctx)
+	names, err := o.registry.Open(ctx, o.Host, nil)
+	if err != nil {
+		return err
+	}
+	if names != nil {
+		defer names.Close() //nolint:errcheck // it only finds agents
+	}
+	hosts, described, err := o.hostsFrom(ctx, names)
 	if err != nil {
 		return err
 	}
@@ -134,7 +151,7 @@ func runProbeFabric(ctx context.Context, o *probeFabricOptions) error {
 	if len(described) > 0 {
 		return o.dryDescribed(ctx, described, hosts)
 	}
-	fleet, err := o.openFleet(ctx, hosts)
+	fleet, err := o.openFleet(ctx, hosts, names)
 	if err != nil {
 		return err
 	}
@@ -154,6 +171,58 @@ func (o *probeFabricOptions) warn(format string, args ...any) {
 
 // described is a host that a file or a fixture describes.
 type describedHost struct{ name, source string }
+
+// hostsFrom gives the hosts of the flags, or with a registry the agents in it.
+func (o *probeFabricOptions) hostsFrom(ctx context.Context, names registry.Registry) (hosts []probe.Host, described []describedHost, err error) {
+	if names == nil {
+		return o.listHosts(ctx)
+	}
+	hosts, err = o.registered(ctx, names)
+	return hosts, nil, err
+}
+
+// registered are the agents in a registry that serve probes, or those of them that --host names.
+func (o *probeFabricOptions) registered(ctx context.Context, names registry.Registry) ([]probe.Host, error) {
+	lister, ok := names.(registry.Lister)
+	if !ok {
+		return nil, fmt.Errorf("--registry %s: it cannot list engines", o.registry.URL)
+	}
+	limited, cancel := context.WithTimeout(ctx, o.Globals.Timeout)
+	defer cancel()
+	list, err := lister.List(limited)
+	if err != nil {
+		err = fmt.Errorf("--registry %s: %w", o.registry.URL, pkgerr.Plain(err))
+		hinted, _ := peers.RegistryHint(err)
+		return nil, hinted
+	}
+	for _, bad := range list.Bad {
+		o.warn("%s: a record that cannot be used: %s", bad.Key, bad.Error)
+	}
+	var hosts []probe.Host
+	var known []string
+	for i := range list.Records {
+		r := &list.Records[i]
+		serves := slices.Contains(r.Serves, peers.ServesProbes)
+		if serves {
+			known = append(known, r.Name)
+		}
+		if wanted := slices.Contains(o.hosts.names, r.Name); wanted && !serves {
+			return nil, command.WithHint(fmt.Errorf("--host %s: this agent serves no probes", r.Name), "start it with --serve-probes")
+		} else if serves && (wanted || len(o.hosts.names) == 0) {
+			hosts = append(hosts, probe.Host{Name: r.Name, Address: r.Addresses[0].String()})
+		}
+	}
+	for _, name := range o.hosts.names {
+		if !slices.ContainsFunc(hosts, func(h probe.Host) bool { return h.Name == name }) {
+			return nil, command.Suggest(fmt.Errorf("--host %q: no agent of that name in the registry", name), name, known, "with --registry, --host is a name in it; \"topoctl peers\" lists them")
+		}
+	}
+	if len(hosts) < 2 {
+		return nil, command.WithHint(fmt.Errorf("--registry %s: %s, of which %d serve probes: want two or more", o.registry.URL, text.Plural(len(list.Records), "engine"), len(hosts)),
+			"run \"topoctl agent --listen :%s --token-file token --serve-probes --registry %s\" on each host", peers.AgentPort, o.registry.URL)
+	}
+	return hosts, nil
+}
 
 // listHosts gives the hosts with addresses, and those that are only described.
 func (o *probeFabricOptions) listHosts(ctx context.Context) (hosts []probe.Host, described []describedHost, err error) {
@@ -254,8 +323,8 @@ func (o *probeFabricOptions) pairs(ctx context.Context, hosts []plan.Host) (*pla
 	return pairs, nil
 }
 
-func (o *probeFabricOptions) openFleet(ctx context.Context, hosts []probe.Host) (*fabric.Fleet, error) {
-	fo := fabric.Options{Hosts: hosts, DialTime: o.dialTime}
+func (o *probeFabricOptions) openFleet(ctx context.Context, hosts []probe.Host, names registry.Registry) (*fabric.Fleet, error) {
+	fo := fabric.Options{Hosts: hosts, DialTime: o.dialTime, Registry: peers.Finder(names)}
 	var err error
 	if fo.Credentials, err = o.hosts.credentials.Read(ctx, o.Host, nil); err != nil {
 		return nil, err
@@ -276,6 +345,9 @@ func (o *probeFabricOptions) openFleet(ctx context.Context, hosts []probe.Host) 
 // openHint says what to do where no agent can be used.
 func (o *probeFabricOptions) openHint(err error) error {
 	if hinted, ok := peers.CredentialHint(err); ok {
+		return hinted
+	}
+	if hinted, ok := peers.RegistryHint(err); ok {
 		return hinted
 	}
 	switch {

@@ -35,6 +35,7 @@ type replayOptions struct {
 	peers       []string
 	own         bool // the peer is an agent that is started here
 	credentials peers.Credentials
+	registry    peers.Registry
 	regions     []string // that each peer has
 	placeTexts  []string
 	locations   []pathsel.Location
@@ -76,8 +77,9 @@ func (o *replayOptions) add(cmd *cobra.Command) {
 	o.servingFlags.add(cmd, "`GPU` to model", "decode instances and tensor ranks of each (`NxtpN`)")
 	fl := cmd.Flags()
 	fl.StringVar(&o.memoryText, "memory", "1GiB", "`SIZE` of the caches of each instance here (without --peer, also of those in the agent), all ranks together")
-	fl.StringSliceVar(&o.peers, "peer", nil, "`HOST:PORT` of an agent; repeatable (default: an agent that replay starts on this host)")
+	fl.StringSliceVar(&o.peers, "peer", nil, "`HOST:PORT` of an agent, or its name in --registry; repeatable (default: an agent that replay starts on this host)")
 	o.credentials.Add(cmd)
+	o.registry.Add(cmd, "find --peer by name in the registry at `URL`, such as etcd://HOST/PREFIX")
 	fl.StringSliceVar(&o.regions, "region", nil, "`NAME` of a region of each peer for caches, one for each instance or rank; repeatable")
 	fl.StringSliceVar(&o.placeTexts, "location", nil, "`LOCATIONS` of ranks on this host, in turn, such as cpu:0,cpu:1")
 	o.transports.Add(cmd, "`TRANSPORT` to use: rdma, tcp, shm, or auto to let the engine choose; repeatable")
@@ -89,7 +91,7 @@ func (o *replayOptions) add(cmd *cobra.Command) {
 }
 
 func (o *replayOptions) parse(cmd *cobra.Command, _ []string) (err error) {
-	if err := errors.Join(command.NotEmpty(cmd, "peer", "region", "location"), o.credentials.Check(cmd)); err != nil {
+	if err := errors.Join(command.NotEmpty(cmd, "peer", "region", "location"), o.credentials.Check(cmd), o.registry.Check(cmd)); err != nil {
 		return err
 	}
 	for _, text := range o.placeTexts {
@@ -115,10 +117,10 @@ func (o *replayOptions) parse(cmd *cobra.Command, _ []string) (err error) {
 
 func (o *replayOptions) parsePeers(cmd *cobra.Command) error {
 	if o.own = len(o.peers) == 0; o.own {
-		return command.NoEffect(cmd, "without --peer", append(slices.Clone(peers.CredentialFlags), "region")...)
+		return command.NoEffect(cmd, "without --peer", append(slices.Clone(peers.CredentialFlags), "region", "registry")...)
 	}
 	for i, text := range o.peers {
-		at, err := peers.Address(text)
+		at, err := o.registry.Peer(text)
 		if err != nil {
 			return err
 		}
@@ -272,7 +274,14 @@ func runReplay(ctx context.Context, o *replayOptions) error {
 		defer a.Stop() //nolint:errcheck // the run is over
 		credentials = a.Credentials
 	}
-	e, err := engine.New(ctx, engine.Options{Name: fmt.Sprintf("kv-replay-%d", os.Getpid()), Credentials: credentials, Ports: engine.Ports{Topology: t}, Policy: string(o.policy),
+	names, err := o.registry.Open(ctx, o.Host, nil)
+	if err != nil {
+		return err
+	}
+	if names != nil {
+		defer names.Close() //nolint:errcheck // it only finds peers
+	}
+	e, err := engine.New(ctx, engine.Options{Name: fmt.Sprintf("kv-replay-%d", os.Getpid()), Registry: peers.Finder(names), Credentials: credentials, Ports: engine.Ports{Topology: t}, Policy: string(o.policy),
 		Transports: o.transports.Factories(append(slices.Clone(o.transports.Names), "tcp")...), Protection: o.transports.Protection})
 	if err != nil {
 		return err
@@ -511,6 +520,9 @@ func (o *replayOptions) peerHint(ctx context.Context, err error, address string)
 	err = fmt.Errorf("--peer %s: %w", address, pkgerr.Plain(err))
 	if hinted, ok := peers.CredentialHint(err); ok {
 		return hinted
+	}
+	if o.registry.Given() && errors.Is(err, engine.ErrNoPeer) {
+		return o.registry.Hint(err)
 	}
 	if errors.Is(err, engine.ErrNoPeer) {
 		return command.WithHint(err, "--peer is the --listen address of \"topoctl agent\" on the other host")

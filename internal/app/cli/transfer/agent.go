@@ -27,8 +27,11 @@ import (
 	"github.com/topoctl/topoctl/internal/app/agent"
 	"github.com/topoctl/topoctl/internal/app/cli/command"
 	"github.com/topoctl/topoctl/internal/app/cli/peers"
+	"github.com/topoctl/topoctl/internal/app/dranet"
+	"github.com/topoctl/topoctl/internal/app/fleet"
 	"github.com/topoctl/topoctl/internal/app/grants"
 	"github.com/topoctl/topoctl/internal/app/probe/fabric"
+	"github.com/topoctl/topoctl/internal/base/text"
 	"github.com/topoctl/topoctl/internal/base/units"
 	"github.com/topoctl/topoctl/pathsel"
 )
@@ -49,6 +52,7 @@ type agentOptions struct {
 	listen      []string
 	advertise   string
 	credentials peers.Credentials
+	registry    peers.Registry
 	http        []string
 	name        string
 	regions     []agent.Region
@@ -63,6 +67,9 @@ type agentOptions struct {
 	targets     fabric.Targets
 	grants      string
 	typed       agentFlags
+	dranet      string // the address of --dranet
+	fabric      string
+	lists       bool
 }
 
 // agentFlags are the flags as they are typed.
@@ -107,6 +114,7 @@ func newAgentCmd(f *command.Env, runF func(context.Context, *agentOptions) error
 	fl.StringSliceVar(&opts.listen, "listen", []string{agentListen}, "listen for peers on `ADDRESS` (host:port; port 0 chooses a free one); repeatable")
 	fl.StringVar(&opts.advertise, "advertise", "", "tell peers to connect to `HOST[:PORT]`")
 	opts.credentials.Add(cmd)
+	opts.registry.Add(cmd, "tell others where this agent is, by --name, in the registry at `URL`, such as etcd://HOST/PREFIX")
 	fl.StringSliceVar(&opts.http, "http", nil, "serve HTTP on `ADDRESS` (host:port; without a host, only to this host); repeatable")
 	fl.StringVar(&opts.typed.size, "size", "256MiB", "`SIZE` of the region \"bench\"; 0 for none")
 	fl.StringArrayVar(&opts.typed.regions, "region", nil, "also serve region `NAME=SIZE[@LOCATION][:read]`, on the node of cpu:N or with the lanes of gpu:N; :read: peers do not write; repeatable")
@@ -114,6 +122,9 @@ func newAgentCmd(f *command.Env, runF func(context.Context, *agentOptions) error
 	fl.StringVar(&opts.name, "name", "", "`NAME` of this engine (default: the host name)")
 	fl.IntVar(&opts.rank, "rank", 0, "this is engine `N` of --ranks, from 0; it uses its share of the NICs, and others if those fail")
 	fl.IntVar(&opts.ranks, "ranks", 0, "number `N` of engines that share the NICs of this host")
+	fl.StringVar(&opts.dranet, "dranet", "", "answer dranet's webhook at `ADDRESS` (unix:///PATH): rail, leaf, role, PCIe switch and nearest GPU of each network device")
+	fl.StringVar(&opts.fabric, "fabric", "", "with --dranet, `FILE` with the rail and leaf of each port (topoctl.fabric/v1)")
+	fl.BoolVar(&opts.lists, "dranet-lists", false, "with --dranet, also attributes that are lists, which need the gate DRAListTypeAttributes")
 	opts.transports.Add(cmd, "`TRANSPORT` to offer: rdma, tcp, shm, or auto for all that this host has; repeatable")
 	opts.measured.Add(cmd)
 	opts.addProbes(cmd)
@@ -128,8 +139,15 @@ func newAgentCmd(f *command.Env, runF func(context.Context, *agentOptions) error
 
 // parse takes over the flags and refuses what makes no sense.
 func (o *agentOptions) parse(cmd *cobra.Command, _ []string) error {
-	if err := errors.Join(o.measured.Check(cmd), o.parseProbes(cmd), o.credentials.Check(cmd), command.NotEmpty(cmd, "advertise", "listen", "grants")); err != nil {
+	if err := errors.Join(o.measured.Check(cmd), o.parseProbes(cmd), o.credentials.Check(cmd), o.registry.Check(cmd), command.NotEmpty(cmd, "advertise", "listen", "grants", "dranet", "fabric")); err != nil {
 		return err
+	}
+	if o.dranet == "" {
+		if err := command.NoEffect(cmd, "without --dranet", "fabric", "dranet-lists"); err != nil {
+			return err
+		}
+	} else if _, err := dranet.Socket(o.dranet); err != nil {
+		return fmt.Errorf("--dranet %w", err)
 	}
 	if err := o.parseAddresses(); err != nil {
 		return err
@@ -244,15 +262,70 @@ func runAgent(ctx context.Context, o *agentOptions) error {
 	if err != nil {
 		return err
 	}
+	beside, err := o.webhook(ctx)
+	if err != nil {
+		return err
+	}
+	names, err := o.registry.Open(ctx, o.Host, log)
+	if err != nil {
+		return err
+	}
+	if names != nil {
+		defer func() {
+			if err := names.Close(); err != nil && log != nil {
+				log.Warn("closing the registry", "error", err)
+			}
+		}()
+	}
 	var printed error
 	err = agent.Run(ctx, agent.Options{
 		Engine: engine.Options{Name: o.name, Listen: o.listen, Advertise: o.advertise, Credentials: credentials,
-			Ports: engine.Ports{Topology: t, Overlay: rates, LocalRank: o.rank, LocalSize: o.ranks}, Logger: log, Transports: o.transports.Factories(o.transports.Names...), Protection: o.transports.Protection},
+			Ports: engine.Ports{Topology: t, Overlay: rates, LocalRank: o.rank, LocalSize: o.ranks}, Logger: log, Transports: o.transports.Factories(o.transports.Names...), Protection: o.transports.Protection,
+			Registry: names, Serves: o.serves()},
 		Regions: o.regions, Grants: allowed, HTTP: o.http, HostMetrics: o.hostMetrics, Probe: o.prober(),
 		Rediscover: o.Find, PortState: look, InitialPortState: seen, PollInterval: o.refresh,
-		Ready: func(i agent.Info) { printed = o.print(i) },
+		Ready: func(i agent.Info) { printed = o.print(i) }, Beside: beside,
 	})
+	if hinted, ok := peers.RegistryHint(err); ok {
+		err = hinted
+	}
 	return errors.Join(o.listenHint(err), printed)
+}
+
+// webhook prepares the answers to dranet, nil for none.
+func (o *agentOptions) webhook(ctx context.Context) (func(context.Context, func() *topo.Topology) (agent.Service, error), error) {
+	if o.dranet == "" {
+		return nil, nil //nolint:nilnil // it was not asked for
+	}
+	path, err := dranet.Socket(o.dranet)
+	if err != nil {
+		return nil, fmt.Errorf("--dranet %w", err)
+	}
+	file, err := o.ReadFabric(ctx, o.fabric)
+	if err != nil {
+		return nil, err
+	}
+	d := dranet.Options{Host: o.name, Lists: o.lists}
+	if file != nil {
+		d.Network = fleet.FromFabric(file, o.fabric)
+	}
+	return func(ctx context.Context, topology func() *topo.Topology) (agent.Service, error) {
+		d.Topology = topology
+		return dranet.Serve(ctx, path, d)
+	}, nil
+}
+
+// serves is what the registry tells others that this agent is good for.
+func (o *agentOptions) serves() []string {
+	const most = 32 // regions; peers ask the agent for the others
+	var out []string
+	if o.probes {
+		out = append(out, peers.ServesProbes)
+	}
+	for _, r := range o.regions[:min(len(o.regions), most)] {
+		out = append(out, "region:"+r.Name)
+	}
+	return out
 }
 
 // hostMetrics looks at this host and gives its metrics.
@@ -395,6 +468,9 @@ func (o *agentOptions) client(i agent.Info) *string {
 		at = i.Addresses[0]
 	}
 	line := "topoctl bench --peer " + at
+	if o.registry.Given() {
+		line = "topoctl bench --registry " + text.ShellQuote(o.registry.URL) + " --peer " + text.ShellQuote(i.Name)
+	}
 	f := &o.credentials.Files
 	switch {
 	case f.Token == "":

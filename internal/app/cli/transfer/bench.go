@@ -23,6 +23,7 @@ import (
 type benchOptions struct {
 	*command.Host
 	credentials peers.Credentials
+	registry    peers.Registry
 	http        []string
 	run         bench.Options
 	transports  peers.Transports
@@ -89,8 +90,9 @@ func newBenchCmd(f *command.Env, runF func(context.Context, *benchOptions) error
 
 func (o *benchOptions) addFlags(cmd *cobra.Command) {
 	fl, r, typed := cmd.Flags(), &o.run, &o.typed
-	fl.StringVar(&r.Peer, "peer", "", "`HOST:PORT` of the peer (default: an agent that bench starts on this host)")
+	fl.StringVar(&r.Peer, "peer", "", "`HOST:PORT` of the peer, or its name in --registry (default: an agent that bench starts on this host)")
 	o.credentials.Add(cmd)
+	o.registry.Add(cmd, "find --peer by name in the registry at `URL`, such as etcd://HOST/PREFIX")
 	fl.StringVar(&r.Region, "region", benchRegion, "`NAME` of the peer's region")
 	fl.StringSliceVar(&r.Ops, "op", []string{bench.Write, bench.Read}, "`OP` to measure: read or write, as seen from this host; repeatable")
 	fl.StringSliceVar(&typed.sizes, "size", []string{"4KiB", "64KiB", "1MiB"}, "`SIZE` of each op; repeatable")
@@ -161,14 +163,14 @@ func (o *benchOptions) parse(cmd *cobra.Command, _ []string) error {
 }
 
 func (o *benchOptions) parsePeer(cmd *cobra.Command) error {
-	if err := errors.Join(command.NotEmpty(cmd, "peer", "region"), o.credentials.Check(cmd)); err != nil {
+	if err := errors.Join(command.NotEmpty(cmd, "peer", "region"), o.credentials.Check(cmd), o.registry.Check(cmd)); err != nil {
 		return err
 	}
 	if o.run.Peer == "" {
-		return command.NoEffect(cmd, "without --peer", append(slices.Clone(peers.CredentialFlags), "region")...)
+		return command.NoEffect(cmd, "without --peer", append(slices.Clone(peers.CredentialFlags), "region", "registry")...)
 	}
 	var err error
-	o.run.Peer, err = peers.Address(o.run.Peer)
+	o.run.Peer, err = o.registry.Peer(o.run.Peer)
 	return err
 }
 

@@ -70,6 +70,14 @@ func runBench(ctx context.Context, o *benchOptions) error {
 	} else if o.run.Credentials, err = o.credentials.Read(ctx, o.Host, nil); err != nil {
 		return err
 	}
+	names, err := o.registry.Open(ctx, o.Host, nil)
+	if err != nil {
+		return err
+	}
+	if names != nil {
+		defer names.Close() //nolint:errcheck // it only finds the peer
+		o.run.Registry = peers.Finder(names)
+	}
 	if len(o.http) > 0 {
 		o.run.Show = func(e *bench.Engines) (func(), error) { return o.show(ctx, e) }
 	}
@@ -90,6 +98,8 @@ func runBench(ctx context.Context, o *benchOptions) error {
 		return command.BadAnswer(gone, "something ended the agent that bench had started, such as the kernel when memory ran out (journalctl -k)")
 	case errors.As(err, &gone):
 		return command.BadAnswer(gone, "see why the agent on the other host ended, start it again, and repeat the benchmark")
+	case err != nil && o.registry.Given() && errors.Is(err, engine.ErrNoPeer):
+		return o.registry.Hint(err)
 	case err != nil:
 		return PeerHint(err)
 	case report.Bad():
@@ -136,6 +146,9 @@ func PeerHint(err error) error {
 	var lane *bench.UnknownLaneError
 	var missing *transport.NotOfferedError
 	if hinted, ok := peers.CredentialHint(err); ok {
+		return hinted
+	}
+	if hinted, ok := peers.RegistryHint(err); ok {
 		return hinted
 	}
 	switch {

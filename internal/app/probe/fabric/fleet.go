@@ -12,6 +12,7 @@ import (
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/engine"
+	"github.com/topoctl/topoctl/engine/registry"
 	"github.com/topoctl/topoctl/internal/base/pkgerr"
 	"github.com/topoctl/topoctl/probe"
 )
@@ -28,6 +29,8 @@ type Options struct {
 	GiveUp time.Duration
 	// Launch starts the agents, nil: they run.
 	Launch *Launch
+	// Registry finds the agents by the names of Hosts; nil: by their addresses.
+	Registry registry.Registry
 }
 
 // Host is one host of a fleet. Topology is nil where Error is not "".
@@ -97,7 +100,7 @@ func Open(ctx context.Context, o Options) (*Fleet, error) {
 	if _, err := rand.Read(raw); err != nil {
 		return nil, pkgerr.Errorf("fabric", "%w", err)
 	}
-	e, err := engine.New(ctx, engine.Options{Credentials: o.Credentials, Transports: []engine.TransportFactory{engine.TCP()}, GiveUp: o.GiveUp})
+	e, err := engine.New(ctx, engine.Options{Credentials: o.Credentials, Transports: []engine.TransportFactory{engine.TCP()}, GiveUp: o.GiveUp, Registry: o.Registry})
 	if err != nil {
 		return nil, pkgerr.Errorf("fabric", "%w", err)
 	}
@@ -194,8 +197,12 @@ func (a *agent) reach(ctx context.Context, f *Fleet, o *Options) error {
 		}
 		a.address = a.launched.address
 	}
+	at := a.address
+	if o.Registry != nil {
+		at = a.name
+	}
 	var err error
-	if a.peer, err = f.engine.Open(ctx, a.address); err != nil {
+	if a.peer, err = f.engine.Open(ctx, at); err != nil {
 		return err
 	}
 	if a.launched != nil && a.peer.Epoch() != a.launched.epoch {

@@ -21,7 +21,7 @@ import (
 var token = []byte("0123456789abcdef")
 
 // within bounds what a test waits for; it is for liveness only.
-const within = 30 * time.Second
+const within = time.Minute
 
 // checkLeaks fails a test after which goroutines are left; it is called first.
 func checkLeaks(t *testing.T) {

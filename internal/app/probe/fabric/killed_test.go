@@ -23,7 +23,7 @@ import (
 const secret = "0123456789abcdef"
 
 func limited(t *testing.T) context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	t.Cleanup(cancel)
 	return ctx
 }
@@ -55,7 +55,7 @@ func TestKilledInMidRound(t *testing.T) {
 			victim, address := child(t, "127.0.0.1:0")
 			_, second := child(t, "127.0.0.1:0")
 			_, third := child(t, "127.0.0.1:0")
-			f, err := fabric.Open(limited(t), fabric.Options{Credentials: trust.OfSecret([]byte(secret)), GiveUp: time.Second,
+			f, err := fabric.Open(limited(t), fabric.Options{Credentials: trust.OfSecret([]byte(secret)), GiveUp: 5 * time.Second,
 				Hosts: []probe.Host{{Name: "n0", Address: address}, {Name: "n1", Address: second}, {Name: "n2", Address: third}}})
 			if err != nil {
 				t.Fatal(err)

@@ -81,14 +81,14 @@ const (
 
 // jobTo is a job to an agent's region.
 func jobTo(h *host, region string) jobWant {
-	return jobWant{ID: 0, Transport: "tcp", Bytes: 1 << 20, Host: "there", Addresses: []string{h.address()}, Epoch: h.e.Epoch(), Region: region, GiveUp: time.Second, Spec: long()}
+	return jobWant{ID: 0, Transport: "tcp", Bytes: 1 << 20, Host: "there", Addresses: []string{h.address()}, Epoch: h.e.Epoch(), Region: region, GiveUp: 20 * time.Second, Spec: long()}
 }
 
 // A controller that falls silent leaves nothing: its pairs stop, its memory is given back,
 // and another one can have the agent.
 func TestSilentController(t *testing.T) {
 	checkLeaks(t)
-	h := agentOf(t, "a", ServerOptions{Lease: time.Second}, nil, nil)
+	h := agentOf(t, "a", ServerOptions{Lease: time.Minute}, nil, nil)
 	c := controllerOf(t, h)
 	c.must(request{Do: doLease, Lease: leaseA, Controller: "first"})
 	a := c.must(request{Do: doPrepare, Lease: leaseA, Round: 1, Regions: []region{{ID: 0, Bytes: 1 << 20}, {ID: 1, Bytes: 4096}}})
@@ -102,6 +102,10 @@ func TestSilentController(t *testing.T) {
 	}
 	c.refused(request{Do: doLease, Lease: leaseB}, `"first" is measuring`)
 	c.refused(request{Do: doPrepare, Lease: leaseB, Round: 1}, "this controller has no lease")
+	h.s.mu.Lock()
+	h.s.o.Lease = 200 * time.Millisecond // from its next word on, which is its last
+	h.s.mu.Unlock()
+	c.must(request{Do: doPoll, Lease: leaseA, Round: 1})
 	eventually(t, "the lease ends", func() bool { _, err := c.say(request{Do: doLease, Lease: leaseB}); return err == nil })
 	if n := len(h.e.Regions()); n != 0 {
 		t.Errorf("%d regions are left", n)
@@ -113,14 +117,19 @@ func TestSilentController(t *testing.T) {
 // A controller that is heard of keeps the lease, whatever it says.
 func TestLeaseIsKept(t *testing.T) {
 	checkLeaks(t)
-	h := agentOf(t, "a", ServerOptions{Lease: 1500 * time.Millisecond}, nil, nil)
+	h := agentOf(t, "a", ServerOptions{Lease: time.Minute}, nil, nil)
 	c := controllerOf(t, h)
 	c.must(request{Do: doLease, Lease: leaseA})
 	c.must(request{Do: doPrepare, Lease: leaseA, Round: 1, Regions: []region{{Bytes: 4096}}})
-	for began := time.Now(); time.Since(began) < 1600*time.Millisecond; {
-		time.Sleep(20 * time.Millisecond)
+	for range 3 {
+		h.s.mu.Lock()
+		l := h.s.lease
+		l.heard -= time.Minute // which has passed, and its timer runs a little late
+		h.s.mu.Unlock()
 		c.must(request{Do: doPoll, Lease: leaseA, Round: 1})
+		h.s.expire(l)
 	}
+	c.must(request{Do: doPoll, Lease: leaseA, Round: 1})
 	if n := len(h.e.Regions()); n != 1 {
 		t.Errorf("%d regions", n)
 	}

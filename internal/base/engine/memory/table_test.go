@@ -268,7 +268,7 @@ func TestClosePinRace(t *testing.T) {
 		for before, i := pinned.Load(), 0; pinned.Load() == before && i < 1000; i++ {
 			time.Sleep(time.Microsecond)
 		}
-		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		if err := r.Close(ctx); err != nil {
 			t.Fatal(err)
 		}

@@ -2,6 +2,7 @@ package registrytest
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -20,6 +21,7 @@ type Memory struct {
 
 	mu      sync.Mutex
 	entries map[string]*entry // by name
+	changed chan struct{}     // closed with the next change of any
 }
 
 // entry is a record from its first publication until it is gone.
@@ -37,7 +39,7 @@ func NewMemory(ttl time.Duration, now func() time.Time) *Memory {
 	if now == nil {
 		now = time.Now
 	}
-	return &Memory{ttl: ttl, now: now, entries: map[string]*entry{}}
+	return &Memory{ttl: ttl, now: now, entries: map[string]*entry{}, changed: make(chan struct{})}
 }
 
 // Client is a registry over the records of m.
@@ -64,11 +66,13 @@ func (m *Memory) Tick() {
 	}
 }
 
-// tell wakes the watchers of an entry.
-func (e *entry) tell() {
+// tell wakes the watchers of an entry, and those of all.
+func (m *Memory) tell(e *entry) {
 	e.version++
 	close(e.changed)
 	e.changed = make(chan struct{})
+	close(m.changed)
+	m.changed = make(chan struct{})
 }
 
 // remove takes an entry out.
@@ -76,7 +80,7 @@ func (m *Memory) remove(e *entry) {
 	e.gone = true
 	e.lease.over = true
 	delete(m.entries, e.record.Name)
-	e.tell()
+	m.tell(e)
 }
 
 // MemoryClient is one engine's Registry over a Memory.
@@ -87,7 +91,10 @@ type MemoryClient struct {
 	once   sync.Once
 }
 
-var _ registry.Registry = (*MemoryClient)(nil)
+var (
+	_ registry.Registry = (*MemoryClient)(nil)
+	_ registry.Lister   = (*MemoryClient)(nil)
+)
 
 // Cut takes the client off the network, or back: while it is cut off its leases
 // are not renewed.
@@ -139,6 +146,7 @@ func (c *MemoryClient) Publish(ctx context.Context, r registry.Record) (registry
 	if e == nil {
 		l.entry = &entry{record: clone(r), lease: l, changed: make(chan struct{})}
 		c.m.entries[r.Name] = l.entry
+		c.m.tell(l.entry)
 		return l, nil
 	}
 	if r.Epoch < e.record.Epoch {
@@ -149,7 +157,7 @@ func (c *MemoryClient) Publish(ctx context.Context, r registry.Record) (registry
 		close(e.lease.lost)
 	}
 	e.record, e.lease, l.entry = clone(r), l, e
-	e.tell()
+	c.m.tell(e)
 	return l, nil
 }
 
@@ -181,6 +189,43 @@ func (c *MemoryClient) Watch(ctx context.Context, name string, changed func(r re
 		case <-next:
 		}
 		c.m.mu.Lock()
+	}
+}
+
+// List implements Lister.
+func (c *MemoryClient) List(ctx context.Context) (registry.Listing, error) {
+	if err := c.enter(ctx); err != nil {
+		return registry.Listing{}, err
+	}
+	defer c.m.mu.Unlock()
+	return c.m.list(), nil
+}
+
+// list is what there is; the mutex is held.
+func (m *Memory) list() registry.Listing {
+	var l registry.Listing
+	for _, name := range slices.Sorted(maps.Keys(m.entries)) {
+		l.Records = append(l.Records, clone(m.entries[name].record))
+	}
+	return l
+}
+
+// WatchAll implements Lister.
+func (c *MemoryClient) WatchAll(ctx context.Context, changed func(registry.Listing)) error {
+	for {
+		if err := c.enter(ctx); err != nil {
+			return err
+		}
+		l, next := c.m.list(), c.m.changed
+		c.m.mu.Unlock()
+		changed(l)
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-c.closed:
+			return registry.ErrClosed
+		case <-next:
+		}
 	}
 }
 
@@ -219,6 +264,6 @@ func (l *memoryLease) Close() error {
 }
 
 func clone(r registry.Record) registry.Record {
-	r.Addresses = slices.Clone(r.Addresses)
+	r.Addresses, r.Serves = slices.Clone(r.Addresses), slices.Clone(r.Serves)
 	return r
 }

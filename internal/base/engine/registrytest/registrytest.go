@@ -33,7 +33,7 @@ type Suite struct {
 }
 
 // patience bounds what must happen at some time.
-const patience = 10 * time.Second
+const patience = 30 * time.Second
 
 // Run runs the suite.
 func Run(t *testing.T, s Suite) {
@@ -53,6 +53,7 @@ func Run(t *testing.T, s Suite) {
 	if s.Lose != nil {
 		t.Run("lost lease", s.lost)
 	}
+	t.Run("list", s.list)
 	if !s.NoWatch {
 		t.Run("watch", s.watch)
 		t.Run("watch ends", s.watchEnds)
@@ -72,7 +73,7 @@ func (s Suite) open(t *testing.T) registry.Registry {
 }
 
 func (s Suite) record(i int, epoch uint64) registry.Record {
-	return registry.Record{Name: s.Name(i), Epoch: epoch, Fingerprint: "f",
+	return registry.Record{Name: s.Name(i), Epoch: epoch, Fingerprint: "f", Serves: []string{"probe", "region:kv"},
 		Addresses: []netip.AddrPort{netip.MustParseAddrPort("10.0.0.1:7411"), netip.MustParseAddrPort("[2001:db8::1]:7411")}}
 }
 
@@ -86,9 +87,7 @@ func (s Suite) publish(t *testing.T, r registry.Registry, rec registry.Record) r
 	return l
 }
 
-func equal(a, b registry.Record) bool {
-	return a.Name == b.Name && a.Epoch == b.Epoch && a.Fingerprint == b.Fingerprint && slices.Equal(a.Addresses, b.Addresses)
-}
+func equal(a, b registry.Record) bool { return a.Equal(&b) }
 
 // finds says what a registry finds under a name, nil for nothing.
 func finds(t *testing.T, r registry.Registry, name string) *registry.Record {
@@ -165,6 +164,8 @@ func (s Suite) refused(t *testing.T) {
 		"no epoch":         func(r *registry.Record) { r.Epoch = 0 },
 		"no address":       func(r *registry.Record) { r.Addresses = nil },
 		"wildcard address": func(r *registry.Record) { r.Addresses[0] = netip.MustParseAddrPort("0.0.0.0:7411") },
+		"serves nothing":   func(r *registry.Record) { r.Serves = []string{""} },
+		"serves too much":  func(r *registry.Record) { r.Serves = make([]string, 65) },
 		"no port":          func(r *registry.Record) { r.Addresses[0] = netip.MustParseAddrPort("10.0.0.1:0") },
 	} {
 		rec := s.record(0, 1)

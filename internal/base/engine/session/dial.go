@@ -282,11 +282,12 @@ func (r Route) String() string {
 func DialData(ctx context.Context, d DataDial) (net.Conn, error) {
 	id := d.Identity.complete()
 	h := hello{kind: kindData, session: d.Session, conn: d.Conn}
+	creds := id.credentials()
 	e, err := retryBusy(ctx, func() (established, error) {
 		return dialAndGreet(ctx, d.Route, d.Control, func(c net.Conn) (established, error) {
 			if d.Sealed {
 				var own trust.Credentials // no roots: the proof tells whose connection it is
-				if creds := id.credentials(); creds != nil {
+				if creds != nil {
 					own.Certificate = creds.Certificate
 				}
 				var err error
@@ -294,7 +295,8 @@ func DialData(ctx context.Context, d DataDial) (net.Conn, error) {
 					return established{}, err
 				}
 			}
-			return dialHandshake(c, h, dataSecret(d.Key), sessionKey{})
+			out, err := dialHandshake(c, h, dataSecret(d.Key), sessionKey{})
+			return out, trust.Explain(err, creds)
 		})
 	})
 	if err != nil {

@@ -93,6 +93,9 @@ func dialHandshake(c net.Conn, h hello, sec shared, key sessionKey) (established
 		return out, err
 	}
 	if out.welcome.status == statusToken {
+		if h.tokenName != "" {
+			return out, fmt.Errorf("%w: the peer has no token %q with this secret, or something on the way passes on what both say", sec.differs, h.tokenName)
+		}
 		return out, fmt.Errorf("%w, or something on the way passes on what both say", sec.differs)
 	}
 	var resumed []byte
@@ -133,8 +136,6 @@ func checkAnswer(a *answer, h *hello) error {
 		return nil
 	case a.certificate:
 		return fmt.Errorf("%w: the peer asks for a certificate, none is set here", trust.ErrCertificate)
-	case h.tokenName != "":
-		return fmt.Errorf("%w: the peer has none named %q", ErrToken, h.tokenName)
 	}
 	return ErrToken
 }
@@ -276,7 +277,11 @@ func (k lock) candidates(a *arrival, ans *answer) []shared {
 		}
 	}
 	if list == nil {
-		ans.status = statusToken
+		// A name that there is not is refused as late as a wrong secret, and looks the same:
+		// strangers do not learn the names.
+		unknown := make([]byte, trust.MinSecret)
+		random(unknown)
+		list = []shared{tokenSecret(&trust.Token{Secret: unknown})}
 	}
 	return list
 }

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
+	"net"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"github.com/topoctl/topoctl/internal/base/engine/session"
+	"github.com/topoctl/topoctl/internal/base/engine/transport"
 	"github.com/topoctl/topoctl/internal/base/engine/trust"
 )
 
@@ -117,7 +119,7 @@ func TestRenewal(t *testing.T) {
 				}}, "127.0.0.1:0")
 			p := newProxy(t, addr, false)
 			var over ends
-			s, err := session.Dial(limited(t), session.DialOptions{Identity: client.Identity, PeerName: "node2", Routes: to(p.addr), Ended: over.add, GiveUp: time.Second})
+			s, err := session.Dial(limited(t), session.DialOptions{Identity: client.Identity, PeerName: "node2", Routes: to(p.addr), Ended: over.add, GiveUp: 5 * time.Second})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -151,6 +153,48 @@ func TestRenewal(t *testing.T) {
 				t.Errorf("ended with %v, want %v, %q", err, c.want, c.text)
 			}
 		})
+	}
+}
+
+// TestExpiredData: a data connection at sealed is a TLS connection of this moment. One whose certificate has
+// expired since its session began is refused, with the reason, and without TLS it is not looked at.
+func TestExpiredData(t *testing.T) {
+	l := newLab(t)
+	client, host := l.engine("c", 1, l.credentials("node1")), l.engine("h", 2, l.credentials("node2"))
+	_, addr := serve(t, session.ServerOptions{Identity: host.Identity, Handle: echo,
+		DataKey: func(transport.SessionID, transport.ConnID) (transport.DataKey, bool) {
+			return transport.DataKey{1}, true
+		},
+		Data: func(_ transport.SessionID, _ transport.ConnID, _ string, c net.Conn) error { return c.Close() },
+	}, "127.0.0.1:0")
+	s, err := session.Dial(limited(t), session.DialOptions{Identity: client.Identity, PeerName: "node2", Routes: to(addr)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	dial := func(conn transport.ConnID, sealed bool) error {
+		c, err := session.DialData(limited(t), session.DataDial{
+			Identity: client.Identity, Session: s.ID(), Conn: conn, Key: transport.DataKey{1}, Sealed: sealed, Route: session.Route{Remote: addr},
+		})
+		if err == nil {
+			_ = c.Close()
+		}
+		return err
+	}
+	if err := dial(1, true); err != nil {
+		t.Fatal(err)
+	}
+	l.now.Store(int64(2 * time.Hour))
+	host.credentials.Store(l.credentials("node2"))
+	if err := dial(2, false); err != nil {
+		t.Errorf("without TLS: %v", err)
+	}
+	if err := dial(3, true); !errors.Is(err, trust.ErrCertificate) || !strings.Contains(err.Error(), "this engine's certificate has expired") {
+		t.Errorf("the client's has expired: %v", err)
+	}
+	client.credentials.Store(l.credentials("node1"))
+	if err := dial(4, true); err != nil {
+		t.Errorf("renewed: %v", err)
 	}
 }
 

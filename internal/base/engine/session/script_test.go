@@ -70,7 +70,7 @@ func FuzzScript(f *testing.F) {
 		// dial is nil where the server does not do its part of TLS.
 		dial := func() net.Conn {
 			c := ln.dial()
-			_ = c.SetDeadline(time.Now().Add(5 * time.Second))
+			_ = c.SetDeadline(time.Now().Add(time.Minute))
 			if !secured {
 				return c
 			}
@@ -181,7 +181,7 @@ func FuzzScript(f *testing.F) {
 		_ = c.Close()
 		readers.Wait()
 		_ = s.Close()
-		for until := time.Now().Add(10 * time.Second); runtime.NumGoroutine() > goroutines; time.Sleep(time.Millisecond) {
+		for until := time.Now().Add(time.Minute); runtime.NumGoroutine() > goroutines; time.Sleep(time.Millisecond) {
 			if time.Now().After(until) {
 				t.Errorf("%d goroutines, %d before", runtime.NumGoroutine(), goroutines)
 				break

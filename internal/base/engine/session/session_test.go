@@ -26,7 +26,7 @@ func leaks(t *testing.T) {
 	t.Helper()
 	before := runtime.NumGoroutine()
 	t.Cleanup(func() {
-		until := time.Now().Add(20 * time.Second)
+		until := time.Now().Add(time.Minute)
 		for runtime.NumGoroutine() > before {
 			if time.Now().After(until) {
 				buf := make([]byte, 1<<20)

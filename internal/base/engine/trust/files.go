@@ -175,7 +175,11 @@ func (f Files) contents(before *contents) (contents, error) {
 		if x.before.fixed {
 			continue
 		}
-		if err := x.to.read(x.name, x.kind == "token"); err != nil {
+		err := x.before.steady(x.name)
+		if err == nil {
+			err = x.to.read(x.name, x.kind == "token")
+		}
+		if err != nil {
 			if cause, ok := errors.AsType[*fs.PathError](err); ok {
 				err = cause.Err
 			}
@@ -183,6 +187,19 @@ func (f Files) contents(before *contents) (contents, error) {
 		}
 	}
 	return out, nil
+}
+
+// steady refuses what has come in the place of a file that was read before and is none: to open a pipe waits
+// for one who writes.
+func (c *content) steady(name string) error {
+	if c.data == nil {
+		return nil
+	}
+	info, err := os.Stat(name)
+	if err == nil && !info.Mode().IsRegular() {
+		err = errors.New("it was a regular file, and is none any more")
+	}
+	return err
 }
 
 // read reads a file; of a pipe of tokens the first line.
@@ -227,6 +244,9 @@ func (f Files) parse(data contents) (*Credentials, error) {
 	if err != nil {
 		return nil, &FileError{"cert", f.Certificate, fmt.Errorf("with the key of %s: %w", f.Key, err)}
 	}
+	if _, err := ParseCertificates(data.cert.data); err != nil { // X509KeyPair passes over what is cut off
+		return nil, &FileError{"cert", f.Certificate, err}
+	}
 	if out.Roots, err = parseRoots(data.ca.data); err != nil {
 		return nil, &FileError{"ca", f.CA, err}
 	}
@@ -249,8 +269,10 @@ func parseRoots(data []byte) (*x509.CertPool, error) {
 	return pool, nil
 }
 
-// ParseCertificates reads the certificates of a PEM file, one or more.
+// ParseCertificates reads the certificates of a PEM file, one or more, and refuses a file in which
+// one begins that cannot be read: it may have been cut off, and pem.Decode passes over such.
 func ParseCertificates(data []byte) ([]*x509.Certificate, error) {
+	begun := bytes.Count(data, []byte("-----BEGIN CERTIFICATE-----"))
 	var out []*x509.Certificate
 	for {
 		var block *pem.Block
@@ -266,7 +288,10 @@ func ParseCertificates(data []byte) ([]*x509.Certificate, error) {
 		}
 		out = append(out, c)
 	}
-	if out == nil {
+	switch {
+	case begun > len(out):
+		return nil, fmt.Errorf("of its certificates (PEM), %d of %d cannot be read: it was cut off or changed", begun-len(out), begun)
+	case out == nil:
 		return nil, errors.New("no certificate in it (PEM)")
 	}
 	return out, nil

@@ -3,6 +3,7 @@ package trust
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"log/slog"
@@ -10,6 +11,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/iotest"
 	"time"
@@ -110,6 +112,12 @@ func TestFilesThatAreWrong(t *testing.T) {
 		t.Errorf("no files: %v, %v", c, err)
 	}
 	other := folder{t, t.TempDir()}.files(ca, secretB, "node2")
+	begun := authority(t, "another ca").Certificate[:200]
+	chain, err := os.ReadFile(good.Certificate)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cutChain, cutCAs := f.write("cut.crt", append(chain, begun...)), f.write("cut-ca.crt", append(bytes.Clone(ca.Certificate), begun...))
 	for want, change := range map[string]func(*Files){
 		"come together":                             func(f *Files) { f.CA = "" },
 		"come together: one":                        func(f *Files) { f.Key = "" },
@@ -118,9 +126,11 @@ func TestFilesThatAreWrong(t *testing.T) {
 		"key file " + f.dir + "/none: no such file": func(x *Files) { x.Key = filepath.Join(f.dir, "none") },
 		"private key does not match public key":     func(x *Files) { x.Key = other.Key },
 		"cert file " + good.Key + ": with the key":  func(x *Files) { x.Certificate = good.Key },
-		"ca file " + good.Certificate + ": the certificate for node1 is not a CA's": func(x *Files) { x.CA = good.Certificate },
-		"ca file " + good.Token + ": no certificate in it":                          func(x *Files) { x.CA = good.Token },
-		"token file " + good.CA + ": line 1: the token's name":                      func(x *Files) { x.Token = good.CA },
+		"cert file " + cutChain + ": of its certificates (PEM), 1 of 2 cannot be read": func(x *Files) { x.Certificate = cutChain },
+		"ca file " + cutCAs + ": of its certificates (PEM), 1 of 2 cannot be read":     func(x *Files) { x.CA = cutCAs },
+		"ca file " + good.Certificate + ": the certificate for node1 is not a CA's":    func(x *Files) { x.CA = good.Certificate },
+		"ca file " + good.Token + ": no certificate in it":                             func(x *Files) { x.CA = good.Token },
+		"token file " + good.CA + ": line 1: the token's name":                         func(x *Files) { x.Token = good.CA },
 	} {
 		x := good
 		change(&x)
@@ -192,6 +202,10 @@ func TestWatch(t *testing.T) {
 	expect("its key", "newer", "node1b", `certificate="for node1b" valid_to=2026-06-16T12:00:00Z`)
 	f.write("ca.crt", []byte("nothing"))
 	expect("no CA", "newer", "node1b", "no certificate in it")
+	if err := errors.Join(os.Remove(files.Token), syscall.Mkfifo(files.Token, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	expect("a pipe in the place of a file", "newer", "node1b", "is none any more")
 }
 
 func TestExposed(t *testing.T) {
@@ -206,5 +220,19 @@ func TestExposed(t *testing.T) {
 	}
 	if _, exposed := Exposed(path + "x"); exposed {
 		t.Error("no file is exposed")
+	}
+}
+
+// A token that is printed or logged does not show its secret.
+func TestTokenPrintsNoSecret(t *testing.T) {
+	token := Token{Name: "blue", Secret: []byte("0123456789abcdef")}
+	list := Credentials{Tokens: []Token{token}}
+	for _, text := range []string{
+		fmt.Sprint(token), fmt.Sprintf("%+v", token), fmt.Sprintf("%#v", token), fmt.Sprintf("%x", token), fmt.Sprintf("%d", &token),
+		fmt.Sprintf("%+v", list), fmt.Sprintf("%#v", &list),
+	} {
+		if !strings.Contains(text, `token "blue" with a secret of 16 bytes`) {
+			t.Error(text)
+		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
+	"fmt"
 	"net"
 	"slices"
 	"strings"
@@ -28,6 +29,12 @@ type Credentials struct {
 type Token struct {
 	Name   string
 	Secret []byte
+}
+
+// Format prints the name and the length of the secret, whatever the verb: a token that is printed or
+// logged by mistake shows no secret.
+func (t Token) Format(s fmt.State, _ rune) {
+	fmt.Fprintf(s, "token %q with a secret of %d bytes", t.Name, len(t.Secret))
 }
 
 // OfSecret are the credentials of a token without name, and none where the secret is empty.

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import ctypes
 import enum
-import ipaddress
 import json
 import logging
 import os
@@ -158,13 +157,13 @@ class TransferEngine:
         _text(location)
         start, length = _vector(buffer_addresses), _vector(capacities)
         if start.count != length.count:
-            _log.error("%d addresses and %d capacities", start.count, length.count)
+            _log.error("addresses: %d, capacities: %d: want as many", start.count, length.count)
             return _FAILED
         status = self._lib.topoctl_register(
             *(self._handle, start.count, start.address, length.address, None, _GRANT)
         )
         if status != Status.OK:
-            _log.error("registering %d ranges: %s", start.count, _lib.error(status))
+            _log.error("registering memory, ranges: %d: %s", start.count, self._error(status))
             return _OVERLAPS if status == Status.EXISTS else _FAILED
         with self._lock:
             self._registered.update(zip(start.owner, length.owner))
@@ -187,7 +186,7 @@ class TransferEngine:
         start = _vector(tuple(known))
         status = self._lib.topoctl_unregister(self._handle, start.count, start.address)
         if status != Status.OK:
-            _log.error("unregistering %d ranges: %s", start.count, _lib.error(status))
+            _log.error("unregistering memory, ranges: %d: %s", start.count, self._error(status))
             with self._lock:
                 self._registered.update(known)
             return _FAILED
@@ -199,7 +198,7 @@ class TransferEngine:
         size = max(_number(length), 1)
         address = int(self._lib.topoctl_alloc(self._handle, size, None, _GRANT))
         if not address:
-            _log.error("a managed buffer of %d bytes: %s", size, _lib.error(Status.FAILED))
+            _log.error("a managed buffer of %d bytes: %s", size, self._error(Status.FAILED))
             return 0
         with self._lock:
             self._registered[address] = size
@@ -210,7 +209,7 @@ class TransferEngine:
         address = _number(buffer_addr)
         status = self._lib.topoctl_free(self._handle, address)
         if status != Status.OK:
-            _log.error("freeing a managed buffer: %s", _lib.error(status))
+            _log.error("freeing a managed buffer: %s", self._error(status))
             return _FAILED
         with self._lock:
             self._registered.pop(address, None)
@@ -401,7 +400,7 @@ class TransferEngine:
         if status == Status.OK:
             return 0
         if status < 0:
-            self._failed(f"batch {batch}", _lib.error(status))
+            self._failed(f"batch {batch}", self._error(status))
         self._release(batch)
         if status == Status.DONE:
             return _DONE
@@ -428,7 +427,7 @@ class TransferEngine:
             if running.value:
                 status = self._ended(running.value)
             if status < 0:
-                self._failed(f"peer {name}, {ranges.bytes} bytes", _lib.error(status))
+                self._failed(f"peer {name}, {ranges.bytes} bytes", self._error(status))
         finally:
             if running.value:
                 self._release(running.value)  # after KeyboardInterrupt it is canceled
@@ -453,7 +452,7 @@ class TransferEngine:
             )
         )
         if batch < 0:
-            _log.error("peer %s, %d bytes: %s", name, ranges.bytes, _lib.error(batch))
+            _log.error("peer %s, %d bytes: %s", name, ranges.bytes, self._error(batch))
         return max(batch, 0)
 
     def _wait(self, batch: int) -> int:
@@ -461,7 +460,7 @@ class TransferEngine:
         try:
             status = self._ended(batch)
             if status < 0:
-                self._failed(f"batch {batch}", _lib.error(status))
+                self._failed(f"batch {batch}", self._error(status))
         finally:
             self._release(batch)  # where it still runs, as after KeyboardInterrupt, it is canceled
         return _OK if status >= 0 else _FAILED
@@ -481,7 +480,7 @@ class TransferEngine:
     def _release(self, batch: int) -> None:
         status = self._lib.topoctl_release(self._handle, batch)
         if status == Status.UNSAFE:
-            self._failed(f"batch {batch}", _lib.error(status))
+            self._failed(f"batch {batch}", self._error(status))
 
     def _failed(self, what: str, error: Error) -> None:
         refused = ""
@@ -535,11 +534,19 @@ class TransferEngine:
 
     def _open(self) -> Engine:
         if self._engine is None:
-            raise Closed("initialize was not called, or failed")
+            raise _unopened()
         return self._engine
+
+    def _error(self, status: int) -> Error:
+        """Why the library gave this status to this thread."""
+        return _lib.error(status) if self._handle else _unopened()
 
 
 TransferEngine.TransferOpcode = TransferOpcode  # type: ignore[attr-defined]
+
+
+def _unopened() -> Closed:
+    return Closed("initialize was not called, or failed")
 
 
 class _Where(NamedTuple):
@@ -565,7 +572,7 @@ class _Where(NamedTuple):
     def options(self) -> Dict[str, Any]:
         """Arguments of Engine: those that the environment does not overrule."""
         options = _environment.options()
-        if not (self.loopback() or options.keys() & {"token_file", "ca_file", "insecure"}):
+        if not (_environment.loopback(self.host) or _environment.guarded(options)):
             raise ValueError(
                 f"peers on other hosts could read and write memory at {self.host!r}: "
                 + _environment.ADVICE
@@ -578,18 +585,13 @@ class _Where(NamedTuple):
             options.update(compat=os.environ["TOPOCTL_COMPAT"].split(","), metadata=_P2P)
         return options
 
-    def loopback(self) -> bool:
-        try:
-            return self.host == "localhost" or ipaddress.ip_address(self.host).is_loopback
-        except ValueError:
-            return False
-
     def listen(self, port: int) -> List[str]:
         """On all addresses, unless it is loopback."""
         given = os.environ.get("TOPOCTL_LISTEN")
         if given:
             return given.split(",")
-        return [f"{self._bracketed() if self.loopback() else ''}:{port}"]
+        host = self._bracketed() if _environment.loopback(self.host) else ""
+        return [f"{host}:{port}"]
 
     def names(self, port: int) -> Set[str]:
         return {f"{self._bracketed()}:{port}"} | ({self.name} if self.metadata != _P2P else set())
@@ -636,7 +638,7 @@ def _one(local: int, remote: int, length: int) -> _Ranges:
     try:
         numbers = array("Q", (local, remote, length))
     except OverflowError as e:
-        raise _not_a_number(e) from None
+        raise TypeError(f"want numbers from 0 to 2**64 - 1: {e}") from None
     at = numbers.buffer_info()[0]
     return _Ranges(1, at, at + 8, at + 16, numbers[2], numbers)
 
@@ -645,7 +647,10 @@ def _many(local: Numbers, remote: Numbers, lengths: Numbers) -> Optional[_Ranges
     """None where the lists differ in length."""
     here, there, length = _vector(local), _vector(remote), _vector(lengths)
     if not here.count == there.count == length.count:
-        _log.error("%d buffers, %d of the peer, %d lengths", here.count, there.count, length.count)
+        _log.error(
+            *("buffers: %d, of the peer: %d, lengths: %d: want as many of each", here.count),
+            *(there.count, length.count),
+        )
         return None
     return _Ranges(
         *(here.count, here.address, there.address, length.address),
@@ -662,12 +667,8 @@ def _vector(numbers: Numbers) -> Vector:
         raise TypeError(f"want a list of numbers, not {type(numbers).__name__}")
     try:
         return vector(numbers, "Q")
-    except (OverflowError, ValueError) as e:
-        raise _not_a_number(e) from None
-
-
-def _not_a_number(why: Exception) -> TypeError:
-    return TypeError(f"want numbers from 0 to 2**64 - 1: {why}")
+    except ValueError as e:
+        raise TypeError(str(e)) from None
 
 
 def _number(value: int) -> int:

@@ -232,13 +232,18 @@ class nixl_agent:
         self._registered: Dict[Tuple[int, int], int] = {}  # (address, length): how many times
         self._agents: set[str] = set()
         wanted = PLUGINS if instantiate_all and nixl_conf is None else config.backends
-        options = _environment.options()
         try:
+            options = _environment.options()
+            if open_to_all := _environment.unguarded(options):
+                raise ValueError(
+                    f"peers on other hosts could read and write memory at {open_to_all[0]}: "
+                    + _environment.ADVICE
+                )
             self._engine = topoctl.Engine(
                 name=agent_name, default_timeout=_CONNECT_TIMEOUT, **options
             )
-        except (errors.InvalidArgument, errors.Failed) as e:
-            raise nixlBind.nixlBackendError(f"{e}; {_environment.ADVICE}") from e
+        except (ValueError, errors.Failed) as e:
+            raise nixlBind.nixlBackendError(str(e)) from e
         if options["listen"] == [_environment.LOOPBACK]:
             _say_loopback()
         _environment.tell_pages(self._engine, logger)
@@ -246,7 +251,7 @@ class nixl_agent:
             if backend in self.plugin_list:
                 self.create_backend(backend)
             else:
-                logger.warning("no backend %s: there are %s", backend, self.plugin_list)
+                logger.warning("%s", _no_backend(backend))
 
     # Backends.
 
@@ -268,9 +273,7 @@ class nixl_agent:
     def create_backend(self, backend: str, initParams: Dict[str, str] = {}) -> None:
         """All names are the one engine; parameters are those of other engines, and not used."""
         if backend not in self.plugin_list:
-            raise nixlBind.nixlNotFoundError(
-                f"no backend {backend!r}: there are {self.plugin_list}"
-            )
+            raise nixlBind.nixlNotFoundError(_no_backend(backend))
         if backend in self.backends:
             raise nixlBind.nixlInvalidParamError(f"backend {backend} was made already")
         self.backends[backend] = len(self.backends) + 1
@@ -291,7 +294,7 @@ class nixl_agent:
         descs: nixlRegDList = _required(self.get_reg_descs(reg_list, mem_type))
         self._check(backends)
         if not self.backends or descs.getType() not in (nixlBind.DRAM_SEG, nixlBind.VRAM_SEG):
-            raise nixlBind.nixlNotFoundError(f"no backend for {descs.getType().name}")
+            raise nixlBind.nixlNotFoundError(_no_backend(f"for {descs.getType().name}"))
         with self._lock:
             ranges = _ranges(descs)
             fresh = [at for at in dict.fromkeys(ranges) if at not in self._registered]
@@ -774,6 +777,13 @@ def _required(descs: Any) -> Any:
     if descs is None:
         raise TypeError("these are no descriptors: the log says what is wrong")
     return descs
+
+
+def _no_backend(which: str) -> str:
+    return (
+        f"no backend {which}: there are {' and '.join(PLUGINS)}, for memory of hosts and GPUs; files "
+        "and object stores need NIXL's own package (topoctl python env says how to go back)"
+    )
 
 
 def _name(agent: Union[str, bytes]) -> str:

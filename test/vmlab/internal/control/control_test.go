@@ -105,7 +105,7 @@ func TestHalfLines(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := NewClient(here)
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	if _, err := c.Call(ctx, Request{Op: OpMeet, Name: "whole"}); err != nil {
 		t.Error(err)

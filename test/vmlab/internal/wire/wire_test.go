@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-const patience = 10 * time.Second
+const patience = time.Minute
 
 // cable gives a cable with both ends plugged in, and the machines' sides of them.
 func cable(t *testing.T) (c *Cable, ends [3]net.Conn) {

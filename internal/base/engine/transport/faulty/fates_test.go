@@ -112,7 +112,7 @@ func (r *rig) waitLost() error {
 	select {
 	case err := <-r.lost:
 		return err
-	case <-time.After(20 * time.Second):
+	case <-time.After(time.Minute):
 		r.t.Fatal("the connection is not lost")
 		return nil
 	}
@@ -199,7 +199,7 @@ func TestLateWrite(t *testing.T) {
 			}
 			fill(r.remote, 0x22)
 		}
-		for end := time.Now().Add(20 * time.Second); len(r.from.Conns()) > 0 && time.Now().Before(end); {
+		for end := time.Now().Add(time.Minute); len(r.from.Conns()) > 0 && time.Now().Before(end); {
 			time.Sleep(time.Millisecond)
 		}
 		got := r.remote.Bytes(1<<10, 1)[0]

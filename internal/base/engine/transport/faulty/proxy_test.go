@@ -49,7 +49,7 @@ func newLine(t *testing.T, change func(up, down *faulty.Line)) *line {
 		if l.proxy.Conns() != 0 {
 			t.Errorf("%d connections are left", l.proxy.Conns())
 		}
-		for end := time.Now().Add(10 * time.Second); runtime.NumGoroutine() > before; time.Sleep(time.Millisecond) {
+		for end := time.Now().Add(time.Minute); runtime.NumGoroutine() > before; time.Sleep(time.Millisecond) {
 			if time.Now().After(end) {
 				t.Fatalf("%d goroutines, %d before", runtime.NumGoroutine(), before)
 			}
@@ -70,7 +70,7 @@ func (l *line) connect() {
 	}
 	l.client, l.server = c.(*net.TCPConn), s.(*net.TCPConn)
 	for _, c := range []net.Conn{c, s} {
-		c.SetDeadline(time.Now().Add(20 * time.Second))
+		c.SetDeadline(time.Now().Add(time.Minute))
 	}
 }
 
@@ -102,7 +102,7 @@ func (l *line) silent(c net.Conn) {
 	if n, err := c.Read(make([]byte, 1)); n != 0 || !errors.Is(err, syscall.ETIMEDOUT) && !isTimeout(err) {
 		l.t.Fatalf("something arrived: %d bytes, %v", n, err)
 	}
-	c.SetReadDeadline(time.Now().Add(20 * time.Second))
+	c.SetReadDeadline(time.Now().Add(time.Minute))
 }
 
 func isTimeout(err error) bool {
@@ -125,7 +125,7 @@ func TestProxyForwards(t *testing.T) {
 	l.read(l.client, down)
 	// Counted when they are written, which may be after they were read.
 	want := int64(len(up) + 2*len(down))
-	for end := time.Now().Add(20 * time.Second); l.proxy.Carried() != want; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(time.Minute); l.proxy.Carried() != want; time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("carried %d bytes, want %d", l.proxy.Carried(), want)
 		}
@@ -152,7 +152,7 @@ func TestProxyCut(t *testing.T) {
 	l.proxy.Refuse(true)
 	c, err := net.Dial("tcp", l.proxy.Address())
 	if err == nil {
-		c.SetDeadline(time.Now().Add(20 * time.Second))
+		c.SetDeadline(time.Now().Add(time.Minute))
 		if _, err = c.Read(make([]byte, 1)); err == nil || isTimeout(err) {
 			t.Errorf("a refused connection: %v", err)
 		}

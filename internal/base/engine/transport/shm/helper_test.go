@@ -15,7 +15,7 @@ import (
 	"github.com/topoctl/topoctl/internal/base/engine/transport"
 )
 
-const patience = 30 * time.Second
+const patience = time.Minute
 
 func within(t testing.TB) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)

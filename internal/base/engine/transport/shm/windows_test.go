@@ -147,7 +147,7 @@ func TestLeaveWaitsForTheDevice(t *testing.T) {
 	w, r := one(transport.Write, local, 0, remote(there), 0, 1<<20), one(transport.Read, local, 0, remote(there), 0, 100)
 	before := cudafake.Count().Copies
 	e.post(w, r)
-	time.Sleep(20 * time.Millisecond)
+	eventually(t, "that both pieces wait for the device", func() bool { return cudafake.Count().MostQueued >= 2 })
 	e.conn.Close(errors.New("enough"))
 	if err := e.waitLost(); err != nil {
 		t.Error(err)

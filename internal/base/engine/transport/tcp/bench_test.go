@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -37,13 +38,15 @@ type load struct {
 	check   bool
 	mine    *memory.Region
 	theirs  *transport.RemoteRegion
-	at      int64
-	left    int // requests to be posted
-	flying  int
 	over    chan struct{}
-	free    []*transport.Request
 	scratch []*transport.Request
-	failed  error
+
+	mu     sync.Mutex // requests may be done before Post has returned
+	at     int64
+	left   int // requests to be posted
+	flying int
+	free   []*transport.Request
+	failed error
 }
 
 // requests are those of two batches.
@@ -65,7 +68,7 @@ func (l *load) prepare() {
 	l.scratch = make([]*transport.Request, 0, n)
 }
 
-// pump posts what is free. Pieces move through the regions.
+// pump posts what is free. Pieces move through the regions. mu is held.
 func (l *load) pump() {
 	l.scratch = l.scratch[:0]
 	for l.left > 0 && len(l.free) > 0 {
@@ -89,6 +92,8 @@ func (l *load) pump() {
 }
 
 func (l *load) finished(_ transport.Conn, list []transport.Completion) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	for _, x := range list {
 		if x.Err != nil {
 			l.failed = x.Err
@@ -106,8 +111,10 @@ func (l *load) finished(_ transport.Conn, list []transport.Completion) {
 
 // run moves total bytes.
 func (l *load) run(b testing.TB, total int64) {
+	l.mu.Lock()
 	l.left = int(total / l.free[0].Bytes)
 	l.pump()
+	l.mu.Unlock()
 	<-l.over
 	if l.failed != nil {
 		b.Fatal(l.failed)

@@ -300,7 +300,7 @@ func TestSuiteFindsWhatIsBroken(t *testing.T) {
 // And it has nothing to say where nothing is broken.
 func TestSuiteLikesTheFake(t *testing.T) {
 	h := brokenHarness(broken{})
-	h.Patience = 10 * time.Second
+	h.Patience = time.Minute
 	for _, c := range checks() {
 		t.Run(c.name, func(t *testing.T) {
 			if got := record(t, h, c.name); got != "" {

@@ -1,0 +1,232 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/topoctl/topoctl/engine/registry"
+)
+
+// record is what the registry is told.
+func (e *Engine) record() registry.Record {
+	r := registry.Record{Name: e.name, Epoch: e.epoch, Serves: slices.Clone(e.o.Serves)}
+	for _, a := range e.Advertised() {
+		if at, err := netip.ParseAddrPort(a.Address); err == nil && a.Transport == "tcp" {
+			r.Addresses = append(r.Addresses, at)
+		}
+	}
+	if now := e.ports.Load(); now != nil {
+		r.Fingerprint = now.topology.Fingerprint()
+	}
+	return r
+}
+
+// publish tells the registry where we are. Where that cannot be reached, it is told when it can: peers that
+// know an address need no registry.
+func (e *Engine) publish(ctx context.Context) error {
+	r := e.record()
+	lease, err := e.registry.Publish(ctx, r)
+	if errors.Is(err, registry.ErrUnavailable) {
+		e.log.Warn("the registry cannot be reached: this engine is published when it can", "error", err)
+	} else if err != nil {
+		return err
+	}
+	e.start(func() { e.keepPublished(r, lease) })
+	return nil
+}
+
+// The pause before an engine publishes again grows from minPublishPause to maxPublishPause. It is drawn, so
+// that engines that have lost their records together do not all come back together.
+const (
+	minPublishPause = 250 * time.Millisecond
+	maxPublishPause = 5 * time.Second
+)
+
+// keepPublished publishes the record when it has changed, and again when the registry has lost it; lease is nil
+// where it is not published.
+func (e *Engine) keepPublished(r registry.Record, lease registry.Lease) {
+	defer func() {
+		if lease == nil {
+			return
+		}
+		if err := lease.Close(); err != nil {
+			e.log.Warn("closing the lease of the registry", "error", err)
+		}
+	}()
+	for e.ctx.Err() == nil {
+		if lease != nil {
+			select {
+			case <-lease.Lost():
+				e.log.Warn("the registry has lost this engine's record: publishing it again")
+				lease = nil
+			case <-e.recordChanged:
+				if now := e.record(); r.Equal(&now) || len(now.Addresses) == 0 {
+					continue
+				}
+			case <-e.ctx.Done():
+				return
+			}
+		}
+		next, ok := e.publishAgain(&r)
+		if !ok {
+			return
+		}
+		lease = next // the registry has ended the former one
+	}
+}
+
+// publishAgain publishes until the registry has taken the record; false: there is no use in it.
+func (e *Engine) publishAgain(r *registry.Record) (registry.Lease, bool) {
+	for pause := minPublishPause; ; pause = min(2*pause, maxPublishPause) {
+		if !e.rest(pause/2 + rand.N(pause/2)) {
+			return nil, false
+		}
+		if now := e.record(); len(now.Addresses) > 0 {
+			*r = now
+		}
+		lease, err := e.registry.Publish(e.ctx, *r)
+		switch {
+		case err == nil:
+			e.log.Info("the registry has this engine's record", "engine", r.Name)
+			return lease, true
+		case errors.Is(err, registry.ErrOldEpoch):
+			e.log.Error("another engine has taken this one's name: peers find that one", "error", err)
+			return nil, false
+		case errors.Is(err, registry.ErrClosed):
+			return nil, false
+		case pause < maxPublishPause: // said a few times
+			e.log.Warn("the registry does not take this engine's record", "error", err)
+		}
+	}
+}
+
+// rest waits; false: the engine has ended.
+func (e *Engine) rest(d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-e.ctx.Done():
+		return false
+	}
+}
+
+// noteRecordChange has the registry be told, where there is something new.
+func (e *Engine) noteRecordChange() {
+	select {
+	case e.recordChanged <- struct{}{}:
+	default: // it will look anyway
+	}
+}
+
+// checkName refuses an engine that answers at an address of another one's record.
+func (p *Peer) checkName() error {
+	if p.record.Epoch != 0 && p.self != p.record.Name {
+		return fmt.Errorf("%w: the registry has %v as an address of %q, and the engine there calls itself %q", ErrOtherEngine, p.record.Addresses[0], p.record.Name, p.self)
+	}
+	return nil
+}
+
+// follow looks at what the registry says of the peer for as long as that is open. Where it says that the
+// engine was started again, the session asks: it finds out itself whether that is so, by the new addresses as
+// well, and ends with ErrPeerRestarted then. What a registry says ends no session by itself.
+func (p *Peer) follow() {
+	e := p.engine
+	ctx, cancel := context.WithCancel(e.ctx)
+	defer cancel()
+	e.start(func() {
+		select {
+		case <-p.gone:
+			cancel()
+		case <-ctx.Done():
+		}
+	})
+	e.watchRecord(ctx, p.name, func(r registry.Record) {
+		p.mu.Lock()
+		p.record = r
+		p.mu.Unlock()
+		if r.Epoch > p.epoch {
+			e.log.Info("the registry says that a peer was started again", "peer", p.name, "epoch", r.Epoch, "addresses", r.Addresses)
+			asking, stop := context.WithTimeout(ctx, e.o.GiveUp)
+			_ = p.ask(asking) // the end of the session says what came of it
+			stop()
+		}
+	})
+}
+
+// watchRecord calls changed with the record of a name as it changes, until ctx ends, also where it is gone
+// for a while; not at all where the registry cannot watch.
+func (e *Engine) watchRecord(ctx context.Context, name string, changed func(registry.Record)) {
+	for {
+		err := e.registry.Watch(ctx, name, func(r registry.Record, gone bool) {
+			if !gone && r.Epoch != 0 {
+				changed(r)
+			}
+		})
+		if errors.Is(err, registry.ErrNoWatch) || errors.Is(err, registry.ErrClosed) {
+			return
+		}
+		t := time.NewTimer(followPause/2 + rand.N(followPause/2)) // the record is gone: it may come back
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			t.Stop()
+			return
+		}
+	}
+}
+
+// openUnlessMoved opens a peer by its record. Where that takes long, because nothing answers there, it looks
+// whether the engine was started elsewhere: next is its record then.
+func (e *Engine) openUnlessMoved(ctx context.Context, name string, record registry.Record) (p *Peer, next *registry.Record, err error) {
+	if record.Epoch == 0 {
+		p, err = e.openAt(ctx, name, record)
+		return p, nil, err
+	}
+	trying, stop := context.WithCancel(ctx)
+	defer stop()
+	moved := make(chan registry.Record, 1)
+	var looking sync.WaitGroup
+	looking.Go(func() {
+		t := time.NewTimer(patientTime)
+		defer t.Stop()
+		select {
+		case <-t.C:
+		case <-trying.Done():
+			return
+		}
+		e.watchRecord(trying, name, func(r registry.Record) {
+			if r.Epoch > record.Epoch {
+				select {
+				case moved <- r:
+				default:
+				}
+				stop()
+			}
+		})
+	})
+	p, err = e.openAt(trying, name, record)
+	stop()
+	looking.Wait()
+	if err != nil && ctx.Err() == nil {
+		select {
+		case r := <-moved:
+			return nil, &r, nil
+		default:
+		}
+	}
+	return p, nil, err
+}
+
+// patientTime is how long opening a peer may take before it is asked whether that is elsewhere.
+const patientTime = 250 * time.Millisecond
+
+// followPause is the time between two looks for the record of a peer that has none.
+const followPause = time.Second

@@ -1,0 +1,125 @@
+package peers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/topoctl/topoctl/engine"
+	"github.com/topoctl/topoctl/engine/registry"
+	"github.com/topoctl/topoctl/internal/app/cli/command"
+	"github.com/topoctl/topoctl/internal/base/engine/registryproc"
+	"github.com/topoctl/topoctl/internal/base/pkgerr"
+	"github.com/topoctl/topoctl/internal/base/text"
+)
+
+// ServesProbes is what the record of an agent says that serves probes.
+const ServesProbes = "probe"
+
+// Registry is the flag --registry.
+type Registry struct{ URL string }
+
+// Add registers the flag.
+func (r *Registry) Add(cmd *cobra.Command, usage string) {
+	cmd.Flags().StringVar(&r.URL, "registry", "", usage)
+	command.Offer(cmd, map[string]command.Completer{"registry": command.Words("etcd://")})
+}
+
+// Given says whether there is one.
+func (r *Registry) Given() bool { return r.URL != "" }
+
+// Check refuses what is no URL of a registry.
+func (r *Registry) Check(cmd *cobra.Command) error {
+	if err := command.NotEmpty(cmd, "registry"); err != nil || !r.Given() {
+		return err
+	}
+	if _, rest, ok := strings.Cut(r.URL, "://"); ok {
+		hosts, _, _ := strings.Cut(rest, "/")
+		if strings.Contains(hosts, "@") { // it is not repeated
+			return command.WithHint(errors.New("--registry: a user in the URL"), "others on this host could read the password in the list of processes; for etcd, use ETCDCTL_USER or user-file=FILE")
+		}
+	}
+	if _, err := registryproc.Scheme(r.URL); err != nil {
+		return command.WithHint(fmt.Errorf("--registry %w", err), "etcd://HOST1,HOST2/PREFIX is a registry in etcd")
+	}
+	return nil
+}
+
+// Peer reads a value of --peer: an address, and with a registry also a name there.
+func (r *Registry) Peer(value string) (string, error) {
+	if !r.Given() {
+		return Address(value)
+	}
+	if value == "" || len(value) > 255 || value != text.Printable(value) {
+		return "", fmt.Errorf("--peer %.80q: want the name of an engine in the registry, or HOST:PORT", value)
+	}
+	return value, nil
+}
+
+// Open opens the registry; nil without the flag. log is told what goes wrong later; nil: warnings go to
+// stderr.
+func (r *Registry) Open(ctx context.Context, h *command.Host, log *slog.Logger) (registry.Registry, error) {
+	if !r.Given() {
+		return nil, nil
+	}
+	if log == nil {
+		var to io.Writer = h.Streams.Err
+		if h.Globals.Quiet {
+			to = io.Discard
+		}
+		log = slog.New(slog.NewTextHandler(to, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	}
+	if h.Globals.Timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, h.Globals.Timeout)
+		defer cancel()
+	}
+	out, err := registryproc.Open(ctx, registryproc.Options{URL: r.URL, Logger: log, Getenv: h.Streams.Getenv})
+	if err == nil {
+		return out, nil
+	}
+	err = fmt.Errorf("--registry %s: %w", r.URL, pkgerr.Plain(err))
+	if _, ok := errors.AsType[*registryproc.MissingError](err); ok {
+		return nil, command.WithHint(err, "topoctl's archives and packages have topoctl-registry-etcd; %s names folders with such programs", registryproc.PluginsVariable)
+	}
+	return nil, err
+}
+
+// Finder is a registry by which an engine opens peers, by name or address, and that no one finds it by; nil for nil.
+func Finder(r registry.Registry) registry.Registry {
+	if r == nil {
+		return nil
+	}
+	return registry.ReadOnly(registry.WithAddresses(r))
+}
+
+// Hint says what to do where a peer cannot be found by a name of the registry.
+func (r *Registry) Hint(err error) error {
+	if hinted, ok := RegistryHint(err); ok {
+		return hinted
+	}
+	if r.Given() && errors.Is(err, registry.ErrNotFound) {
+		return command.WithHint(err, "\"topoctl peers --registry %s\" lists the names that are there", r.URL)
+	}
+	return err
+}
+
+// RegistryHint says what to do where a registry cannot be used.
+func RegistryHint(err error) (hinted error, ok bool) {
+	switch {
+	case errors.Is(err, registry.ErrOldEpoch):
+		return command.WithHint(err, "another engine has this name, and was started later; use --name for another one"), true
+	case errors.Is(err, registry.ErrDenied):
+		return command.WithHint(err, "for etcd, ETCDCTL_USER (or user-file=FILE in the URL) says who you are; the user's role must have the keys: docs/registry.md"), true
+	case errors.Is(err, registry.ErrUnavailable):
+		return command.WithHint(err, "check the address in --registry, and whether its server answers (for etcd: etcdctl endpoint health)"), true
+	case errors.Is(err, engine.ErrOtherEngine):
+		return command.WithHint(err, "\"topoctl peers\" lists what is registered"), true
+	}
+	return err, false
+}

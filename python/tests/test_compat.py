@@ -1,0 +1,68 @@
+"""What mooncake and nixl over topoctl say of variables and calls that are wrong. What their calls do is
+in mooncake_conformance.py and nixl_conformance.py."""
+
+import os
+import sys
+import unittest
+from unittest import mock
+
+import topoctl.compat
+
+sys.path.insert(0, *topoctl.compat.__path__)
+
+from mooncake.engine import TransferEngine  # noqa: E402
+from nixl._api import nixl_agent  # noqa: E402
+from nixl._bindings import nixlBackendError  # noqa: E402
+
+
+def variables(**given):
+    """These variables of topoctl's, and none else."""
+    others = {k: v for k, v in os.environ.items() if not k.startswith("TOPOCTL_") or k in KEPT}
+    return mock.patch.dict(os.environ, {**others, **given}, clear=True)
+
+
+KEPT = "TOPOCTL_LIBRARY", "TOPOCTL_PROGRAM"
+
+
+class TestVariables(unittest.TestCase):
+    WRONG = {
+        "TOPOCTL_INSECURE is 'yes': want 1, or 0": {"TOPOCTL_INSECURE": "yes"},
+        "TOPOCTL_GIVE_UP is 'soon': want seconds": {"TOPOCTL_GIVE_UP": "soon"},
+        'protection: "sealled": want one of': {"TOPOCTL_PROTECTION": "sealled"},
+        'listen "here": want host:port': {"TOPOCTL_LISTEN": "here"},
+        "/nowhere: no such file": {"TOPOCTL_TOKEN_FILE": "/nowhere"},
+        'transports: "tpc": want each of': {"TOPOCTL_TRANSPORTS": "tpc"},
+        "set TOPOCTL_TOKEN_FILE to a file": {"TOPOCTL_LISTEN": "0.0.0.0:0", "TOPOCTL_INSECURE": "0"},
+    }
+
+    def test_wrong_ones_are_named(self):
+        for words, given in self.WRONG.items():
+            with self.subTest(words), variables(**given):
+                with self.assertRaises(nixlBackendError) as nixl:
+                    nixl_agent("agent")
+                self.assertIn(words, str(nixl.exception))
+                with self.assertLogs("topoctl.mooncake", "ERROR") as log:
+                    # 192.0.2.1 is no address of this host: only a server of metadata is told it.
+                    host = "192.0.2.1" if "TOPOCTL_LISTEN" in given else "127.0.0.1"
+                    self.assertEqual(TransferEngine().initialize(host, "P2PHANDSHAKE", "rdma", ""), -1)
+                if "TOPOCTL_LISTEN" not in given:
+                    self.assertIn(words, log.output[0])
+                advised = "TOPOCTL_TOKEN_FILE to" in str(nixl.exception)
+                self.assertEqual(advised, words.startswith("set"), str(nixl.exception))
+
+
+class TestUnopened(unittest.TestCase):
+    def test_says_so(self):
+        engine = TransferEngine()
+        for call in (
+            lambda: engine.register_memory(4096, 4096),
+            lambda: engine.transfer_sync_write("127.0.0.1:1", 1, 1, 1),
+            lambda: engine.transfer_check_status(1),
+        ):
+            with self.assertLogs("topoctl.mooncake", "ERROR") as log:
+                self.assertEqual(call(), -1)
+            self.assertIn("initialize was not called, or failed", log.output[0])
+
+
+if __name__ == "__main__":
+    unittest.main()
