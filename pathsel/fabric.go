@@ -10,6 +10,7 @@ import (
 	"unicode"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/jsontext"
 	"github.com/topoctl/topoctl/internal/base/text"
 )
 
@@ -25,8 +26,12 @@ type Fabric struct {
 	// is no spine between the rails.
 	RailOnly bool         `json:"rail_only,omitempty"`
 	Hosts    []FabricHost `json:"hosts"`
-	// Uplinks join the leaves; none: not known.
+	// Uplinks join the leaves, and these the switches above them; none: not known.
 	Uplinks []FabricUplink `json:"uplinks,omitempty"`
+	// Switches says more of the switches that Leaf and Spine name.
+	Switches []FabricSwitch `json:"switches,omitempty"`
+	// Unjoined is what a discovery of the network found and no host is known for.
+	Unjoined []FabricUnjoined `json:"unjoined,omitempty"`
 }
 
 // anyHost stands for every host without an entry of its own.
@@ -44,6 +49,28 @@ type FabricPort struct {
 	Rail  *int   `json:"rail,omitempty"` // the plane of switches that NICs of one place in each host share
 	Leaf  string `json:"leaf,omitempty"` // the switch at the other end of the cable
 	Plane *int   `json:"plane,omitempty"`
+	// LeafPort is the leaf's end of the cable as the leaf calls it, Known by what the cable is known:
+	// "ibnetdiscover", "lldp", "fabric file".
+	LeafPort string `json:"leaf_port,omitempty"`
+	Known    string `json:"known,omitempty"`
+}
+
+// FabricSwitch is what is known of a switch.
+type FabricSwitch struct {
+	Switch string `json:"switch"`          // as FabricPort.Leaf
+	ID     string `json:"id,omitempty"`    // what it keeps when its name changes: "sw:2c5eab0300b87b40"
+	Kind   string `json:"kind,omitempty"`  // "ib", "ethernet"
+	Model  string `json:"model,omitempty"` // as it says itself
+	Tier   *int   `json:"tier,omitempty"`  // 0 has hosts
+}
+
+// FabricUnjoined is one end of a cable that no host's port is known for.
+type FabricUnjoined struct {
+	What     string `json:"what"` // "adapter 0xe09d7303007a4bd8", "interface 06:d0:00:c2:75:a1"
+	Leaf     string `json:"leaf,omitempty"`
+	LeafPort string `json:"leaf_port,omitempty"`
+	Reason   string `json:"reason"`
+	Known    string `json:"known,omitempty"`
 }
 
 // Bounds of a fabric file: the largest clusters have some ten thousand hosts.
@@ -67,7 +94,9 @@ func ParseFabric(data []byte) (*Fabric, error) {
 			Host  string            `json:"host"`
 			Ports []json.RawMessage `json:"ports"`
 		} `json:"hosts"`
-		Uplinks []json.RawMessage `json:"uplinks"`
+		Uplinks  []json.RawMessage `json:"uplinks"`
+		Switches []FabricSwitch    `json:"switches"`
+		Unjoined []FabricUnjoined  `json:"unjoined"`
 	}
 	if err := json.Unmarshal(data, &doc); err != nil {
 		return nil, fabricSyntax(data, err)
@@ -101,8 +130,53 @@ func ParseFabric(data []byte) (*Fabric, error) {
 	if err != nil {
 		return nil, err
 	}
-	f.Uplinks = uplinks
+	f.Uplinks, f.Switches, f.Unjoined = uplinks, doc.Switches, doc.Unjoined
+	if err := checkSwitches(f.Switches); err != nil {
+		return nil, err
+	}
+	if len(f.Unjoined) > maxUplinks {
+		return nil, fmt.Errorf("fabric: %d entries of unjoined: at most %d are read", len(f.Unjoined), maxUplinks)
+	}
 	return f, nil
+}
+
+// Encode writes the document, a host and a switch a line.
+func (f *Fabric) Encode() ([]byte, error) {
+	w := jsontext.NewWriter()
+	w.Field("schema", SchemaFabric)
+	if f.RailOnly {
+		w.Field("rail_only", true)
+	}
+	jsontext.WriteList(w, "hosts", f.Hosts)
+	jsontext.WriteList(w, "uplinks", f.Uplinks)
+	jsontext.WriteList(w, "switches", f.Switches)
+	jsontext.WriteList(w, "unjoined", f.Unjoined)
+	data, err := w.Bytes()
+	if err != nil {
+		return nil, fmt.Errorf("fabric: encode: %w", err)
+	}
+	return data, nil
+}
+
+// checkSwitches refuses switches without a name, and two of one name or ID.
+func checkSwitches(list []FabricSwitch) error {
+	if len(list) > maxUplinks {
+		return fmt.Errorf("fabric: %d switches: at most %d are read", len(list), maxUplinks)
+	}
+	seen := make(map[string]bool, len(list))
+	for i, s := range list {
+		if err := checkSwitchName(s.Switch); err != nil {
+			return fmt.Errorf("fabric: switches[%d]: switch %w", i, err)
+		}
+		if seen[s.Switch] || s.ID != s.Switch && seen[s.ID] {
+			return fmt.Errorf("fabric: switches[%d]: switch %q with ID %q is listed twice", i, s.Switch, s.ID)
+		}
+		seen[s.Switch] = true
+		if s.ID != "" {
+			seen[s.ID] = true
+		}
+	}
+	return nil
 }
 
 // fabricSyntax says where a document is broken.
@@ -216,8 +290,10 @@ func (p *FabricPort) check() error {
 			return fmt.Errorf("%s %d: want 0 to %d, or null for unknown", n.name, *n.value, maxFabricIndex)
 		}
 	}
-	if len(p.Leaf) > maxFabricName {
-		return fmt.Errorf("leaf: %d bytes long, at most %d are read", len(p.Leaf), maxFabricName)
+	for _, n := range []struct{ name, value string }{{"leaf", p.Leaf}, {"leaf_port", p.LeafPort}, {"known", p.Known}} {
+		if len(n.value) > maxFabricName {
+			return fmt.Errorf("%s: %d bytes long, at most %d are read", n.name, len(n.value), maxFabricName)
+		}
 	}
 	return nil
 }
@@ -368,6 +444,9 @@ type FabricUplink struct {
 	Count int    `json:"count,omitempty"` // of parallel links; 0 is 1
 	// BytesPerSec is what each of them carries in one direction; nil not known.
 	BytesPerSec *topo.Rate `json:"bytes_per_sec,omitempty"`
+	Known       string     `json:"known,omitempty"` // by what, as FabricPort.Known
+	// Ports are the ends of the links, the leaf's and the spine's, as each calls them; none: not known.
+	Ports [][2]string `json:"ports,omitempty"`
 }
 
 // Links is how many parallel links there are.
@@ -395,11 +474,19 @@ func parseUplinks(raw []json.RawMessage) ([]FabricUplink, error) {
 			Spine       string     `json:"spine"`
 			Count       *int       `json:"count"`
 			BytesPerSec *topo.Rate `json:"bytes_per_sec"`
+			Known       string     `json:"known"`
+			Ports       [][]string `json:"ports"`
 		}
 		if err := wrongType(json.Unmarshal(data, &u)); err != nil {
 			return nil, fmt.Errorf("fabric: uplinks[%d]: %w", i, err)
 		}
-		list[i] = FabricUplink{Leaf: u.Leaf, Spine: u.Spine, BytesPerSec: u.BytesPerSec}
+		list[i] = FabricUplink{Leaf: u.Leaf, Spine: u.Spine, BytesPerSec: u.BytesPerSec, Known: u.Known}
+		for _, ends := range u.Ports {
+			if len(ends) != 2 {
+				return nil, fmt.Errorf("fabric: uplinks[%d]: ports: %d names: want two, the leaf's port and the spine's", i, len(ends))
+			}
+			list[i].Ports = append(list[i].Ports, [2]string{ends[0], ends[1]})
+		}
 		if u.Count == nil {
 			continue
 		}
@@ -452,6 +539,8 @@ func (u *FabricUplink) check() error {
 		return fmt.Errorf("leaf and spine are both %q: want two switches", u.Leaf)
 	case u.Count < 0 || u.Count > maxLeafLinks:
 		return fmt.Errorf("count %d: want 1 to %d", u.Count, maxLeafLinks)
+	case len(u.Ports) != 0 && len(u.Ports) != u.Links():
+		return fmt.Errorf("ports of %d links, count %d: want the ports of each link, or none", len(u.Ports), u.Links())
 	case u.BytesPerSec != nil && (*u.BytesPerSec < 1 || *u.BytesPerSec > maxUplinkRate):
 		return fmt.Errorf("bytes_per_sec %d: want 1 to %d, or null for unknown", *u.BytesPerSec, maxUplinkRate)
 	}

@@ -2,6 +2,8 @@ package pathsel_test
 
 import (
 	"encoding/json"
+	"fmt"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -213,4 +215,30 @@ func FuzzParseFabric(f *testing.F) {
 			_, _ = pair.Lanes("gpu:0", "gpu:7")
 		}
 	})
+}
+
+// What Encode writes is read again as it was, with all that a discovery knows.
+func TestFabricEncode(t *testing.T) {
+	text := `{"schema":"topoctl.fabric/v1","rail_only":true,"hosts":[{"host":"n1","ports":[{"port":"mlx5_0/1","rail":0,"leaf":"A09","plane":1,"leaf_port":"17","known":"ibnetdiscover"}]}],
+"uplinks":[{"leaf":"A09","spine":"S1","count":2,"bytes_per_sec":50000000000,"known":"ibnetdiscover","ports":[["33","1"],["34","2"]]}],
+"switches":[{"switch":"A09","id":"sw:2c5eab0300b87b40","kind":"ib","model":"MQM9700","tier":0},{"switch":"S1","tier":1}],
+"unjoined":[{"what":"adapter 0xe09d7303007a4bd8","leaf":"A09","leaf_port":"3","reason":"no host has this GUID","known":"ibnetdiscover"}]}`
+	f := parseFabric(t, text)
+	data, err := f.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again := parseFabric(t, string(data)); !reflect.DeepEqual(again, f) {
+		t.Errorf("%+v\nwant\n%+v", again, f)
+	}
+	for key, value := range map[string]string{"leaf_port": "17", "model": "MQM9700", "reason": "no host has this GUID"} {
+		if !strings.Contains(string(data), fmt.Sprintf("%q:%q", key, value)) {
+			t.Errorf("%s has no %s %q", data, key, value)
+		}
+	}
+	for _, c := range []string{`[{"switch":""}]`, `[{"switch":"a"},{"switch":"a"}]`, `[{"switch":"a","id":"b"},{"switch":"b"}]`, `[{"switch":"a b"}]`, `{}`} {
+		if _, err := pathsel.ParseFabric([]byte(`{"schema":"topoctl.fabric/v1","hosts":[{"host":"*"}],"switches":` + c + `}`)); err == nil {
+			t.Errorf("switches %s are accepted", c)
+		}
+	}
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/fixturetest"
 )
 
 func TestDecodeRefuses(t *testing.T) {
@@ -117,4 +118,31 @@ func FuzzDecode(f *testing.F) {
 			t.Fatalf("not stable (%v):\n%s\n%s", err, first, second)
 		}
 	})
+}
+
+// The order of keys means nothing: a document whose keys are sorted is the same one.
+func TestDecodeTakesKeysInAnyOrder(t *testing.T) {
+	for _, name := range []string{"dgx-h100", "gh200-4gpu", "sriov-pf-vf", "bonds"} {
+		want, err := fixturetest.Topology(t, name).Encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var keys map[string]any
+		d := json.NewDecoder(bytes.NewReader(want))
+		d.UseNumber()
+		if err := d.Decode(&keys); err != nil {
+			t.Fatal(err)
+		}
+		sorted, err := json.Marshal(keys)
+		if err != nil {
+			t.Fatal(err)
+		}
+		top, err := topo.Decode(sorted)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := top.Encode(); err != nil || !bytes.Equal(got, want) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
 }

@@ -15,7 +15,7 @@ var vmFlat = Check{
 	Judged: "In a guest with GPUs and NICs: no GPU shares a PCIe switch with another GPU or NIC, and their NUMA nodes are unknown or all the same. " +
 		"Near and far are then not known, and engines choose blindly.",
 	Facts: "the hypervisor (CPU flags, DMI), the PCI tree, numa_node",
-	Fix:   "Get the true layout from the cloud provider or the hypervisor's host: NCCL_TOPO_FILE, a topology document for topoctl --from; or have the hypervisor build PCIe switches and NUMA nodes for passed-through devices.",
+	Fix:   "Get the true layout from the cloud provider, or write it with topoctl remap from a topology of the hypervisor's host: NCCL_TOPO_FILE, a topology document for topoctl --from; or have the hypervisor build PCIe switches and NUMA nodes for passed-through devices.",
 	run:   checkFlat,
 }
 
@@ -59,7 +59,7 @@ func checkFlat(h *host) (o outcome) {
 	o.find(Finding{Severity: Warning, Evidence: distinct(h.hypervisorFile(), h.gpus[0].Evidence),
 		Text: fmt.Sprintf("which NIC is near which GPU cannot be seen in this guest (%s): its PCI tree is flat, %s and %s stand side by side, %s",
 			h.t.Host.Virtual, text.Plural(gpus, "GPU"), text.Plural(nics, "RDMA NIC"), where),
-		Fix: "get the layout of the physical host (cloud provider, topoctl on the hypervisor) and give it to programs: NCCL_TOPO_FILE, topoctl --from; or let the hypervisor build switches and NUMA nodes"})
+		Fix: "give programs the layout of the physical host (NCCL_TOPO_FILE, topoctl --from): topoctl remap writes it from a topology of the hypervisor's host; or let the hypervisor build switches and NUMA nodes"})
 	return o
 }
 

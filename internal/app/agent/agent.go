@@ -44,7 +44,17 @@ type Options struct {
 	InitialPortState string
 	PollInterval     time.Duration
 
+	// Beside starts what else is served until the agent stops; nil for nothing. topology gives that of
+	// this host as it is then.
+	Beside func(ctx context.Context, topology func() *topo.Topology) (Service, error)
+
 	reloadEvery time.Duration // of Grants; default 1 s
+}
+
+// Service is something that is served until it is stopped.
+type Service interface {
+	Failed() <-chan error
+	Stop(context.Context) error
 }
 
 // Region is memory that peers may use.
@@ -120,6 +130,15 @@ func Run(ctx context.Context, o Options) (err error) {
 	if err != nil {
 		return unlessStopped(ctx, err)
 	}
+	var besideFailed <-chan error
+	if o.Beside != nil {
+		beside, failure := o.Beside(ctx, e.Topology)
+		if failure != nil {
+			return errors.Join(unlessStopped(ctx, failure), pages.Stop(ctx))
+		}
+		besideFailed = beside.Failed()
+		defer stopBeside(ctx, beside, &err)
+	}
 	if prober != nil {
 		prober.Serve(e)
 	}
@@ -129,11 +148,15 @@ func Run(ctx context.Context, o Options) (err error) {
 	select {
 	case <-ctx.Done():
 	case err = <-pages.Failed():
+	case err = <-besideFailed:
 	}
 	return errors.Join(err, pages.Stop(ctx))
 }
 
 var errNoProbes = errors.New("this agent does not serve probes: start it with --serve-probes")
+
+// stopBeside stops a service, and adds what went wrong to err.
+func stopBeside(ctx context.Context, s Service, err *error) { *err = errors.Join(*err, s.Stop(ctx)) }
 
 // reload takes up changes of the grants until it is stopped.
 func reload(ctx context.Context, o *Options, e *engine.Engine) (stop func()) {

@@ -111,7 +111,7 @@ func TestQuiet(t *testing.T) {
 
 // Help has room on a screen: all lines in its columns, the root and brief help in not many lines.
 func TestHelpFitsTheScreen(t *testing.T) {
-	const rootLines, briefLines = 32, 45
+	const rootLines, briefLines = 34, 45
 	f := clitest.New()
 	help := func(args ...string) []string {
 		if code := clitest.Run(t.Context(), f, commands, args...); code != 0 || f.Stderr.Len() > 0 {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/app/agent"
+	"github.com/topoctl/topoctl/internal/app/audit"
 	"github.com/topoctl/topoctl/internal/app/bench"
 	"github.com/topoctl/topoctl/internal/app/cli/certs"
 	"github.com/topoctl/topoctl/internal/app/cli/hosts"
@@ -15,6 +16,7 @@ import (
 	"github.com/topoctl/topoctl/internal/app/cli/serving"
 	"github.com/topoctl/topoctl/internal/app/cli/transfer"
 	"github.com/topoctl/topoctl/internal/app/diff"
+	"github.com/topoctl/topoctl/internal/app/fleet"
 	"github.com/topoctl/topoctl/internal/app/kv/preset"
 	kvreport "github.com/topoctl/topoctl/internal/app/kv/report"
 	"github.com/topoctl/topoctl/internal/app/probe/compare"
@@ -39,6 +41,8 @@ var documents = []struct{ schema, from string }{
 	{pathsel.SchemaFabric, ""},
 	{doctor.Schema, "topoctl doctor -o json"},
 	{diff.Schema, "topoctl diff -o json"},
+	{fleet.Schema, "topoctl fleet collect -o json"},
+	{fleet.SchemaChanges, "topoctl fleet diff -o json"},
 	{bench.Schema, "topoctl bench -o json"},
 	{probe.Schema, "topoctl probe -o json"},
 	{probe.EventSchema, "topoctl probe -o jsonl, a line each"},
@@ -48,6 +52,7 @@ var documents = []struct{ schema, from string }{
 	{preset.Schema, ""},
 	{serving.SchemaPresets, ""},
 	{watch.Schema, "topoctl watch -o jsonl, a line each"},
+	{audit.Schema, "topoctl audit -o json"},
 	{record.Schema, "topoctl tui --record, a line each"},
 	{transfer.SchemaAgent, "topoctl agent -o json, one line"},
 	{agent.SchemaEngine, "GET /v1/engine of topoctl agent --http"},

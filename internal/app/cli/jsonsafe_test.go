@@ -32,6 +32,11 @@ var jsonRuns = map[string][]jsonRun{
 	"diff": {
 		{args: "fixture:dgx-h100 host.json", code: command.ExitBad},
 		{args: "--probe report.json nasty\u009b2J\x7f.json"}},
+	"fleet collect": {{args: "host.json other=host.json"}},
+	"fleet show":    {{args: "host.json other=host.json"}},
+	"fleet check":   {{args: "host.json other=host.json", code: command.ExitBad}},
+	"fleet fabric":  {{args: "host.json --fabric fabric.json"}},
+	"fleet diff":    {{args: "host.json fixture:dgx-h100", code: command.ExitBad}},
 	"path": {
 		{args: "gpu:0 --from host.json"},
 		{args: "--plan --from host.json"},
@@ -39,6 +44,8 @@ var jsonRuns = map[string][]jsonRun{
 	"watch": {
 		{args: "--from host.json"},
 		{args: "--from host.json --baseline fixture:dgx-h100 -o jsonl"}},
+	"audit":        {{args: "--from host.json --log nccl.log", code: command.ExitBad}},
+	"remap":        {{args: "--host host.json --guest host.json"}},
 	"export":       {{args: "mooncake --from host.json"}}, // is JSON by itself
 	"probe show":   {{args: "report.json"}},
 	"probe local":  {{args: "--dry-run --fixture dgx-h100", own: true}}, // probes refuse nasty names
@@ -87,6 +94,9 @@ func jsonCommands(list []*cobra.Command) []string {
 	return out
 }
 
+// ncclLog is a log that says by which device a channel goes.
+const ncclLog = "dgx-h100:1:1 [0] NCCL INFO Channel 00/0 : 0[0] -> 8[0] [send] via NET/X/0\n"
+
 // nastyFiles writes what the runs read into the working directory.
 func nastyFiles(t *testing.T, f *clitest.Fake) {
 	t.Helper()
@@ -113,7 +123,8 @@ func nastyFiles(t *testing.T, f *clitest.Fake) {
 		"records": `{"record":{"name":"n1","epoch":"1882719971789818427","addresses":["10.0.0.1:7411"],"serves":["probe"]}}
 {"bad":{"key":"/a` + clitest.Nasty + `","error":"no ` + clitest.Nasty + `"}}
 `,
-		"ca.crt": string(ca.Certificate), "host.json": host, "report.json": report, "nasty" + clitest.Nasty + ".json": report,
+		"fabric.json": `{"schema":"topoctl.fabric/v1","hosts":[{"host":"host","ports":[{"port":"eno1","leaf":"leaf` + clitest.Nasty + `"}]}]}`,
+		"ca.crt":      string(ca.Certificate), "host.json": host, "nccl.log": ncclLog, "report.json": report, "nasty" + clitest.Nasty + ".json": report,
 	} {
 		if err := os.WriteFile(name, []byte(text), command.OwnerOnly); err != nil {
 			t.Fatal(err)

@@ -14,6 +14,7 @@ import (
 	"github.com/topoctl/topoctl/discover"
 	"github.com/topoctl/topoctl/internal/app/cli/certs"
 	"github.com/topoctl/topoctl/internal/app/cli/command"
+	"github.com/topoctl/topoctl/internal/app/cli/fleet"
 	"github.com/topoctl/topoctl/internal/app/cli/hosts"
 	"github.com/topoctl/topoctl/internal/app/cli/live"
 	"github.com/topoctl/topoctl/internal/app/cli/paths"
@@ -48,15 +49,15 @@ var groups = []struct {
 	title string
 	names []string
 }{
-	{"See a host", []string{command.SummaryName, "doctor", "path", "topo", "matrix", "tui", "watch"}},
-	{"Save, compare and configure", []string{"fixtures", "discover", "diff", "export"}},
+	{"See a host", []string{command.SummaryName, "doctor", "path", "topo", "matrix", "tui", "watch", "audit"}},
+	{"Save, compare and configure", []string{"fixtures", "discover", "diff", "export", "remap", "fleet"}},
 	{"Measure and move data", []string{"probe", "bench", "agent", "peers", "cert", "kv", "python"}},
 }
 
 // commands are topoctl's, group by group, and its help topics.
 func commands(f *command.Env) []*cobra.Command {
 	all := slices.Concat([]*cobra.Command{newSummaryCmd(f, runSummary)}, hosts.Commands(f), paths.Commands(f), transfer.Commands(f), peerlist.Commands(f), probing.Commands(f),
-		live.Commands(f), serving.Commands(f), certs.Commands(f), []*cobra.Command{newVersionCmd(f, runVersion)})
+		live.Commands(f), serving.Commands(f), fleet.Commands(f), certs.Commands(f), []*cobra.Command{newVersionCmd(f, runVersion)})
 	rank := map[string]int{}
 	for _, g := range groups {
 		for _, c := range all {

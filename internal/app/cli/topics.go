@@ -18,14 +18,15 @@ func helpTopics(commands []*cobra.Command) []*cobra.Command {
   %-3d  success
   %-3d  the command ran and found a problem or a difference: doctor a finding, diff a
        difference, path no usable port, bench a failed transfer or a wrong byte, probe
-       a failed pair or a cause, watch --exit-on-change a change, kv a request that was
-       not answered, cert show a certificate that peers would refuse, peers a record
-       that cannot be used
+       a failed pair or a cause, watch --exit-on-change a change, audit a plan that was
+       missed or nothing that moved, kv a request that was not answered, cert show a
+       certificate that peers would refuse, peers a record that cannot be used
   %-3d  the command could not run: wrong usage, missing permission or bad input
   %-3d  the result is incomplete: something could not be read, as the warnings on stderr
        and in the JSON say ("discover --strict" exits with %d); for probe, a pair with an
        error or too few samples, a host that took no part, a data port that is down, RDMA
-       that an agent cannot use, no measured pair, or no time left (--max-duration)
+       that an agent cannot use, no measured pair, or no time left (--max-duration); for
+       audit, a planned port whose counters do not say
   %-3d  interrupted; agent, peers --watch, and watch without --for or --exit-on-change, exit with 0
 
 "doctor -o nagios" uses the exit codes of monitoring plugins: 0 OK, 1 WARNING,

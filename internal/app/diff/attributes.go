@@ -7,6 +7,7 @@ import (
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/base/pkgerr"
+	"github.com/topoctl/topoctl/internal/base/realid"
 )
 
 // scope says of which comparisons an attribute is part.
@@ -399,7 +400,7 @@ func madeUpAddress(_ *comparer, p *pair) bool {
 	case o.PCI == "" || n.PCI == "":
 		return true
 	case n.Type == "infiniband":
-		return hardwareAddress(o) == hardwareAddress(n)
+		return realid.HardwareAddress(o) == realid.HardwareAddress(n)
 	}
 	return false
 }

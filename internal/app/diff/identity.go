@@ -5,11 +5,8 @@ import (
 	"strings"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/realid"
 )
-
-// Identities that a redacted capture has are stand-ins, numbered in the order
-// of the document: the same one may be another device in another capture. They
-// are no identities, nor are those that are zero or that software makes up.
 
 // identify returns what a device is, in a form that no other sort of identity has, and which
 // sort it is, the surest that is known; "" where nothing identifies it.
@@ -17,23 +14,23 @@ func identify(device any) (unique, sort string) {
 	switch d := device.(type) {
 	case *topo.GPU:
 		switch {
-		case realUUID(d.UUID):
+		case realid.UUID(d.UUID):
 			return "gpu uuid " + d.UUID, "UUID"
-		case realSerial(d.Serial):
+		case realid.Serial(d.Serial):
 			return "gpu serial " + d.Serial, "serial number"
 		}
 	case *topo.RDMADevice:
 		switch {
 		case d.Software:
-		case realGUID(d.NodeGUID):
+		case realid.GUID(d.NodeGUID):
 			return "guid " + d.NodeGUID, "node GUID"
-		case realGUID(d.SysImageGUID) && d.BDF != nil: // its card's, with the number of the function
+		case realid.GUID(d.SysImageGUID) && d.BDF != nil: // its card's, with the number of the function
 			return "image guid " + d.SysImageGUID + " ." + strconv.Itoa(int(d.BDF.Func)), "system image GUID"
 		}
 	case *topo.Netdev:
 		// The address that a physical interface was made with, where it has that now: a bond
 		// gives its legs one address.
-		switch address := hardwareAddress(d); {
+		switch address := realid.HardwareAddress(d); {
 		case address == "" || d.Virtual || d.PCI == "" || d.Master != "" && d.Type == "ether":
 		case d.Type == "infiniband":
 			return "port guid " + address, "port GUID"
@@ -41,60 +38,11 @@ func identify(device any) (unique, sort string) {
 			return "mac " + address, "MAC address"
 		}
 	case *topo.NVMe:
-		if realSerial(d.Serial) {
+		if realid.Serial(d.Serial) {
 			return "nvme serial " + d.Model + " " + d.Serial, "serial number"
 		}
 	}
 	return "", ""
-}
-
-// hardwareAddress is the part of an interface's address that belongs to the
-// hardware, "" if there is none: of IP over InfiniBand the port's GUID, of
-// Ethernet an address that was not set by software.
-func hardwareAddress(n *topo.Netdev) string {
-	mac := strings.ToLower(n.MAC)
-	switch len(mac) {
-	case 59: // 20 bytes, the last 8 are the port's GUID; the first 4 change with every start
-		guid := strings.ReplaceAll(mac[36:], ":", "")
-		if !realGUID(guid[:4] + ":" + guid[4:8] + ":" + guid[8:12] + ":" + guid[12:]) {
-			return ""
-		}
-		return guid
-	case 17:
-		first, err := strconv.ParseUint(mac[:2], 16, 8)
-		if err != nil || first&3 != 0 || mac == "00:00:00:00:00:00" { // a group, or locally administered
-			return ""
-		}
-		return mac
-	}
-	return ""
-}
-
-func realUUID(s string) bool {
-	tail, ok := strings.CutPrefix(s, "GPU-00000000")
-	return s != "" && !(ok && strings.Trim(tail[:max(0, len(tail)-8)], "0-") == "")
-}
-
-func realSerial(s string) bool {
-	return strings.Trim(s, "0 ") != "" && !redactedNumber(s, "SN", 8)
-}
-
-// realGUID refuses zero, stand-ins, and what is made from an interface's
-// address that is a stand-in or set by software.
-func realGUID(s string) bool {
-	switch {
-	case strings.Trim(s, "0:") == "":
-		return false
-	case strings.HasPrefix(s, "0200:0000:0000:"), strings.HasPrefix(s, "0000:00ff:fe00:"):
-		return false
-	}
-	return true
-}
-
-// redactedNumber says whether s is a prefix and a number of some digits.
-func redactedNumber(s, prefix string, digits int) bool {
-	n, ok := strings.CutPrefix(s, prefix)
-	return ok && len(n) == digits && strings.Trim(n, "0123456789") == ""
 }
 
 // realMachineID refuses the stand-in of a redacted capture.
@@ -103,19 +51,23 @@ func realMachineID(s string) bool {
 }
 
 // redacted says whether a side's identities and addresses are stand-ins.
-func (s *side) redacted() bool {
-	h := &s.t.Host
+func (s *side) redacted() bool { return Redacted(s.t) }
+
+// Redacted says whether the identities and addresses of a host are the stand-ins of a redacted
+// capture, which other hosts have too.
+func Redacted(t *topo.Topology) bool {
+	h := &t.Host
 	if h.MachineIDSHA256 != "" {
 		return !realMachineID(h.MachineIDSHA256)
 	}
-	for i := range s.t.GPUs {
-		if u := s.t.GPUs[i].UUID; u != "" {
-			return !realUUID(u)
+	for i := range t.GPUs {
+		if u := t.GPUs[i].UUID; u != "" {
+			return !realid.UUID(u)
 		}
 	}
-	for i := range s.t.RDMADevices {
-		if r := &s.t.RDMADevices[i]; !r.Software && strings.Trim(r.NodeGUID, "0:") != "" {
-			return !realGUID(r.NodeGUID)
+	for i := range t.RDMADevices {
+		if r := &t.RDMADevices[i]; !r.Software && strings.Trim(r.NodeGUID, "0:") != "" {
+			return !realid.GUID(r.NodeGUID)
 		}
 	}
 	n, ok := strings.CutPrefix(h.Name, "host-")
@@ -137,7 +89,7 @@ func (s *side) identities() map[string]map[string]bool {
 		}
 	}
 	for i := range s.t.RDMADevices { // the one that every tool's file has
-		if r := &s.t.RDMADevices[i]; !r.Software && realGUID(r.SysImageGUID) {
+		if r := &s.t.RDMADevices[i]; !r.Software && realid.GUID(r.SysImageGUID) {
 			add("card", r.SysImageGUID)
 		}
 	}

@@ -45,9 +45,9 @@ func AgentURL(text string) (string, error) {
 	return u.String(), nil
 }
 
-// agentClient asks agents: directly, without redirects, without unpacking what is small
-// on the wire and large in memory.
-func agentClient(given *http.Client) *http.Client {
+// AgentClient asks agents: without redirects, without unpacking what is small on the wire and
+// large in memory. given is nil but for tests.
+func AgentClient(given *http.Client) *http.Client {
 	c := http.Client{Transport: &http.Transport{DisableCompression: true, MaxResponseHeaderBytes: maxHeader, IdleConnTimeout: time.Minute}}
 	if given != nil {
 		c = *given
@@ -78,13 +78,27 @@ func (f *Feed) agent(address string, late time.Duration) *source {
 
 // engine asks an agent for its engine.
 func (f *Feed) engine(ctx context.Context, page string) (*record.Engine, error) {
-	ctx, cancel := context.WithTimeout(ctx, agentTimeout)
+	ctx, cancel := context.WithTimeoutCause(ctx, agentTimeout, fmt.Errorf("no answer within %s", agentTimeout))
 	defer cancel()
+	data, err := GetPage(ctx, f.client, page)
+	if err != nil {
+		return nil, err
+	}
+	e, err := record.DecodeEngine(data)
+	if err != nil {
+		return nil, pkgerr.Plain(err)
+	}
+	return e, nil
+}
+
+// GetPage asks an agent for one of its pages. Where ctx ends it, its cause is the error. The error does
+// not name the address, which stands beside it already.
+func GetPage(ctx context.Context, client *http.Client, page string) ([]byte, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, page, nil)
 	if err != nil {
 		return nil, err
 	}
-	resp, err := f.client.Do(req)
+	resp, err := client.Do(req)
 	if err != nil {
 		return nil, withoutAddress(ctx, err)
 	}
@@ -102,17 +116,13 @@ func (f *Feed) engine(ctx context.Context, page string) (*record.Engine, error) 
 	if len(data) > maxAnswer {
 		return nil, fmt.Errorf("its answer is longer than %d MiB", maxAnswer>>20)
 	}
-	e, err := record.DecodeEngine(data)
-	if err != nil {
-		return nil, pkgerr.Plain(err)
-	}
-	return e, nil
+	return data, nil
 }
 
 // withoutAddress is an error of a request without the address, which stands beside it already.
 func withoutAddress(ctx context.Context, err error) error {
-	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		return fmt.Errorf("no answer within %s", agentTimeout)
+	if cause := context.Cause(ctx); cause != nil {
+		return cause
 	}
 	var u *url.Error
 	if errors.As(err, &u) {

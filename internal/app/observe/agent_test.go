@@ -72,7 +72,7 @@ func (w *wires) dial(ctx context.Context, _, address string) (net.Conn, error) {
 
 // client is the one that agents are asked with, over these wires.
 func (w *wires) client() *http.Client {
-	c := agentClient(nil)
+	c := AgentClient(nil)
 	c.Transport.(*http.Transport).DialContext = w.dial
 	return c
 }

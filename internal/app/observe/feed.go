@@ -72,7 +72,7 @@ func New(o Options) *Feed {
 	if o.Interval <= 0 {
 		o.Interval = time.Second
 	}
-	return &Feed{o: o, client: agentClient(o.Client), news: make(chan *record.Record), done: make(chan struct{}),
+	return &Feed{o: o, client: AgentClient(o.Client), news: make(chan *record.Record), done: make(chan struct{}),
 		rescan: make(chan struct{}, 1), haveTopology: make(chan struct{})}
 }
 

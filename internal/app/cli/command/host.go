@@ -358,6 +358,20 @@ func (in *Host) readFrom(ctx context.Context, name string) (*topo.Topology, fs.F
 	if name == "-" {
 		name = StdinName
 	}
+	return in.recognize(name, data)
+}
+
+// Decode gives the topology of a saved host in any format that --from reads. name is what errors call it.
+func (in *Host) Decode(ctx context.Context, name string, data []byte) (*topo.Topology, error) {
+	t, tree, err := in.recognize(name, data)
+	if t != nil || err != nil {
+		return t, err
+	}
+	return in.discover(ctx, discover.Options{Sources: in.Sources, ToolVersion: build.Tool().Version, FS: tree})
+}
+
+// recognize recognises a saved host by its content: a topology, or a file tree to be discovered.
+func (in *Host) recognize(name string, data []byte) (*topo.Topology, fs.FS, error) {
 	fail := func(err error) error { return fmt.Errorf("%s: %w", name, pkgerr.Plain(err)) }
 	for _, f := range documentFormats {
 		if f.detect(data[:min(len(data), sniffed)]) {

@@ -27,6 +27,9 @@ const (
 	FormatSVG      = "svg"
 	FormatHTML     = "html"
 	FormatNagios   = "nagios"
+	FormatTopology = "topology"
+	FormatNCCL     = "nccl-xml"
+	FormatMooncake = "mooncake"
 	FormatName     = "name"
 )
 
@@ -43,6 +46,9 @@ var FormatsKnown = []struct{ Name, About string }{
 	{FormatSVG, "a drawing"},
 	{FormatHTML, "a page that needs no other file"},
 	{FormatNagios, "a monitoring plugin's line and exit code"},
+	{FormatTopology, "the topology document that --from reads, also as json"},
+	{FormatNCCL, "NCCL's topology file (NCCL_TOPO_FILE)"},
+	{FormatMooncake, "Mooncake's NIC priority matrix (MC_CUSTOM_TOPO_JSON)"},
 	{FormatName, "names alone, one on a line"},
 }
 

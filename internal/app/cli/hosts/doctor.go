@@ -64,7 +64,7 @@ func newDoctorCmd(f *command.Env, runF func(context.Context, *doctorOptions) err
 			if cmd.Flag("gid-index").Changed {
 				opts.gidIndex = &gidIndex
 			}
-			return opts.forNagios(command.Action(opts, opts.parse, runF)(cmd, args))
+			return command.ForNagios(opts.Host, command.Action(opts, opts.parse, runF)(cmd, args))
 		},
 		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 			var out []string
@@ -250,40 +250,29 @@ func (o *doctorOptions) paint(line string) string {
 	return line
 }
 
-// The exit codes of a monitoring plugin, and the words for them.
-// Source: monitoring-plugins.org, development guidelines.
-const (
-	nagiosOK = iota
-	nagiosWarning
-	nagiosCritical
-	nagiosUnknown
-)
-
-var nagiosWords = [...]string{"OK", "WARNING", "CRITICAL", "UNKNOWN"}
-
 // nagiosCode sums a report up. A check that could not be made is unknown where
 // it could have been worse than info.
 func nagiosCode(r *doctor.Report) int {
 	switch r.Worst() {
 	case doctor.Error:
-		return nagiosCritical
+		return command.NagiosCritical
 	case doctor.Warning:
-		return nagiosWarning
+		return command.NagiosWarning
 	}
 	if slices.ContainsFunc(r.Checks, func(c doctor.CheckResult) bool { return len(c.Missing) > 0 && c.Worst.AtLeast(doctor.Warning) }) {
-		return nagiosUnknown
+		return command.NagiosUnknown
 	}
-	return nagiosOK
+	return command.NagiosOK
 }
 
 // nagiosText is the answer with the counts as performance data, and one line for
 // each finding and each check that could not be made.
 func nagiosText(r *doctor.Report) string {
 	var b strings.Builder
-	plain := func(line string) string { return text.Printable(strings.ReplaceAll(line, "|", "/")) }
+	plain := command.NagiosLine
 	s := r.Summary
 	fmt.Fprintf(&b, "TOPOCTL %s - %s | errors=%d warnings=%d infos=%d could_not_check=%d ok=%d\n",
-		nagiosWords[nagiosCode(r)], plain(strings.TrimSuffix(r.Headline(), ".")), s.Errors, s.Warnings, s.Infos, s.CouldNotCheck, s.OK)
+		command.NagiosWords[nagiosCode(r)], plain(strings.TrimSuffix(r.Headline(), ".")), s.Errors, s.Warnings, s.Infos, s.CouldNotCheck, s.OK)
 	for _, f := range r.Findings() {
 		var names []string
 		for _, id := range f.Subjects {
@@ -297,16 +286,4 @@ func nagiosText(r *doctor.Report) string {
 		}
 	}
 	return b.String()
-}
-
-// forNagios turns the failure of a run for a monitoring system into what that
-// understands: UNKNOWN, and why.
-func (o *doctorOptions) forNagios(err error) error {
-	if err == nil || o.Format != command.FormatNagios || command.Silent(err) || errors.Is(err, context.Canceled) {
-		return err
-	}
-	if err := command.Write(o.Streams.Out, []byte("TOPOCTL UNKNOWN - "+command.OneLine("", err)+"\n")); err != nil {
-		return err
-	}
-	return command.Exit(nagiosUnknown)
 }

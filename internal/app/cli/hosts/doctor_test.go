@@ -77,11 +77,11 @@ func TestNagios(t *testing.T) {
 	for name, r := range clitest.DoctorReports(t) {
 		code := nagiosCode(r)
 		switch worst := r.Worst(); {
-		case worst == doctor.Error && code != nagiosCritical, worst == doctor.Warning && code != nagiosWarning, worst.AtLeast(doctor.Warning) && code == nagiosOK:
+		case worst == doctor.Error && code != command.NagiosCritical, worst == doctor.Warning && code != command.NagiosWarning, worst.AtLeast(doctor.Warning) && code == command.NagiosOK:
 			t.Errorf("%s: code %d for %s", name, code, worst)
 		}
 		lines := strings.Split(strings.TrimSuffix(nagiosText(r), "\n"), "\n")
-		if !strings.HasPrefix(lines[0], "TOPOCTL "+nagiosWords[code]+" - ") || strings.Count(lines[0], "|") != 1 {
+		if !strings.HasPrefix(lines[0], "TOPOCTL "+command.NagiosWords[code]+" - ") || strings.Count(lines[0], "|") != 1 {
 			t.Errorf("%s: first line %q", name, lines[0])
 		}
 		if strings.Contains(strings.Join(lines[1:], ""), "|") {
@@ -89,13 +89,13 @@ func TestNagios(t *testing.T) {
 		}
 	}
 	r := &doctor.Report{Checks: []doctor.CheckResult{{Code: "x", Worst: doctor.Info, Missing: []doctor.Missing{{Text: "a|b"}}}}}
-	if nagiosCode(r) != nagiosOK {
+	if nagiosCode(r) != command.NagiosOK {
 		t.Error("a check that gives info only is not worth an alarm")
 	}
 	if text := nagiosText(r); !strings.Contains(text, "???? x: a/b\n") {
 		t.Errorf("got %q", text)
 	}
-	if r.Checks[0].Worst = doctor.Warning; nagiosCode(r) != nagiosUnknown {
+	if r.Checks[0].Worst = doctor.Warning; nagiosCode(r) != command.NagiosUnknown {
 		t.Error("a check that could not be made is OK")
 	}
 }

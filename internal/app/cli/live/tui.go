@@ -59,7 +59,7 @@ const frameW, frameH = 120, 40
 
 // Commands are those that look at a host as it changes.
 func Commands(f *command.Env) []*cobra.Command {
-	return []*cobra.Command{newTUICmd(f, runTUI), newWatchCmd(f, runWatch)}
+	return []*cobra.Command{newTUICmd(f, runTUI), newWatchCmd(f, runWatch), newAuditCmd(f, runAudit)}
 }
 
 func newTUICmd(f *command.Env, runF func(context.Context, *tuiOptions) error) *cobra.Command {

@@ -27,6 +27,8 @@ import (
 	"github.com/topoctl/topoctl/internal/app/agent"
 	"github.com/topoctl/topoctl/internal/app/cli/command"
 	"github.com/topoctl/topoctl/internal/app/cli/peers"
+	"github.com/topoctl/topoctl/internal/app/dranet"
+	"github.com/topoctl/topoctl/internal/app/fleet"
 	"github.com/topoctl/topoctl/internal/app/grants"
 	"github.com/topoctl/topoctl/internal/app/probe/fabric"
 	"github.com/topoctl/topoctl/internal/base/text"
@@ -65,6 +67,9 @@ type agentOptions struct {
 	targets     fabric.Targets
 	grants      string
 	typed       agentFlags
+	dranet      string // the address of --dranet
+	fabric      string
+	lists       bool
 }
 
 // agentFlags are the flags as they are typed.
@@ -117,6 +122,9 @@ func newAgentCmd(f *command.Env, runF func(context.Context, *agentOptions) error
 	fl.StringVar(&opts.name, "name", "", "`NAME` of this engine (default: the host name)")
 	fl.IntVar(&opts.rank, "rank", 0, "this is engine `N` of --ranks, from 0; it uses its share of the NICs, and others if those fail")
 	fl.IntVar(&opts.ranks, "ranks", 0, "number `N` of engines that share the NICs of this host")
+	fl.StringVar(&opts.dranet, "dranet", "", "answer dranet's webhook at `ADDRESS` (unix:///PATH): rail, leaf, role, PCIe switch and nearest GPU of each network device")
+	fl.StringVar(&opts.fabric, "fabric", "", "with --dranet, `FILE` with the rail and leaf of each port (topoctl.fabric/v1)")
+	fl.BoolVar(&opts.lists, "dranet-lists", false, "with --dranet, also attributes that are lists, which need the gate DRAListTypeAttributes")
 	opts.transports.Add(cmd, "`TRANSPORT` to offer: rdma, tcp, shm, or auto for all that this host has; repeatable")
 	opts.measured.Add(cmd)
 	opts.addProbes(cmd)
@@ -131,8 +139,15 @@ func newAgentCmd(f *command.Env, runF func(context.Context, *agentOptions) error
 
 // parse takes over the flags and refuses what makes no sense.
 func (o *agentOptions) parse(cmd *cobra.Command, _ []string) error {
-	if err := errors.Join(o.measured.Check(cmd), o.parseProbes(cmd), o.credentials.Check(cmd), o.registry.Check(cmd), command.NotEmpty(cmd, "advertise", "listen", "grants")); err != nil {
+	if err := errors.Join(o.measured.Check(cmd), o.parseProbes(cmd), o.credentials.Check(cmd), o.registry.Check(cmd), command.NotEmpty(cmd, "advertise", "listen", "grants", "dranet", "fabric")); err != nil {
 		return err
+	}
+	if o.dranet == "" {
+		if err := command.NoEffect(cmd, "without --dranet", "fabric", "dranet-lists"); err != nil {
+			return err
+		}
+	} else if _, err := dranet.Socket(o.dranet); err != nil {
+		return fmt.Errorf("--dranet %w", err)
 	}
 	if err := o.parseAddresses(); err != nil {
 		return err
@@ -247,6 +262,10 @@ func runAgent(ctx context.Context, o *agentOptions) error {
 	if err != nil {
 		return err
 	}
+	beside, err := o.webhook(ctx)
+	if err != nil {
+		return err
+	}
 	names, err := o.registry.Open(ctx, o.Host, log)
 	if err != nil {
 		return err
@@ -265,12 +284,35 @@ func runAgent(ctx context.Context, o *agentOptions) error {
 			Registry: names, Serves: o.serves()},
 		Regions: o.regions, Grants: allowed, HTTP: o.http, HostMetrics: o.hostMetrics, Probe: o.prober(),
 		Rediscover: o.Find, PortState: look, InitialPortState: seen, PollInterval: o.refresh,
-		Ready: func(i agent.Info) { printed = o.print(i) },
+		Ready: func(i agent.Info) { printed = o.print(i) }, Beside: beside,
 	})
 	if hinted, ok := peers.RegistryHint(err); ok {
 		err = hinted
 	}
 	return errors.Join(o.listenHint(err), printed)
+}
+
+// webhook prepares the answers to dranet, nil for none.
+func (o *agentOptions) webhook(ctx context.Context) (func(context.Context, func() *topo.Topology) (agent.Service, error), error) {
+	if o.dranet == "" {
+		return nil, nil //nolint:nilnil // it was not asked for
+	}
+	path, err := dranet.Socket(o.dranet)
+	if err != nil {
+		return nil, fmt.Errorf("--dranet %w", err)
+	}
+	file, err := o.ReadFabric(ctx, o.fabric)
+	if err != nil {
+		return nil, err
+	}
+	d := dranet.Options{Host: o.name, Lists: o.lists}
+	if file != nil {
+		d.Network = fleet.FromFabric(file, o.fabric)
+	}
+	return func(ctx context.Context, topology func() *topo.Topology) (agent.Service, error) {
+		d.Topology = topology
+		return dranet.Serve(ctx, path, d)
+	}, nil
 }
 
 // serves is what the registry tells others that this agent is good for.

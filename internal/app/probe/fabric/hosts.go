@@ -10,6 +10,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/topoctl/topoctl/internal/base/ssh"
 	"github.com/topoctl/topoctl/probe"
 )
 
@@ -26,9 +27,13 @@ const DefaultPort = "7411"
 // ParseHosts reads a list of hosts: a line for each, `name address[:port]` or just `address[:port]`, which
 // is then its name too. A # begins a comment. IPv6 addresses with a port are in brackets. Errors name the
 // line.
-func ParseHosts(data []byte) ([]probe.Host, error) {
-	if len(data) > maxHostsFile {
-		return nil, fmt.Errorf("hosts: %d bytes: want at most %d", len(data), maxHostsFile)
+func ParseHosts(data []byte) ([]probe.Host, error) { return ParseList(data, MaxHosts, DefaultPort) }
+
+// ParseList is ParseHosts for a list of at most most hosts, whose addresses have a port unless
+// they name one.
+func ParseList(data []byte, most int, port string) ([]probe.Host, error) {
+	if limit := max(maxHostsFile, 64*most); len(data) > limit {
+		return nil, fmt.Errorf("hosts: %d bytes: want at most %d", len(data), limit)
 	}
 	var out []probe.Host
 	names, addresses := map[string]int{}, map[string]int{} // the lines that they are in
@@ -40,11 +45,11 @@ func ParseHosts(data []byte) ([]probe.Host, error) {
 		if len(fields) == 0 {
 			continue
 		}
-		h, err := parseHost(fields)
+		h, err := parseHost(fields, port)
 		switch {
 		case err != nil:
-		case len(out) == MaxHosts:
-			err = fmt.Errorf("more than %d hosts", MaxHosts)
+		case len(out) == most:
+			err = fmt.Errorf("more than %d hosts", most)
 		case names[h.Name] > 0:
 			err = fmt.Errorf("host %q is in line %d already", h.Name, names[h.Name])
 		case addresses[h.Address] > 0:
@@ -71,7 +76,7 @@ type HostLineError struct {
 func (e *HostLineError) Error() string { return fmt.Sprintf("hosts: line %d: %v", e.Line, e.Err) }
 func (e *HostLineError) Unwrap() error { return e.Err }
 
-func parseHost(fields []string) (probe.Host, error) {
+func parseHost(fields []string, port string) (probe.Host, error) {
 	if len(fields) > 2 {
 		return probe.Host{}, fmt.Errorf("%d words: want a name and an address, or an address", len(fields))
 	}
@@ -80,7 +85,7 @@ func parseHost(fields []string) (probe.Host, error) {
 		return probe.Host{}, err
 	}
 	var err error
-	h.Address, err = fullAddress(fields[len(fields)-1])
+	h.Address, err = withPort(fields[len(fields)-1], port)
 	return h, err
 }
 
@@ -95,11 +100,13 @@ func checkName(name string) error {
 	return nil
 }
 
-// fullAddress checks an address and adds the port that it lacks.
-func fullAddress(text string) (string, error) {
+// fullAddress checks an agent's address and adds the port that it lacks.
+func fullAddress(text string) (string, error) { return withPort(text, DefaultPort) }
+
+func withPort(text, defaultPort string) (string, error) {
 	host, port, err := net.SplitHostPort(text)
 	if err != nil {
-		host, port = text, DefaultPort
+		host, port = text, defaultPort
 		if inner, ok := strings.CutPrefix(text, "["); ok {
 			host = strings.TrimSuffix(inner, "]")
 		}
@@ -110,20 +117,10 @@ func fullAddress(text string) (string, error) {
 	if a, err := netip.ParseAddr(host); err == nil && !strings.ContainsFunc(a.Zone(), unprintable) {
 		return net.JoinHostPort(a.String(), port), nil
 	}
-	if !dnsName(host) {
+	if !ssh.IsName(host) {
 		return "", fmt.Errorf("address %.80q: want an IP address or a host name, with or without :port", text)
 	}
 	return net.JoinHostPort(host, port), nil
 }
 
-func unprintable(r rune) bool { return !dnsRune(r) }
-
-// dnsName says whether a text can be looked up: letters, digits, '-', '_' and '.', but no leading '-',
-// which programs would take for an option.
-func dnsName(s string) bool {
-	return s != "" && len(s) <= maxHostName && s[0] != '-' && s[0] != '.' && !strings.ContainsFunc(s, func(r rune) bool { return !dnsRune(r) })
-}
-
-func dnsRune(r rune) bool {
-	return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' || r == '_' || r == '.'
-}
+func unprintable(r rune) bool { return !ssh.IsNameRune(r) }

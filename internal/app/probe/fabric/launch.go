@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/topoctl/topoctl/engine"
+	"github.com/topoctl/topoctl/internal/base/ssh"
 )
 
 // Launch starts an agent on each host through the system's ssh, and stops it again. The token is passed
@@ -39,9 +40,8 @@ type Launch struct {
 const schemaAgent = "topoctl.agent/v1"
 
 const (
-	readyMost  = 4 << 20 // bytes of the ready line
-	stderrKept = 2 << 10 // bytes of what ssh and the agent said last
-	stopTime   = 5 * time.Second
+	readyMost = 4 << 20 // bytes of the ready line
+	stopTime  = 5 * time.Second
 )
 
 // launchedAgent is an agent that was started.
@@ -52,31 +52,22 @@ type launchedAgent struct {
 	cmd    *exec.Cmd
 	stdin  io.WriteCloser
 	stdout io.ReadCloser
-	errors *tail
+	errors *ssh.Tail
 	ended  chan struct{} // closed when ssh has ended and all that it wrote was read
 	once   sync.Once
 	failed error
 }
 
-// arguments are those of ssh for one host.
-func (l *Launch) arguments(host, port string) []string {
+// command starts an agent on a host.
+func (l *Launch) command(port string) []string {
 	remote := slices.Clone(l.Command)
 	if len(remote) == 0 {
 		remote = []string{"topoctl"}
 	}
 	remote = append(remote, "agent", "--listen", net.JoinHostPort("", port), "--until-eof", "--size", "0", "-o", "json", "--token-file", "-",
 		"--serve-probes", "--probe-targets", "0.0.0.0/0,::/0") // the token is for this run alone
-	remote = append(remote, l.Args...)
-	for i := range remote {
-		remote[i] = quote(remote[i])
-	}
-	seconds := max(1, int(cmp.Or(l.ConnectTime, 10*time.Second)/time.Second))
-	args := []string{"-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=" + strconv.Itoa(seconds), "--", host}
-	return append(args, strings.Join(remote, " "))
+	return append(remote, l.Args...)
 }
-
-// quote makes one word of a POSIX shell.
-func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
 
 // start starts the agent of a host and waits until it can be reached. ctx bounds that.
 func (l *Launch) start(ctx context.Context, address string, credentials func() *engine.Credentials) (*launchedAgent, error) {
@@ -84,22 +75,17 @@ func (l *Launch) start(ctx context.Context, address string, credentials func() *
 	if err != nil {
 		return nil, fmt.Errorf("launch: %w", err)
 	}
-	if _, err := netip.ParseAddr(host); err != nil && !dnsName(host) {
-		return nil, fmt.Errorf("launch: host %.80q: want an IP address or a host name", host)
+	if err := ssh.CheckHost(host); err != nil {
+		return nil, fmt.Errorf("launch: %w", err)
 	}
 	if credentials == nil || credentials().Shown() == nil {
 		return nil, errors.New("launch: agents that other hosts can reach need a token")
 	}
 	token := credentials().Shown()
-	ssh := l.SSH
-	if len(ssh) == 0 {
-		ssh = []string{"ssh"}
-	}
-	x := &launchedAgent{errors: &tail{}, ended: make(chan struct{})}
-	x.cmd = exec.Command(ssh[0], append(slices.Clone(ssh[1:]), l.arguments(host, port)...)...)
+	x := &launchedAgent{errors: &ssh.Tail{}, ended: make(chan struct{})}
+	x.cmd = ssh.Program{Words: l.SSH, ConnectTime: l.ConnectTime}.Command(host, l.command(port))
 	x.cmd.Stderr = x.errors
 	x.cmd.WaitDelay = stopTime
-	ownProcessGroup(x.cmd)
 	x.stdout, err = x.cmd.StdoutPipe()
 	if err == nil {
 		x.stdin, err = x.cmd.StdinPipe()
@@ -143,7 +129,7 @@ func (x *launchedAgent) wait(ctx context.Context, host string, ready <-chan []by
 	select {
 	case line = <-ready:
 	case <-ctx.Done():
-		return fmt.Errorf("%w%s", context.Cause(ctx), x.errors.suffix())
+		return fmt.Errorf("%w%s", context.Cause(ctx), x.errors.Suffix())
 	}
 	if line == nil {
 		_ = x.stdin.Close()
@@ -151,9 +137,9 @@ func (x *launchedAgent) wait(ctx context.Context, host string, ready <-chan []by
 		defer timer.Stop()
 		select {
 		case <-x.ended:
-			return fmt.Errorf("the agent did not start: %w%s", cmp.Or(x.failed, io.ErrUnexpectedEOF), x.errors.suffix())
+			return fmt.Errorf("the agent did not start: %w%s", cmp.Or(x.failed, io.ErrUnexpectedEOF), x.errors.Suffix())
 		case <-timer.C:
-			return fmt.Errorf("the agent did not say that it is ready%s", x.errors.suffix())
+			return fmt.Errorf("the agent did not say that it is ready%s", x.errors.Suffix())
 		}
 	}
 	var said struct {
@@ -162,7 +148,7 @@ func (x *launchedAgent) wait(ctx context.Context, host string, ready <-chan []by
 		Addresses []string `json:"addresses"`
 	}
 	if err := json.Unmarshal(line, &said); err != nil || said.Schema != schemaAgent || len(said.Addresses) == 0 {
-		return fmt.Errorf("its ready line is not %s: %s%s", schemaAgent, clip(string(line), 200), x.errors.suffix())
+		return fmt.Errorf("its ready line is not %s: %s%s", schemaAgent, clip(string(line), 200), x.errors.Suffix())
 	}
 	at, err := netip.ParseAddrPort(said.Addresses[0])
 	if err != nil {
@@ -185,34 +171,8 @@ func (x *launchedAgent) stop() error {
 			_ = x.cmd.Process.Kill()
 			_ = x.stdout.Close() // children of ssh may still have the other end
 			<-x.ended
-			err = fmt.Errorf("launch: the agent did not end within %v: ssh was killed, look for it on the host%s", stopTime, x.errors.suffix())
+			err = fmt.Errorf("launch: the agent did not end within %v: ssh was killed, look for it on the host%s", stopTime, x.errors.Suffix())
 		}
 	})
 	return err
-}
-
-// tail keeps the end of what is written to it.
-type tail struct {
-	mu   sync.Mutex
-	data []byte
-}
-
-func (t *tail) Write(p []byte) (int, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.data = append(t.data, p...)
-	if n := len(t.data) - stderrKept; n > 0 {
-		t.data = append(t.data[:0], t.data[n:]...)
-	}
-	return len(p), nil
-}
-
-// suffix is the last output of ssh and the agent, for the end of an error.
-func (t *tail) suffix() string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if text := strings.TrimSpace(string(t.data)); text != "" {
-		return ": " + clip(text, stderrKept)
-	}
-	return ""
 }

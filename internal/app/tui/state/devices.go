@@ -14,6 +14,9 @@ func (s *State) replaced(was, now *topo.Topology) {
 		delete(s.Ports, id)
 		delete(s.GPUs, id)
 	}
+	if len(gone) > 0 {
+		s.Recent = nil // some of it was of other devices
+	}
 	if s.sample == nil || len(gone) == 0 {
 		return
 	}

@@ -3,6 +3,7 @@ package state
 import (
 	"maps"
 	"math"
+	"slices"
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/base/counters"
@@ -24,6 +25,7 @@ type errorMove struct {
 func (s *State) counters(now *counters.Sample) {
 	rates := counters.Between(s.sample, now)
 	s.sample, s.CounterNotes = now, now.Notes
+	s.Recent = append(slices.Clone(s.Recent[max(0, len(s.Recent)-MaxRecent+1):]), now)
 	for i := range now.Ports {
 		s.port(&now.Ports[i], rates)
 	}

@@ -35,6 +35,8 @@ type State struct {
 	Ports map[topo.ID]*Port // of RDMA ports and interfaces that have counters
 	Links map[topo.ID]counters.Link
 	GPUs  map[topo.ID]*GPU
+	// Recent are the latest looks at the counters, the oldest first, at most MaxRecent.
+	Recent []*counters.Sample
 	// CounterNotes say what could not be read at the last look.
 	CounterNotes []string
 
@@ -58,6 +60,7 @@ const (
 	MaxLanes   = 1024    // of an engine, and as many connections that it serves
 	MaxResults = 1 << 15 // pairs of a probe
 	MaxErrors  = 100     // of a probe
+	MaxRecent  = 30      // looks at the counters
 )
 
 // Port is what is known of a port's traffic. Rates are nil until two looks were taken, and

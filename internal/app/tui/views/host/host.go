@@ -22,6 +22,8 @@ type Host struct {
 	overlay  topo.Overlay
 	index    *topo.Index
 	paths    *pathsel.Host
+	plan     *pathsel.Plan // of all GPUs, nil until it is asked for
+	audited  audited
 	pathsErr error
 	ranks    map[pathsel.Location]*pathsel.Affinity
 	doctor   *doctor.Report

@@ -3,7 +3,9 @@ package path
 import (
 	"slices"
 	"strings"
+	"time"
 
+	"github.com/topoctl/topoctl/internal/app/audit"
 	"github.com/topoctl/topoctl/internal/app/explain"
 	"github.com/topoctl/topoctl/internal/app/tui/look"
 	"github.com/topoctl/topoctl/internal/app/tui/pane"
@@ -87,6 +89,7 @@ func (d *detail) candidate(c *pathsel.Candidate) {
 		d.reason(n, look.Faint)
 	}
 	d.traffic(c)
+	d.share(c)
 	paths, err := d.v.h.Paths()
 	location, ok := d.location(paths)
 	if err != nil || !ok {
@@ -140,6 +143,19 @@ func (d *detail) traffic(c *pathsel.Candidate) {
 	d.section("now, of " + d.l.PortRate(line.BytesPerSec))
 	d.add("  sent     " + d.l.FitRight(d.l.PortRate(line.Sent()), 10) + " " + d.l.Spark(line.Traffic.Sent.Values(), top, w))
 	d.add("  received " + d.l.FitRight(d.l.PortRate(line.Received()), 10) + " " + d.l.Spark(line.Traffic.Received.Values(), top, w))
+}
+
+// share is what the port carried of all traffic beside its part in the plan.
+func (d *detail) share(c *pathsel.Candidate) {
+	port, r := d.v.h.Audit(d.env.State, c.Port)
+	if port == nil || port.CarriedShare == nil {
+		return
+	}
+	d.section("share in the last " + time.Duration(r.WindowNS).Round(time.Second).String() + ", as topoctl audit")
+	d.add("  " + string(port.Verdict) + ": " + audit.Percent(*port.CarriedShare) + " of all, planned " + audit.Percent(*port.PlannedShare))
+	for _, why := range port.Reasons {
+		d.wrapped("  "+why, look.Faint)
+	}
 }
 
 // peerAccess is what the driver says of two GPUs.

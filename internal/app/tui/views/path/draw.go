@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/app/audit"
 	"github.com/topoctl/topoctl/internal/app/explain"
 	"github.com/topoctl/topoctl/internal/app/tui/look"
 	"github.com/topoctl/topoctl/internal/app/tui/pane"
@@ -194,6 +195,7 @@ const (
 	colSent
 	colReceived
 	colVerdict
+	colAudit
 	colWhy
 	columnCount
 )
@@ -218,6 +220,9 @@ func (p *drawing) tableColumns(list []*pathsel.Candidate) []pane.Column {
 	if len(p.env.State.Ports) > 0 {
 		columns[colSent] = pane.Column{Title: "sent", Width: 10, Right: true, Rank: 4}
 		columns[colReceived] = pane.Column{Title: "received", Width: 10, Right: true, Rank: 6}
+	}
+	if p.env.State.Topology != nil && len(p.env.State.Recent) > 1 {
+		columns[colAudit] = pane.Column{Title: "share", Width: 14, Rank: 8}
 	}
 	columns[colHops] = pane.Column{Title: "links", Width: 5, Right: true, Rank: 7}
 	return columns
@@ -289,6 +294,9 @@ func (p *drawing) cell(c *pathsel.Candidate, column int) (string, look.Style) {
 	case colVerdict:
 		return string(c.Verdict), styleOf(c.Verdict)
 	}
+	if column == colAudit {
+		return p.audit(c)
+	}
 	line, _ := p.v.h.Line(p.env.State, c.Port)
 	switch {
 	case line.Traffic == nil:
@@ -297,6 +305,20 @@ func (p *drawing) cell(c *pathsel.Candidate, column int) (string, look.Style) {
 		return p.l.PortRate(line.Sent()), look.Plain
 	}
 	return p.l.PortRate(line.Received()), look.Plain
+}
+
+// audit is a port's share of all traffic in the last looks, and what that is beside the plan.
+func (p *drawing) audit(c *pathsel.Candidate) (string, look.Style) {
+	port, _ := p.v.h.Audit(p.env.State, c.Port)
+	switch {
+	case port == nil || port.Verdict == audit.NotPlanned:
+		return "-", look.Faint
+	case port.Verdict == audit.CouldNotCheck || port.CarriedShare == nil:
+		return look.Unknown, look.Plain
+	case port.Verdict == audit.OK:
+		return audit.Percent(*port.CarriedShare), look.Plain
+	}
+	return audit.Percent(*port.CarriedShare) + " " + string(port.Verdict), look.Middle
 }
 
 func styleOf(v pathsel.Verdict) look.Style {

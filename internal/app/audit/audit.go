@@ -1,0 +1,248 @@
+package audit
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/counters"
+	"github.com/topoctl/topoctl/internal/base/enginelog"
+	"github.com/topoctl/topoctl/internal/base/owners"
+	"github.com/topoctl/topoctl/internal/base/pkgerr"
+	"github.com/topoctl/topoctl/internal/base/text"
+	"github.com/topoctl/topoctl/pathsel"
+)
+
+// DefaultTolerance is how far a port's share may be from the plan's, as a part of that. Engines that
+// watch their ports give a slower one less, as they should.
+const DefaultTolerance = 0.25
+
+// idlePart is the part of its planned share below which a port counts as idle.
+const idlePart = 0.05
+
+// strayPart is the part of all traffic that a port may carry that the plan leaves out.
+const strayPart = 0.05
+
+// What moves on ports that nothing uses: management datagrams, neighbours, remote shells. A port
+// that carries less on average is quiet.
+const (
+	quietBytesPerSec   = 125_000 // 1 Mbit/s
+	quietPacketsPerSec = 100
+	leastBytes         = 256 << 10 // of a window that is short
+	leastPackets       = 250
+)
+
+// Options say what is audited.
+type Options struct {
+	Host *pathsel.Host
+	Plan *pathsel.Plan
+	// PlanFrom says where the plan is from.
+	PlanFrom string
+	// Engine limits variables and logs to those of an engine, "" for all.
+	Engine string
+	// Tolerance is how far a share may be from the plan's; 0 is DefaultTolerance.
+	Tolerance float64
+}
+
+// Audit collects readings. It is for one goroutine.
+type Audit struct {
+	o       Options
+	shares  map[topo.ID]*planned
+	tallies map[topo.ID]*tally
+	began   int64
+	ended   int64
+	samples int
+	held    owners.Snapshot
+	base    map[uint64]owners.Connection // connections as they were at first
+	looked  bool
+	logs    []enginelog.Use
+	notes   []string
+}
+
+// New prepares an audit of a host against a plan for it.
+func New(o Options) (*Audit, error) {
+	if o.Tolerance == 0 {
+		o.Tolerance = DefaultTolerance
+	}
+	shares := sharesOf(o.Plan)
+	if len(shares) == 0 {
+		return nil, pkgerr.New("audit", "the plan gives no port to anything")
+	}
+	for _, id := range slices.Sorted(maps.Keys(shares)) {
+		if _, ok := o.Host.Port(id); !ok {
+			return nil, pkgerr.Errorf("audit", "the plan is for another host: this one has no %s", id)
+		}
+	}
+	return &Audit{o: o, shares: shares, tallies: map[topo.ID]*tally{}}, nil
+}
+
+// Topology is the host's.
+func (a *Audit) Topology() *topo.Topology { return a.o.Host.Topology() }
+
+// Sample takes in a reading of the host's counters. Readings come in order of time.
+func (a *Audit) Sample(s *counters.Sample) {
+	first := a.samples == 0
+	if first {
+		a.began = s.AtNS
+	}
+	a.samples++
+	a.ended = s.AtNS
+	seen := map[topo.ID]bool{}
+	for i := range s.Ports {
+		p := &s.Ports[i]
+		seen[p.ID] = true
+		if a.tallies[p.ID] == nil {
+			a.tallies[p.ID] = &tally{}
+		}
+		a.tallies[p.ID].add(s.AtNS, first, p)
+	}
+	for id, t := range a.tallies {
+		if !seen[id] {
+			t.add(s.AtNS, false, nil)
+		}
+	}
+	for _, n := range s.Notes {
+		a.Note(n)
+	}
+}
+
+// Owners takes in what processes hold.
+func (a *Audit) Owners(s *owners.Snapshot) {
+	if !a.looked {
+		a.looked, a.base = true, map[uint64]owners.Connection{}
+		for _, c := range s.Connections {
+			a.base[c.Cookie] = c
+		}
+	}
+	a.held.Absorb(s)
+}
+
+// Log takes in what engines have logged. Of a log of several hosts only the lines of this one
+// count; where none is of this host's name, a log of one host is taken as this host's.
+func (a *Audit) Log(name string, l *enginelog.Log) error {
+	uses := l.Uses
+	if len(uses) == 0 {
+		return pkgerr.Errorf("audit", "%s: no line says which network device NCCL or UCX uses", name)
+	}
+	host := a.o.Host.Topology().Host.Name
+	if hosts := l.Hosts(); slices.Contains(hosts, host) {
+		uses = slices.DeleteFunc(slices.Clone(uses), func(u enginelog.Use) bool { return u.Host != host })
+	} else if len(hosts) > 1 {
+		return pkgerr.Errorf("audit", "%s: it is of %s, and none is this host (%s)", name, text.List(hosts, 4), host)
+	} else if hosts[0] != host {
+		a.Note(fmt.Sprintf("%s was written on %s, this host is %s", name, hosts[0], host))
+	}
+	if l.Left > 0 {
+		a.Note(fmt.Sprintf("%s: %s left out: too many devices", name, text.Plural(l.Left, "line")))
+	}
+	for _, u := range uses {
+		if a.o.Engine == "" || engineLogs(a.o.Engine, u.Engine) {
+			a.logs = append(a.logs, u)
+		}
+	}
+	return nil
+}
+
+// Note adds a note to the report, once.
+func (a *Audit) Note(n string) {
+	if !slices.Contains(a.notes, n) {
+		a.notes = append(a.notes, n)
+	}
+}
+
+// Report is the answer to all that came in so far.
+func (a *Audit) Report() *Report {
+	h := a.o.Host
+	r := &Report{
+		Schema: Schema, Host: h.Topology().Host.Name, Plan: a.o.PlanFrom, Engine: a.o.Engine, Transport: h.Transport(),
+		WindowNS: a.ended - a.began, Readings: a.samples, Tolerance: a.o.Tolerance,
+		Ports: []Port{}, Interfaces: []Interface{}, Processes: a.processes(), Log: slices.Clone(a.logs), Notes: slices.Clone(a.notes),
+	}
+	if r.Log == nil {
+		r.Log = []enginelog.Use{}
+	}
+	j := judge{a: a, r: r}
+	j.judge()
+	r.Notes = append(r.Notes, a.held.Notes...)
+	if r.Notes == nil {
+		r.Notes = []string{}
+	}
+	return r
+}
+
+// processes are those that hold something or are told something, by PID.
+func (a *Audit) processes() []Process {
+	out := []Process{}
+	for _, pid := range slices.Sorted(maps.Keys(a.held.Processes)) {
+		p := a.held.Processes[pid]
+		x := Process{PID: pid, Name: p.Name, Variables: []Variable{}}
+		for _, name := range slices.Sorted(maps.Keys(p.Variables)) {
+			if a.o.Engine == "" || engineReads(a.o.Engine, name) {
+				x.Variables = append(x.Variables, Variable{name, p.Variables[name]})
+			}
+		}
+		if len(x.Variables) > 0 || a.holds(pid) {
+			out = append(out, x)
+		}
+	}
+	return out
+}
+
+func (a *Audit) holds(pid int) bool {
+	return slices.ContainsFunc(a.held.QueuePairs, func(q owners.QueuePair) bool { return q.PID == pid }) ||
+		slices.ContainsFunc(a.held.Connections, func(c owners.Connection) bool { return c.PID == pid })
+}
+
+// queuePairUsers are the processes that have queue pairs on a port.
+func (a *Audit) queuePairUsers(device string, number int) []User {
+	count := map[int]int{}
+	for _, q := range a.held.QueuePairs {
+		if q.Device == device && (q.Port == number || q.Port == 0) {
+			count[q.PID]++
+		}
+	}
+	out := []User{}
+	for pid, n := range count {
+		out = append(out, User{PID: pid, Name: a.nameOf(pid), QueuePairs: n})
+	}
+	slices.SortFunc(out, func(x, y User) int { return cmp.Or(cmp.Compare(y.QueuePairs, x.QueuePairs), cmp.Compare(x.PID, y.PID)) })
+	return out
+}
+
+// tcpUsers are the processes whose connections from an interface's addresses moved data.
+func (a *Audit) tcpUsers(n *topo.Netdev) []User {
+	moved := map[int]uint64{}
+	for _, c := range a.held.Connections {
+		if !hasAddress(n, c.Local.String()) {
+			continue
+		}
+		was := a.base[c.Cookie]
+		if bytes := c.SentBytes - was.SentBytes + c.ReceivedBytes - was.ReceivedBytes; bytes > 0 {
+			moved[c.PID] += bytes
+		}
+	}
+	out := []User{}
+	for pid, bytes := range moved {
+		out = append(out, User{PID: pid, Name: a.nameOf(pid), TCPBytes: bytes})
+	}
+	slices.SortFunc(out, func(x, y User) int { return cmp.Or(cmp.Compare(y.TCPBytes, x.TCPBytes), cmp.Compare(x.PID, y.PID)) })
+	return out
+}
+
+func hasAddress(n *topo.Netdev, address string) bool {
+	return slices.ContainsFunc(n.Addresses, func(cidr string) bool {
+		own, _, _ := strings.Cut(cidr, "/")
+		return own == address
+	})
+}
+
+// nameOf is what a process is called, "" where it belongs to another user.
+func (a *Audit) nameOf(pid int) string {
+	if p := a.held.Processes[pid]; p != nil {
+		return p.Name
+	}
+	return ""
+}

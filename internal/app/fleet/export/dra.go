@@ -1,0 +1,183 @@
+package export
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/app/fleet"
+	"github.com/topoctl/topoctl/internal/app/fleet/dra"
+	"github.com/topoctl/topoctl/internal/base/text"
+)
+
+// Documents gives the topology of a host of the fleet.
+type Documents func(h *fleet.Host) (*topo.Topology, error)
+
+// drivers whose devices claims are made of: NVIDIA's for GPUs, dranet for NICs.
+const (
+	gpuClass, gpuDriver = "gpu.nvidia.com", "gpu.nvidia.com"
+	nicClass, nicDriver = "dranet", "dra.net"
+)
+
+// DeviceAttributes writes what the webhook for dranet answers (topoctl agent --dranet), for each host and network device by
+// PCI address, as JSON.
+func DeviceAttributes(f *fleet.Fleet, documents Documents, lists bool) (Output, error) {
+	out := map[string]map[string]dra.Attributes{}
+	var o Output
+	for i := range f.Hosts {
+		fh := &f.Hosts[i]
+		h, err := deviceHost(f, fh, documents)
+		if err != nil {
+			o.Notes = append(o.Notes, err.Error())
+			continue
+		}
+		devices := map[string]dra.Attributes{}
+		ports := h.Ports()
+		for k := range ports {
+			if at := h.Address(&ports[k]); at != "" {
+				devices[at] = h.Attributes(&ports[k], lists)
+			}
+		}
+		out[fh.Host] = devices
+	}
+	data, err := json.MarshalIndent(out, "", " ")
+	data = append(data, '\n')
+	o.Data = data
+	return o, err
+}
+
+// deviceHost prepares a host with the cables that the fleet knows of it.
+func deviceHost(f *fleet.Fleet, fh *fleet.Host, documents Documents) (*dra.Host, error) {
+	t, err := documents(fh)
+	if err != nil {
+		return nil, err
+	}
+	n := &fleet.Network{Switches: f.Switches}
+	for i := range fh.Ports {
+		if p := &fh.Ports[i]; p.Known != "" {
+			n.Cables = append(n.Cables, fleet.Cable{Host: fh.Host, Port: p.Port, Rail: p.Rail, Plane: p.Plane, Leaf: p.Leaf, LeafPort: p.LeafPort, Known: p.Known})
+		}
+	}
+	h, err := dra.New(fh.Host, t, n)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", fh.Host, err)
+	}
+	return h, nil
+}
+
+// Claims writes ResourceClaimTemplates for each class of hosts: GPUs, as many as a claim takes, with the NICs that the
+// plan of "topoctl path --plan" gives them. gpus 0 is all of a host's.
+func Claims(f *fleet.Fleet, documents Documents, gpus int) (Output, error) {
+	var notes []string
+	type template struct {
+		class *fleet.Class
+		first int
+		gpus  []string
+		nics  []string
+	}
+	var list []template
+	for i := range f.Classes {
+		c := &f.Classes[i]
+		same, left := claimHosts(f, c, documents)
+		notes = append(notes, left...)
+		if same == nil {
+			continue
+		}
+		n := gpus
+		if n == 0 {
+			n = len(same.gpus)
+		}
+		if n > len(same.gpus) {
+			notes = append(notes, fmt.Sprintf("%s: %s, not %d", c.Class, text.Plural(len(same.gpus), "GPU"), n))
+			continue
+		}
+		for first := 0; first+n <= len(same.gpus); first += n {
+			x := template{class: c, first: first, gpus: same.gpus[first : first+n]}
+			for _, nics := range same.nics[first : first+n] {
+				for _, nic := range nics {
+					if !slices.Contains(x.nics, nic) {
+						x.nics = append(x.nics, nic)
+					}
+				}
+			}
+			list = append(list, x)
+		}
+	}
+	notes = append(notes, fmt.Sprintf("device classes: GPUs are asked for by %q, NICs by %q, which has to exist and to select dranet's devices", gpuClass, nicClass),
+		"a claim takes these devices of one node and no others: two pods on a node need two templates")
+	out := manifest("ResourceClaimTemplates", notes)
+	w := objects()
+	for _, x := range list {
+		what := fmt.Sprintf("%s of a host with %s", text.Plural(len(x.gpus), "GPU"), strings.TrimSpace(x.class.GPUModel))
+		name := w.name(fmt.Sprintf("topoctl-%s-gpus-%d-%d", x.class.Class, x.first, x.first+len(x.gpus)-1))
+		fmt.Fprintf(out, "---\n# %s: %s\napiVersion: resource.k8s.io/v1\nkind: ResourceClaimTemplate\nmetadata:\n  name: %s\nspec:\n  spec:\n    devices:\n      requests:\n",
+			comment(x.class.Class), comment(what), yaml(name))
+		request(out.WriteString, "gpus", gpuClass, gpuDriver, "resource.kubernetes.io", "pciBusID", x.gpus)
+		if len(x.nics) > 0 {
+			request(out.WriteString, "nics", nicClass, nicDriver, "dra.net", "pciAddress", x.nics)
+		}
+	}
+	return Output{out.Bytes(), notes}, nil
+}
+
+// request writes one request of a claim: as many devices as there are addresses, each at one of them. Devices
+// without an address are passed over, where asking for it would be an error.
+func request(write func(string) (int, error), name, class, driver, domain, attribute string, addresses []string) {
+	quoted := make([]string, len(addresses))
+	for i, a := range addresses {
+		quoted[i] = fmt.Sprintf("%q", a)
+	}
+	cel := fmt.Sprintf("device.driver == %q && %q in device.attributes[%q] && device.attributes[%q].%s in [%s]", driver, attribute, domain, domain, attribute, strings.Join(quoted, ", "))
+	_, _ = write(fmt.Sprintf("      - name: %s\n        exactly:\n          deviceClassName: %s\n          allocationMode: ExactCount\n          count: %d\n          selectors:\n          - cel:\n              expression: %s\n",
+		name, yaml(class), len(addresses), yaml(cel))) // a buffer takes everything
+}
+
+// claimable is what hosts of a class have at the same addresses.
+type claimable struct {
+	gpus []string
+	nics [][]string // of each GPU
+}
+
+// claimHosts reads the hosts of a class. Where they have devices at other addresses than most, they are told.
+func claimHosts(f *fleet.Fleet, c *fleet.Class, documents Documents) (same *claimable, notes []string) {
+	hosts := map[string][]string{}
+	found := map[string]*claimable{}
+	var order []string
+	for _, name := range c.Hosts {
+		i := slices.IndexFunc(f.Hosts, func(h fleet.Host) bool { return h.Host == name })
+		if i < 0 {
+			continue
+		}
+		h, err := deviceHost(f, &f.Hosts[i], documents)
+		if err != nil {
+			notes = append(notes, err.Error())
+			continue
+		}
+		gpus, ok := h.GPUs()
+		if !ok || len(gpus) == 0 {
+			notes = append(notes, name+": no GPUs with known PCI addresses")
+			continue
+		}
+		x := &claimable{gpus: gpus, nics: h.Planned()}
+		key := fmt.Sprint(*x)
+		if found[key] == nil {
+			order = append(order, key)
+			found[key] = x
+		}
+		hosts[key] = append(hosts[key], name)
+	}
+	best := ""
+	for _, key := range order {
+		if best == "" || len(hosts[key]) > len(hosts[best]) {
+			best = key
+		}
+	}
+	for _, key := range order {
+		if key != best {
+			notes = append(notes, fmt.Sprintf("%s: devices at other PCI addresses, or another plan, than most of %s: the templates do not fit", text.List(hosts[key], 8), c.Class))
+		}
+	}
+	return found[best], notes
+}

@@ -1,0 +1,270 @@
+package export
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/app/fleet"
+	"github.com/topoctl/topoctl/internal/base/text"
+	"github.com/topoctl/topoctl/pathsel"
+)
+
+// tree is the fleet as schedulers see networks: each host in one place, which on a fabric with rails is the
+// group of leaves that its ports share. Networks for storage have no part in it.
+type tree struct {
+	roots   []*place
+	tiers   int               // of the highest place; 0 is that of leaves
+	of      map[string]*place // tier 0, by host
+	outside []string          // hosts that no data port of is known to be cabled
+	notes   []string
+}
+
+// place is a group of leaves (tier 0), or what switches of a tier join.
+type place struct {
+	name     string
+	tier     int
+	switches []string // names
+	hosts    []string // of tier 0
+	below    []*place
+	above    *place
+}
+
+// treeOf finds the places. A host whose cables are swapped is where most of its ports are.
+func treeOf(f *fleet.Fleet) *tree {
+	t := &tree{of: map[string]*place{}}
+	units := unitsOf(f, t)
+	byLeaf := map[string]*place{}
+	var ring []*place
+	for i, u := range units {
+		p := &place{name: fmt.Sprintf("su%d", i), hosts: u.hosts}
+		for _, leaf := range u.leaves {
+			p.switches = append(p.switches, switchName(f, leaf))
+			byLeaf[leaf] = p
+		}
+		if len(p.switches) == 1 {
+			p.name = p.switches[0]
+		}
+		for _, h := range u.hosts {
+			t.of[h] = p
+		}
+		ring = append(ring, p)
+	}
+	t.roots = ring
+	t.join(f, byLeaf)
+	return t
+}
+
+// join puts places below those that switches of the tiers above join.
+func (t *tree) join(f *fleet.Fleet, byLeaf map[string]*place) {
+	tier, most := map[string]int{}, 0
+	for i := range f.Switches {
+		if n := f.Switches[i].Tier; n != nil {
+			tier[f.Switches[i].ID] = *n
+			most = max(most, *n)
+		}
+	}
+	group := map[string]string{} // union-find over switches, those of a place being one
+	var find func(id string) string
+	find = func(id string) string {
+		up, ok := group[id]
+		if !ok || up == id {
+			return id
+		}
+		group[id] = find(up)
+		return group[id]
+	}
+	first := map[*place]string{}
+	for _, leaf := range sortedKeys(byLeaf) {
+		p := byLeaf[leaf]
+		if first[p] == "" {
+			first[p] = leaf
+		}
+		group[find(leaf)] = find(first[p])
+	}
+	ring := t.roots
+	for at := 1; at <= most && len(ring) > 1; at++ {
+		for i := range f.Links {
+			l := &f.Links[i]
+			a, okA := tier[l.A]
+			b, okB := tier[l.B]
+			if okA && okB && !l.Down && max(a, b) <= at && (a > 0 || byLeaf[l.A] != nil) && (b > 0 || byLeaf[l.B] != nil) {
+				group[find(l.A)] = find(l.B)
+			}
+		}
+		above := map[string]*place{}
+		var next []*place
+		for _, p := range ring {
+			root := find(first[p])
+			up := above[root]
+			if up == nil {
+				up = &place{tier: at}
+				above[root], next = up, append(next, up)
+				first[up] = first[p]
+				for i := range f.Switches {
+					if s := &f.Switches[i]; s.Tier != nil && *s.Tier == at && find(s.ID) == root {
+						up.switches = append(up.switches, switchName(f, s.ID))
+					}
+				}
+			}
+			up.below = append(up.below, p)
+		}
+		if len(next) == len(ring) { // this tier joins nothing
+			continue
+		}
+		for i, up := range next {
+			up.name = fmt.Sprintf("tier%d-%d", at, i)
+			for _, p := range up.below {
+				p.above = up
+			}
+		}
+		ring, t.tiers = next, t.tiers+1
+		for _, up := range next {
+			up.tier = t.tiers
+		}
+	}
+	t.roots = ring
+}
+
+// unit is hosts with the leaves that they share.
+type unit struct{ leaves, hosts []string }
+
+// unitsOf takes the fleet's groups of leaves. Groups differ by a host whose cables are swapped with one of
+// another group; such a group of leaves belongs to the one where most of its hosts are.
+func unitsOf(f *fleet.Fleet, t *tree) []*unit {
+	groupOf := map[string]int{}
+	for i := range f.Groups {
+		for _, leaf := range f.Groups[i].Leaves {
+			groupOf[leaf] = i
+		}
+	}
+	home := map[string]int{} // group by host
+	for i := range f.Hosts {
+		h := &f.Hosts[i]
+		count := map[int]int{}
+		for k := range h.Ports {
+			if p := &h.Ports[k]; p.Leaf != "" && p.Role == pathsel.RoleData {
+				if g, ok := groupOf[p.Leaf]; ok {
+					count[g]++
+				}
+			}
+		}
+		if len(count) == 0 {
+			t.outside = append(t.outside, h.Host)
+			continue
+		}
+		best := -1
+		for g, n := range count {
+			if best < 0 || n > count[best] || n == count[best] && g < best {
+				best = g
+			}
+		}
+		home[h.Host] = best
+	}
+	data := dataLeaves(f)
+	into := map[int]*unit{}
+	var out []*unit
+	for i := range f.Groups {
+		g := &f.Groups[i]
+		var hosts []string
+		for _, h := range g.Hosts {
+			if at, ok := home[h]; ok && at == i {
+				hosts = append(hosts, h)
+			}
+		}
+		if len(hosts) > 0 {
+			into[i] = &unit{hosts: hosts}
+			out = append(out, into[i])
+		}
+	}
+	for i := range f.Groups {
+		at := i
+		if into[i] == nil {
+			count := map[int]int{}
+			at = -1
+			for _, h := range f.Groups[i].Hosts {
+				if g, ok := home[h]; ok {
+					count[g]++
+					if at < 0 || count[g] > count[at] {
+						at = g
+					}
+				}
+			}
+		}
+		for _, leaf := range f.Groups[i].Leaves {
+			if u := into[at]; u != nil && data[leaf] {
+				u.leaves = append(u.leaves, leaf)
+			}
+		}
+	}
+	slices.SortFunc(out, func(a, b *unit) int { return topo.NaturalCompare(a.hosts[0], b.hosts[0]) })
+	slices.SortFunc(t.outside, topo.NaturalCompare)
+	if len(t.outside) > 0 {
+		t.notes = append(t.notes, fmt.Sprintf("%s not in it, because no data port of %s is known to be cabled: %s", text.Plural(len(t.outside), "host is", "hosts are"),
+			text.Noun(len(t.outside), "it", "them"), text.List(t.outside, 8)))
+	}
+	return out
+}
+
+// dataLeaves are the leaves that have more data ports than others.
+func dataLeaves(f *fleet.Fleet) map[string]bool {
+	count := map[string]int{}
+	for i := range f.Hosts {
+		for k := range f.Hosts[i].Ports {
+			if p := &f.Hosts[i].Ports[k]; p.Leaf != "" {
+				if p.Role == pathsel.RoleData {
+					count[p.Leaf]++
+				} else {
+					count[p.Leaf]--
+				}
+			}
+		}
+	}
+	out := map[string]bool{}
+	for leaf, n := range count {
+		out[leaf] = n > 0
+	}
+	return out
+}
+
+// switchName is what people call a switch.
+func switchName(f *fleet.Fleet, id string) string {
+	for i := range f.Switches {
+		if f.Switches[i].ID == id {
+			return cmp.Or(f.Switches[i].Name, id)
+		}
+	}
+	return id
+}
+
+// all are the places from the lowest tier up.
+func (t *tree) all() []*place {
+	var out []*place
+	var walk func(list []*place)
+	walk = func(list []*place) {
+		for _, p := range list {
+			out = append(out, p)
+			walk(p.below)
+		}
+	}
+	walk(t.roots)
+	slices.SortStableFunc(out, func(a, b *place) int { return a.tier - b.tier })
+	return out
+}
+
+// about names the switches of a place for a comment.
+func (p *place) about() string {
+	slices.SortFunc(p.switches, topo.NaturalCompare)
+	return fmt.Sprintf("%s: %s", text.Noun(len(p.switches), "switch", "switches"), strings.Join(p.switches, ", "))
+}
+
+func sortedKeys[V any](m map[string]V) []string {
+	var out []string
+	for k := range m {
+		out = append(out, k)
+	}
+	slices.SortFunc(out, topo.NaturalCompare)
+	return out
+}

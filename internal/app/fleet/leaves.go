@@ -1,0 +1,173 @@
+package fleet
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/units"
+	"github.com/topoctl/topoctl/pathsel"
+	"github.com/topoctl/topoctl/pathsel/doctor"
+
+	"github.com/topoctl/topoctl/internal/base/text"
+)
+
+// Codes of findings about leaves.
+const (
+	CodeLeafThin       Code = "leaf-thin"        // its uplinks carry less than its hosts can send
+	CodeLeafUplinkDown Code = "leaf-uplink-down" // it has fewer uplinks than its sisters
+)
+
+// leaf is a switch with hosts, and what is above it.
+type leaf struct {
+	id       string
+	ports    []string // "n1/mlx5_0"
+	down     topo.Rate
+	downOK   bool // the rate of every port is known
+	up       topo.Rate
+	upOK     bool
+	links    int // that are up
+	linksOff int
+	data     bool // it has data ports
+}
+
+// leaves are the switches that hosts are cabled to.
+func (f *Fleet) leaves() []*leaf {
+	by := map[string]*leaf{}
+	var out []*leaf
+	for i := range f.Hosts {
+		h := &f.Hosts[i]
+		for j := range h.Ports {
+			p := &h.Ports[j]
+			if p.Leaf == "" {
+				continue
+			}
+			l := by[p.Leaf]
+			if l == nil {
+				l = &leaf{id: p.Leaf, downOK: true, upOK: true}
+				by[p.Leaf] = l
+				out = append(out, l)
+			}
+			l.ports = append(l.ports, h.Host+"/"+p.ShortName())
+			l.data = l.data || p.Role == pathsel.RoleData
+			if p.BytesPerSec == nil {
+				l.downOK = false
+			} else {
+				l.down += *p.BytesPerSec
+			}
+		}
+	}
+	for i := range f.Links {
+		k := &f.Links[i]
+		for _, ends := range [][2]string{{k.A, k.B}, {k.B, k.A}} {
+			l := by[ends[0]]
+			if l == nil || by[ends[1]] != nil { // between leaves: not up
+				continue
+			}
+			if k.Down {
+				l.linksOff += k.Count
+				continue
+			}
+			l.links += k.Count
+			if k.BytesPerSec == nil {
+				l.upOK = false
+			} else {
+				l.up += *k.BytesPerSec * topo.Rate(k.Count)
+			}
+		}
+	}
+	slices.SortFunc(out, func(a, b *leaf) int { return topo.NaturalCompare(a.id, b.id) })
+	return out
+}
+
+// checkLeaves judges the uplinks of leaves with data ports.
+func (f *Fleet) checkLeaves(list []*leaf) {
+	list = slices.DeleteFunc(list, func(l *leaf) bool { return !l.data })
+	if len(list) == 0 {
+		return
+	}
+	if len(f.Links) == 0 {
+		for _, code := range []Code{CodeLeafThin, CodeLeafUplinkDown} {
+			f.unknown(code, "no links between switches are known", "give them in the fabric file (\"uplinks\"), or discover the fabric", nil)
+		}
+		return
+	}
+	counts := map[string]int{}
+	for _, l := range list {
+		counts[strconv.Itoa(l.links)]++
+	}
+	usual, ok := majorityOf(counts)
+	most, _ := strconv.Atoi(usual)
+	if !ok && len(counts) > 1 {
+		f.unknown(CodeLeafUplinkDown, fmt.Sprintf("%s have different numbers of uplinks, and no majority says which is right", text.Plural(len(list), "leaf", "leaves")), "", nil)
+	}
+	var thin []*leaf
+	for _, l := range list {
+		if ok && l.links < most || l.linksOff > 0 {
+			f.find(Finding{Code: CodeLeafUplinkDown, Severity: doctor.Warning, Subjects: []string{f.SwitchName(l.id)}, Hosts: []string{},
+				Text:     fmt.Sprintf("%s has %s, its sisters %d", f.SwitchName(l.id), text.Plural(l.links, "uplink"), max(most, l.links+l.linksOff)),
+				Evidence: []string{fmt.Sprintf("%s of %s; %s that are down", text.Plural(l.links, "uplink"), l.id, text.Plural(l.linksOff, "uplink"))},
+				Fix:      "look at its cables and transceivers to the switches above"})
+		}
+		switch {
+		case !l.downOK || !l.upOK:
+			f.unknown(CodeLeafThin, fmt.Sprintf("%s: the rate of a port or an uplink is not known", f.SwitchName(l.id)), "give bytes_per_sec in the fabric file, or discover the fabric", nil)
+		case l.up < l.down:
+			thin = append(thin, l)
+		}
+	}
+	f.thin(thin, len(list))
+}
+
+// thin tells of oversubscribed leaves. Where all are alike, that is how the fabric is built.
+func (f *Fleet) thin(thin []*leaf, of int) {
+	ratio := func(l *leaf) string {
+		if l.up == 0 {
+			return "has no uplink"
+		}
+		return fmt.Sprintf("is oversubscribed %.3g : 1", float64(l.down)/float64(l.up))
+	}
+	counts := map[string]int{}
+	for _, l := range thin {
+		counts[ratio(l)]++
+	}
+	evidence := func(l *leaf) string {
+		return fmt.Sprintf("%s: %s of %s, %s of %s", l.id, units.Rate(int64(l.up), units.Gbit), text.Plural(l.links, "uplink"),
+			units.Rate(int64(l.down), units.Gbit), text.Plural(len(l.ports), "port"))
+	}
+	if len(thin) == of && len(counts) == 1 && of > 1 {
+		f.find(Finding{Code: CodeLeafThin, Severity: doctor.Info, Hosts: []string{}, Text: fmt.Sprintf("each of %d leaves %s", of, ratio(thin[0])), Evidence: []string{evidence(thin[0])}})
+		return
+	}
+	for _, l := range thin {
+		f.find(Finding{Code: CodeLeafThin, Severity: doctor.Warning, Subjects: []string{f.SwitchName(l.id)}, Hosts: []string{},
+			Text:     fmt.Sprintf("%s %s: its hosts send %s, its uplinks carry %s", f.SwitchName(l.id), ratio(l), units.Rate(int64(l.down), units.Gbit), units.Rate(int64(l.up), units.Gbit)),
+			Evidence: []string{evidence(l)}, Fix: "look for uplinks that are down; else expect less from traffic between leaves"})
+	}
+}
+
+// group puts leaves together that have the same hosts.
+func (f *Fleet) group(leaves []*leaf) {
+	hosts := map[string][]string{}
+	for i := range f.Hosts {
+		h := &f.Hosts[i]
+		for j := range h.Ports {
+			if p := &h.Ports[j]; p.Leaf != "" && !slices.Contains(hosts[p.Leaf], h.Host) {
+				hosts[p.Leaf] = append(hosts[p.Leaf], h.Host)
+			}
+		}
+	}
+	at := map[string]int{}
+	for _, l := range leaves {
+		key := strings.Join(hosts[l.id], "\x00")
+		i, ok := at[key]
+		if !ok {
+			i = len(f.Groups)
+			at[key] = i
+			f.Groups = append(f.Groups, Group{Group: fmt.Sprintf("su:%d", i), Hosts: hosts[l.id]})
+		}
+		f.Groups[i].Leaves = append(f.Groups[i].Leaves, l.id)
+	}
+}

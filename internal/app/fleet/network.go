@@ -1,0 +1,218 @@
+package fleet
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/pathsel"
+)
+
+// anyHost stands in a fabric file for every host without an entry of its own.
+const anyHost = "*"
+
+// KnownByFile is how a cable is known that a fabric file has.
+const KnownByFile = "fabric file"
+
+// FromFabric is what a topoctl.fabric/v1 document says. A switch has the ID that the document gives it, else its name.
+func FromFabric(f *pathsel.Fabric, source string) *Network {
+	n := &Network{Source: source, RailOnly: f.RailOnly}
+	said := map[string]*pathsel.FabricSwitch{}
+	for i := range f.Switches {
+		said[f.Switches[i].Switch] = &f.Switches[i]
+	}
+	id := func(name string) string {
+		if s := said[name]; s != nil && s.ID != "" {
+			return s.ID
+		}
+		return name
+	}
+	tier := map[string]*int{} // by name
+	for name, s := range said {
+		tier[name] = s.Tier
+	}
+	enter := func(name string, t int) {
+		if tier[name] == nil {
+			tier[name] = &t
+		}
+	}
+	for _, h := range f.Hosts {
+		for _, p := range h.Ports {
+			leaf := ""
+			if p.Leaf != "" {
+				leaf = id(p.Leaf)
+				enter(p.Leaf, 0)
+			}
+			n.Cables = append(n.Cables, Cable{Host: h.Host, Port: p.Port, Rail: p.Rail, Plane: p.Plane, Leaf: leaf, LeafPort: p.LeafPort, Known: cmp.Or(p.Known, KnownByFile)})
+		}
+	}
+	for _, u := range f.Uplinks {
+		enter(u.Spine, 1)
+	}
+	for _, u := range f.Uplinks {
+		enter(u.Leaf, 0)
+		l := Link{A: id(u.Leaf), B: id(u.Spine), BytesPerSec: u.BytesPerSec, Count: u.Links(), Known: cmp.Or(u.Known, KnownByFile)}
+		if len(u.Ports) == 0 {
+			n.Links = append(n.Links, l)
+		}
+		for _, ends := range u.Ports {
+			l.APort, l.BPort, l.Count = ends[0], ends[1], 1
+			n.Links = append(n.Links, l)
+		}
+	}
+	for name, t := range tier {
+		s := Switch{ID: id(name), Tier: t}
+		if s.ID != name {
+			s.Name = name
+		}
+		if x := said[name]; x != nil {
+			s.Kind, s.Description = x.Kind, x.Model
+		}
+		n.Switches = append(n.Switches, s)
+	}
+	return n
+}
+
+// network is what a document already knows of the fabric, nil for nothing.
+func (f *Fleet) network() *Network {
+	n := &Network{RailOnly: f.RailOnly, Switches: f.Switches, Links: f.Links}
+	for i := range f.Hosts {
+		h := &f.Hosts[i]
+		for _, p := range h.Ports {
+			if p.Known != "" {
+				n.Cables = append(n.Cables, Cable{Host: h.Host, Port: p.Port, Rail: p.Rail, Plane: p.Plane, Leaf: p.Leaf,
+					LeafPort: p.LeafPort, Description: p.Description, Known: p.Known})
+			}
+		}
+	}
+	if len(n.Switches)+len(n.Cables) == 0 {
+		return nil
+	}
+	return n
+}
+
+const linkEthernet = "Ethernet"
+
+// join says of each port where it is cabled to. It gives the cables that no host has a port for.
+func (f *Fleet) join(n *Network) (unmatched []Cable) {
+	byPort, byNode, byMAC, byName := map[string]*Port{}, map[string]*Port{}, map[string]*Port{}, map[[2]string]*Port{}
+	generic, called := map[*Port]bool{}, map[string]int{}
+	for i := range f.Hosts {
+		h := &f.Hosts[i]
+		called[h.Host]++
+		if h.Name != h.Host {
+			called[h.Name]++
+		}
+	}
+	for i := range f.Hosts {
+		h := &f.Hosts[i]
+		names := namesOf(h, called)
+		for j := range h.Ports {
+			p := &h.Ports[j]
+			p.Rail, p.Plane, p.Leaf, p.LeafPort, p.Known, p.Description = nil, nil, "", "", "", ""
+			if p.LinkLayer != linkEthernet { // whose GUIDs no subnet has, and may be beside those of a port that does
+				addUnique(byPort, p.GUID, p)
+				addUnique(byNode, p.NodeGUID, p)
+			}
+			addUnique(byMAC, strings.ToLower(p.MAC), p)
+			for _, host := range names {
+				for _, name := range []string{p.Port, p.Device, p.Netdev} {
+					if at := [2]string{host, name}; name != "" && byName[at] == nil {
+						byName[at] = p
+					}
+				}
+			}
+		}
+	}
+	for i := range n.Cables {
+		c := &n.Cables[i]
+		if c.Host == anyHost {
+			continue
+		}
+		p := byName[[2]string{c.Host, c.Port}]
+		for _, by := range []struct {
+			ports map[string]*Port
+			key   string
+		}{{byMAC, strings.ToLower(c.MAC)}, {byNode, c.GUID}, {byNode, c.NodeGUID}, {byPort, c.GUID}} { // the last one counts
+			if found := by.ports[by.key]; by.key != "" && found != nil {
+				p = found
+			}
+		}
+		if p == nil {
+			unmatched = append(unmatched, *c)
+			continue
+		}
+		p.cabled(c)
+	}
+	for i := range n.Cables {
+		c := &n.Cables[i]
+		if c.Host != anyHost {
+			continue
+		}
+		for j := range f.Hosts {
+			if p := byName[[2]string{f.Hosts[j].Host, c.Port}]; p != nil && (p.Known == "" || generic[p]) {
+				generic[p] = true
+				p.cabled(c)
+			}
+		}
+	}
+	return unmatched
+}
+
+// namesOf are what a fabric file may call a host: its name in the fleet, and what it calls itself where no
+// other host is called so.
+func namesOf(h *Host, called map[string]int) []string {
+	if h.Name == "" || h.Name == h.Host || called[h.Name] > 1 {
+		return []string{h.Host}
+	}
+	return []string{h.Host, h.Name}
+}
+
+// Unjoined are the cables of a network that no host of the fleet has a port for.
+func (f *Fleet) Unjoined(n *Network) []Cable {
+	c := &Fleet{Hosts: slices.Clone(f.Hosts)}
+	for i := range c.Hosts {
+		c.Hosts[i].Ports = slices.Clone(c.Hosts[i].Ports)
+	}
+	return c.join(n)
+}
+
+// addUnique enters a port by an identity; one that two ports have says nothing.
+func addUnique(m map[string]*Port, key string, p *Port) {
+	if key == "" {
+		return
+	}
+	if _, ok := m[key]; ok {
+		p = nil
+	}
+	m[key] = p
+}
+
+func (p *Port) cabled(c *Cable) {
+	p.Rail, p.Plane, p.Leaf, p.LeafPort, p.Description = c.Rail, c.Plane, c.Leaf, c.LeafPort, c.Description
+	p.Known = cmp.Or(c.Known, "unknown source")
+}
+
+// sortNetwork puts switches and links in the order of a document.
+func (f *Fleet) sortNetwork() {
+	slices.SortFunc(f.Switches, func(a, b Switch) int { return topo.NaturalCompare(a.ID, b.ID) })
+	slices.SortFunc(f.Links, func(a, b Link) int {
+		return cmp.Or(topo.NaturalCompare(a.A, b.A), topo.NaturalCompare(a.B, b.B), topo.NaturalCompare(a.APort, b.APort), topo.NaturalCompare(a.BPort, b.BPort))
+	})
+}
+
+// SwitchName is what people call a switch.
+func (f *Fleet) SwitchName(id string) string {
+	if s := f.switchOf(id); s != nil && s.Name != "" {
+		return s.Name
+	}
+	return id
+}
+
+func (f *Fleet) switchOf(id string) *Switch {
+	if i, ok := slices.BinarySearchFunc(f.Switches, id, func(s Switch, id string) int { return topo.NaturalCompare(s.ID, id) }); ok {
+		return &f.Switches[i]
+	}
+	return nil
+}

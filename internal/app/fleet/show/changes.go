@@ -1,0 +1,56 @@
+package show
+
+import (
+	"github.com/topoctl/topoctl/internal/app/fleet"
+	"github.com/topoctl/topoctl/internal/base/text"
+)
+
+// Changes are what is different between two fleets: the answer, then a row for each difference.
+func Changes(c *fleet.Changes, o Options) string {
+	w := newWriter(o)
+	w.headline(c.Headline(), o)
+	if rows := ChangeRows(c); len(rows) > 1 {
+		w.b.WriteString("\n")
+		most := mostHosts
+		if o.All {
+			most = len(rows) + 1<<20
+		}
+		shown := [][]string{rows[0]}
+		for _, r := range changes(c) {
+			shown = append(shown, []string{r.kind, text.List(r.hosts, most), r.what})
+		}
+		w.table(shown)
+	}
+	return w.b.String()
+}
+
+type change struct {
+	kind, what string
+	hosts      []string
+}
+
+func changes(c *fleet.Changes) []change {
+	var out []change
+	for _, h := range c.Hosts {
+		out = append(out, change{h.Change, h.Reason, []string{h.Host}})
+	}
+	for i := range c.Facts {
+		out = append(out, change{"changed", c.Facts[i].Sentence(), c.Facts[i].Hosts})
+	}
+	for _, x := range c.Appeared {
+		out = append(out, change{"appeared", string(x.Code) + ": " + x.Text, x.Hosts})
+	}
+	for _, x := range c.Gone {
+		out = append(out, change{"gone", string(x.Code) + ": " + x.Text, x.Hosts})
+	}
+	return out
+}
+
+// ChangeRows are the differences as rows below a head.
+func ChangeRows(c *fleet.Changes) [][]string {
+	rows := [][]string{{"CHANGE", "HOSTS", "WHAT"}}
+	for _, r := range changes(c) {
+		rows = append(rows, []string{r.kind, text.List(r.hosts, len(r.hosts)+1), r.what})
+	}
+	return rows
+}

@@ -1,0 +1,124 @@
+package fabriclab_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/topoctl/topoctl/internal/app/fleet"
+	"github.com/topoctl/topoctl/internal/app/fleet/export"
+	"github.com/topoctl/topoctl/internal/app/fleet/sources"
+	"github.com/topoctl/topoctl/internal/base/lldp"
+	"github.com/topoctl/topoctl/test/fabriclab"
+)
+
+// inNamespace runs a script of testdata with namespaces of its own, or the test is skipped with the reason.
+func inNamespace(t *testing.T, script string, args ...string) string {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("COULD NOT CHECK: namespaces need root here")
+	}
+	if text, err := exec.Command("unshare", "-n", "-m", "true").CombinedOutput(); err != nil {
+		t.Skipf("COULD NOT CHECK: unshare -n -m: %v: %s", err, text)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "unshare", append([]string{"-n", "-m", "bash", filepath.Join("testdata", script), os.Getenv(tools)}, args...)...)
+	var problems strings.Builder
+	cmd.Stderr = &problems
+	cmd.WaitDelay = 10 * time.Second
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%s: %v\n%s%s", script, err, out, problems.String())
+	}
+	return string(out)
+}
+
+// lldpd on veth pairs gives the cables of hosts and the link between switches.
+func TestLLDP(t *testing.T) {
+	tool(t, "usr/sbin/lldpd")
+	dir := t.TempDir()
+	inNamespace(t, "lldp.sh", dir)
+	var heard []sources.Heard
+	for _, name := range []string{"n1", "n2", "leaf1", "spine1"} {
+		data, err := os.ReadFile(filepath.Join(dir, name+".json"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := lldp.Parse(data)
+		if err != nil {
+			t.Fatal(name, err)
+		}
+		heard = append(heard, sources.Heard{Host: name, Report: r})
+	}
+	f := &fleet.Fleet{Hosts: []fleet.Host{
+		{Host: "n1", Status: fleet.OK, Ports: []fleet.Port{{Port: "eth0", Netdev: "eth0", Role: "data"}, {Port: "eth1", Netdev: "eth1", Role: "data"}}},
+		{Host: "n2", Status: fleet.OK, Ports: []fleet.Port{{Port: "eth0", Netdev: "eth0", Role: "data"}}},
+	}}
+	n, left := sources.FromLLDP(heard, f, "lldp")
+	if len(left) > 0 {
+		t.Errorf("not used: %q", left)
+	}
+	built, err := f.Rebuild(n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file, _ := sources.File(built, built.Unjoined(n))
+	var got []string
+	for _, h := range file.Hosts {
+		for _, p := range h.Ports {
+			got = append(got, fmt.Sprintf("%s/%s %s[%s] by %s", h.Host, p.Port, p.Leaf, p.LeafPort, p.Known))
+		}
+	}
+	for _, u := range file.Uplinks {
+		got = append(got, fmt.Sprintf("%s %s %v by %s", u.Leaf, u.Spine, u.Ports, u.Known))
+	}
+	want := []string{"n1/eth0 leaf1[swp1] by lldp", "n1/eth1 leaf1[swp2] by lldp", "n2/eth0 leaf1[swp3] by lldp", "leaf1 spine1 [[swp49 swp1]] by lldp"}
+	if !slices.Equal(got, want) {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+// Slurm's controller reads the tree, and has each host where the fabric has it.
+func TestSlurm(t *testing.T) {
+	tool(t, "usr/sbin/slurmctld-wlm")
+	dir := t.TempDir()
+	f := fabriclab.New(fabriclab.Shape{Hosts: 24, Rails: 4, HostsPerGroup: 8, Spines: 2}).Fleet()
+	known, err := fleet.Build(f.Hosts, network(f))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "topology.conf"), export.SlurmTree(known).Data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	got := strings.TrimSpace(inNamespace(t, "slurm.sh", dir, "n[1-24]"))
+	want := "SwitchName=su0 Level=0 LinkSpeed=1 Nodes=n[1-8]\nSwitchName=su1 Level=0 LinkSpeed=1 Nodes=n[9-16]\nSwitchName=su2 Level=0 LinkSpeed=1 Nodes=n[17-24]\n" +
+		"SwitchName=tier1-0 Level=1 LinkSpeed=1 Nodes=n[1-24] Switches=su[0-2]"
+	if lines := strings.Split(got, "\n"); len(lines) != 4 {
+		t.Fatalf("%s", got)
+	} else {
+		for i := range lines {
+			lines[i] = strings.TrimSpace(lines[i])
+		}
+		if got = strings.Join(lines, "\n"); got != want {
+			t.Errorf("got\n%s\nwant\n%s", got, want)
+		}
+	}
+}
+
+// network is a fleet's own network, as a source would give it.
+func network(f *fleet.Fleet) *fleet.Network {
+	n := &fleet.Network{Source: "fabriclab", Switches: f.Switches, Links: f.Links}
+	for i := range f.Hosts {
+		for _, p := range f.Hosts[i].Ports {
+			n.Cables = append(n.Cables, fleet.Cable{GUID: p.GUID, NodeGUID: p.NodeGUID, Leaf: p.Leaf, LeafPort: p.LeafPort, Known: "fabriclab"})
+		}
+	}
+	return n
+}
