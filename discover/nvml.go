@@ -221,6 +221,11 @@ func mergeGPU(t *topo.Topology, index *topo.Index, g *topo.GPU, a *replies.GPU) 
 		g.MIG = &mig
 		g.Facts.Set("mig", topo.SourceNVML, "nvmlDeviceGetMigMode")
 	}
+	if a.NVLinkFabric != nil {
+		fabric := *a.NVLinkFabric
+		g.NVLinkFabric = &fabric
+		g.Facts.Set("nvlink_fabric", topo.SourceNVML, "nvmlDeviceGetGpuFabricInfo")
+	}
 	if g.Visible == nil {
 		g.Visible = new(true)
 		g.Facts.Set("visible", topo.SourceNVML, "nvmlDeviceGetHandleByIndex")

@@ -157,7 +157,20 @@ func (g *gpu) answer() replies.GPU {
 	a.MIG = g.mig()
 	a.NVLinks = g.nvlinks()
 	a.C2C = g.c2c()
+	a.NVLinkFabric = g.nvlinkFabric()
 	return a
+}
+
+// nvlinkFabric is the NVLink domain of several hosts that the GPU has joined. One host alone has a
+// cluster of zeros, and what has not come up, or failed, has an identity of which nothing is known.
+func (g *gpu) nvlinkFabric() *topo.NVLinkFabric {
+	// The first form of the call has all that is wanted, and every driver with such domains has it.
+	f, ok := ask(g, "nvmlDeviceGetGpuFabricInfo", g.dev.GetGpuFabricInfo)
+	if !ok || f.State != gonvml.GPU_FABRIC_STATE_COMPLETED || gonvml.Return(f.Status) != gonvml.SUCCESS || f.ClusterUuid == [16]uint8{} || f.CliqueId > math.MaxInt32 {
+		return nil
+	}
+	u := f.ClusterUuid
+	return &topo.NVLinkFabric{ClusterUUID: fmt.Sprintf("%x-%x-%x-%x-%x", u[:4], u[4:6], u[6:8], u[8:10], u[10:]), Clique: int(f.CliqueId)}
 }
 
 // address is a device's PCI address by its numbers, nil for none: an NVSwitch

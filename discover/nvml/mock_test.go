@@ -112,3 +112,40 @@ func TestMockCancelled(t *testing.T) {
 		t.Errorf("error %v, want cancelled after 2 of 8 GPUs", err)
 	}
 }
+
+// An NVLink domain is known once the GPU has joined it; on one host alone it has no identity.
+func TestMockNVLinkFabric(t *testing.T) {
+	a, devices := eight("nvmlDeviceGetGpuFabricInfo")
+	cluster := [16]uint8{0x0b, 0x0d, 0x27, 0xa8, 0x3a, 0x0f, 0x4a, 0x5d, 0x9c, 0x5e, 0x1f, 0x2e, 0x3d, 0x4c, 0x5b, 0x6a}
+	const done = gonvml.GPU_FABRIC_STATE_COMPLETED
+	infos := []struct {
+		info gonvml.GpuFabricInfo
+		ret  gonvml.Return
+		want string
+	}{
+		{gonvml.GpuFabricInfo{ClusterUuid: cluster, CliqueId: 7, State: done}, gonvml.SUCCESS, "0b0d27a8-3a0f-4a5d-9c5e-1f2e3d4c5b6a 7"},
+		{gonvml.GpuFabricInfo{ClusterUuid: cluster, State: done}, gonvml.SUCCESS, "0b0d27a8-3a0f-4a5d-9c5e-1f2e3d4c5b6a 0"},
+		{gonvml.GpuFabricInfo{State: done}, gonvml.SUCCESS, ""},
+		{gonvml.GpuFabricInfo{ClusterUuid: cluster, State: gonvml.GPU_FABRIC_STATE_IN_PROGRESS}, gonvml.SUCCESS, ""},
+		{gonvml.GpuFabricInfo{ClusterUuid: cluster, State: done, Status: uint32(gonvml.ERROR_UNKNOWN)}, gonvml.SUCCESS, ""},
+		{gonvml.GpuFabricInfo{ClusterUuid: cluster, CliqueId: 1 << 31, State: done}, gonvml.SUCCESS, ""},
+		{gonvml.GpuFabricInfo{}, gonvml.ERROR_NOT_SUPPORTED, ""},
+		{gonvml.GpuFabricInfo{ClusterUuid: cluster, State: done}, gonvml.ERROR_GPU_IS_LOST, ""},
+	}
+	for i, tt := range infos {
+		devices[i].GetGpuFabricInfoFunc = func() (gonvml.GpuFabricInfo, gonvml.Return) { return tt.info, tt.ret }
+	}
+	r, err := a.report(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, tt := range infos {
+		got := ""
+		if f := r.GPUs[i].NVLinkFabric; f != nil {
+			got = f.ClusterUUID + " " + strconv.Itoa(f.Clique)
+		}
+		if got != tt.want {
+			t.Errorf("GPU %d: %+v: %q, want %q", i, tt.info, got, tt.want)
+		}
+	}
+}

@@ -222,11 +222,21 @@ type GPU struct {
 	CPUAffinity string `json:"cpu_affinity,omitempty"`
 	Driver      string `json:"driver,omitempty"`
 	MIG         *MIG   `json:"mig,omitempty"`
-	Visible     *bool  `json:"visible"`    // can this process use it; nil: could not be told
-	KnownFrom   string `json:"known_from"` // "pci" (class alone), "proc" (the driver's files in /proc or /sys), "driver" (NVML), "import"
+	// NVLinkFabric is the NVLink domain of several hosts that the GPU has joined; nil: none, or it
+	// could not be told.
+	NVLinkFabric *NVLinkFabric `json:"nvlink_fabric,omitempty"`
+	Visible      *bool         `json:"visible"`    // can this process use it; nil: could not be told
+	KnownFrom    string        `json:"known_from"` // "pci" (class alone), "proc" (the driver's files in /proc or /sys), "driver" (NVML), "import"
 	// P2P are NVML's answers on peer access, by the other GPU's ID: "ok" or
 	// the driver's reason. Empty where NVML was not asked.
 	P2P map[ID]string `json:"p2p,omitempty"`
+}
+
+// NVLinkFabric is an NVLink domain of several hosts: GPUs of one cluster and clique reach each other
+// over NVLink.
+type NVLinkFabric struct {
+	ClusterUUID string `json:"cluster_uuid"`
+	Clique      int    `json:"clique"`
 }
 
 // MIG is a GPU's partitioning.

@@ -98,6 +98,8 @@ var attributes = []attribute{
 
 	{"uuid", "UUID", identity},
 	{"serial", "serial number", identity},
+	{"nvlink_cluster", "NVLink domain", identity},
+	{"nvlink_clique", "clique of its NVLink domain", identity},
 	{"memory_numa_node", "NUMA node of its memory", hardware},
 	{"compute_capability", "compute capability", hardware},
 	{"cpu_affinity", "CPU affinity", hardware},
@@ -224,6 +226,8 @@ var rules = map[topo.Kind][]rule{
 		{attr: "memory_numa_node", absent: meansNone},
 		{attr: "memory_bytes", as: memory},
 		{attr: "uuid"}, {attr: "serial"}, {attr: "compute_capability"},
+		{attr: "nvlink_cluster", path: "nvlink_fabric.cluster_uuid"},
+		{attr: "nvlink_clique", path: "nvlink_fabric.clique", impliedBy: "nvlink_cluster"},
 		{attr: "cpu_affinity", impliedBy: "numa.cpus numa_node"},
 		{attr: "driver", absent: noneIfRead, impliedBy: "pci.driver"},
 		{attr: "mig", read: mig}, {attr: "visible"},

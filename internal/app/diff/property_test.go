@@ -133,6 +133,7 @@ route default dev ens1 via 10.1.0.254 metric 100
 	for i := range top.GPUs {
 		g := &top.GPUs[i]
 		g.MemoryNUMA, g.Serial = &seven, "1650000000001"
+		g.NVLinkFabric = &topo.NVLinkFabric{ClusterUUID: "0b0d27a8-3a0f-4a5d-9c5e-1f2e3d4c5b6a", Clique: 7}
 		g.MIG = &topo.MIG{Enabled: true, Instances: []topo.MIGInstance{{UUID: "MIG-1", Profile: "1g.10gb", MemoryBytes: &bytes}}}
 	}
 	for i := range top.PCIDevices {

@@ -151,7 +151,7 @@ func (f *Fleet) checkDomains() {
 	case withGPUs == 0:
 		return
 	case told == 0:
-		f.unknown(CodeDomainIncomplete, "no document tells its host's NVLink domain", "nvidia-smi -q on the hosts shows ClusterUUID and CliqueId where there is one", nil)
+		f.unknown(CodeDomainIncomplete, "no document tells its host's NVLink domain", "documents of topoctl discover tell it where NVML does; nvidia-smi -q shows ClusterUUID and CliqueId where there is one", nil)
 		return
 	}
 	counts := map[string]int{}

@@ -3,6 +3,7 @@ package fleet
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/topoctl/topoctl/discover/topo"
@@ -45,6 +46,7 @@ func Summarize(name string, t *topo.Topology) (*Host, error) {
 	s := summarizer{host: h, t: t, paths: paths, index: paths.Index(), places: places(t)}
 	s.numa()
 	s.gpus()
+	h.NVLinkDomain = nvlinkDomain(t)
 	s.ports()
 	if err := s.plan(); err != nil {
 		return nil, pkgerr.Errorf("fleet", "%w", err)
@@ -113,6 +115,27 @@ func (s *summarizer) gpus() {
 		s.host.GPUs = append(s.host.GPUs, out)
 	}
 	s.host.NICs = len(s.places)
+}
+
+// nvlinkDomain is the one that all GPUs of a host are in which tell theirs, "" where they differ: what
+// has no one answer is not compared. A stand-in names none.
+func nvlinkDomain(t *topo.Topology) string {
+	if diff.Redacted(t) {
+		return ""
+	}
+	domain := ""
+	for i := range t.GPUs {
+		f := t.GPUs[i].NVLinkFabric
+		if f == nil {
+			continue
+		}
+		one := f.ClusterUUID + "." + strconv.Itoa(f.Clique)
+		if domain != "" && domain != one {
+			return ""
+		}
+		domain = one
+	}
+	return domain
 }
 
 func (s *summarizer) ports() {

@@ -32,6 +32,9 @@ func eachIdentity(t *topo.Topology, visit func(value *string, hostile string)) {
 		g := &t.GPUs[i]
 		each(&g.UUID, "GPU-00000000-0000-0000-0000-000000009%03d")
 		each(&g.Serial, "SN00009%03d")
+		if g.NVLinkFabric != nil {
+			each(&g.NVLinkFabric.ClusterUUID, "00000000-0000-0000-0000-000000009%03d")
+		}
 	}
 	for i := range t.RDMADevices {
 		r := &t.RDMADevices[i]

@@ -156,7 +156,7 @@ var secrets = map[string]secret{
 	"Host.Name": hostName, "Host.MachineIDSHA256": digest, "Host.Lacks": freeText,
 	"Node.Evidence": freeText, "Fact.Where": freeText, "Link.Note": freeText,
 	"Warning.Detail": freeText, "Warning.Evidence": freeText, "SourceReport.Detail": freeText,
-	"GPU.UUID": uuid, "GPU.Serial": serial, "MIGInstance.UUID": uuid, "NVMe.Serial": serial,
+	"GPU.UUID": uuid, "NVLinkFabric.ClusterUUID": uuid, "GPU.Serial": serial, "MIGInstance.UUID": uuid, "NVMe.Serial": serial,
 	"RDMADevice.NodeGUID": guid, "RDMADevice.SysImageGUID": guid, "GID.GID": address,
 	"Netdev.MAC": mac, "Netdev.PhysSwitch": switchID, "Netdev.Addresses": address,
 	"Route.Dst": address, "Route.Gateway": address,

@@ -29,8 +29,9 @@ func identified() *topo.Topology {
 		GPUs: []topo.GPU{{
 			Node: topo.Node{ID: "gpu:0", Kind: topo.KindGPU, Evidence: "sys/bus/pci/devices/0000:18:00.0", Facts: topo.Facts{{Name: "uuid", Source: "nvml", Where: "nvmlDeviceGetUUID"}}},
 			BDF:  &b, Vendor: "nvidia", Model: "NVIDIA H100 80GB HBM3", UUID: "GPU-3c2b1a09-1111-2222-3333-444455556666", Serial: "1320922012345",
-			MIG: &topo.MIG{Enabled: true, Instances: []topo.MIGInstance{{UUID: "MIG-aaaaaaaa-bbbb-cccc-dddd-eeeeeeeeeeee", Profile: "1g.10gb"}}},
-			P2P: map[topo.ID]string{"gpu:1": "ok"},
+			NVLinkFabric: &topo.NVLinkFabric{ClusterUUID: "0b0d27a8-3a0f-4a5d-9c5e-1f2e3d4c5b6a", Clique: 7},
+			MIG:          &topo.MIG{Enabled: true, Instances: []topo.MIGInstance{{UUID: "MIG-aaaaaaaa-bbbb-cccc-dddd-eeeeeeeeeeee", Profile: "1g.10gb"}}},
+			P2P:          map[topo.ID]string{"gpu:1": "ok"},
 		}},
 		RDMADevices: []topo.RDMADevice{{
 			Node: topo.Node{ID: "rdma:mlx5_0", Kind: topo.KindRDMA}, Name: "mlx5_0", Firmware: "28.39.1002", Board: "MT_0000000838",
@@ -68,6 +69,7 @@ func TestRedactTopology(t *testing.T) {
 	want.Host.Lacks[0] = "nothing of host-1 is hidden"
 	g := &want.GPUs[0]
 	g.UUID, g.Serial = "GPU-00000000-0000-0000-0000-000000000001", "SN00000001"
+	g.NVLinkFabric = &topo.NVLinkFabric{ClusterUUID: "00000000-0000-0000-0000-000000000003", Clique: 7}
 	g.MIG.Instances[0].UUID = "MIG-00000000-0000-0000-0000-000000000002"
 	want.RDMADevices[0].NodeGUID, want.RDMADevices[0].SysImageGUID = "0200:0000:0000:0001", "0200:0000:0000:0001"
 	gids := want.Ports[0].GIDs
@@ -148,7 +150,7 @@ func TestRedactText(t *testing.T) {
 		// What is not known, but can be nothing else.
 		"52:54:00:12:34:56":                     "02:00:00:00:00:03",
 		"UUID=deadbeef-0000-0000-0000-00000001": "UUID=deadbeef-0000-0000-0000-00000001",
-		"deadbeef-1234-5678-9abc-def012345678":  "00000000-0000-0000-0000-000000000003",
+		"deadbeef-1234-5678-9abc-def012345678":  "00000000-0000-0000-0000-000000000004",
 		// What stays.
 		"0000:18:00.0 10000:e1:00.0 pcie:0000:18:00.0 hb:0000:17":      "0000:18:00.0 10000:e1:00.0 pcie:0000:18:00.0 hb:0000:17",
 		"sys/devices/pci0000:17/0000:17:01.0/0000:18:00.0/vendor":      "sys/devices/pci0000:17/0000:17:01.0/0000:18:00.0/vendor",

@@ -47,6 +47,8 @@ type GPU struct {
 	MIG          *topo.MIG `json:"mig,omitempty"`
 	NVLinks      []NVLink  `json:"nvlinks,omitempty"`
 	C2C          *C2C      `json:"c2c,omitempty"`
+	// NVLinkFabric is there once the GPU has joined an NVLink domain of several hosts.
+	NVLinkFabric *topo.NVLinkFabric `json:"nvlink_fabric,omitempty"`
 	// P2P is, by the peer's NVML index, "ok" or the driver's reason for read
 	// peer access over PCIe or NVLink.
 	P2P map[int]string `json:"p2p,omitempty"`
