@@ -92,7 +92,7 @@ var rules = []rule{
 	{room: "internal/app/fleet/export", ours: []string{"discover/topo", "internal/app/fleet", "internal/app/fleet/dra", "internal/base/ibnet", "pathsel", "pathsel/export"}, ban: noOS},
 	{room: "internal/app/dranet", ours: []string{"discover/topo", "internal/app/fleet", "internal/app/fleet/dra"}},
 	{room: "internal/app/fleet", ours: []string{"discover/topo", "pathsel", "pathsel/doctor", "internal/app/diff"}, ban: noOS},
-	{room: "internal/app/fleet/collect", ours: []string{"discover/topo", "internal/app/fleet", "internal/app/observe", "internal/base/ssh"}},
+	{room: "internal/app/fleet/collect", ours: []string{"discover/topo", "engine", "engine/registry", "internal/app/fleet", "internal/app/observe", "internal/base/ssh"}},
 	{room: "internal/app/fleet/show", ours: []string{"discover/topo", "internal/app/fleet", "pathsel", "pathsel/doctor"}, ban: noOS},
 	{room: "internal/app/explain", ours: []string{"internal/base/pcilink", "discover/topo", "pathsel"}, ban: noOS},
 	{room: "pathsel/export", ours: []string{"discover/topo", "pathsel"}, ban: noOS},

@@ -12,8 +12,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/topoctl/topoctl/engine"
 	"github.com/topoctl/topoctl/internal/app/cli/build"
 	"github.com/topoctl/topoctl/internal/app/cli/command"
+	"github.com/topoctl/topoctl/internal/app/cli/peers"
 	model "github.com/topoctl/topoctl/internal/app/fleet"
 	"github.com/topoctl/topoctl/internal/app/fleet/collect"
 	"github.com/topoctl/topoctl/internal/app/fleet/show"
@@ -33,6 +35,9 @@ type collectOptions struct {
 	dir      string
 	resume   bool
 	fabric   string
+
+	registry    peers.Registry
+	credentials peers.Credentials
 }
 
 const (
@@ -61,6 +66,8 @@ func newCollectCmd(f *command.Env, runF func(context.Context, *collectOptions) e
 	}
 	fl := cmd.Flags()
 	fl.StringVar(&opts.agents, "agents", "", "ask these agents over HTTP: `HOST[:PORT],...`, or a file with one per line")
+	opts.registry.Add(cmd, "ask the engines in the registry at `URL`, such as etcd://HOST/PREFIX, for what they know of their hosts")
+	opts.credentials.Add(cmd)
 	fl.StringVar(&opts.hosts, "hosts", "", "with --launch, hosts to run topoctl on, one per line of `FILE`, - for standard input")
 	fl.StringArrayVar(&opts.names, "host", nil, "with --launch, a host to run topoctl on: `[NAME=]HOST`; repeatable")
 	fl.StringVar(&opts.launch, "launch", "", "run topoctl on the hosts with `METHOD` (ssh)")
@@ -69,7 +76,7 @@ func newCollectCmd(f *command.Env, runF func(context.Context, *collectOptions) e
 	fl.StringVar(&opts.dir, "out-dir", "", "write fleet.json and the topologies to `DIR`")
 	fl.BoolVar(&opts.resume, "resume", false, "with --out-dir, do not ask hosts again whose topologies are there")
 	fl.StringVar(&opts.fabric, "fabric", "", "`FILE` with the rail and leaf of each port, and uplinks (topoctl.fabric/v1)")
-	command.Group(cmd, "Hosts", "agents", "hosts", "host", "launch", "launch-command", "parallel")
+	command.Group(cmd, "Hosts", append([]string{"agents", "hosts", "host", "launch", "launch-command", "parallel", "registry"}, peers.CredentialFlags...)...)
 	command.Offer(cmd, map[string]command.Completer{"launch": command.Words("ssh")})
 	command.Uses(cmd, "from", "timeout", "quiet")
 	command.Formats(cmd, command.FormatTable, command.FormatJSON)
@@ -77,7 +84,7 @@ func newCollectCmd(f *command.Env, runF func(context.Context, *collectOptions) e
 }
 
 func (o *collectOptions) parse(cmd *cobra.Command, args []string) error {
-	if err := command.NotEmpty(cmd, "agents", "hosts", "host", "launch", "launch-command", "out-dir", "fabric"); err != nil {
+	if err := errors.Join(command.NotEmpty(cmd, "agents", "hosts", "host", "launch", "launch-command", "out-dir", "fabric"), o.registry.Check(cmd), o.credentials.Check(cmd)); err != nil {
 		return err
 	}
 	if slices.Contains(args, "") {
@@ -89,8 +96,10 @@ func (o *collectOptions) parse(cmd *cobra.Command, args []string) error {
 	}
 	asked := o.hosts != "" || len(o.names) > 0
 	switch {
-	case len(o.args) == 0 && o.agents == "" && !asked && o.launch == "":
-		return command.WithHint(errors.New("no hosts"), "name files, --agents HOST,HOST, or --hosts FILE --launch ssh")
+	case len(o.args) == 0 && o.agents == "" && !asked && o.launch == "" && !o.registry.Given():
+		return command.WithHint(errors.New("no hosts"), "name files, --agents HOST,HOST, --registry URL, or --hosts FILE --launch ssh")
+	case o.credentials.Given() && !o.registry.Given():
+		return errors.New("credentials are for engines: want --registry URL")
 	case o.launch != "" && o.launch != "ssh":
 		return fmt.Errorf("--launch %q: want ssh", o.launch)
 	case o.launch == "" && asked:
@@ -112,7 +121,12 @@ func runCollect(ctx context.Context, o *collectOptions) error {
 	if err != nil {
 		return err
 	}
-	sources, total, err := o.sources(ctx)
+	registered, end, err := o.registered(ctx)
+	if err != nil {
+		return err
+	}
+	defer end()
+	sources, total, err := o.sources(ctx, registered)
 	if err != nil {
 		return err
 	}
@@ -143,13 +157,43 @@ func runCollect(ctx context.Context, o *collectOptions) error {
 	return o.write(f, c.Store)
 }
 
+// registered are the engines of a registry, which are asked over an engine of our own until end.
+func (o *collectOptions) registered(ctx context.Context) (list []collect.Source, end func(), err error) {
+	none := func() {}
+	names, err := o.registry.Open(ctx, o.Host, nil)
+	if names == nil || err != nil {
+		return nil, none, err
+	}
+	end = func() { _ = names.Close() } // it only finds engines
+	there, err := o.registry.List(ctx, o.Host, names)
+	if err != nil {
+		end()
+		return nil, none, err
+	}
+	for _, bad := range there.Bad {
+		if !o.Globals.Quiet {
+			fmt.Fprintf(o.Streams.Err, "topoctl: warning: %s: a record that cannot be used: %s\n", text.Printable(bad.Key), text.Printable(bad.Error))
+		}
+	}
+	credentials, err := o.credentials.Read(ctx, o.Host, nil)
+	if err == nil {
+		var e *engine.Engine
+		e, err = engine.New(ctx, engine.Options{Credentials: credentials, Transports: []engine.TransportFactory{engine.TCP()}, Registry: peers.Finder(names)})
+		if err == nil {
+			return collect.Engines(e, there.Records), func() { _ = errors.Join(e.Close(), names.Close()) }, nil
+		}
+	}
+	end()
+	return nil, none, err
+}
+
 // sources are all that the flags and arguments name, and how many they are, 0 where that is not known.
-func (o *collectOptions) sources(ctx context.Context) (iter.Seq2[collect.Source, error], int, error) {
+func (o *collectOptions) sources(ctx context.Context, registered []collect.Source) (iter.Seq2[collect.Source, error], int, error) {
 	files, err := described(o.Host, o.args)
 	if err != nil {
 		return nil, 0, err
 	}
-	var asked []collect.Source
+	asked := registered
 	if o.agents != "" {
 		targets, err := agentTargets(ctx, o.Host, o.agents)
 		if err != nil {

@@ -90,6 +90,25 @@ func (r *Registry) Open(ctx context.Context, h *command.Host, log *slog.Logger) 
 	return nil, err
 }
 
+// List gives what is in an open registry, within the time limit of the command.
+func (r *Registry) List(ctx context.Context, h *command.Host, names registry.Registry) (registry.Listing, error) {
+	lister, ok := names.(registry.Lister)
+	if !ok {
+		return registry.Listing{}, fmt.Errorf("--registry %s: it cannot list engines", r.URL)
+	}
+	if h.Globals.Timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, h.Globals.Timeout)
+		defer cancel()
+	}
+	list, err := lister.List(ctx)
+	if err != nil {
+		hinted, _ := RegistryHint(fmt.Errorf("--registry %s: %w", r.URL, pkgerr.Plain(err)))
+		return registry.Listing{}, hinted
+	}
+	return list, nil
+}
+
 // Finder is a registry by which an engine opens peers, by name or address, and that no one finds it by; nil for nil.
 func Finder(r registry.Registry) registry.Registry {
 	if r == nil {

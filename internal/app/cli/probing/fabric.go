@@ -183,17 +183,9 @@ func (o *probeFabricOptions) hostsFrom(ctx context.Context, names registry.Regis
 
 // registered are the agents in a registry that serve probes, or those of them that --host names.
 func (o *probeFabricOptions) registered(ctx context.Context, names registry.Registry) ([]probe.Host, error) {
-	lister, ok := names.(registry.Lister)
-	if !ok {
-		return nil, fmt.Errorf("--registry %s: it cannot list engines", o.registry.URL)
-	}
-	limited, cancel := context.WithTimeout(ctx, o.Globals.Timeout)
-	defer cancel()
-	list, err := lister.List(limited)
+	list, err := o.registry.List(ctx, o.Host, names)
 	if err != nil {
-		err = fmt.Errorf("--registry %s: %w", o.registry.URL, pkgerr.Plain(err))
-		hinted, _ := peers.RegistryHint(err)
-		return nil, hinted
+		return nil, err
 	}
 	for _, bad := range list.Bad {
 		o.warn("%s: a record that cannot be used: %s", bad.Key, bad.Error)

@@ -8,12 +8,13 @@ import (
 	"os/exec"
 	"time"
 
+	"github.com/topoctl/topoctl/engine"
+	"github.com/topoctl/topoctl/engine/registry"
 	"github.com/topoctl/topoctl/internal/app/observe"
 	"github.com/topoctl/topoctl/internal/base/ssh"
 )
 
-// Target is a host that is asked: its name, and an agent's URL or the address that ssh connects to. A
-// registry of agents gives a list of them.
+// Target is a host that is asked: its name, and an agent's URL or the address that ssh connects to.
 type Target struct{ Name, Address string }
 
 // Agents are the hosts of agents that serve HTTP (topoctl agent --http). client is nil but for tests.
@@ -26,6 +27,33 @@ func Agents(targets []Target, client *http.Client) []Source {
 		}}
 	}
 	return out
+}
+
+// Engines are the hosts of engines that a registry lists. e opens them by name, and they say over their
+// sessions what they know of their hosts.
+func Engines(e *engine.Engine, records []registry.Record) []Source {
+	out := make([]Source, len(records))
+	for i := range records {
+		name := records[i].Name
+		out[i] = Source{Name: name, From: "engine " + name, Read: func(ctx context.Context) ([]byte, error) { return described(ctx, e, name) }}
+	}
+	return out
+}
+
+// errUndescribed is of an engine that does not say what host it is on.
+var errUndescribed = errors.New("the engine does not describe its host, or not to these credentials (agent --grants: topology)")
+
+func described(ctx context.Context, e *engine.Engine, name string) ([]byte, error) {
+	p, err := e.Open(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	defer p.Close() //nolint:errcheck // nothing was moved
+	t := p.Topology()
+	if t == nil {
+		return nil, errUndescribed
+	}
+	return t.Encode()
 }
 
 // Launch runs "topoctl discover" on hosts by ssh.
