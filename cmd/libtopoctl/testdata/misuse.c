@@ -91,8 +91,9 @@ int main(void)
 	WANT(topoctl_release(e, batch), TOPOCTL_NO_HANDLE);
 
 	/* Memory that is not mapped any more when a batch begins was registered before: it must stay
-	 * mapped, as the header says. Unregistering such memory is fine. */
-	void *gone = mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	 * mapped, as the header says. Unregistering such memory is fine. It lies where no thread maps
+	 * anything in its place afterwards. */
+	void *gone = mmap((void *)0x200000000000, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	a = (uintptr_t)gone, n = 8192;
 	WANT(topoctl_register(e, 1, &a, &n, "*", 0), TOPOCTL_OK);
 	WANT(topoctl_register(e, 1, &a, &n, "*", 0), TOPOCTL_EXISTS);
