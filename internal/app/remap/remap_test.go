@@ -290,6 +290,57 @@ func TestIdentities(t *testing.T) {
 	}
 }
 
+// Where the driver tells no UUID and no RDMA device a GUID, serial numbers and MAC addresses pair; stand-ins of
+// redacted captures do not.
+func TestSerialAndMAC(t *testing.T) {
+	host := fixturetest.Topology(t, "a10-2nic")
+	for i := range host.GPUs {
+		host.GPUs[i].UUID, host.GPUs[i].Serial = "", fmt.Sprintf("165000000000%d", i)
+	}
+	for i := range host.RDMADevices {
+		host.RDMADevices[i].NodeGUID, host.RDMADevices[i].SysImageGUID = "", ""
+	}
+	guest, at := flat(t, host)
+	for i := range guest.RDMADevices {
+		r := &guest.RDMADevices[i]
+		mac := fmt.Sprintf("b8:ce:f6:00:00:%02x", i)
+		for j := range host.Netdevs {
+			if host.Netdevs[j].PCI == topo.PCIID(at[*r.BDF]) {
+				host.Netdevs[j].MAC = mac
+			}
+		}
+		name := fmt.Sprintf("ens%d", i)
+		guest.Netdevs = append(guest.Netdevs, topo.Netdev{Node: topo.Node{ID: topo.NetdevID(name)}, Name: name, PCI: r.PCI, Type: "ether", MAC: mac})
+	}
+	guest.Derive()
+	pairs, notes, err := remap.Pairs(host, guest, remap.Options{})
+	if err != nil || len(notes) > 0 || len(pairs) != len(at) {
+		t.Fatal(err, notes, pairs)
+	}
+	for _, p := range pairs {
+		want := remap.ByMAC
+		if strings.HasPrefix(string(p.Device), "gpu:") {
+			want = remap.BySerial
+		}
+		if at[p.Guest] != p.Host || !slices.Equal(p.By, []remap.By{want}) {
+			t.Errorf("%+v, want %s by %s", p, at[p.Guest], want)
+		}
+	}
+
+	for i := range guest.Netdevs {
+		guest.Netdevs[i].MAC = fmt.Sprintf("02:00:00:00:00:%02x", i+1)
+		for j := range host.Netdevs {
+			if host.Netdevs[j].PCI == topo.PCIID(at[*guest.RDMADevices[i].BDF]) {
+				host.Netdevs[j].MAC = guest.Netdevs[i].MAC
+			}
+		}
+	}
+	var open *remap.Unpaired
+	if _, _, err := remap.Pairs(host, guest, remap.Options{}); !errors.As(err, &open) || len(open.Devices) != len(guest.RDMADevices) {
+		t.Errorf("%v", err)
+	}
+}
+
 // What is not known is refused, with the devices that it could be.
 func TestRefused(t *testing.T) {
 	host := fixturetest.Topology(t, "dgx-h100")
