@@ -156,13 +156,13 @@ func nodeName(text string) (kind Kind, guid GUID, rest string, ok bool) {
 	if len(text) < 4 || text[0] != '"' || text[2] != '-' {
 		return "", 0, "", false
 	}
-	end := strings.IndexByte(text[1:], '"')
-	if end < 0 {
+	digits, rest, ok := strings.Cut(text[3:], `"`)
+	if !ok {
 		return "", 0, "", false
 	}
 	kind, known := kindsByLetter[text[1]]
-	guid, ok = ParseGUID(text[3 : 1+end])
-	return kind, guid, text[2+end:], known && ok
+	guid, ok = ParseGUID(digits)
+	return kind, guid, rest, known && ok
 }
 
 // head begins a node.

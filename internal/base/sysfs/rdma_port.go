@@ -296,7 +296,7 @@ func parseTrafficClass(data []byte) (*int, error) {
 		return nil, errors.New("too long for an attribute")
 	}
 	for line := range bytes.Lines(data) {
-		text := strings.TrimSpace(string(line))
+		text := strings.TrimRight(string(line), " \t\r\n") // not before it: captures keep a line by how it begins
 		number, global := strings.CutPrefix(text, globalClass)
 		switch {
 		case global:
