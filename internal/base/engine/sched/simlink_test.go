@@ -51,7 +51,8 @@ func (s *sim) post(a *Action) {
 		s.t.Fatalf("post on conn %d, which is lost", a.Conn)
 	case !c.up:
 		s.t.Fatalf("post on conn %d, which is not connected", a.Conn)
-	case s.late[x].job == x.Job && !s.gone[s.late[x].conn]:
+	// A slice that is new, or a probe, may only have the memory of one that was lost.
+	case x.Attempt > 0 && s.late[x].job == x.Job && !s.gone[s.late[x].conn]:
 		s.t.Fatalf("a slice is sent again, and what was sent on conn %d may land after it", s.late[x].conn)
 	case s.posted[x]:
 		s.t.Fatalf("slice is posted twice")
