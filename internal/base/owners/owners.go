@@ -1,5 +1,5 @@
-// Package owners tells which processes use which network ports of the running host: who has queue
-// pairs on RDMA devices, who has TCP connections and how much they moved, and the variables by
+// Package owners tells which processes use which network ports of the running host: their queue
+// pairs on RDMA devices, their TCP connections and how much they moved, and the variables by
 // which processes were told what to use. It needs no privileges: what belongs to other users is
 // left out, with a note.
 package owners
