@@ -3,7 +3,7 @@
 
 # -z lazy: go-nvml's calls are looked up when they are made, so that a machine
 # without the driver can start the program.
-# -X: what "topoctl version" says where Go itself stamps no version (-buildvcs=false).
+# -X: what "topoctl version" says; Go's own stamp would be a pseudo-version.
 stamps = github.com/topoctl/topoctl/internal/app/cli/build
 version = $(shell ./.ci/version 2>/dev/null)
 commit = $(shell git rev-parse HEAD 2>/dev/null)

@@ -11,7 +11,8 @@ import (
 	"github.com/topoctl/topoctl/discover/topo"
 )
 
-// What the Makefile stamps by -ldflags "-X ...", for builds that Go itself stamps nothing into.
+// What the Makefile stamps by -ldflags "-X ...": the version that packages and the wheel of the same
+// tree have. Go's own, where it stamps one, is a pseudo-version between two tags.
 var (
 	stampedVersion string // of git describe
 	stampedCommit  string // of git rev-parse
@@ -37,13 +38,9 @@ func Read() Info {
 	return choose(info, stampedVersion, stampedCommit)
 }
 
-// choose takes what Go noted of the module and of its repository, else what was stamped, else
-// "devel".
+// choose takes what was stamped, else what Go noted of the module and of its repository, else "devel".
 func choose(info *debug.BuildInfo, version, commit string) Info {
 	var b Info
-	if v := info.Main.Version; v != "(devel)" {
-		b.Version = strings.TrimPrefix(v, "v")
-	}
 	cgo, tags := false, ""
 	for _, s := range info.Settings {
 		switch s.Key {
@@ -57,10 +54,13 @@ func choose(info *debug.BuildInfo, version, commit string) Info {
 			b.Modified = s.Value == "true"
 		}
 	}
-	if b.Commit == "" {
+	if commit != "" {
 		b.Commit, b.Modified = commit, strings.HasSuffix(version, "-dirty")
 	}
-	b.Version = cmp.Or(b.Version, strings.TrimPrefix(version, "v"), "devel")
+	b.Version = strings.TrimPrefix(cmp.Or(version, info.Main.Version, "devel"), "v")
+	if b.Version == "(devel)" { // Go's word for no version
+		b.Version = "devel"
+	}
 	b.NVML = runtime.GOOS == "linux" && cgo && !slices.Contains(strings.Split(tags, ","), "nonvml")
 	return b
 }

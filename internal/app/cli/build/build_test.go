@@ -26,8 +26,8 @@ func TestChoose(t *testing.T) {
 			Info{Version: "devel", Commit: "abc", Modified: true}, "devel, commit abc, modified"},
 		"make without Go's stamps":    {module("(devel)"), "v1.2.3-4-gabc", "abc", Info{Version: "1.2.3-4-gabc", Commit: "abc"}, "1.2.3-4-gabc, commit abc"},
 		"make in a changed tree":      {module("(devel)"), "abc-dirty", "abc", Info{Version: "abc-dirty", Commit: "abc", Modified: true}, "abc-dirty, commit abc, modified"},
-		"Go's stamps win over make's": {module("v1.3.0", "vcs.revision", "def", "vcs.modified", "false"), "v1.2.3-dirty", "abc", Info{Version: "1.3.0", Commit: "def"}, "1.3.0, commit def"},
-		"make names what Go does not": {module("(devel)", "vcs.revision", "def"), "v1.2.3", "abc", Info{Version: "1.2.3", Commit: "def"}, "1.2.3, commit def"},
+		"make's stamps win over Go's": {module("v1.2.4-0.20261124083927-def", "vcs.revision", "def", "vcs.modified", "true"), "1.2.3-4-gabc", "abc", Info{Version: "1.2.3-4-gabc", Commit: "abc"}, "1.2.3-4-gabc, commit abc"},
+		"Go names what make does not": {module("v1.2.3", "vcs.revision", "def", "vcs.modified", "true"), "", "", Info{Version: "1.2.3", Commit: "def", Modified: true}, "1.2.3, commit def, modified"},
 	} {
 		got := choose(tt.info, tt.version, tt.commit)
 		if got != tt.want || got.String() != tt.text {
