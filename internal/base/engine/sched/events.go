@@ -164,7 +164,7 @@ func (c *Core) notDelivered(l *lane, j *Job, s *Slice, e *Event) {
 	} else {
 		l.lastErr = e.Err
 	}
-	if s.Probe {
+	if s.Probe && !e.Retry && !mayLand { // refused: it changed nothing
 		c.recycle(s)
 		return
 	}

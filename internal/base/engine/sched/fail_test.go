@@ -317,6 +317,41 @@ func (s *sim) fail(l *simLink, e Event) {
 	})
 }
 
+// A probe lies over what the silent lane brings in the end: if it fails, what it may have
+// changed is sent again, whichever of the two came last.
+func TestProbeThatFails(t *testing.T) {
+	for name, read := range map[string]bool{"write": false, "read": true} {
+		t.Run(name, func(t *testing.T) {
+			s := newSim(t, Config{})
+			r := s.route(s.group("shm", same(2*gbit)), s.group("tcp", same(2*gbit)))
+			s.warm(r)
+			j := writeOf(r, 64*mib)
+			j.Ops[0].Read = read
+			s.submit(j)
+			s.in(10*millisecond, func() { s.link("shm0").setRate(0) })
+			var probe *Slice
+			s.run(s.now+30*second, func() bool {
+				for x := range s.posted {
+					if x.Probe {
+						probe = x
+					}
+				}
+				return probe != nil
+			})
+			if probe == nil {
+				t.Fatal("no probe is posted")
+			}
+			s.fail(s.link("tcp0"), Event{Err: errors.New("payload does not match its tag"), MayLand: !read, Retry: true})
+			s.link("shm0").setRate(2 * gbit)
+			s.all()
+			s.well(j)
+			if j.Result.Bytes != 64*mib || j.Result.Retries == 0 || len(s.tracks[j].resent) == 0 {
+				t.Errorf("%d bytes, %d retries, sent again at %v", j.Result.Bytes, j.Result.Retries, s.tracks[j].resent)
+			}
+		})
+	}
+}
+
 // What the peer refuses is not tried again: the job fails, names the op, and is
 // over when nothing of it is in flight.
 func TestRefused(t *testing.T) {

@@ -67,10 +67,10 @@ func TestAnything(t *testing.T) {
 		if rapid.Bool().Draw(t, "two groups") {
 			groups = append(groups, s.group("shm", drawLanes("lanes of shm")))
 		}
-		for _, l := range s.links {
-			l.limits = Limits{MaxSpans: rapid.SampledFrom([]int{1, 3, 64}).Draw(t, "spans"), MaxBytes: rapid.SampledFrom([]int64{100, 10_000, 1 << 20}).Draw(t, "max"),
+		for id := range len(s.links) { // in order: the same draws are the same run
+			s.links[LaneID(id)].limits = Limits{MaxSpans: rapid.SampledFrom([]int{1, 3, 64}).Draw(t, "spans"), MaxBytes: rapid.SampledFrom([]int64{100, 10_000, 1 << 20}).Draw(t, "max"),
 				MaxPosted: rapid.SampledFrom([]int{1, 2, 64}).Draw(t, "posted")}
-			if l.limits.MaxBytes < 10_000 {
+			if l := s.links[LaneID(id)]; l.limits.MaxBytes < 10_000 {
 				l.limits.MaxBytes = 65536
 			}
 		}

@@ -44,6 +44,7 @@ type sim struct {
 	late    map[*Slice]lateSlice
 	asked   map[ConnID]bool // to be left
 	gone    map[ConnID]bool
+	posts   map[*Slice]int // s.slices when it was posted
 	steps   int
 	slices  int
 	onDone  func(j *Job)
@@ -61,9 +62,16 @@ type fataler interface {
 type track struct {
 	inflight int
 	spans    []piece
+	spoiled  []spoiled
 	may      map[ConnID]bool // landed late maybe, and not fenced
 	finished bool
 	resent   []int64 // times at which slices were posted again
+}
+
+// spoiled is where a slice that failed may have left other bytes than it was to bring.
+type spoiled struct {
+	local, from, to int64
+	at              int // slices that were posted when it failed
 }
 
 // piece is a run of bytes that is contiguous on both sides.
@@ -130,7 +138,7 @@ func (h *simHeap) Pop() any {
 
 func newSim(t fataler, cfg Config) *sim {
 	s := &sim{t: t, core: New(cfg), cfg: cfg.withDefaults(), links: map[LaneID]*simLink{}, conns: map[ConnID]*simConn{}, used: map[ConnID]bool{},
-		tracks: map[*Job]*track{}, posted: map[*Slice]bool{}, fenceIn: 200 * microsecond, gone: map[ConnID]bool{}, late: map[*Slice]lateSlice{}}
+		tracks: map[*Job]*track{}, posted: map[*Slice]bool{}, fenceIn: 200 * microsecond, gone: map[ConnID]bool{}, late: map[*Slice]lateSlice{}, posts: map[*Slice]int{}}
 	s.peer = s.core.AddPeer("n2")
 	s.now = second
 	return s
@@ -240,6 +248,27 @@ func (s *sim) step(events ...Event) {
 	}
 }
 
+// repair takes out what a slice has brought that was posted after the others had failed.
+func (tr *track) repair(x *Slice, posted int) {
+	for _, sp := range x.Spans {
+		var left []spoiled
+		for _, b := range tr.spoiled {
+			from, to := max(b.from, sp.LocalOffset), min(b.to, sp.LocalOffset+sp.Bytes)
+			if b.local != int64(sp.Local) || from >= to || posted <= b.at {
+				left = append(left, b)
+				continue
+			}
+			if b.from < from {
+				left = append(left, spoiled{b.local, b.from, from, b.at})
+			}
+			if to < b.to {
+				left = append(left, spoiled{b.local, to, b.to, b.at})
+			}
+		}
+		tr.spoiled = left
+	}
+}
+
 // saw keeps the books of what the core is told.
 func (s *sim) saw(e *Event) {
 	switch e.Kind {
@@ -252,6 +281,13 @@ func (s *sim) saw(e *Event) {
 		if e.Err == nil && !e.Slice.Probe {
 			for _, x := range e.Slice.Spans {
 				tr.spans = append(tr.spans, piece{e.Slice.Read, x.Local, x.Remote, x.LocalOffset, x.RemoteOffset, x.Bytes})
+			}
+		}
+		if e.Err == nil {
+			tr.repair(e.Slice, s.posts[e.Slice])
+		} else if e.MayLand || e.Retry {
+			for _, x := range e.Slice.Spans {
+				tr.spoiled = append(tr.spoiled, spoiled{int64(x.Local), x.LocalOffset, x.LocalOffset + x.Bytes, s.slices})
 			}
 		}
 		delete(s.late, e.Slice)

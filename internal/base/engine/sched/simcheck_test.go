@@ -40,6 +40,9 @@ func (s *sim) finish(j *Job) {
 		if have := merge(tr.spans); !slices.Equal(have, want) {
 			s.t.Fatalf("arrived %v, want %v", have, want)
 		}
+		if len(tr.spoiled) > 0 && j.Result.Err == nil {
+			s.t.Fatalf("a job finished, and what failed last at %v was not sent again", tr.spoiled)
+		}
 	} else if have := merge(tr.spans); !within(have, want) {
 		s.t.Fatalf("arrived %v, not within %v", have, want)
 	}

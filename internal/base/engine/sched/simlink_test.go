@@ -51,7 +51,7 @@ func (s *sim) post(a *Action) {
 		s.t.Fatalf("post on conn %d, which is lost", a.Conn)
 	case !c.up:
 		s.t.Fatalf("post on conn %d, which is not connected", a.Conn)
-	// A slice that is new, or a probe, may only have the memory of one that was lost.
+	// One that is new may only have the memory of one that was lost.
 	case x.Attempt > 0 && s.late[x].job == x.Job && !s.gone[s.late[x].conn]:
 		s.t.Fatalf("a slice is sent again, and what was sent on conn %d may land after it", s.late[x].conn)
 	case s.posted[x]:
@@ -69,7 +69,7 @@ func (s *sim) post(a *Action) {
 		s.t.Fatalf("slice of %d bytes has spans of %d", x.Bytes, sum)
 	}
 	s.slices++
-	s.posted[x] = true
+	s.posted[x], s.posts[x] = true, s.slices
 	tr := s.tracks[x.Job]
 	tr.inflight++
 	if x.Attempt > 0 {

@@ -58,7 +58,8 @@ type Slice struct {
 	Bytes   int64
 	Attempt int // 0 the first time
 	// Probe: a copy of a little of what a silent lane holds, to see whether the peer
-	// answers over another one. Its bytes do not count.
+	// answers over another one. Its bytes do not count, but they lie where others may
+	// lie already: one that fails is sent again like any slice.
 	Probe bool
 	Lane  LaneID
 	Conn  ConnID
