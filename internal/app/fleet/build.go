@@ -277,7 +277,11 @@ func (f *Fleet) noNetwork() {
 func (f *Fleet) cables(n *Network, byClass [][]*Host) {
 	f.RailOnly, f.Switches, f.Links = n.RailOnly, slices.Clone(n.Switches), slices.Clone(n.Links)
 	f.sortNetwork()
-	f.join(n)
+	for _, c := range f.join(n) {
+		if s := f.switchOf(c.Leaf); s != nil {
+			s.UnjoinedPorts++
+		}
+	}
 	source := cmp.Or(n.Source, "the fabric")
 	f.checkPresence(source)
 	f.checkRails(byClass)

@@ -181,6 +181,9 @@ type Switch struct {
 	Kind        string `json:"kind,omitempty"`        // "ib", "ethernet"
 	Tier        *int   `json:"tier"`                  // 0 has hosts; null unknown
 	Description string `json:"description,omitempty"` // its model, as it says
+	// UnjoinedPorts are the ports cabled to it that no host of the fleet is known to have: those of
+	// hosts that were not reached, or are not part of the fleet.
+	UnjoinedPorts int `json:"unjoined_ports,omitempty"`
 }
 
 // Link joins two switches; the one with the lower tier is A.

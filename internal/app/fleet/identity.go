@@ -3,6 +3,7 @@ package fleet
 import (
 	"cmp"
 	"fmt"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -126,7 +127,8 @@ func hostNames(hosts []*Host) []string {
 
 // checkDomains lists NVLink domains and finds those that lack hosts.
 func (f *Fleet) checkDomains() {
-	at := map[string]int{}
+	at, tells := map[string]int{}, map[string]bool{}
+	var silent []string // hosts whose domain is not known, of classes in which others tell theirs
 	withGPUs, told := 0, 0
 	for i := range f.Hosts {
 		h := &f.Hosts[i]
@@ -137,6 +139,7 @@ func (f *Fleet) checkDomains() {
 			continue
 		}
 		told++
+		tells[h.Class] = true
 		j, ok := at[h.NVLinkDomain]
 		if !ok {
 			j = len(f.Domains)
@@ -154,6 +157,15 @@ func (f *Fleet) checkDomains() {
 		f.unknown(CodeDomainIncomplete, "no document tells its host's NVLink domain", "documents of topoctl discover tell it where NVML does; nvidia-smi -q shows ClusterUUID and CliqueId where there is one", nil)
 		return
 	}
+	for _, h := range f.known() {
+		if len(h.GPUs) > 0 && h.NVLinkDomain == "" && tells[h.Class] {
+			silent = append(silent, h.Host)
+		}
+	}
+	if len(silent) > 0 {
+		f.unknown(CodeDomainIncomplete, fmt.Sprintf("%s: %s not tell the NVLink domain, others of the class do", text.Join(silent, mostNames), text.Noun(len(silent), "its document does", "their documents do")), "", silent)
+	}
+	missing := append(f.Missing(), silent...)
 	counts := map[string]int{}
 	for _, d := range f.Domains {
 		counts[strconv.Itoa(len(d.Hosts))]++
@@ -167,7 +179,10 @@ func (f *Fleet) checkDomains() {
 	}
 	most, _ := strconv.Atoi(usual)
 	for _, d := range f.Domains {
-		if len(d.Hosts) < most {
+		if lacks := most - len(d.Hosts); lacks > 0 && lacks <= len(missing) {
+			f.unknown(CodeDomainIncomplete, fmt.Sprintf("NVLink domain %s has %s, its sisters %d: the rest may be among those that are not known: %s", d.Domain, text.Plural(len(d.Hosts), "host"), most, text.Join(missing, mostNames)),
+				"collect them, or ask nvidia-smi -q (Fabric) on them", d.Hosts)
+		} else if lacks > 0 {
 			f.find(Finding{Code: CodeDomainIncomplete, Severity: doctor.Warning, Hosts: d.Hosts, Subjects: []string{d.Domain},
 				Text:     fmt.Sprintf("NVLink domain %s has %s, its sisters %d", d.Domain, text.Plural(len(d.Hosts), "host"), most),
 				Evidence: []string{fmt.Sprintf("%s: %s", d.Domain, text.Join(d.Hosts, mostNames))},
@@ -175,6 +190,9 @@ func (f *Fleet) checkDomains() {
 		}
 	}
 }
+
+// firmwareName is how adapters are called before anybody names them: "MT4129 ConnectX7".
+var firmwareName = regexp.MustCompile(`^MT\d{4,}\b`)
 
 // checkNames finds ports whose NodeDescription is the firmware's: tools that read host names from it find none.
 func (f *Fleet) checkNames() {
@@ -188,7 +206,7 @@ func (f *Fleet) checkNames() {
 				continue
 			}
 			told++
-			if strings.Contains(p.Description, "Mellanox Technologies") || strings.HasPrefix(p.Description, "localhost") || strings.HasPrefix(p.Description, "MT") {
+			if strings.Contains(p.Description, "Mellanox Technologies") || strings.HasPrefix(p.Description, "localhost") || firmwareName.MatchString(p.Description) {
 				names = append(names, p.ShortName())
 				evidence = append(evidence, fmt.Sprintf("NodeDescription of %s is %q", p.ShortName(), p.Description))
 			}

@@ -28,6 +28,7 @@ type leaf struct {
 	downOK   bool // the rate of every port is known
 	up       topo.Rate
 	upOK     bool
+	others   int // ports whose hosts are not known
 	links    int // that are up
 	linksOff int
 	data     bool // it has data ports
@@ -78,6 +79,11 @@ func (f *Fleet) leaves() []*leaf {
 			}
 		}
 	}
+	for _, l := range out {
+		if s := f.switchOf(l.id); s != nil {
+			l.others = s.UnjoinedPorts
+		}
+	}
 	slices.SortFunc(out, func(a, b *leaf) int { return topo.NaturalCompare(a.id, b.id) })
 	return out
 }
@@ -104,6 +110,7 @@ func (f *Fleet) checkLeaves(list []*leaf) {
 		f.unknown(CodeLeafUplinkDown, fmt.Sprintf("%s have different numbers of uplinks, and no majority says which is right", text.Plural(len(list), "leaf", "leaves")), "", nil)
 	}
 	var thin []*leaf
+	var more []string // leaves that more may be sent through than is known
 	for _, l := range list {
 		if ok && l.links < most || l.linksOff > 0 {
 			f.find(Finding{Code: CodeLeafUplinkDown, Severity: doctor.Warning, Subjects: []string{f.SwitchName(l.id)}, Hosts: []string{},
@@ -116,7 +123,16 @@ func (f *Fleet) checkLeaves(list []*leaf) {
 			f.unknown(CodeLeafThin, fmt.Sprintf("%s: the rate of a port or an uplink is not known", f.SwitchName(l.id)), "give bytes_per_sec in the fabric file, or discover the fabric", nil)
 		case l.up < l.down:
 			thin = append(thin, l)
+		case l.others > 0:
+			more = append(more, fmt.Sprintf("%s (%d)", f.SwitchName(l.id), l.others))
 		}
+	}
+	if missing := f.Missing(); len(more) == 0 && len(missing) > 0 && len(thin) < len(list) {
+		f.unknown(CodeLeafThin, fmt.Sprintf("%s %s not reached, and which leaves %s cabled to is not known", text.Join(missing, mostNames), text.Noun(len(missing), "was", "were"), text.Noun(len(missing), "it is", "they are")), "", missing)
+	}
+	if len(more) > 0 {
+		f.unknown(CodeLeafThin, fmt.Sprintf("%s %s ports of hosts that are not known: %s", text.Plural(len(more), "leaf", "leaves"), text.Noun(len(more), "has", "have"), text.Join(more, mostNames)),
+			"collect the hosts that are missing; the rates of their ports are not known", nil)
 	}
 	f.thin(thin, len(list))
 }

@@ -61,8 +61,15 @@ func FromFabric(f *pathsel.Fabric, source string) *Network {
 			n.Links = append(n.Links, l)
 		}
 	}
+	unjoined := map[string]int{}
+	for _, u := range f.Unjoined {
+		if u.Leaf != "" {
+			enter(u.Leaf, 0)
+			unjoined[u.Leaf]++
+		}
+	}
 	for name, t := range tier {
-		s := Switch{ID: id(name), Tier: t}
+		s := Switch{ID: id(name), Tier: t, UnjoinedPorts: unjoined[name]}
 		if s.ID != name {
 			s.Name = name
 		}

@@ -187,6 +187,16 @@ func TestThinLeaves(t *testing.T) {
 	if got := found(f, fleet.CodeLeafThin); len(got) != 1 || !strings.Contains(got[0].Text, "su1-leaf2 has no uplink") {
 		t.Errorf("%+v", got)
 	}
+	// A leaf is not found wide enough for hosts that nothing is known of.
+	n = railFabric(list, 4)
+	f = build(t, list[1:], n)
+	if i := slices.IndexFunc(f.Unknown, func(u fleet.Unknown) bool { return u.Code == fleet.CodeLeafThin }); i < 0 || len(found(f, fleet.CodeLeafThin)) > 0 ||
+		!strings.HasPrefix(f.Unknown[i].Text, "8 leaves have ports of hosts that are not known: su0-leaf0 (1)") {
+		t.Errorf("%+v, unknown %+v", found(f, fleet.CodeLeafThin), f.Unknown)
+	}
+	if again, err := f.Rebuild(nil); err != nil || !slices.EqualFunc(again.Unknown, f.Unknown, func(a, b fleet.Unknown) bool { return a.Text == b.Text }) {
+		t.Errorf("rebuilt: %v %+v", err, again)
+	}
 	n = railFabric(list, 4)
 	for i := range n.Links {
 		n.Links[i].Count = 2

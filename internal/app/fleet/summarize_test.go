@@ -63,7 +63,7 @@ func TestNVLinkDomain(t *testing.T) {
 // majority, there is no answer.
 func TestDomainIncomplete(t *testing.T) {
 	for _, tt := range []struct {
-		domains  string // of each host, a letter; - for none
+		domains  string // of each host, a letter; - for none, ! for one that was not reached
 		want     string
 		subjects []string
 	}{
@@ -72,11 +72,18 @@ func TestDomainIncomplete(t *testing.T) {
 		{"AAABB", "?", nil},
 		{"AAA", "", nil},
 		{"----", "?", nil},
-		{"AABB-", "", nil},
+		{"AABB-", "?", nil},
+		{"AAABBBCC-", "?", nil}, // it may be the third of C
+		{"AAABBBCC!", "?", nil}, // or the one that was not reached
+		{"AAABBBC!", "NVLink domain C.1 has 1 host, its sisters 3", []string{"C.1"}}, // one more would not do
 	} {
 		list := hosts(t, many(len(tt.domains), "gb200-tray")...)
 		for i, d := range tt.domains {
-			if d != '-' {
+			switch d {
+			case '-':
+			case '!':
+				list[i] = fleet.Host{Host: list[i].Host, Status: fleet.NotReached}
+			default:
 				list[i].NVLinkDomain = string(d) + ".1"
 			}
 		}

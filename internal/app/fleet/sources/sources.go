@@ -146,7 +146,7 @@ func Merge(list ...*fleet.Network) (n *fleet.Network, conflicts []string) {
 			}
 			have := &n.Switches[i]
 			have.Name, have.Kind, have.Description = cmp.Or(have.Name, s.Name), cmp.Or(have.Kind, s.Kind), cmp.Or(have.Description, s.Description)
-			if have.Tier == nil {
+			if have.UnjoinedPorts = max(have.UnjoinedPorts, s.UnjoinedPorts); have.Tier == nil {
 				have.Tier = s.Tier
 			}
 		}
