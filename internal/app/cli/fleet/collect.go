@@ -251,11 +251,13 @@ func (o *collectOptions) write(f *model.Fleet, store *collect.Store) error {
 	} else if err := command.Write(o.Streams.Out, []byte(printable(show.Collected(f, o.dir, show.Options{Width: o.Streams.Width})))); err != nil {
 		return err
 	}
-	missing := len(f.Missing())
-	if missing == len(f.Hosts) {
-		return command.WithHint(errors.New("no host was reached"), "see the reason of each; \"topoctl fleet collect --resume\" asks again")
+	if f.NoneReached() {
+		if store != nil {
+			return command.WithHint(errors.New("no host was reached"), "the same command with --resume asks again")
+		}
+		return errors.New("no host was reached")
 	}
-	if missing > 0 || slices.ContainsFunc(f.Hosts, func(h model.Host) bool { return h.Status == model.Partial }) {
+	if len(f.Missing()) > 0 || slices.ContainsFunc(f.Hosts, func(h model.Host) bool { return h.Status == model.Partial }) {
 		return command.ErrPartial
 	}
 	return nil

@@ -221,6 +221,9 @@ func runExport(ctx context.Context, o *exportOptions) error {
 	if err != nil {
 		return err
 	}
+	if err := someReached(f); err != nil {
+		return err
+	}
 	out, err := o.chosen().write(o, ctx, f)
 	if err != nil {
 		return err
@@ -231,8 +234,8 @@ func runExport(ctx context.Context, o *exportOptions) error {
 	if err := o.out.Write(o.Streams, out.Data); err != nil {
 		return err
 	}
-	if missing := f.Missing(); len(missing) > 0 {
-		note(o.Host, "not known, and not in it: "+strings.Join(missing, ", "))
+	noteUnreached(o.Host, f)
+	if len(f.Missing()) > 0 {
 		return command.ErrPartial
 	}
 	return nil

@@ -7,8 +7,10 @@ import (
 	"iter"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
+	"github.com/topoctl/topoctl/fixtures"
 	"github.com/topoctl/topoctl/internal/app/cli/build"
 	"github.com/topoctl/topoctl/internal/app/cli/command"
 	model "github.com/topoctl/topoctl/internal/app/fleet"
@@ -21,10 +23,8 @@ import (
 // described gives the sources that arguments name: files, folders, archives, fixtures.
 func described(in *command.Host, args []string) (iter.Seq2[collect.Source, error], error) {
 	for _, arg := range args { // what is not there is a slip of the user and no host that does not answer
-		if _, source := named(arg); source != "-" && !strings.HasPrefix(source, command.FixturePrefix) {
-			if _, err := os.Stat(source); err != nil {
-				return nil, command.WithHint(command.OpenError(source, err), "want files, folders, archives or %sNAME", command.FixturePrefix)
-			}
+		if err := isThere(arg); err != nil {
+			return nil, err
 		}
 	}
 	return func(yield func(collect.Source, error) bool) {
@@ -36,6 +36,29 @@ func described(in *command.Host, args []string) (iter.Seq2[collect.Source, error
 			}
 		}
 	}, nil
+}
+
+// isThere is the error of an argument that names nothing.
+func isThere(arg string) error {
+	_, source := named(arg)
+	if source == "-" {
+		return nil
+	}
+	name, isFixture := strings.CutPrefix(source, command.FixturePrefix)
+	if isFixture {
+		source = name // a machine described in a file
+	}
+	_, err := os.Stat(source)
+	switch {
+	case isFixture && err != nil:
+		known := slices.Concat(fixtures.Names(), fixtures.Captures())
+		if !slices.Contains(known, name) {
+			return command.Suggest(fmt.Errorf("%w %q", fixtures.ErrUnknown, name), name, known, "\"topoctl fixtures\" lists all")
+		}
+	case err != nil:
+		return command.WithHint(command.OpenError(source, err), "want files, folders, archives or %sNAME", command.FixturePrefix)
+	}
+	return nil
 }
 
 // named splits NAME=SOURCE; an argument that is a file is one, whatever it is called.
@@ -217,6 +240,17 @@ func load(ctx context.Context, in *command.Host, args []string, network *model.N
 	}
 	f.Tool = build.Tool()
 	return f, nil
+}
+
+// someReached is the error of a fleet of which nothing is known: what is made of it would be empty.
+func someReached(f *model.Fleet) error {
+	if !f.NoneReached() {
+		return nil
+	}
+	if len(f.Hosts) == 0 {
+		return errors.New("the fleet has no hosts")
+	}
+	return command.WithHint(fmt.Errorf("no host was reached: %s", f.WhyUnreached()), "\"topoctl fleet show --by host\" has the reason of each")
 }
 
 // document reads a fleet's document, nil where an argument is none: then described says what is wrong with
