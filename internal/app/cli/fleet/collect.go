@@ -189,7 +189,7 @@ func (o *collectOptions) registered(ctx context.Context) (list []collect.Source,
 
 // sources are all that the flags and arguments name, and how many they are, 0 where that is not known.
 func (o *collectOptions) sources(ctx context.Context, registered []collect.Source) (iter.Seq2[collect.Source, error], int, error) {
-	files, err := described(o.Host, o.args)
+	files, err := described(withPipe(ctx, o.Host), o.args)
 	if err != nil {
 		return nil, 0, err
 	}
