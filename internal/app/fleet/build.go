@@ -105,7 +105,7 @@ func (f *Fleet) unknown(code Code, text, how string, hosts []string) {
 func (f *Fleet) reached(h *Host) {
 	switch h.Status {
 	case NotReached:
-		f.unknown(CodeNotReached, fmt.Sprintf("%s was not reached: %s", h.Host, cmp.Or(h.Reason, "no reason is known")), "collect again with --resume once it answers", []string{h.Host})
+		f.unknown(CodeNotReached, fmt.Sprintf("%s was not reached: %s", h.Host, cmp.Or(h.Reason, noReason)), "collect again with --resume once it answers", []string{h.Host})
 	case Partial:
 		f.unknown(CodePartial, fmt.Sprintf("%s: %s", h.Host, cmp.Or(h.Reason, "its document is incomplete")), "", []string{h.Host})
 	}

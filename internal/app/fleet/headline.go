@@ -19,17 +19,6 @@ func (f *Fleet) Worst() doctor.Severity {
 	return f.Findings[0].Severity
 }
 
-// Missing are the hosts that were not reached.
-func (f *Fleet) Missing() []string {
-	var out []string
-	for i := range f.Hosts {
-		if !f.Hosts[i].Known() {
-			out = append(out, f.Hosts[i].Host)
-		}
-	}
-	return out
-}
-
 // Compared says whether any host was compared with another.
 func (f *Fleet) Compared() bool {
 	return slices.ContainsFunc(f.Facts, func(x Fact) bool { return x.Of > 1 })
@@ -44,19 +33,18 @@ func (f *Fleet) Headline() string {
 			parts = append(parts, s)
 		}
 	}
-	missing := f.Missing()
-	if len(missing) == len(f.Hosts) {
-		return fmt.Sprintf("None of %s was reached.", text.Plural(len(f.Hosts), "host"))
+	unreached := f.SayUnreached()
+	switch {
+	case len(f.Hosts) == 0:
+		return "The fleet has no hosts."
+	case f.NoneReached():
+		return unreached + "."
 	}
-	reach := ""
-	if len(missing) > 0 {
-		reach = fmt.Sprintf("%s not reached: %s", were(len(missing), "host"), text.List(missing, mostNames))
-	}
-	if len(parts) == 0 || !f.Compared() && len(f.Hosts)-len(missing) > 1 {
+	if len(parts) == 0 || !f.Compared() && len(f.known()) > 1 {
 		parts = append(parts, f.sayFine())
 	}
-	if reach != "" {
-		parts = append(parts, reach)
+	if unreached != "" {
+		parts = append(parts, unreached)
 	}
 	return strings.Join(parts, ". ") + "."
 }

@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
+	"os"
 	"strings"
 	"time"
 
@@ -124,9 +126,16 @@ func withoutAddress(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); cause != nil {
 		return cause
 	}
-	var u *url.Error
-	if errors.As(err, &u) {
-		return u.Err
+	var lookup *net.DNSError
+	var call *os.SyscallError
+	var request *url.Error
+	switch {
+	case errors.As(err, &lookup):
+		return lookup
+	case errors.As(err, &call):
+		return call.Err
+	case errors.As(err, &request):
+		return request.Err
 	}
 	return err
 }

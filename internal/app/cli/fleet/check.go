@@ -217,8 +217,8 @@ func runCheck(ctx context.Context, o *checkOptions) error {
 	}
 	if o.against != "" {
 		golden, err := load(ctx, o.Host, []string{o.against}, nil)
-		if err == nil && len(golden.Missing()) == len(golden.Hosts) {
-			err = errors.New(golden.Hosts[0].Reason)
+		if err == nil && golden.NoneReached() {
+			err = fmt.Errorf("%s: %w", o.against, someReached(golden))
 		}
 		if err != nil {
 			return fmt.Errorf("--against %w", err)

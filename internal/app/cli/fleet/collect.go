@@ -189,7 +189,7 @@ func (o *collectOptions) registered(ctx context.Context) (list []collect.Source,
 
 // sources are all that the flags and arguments name, and how many they are, 0 where that is not known.
 func (o *collectOptions) sources(ctx context.Context, registered []collect.Source) (iter.Seq2[collect.Source, error], int, error) {
-	files, err := described(o.Host, o.args)
+	files, err := described(withPipe(ctx, o.Host), o.args)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -251,11 +251,13 @@ func (o *collectOptions) write(f *model.Fleet, store *collect.Store) error {
 	} else if err := command.Write(o.Streams.Out, []byte(printable(show.Collected(f, o.dir, show.Options{Width: o.Streams.Width})))); err != nil {
 		return err
 	}
-	missing := len(f.Missing())
-	if missing == len(f.Hosts) {
-		return command.WithHint(errors.New("no host was reached"), "see the reason of each; \"topoctl fleet collect --resume\" asks again")
+	if f.NoneReached() {
+		if store != nil {
+			return command.WithHint(errors.New("no host was reached"), "the same command with --resume asks again")
+		}
+		return errors.New("no host was reached")
 	}
-	if missing > 0 || slices.ContainsFunc(f.Hosts, func(h model.Host) bool { return h.Status == model.Partial }) {
+	if len(f.Missing()) > 0 || slices.ContainsFunc(f.Hosts, func(h model.Host) bool { return h.Status == model.Partial }) {
 		return command.ErrPartial
 	}
 	return nil

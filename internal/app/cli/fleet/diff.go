@@ -59,6 +59,9 @@ func runDiff(ctx context.Context, o *diffOptions) error {
 	if err != nil {
 		return err
 	}
+	if err := someReached(older); err != nil { // everything would be new; of NEW, everything is lost
+		return fmt.Errorf("%s: %w", o.old, err)
+	}
 	newer, err := load(ctx, o.Host, []string{o.new}, nil)
 	if err != nil {
 		return err

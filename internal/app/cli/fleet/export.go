@@ -33,6 +33,9 @@ type exportOptions struct {
 	engine    string
 	gpus      int
 	lists     bool
+
+	read, failed int   // topologies that the format needed again
+	unread       error // of the last that could not be read
 }
 
 // exportFormat is one thing that export writes, and the flags that mean something to it alone.
@@ -221,9 +224,15 @@ func runExport(ctx context.Context, o *exportOptions) error {
 	if err != nil {
 		return err
 	}
+	if err := someReached(f); err != nil {
+		return err
+	}
 	out, err := o.chosen().write(o, ctx, f)
 	if err != nil {
 		return err
+	}
+	if o.failed > 0 && o.read == 0 {
+		return o.unread
 	}
 	for _, line := range out.Notes {
 		note(o.Host, line)
@@ -231,8 +240,8 @@ func runExport(ctx context.Context, o *exportOptions) error {
 	if err := o.out.Write(o.Streams, out.Data); err != nil {
 		return err
 	}
-	if missing := f.Missing(); len(missing) > 0 {
-		note(o.Host, "not known, and not in it: "+strings.Join(missing, ", "))
+	noteUnreached(o.Host, f)
+	if len(f.Missing()) > 0 || o.failed > 0 {
 		return command.ErrPartial
 	}
 	return nil
@@ -246,24 +255,38 @@ func (o *exportOptions) documents(ctx context.Context) export.Documents {
 		dir = filepath.Dir(dir)
 	}
 	return func(h *model.Host) (*topo.Topology, error) {
-		if h.Document != "" {
-			return o.stored(ctx, h, filepath.Join(dir, filepath.FromSlash(h.Document)))
-		}
-		sources, err := described(o.Host, o.args)
+		t, err := o.document(ctx, h, dir)
 		if err != nil {
-			return nil, err
+			o.failed, o.unread = o.failed+1, err
+		} else {
+			o.read++
 		}
-		for s, err := range sources {
-			if err == nil && s.Name == h.Host {
-				data, err := s.Read(ctx)
-				if err != nil {
-					return nil, fmt.Errorf("%s: %w", h.Host, err)
-				}
-				return o.Decode(ctx, s.From, data)
-			}
-		}
-		return nil, fmt.Errorf("%s: its topology is not there", h.Host)
+		return t, err
 	}
+}
+
+// document reads the topology of a host.
+func (o *exportOptions) document(ctx context.Context, h *model.Host, dir string) (*topo.Topology, error) {
+	if h.Document != "" {
+		return o.stored(ctx, h, filepath.Join(dir, filepath.FromSlash(h.Document)))
+	}
+	if strings.HasSuffix(h.Source, command.StdinName) {
+		return nil, command.WithHint(fmt.Errorf("%s: its topology is needed again, and standard input is read once", h.Host), "collect into a folder first: topoctl fleet collect - --out-dir DIR")
+	}
+	sources, err := described(o.Host, o.args)
+	if err != nil {
+		return nil, err
+	}
+	for s, err := range sources {
+		if err == nil && s.Name == h.Host {
+			data, err := s.Read(ctx)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", h.Host, err)
+			}
+			return o.Decode(ctx, s.From, data)
+		}
+	}
+	return nil, fmt.Errorf("%s: its topology is not there", h.Host)
 }
 
 // stored reads a document, which must be the one that the fleet is of.

@@ -95,6 +95,9 @@ func runFabric(ctx context.Context, o *fabricOptions) error {
 	if err != nil {
 		return err
 	}
+	if err := someReached(f); err != nil {
+		return err
+	}
 	n, left, err := o.network(ctx, f)
 	if err != nil {
 		return err
@@ -119,10 +122,11 @@ func runFabric(ctx context.Context, o *fabricOptions) error {
 	if err != nil {
 		return err
 	}
+	noteUnreached(o.Host, f)
 	for _, l := range left {
 		o.note(l)
 	}
-	if len(left)+len(file.Unjoined) > 0 || len(file.Hosts) == 0 {
+	if len(left)+len(file.Unjoined)+len(f.Missing()) > 0 || len(file.Hosts) == 0 {
 		return command.ErrPartial
 	}
 	return nil
@@ -134,6 +138,13 @@ func (o *fabricOptions) note(line string) { note(o.Host, line) }
 func note(in *command.Host, line string) {
 	if !in.Globals.Quiet {
 		fmt.Fprintln(in.Streams.Err, "topoctl: note: "+text.Printable(line))
+	}
+}
+
+// noteUnreached tells which hosts the output lacks because they were not reached, and why.
+func noteUnreached(in *command.Host, f *model.Fleet) {
+	for _, x := range f.Unreached() {
+		note(in, fmt.Sprintf("%s %s not reached: %s", text.Join(x.Hosts, 8), text.Noun(len(x.Hosts), "was", "were"), x.Reason))
 	}
 }
 

@@ -43,4 +43,4 @@ func newFleetCmd(f *command.Env, run runs) *cobra.Command {
 
 // sourcesHelp is what the commands say of their arguments.
 const sourcesHelp = "SOURCE is a file as for --from, a folder or a tar archive of such files, " + command.FixturePrefix + "NAME,\n" +
-	"or one of these with a name for the host: NAME=SOURCE."
+	"or - for standard input: a file or an archive. A file may have a name for its host: NAME=FILE."

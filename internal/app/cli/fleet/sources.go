@@ -1,14 +1,18 @@
 package fleet
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"iter"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
+	"github.com/topoctl/topoctl/fixtures"
 	"github.com/topoctl/topoctl/internal/app/cli/build"
 	"github.com/topoctl/topoctl/internal/app/cli/command"
 	model "github.com/topoctl/topoctl/internal/app/fleet"
@@ -20,12 +24,20 @@ import (
 
 // described gives the sources that arguments name: files, folders, archives, fixtures.
 func described(in *command.Host, args []string) (iter.Seq2[collect.Source, error], error) {
+	piped := 0
 	for _, arg := range args { // what is not there is a slip of the user and no host that does not answer
-		if _, source := named(arg); source != "-" && !strings.HasPrefix(source, command.FixturePrefix) {
-			if _, err := os.Stat(source); err != nil {
-				return nil, command.WithHint(command.OpenError(source, err), "want files, folders, archives or %sNAME", command.FixturePrefix)
-			}
+		if err := isThere(arg); err != nil {
+			return nil, err
 		}
+		if _, source := named(arg); source == "-" {
+			piped++
+		}
+	}
+	switch {
+	case piped > 1:
+		return nil, errors.New("only one source can be standard input")
+	case piped == 1 && in.Streams.InTTY:
+		return nil, command.WithHint(errors.New("- reads standard input, which is a terminal"), "pipe a topology into it, or a tar archive of topologies")
 	}
 	return func(yield func(collect.Source, error) bool) {
 		for _, arg := range args {
@@ -36,6 +48,29 @@ func described(in *command.Host, args []string) (iter.Seq2[collect.Source, error
 			}
 		}
 	}, nil
+}
+
+// isThere is the error of an argument that names nothing.
+func isThere(arg string) error {
+	_, source := named(arg)
+	if source == "-" {
+		return nil
+	}
+	name, isFixture := strings.CutPrefix(source, command.FixturePrefix)
+	if isFixture {
+		source = name // a machine described in a file
+	}
+	_, err := os.Stat(source)
+	switch {
+	case isFixture && err != nil:
+		known := slices.Concat(fixtures.Names(), fixtures.Captures())
+		if !slices.Contains(known, name) {
+			return command.Suggest(fmt.Errorf("%w %q", fixtures.ErrUnknown, name), name, known, "\"topoctl fixtures\" lists all")
+		}
+	case err != nil:
+		return command.WithHint(command.OpenError(source, err), "want files, folders, archives or %sNAME", command.FixturePrefix)
+	}
+	return nil
 }
 
 // named splits NAME=SOURCE; an argument that is a file is one, whatever it is called.
@@ -56,21 +91,72 @@ func sourcesOf(in *command.Host, arg string) iter.Seq2[collect.Source, error] {
 		}
 		return func(yield func(collect.Source, error) bool) { yield(s, nil) }
 	}
+	several := func(list iter.Seq2[collect.Source, error]) iter.Seq2[collect.Source, error] {
+		if name == "" {
+			return list
+		}
+		return func(yield func(collect.Source, error) bool) {
+			yield(collect.Source{}, fmt.Errorf("%s: a name is for one host, not for a folder or an archive", arg))
+		}
+	}
 	info, err := os.Stat(path)
 	switch {
 	case strings.HasPrefix(path, command.FixturePrefix):
 		return one(collect.Source{Name: strings.TrimPrefix(path, command.FixturePrefix), From: path, Read: encoded(in, path)})
+	case path == "-" && isPipedArchive(in):
+		return several(collect.ArchiveOf(in.Streams.In, command.StdinName))
 	case path == "-":
 		return one(collect.Source{Name: "-", From: command.StdinName, Read: fileReader(in, path)})
 	case err == nil && info.IsDir() && isRoot(path):
 		return one(collect.Source{Name: collect.HostName(filepath.Clean(path)), From: "folder " + path, Read: encoded(in, path)})
 	case err == nil && info.IsDir():
-		return folder(in, path)
+		return several(folder(in, path))
 	case collect.IsArchive(path):
-		return collect.Archive(path)
+		return several(collect.Archive(path))
 	}
 	return one(collect.Source{Name: collect.HostName(path), From: "file " + path, Read: fileReader(in, path)})
 }
+
+// pipe is standard input that can be looked at before it is read. What reads from it ends when ctx ends, whether
+// anything comes or not.
+type pipe struct {
+	ctx context.Context //nolint:containedctx // Read has none
+	in  io.Reader
+}
+
+func (p pipe) Read(b []byte) (int, error) {
+	data, err := command.Within(p.ctx, 0, command.StdinName, func() ([]byte, error) {
+		own := make([]byte, len(b)) // the read may outlive b's use
+		n, err := p.in.Read(own)
+		return own[:n], err
+	})
+	return copy(b, data), err
+}
+
+// withPipe is in with standard input that pipedHead can look at.
+func withPipe(ctx context.Context, in *command.Host) *command.Host {
+	if _, done := in.Streams.In.(*bufio.Reader); done {
+		return in
+	}
+	own := *in
+	own.Streams.In = bufio.NewReaderSize(pipe{ctx, in.Streams.In}, pipedBytes)
+	return &own
+}
+
+const pipedBytes = 64 << 10
+
+// pipedHead is the beginning of standard input, nil where that is a terminal.
+func pipedHead(in *command.Host) []byte {
+	r, ok := in.Streams.In.(*bufio.Reader)
+	if !ok || in.Streams.InTTY {
+		return nil
+	}
+	const enough = 4 << 10
+	head, _ := r.Peek(enough) // whatever is there; who reads it gets the error
+	return head
+}
+
+func isPipedArchive(in *command.Host) bool { return collect.DetectArchive(pipedHead(in)) }
 
 // isRoot says whether a folder is the captured file tree of one host.
 func isRoot(dir string) bool {
@@ -194,6 +280,7 @@ func listError(err error) error {
 // load gives the fleet that arguments name: its document, a folder with one, or hosts to be put together
 // here. The label is for texts.
 func load(ctx context.Context, in *command.Host, args []string, network *model.Network) (*model.Fleet, error) {
+	in = withPipe(ctx, in)
 	if len(args) == 1 {
 		f, err := document(ctx, in, args[0])
 		if err != nil {
@@ -219,13 +306,27 @@ func load(ctx context.Context, in *command.Host, args []string, network *model.N
 	return f, nil
 }
 
+// someReached is the error of a fleet of which nothing is known: what is made of it would be empty.
+func someReached(f *model.Fleet) error {
+	if !f.NoneReached() {
+		return nil
+	}
+	if len(f.Hosts) == 0 {
+		return errors.New("the fleet has no hosts")
+	}
+	return command.WithHint(fmt.Errorf("no host was reached: %s", f.WhyUnreached()), "\"topoctl fleet show --by host\" has the reason of each")
+}
+
 // document reads a fleet's document, nil where an argument is none: then described says what is wrong with
 // it, or reads it.
 func document(ctx context.Context, in *command.Host, arg string) (*model.Fleet, error) {
 	if info, err := os.Stat(arg); err == nil && info.IsDir() {
 		arg = filepath.Join(arg, collect.FleetFile)
 	}
-	if arg != "-" && (!isFile(arg) || collect.IsArchive(arg)) {
+	switch {
+	case arg == "-" && (isPipedArchive(in) || !model.Detect(collect.Unpacked(pipedHead(in)))):
+		return nil, nil //nolint:nilnil // a host, or an archive of hosts
+	case arg != "-" && (!isFile(arg) || collect.IsArchive(arg)):
 		return nil, nil //nolint:nilnil // hosts
 	}
 	data, err := in.ReadFile(ctx, arg)

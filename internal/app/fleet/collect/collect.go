@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"iter"
 	"runtime"
+	"strings"
 	"sync"
 	"time"
 
@@ -136,7 +137,7 @@ func (c *collection) take(ctx context.Context, s Source) {
 		c.cancel(err)
 		return
 	case err != nil:
-		h = &fleet.Host{Status: fleet.NotReached, Reason: text.Printable(pkgerr.Message(err))}
+		h = &fleet.Host{Status: fleet.NotReached, Reason: text.Printable(strings.TrimPrefix(pkgerr.Message(err), s.From+": "))}
 	}
 	h.Host, h.Source = s.Name, s.From
 	c.mu.Lock()

@@ -264,6 +264,68 @@ func TestArchive(t *testing.T) {
 	}
 }
 
+// What comes through a pipe is known to be an archive by its first bytes, packed or not; one cut off, one of nothing,
+// and one of files that are no hosts' end with the reason.
+func TestArchiveOf(t *testing.T) {
+	good := document(t, "cpu-2eth")
+	for _, packed := range []bool{false, true} {
+		data, err := os.ReadFile(archiveOf(t, packed, map[string][]byte{"n1.json": good, "n2.json": good}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !collect.DetectArchive(data[:1<<10]) {
+			t.Errorf("packed %v: not detected", packed)
+		}
+		hosts, err := collect.Run(t.Context(), collect.ArchiveOf(bytes.NewReader(data), "pipe"), collect.Options{Decode: decode})
+		if err != nil || len(hosts) != 2 || byName(hosts)[0].Source != "file n1.json of pipe" {
+			t.Errorf("%+v, %v", hosts, err)
+		}
+		_, err = collect.Run(t.Context(), collect.ArchiveOf(bytes.NewReader(data[:len(data)/2]), "pipe"), collect.Options{Decode: decode})
+		if err == nil || !strings.Contains(err.Error(), "pipe: tar: unexpected EOF") {
+			t.Error(err)
+		}
+	}
+	for _, data := range [][]byte{nil, []byte("\x1f\x8b"), good, pack(t, good)} {
+		if collect.DetectArchive(data) {
+			t.Errorf("%.10q is no archive", data)
+		}
+	}
+	empty, err := os.ReadFile(archiveOf(t, false, map[string][]byte{"README": []byte("x")}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := collect.Run(t.Context(), collect.ArchiveOf(bytes.NewReader(empty), "pipe"), collect.Options{Decode: decode}); err == nil || !strings.Contains(err.Error(), "no documents of hosts") {
+		t.Error(err)
+	}
+}
+
+// Whatever is piped in, an archive of it ends, with hosts that have names or with a reason.
+func FuzzArchive(f *testing.F) {
+	for _, packed := range []bool{false, true} {
+		data, err := os.ReadFile(archiveOf(f, packed, map[string][]byte{"n1.json": []byte("{}"), "a/n1.json": []byte("{}"), "n2.json.gz": pack(f, []byte("x"))}))
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(data)
+		f.Add(data[:len(data)/2])
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		collect.DetectArchive(data)
+		hosts := 0
+		for s, err := range collect.ArchiveOf(bytes.NewReader(data), "fuzz") {
+			if err != nil {
+				break
+			}
+			if hosts++; s.Name == "" || s.From == "" || s.Read == nil {
+				t.Fatalf("%+v", s)
+			}
+			if _, err := s.Read(t.Context()); err != nil {
+				continue
+			}
+		}
+	})
+}
+
 func TestFolder(t *testing.T) {
 	dir := t.TempDir()
 	for _, name := range []string{"n1.json", "n10.json", "n2.json.gz", "fleet.json", "README.md", ".x.json", "rack/topology.json", "rack2/topology.json", "a/b/c/d/e/deep.json"} {

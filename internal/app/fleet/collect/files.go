@@ -2,12 +2,15 @@ package collect
 
 import (
 	"archive/tar"
+	"bufio"
+	"bytes"
 	"compress/gzip"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"iter"
 	"os"
 	"path"
 	"path/filepath"
@@ -107,25 +110,56 @@ func IsArchive(name string) bool {
 // maxMembers bounds the entries of an archive that are looked at.
 const maxMembers = 1 << 20
 
-// Archive gives the documents of a tar archive one after the other, so that none but those at work are
+// Archive gives the documents of a tar archive, packed or not, one after the other, so that none but those at work are
 // in memory.
-func Archive(name string) func(yield func(Source, error) bool) {
+func Archive(name string) iter.Seq2[Source, error] {
 	return func(yield func(Source, error) bool) {
-		if err := archive(name, yield); err != nil {
+		f, err := os.Open(name)
+		if err != nil {
+			yield(Source{}, fmt.Errorf("%s: %w", name, cause(err)))
+			return
+		}
+		defer f.Close()
+		ArchiveOf(f, name)(yield)
+	}
+}
+
+// ArchiveOf is [Archive] of what a reader gives, called name in messages.
+func ArchiveOf(r io.Reader, name string) iter.Seq2[Source, error] {
+	return func(yield func(Source, error) bool) {
+		if err := archive(r, filepath.Base(name), yield); err != nil {
 			yield(Source{}, fmt.Errorf("%s: %w", name, err))
 		}
 	}
 }
 
-func archive(name string, yield func(Source, error) bool) error {
-	f, err := os.Open(name)
-	if err != nil {
-		return cause(err)
+// DetectArchive says whether data, or what is packed in it, begins as a tar archive does. 1 KiB is enough.
+func DetectArchive(head []byte) bool {
+	const at, magic = 257, "ustar"
+	head = Unpacked(head)
+	return len(head) >= at+len(magic) && string(head[at:at+len(magic)]) == magic
+}
+
+// Unpacked is the beginning of what data begins: as much as is there where it is packed, else data itself.
+func Unpacked(head []byte) []byte {
+	if !isGzip(head) {
+		return head
 	}
-	defer f.Close()
-	var r io.Reader = f
-	if !strings.HasSuffix(name, ".tar") {
-		z, err := gzip.NewReader(f)
+	z, err := gzip.NewReader(bytes.NewReader(head))
+	if err != nil {
+		return nil
+	}
+	plain, _ := io.ReadAll(io.LimitReader(z, int64(len(head)))) // it ends in the middle
+	return plain
+}
+
+func isGzip(head []byte) bool { return bytes.HasPrefix(head, []byte("\x1f\x8b")) }
+
+func archive(data io.Reader, name string, yield func(Source, error) bool) error {
+	b := bufio.NewReader(data)
+	var r io.Reader = b
+	if head, _ := b.Peek(2); isGzip(head) {
+		z, err := gzip.NewReader(b)
 		if err != nil {
 			return fmt.Errorf("gzip: %w", err)
 		}
@@ -135,6 +169,8 @@ func archive(name string, yield func(Source, error) bool) error {
 	for range maxMembers {
 		h, err := in.Next()
 		switch {
+		case errors.Is(err, io.EOF) && len(seen) == 0:
+			return errors.New("no documents of hosts: want files called *.json, *.tree, or *.json.gz, *.tree.gz")
 		case errors.Is(err, io.EOF):
 			return nil
 		case err != nil:
@@ -148,7 +184,7 @@ func archive(name string, yield func(Source, error) bool) error {
 		}
 		seen[host] = true
 		data, err := member(in, h)
-		s := Source{Name: host, From: "file " + text.Printable(h.Name) + " of " + filepath.Base(name), Read: func(context.Context) ([]byte, error) { return data, err }}
+		s := Source{Name: host, From: "file " + text.Printable(h.Name) + " of " + name, Read: func(context.Context) ([]byte, error) { return data, err }}
 		if !yield(s, nil) {
 			return nil
 		}

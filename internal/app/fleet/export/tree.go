@@ -143,6 +143,9 @@ func unitsOf(f *fleet.Fleet, t *tree) []*unit {
 	home := map[string]int{} // group by host
 	for i := range f.Hosts {
 		h := &f.Hosts[i]
+		if !h.Known() {
+			continue
+		}
 		count := map[int]int{}
 		for k := range h.Ports {
 			if p := &h.Ports[k]; p.Leaf != "" && p.Role == pathsel.RoleData {
@@ -204,6 +207,10 @@ func unitsOf(f *fleet.Fleet, t *tree) []*unit {
 	if len(t.outside) > 0 {
 		t.notes = append(t.notes, fmt.Sprintf("%s not in it, because no data port of %s is known to be cabled: %s", text.Plural(len(t.outside), "host is", "hosts are"),
 			text.Noun(len(t.outside), "it", "them"), text.List(t.outside, 8)))
+	}
+	if missing := f.Missing(); len(missing) > 0 {
+		t.notes = append(t.notes, fmt.Sprintf("%s not in it, because %s not reached: %s", text.Plural(len(missing), "host is", "hosts are"),
+			text.Noun(len(missing), "it was", "they were"), text.List(missing, 8)))
 	}
 	return out
 }

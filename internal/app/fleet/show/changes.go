@@ -2,6 +2,7 @@ package show
 
 import (
 	"github.com/topoctl/topoctl/internal/app/fleet"
+	"github.com/topoctl/topoctl/internal/base/group"
 	"github.com/topoctl/topoctl/internal/base/text"
 )
 
@@ -16,8 +17,12 @@ func Changes(c *fleet.Changes, o Options) string {
 			most = len(rows) + 1<<20
 		}
 		shown := [][]string{rows[0]}
-		for _, r := range changes(c) {
-			shown = append(shown, []string{r.kind, text.List(r.hosts, most), r.what})
+		for _, same := range group.By(changes(c), func(r change) [2]string { return [2]string{r.kind, r.what} }) {
+			var hosts []string
+			for _, r := range same {
+				hosts = append(hosts, r.hosts...)
+			}
+			shown = append(shown, []string{same[0].kind, text.List(hosts, most), same[0].what})
 		}
 		w.table(shown)
 	}
@@ -32,7 +37,11 @@ type change struct {
 func changes(c *fleet.Changes) []change {
 	var out []change
 	for _, h := range c.Hosts {
-		out = append(out, change{h.Change, h.Reason, []string{h.Host}})
+		what := ""
+		if h.Reason != "" {
+			what = "not reached: " + h.Reason
+		}
+		out = append(out, change{h.Change, what, []string{h.Host}})
 	}
 	for i := range c.Facts {
 		out = append(out, change{"changed", c.Facts[i].Sentence(), c.Facts[i].Hosts})

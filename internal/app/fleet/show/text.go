@@ -27,13 +27,14 @@ type Options struct {
 }
 
 const (
-	customary  = 100
-	narrowest  = 60
-	indent     = "      "
-	mostSeen   = 3 // pieces of evidence of one finding
-	mostHosts  = 4 // names of a list of hosts
-	mostFolded = 3 // codes on a folded line
-	unchecked  = "????"
+	customary   = 100
+	narrowest   = 60
+	indent      = "      "
+	mostSeen    = 3 // pieces of evidence of one finding
+	mostHosts   = 4 // names of a list of hosts
+	mostFolded  = 3 // codes on a folded line
+	mostReasons = 5 // why hosts were not reached
+	unchecked   = "????"
 )
 
 type writer struct {
@@ -90,22 +91,24 @@ func Check(f *fleet.Fleet, o Options) string {
 		}
 		w.finding(x)
 	}
-	if printed > 0 && (len(notes) > 0 || len(f.Unknown) > 0) {
+	folded := !o.All && w.unreached(f)
+	if printed > 0 && (len(notes) > 0 || len(f.Unknown) > 0) || len(f.Missing()) > 0 {
 		w.b.WriteString("\n")
 	}
 	if o.All {
 		w.unknown(f)
-		w.facts(f)
+		if !f.NoneReached() {
+			w.facts(f)
+		}
 		return w.b.String()
 	}
 	if len(notes) > 0 {
 		w.wrap("", "", text.Plural(len(notes), "note")+": "+text.List(notes, mostFolded))
 	}
-	w.foldUnknown(f)
-	if len(notes)+len(f.Unknown) > 0 {
+	if w.foldUnknown(f) || folded || len(notes) > 0 {
 		w.wrap("", "", "--all shows everything.")
 	}
-	return w.b.String()
+	return strings.TrimRight(w.b.String(), "\n") + "\n"
 }
 
 func (w *writer) finding(x *fleet.Finding) {
@@ -146,17 +149,56 @@ func about(x *fleet.Finding) string {
 	return text.List(x.Hosts, mostHosts)
 }
 
-// foldUnknown says in a line what could not be checked.
-func (w *writer) foldUnknown(f *fleet.Fleet) {
+// foldUnknown says in a line what could not be checked beside the hosts that were not reached.
+func (w *writer) foldUnknown(f *fleet.Fleet) (some bool) {
 	var codes []string
 	for _, u := range f.Unknown {
-		if code := string(u.Code); !slices.Contains(codes, code) {
+		if code := string(u.Code); u.Code != fleet.CodeNotReached && !slices.Contains(codes, code) {
 			codes = append(codes, code)
 		}
 	}
 	if len(codes) > 0 {
 		w.wrap("", "", fmt.Sprintf("%s could not be made: %s", text.Plural(len(codes), "check"), text.List(codes, mostFolded)))
 	}
+	return len(codes) > 0
+}
+
+// sourceOf is the source of one host, or the kind of those of several: "ssh", "agent".
+func sourceOf(sources []string) string {
+	if len(sources) == 1 {
+		return sources[0]
+	}
+	var kinds []string
+	for _, s := range sources {
+		if kind, _, _ := strings.Cut(s, " "); !slices.Contains(kinds, kind) {
+			kinds = append(kinds, kind)
+		}
+	}
+	return text.List(kinds, mostHosts)
+}
+
+// unreached is a table of the hosts that were not reached, by reason. folded: not all reasons, or not all hosts, are in it.
+func (w *writer) unreached(f *fleet.Fleet) (folded bool) {
+	list := f.Unreached()
+	if len(list) == 0 {
+		return false
+	}
+	rows := [][]string{{"NOT REACHED", "SOURCE", "REASON"}}
+	for i, x := range list {
+		folded = folded || len(x.Hosts) > mostHosts+1
+		if i == mostReasons && len(list) > mostReasons+1 {
+			hosts := 0
+			for _, x := range list[i:] {
+				hosts += len(x.Hosts)
+			}
+			rows, folded = append(rows, []string{fmt.Sprintf("%d more", hosts), "", text.Plural(len(list)-i, "other reason")}), true
+			break
+		}
+		rows = append(rows, []string{text.List(x.Hosts, mostHosts), sourceOf(x.Sources), x.Reason})
+	}
+	w.b.WriteString("\n")
+	w.table(rows)
+	return folded
 }
 
 // unknown lists what could not be checked, with what would help.
@@ -216,10 +258,15 @@ var Views = []string{"class", "host", "leaf", "rail", "fact"}
 func Show(f *fleet.Fleet, view string, o Options) string {
 	w := newWriter(o)
 	w.headline(f.Headline(), o)
+	if f.NoneReached() && view != "host" {
+		w.unreached(f)
+		return w.b.String()
+	}
 	w.b.WriteString("\n")
 	switch view {
 	case "host":
 		w.table(HostRows(f))
+		return w.b.String()
 	case "leaf":
 		w.leaves(f, o)
 	case "rail":
@@ -228,11 +275,8 @@ func Show(f *fleet.Fleet, view string, o Options) string {
 		w.facts(f)
 	default:
 		w.table(ClassRows(f))
-		if missing := missingRows(f); len(missing) > 1 {
-			w.b.WriteString("\n")
-			w.table(missing)
-		}
 	}
+	w.unreached(f)
 	return w.b.String()
 }
 
@@ -246,16 +290,6 @@ func ClassRows(f *fleet.Fleet) [][]string {
 			gpus += " " + strings.TrimPrefix(c.GPUModel, "NVIDIA ")
 		}
 		rows = append(rows, []string{c.Class, c.Model, gpus, strconv.Itoa(c.DataPorts), fmt.Sprintf("%d: %s", len(c.Hosts), text.List(c.Hosts, mostHosts))})
-	}
-	return rows
-}
-
-func missingRows(f *fleet.Fleet) [][]string {
-	rows := [][]string{{"NOT REACHED", "SOURCE", "REASON"}}
-	for i := range f.Hosts {
-		if h := &f.Hosts[i]; !h.Known() {
-			rows = append(rows, []string{h.Host, h.Source, h.Reason})
-		}
 	}
 	return rows
 }
@@ -447,14 +481,14 @@ func Collected(f *fleet.Fleet, dir string, o Options) string {
 	if n := len(missing); n > 0 {
 		s += fmt.Sprintf("; %s not reached: %s", text.Plural(n, "host"), text.List(missing, mostHosts))
 	}
+	if f.NoneReached() {
+		s = f.SayUnreached()
+	}
 	w.headline(s+".", o)
 	if known > 0 {
 		w.b.WriteString("\n")
 		w.table(ClassRows(f))
 	}
-	if len(missing) > 0 {
-		w.b.WriteString("\n")
-		w.table(missingRows(f))
-	}
+	w.unreached(f)
 	return w.b.String()
 }
