@@ -38,7 +38,7 @@ func (f *Fleet) Headline() string {
 	case len(f.Hosts) == 0:
 		return "The fleet has no hosts."
 	case f.NoneReached():
-		return unreached + "."
+		return sentence(unreached)
 	}
 	if len(parts) == 0 || !f.Compared() && len(f.known()) > 1 {
 		parts = append(parts, f.sayFine())
@@ -46,7 +46,15 @@ func (f *Fleet) Headline() string {
 	if unreached != "" {
 		parts = append(parts, unreached)
 	}
-	return strings.Join(parts, ". ") + "."
+	return sentence(strings.Join(parts, ". "))
+}
+
+// sentence ends with a full stop, or with the dots of what was cut.
+func sentence(s string) string {
+	if strings.HasSuffix(s, text.Dots) {
+		return s
+	}
+	return s + "."
 }
 
 func were(n int, noun string) string { return text.Plural(n, noun) + " " + text.Noun(n, "was", "were") }
