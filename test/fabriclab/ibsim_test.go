@@ -31,7 +31,7 @@ func tool(t *testing.T, path string) string {
 	t.Helper()
 	root := os.Getenv(tools)
 	if root == "" {
-		t.Skip("COULD NOT CHECK: " + tools + " is not set: .ci/fabric brings Debian's ibsim-utils, infiniband-diags, lldpd and slurmctld")
+		t.Skip("COULD NOT CHECK: " + tools + " is not set: .ci/fabric brings Debian's ibsim-utils, infiniband-diags, lldpd, slurmctld and openssh-server")
 	}
 	file := filepath.Join(root, path)
 	if _, err := os.Stat(file); err != nil {

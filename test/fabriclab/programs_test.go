@@ -122,3 +122,62 @@ func network(f *fleet.Fleet) *fleet.Network {
 	}
 	return n
 }
+
+// topoctl runs itself on hosts through the real ssh and sshd: one that has it gives its topology, each of the others is a
+// row with what ssh says, none asks for a key or a password, and one that hangs holds nothing up.
+func TestSSHD(t *testing.T) {
+	tool(t, "usr/sbin/sshd")
+	dir := t.TempDir()
+	program := filepath.Join(dir, "built")
+	if text, err := exec.Command("go", "build", "-o", program, "../../cmd/topoctl").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, text)
+	}
+	codes := inNamespace(t, "sshd.sh", dir, program)
+	read := func(file string) []byte {
+		data, err := os.ReadFile(filepath.Join(dir, file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return data
+	}
+	answer := string(read("answer"))
+	if codes != "code 3\ncode 0\n" && codes != "code 3\ncode 3\n" { // this machine may not tell all of itself
+		t.Errorf("exit codes\n%s\n%s%s", codes, answer, read("said"))
+	}
+	f, err := fleet.Decode(read("fleet/fleet.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]string{
+		"bare":           "topoctl: command not found|topoctl: not found", // what bash says, and dash
+		"changed":        "Host key verification failed.",
+		"denied":         "Permission denied (publickey,password",
+		"down":           "Connection refused",
+		"hung":           "timed out",
+		"nosuch.invalid": "Could not resolve hostname",
+		"unknown":        "Host key verification failed.",
+	}
+	for i := range f.Hosts {
+		h := &f.Hosts[i]
+		reason, bad := want[h.Host]
+		delete(want, h.Host)
+		switch {
+		case h.Host == "good" && (!h.Known() || h.Fingerprint == ""), h.Host != "good" && !bad:
+			t.Errorf("%s: %s %q", h.Host, h.Status, h.Reason)
+		case bad && (h.Known() || !slices.ContainsFunc(strings.Split(reason, "|"), func(r string) bool { return strings.Contains(h.Reason, r) })):
+			t.Errorf("%s: %s %q, want %q", h.Host, h.Status, h.Reason, reason)
+		}
+	}
+	if len(want) > 0 {
+		t.Errorf("not listed: %v", want)
+	}
+	if words, err := fleet.Decode(read("words/fleet.json")); err != nil || len(words.Hosts) != 1 || words.Hosts[0].Host != "n1" || !words.Hosts[0].Known() {
+		t.Errorf("with --launch-command: %+v, %v", words, err)
+	}
+	for _, bad := range []string{"password:", "yes/no", "passphrase"} {
+		if said := string(read("said")); strings.Contains(said, bad) {
+			t.Errorf("it asks: %s", said)
+		}
+	}
+	t.Logf("%s", answer)
+}

@@ -87,11 +87,20 @@ func (t *Tail) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Suffix is what was said, as a line, for the end of an error: ": Permission denied", "" for nothing.
+// tailLines is how many lines a Suffix has at most: before them are banners, and the warnings of shells.
+const tailLines = 3
+
+// Suffix is what was said last, as a line, for the end of an error: ": Permission denied", "" for nothing.
 func (t *Tail) Suffix() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	said := text.Printable(strings.Join(strings.Fields(string(t.data)), " "))
+	var lines []string
+	for line := range strings.Lines(string(t.data)) {
+		if words := strings.Fields(line); len(words) > 0 {
+			lines = append(lines, strings.Join(words, " "))
+		}
+	}
+	said := text.Printable(strings.Join(lines[max(0, len(lines)-tailLines):], "; "))
 	if said == "" {
 		return ""
 	}

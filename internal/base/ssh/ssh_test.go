@@ -37,8 +37,8 @@ func TestTail(t *testing.T) {
 	for range 100 {
 		_, _ = tail.Write([]byte(strings.Repeat("x", 100)))
 	}
-	_, _ = tail.Write([]byte("\x1b[2J\nPermission\ndenied\n"))
-	if s := tail.Suffix(); len(s) > tailBytes+10 || !strings.HasSuffix(s, `\x1b[2J Permission denied`) {
+	_, _ = tail.Write([]byte("\nAuthorized use only\n \n\x1b[2J\nPermission\ndenied\n"))
+	if s := tail.Suffix(); len(s) > tailBytes+10 || s != `: \x1b[2J; Permission; denied` {
 		t.Errorf("%q", s)
 	}
 }

@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -251,20 +252,31 @@ func sshTargets(ctx context.Context, in *command.Host, file string, names []stri
 	for _, n := range names {
 		data = append(data, strings.Replace(n, "=", " ", 1)+"\n"...)
 	}
+	flag := "--hosts"
+	if file == "" {
+		flag = "--host"
+	}
 	hosts, err := fabric.ParseList(data, model.MaxHosts, sshPort)
 	if err != nil {
-		return nil, fmt.Errorf("--hosts: %w", listError(err))
+		err = fmt.Errorf("%s: %w", flag, listError(err))
+		if bytes.Contains(data, []byte("@")) {
+			err = command.WithHint(err, sshConfigHint)
+		}
+		return nil, err
 	}
 	out := make([]collect.Target, len(hosts))
 	for i, h := range hosts {
 		host, ok := strings.CutSuffix(h.Address, ":"+sshPort)
 		if !ok {
-			return nil, command.WithHint(fmt.Errorf("--hosts: %s: has a port", h.Address), "ssh takes its port from ~/.ssh/config")
+			return nil, command.WithHint(fmt.Errorf("%s: %s: has a port", flag, h.Address), sshConfigHint)
 		}
 		out[i] = collect.Target{Name: h.Name, Address: strings.Trim(host, "[]")}
 	}
 	return out, nil
 }
+
+// sshConfigHint says where ssh has from what is not in a list of hosts.
+const sshConfigHint = "ssh takes users, ports, keys and jump hosts from ~/.ssh/config"
 
 // sshPort stands for the one that ssh is configured to use.
 const sshPort = "22"

@@ -438,7 +438,7 @@ esac`)
 	if err != nil || !strings.HasPrefix(late[0].Reason, "no answer within 500ms") {
 		t.Errorf("%+v, %v", late, err)
 	}
-	for i, want := range []string{"want an IP address or a host name", "exit status 127: no such command", "exit status 255: Permission denied", "printed nothing", "larger than 64 MiB", "", ""} {
+	for i, want := range []string{"want an IP address or a host name", "exit status 127: no such command (--launch-command says where", "ssh: Permission denied", "printed nothing", "larger than 64 MiB", "", ""} {
 		h := byName(hosts)[i]
 		if !strings.Contains(h.Reason, want) || (h.Status == fleet.OK) != (want == "") {
 			t.Errorf("%s: %s %q, want %q", h.Host, h.Status, h.Reason, want)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"os/exec"
+	"strings"
 	"time"
 
 	"github.com/topoctl/topoctl/engine"
@@ -63,8 +64,13 @@ type Launch struct {
 	Command []string
 }
 
-// partialExit is the exit code of topoctl for a document that lacks something.
-const partialExit = 3
+// Exit codes: of topoctl for a document that lacks something, of a shell that finds no such program, and of ssh for
+// what it failed at itself.
+const (
+	partialExit  = 3
+	notFoundExit = 127
+	sshExit      = 255
+)
 
 // Hosts are the hosts that the command is run on.
 func (l Launch) Hosts(targets []Target) []Source {
@@ -114,6 +120,12 @@ func (l Launch) discover(ctx context.Context, host string) ([]byte, error) {
 		return nil, fmt.Errorf("its document: %w", readErr)
 	case errors.As(err, &exit) && exit.ExitCode() == partialExit && len(data) > 0:
 		return data, nil
+	case exit != nil && exit.ExitCode() == sshExit && said.Suffix() != "":
+		return nil, errors.New("ssh: " + strings.TrimPrefix(strings.TrimPrefix(said.Suffix(), ": "), "ssh: "))
+	case exit != nil && exit.ExitCode() == notFoundExit:
+		return nil, fmt.Errorf("%w%s (--launch-command says where topoctl is)", err, said.Suffix())
+	case exit != nil:
+		return nil, fmt.Errorf("%w%s", err, said.Suffix())
 	case err != nil:
 		return nil, fmt.Errorf("ssh: %w%s", err, said.Suffix())
 	case len(data) == 0:

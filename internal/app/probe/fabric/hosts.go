@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/topoctl/topoctl/internal/base/ssh"
+	"github.com/topoctl/topoctl/internal/base/text"
 	"github.com/topoctl/topoctl/probe"
 )
 
@@ -40,8 +41,8 @@ func ParseList(data []byte, most int, port string) ([]probe.Host, error) {
 	number := 0
 	for line := range bytes.Lines(data) {
 		number++
-		text, _, _ := strings.Cut(string(line), "#")
-		fields := strings.Fields(text)
+		words, _, _ := strings.Cut(string(line), "#")
+		fields := strings.Fields(words)
 		if len(fields) == 0 {
 			continue
 		}
@@ -62,7 +63,7 @@ func ParseList(data []byte, most int, port string) ([]probe.Host, error) {
 		out = append(out, h)
 	}
 	if len(out) == 0 {
-		return nil, fmt.Errorf("hosts: no host in %d lines", number)
+		return nil, fmt.Errorf("hosts: no host in %s", text.Plural(number, "line"))
 	}
 	return out, nil
 }

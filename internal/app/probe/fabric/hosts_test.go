@@ -26,7 +26,7 @@ func TestParseHosts(t *testing.T) {
 	}
 	for text, want := range map[string]string{
 		"":                         "hosts: no host in 0 lines",
-		"# nothing\n":              "hosts: no host in 1 lines",
+		"# nothing\n":              "hosts: no host in 1 line",
 		"a 1.2.3.4\n\na 1.2.3.5":   `hosts: line 3: host "a" is in line 1 already`,
 		"a 1.2.3.4\nb 1.2.3.4":     "hosts: line 2: address 1.2.3.4:7411 is in line 1 already",
 		"a b c":                    "hosts: line 1: 3 words",
