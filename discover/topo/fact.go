@@ -25,6 +25,7 @@ const (
 	SourceNCCL    Source = "import:nccl"  // a NCCL or RCCL topology XML
 	SourceHwloc   Source = "import:hwloc" // a hwloc XML
 	SourceSMI     Source = "import:nvsmi" // the text of nvidia-smi topo -m or rocm-smi --showtopo
+	SourceRemap   Source = "remap"        // topoctl remap: the topology of a virtual machine's host
 )
 
 // Fact is the provenance of one attribute of a node: Name is the attribute's

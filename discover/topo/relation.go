@@ -256,11 +256,14 @@ func (t *Topology) nics() []ID {
 	return out
 }
 
-// PhysPortIsOwn is false for representors ("pf0vf3", "pf0sf1"), which stand
-// for another function's port and carry no traffic of this host's memory.
+// PhysPortIsOwn is false for representors ("pf0vf3", "pf0sf1", on another controller "c1pf0vf3"),
+// which stand for another function's port and carry no traffic of this host's memory.
 func (n *Netdev) PhysPortIsOwn() bool {
-	p := n.PhysPort
-	return !strings.HasPrefix(p, "pf")
+	port := n.PhysPort
+	if rest, ok := strings.CutPrefix(port, "c"); ok {
+		port = strings.TrimLeft(rest, "0123456789")
+	}
+	return !strings.HasPrefix(port, "pf")
 }
 
 // deriveRelations fills Derived for every pair of GPU, NIC and NUMA node.

@@ -131,3 +131,15 @@ func sign(n int) int {
 	}
 	return 0
 }
+
+// Port names as the kernel's devlink_port_get_phys_port_name writes them: a physical port, the split
+// part of one, and representors.
+func TestPhysPortIsOwn(t *testing.T) {
+	for port, want := range map[string]bool{
+		"": true, "p0": true, "p0s1": true, "c": true, "pf0": false, "pf0vf3": false, "pf1sf88": false, "c1pf0": false, "c1pf0sf88": false,
+	} {
+		if n := (topo.Netdev{PhysPort: port}); n.PhysPortIsOwn() != want {
+			t.Errorf("%q: %v", port, !want)
+		}
+	}
+}

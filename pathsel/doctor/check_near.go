@@ -295,7 +295,7 @@ func checkDPU(h *host) (o outcome) {
 		}
 	}
 	cards.each(func(name string, functions []*topo.PCIDevice) { o.find(h.dpu(name, functions)) })
-	representors := matching(h.t.Netdevs, func(n *topo.Netdev) bool { return strings.Contains(n.PhysPort, "pf") })
+	representors := matching(h.t.Netdevs, func(n *topo.Netdev) bool { return !n.PhysPortIsOwn() })
 	if len(representors) > 0 {
 		n := representors[0]
 		o.find(Finding{Severity: Info, Subjects: mapped(representors, func(n *topo.Netdev) topo.ID { return n.ID }),

@@ -219,11 +219,13 @@ func (h *host) numaEvidence() []string {
 		where := s.seen
 		if s.dev != nil {
 			where = pciFile(s.dev, "numa_node", fmt.Sprint(*s.node))
-			if f, ok := s.dev.Facts.Get("numa_node"); ok && f.Source == topo.SourceDerived {
-				where = s.dev.Evidence // it was read elsewhere, see numa-unknown
-				if strings.HasPrefix(f.Where, "/") {
-					where = f.Where
-				}
+			switch f, _ := s.dev.Facts.Get("numa_node"); {
+			case f.Source == topo.SourceRemap:
+				where = string(f.Source) + ": " + f.Where
+			case f.Source == topo.SourceDerived && strings.HasPrefix(f.Where, "/"): // see numa-unknown
+				where = f.Where
+			case f.Source == topo.SourceDerived:
+				where = s.dev.Evidence
 			}
 		}
 		list = append(list, where)

@@ -237,7 +237,7 @@ func evidence(n *topo.Node, attr string) string {
 	f, ok := n.Facts.Get(attr)
 	where, _, _ := strings.Cut(f.Where, " ") // the first of several files
 	switch {
-	case !ok || where == "" || f.Source == topo.SourceDerived || strings.ContainsAny(where, "{*"):
+	case !ok || where == "" || f.Source == topo.SourceDerived || f.Source == topo.SourceRemap || strings.ContainsAny(where, "{*"):
 		return n.Evidence
 	case strings.HasPrefix(where, "/"):
 		return where

@@ -135,7 +135,7 @@ func (b *builder) newNodes(used map[int]bool) {
 	for _, n := range slices.Sorted(maps.Keys(used)) {
 		b.numa[n] = free
 		node := topo.NUMANode{Node: topo.Node{ID: topo.NUMAID(free), Evidence: b.evidence(string(topo.NUMAID(n)))}, Index: free}
-		node.Facts.Set("index", topo.SourceDerived, "remap: "+string(topo.NUMAID(n))+" of the host")
+		node.Facts.Set("index", topo.SourceRemap, string(topo.NUMAID(n))+" of the host")
 		b.t.NUMANodes = append(b.t.NUMANodes, node)
 		free++
 	}
@@ -175,9 +175,9 @@ func (b *builder) place() error {
 		d.Parent, d.NUMA, d.LocalCPUs, d.PF = parent, b.numaOf(at.NUMA), "", ""
 		d.Link, d.Implausible = at.Link, false
 		d.Facts = slices.DeleteFunc(d.Facts, func(f topo.Fact) bool { return f.Name == "local_cpus" || f.Name == "pf" })
-		where := fmt.Sprintf("remap: %s of the host, by %s", p.Host, p.By[0])
+		where := fmt.Sprintf("%s of the host, by %s", p.Host, p.By[0])
 		for _, name := range []string{"parent", "numa_node", "link"} {
-			d.Facts.Set(name, topo.SourceDerived, where)
+			d.Facts.Set(name, topo.SourceRemap, where)
 		}
 		if p.HostDevice != "" {
 			b.devices[p.HostDevice] = p.Device
@@ -271,7 +271,7 @@ func (b *builder) above(id topo.ID, depth int) (topo.ID, error) {
 	c.LocalCPUs, c.IOMMUGroup, c.IOMMUType, c.SRIOV, c.PF, c.Driver = "", nil, "", nil, "", ""
 	c.Evidence = b.evidence(d.Evidence)
 	c.Facts = nil
-	c.Facts.Set("bdf", topo.SourceDerived, "remap: stands for "+was.String()+" of the host")
+	c.Facts.Set("bdf", topo.SourceRemap, "stands for "+was.String()+" of the host")
 	b.t.PCIDevices = append(b.t.PCIDevices, c)
 	b.moved[id] = c.ID
 	return c.ID, nil
@@ -291,7 +291,7 @@ func (b *builder) hostBridge(id topo.ID) (topo.ID, error) {
 	c.Domain, c.Bus, c.NUMA = address.Domain, address.Bus, b.numaOf(c.NUMA)
 	c.ID = topo.HostBridgeID(fmt.Sprintf("%04x:%02x:%02x", address.Domain, address.Bus, address.Device))
 	c.Evidence, c.Facts = b.evidence(c.Evidence), nil
-	c.Facts.Set("bus", topo.SourceDerived, "remap: stands for "+string(id)+" of the host")
+	c.Facts.Set("bus", topo.SourceRemap, "stands for "+string(id)+" of the host")
 	b.t.HostBridges = append(b.t.HostBridges, c)
 	b.moved[id] = c.ID
 	return c.ID, nil
@@ -395,5 +395,5 @@ func directID(k topo.LinkKind, a, b topo.ID) topo.LinkID {
 func (b *builder) describe() {
 	b.t.Host.Lacks = append(b.t.Host.Lacks,
 		fmt.Sprintf("addresses of bridges in domain %04x are made up: they stand for those of the host %s", b.domain, b.host.Host.Name))
-	b.t.Host.Facts.Set("fingerprint", topo.SourceDerived, "remap: the guest's devices at the host's places")
+	b.t.Host.Facts.Set("fingerprint", topo.SourceRemap, "the guest's devices at the host's places")
 }

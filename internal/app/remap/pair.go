@@ -4,6 +4,7 @@
 package remap
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -51,7 +52,7 @@ type Options struct {
 // Unpaired says which devices of the guest have no partner, or several.
 type Unpaired struct {
 	Devices []Open
-	// Known is how many others have one.
+	// Known is how many others have one. If it is 0, nothing can be remapped.
 	Known int
 }
 
@@ -70,22 +71,32 @@ const mostCandidates = 16
 
 // Error has a line for devices of which the same is known.
 func (u *Unpaired) Error() string {
-	var order []string
-	names := map[string][]string{}
-	for _, d := range u.Devices {
-		what := d.Why + "; the host has no free device of their kind"
-		if len(d.Candidates) > 0 {
-			what = d.Why + "; candidates: " + text.List(d.Candidates, mostCandidates)
+	return strings.Join(together(u.Devices, func(names []string, of Open) string {
+		what := "the host has no free device of " + text.Noun(len(names), "its", "their") + " kind"
+		if len(of.Candidates) > 0 {
+			what = "candidates: " + text.List(of.Candidates, mostCandidates)
 		}
-		if names[what] == nil {
-			order = append(order, what)
+		return text.List(names, mostCandidates) + ": " + of.Why + "; " + what
+	}), "\n")
+}
+
+// together has a line for devices of which the same is known, in the order of the first of each.
+func together(open []Open, line func(names []string, of Open) string) []string {
+	type known struct{ why, candidates string }
+	var order []Open
+	names := map[known][]string{}
+	same := func(d Open) known { return known{d.Why, strings.Join(d.Candidates, " ")} }
+	for _, d := range open {
+		if names[same(d)] == nil {
+			order = append(order, d)
 		}
-		names[what] = append(names[what], named(d.Guest, d.Device))
+		names[same(d)] = append(names[same(d)], named(d.Guest, d.Device))
 	}
-	for i, what := range order {
-		order[i] = text.List(names[what], mostCandidates) + ": " + what
+	var out []string
+	for _, d := range order {
+		out = append(out, line(names[same(d)], d))
 	}
-	return strings.Join(order, "\n")
+	return out
 }
 
 // named is a function with what stands on it.
@@ -105,7 +116,7 @@ type device struct {
 	function *topo.PCIDevice
 	gpu      *topo.GPU
 	rdma     *topo.RDMADevice
-	netdev   *topo.Netdev
+	netdevs  []*topo.Netdev // several where a function has several ports
 	nvme     *topo.NVMe
 	// needed says that without a partner nothing is right: GPUs and RDMA hardware.
 	needed bool
@@ -149,9 +160,10 @@ func devicesOf(t *topo.Topology) []*device {
 		}
 	}
 	for i := range t.Netdevs {
-		if n := &t.Netdevs[i]; !n.Virtual {
-			if d := at(n.PCI, n.ID); d != nil && d.netdev == nil {
-				d.netdev = n
+		// A representor is on its card's function, but the address is that of another's port.
+		if n := &t.Netdevs[i]; !n.Virtual && n.PhysPortIsOwn() {
+			if d := at(n.PCI, n.ID); d != nil {
+				d.netdevs = append(d.netdevs, n)
 			}
 		}
 	}
@@ -170,27 +182,28 @@ func devicesOf(t *topo.Topology) []*device {
 }
 
 // identities are what a device is known by, each in a form that no other sort has.
-func (d *device) identities() map[By]string {
-	out := map[By]string{}
+func (d *device) identities() map[By][]string {
+	out := map[By][]string{}
+	add := func(by By, id string) { out[by] = append(out[by], id) }
 	switch {
 	case d.gpu != nil:
 		if realid.UUID(d.gpu.UUID) {
-			out[ByUUID] = d.gpu.UUID
+			add(ByUUID, d.gpu.UUID)
 		}
 		if realid.Serial(d.gpu.Serial) {
-			out[BySerial] = "gpu " + d.gpu.Serial
+			add(BySerial, "gpu "+d.gpu.Serial)
 		}
 	case d.nvme != nil && realid.Serial(d.nvme.Serial):
-		out[BySerial] = "nvme " + d.nvme.Model + " " + d.nvme.Serial
+		add(BySerial, "nvme "+d.nvme.Model+" "+d.nvme.Serial)
 	}
 	if r := d.rdma; r != nil && realid.GUID(r.NodeGUID) {
-		out[ByGUID] = r.NodeGUID
+		add(ByGUID, r.NodeGUID)
 	}
-	if n := d.netdev; n != nil {
+	for _, n := range d.netdevs {
 		if guid := realid.HardwareAddress(n); guid != "" && n.Type == "infiniband" {
-			out[ByMAC] = guid
+			add(ByMAC, guid)
 		} else if realid.MAC(n.MAC) && (n.Master == "" || n.Type != "ether") { // a bond gives its legs one address
-			out[ByMAC] = strings.ToLower(n.MAC)
+			add(ByMAC, strings.ToLower(n.MAC))
 		}
 	}
 	return out
@@ -291,6 +304,9 @@ func (p *pairing) byLibvirt() error {
 	return nil
 }
 
+// identities are the ways that devices say themselves, by how much they say.
+var identities = []By{ByUUID, BySerial, ByGUID, ByMAC}
+
 // byIdentity pairs devices that have an identity in common which neither side has twice.
 func (p *pairing) byIdentity() {
 	type key struct {
@@ -301,25 +317,50 @@ func (p *pairing) byIdentity() {
 	collect := func(devices []*device) map[key][]*device {
 		out := map[key][]*device{}
 		for _, d := range devices {
-			for by, id := range d.identities() {
-				k := key{d.kind(), by, id}
-				out[k] = append(out[k], d)
+			for by, ids := range d.identities() {
+				for _, id := range ids {
+					k := key{d.kind(), by, id}
+					if !slices.Contains(out[k], d) {
+						out[k] = append(out[k], d)
+					}
+				}
 			}
 		}
 		return out
 	}
-	theirs := collect(p.hosts)
-	for k, ours := range collect(p.guests) {
-		hosts := theirs[k]
-		for _, d := range ours {
-			switch {
-			case len(hosts) == 1 && len(ours) == 1:
-				p.add(d.function.BDF, k.by, hosts[0].function.BDF)
-			case len(hosts) > 1:
-				p.why[d.function.BDF] = fmt.Sprintf("%s of the host have its %s", text.Plural(len(hosts), "device"), k.by)
-			case len(hosts) == 1:
-				p.why[d.function.BDF] = fmt.Sprintf("%s of the guest have its %s", text.Plural(len(ours), "device"), k.by)
+	ours, theirs := collect(p.guests), collect(p.hosts)
+	for _, d := range p.guests {
+		var foreign []string // ways that no device of the host answers
+		var twice string
+		known := d.identities()
+		for _, by := range identities {
+			var partners []*device
+			shared := false
+			for _, id := range known[by] {
+				k := key{d.kind(), by, id}
+				switch {
+				case len(theirs[k]) > 1:
+					shared, twice = true, fmt.Sprintf("%s of the host have the same %s", text.Plural(len(theirs[k]), "device"), by)
+				case len(theirs[k]) == 1 && len(ours[k]) > 1:
+					shared, twice = true, fmt.Sprintf("%s of the guest have the same %s", text.Plural(len(ours[k]), "device"), by)
+				case len(theirs[k]) == 1 && !slices.Contains(partners, theirs[k][0]):
+					partners = append(partners, theirs[k][0])
+				}
 			}
+			switch {
+			case len(partners) == 1:
+				p.add(d.function.BDF, by, partners[0].function.BDF)
+			case len(partners) > 1:
+				twice = fmt.Sprintf("its %s are those of %s of the host", text.Noun(2, string(by)), text.Plural(len(partners), "device"))
+			case !shared && len(known[by]) > 0:
+				foreign = append(foreign, string(by))
+			}
+		}
+		switch {
+		case twice != "":
+			p.why[d.function.BDF] = twice
+		case len(foreign) > 0:
+			p.why[d.function.BDF] = "no device of the host has the same " + strings.Join(foreign, " or ")
 		}
 	}
 }
@@ -392,52 +433,92 @@ func (p *pairing) settle() (pairs []Pair, notes []string, err error) {
 		taken[pair.Host] = g
 		pairs = append(pairs, pair)
 	}
-	open := &Unpaired{Known: len(pairs)}
+	var open, stay []Open
 	for _, d := range p.guests {
 		if len(p.found[d.function.BDF]) > 0 {
 			continue
 		}
-		why := p.why[d.function.BDF]
-		if why == "" {
-			why = "nothing says which device of the host it is"
+		o := Open{Guest: d.function.BDF, Device: d.id, Why: p.why[d.function.BDF], Candidates: p.candidates(d, taken)}
+		if o.Why == "" {
+			o.Why = "no usable identity (UUID, GUID, MAC address, serial number)"
 		}
 		if d.needed && !p.o.Partial {
-			open.Devices = append(open.Devices, Open{Guest: d.function.BDF, Device: d.id, Why: why, Candidates: p.candidates(d, taken)})
-		} else if d.needed {
-			notes = append(notes, fmt.Sprintf("%s stays where the guest has it: %s", named(d.function.BDF, d.id), why))
+			open = append(open, o)
+		} else {
+			stay = append(stay, o)
 		}
 	}
-	if len(open.Devices) > 0 {
-		return nil, nil, open
+	if len(pairs)+len(open) == 0 { // even --partial needs one pair
+		open = stay
 	}
-	if len(pairs) == 0 {
-		return nil, nil, fmt.Errorf("no device of the guest is paired with one of the host")
+	switch {
+	case len(open) > 0:
+		return nil, nil, &Unpaired{Devices: open, Known: len(pairs)}
+	case len(pairs) == 0:
+		return nil, nil, errors.New("the guest has no GPU, NIC or NVMe drive on a PCI function")
 	}
+	for i := range stay {
+		stay[i].Candidates = nil
+	}
+	notes = together(stay, func(names []string, of Open) string {
+		return fmt.Sprintf("%s %s: %s", text.List(names, mostCandidates), text.Noun(len(names), "stays where the guest has it", "stay where the guest has them"), of.Why)
+	})
 	return pairs, notes, nil
 }
 
 // checkKind refuses a GPU that is a NIC, and fills in what the host has there.
 func (p *pairing) checkKind(pair *Pair, guest *device) error {
-	host := p.byFunction[pair.Host]
-	if host == nil {
-		f := p.functions[pair.Host]
-		if f.IsBridge() {
-			return fmt.Errorf("%s of the host is a bridge, and no device of a guest", pair.Host)
-		}
-		return nil
+	f := p.functions[pair.Host]
+	if f.IsBridge() {
+		return fmt.Errorf("%s of the host is a bridge, and no device of a guest", pair.Host)
 	}
-	pair.HostDevice = host.id
-	if guest != nil && guest.kind() != host.kind() {
-		return fmt.Errorf("%s of the guest is %s, and %s of the host is %s: they cannot be one device", pair.Guest, guest.id, pair.Host, host.id)
+	there, name := kindOf(f), topo.ID(functionName(f))
+	if host := p.byFunction[pair.Host]; host != nil {
+		pair.HostDevice = host.id
+		there, name = host.kind(), host.id
+	}
+	if guest != nil && there != "" && guest.kind() != there {
+		return fmt.Errorf("%s of the guest is %s, and %s of the host is %s: they cannot be one device", pair.Guest, guest.id, pair.Host, name)
 	}
 	return nil
 }
 
-// candidates are the host's devices of a kind that no device of the guest has.
+// kindOf is what a PCI function is by its class, "" where that is none of what is paired. It is all
+// that a host knows of a device that it has handed over to a guest.
+func kindOf(f *topo.PCIDevice) topo.Kind {
+	switch {
+	case f.Accelerator():
+		return topo.KindGPU
+	case f.Class.Uint()>>16 == 0x02:
+		return topo.KindNIC
+	case f.Class.Uint()>>8 == 0x0108:
+		return topo.KindNVMe
+	}
+	return ""
+}
+
+// functionName is what stands beside the address of a function without a device: its driver, which is
+// vfio-pci while a guest has it.
+func functionName(f *topo.PCIDevice) string {
+	if f.Driver != "" {
+		return f.Driver
+	}
+	return "no driver"
+}
+
+// candidates are the host's devices of a kind that no device of the guest has: those that the host
+// uses itself, and the functions of that class on which it has nothing.
 func (p *pairing) candidates(d *device, taken map[topo.BDF]topo.BDF) []string {
 	var out []string
-	for _, h := range p.hosts {
-		if _, gone := taken[h.function.BDF]; !gone && h.kind() == d.kind() && h.needed == d.needed {
+	for i := range p.host.PCIDevices {
+		f := &p.host.PCIDevices[i]
+		if _, gone := taken[f.BDF]; gone {
+			continue
+		}
+		switch h := p.byFunction[f.BDF]; {
+		case h == nil && kindOf(f) == d.kind():
+			out = append(out, fmt.Sprintf("%s (%s)", f.BDF, functionName(f)))
+		case h != nil && h.kind() == d.kind() && h.needed == d.needed:
 			out = append(out, named(h.function.BDF, h.id))
 		}
 	}

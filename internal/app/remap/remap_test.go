@@ -220,15 +220,19 @@ func TestDoctorAndMooncake(t *testing.T) {
 	host := fixturetest.Topology(t, "dgx-h100")
 	guest, at := flat(t, host)
 	out, _ := build(t, host, guest, at)
-	isFlat := func(top *topo.Topology) bool {
+	finds := func(top *topo.Topology, code string) bool {
 		r, err := doctor.Run(decoded(t, top), doctor.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		return slices.ContainsFunc(r.Findings(), func(f doctor.Finding) bool { return f.Code == "vm-flat" })
+		return slices.ContainsFunc(r.Findings(), func(f doctor.Finding) bool { return string(f.Code) == code })
 	}
-	if !isFlat(guest) || isFlat(out) {
-		t.Errorf("flat before: %v, after: %v", isFlat(guest), isFlat(out))
+	if !finds(guest, "vm-flat") || finds(out, "vm-flat") {
+		t.Errorf("flat before: %v, after: %v", finds(guest, "vm-flat"), finds(out, "vm-flat"))
+	}
+	// Each node is the host's word, and not guessed from the guest's bridges.
+	if finds(out, "numa-unknown") {
+		t.Error("the NUMA nodes that the host has are called unknown")
 	}
 	h, err := pathsel.New(out, pathsel.Options{})
 	if err != nil {
@@ -368,7 +372,7 @@ func TestRefused(t *testing.T) {
 	_, _, err := remap.Pairs(host, guest, remap.Options{Map: without(first)})
 	var open *remap.Unpaired
 	if !errors.As(err, &open) || len(open.Devices) != 1 || open.Devices[0].Guest != first || len(open.Devices[0].Candidates) != 1 ||
-		!strings.Contains(err.Error(), "nothing says which device of the host it is; candidates: "+at[first].String()) {
+		!strings.Contains(err.Error(), "no usable identity (UUID, GUID, MAC address, serial number); candidates: "+at[first].String()) {
 		t.Errorf("%v", err)
 	}
 	pairs, notes, err := remap.Pairs(host, guest, remap.Options{Map: without(first), Partial: true})
@@ -408,6 +412,114 @@ func TestRefused(t *testing.T) {
 	}
 	l[0].Guest.Path[0].Device = 31
 	if _, _, err := remap.Pairs(host, guest, remap.Options{Map: at, Libvirt: l}); err == nil || !strings.Contains(err.Error(), "line 9: the guest has no device at") {
+		t.Error(err)
+	}
+}
+
+// ethernet is a topology of one NIC per function, each with those addresses, on root ports of their own.
+// A name that ends in a port of another's is its representor.
+func ethernet(name string, functions ...[]topo.Netdev) *topo.Topology {
+	t := &topo.Topology{Origin: "live", Complete: true, Host: topo.Host{Name: name, Container: new(bool)}}
+	t.NUMANodes = []topo.NUMANode{{Node: topo.Node{ID: topo.NUMAID(0)}, CPUs: "0-3"}}
+	t.HostBridges = []topo.HostBridge{{Node: topo.Node{ID: topo.HostBridgeID("0000:00")}}}
+	for i, ports := range functions {
+		root, at := topo.BDF{Device: uint8(i + 1)}, topo.BDF{Bus: uint8(i + 1)}
+		t.PCIDevices = append(t.PCIDevices,
+			topo.PCIDevice{Node: topo.Node{ID: topo.PCIID(root)}, BDF: root, Parent: t.HostBridges[0].ID, Class: "0x060400"},
+			topo.PCIDevice{Node: topo.Node{ID: topo.PCIID(at)}, BDF: at, Parent: topo.PCIID(root), Class: "0x020000", Driver: "vfio-pci"})
+		for _, n := range ports {
+			n.ID, n.PCI, n.BDF, n.Type = topo.NetdevID(n.Name), topo.PCIID(at), &at, "ether"
+			t.Netdevs = append(t.Netdevs, n)
+		}
+	}
+	t.Derive()
+	return t
+}
+
+func port(name, mac string) topo.Netdev { return topo.Netdev{Name: name, MAC: mac} }
+
+// A NIC without RDMA that has no partner stays, which is said with what was tried. Every address of a
+// function counts, but that of another's port does not; what two devices have decides nothing.
+func TestNICsLeft(t *testing.T) {
+	const a, b, c, d = "52:54:00:00:01:0a", "52:54:00:00:01:0b", "52:54:00:00:01:0c", "52:54:00:00:01:0d"
+	representor := port("p0_0", c)
+	representor.PhysPort = "pf0vf0"
+	leg := port("leg", d)
+	leg.Master = "bond0"
+	two := []topo.Netdev{port("p0", a), port("p1", b)} // the ports of one function
+	for name, test := range map[string]struct {
+		host, guest [][]topo.Netdev
+		pairs       string
+		notes       []string
+	}{
+		"one of two is the host's": {
+			[][]topo.Netdev{{port("p0", a)}}, [][]topo.Netdev{{port("ens1", b)}, {port("ens2", a)}}, "02=01",
+			[]string{"0000:01:00.0 (ens1) stays where the guest has it: no device of the host has the same MAC address"},
+		},
+		"the second port's address": {[][]topo.Netdev{two}, [][]topo.Netdev{{port("ens1", b)}}, "01=01", nil},
+		"two ports, two addresses":  {[][]topo.Netdev{two}, [][]topo.Netdev{{port("ens1", b), port("ens2", a)}}, "01=01", nil},
+		"ports of two functions": {
+			[][]topo.Netdev{{port("p0", a)}, {port("p1", b)}, {port("p2", c)}}, [][]topo.Netdev{two, {port("ens3", c)}}, "02=03",
+			[]string{"0000:01:00.0 (p0) stays where the guest has it: its MAC addresses are those of 2 devices of the host"},
+		},
+		"a representor": {
+			[][]topo.Netdev{{representor, port("p0", a)}, {port("vf0", c)}}, [][]topo.Netdev{{port("ens1", c)}, {port("ens2", a)}}, "01=02 02=01", nil,
+		},
+		"virtual functions with one address": {
+			[][]topo.Netdev{{port("vf0", a)}, {port("vf1", a)}, {port("p0", b)}}, [][]topo.Netdev{{port("ens1", a)}, {port("ens2", b)}}, "02=03",
+			[]string{"0000:01:00.0 (ens1) stays where the guest has it: 2 devices of the host have the same MAC address"},
+		},
+		"the guest's with one address": {
+			[][]topo.Netdev{{port("p0", a)}, {port("p1", b)}}, [][]topo.Netdev{{port("ens1", a)}, {port("ens2", a)}, {port("ens3", b)}}, "03=02",
+			[]string{"0000:01:00.0 (ens1), 0000:02:00.0 (ens2) stay where the guest has them: 2 devices of the guest have the same MAC address"},
+		},
+		"no address that counts": {
+			[][]topo.Netdev{{port("p0", a)}}, [][]topo.Netdev{{leg}, {port("ens2", "02:00:00:00:00:01")}, {port("ens3", a)}}, "03=01",
+			[]string{"0000:01:00.0 (leg), 0000:02:00.0 (ens2) stay where the guest has them: no usable identity (UUID, GUID, MAC address, serial number)"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pairs, notes, err := remap.Pairs(ethernet("host", test.host...), ethernet("guest", test.guest...), remap.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for _, p := range pairs {
+				got = append(got, fmt.Sprintf("%02x=%02x", p.Guest.Bus, p.Host.Bus))
+				if !slices.Equal(p.By, []remap.By{remap.ByMAC}) {
+					t.Errorf("%s by %v", p.Guest, p.By)
+				}
+			}
+			if strings.Join(got, " ") != test.pairs || !slices.Equal(notes, test.notes) {
+				t.Errorf("pairs %v, want %s; notes %q, want %q", got, test.pairs, notes, test.notes)
+			}
+		})
+	}
+}
+
+// Where nothing is paired, each device is named, also with --partial. A function that the host has handed
+// over is a candidate, and is known by its class.
+func TestNothingPaired(t *testing.T) {
+	guest := ethernet("guest", []topo.Netdev{port("ens1", "52:54:00:00:01:0a")})
+	host := ethernet("host", nil, []topo.Netdev{port("p1", "52:54:00:00:01:0b")})
+	for _, o := range []remap.Options{{}, {Partial: true}} {
+		_, _, err := remap.Pairs(host, guest, o)
+		want := "0000:01:00.0 (ens1): no device of the host has the same MAC address; candidates: 0000:01:00.0 (vfio-pci), 0000:02:00.0 (p1)"
+		var open *remap.Unpaired
+		if !errors.As(err, &open) || open.Known != 0 || err.Error() != want {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
+	if _, _, err := remap.Pairs(host, ethernet("guest", nil), remap.Options{}); err == nil || !strings.Contains(err.Error(), "the guest has no GPU, NIC or NVMe drive") {
+		t.Error(err)
+	}
+	at := map[topo.BDF]topo.BDF{{Bus: 1}: {Bus: 1}}
+	if _, _, err := remap.Pairs(host, guest, remap.Options{Map: at}); err != nil {
+		t.Error(err)
+	}
+	handedOver := topo.NewIndex(host).PCIDevice("pci:0000:01:00.0")
+	handedOver.Class, handedOver.Vendor = "0x030200", "0x10de"
+	if _, _, err := remap.Pairs(host, guest, remap.Options{Map: at}); err == nil || !strings.Contains(err.Error(), "0000:01:00.0 of the host is vfio-pci: they cannot be one device") {
 		t.Error(err)
 	}
 }

@@ -78,7 +78,7 @@ func fileNUMA(d *topo.PCIDevice) int {
 	if d == nil || d.NUMA == nil {
 		return -1
 	}
-	if f, ok := d.Facts.Get("numa_node"); ok && f.Source == topo.SourceDerived {
+	if f, ok := d.Facts.Get("numa_node"); ok && (f.Source == topo.SourceDerived || f.Source == topo.SourceRemap) {
 		return -1
 	}
 	return *d.NUMA

@@ -88,9 +88,6 @@ func TestParseOthers(t *testing.T) {
 		b, ok := nearestBDF(path)
 		check("nearest "+path, ok == (want != "") && (!ok || b.String() == want))
 	}
-	for port, want := range map[string]bool{"p0": false, "pf0vf3": true, "c1pf0sf88": true, "": false, "pf0": true, "c": false} {
-		check("representor "+port, representor(port) == want)
-	}
 }
 
 func TestHypervisors(t *testing.T) {
@@ -156,7 +153,6 @@ func FuzzParsers(f *testing.F) {
 		parseBus(s)
 		rootBus(s)
 		nearestBDF(s)
-		_ = representor(s)
 		resolve("sys/class/net", s)
 	})
 }

@@ -84,7 +84,7 @@ func (r *reader) rdmaNetdevs(d *topo.RDMADevice, at attached, ports []topo.Port)
 	where := "ports/*/gid_attrs/ndevs"
 	for i := range r.t.Netdevs {
 		n := &r.t.Netdevs[i]
-		if at.device == "" || representor(n.PhysPort) ||
+		if at.device == "" || !n.PhysPortIsOwn() ||
 			strings.TrimPrefix(n.Evidence, "/") != at.device+"/net/"+n.Name {
 			continue
 		}
@@ -120,15 +120,6 @@ func (r *reader) portNetdev(n *topo.Netdev, ports []topo.Port) {
 			p.Facts.Set("netdevs", topo.SourceSysfs, "/sys/class/net")
 		}
 	}
-}
-
-// representor says whether a port name is a stand-in for a virtual function or
-// sub-function: "pf0vf3", "c1pf0sf88". An uplink is "p0".
-func representor(port string) bool {
-	if rest, ok := strings.CutPrefix(port, "c"); ok {
-		port = strings.TrimLeft(rest, "0123456789")
-	}
-	return strings.HasPrefix(port, "pf")
 }
 
 // rdmaByNetdev finds the PCI function of a device that has none of its own

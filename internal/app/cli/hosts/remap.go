@@ -152,8 +152,12 @@ func (o *remapOptions) refuse(err error) error {
 	for line := range strings.Lines(open.Error()) {
 		fmt.Fprintln(o.Streams.Err, "  "+text.Printable(strings.TrimSuffix(line, "\n")))
 	}
+	partial := ""
+	if open.Known > 0 {
+		partial = "; --partial leaves them where they are"
+	}
 	return command.WithHint(fmt.Errorf("%d of %s of the guest cannot be paired", len(open.Devices), text.Plural(len(open.Devices)+open.Known, "device")),
-		"name the partners with --map GUEST=HOST, or give the domain with --libvirt FILE; --partial leaves them where they are")
+		"name the partners with --map GUEST=HOST, or give the domain with --libvirt FILE%s", partial)
 }
 
 // write is the output in the format that was asked for, with notes on what it cannot say.
@@ -183,6 +187,7 @@ func (o *remapOptions) write(t, host *topo.Topology, pairs []remap.Pair) (data [
 // remapText shows the pairs.
 func remapText(t, host *topo.Topology, pairs []remap.Pair, l *command.Look) string {
 	there := topo.NewIndex(host)
+	switches := map[topo.ID]bool{}
 	rows := []command.Row{{Cells: []string{"guest", "", "host", "", "by", "below"}, Color: command.Faint}}
 	for i := range pairs {
 		p := &pairs[i]
@@ -192,15 +197,21 @@ func remapText(t, host *topo.Topology, pairs []remap.Pair, l *command.Look) stri
 		}
 		below := "-"
 		for d := range there.Climb(topo.PCIID(p.Host)) {
-			if d.Role == topo.RoleUpstream {
+			if d.Role != topo.RoleUpstream {
+				continue
+			}
+			if switches[d.ID] = true; below == "-" {
 				below = "switch " + d.BDF.String()
-				break
 			}
 		}
 		rows = append(rows, command.Row{Cells: []string{p.Guest.String(), nameBeside(p.Device, p.Guest), p.Host.String(), nameBeside(p.HostDevice, p.Host), strings.Join(by, ", "), below}})
 	}
-	return l.Wrap("", fmt.Sprintf("%s of %s paired with %s; -o nccl-xml, mooncake or topology writes the guest with the host's %s",
-		text.Plural(len(pairs), "device"), t.Host.Name, host.Host.Name, text.Plural(len(t.Switches), "switch")), command.Good) + "\n" + l.Listing(rows)
+	gets := "the host's PCI tree, which has no switch above these devices"
+	if len(switches) > 0 {
+		gets = "the host's " + text.Plural(len(switches), "switch")
+	}
+	return l.Wrap("", fmt.Sprintf("%s of %s paired with %s; -o nccl-xml, mooncake or topology writes the guest with %s",
+		text.Plural(len(pairs), "device"), t.Host.Name, host.Host.Name, gets), command.Good) + "\n" + l.Listing(rows)
 }
 
 // nameBeside is what a device is called, "" where that is its address.

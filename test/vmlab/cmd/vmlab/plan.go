@@ -25,7 +25,7 @@ func all(short bool) []vmlab.Options {
 		return []vmlab.Options{{
 			Machines: []*hardware.Machine{hardware.Rails(), hardware.Rails()},
 			Suites: []vmlab.Suite{
-				{Package: suites + "discovery", Programs: program, Args: only("TestDiscover", "TestMatrix")},
+				{Package: suites + "discovery", Programs: program, Args: only("TestDiscover", "TestMatrix", "TestRemap")},
 				{Package: suites + "doctor", Programs: program},
 				{Package: suites + "rdma", Programs: program, Args: only("TestLateBytes", "TestLaneLost")},
 			},

@@ -85,11 +85,14 @@ func statedFindings(m *hardware.Machine, broken bool) []string {
 	slices.Sort(bridges)
 	slices.Sort(devices)
 	slices.Sort(small)
-	out := []string{
-		fmt.Sprintf("gpu-driver-missing %v", gpus), fmt.Sprintf("implausible-bridge-link %v", bridges),
-		fmt.Sprintf("software-rdma %v", devices), fmt.Sprintf("mtu-small %v", small), "memlock []",
+	out := []string{fmt.Sprintf("software-rdma %v", devices), "memlock []"}
+	if len(gpus) > 0 { // links of bridges matter to GPUs and RDMA hardware, of which there is none else
+		out = append(out, fmt.Sprintf("gpu-driver-missing %v", gpus), fmt.Sprintf("implausible-bridge-link %v", bridges))
 	}
-	if len(large) > 0 {
+	if len(small) > 0 {
+		out = append(out, fmt.Sprintf("mtu-small %v", small))
+	}
+	if len(small) > 0 && len(large) > 0 {
 		all := append(slices.Clone(small), large...)
 		slices.Sort(all)
 		out = append(out, fmt.Sprintf("mtu-mismatch %v", all))
