@@ -175,9 +175,15 @@ func checkSwitches(list []FabricSwitch) error {
 		if s.ID != "" {
 			seen[s.ID] = true
 		}
+		if s.Tier != nil && (*s.Tier < 0 || *s.Tier > maxTier) {
+			return fmt.Errorf("fabric: switches[%d]: switch %q: tier %d: want 0 to %d", i, s.Switch, *s.Tier, maxTier)
+		}
 	}
 	return nil
 }
+
+// maxTier is more than any network has.
+const maxTier = 31
 
 // fabricSyntax says where a document is broken.
 func fabricSyntax(data []byte, err error) error {

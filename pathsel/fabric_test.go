@@ -236,7 +236,7 @@ func TestFabricEncode(t *testing.T) {
 			t.Errorf("%s has no %s %q", data, key, value)
 		}
 	}
-	for _, c := range []string{`[{"switch":""}]`, `[{"switch":"a"},{"switch":"a"}]`, `[{"switch":"a","id":"b"},{"switch":"b"}]`, `[{"switch":"a b"}]`, `{}`} {
+	for _, c := range []string{`[{"switch":""}]`, `[{"switch":"a"},{"switch":"a"}]`, `[{"switch":"a","id":"b"},{"switch":"b"}]`, `[{"switch":"a b"}]`, `[{"switch":"a","tier":-1}]`, `[{"switch":"a","tier":2000000000}]`, `{}`} {
 		if _, err := pathsel.ParseFabric([]byte(`{"schema":"topoctl.fabric/v1","hosts":[{"host":"*"}],"switches":` + c + `}`)); err == nil {
 			t.Errorf("switches %s are accepted", c)
 		}

@@ -20,8 +20,10 @@ type Shape struct {
 	ByHost        bool // all ports of a host on one leaf (a fat tree), else port r on the leaf of rail r
 	Planes        int  // separate networks that a host's ports take turns on; 0 is 1
 	HostsPerGroup int  // hosts that share leaves
-	Spines        int  // of each plane; 0: leaves are not joined
-	Uplinks       int  // from a leaf to each spine; 0 is 1
+	Spines        int  // of each plane, or pod; 0: leaves are not joined
+	Uplinks       int  // from a leaf to each spine, and from a spine to each core; 0 is 1
+	HostsPerPod   int  // hosts whose leaves have spines of their own; 0: all
+	Cores         int  // of each plane: join the spines of its pods
 	Storage       int  // ports of each host on a network of their own, at most 2
 }
 
@@ -110,7 +112,7 @@ func New(s Shape) *Fabric {
 // network cables the ports that leafOf takes to leaves, and these to spines.
 func (f *Fabric) network(s Shape, prefix string, leafOf func(host, port int) (string, bool)) {
 	leaves := map[string]int{}
-	var order []int
+	var order [][]int // by pod
 	for h := range f.Hosts {
 		for p := range f.Hosts[h].Ports {
 			name, on := leafOf(h, p)
@@ -120,19 +122,42 @@ func (f *Fabric) network(s Shape, prefix string, leafOf func(host, port int) (st
 			leaf, ok := leaves[name]
 			if !ok {
 				leaf = f.addSwitch(prefix+"leaf-"+name, 0)
-				leaves[name], order = leaf, append(order, leaf)
+				leaves[name] = leaf
+				pod := 0
+				if s.HostsPerPod > 0 {
+					pod = h / s.HostsPerPod
+				}
+				for len(order) <= pod {
+					order = append(order, nil)
+				}
+				order[pod] = append(order[pod], leaf)
 			}
 			f.Cables = append(f.Cables, Cable{End{Switch: -1, Host: h, HCA: p, Port: 1}, f.nextPort(leaf)})
 		}
 	}
-	for i := range s.Spines {
-		spine := f.addSwitch(fmt.Sprintf("%sspine-%d", prefix, i), 1)
-		for _, leaf := range order {
+	var spines []int
+	for pod, below := range order {
+		name := prefix
+		if s.HostsPerPod > 0 {
+			name += fmt.Sprintf("pod%d-", pod)
+		}
+		spines = append(spines, f.join(s, name+"spine-", 1, s.Spines, below)...)
+	}
+	f.join(s, prefix+"core-", 2, s.Cores, spines)
+}
+
+// join puts switches above others, each of which it has cables to.
+func (f *Fabric) join(s Shape, name string, tier, count int, below []int) (list []int) {
+	for i := range count {
+		up := f.addSwitch(name+strconv.Itoa(i), tier)
+		list = append(list, up)
+		for _, lower := range below {
 			for range max(s.Uplinks, 1) {
-				f.Cables = append(f.Cables, Cable{f.nextPort(leaf), f.nextPort(spine)})
+				f.Cables = append(f.Cables, Cable{f.nextPort(lower), f.nextPort(up)})
 			}
 		}
 	}
+	return list
 }
 
 func (f *Fabric) addSwitch(name string, tier int) int {

@@ -40,6 +40,9 @@ func tool(t *testing.T, path string) string {
 	return file
 }
 
+// threeTiers is two pods of two groups each, joined by cores.
+var threeTiers = fabriclab.Shape{Hosts: 16, Rails: 4, HostsPerGroup: 4, HostsPerPod: 8, Spines: 2, Cores: 2}
+
 // shapes are the fabrics that are simulated.
 var shapes = map[string]fabriclab.Shape{
 	"rails":             {Hosts: 16, Rails: 8, HostsPerGroup: 8, Spines: 4},
@@ -47,6 +50,7 @@ var shapes = map[string]fabriclab.Shape{
 	"two planes":        {Hosts: 8, Rails: 8, Planes: 2, HostsPerGroup: 4, Spines: 2},
 	"rails and storage": {Hosts: 8, Rails: 8, Storage: 2, HostsPerGroup: 8, Spines: 2},
 	"rail only":         {Hosts: 4, Rails: 8, HostsPerGroup: 4},
+	"three tiers":       threeTiers,
 	"256 hosts":         {Hosts: 256, Rails: 8, HostsPerGroup: 32, Spines: 16, Uplinks: 2},
 }
 
@@ -266,6 +270,24 @@ func TestFindings(t *testing.T) {
 			}
 			cables(t, lab, f)
 		})
+	}
+}
+
+// Three tiers are found again, each switch in its own.
+func TestThreeTiers(t *testing.T) {
+	lab := fabriclab.New(threeTiers)
+	f, _ := judged(t, lab)
+	want := map[string]int{}
+	for _, s := range lab.Switches {
+		want[s.Name] = s.Tier
+	}
+	if len(f.Switches) != len(want) {
+		t.Errorf("%d switches, want %d", len(f.Switches), len(want))
+	}
+	for _, s := range f.Switches {
+		if tier, ok := want[s.Name]; !ok || s.Tier == nil || *s.Tier != tier {
+			t.Errorf("%s: tier %v, want %d", s.Name, s.Tier, tier)
+		}
 	}
 }
 

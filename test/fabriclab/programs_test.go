@@ -85,30 +85,45 @@ func TestLLDP(t *testing.T) {
 	}
 }
 
-// Slurm's controller reads the tree, and has each host where the fabric has it.
+// Slurm's controller reads trees of two and of three tiers, and has each host where the fabric has it.
 func TestSlurm(t *testing.T) {
 	tool(t, "usr/sbin/slurmctld-wlm")
-	dir := t.TempDir()
-	f := fabriclab.New(fabriclab.Shape{Hosts: 24, Rails: 4, HostsPerGroup: 8, Spines: 2}).Fleet()
-	known, err := fleet.Build(f.Hosts, network(f))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(dir, "topology.conf"), export.SlurmTree(known).Data, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	got := strings.TrimSpace(inNamespace(t, "slurm.sh", dir, "n[1-24]"))
-	want := "SwitchName=su0 Level=0 LinkSpeed=1 Nodes=n[1-8]\nSwitchName=su1 Level=0 LinkSpeed=1 Nodes=n[9-16]\nSwitchName=su2 Level=0 LinkSpeed=1 Nodes=n[17-24]\n" +
-		"SwitchName=tier1-0 Level=1 LinkSpeed=1 Nodes=n[1-24] Switches=su[0-2]"
-	if lines := strings.Split(got, "\n"); len(lines) != 4 {
-		t.Fatalf("%s", got)
-	} else {
-		for i := range lines {
-			lines[i] = strings.TrimSpace(lines[i])
-		}
-		if got = strings.Join(lines, "\n"); got != want {
-			t.Errorf("got\n%s\nwant\n%s", got, want)
-		}
+	for _, c := range []struct {
+		name, hosts string
+		shape       fabriclab.Shape
+		want        []string
+	}{
+		{"two tiers", "n[1-24]", fabriclab.Shape{Hosts: 24, Rails: 4, HostsPerGroup: 8, Spines: 2}, []string{
+			"SwitchName=su0 Level=0 LinkSpeed=1 Nodes=n[1-8]", "SwitchName=su1 Level=0 LinkSpeed=1 Nodes=n[9-16]", "SwitchName=su2 Level=0 LinkSpeed=1 Nodes=n[17-24]",
+			"SwitchName=tier1-0 Level=1 LinkSpeed=1 Nodes=n[1-24] Switches=su[0-2]",
+		}},
+		{"three tiers", "n[1-16]", threeTiers, []string{
+			"SwitchName=su0 Level=0 LinkSpeed=1 Nodes=n[1-4]", "SwitchName=su1 Level=0 LinkSpeed=1 Nodes=n[5-8]",
+			"SwitchName=su2 Level=0 LinkSpeed=1 Nodes=n[9-12]", "SwitchName=su3 Level=0 LinkSpeed=1 Nodes=n[13-16]",
+			"SwitchName=tier1-0 Level=1 LinkSpeed=1 Nodes=n[1-8] Switches=su[0-1]", "SwitchName=tier1-1 Level=1 LinkSpeed=1 Nodes=n[9-16] Switches=su[2-3]",
+			"SwitchName=tier2-0 Level=2 LinkSpeed=1 Nodes=n[1-16] Switches=tier1-[0-1]",
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			dir := t.TempDir()
+			f := fabriclab.New(c.shape).Fleet()
+			known, err := fleet.Build(f.Hosts, network(f))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(filepath.Join(dir, "topology.conf"), export.SlurmTree(known).Data, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for line := range strings.Lines(inNamespace(t, "slurm.sh", dir, c.hosts)) {
+				if line = strings.TrimSpace(line); line != "" {
+					got = append(got, line)
+				}
+			}
+			if !slices.Equal(got, c.want) {
+				t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(c.want, "\n"))
+			}
+		})
 	}
 }
 

@@ -284,9 +284,9 @@ func (f *Fleet) cables(n *Network, byClass [][]*Host) {
 	}
 	source := cmp.Or(n.Source, "the fabric")
 	f.checkPresence(source)
-	f.checkRails(byClass)
+	should := f.checkRails(byClass)
 	leaves := f.leaves()
-	f.group(leaves)
+	f.group(leaves, should)
 	f.checkLeaves(leaves)
 	f.checkNames()
 }

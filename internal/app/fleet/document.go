@@ -212,6 +212,10 @@ func (s *Switch) check() error {
 	if err := CheckName(s.ID); err != nil {
 		return fmt.Errorf("switch: %w", err)
 	}
+	const most = 31 // more than any network has
+	if s.Tier != nil && (*s.Tier < 0 || *s.Tier > most) {
+		return fmt.Errorf("switch %q: tier %d: want 0 to %d", s.ID, *s.Tier, most)
+	}
 	return nil
 }
 

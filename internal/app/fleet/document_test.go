@@ -44,6 +44,7 @@ func TestDecodeRefuses(t *testing.T) {
 		`{"schema":"topoctl.fleet/v1","hosts":[{"host":"a","status":"ok","ports":[{"port":"p","bytes_per_sec":-1}]}]}`:     "bytes_per_sec",
 		`{"schema":"topoctl.fleet/v1","links":[{"a":"x","b":"y","count":1}]}`:                                              "not listed",
 		`{"schema":"topoctl.fleet/v1","hosts":[{"host":"a","status":"ok","doctor":[{"code":"x","severity":"dreadful"}]}]}`: "severity",
+		`{"schema":"topoctl.fleet/v1","switches":[{"id":"s","tier":2000000000}]}`:                                          "tier 2000000000: want 0 to 31",
 		"{\"schema\":\"topoctl.fleet/v1\",\"x\":\"\xff\"}":                                                                 "UTF-8",
 	} {
 		if _, err := fleet.Decode([]byte(in)); err == nil || !strings.Contains(err.Error(), want) {

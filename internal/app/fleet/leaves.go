@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -164,25 +165,40 @@ func (f *Fleet) thin(thin []*leaf, of int) {
 	}
 }
 
-// group puts leaves together that have the same hosts.
-func (f *Fleet) group(leaves []*leaf) {
-	hosts := map[string][]string{}
+// group puts leaves together that have the same hosts, as cables are meant: a group is one where a cable of it is swapped with
+// one of another group, or is not known.
+func (f *Fleet) group(leaves []*leaf, should meant) {
+	hosts, found := map[string][]string{}, map[string][]string{}
 	for i := range f.Hosts {
 		h := &f.Hosts[i]
+		on := map[string]bool{}
 		for j := range h.Ports {
-			if p := &h.Ports[j]; p.Leaf != "" && !slices.Contains(hosts[p.Leaf], h.Host) {
-				hosts[p.Leaf] = append(hosts[p.Leaf], h.Host)
+			p := &h.Ports[j]
+			on[cmp.Or(should.leaf[p], p.Leaf)] = true
+			if !slices.Contains(found[p.Leaf], h.Host) {
+				found[p.Leaf] = append(found[p.Leaf], h.Host)
+			}
+		}
+		for leaf, also := range should.also {
+			on[leaf] = on[leaf] || slices.Contains(also, h)
+		}
+		for leaf, is := range on {
+			if is {
+				hosts[leaf] = append(hosts[leaf], h.Host)
 			}
 		}
 	}
 	at := map[string]int{}
 	for _, l := range leaves {
+		if hosts[l.id] == nil { // nothing on it belongs there
+			hosts[l.id] = found[l.id]
+		}
 		key := strings.Join(hosts[l.id], "\x00")
 		i, ok := at[key]
 		if !ok {
 			i = len(f.Groups)
 			at[key] = i
-			f.Groups = append(f.Groups, Group{Group: fmt.Sprintf("su:%d", i), Hosts: hosts[l.id]})
+			f.Groups = append(f.Groups, Group{Group: fmt.Sprintf("su:%d", i), Hosts: slices.Clone(hosts[l.id])})
 		}
 		f.Groups[i].Leaves = append(f.Groups[i].Leaves, l.id)
 	}

@@ -32,26 +32,35 @@ func FromFabric(f *pathsel.Fabric, source string) *Network {
 	for name, s := range said {
 		tier[name] = s.Tier
 	}
-	enter := func(name string, t int) {
+	enter := func(name string) {
+		if _, ok := tier[name]; !ok {
+			tier[name] = nil
+		}
+	}
+	leaf := func(name string) {
 		if tier[name] == nil {
-			tier[name] = &t
+			tier[name] = new(int)
 		}
 	}
 	for _, h := range f.Hosts {
 		for _, p := range h.Ports {
-			leaf := ""
+			at := ""
 			if p.Leaf != "" {
-				leaf = id(p.Leaf)
-				enter(p.Leaf, 0)
+				at = id(p.Leaf)
+				leaf(p.Leaf)
 			}
-			n.Cables = append(n.Cables, Cable{Host: h.Host, Port: p.Port, Rail: p.Rail, Plane: p.Plane, Leaf: leaf, LeafPort: p.LeafPort, Known: cmp.Or(p.Known, KnownByFile)})
+			n.Cables = append(n.Cables, Cable{Host: h.Host, Port: p.Port, Rail: p.Rail, Plane: p.Plane, Leaf: at, LeafPort: p.LeafPort, Known: cmp.Or(p.Known, KnownByFile)})
 		}
 	}
+	above := map[string]bool{}
 	for _, u := range f.Uplinks {
-		enter(u.Spine, 1)
+		enter(u.Spine)
+		above[u.Spine] = true
 	}
 	for _, u := range f.Uplinks {
-		enter(u.Leaf, 0)
+		if enter(u.Leaf); !above[u.Leaf] {
+			leaf(u.Leaf)
+		}
 		l := Link{A: id(u.Leaf), B: id(u.Spine), BytesPerSec: u.BytesPerSec, Count: u.Links(), Known: cmp.Or(u.Known, KnownByFile)}
 		if len(u.Ports) == 0 {
 			n.Links = append(n.Links, l)
@@ -64,7 +73,7 @@ func FromFabric(f *pathsel.Fabric, source string) *Network {
 	unjoined := map[string]int{}
 	for _, u := range f.Unjoined {
 		if u.Leaf != "" {
-			enter(u.Leaf, 0)
+			leaf(u.Leaf)
 			unjoined[u.Leaf]++
 		}
 	}
@@ -78,7 +87,55 @@ func FromFabric(f *pathsel.Fabric, source string) *Network {
 		}
 		n.Switches = append(n.Switches, s)
 	}
+	n.SetTiers()
 	return n
+}
+
+// SetTiers counts how far switches are from leaves, which have tier 0, and turns links so that A is the lower end.
+// Tiers that are known stay; one that no link leads to stays unknown.
+func (n *Network) SetTiers() {
+	at, near := map[string]int{}, make([][]int, len(n.Switches))
+	for i := range n.Switches {
+		at[n.Switches[i].ID] = i
+	}
+	for i := range n.Links {
+		a, okA := at[n.Links[i].A]
+		b, okB := at[n.Links[i].B]
+		if okA && okB {
+			near[a], near[b] = append(near[a], b), append(near[b], a)
+		}
+	}
+	tier := func(i int) *int { return n.Switches[i].Tier }
+	var known, counted []int // both the lowest first
+	for i := range n.Switches {
+		if tier(i) != nil {
+			known = append(known, i)
+		}
+	}
+	slices.SortFunc(known, func(a, b int) int { return *tier(a) - *tier(b) })
+	for len(known)+len(counted) > 0 {
+		from := &known
+		if len(known) == 0 || len(counted) > 0 && *tier(counted[0]) < *tier(known[0]) {
+			from = &counted
+		}
+		i := (*from)[0]
+		*from = (*from)[1:]
+		for _, j := range near[i] {
+			if tier(j) == nil {
+				up := *tier(i) + 1
+				n.Switches[j].Tier = &up
+				counted = append(counted, j)
+			}
+		}
+	}
+	for i := range n.Links {
+		l := &n.Links[i]
+		a, okA := at[l.A]
+		b, okB := at[l.B]
+		if okA && okB && tier(a) != nil && tier(b) != nil && *tier(a) > *tier(b) {
+			l.A, l.APort, l.B, l.BPort = l.B, l.BPort, l.A, l.APort
+		}
+	}
 }
 
 // network is what a document already knows of the fabric, nil for nothing.

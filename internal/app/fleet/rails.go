@@ -133,9 +133,16 @@ type misplaced struct {
 	done bool
 }
 
+// meant is where ports belong that are cabled elsewhere, or not at all as far as is known.
+type meant struct {
+	leaf map[*Port]string
+	also map[string][]*Host // hosts that belong on a leaf with a port of which no cable is known
+}
+
 // checkRails compares where ports of one place are cabled to, class by class, and gives ports
 // the rail of their leaf where the fabric's source does not.
-func (f *Fleet) checkRails(byClass [][]*Host) {
+func (f *Fleet) checkRails(byClass [][]*Host) meant {
+	should := meant{map[*Port]string{}, map[string][]*Host{}}
 	var wrong []misplaced
 	var settled, unsettled int
 	railOf := map[string]int{}
@@ -155,6 +162,12 @@ func (f *Fleet) checkRails(byClass [][]*Host) {
 					for _, p := range w.ports {
 						if want := u.leaf[p.Place]; want != "" && want != p.Leaf {
 							wrong = append(wrong, misplaced{host: w.host, port: p, want: want, of: len(u.members)})
+							should.leaf[p] = want
+						}
+					}
+					for place, leaf := range u.leaf {
+						if !slices.ContainsFunc(w.ports, func(p *Port) bool { return p.Place == place }) {
+							should.also[leaf] = append(should.also[leaf], w.host)
 						}
 					}
 				}
@@ -173,6 +186,7 @@ func (f *Fleet) checkRails(byClass [][]*Host) {
 		f.unknown(CodeRailMiswired, fmt.Sprintf("%s: fewer than %d of one class are wired to the same leaves, so nothing says which cable is right", text.Plural(unsettled, "host"), leastHosts), "", nil)
 	}
 	f.miswired(wrong)
+	return should
 }
 
 // rails numbers the leaves of a unit in the order of places, where each of its leaves has places

@@ -92,6 +92,42 @@ func TestRails(t *testing.T) {
 	}
 }
 
+// Groups are as cables are meant: one stays whole where a cable is swapped with another group's, is not known, or leads to
+// a switch that nothing else is on.
+func TestGroups(t *testing.T) {
+	list := hosts(t, many(8, "dgx-h100")...)
+	group := func(n *fleet.Network) string {
+		var out []string
+		for _, g := range build(t, list, n).Groups {
+			out = append(out, fmt.Sprintf("%d leaves of %s", len(g.Leaves), strings.Join(g.Hosts, " ")))
+		}
+		return strings.Join(out, ", ")
+	}
+	const whole = "9 leaves of n1 n2 n3 n4, 9 leaves of n5 n6 n7 n8"
+	if got := group(railFabric(list, 4)); got != whole {
+		t.Error(got)
+	}
+	n := railFabric(list, 4)
+	a, b := cable(t, n, port(t, &list[1], "mlx5_3")), cable(t, n, port(t, &list[6], "mlx5_3"))
+	a.Leaf, b.Leaf = b.Leaf, a.Leaf
+	if got := group(n); got != whole {
+		t.Errorf("swapped between groups: %s", got)
+	}
+	n = railFabric(list, 4)
+	gone := cable(t, n, port(t, &list[2], "mlx5_9"))
+	*gone = n.Cables[len(n.Cables)-1]
+	n.Cables = n.Cables[:len(n.Cables)-1]
+	if got := group(n); got != whole {
+		t.Errorf("cables that are not known: %s", got)
+	}
+	n = railFabric(list, 4)
+	cable(t, n, port(t, &list[2], "mlx5_9")).Leaf = "elsewhere"
+	n.Switches = append(n.Switches, fleet.Switch{ID: "elsewhere"})
+	if got := group(n); got != "1 leaves of n3, "+whole {
+		t.Errorf("on a switch of its own: %s", got)
+	}
+}
+
 // Two swapped cables are named, and nothing else: within a host and between two.
 func TestSwappedCables(t *testing.T) {
 	for _, c := range []struct{ a, b [2]string }{

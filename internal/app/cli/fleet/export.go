@@ -42,7 +42,34 @@ type exportOptions struct {
 type exportFormat struct {
 	name, about string
 	flags       []string
+	needs       need // else there is nothing to write
 	write       func(*exportOptions, context.Context, *model.Fleet) (export.Output, error)
+}
+
+// need is what a format has to know of the fleet beside its hosts.
+type need int
+
+const (
+	hosts           need = iota // nothing more
+	cables                      // of some host
+	cablesOrDomains             // or the NVLink domain of some host
+)
+
+// met is the error of a fleet of which that is not known.
+func (n need) met(f *model.Fleet) error {
+	cabled := slices.ContainsFunc(f.Hosts, func(h model.Host) bool {
+		return slices.ContainsFunc(h.Ports, func(p model.Port) bool { return p.Leaf != "" })
+	})
+	var err error
+	switch {
+	case n == hosts || cabled || n == cablesOrDomains && len(f.Domains) > 0:
+		return nil
+	case n == cables:
+		err = errors.New("nothing to write: no cable of a host is known")
+	default:
+		err = errors.New("nothing to write: neither a cable nor the NVLink domain of a host is known")
+	}
+	return command.WithHint(err, "give --fabric what \"topoctl fleet fabric\" has written")
 }
 
 // plain is a format that the fleet alone makes.
@@ -53,21 +80,21 @@ func plain(write func(*model.Fleet) export.Output) func(*exportOptions, context.
 // exportFormats lists the formats in the order of the help.
 func exportFormats() []exportFormat {
 	return []exportFormat{
-		{"slurm-tree", "Slurm's topology.conf for topology/tree", nil, plain(export.SlurmTree)},
-		{"slurm-block", "Slurm's topology.conf for topology/block", nil, plain(export.SlurmBlock)},
-		{"slurm-yaml", "Slurm's topology.yaml", nil, plain(export.SlurmYAML)},
-		{"k8s-labels", "kubectl commands that label nodes", nil, plain(export.NodeLabels)},
-		{"nfd", "a feature file of Node Feature Discovery", []string{"node"}, (*exportOptions).featureFile},
-		{"nodefeature", "NodeFeatures of Node Feature Discovery", []string{"namespace"}, (*exportOptions).nodeFeatures},
-		{"kueue", "a Topology of Kueue", []string{"name"}, (*exportOptions).kueue},
-		{"hypernode", "HyperNodes of Volcano", nil, plain(export.HyperNodes)},
-		{"dra-claim", "ResourceClaimTemplates for each class of hosts", []string{"gpus"}, (*exportOptions).claims},
-		{"dra-attributes", "attributes of network devices, as JSON", []string{"lists"}, (*exportOptions).attributes},
-		{"env", "variables for an engine on all hosts of a class", []string{"class", "for"}, (*exportOptions).env},
-		{"topograph-model", "a model for topograph's simulator", nil, plain(export.TopographModel)},
-		{"ibsim", "a net file of ibsim", nil, plain(export.Ibsim)},
-		{"dot", "the network as a graph for Graphviz", nil, plain(export.DOT)},
-		{"svg", "the network as a drawing", nil, plain(export.SVG)},
+		{"slurm-tree", "Slurm's topology.conf for topology/tree", nil, cables, plain(export.SlurmTree)},
+		{"slurm-block", "Slurm's topology.conf for topology/block", nil, cablesOrDomains, plain(export.SlurmBlock)},
+		{"slurm-yaml", "Slurm's topology.yaml", nil, cablesOrDomains, plain(export.SlurmYAML)},
+		{"k8s-labels", "kubectl commands that label nodes", nil, hosts, plain(export.NodeLabels)},
+		{"nfd", "a feature file of Node Feature Discovery", []string{"node"}, hosts, (*exportOptions).featureFile},
+		{"nodefeature", "NodeFeatures of Node Feature Discovery", []string{"namespace"}, hosts, (*exportOptions).nodeFeatures},
+		{"kueue", "a Topology of Kueue", []string{"name"}, cables, (*exportOptions).kueue},
+		{"hypernode", "HyperNodes of Volcano", nil, cables, plain(export.HyperNodes)},
+		{"dra-claim", "ResourceClaimTemplates for each class of hosts", []string{"gpus"}, hosts, (*exportOptions).claims},
+		{"dra-attributes", "attributes of network devices, as JSON", []string{"lists"}, hosts, (*exportOptions).attributes},
+		{"env", "variables for an engine on all hosts of a class", []string{"class", "for"}, hosts, (*exportOptions).env},
+		{"topograph-model", "a model for topograph's simulator", nil, cables, plain(export.TopographModel)},
+		{"ibsim", "a net file of ibsim", nil, cables, plain(export.Ibsim)},
+		{"dot", "the network as a graph for Graphviz", nil, cables, plain(export.DOT)},
+		{"svg", "the network as a drawing", nil, cables, plain(export.SVG)},
 	}
 }
 
@@ -225,6 +252,9 @@ func runExport(ctx context.Context, o *exportOptions) error {
 		return err
 	}
 	if err := someReached(f); err != nil {
+		return err
+	}
+	if err := o.chosen().needs.met(f); err != nil {
 		return err
 	}
 	out, err := o.chosen().write(o, ctx, f)

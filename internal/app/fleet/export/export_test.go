@@ -11,7 +11,6 @@ import (
 	"strings"
 	"testing"
 
-	"gopkg.in/yaml.v3"
 	"pgregory.net/rapid"
 
 	"github.com/topoctl/topoctl/discover/topo"
@@ -209,53 +208,5 @@ func TestReaders(t *testing.T) {
 		if text, err := cmd.CombinedOutput(); err != nil {
 			t.Errorf("%s: %v\n%s", c.name, err, text)
 		}
-	}
-}
-
-// topology.yaml has the keys that Slurm 25.05 documents and no others, and each host once in each topology.
-func TestSlurmYAML(t *testing.T) {
-	f, _ := rails(t)
-	var list []struct {
-		Topology       string `yaml:"topology"`
-		ClusterDefault bool   `yaml:"cluster_default"`
-		Flat           bool   `yaml:"flat"`
-		Tree           *struct {
-			Switches []struct {
-				Switch   string `yaml:"switch"`
-				Children string `yaml:"children"`
-				Nodes    string `yaml:"nodes"`
-			} `yaml:"switches"`
-		} `yaml:"tree"`
-		Block *struct {
-			Sizes  []int `yaml:"block_sizes"`
-			Blocks []struct {
-				Block string `yaml:"block"`
-				Nodes string `yaml:"nodes"`
-			} `yaml:"blocks"`
-		} `yaml:"block"`
-	}
-	in := yaml.NewDecoder(bytes.NewReader(export.SlurmYAML(f).Data))
-	in.KnownFields(true)
-	if err := in.Decode(&list); err != nil {
-		t.Fatal(err)
-	}
-	var got []string
-	for _, x := range list {
-		got = append(got, fmt.Sprintf("%s %v %v", x.Topology, x.ClusterDefault, x.Flat))
-		if x.Tree != nil {
-			for _, s := range x.Tree.Switches {
-				got = append(got, s.Switch+" "+s.Nodes+s.Children)
-			}
-		}
-		if x.Block != nil {
-			got = append(got, fmt.Sprint(x.Block.Sizes))
-			for _, b := range x.Block.Blocks {
-				got = append(got, b.Block+" "+b.Nodes)
-			}
-		}
-	}
-	want := []string{"fabric true false", "su0 n[1-3]", "su1 n[4-6]", "tier1-0 su[0-1]", "blocks false false", "[3 6]", "nvl0 n[1-3]", "nvl1 n[4-6]", "flat false true"}
-	if !slices.Equal(got, want) {
-		t.Errorf("%q, want %q", got, want)
 	}
 }

@@ -3,6 +3,7 @@ package export
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -59,11 +60,11 @@ func treeOf(f *fleet.Fleet) *tree {
 
 // join puts places below those that switches of the tiers above join.
 func (t *tree) join(f *fleet.Fleet, byLeaf map[string]*place) {
-	tier, most := map[string]int{}, 0
+	tier, tiers := map[string]int{}, map[int]bool{}
 	for i := range f.Switches {
 		if n := f.Switches[i].Tier; n != nil {
 			tier[f.Switches[i].ID] = *n
-			most = max(most, *n)
+			tiers[*n] = true
 		}
 	}
 	group := map[string]string{} // union-find over switches, those of a place being one
@@ -85,7 +86,10 @@ func (t *tree) join(f *fleet.Fleet, byLeaf map[string]*place) {
 		group[find(leaf)] = find(first[p])
 	}
 	ring := t.roots
-	for at := 1; at <= most && len(ring) > 1; at++ {
+	for _, at := range slices.Sorted(maps.Keys(tiers)) {
+		if at == 0 || len(ring) < 2 {
+			continue
+		}
 		for i := range f.Links {
 			l := &f.Links[i]
 			a, okA := tier[l.A]
@@ -115,7 +119,7 @@ func (t *tree) join(f *fleet.Fleet, byLeaf map[string]*place) {
 			continue
 		}
 		for i, up := range next {
-			up.name = fmt.Sprintf("tier%d-%d", at, i)
+			up.name = fmt.Sprintf("tier%d-%d", t.tiers+1, i)
 			for _, p := range up.below {
 				p.above = up
 			}

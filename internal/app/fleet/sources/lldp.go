@@ -40,6 +40,7 @@ func FromLLDP(list []Heard, f *fleet.Fleet, source string) (n *fleet.Network, le
 			x.switchSays(heard)
 		}
 	}
+	x.n.SetTiers()
 	return x.n, x.left
 }
 
@@ -84,19 +85,26 @@ func (x *lldpReader) host(heard Heard) {
 			x.leave("%s/%s hears several neighbours, so a cable is not known: something between passes LLDP on", heard.Host, name)
 		default:
 			nb := list[0]
-			x.n.Cables = append(x.n.Cables, fleet.Cable{Host: heard.Host, Port: name, Leaf: x.chassis(&nb.Chassis, 0), LeafPort: nb.Port(), Known: KnownByLLDP})
+			x.n.Cables = append(x.n.Cables, fleet.Cable{Host: heard.Host, Port: name, Leaf: x.leaf(&nb.Chassis), LeafPort: nb.Port(), Known: KnownByLLDP})
 		}
 	}
 }
 
-// chassis enters a switch. Tiers are known of leaves, and of switches that leaves hear.
-func (x *lldpReader) chassis(c *lldp.Chassis, tier int) string {
+// leaf enters a switch that a host hears.
+func (x *lldpReader) leaf(c *lldp.Chassis) string {
+	id := x.chassis(c)
+	x.n.Switches[x.switches[id]].Tier = new(int)
+	return id
+}
+
+// chassis enters a switch.
+func (x *lldpReader) chassis(c *lldp.Chassis) string {
 	id := "sw:" + strings.ToLower(strings.ReplaceAll(c.ID, ":", ""))
 	i, ok := x.switches[id]
 	if !ok {
 		i = len(x.n.Switches)
 		x.switches[id] = i
-		x.n.Switches = append(x.n.Switches, fleet.Switch{ID: id, Name: c.Name, Kind: "ethernet", Tier: &tier, Description: c.Description})
+		x.n.Switches = append(x.n.Switches, fleet.Switch{ID: id, Name: c.Name, Kind: "ethernet", Description: c.Description})
 	}
 	s := &x.n.Switches[i]
 	s.Name, s.Description = cmp.Or(s.Name, c.Name), cmp.Or(s.Description, c.Description)
@@ -110,24 +118,17 @@ func (x *lldpReader) switchSays(heard Heard) {
 		x.leave("%s: the fleet has no such host, and without \"lldpcli -f json show chassis\" it is not known which switch it is", heard.Host)
 		return
 	}
-	var own int
-	if i, ok := x.switches["sw:"+strings.ToLower(strings.ReplaceAll(local.ID, ":", ""))]; ok {
-		own = *x.n.Switches[i].Tier
-	} else {
-		own = 1 // no host hears it
-	}
-	a := x.chassis(local, own)
+	a := x.chassis(local)
 	for i := range heard.Report.Neighbors {
 		nb := &heard.Report.Neighbors[i]
 		if _, host := x.macs[strings.ToLower(nb.PortID)]; host || !nb.Chassis.Forwards() || x.hosts[nb.Chassis.Name] {
 			continue
 		}
-		b := x.chassis(&nb.Chassis, own+1)
+		b := x.chassis(&nb.Chassis)
 		l := fleet.Link{A: a, APort: nb.Interface, B: b, BPort: nb.Port(), Count: 1, Known: KnownByLLDP}
-		if *x.n.Switches[x.switches[a]].Tier > *x.n.Switches[x.switches[b]].Tier {
-			l.A, l.APort, l.B, l.BPort = l.B, l.BPort, l.A, l.APort
-		}
-		key := strings.Join([]string{l.A, l.APort, l.B, l.BPort}, "\x00")
+		ends := []string{a + "\x00" + l.APort, b + "\x00" + l.BPort} // the other switch may tell of it too
+		slices.Sort(ends)
+		key := strings.Join(ends, "\x00")
 		if !x.links[key] {
 			x.links[key] = true
 			x.n.Links = append(x.n.Links, l)

@@ -13,11 +13,15 @@ import (
 func FromProbe(r *probe.Report, source string) *fleet.Network {
 	n := &fleet.Network{Source: source}
 	seen := map[string]bool{}
-	enter := func(name string, tier int) {
-		if !seen[name] {
-			seen[name] = true
-			n.Switches = append(n.Switches, fleet.Switch{ID: name, Tier: &tier})
+	at := map[string]int{}
+	enter := func(name string) int {
+		i, ok := at[name]
+		if !ok {
+			i = len(n.Switches)
+			at[name] = i
+			n.Switches = append(n.Switches, fleet.Switch{ID: name})
 		}
+		return i
 	}
 	linked := map[topo.LinkID]bool{}
 	for i := range r.Links {
@@ -28,7 +32,7 @@ func FromProbe(r *probe.Report, source string) *fleet.Network {
 			for _, on := range l.On {
 				if leaf, ok := strings.CutPrefix(on, "leaf:"); ok && wire && !seen[l.Host+"\x00"+port] {
 					seen[l.Host+"\x00"+port] = true
-					enter(leaf, 0)
+					n.Switches[enter(leaf)].Tier = new(int)
 					n.Cables = append(n.Cables, fleet.Cable{Host: l.Host, Port: port, Leaf: leaf, Known: KnownByProbe})
 				}
 			}
@@ -46,11 +50,12 @@ func FromProbe(r *probe.Report, source string) *fleet.Network {
 				continue
 			}
 			linked[l.Link] = true
-			enter(leaf, 0)
-			enter(spine, 1)
+			enter(leaf)
+			enter(spine)
 			// Parallel links are one in a report, with the rate of all.
 			n.Links = append(n.Links, fleet.Link{A: leaf, B: spine, Count: 1, Known: KnownByProbe, BytesPerSec: l.BytesPerSec})
 		}
 	}
+	n.SetTiers()
 	return n
 }

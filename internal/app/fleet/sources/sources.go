@@ -26,21 +26,21 @@ const (
 func FromSubnet(s *ibnet.Subnet, source string) *fleet.Network {
 	n := &fleet.Network{Source: source}
 	ids := make([]string, len(s.Nodes)) // of switches
-	tiers := tiersOf(s)
+	leaves := leavesOf(s)
 	for i := range s.Nodes {
 		node := &s.Nodes[i]
 		if node.Kind == ibnet.Switch {
 			ids[i] = fmt.Sprintf("sw:%016x", uint64(node.GUID))
-			n.Switches = append(n.Switches, fleet.Switch{ID: ids[i], Name: node.Name(), Kind: "ib", Tier: tiers[i], Description: node.Model()})
+			n.Switches = append(n.Switches, fleet.Switch{ID: ids[i], Name: node.Name(), Kind: "ib", Description: node.Model()})
+			if leaves[i] {
+				n.Switches[len(n.Switches)-1].Tier = new(int)
+			}
 		}
 	}
 	for i := range s.Links {
 		l := &s.Links[i]
 		a, b := l.A, l.B // switches come first in a subnet
 		if ids[b.Node] != "" {
-			if ta, tb := tiers[a.Node], tiers[b.Node]; ta != nil && tb != nil && *ta > *tb {
-				a, b = b, a
-			}
 			n.Links = append(n.Links, fleet.Link{A: ids[a.Node], APort: strconv.Itoa(a.Port), B: ids[b.Node], BPort: strconv.Itoa(b.Port), BytesPerSec: rateOf(l), Count: 1, Known: KnownByIBNet})
 			continue
 		}
@@ -54,6 +54,7 @@ func FromSubnet(s *ibnet.Subnet, source string) *fleet.Network {
 		}
 		n.Cables = append(n.Cables, c)
 	}
+	n.SetTiers()
 	return n
 }
 
@@ -73,8 +74,8 @@ func rateOf(l *ibnet.Link) *topo.Rate {
 	return &rate
 }
 
-// tiersOf counts how far each switch is from hosts: 0 has some. nil is a switch that none leads to.
-func tiersOf(s *ibnet.Subnet) []*int {
+// leavesOf says which switches have hosts.
+func leavesOf(s *ibnet.Subnet) []bool {
 	neighbors, adapters := make([][]int, len(s.Nodes)), make([]int, len(s.Nodes))
 	for i := range s.Links {
 		a, b := s.Links[i].A.Node, s.Links[i].B.Node
@@ -88,28 +89,11 @@ func tiersOf(s *ibnet.Subnet) []*int {
 			}
 		}
 	}
-	tiers := make([]*int, len(s.Nodes))
-	var ring []int
+	leaves := make([]bool, len(s.Nodes))
 	for i := range s.Nodes {
-		if adapters[i] > 0 && !aside(i, neighbors, adapters) {
-			tiers[i] = new(int)
-			ring = append(ring, i)
-		}
+		leaves[i] = adapters[i] > 0 && !aside(i, neighbors, adapters)
 	}
-	for tier := 1; len(ring) > 0; tier++ {
-		var next []int
-		for _, i := range ring {
-			for _, j := range neighbors[i] {
-				if tiers[j] == nil {
-					t := tier
-					tiers[j] = &t
-					next = append(next, j)
-				}
-			}
-		}
-		ring = next
-	}
-	return tiers
+	return leaves
 }
 
 // aside says whether the few adapters of a switch are management's, attached to a spine: nearly all its ports lead to
@@ -181,6 +165,7 @@ func Merge(list ...*fleet.Network) (n *fleet.Network, conflicts []string) {
 		}
 	}
 	n.Source = strings.Join(slices.Compact(names), " and ")
+	n.SetTiers()
 	return n, conflicts
 }
 

@@ -122,6 +122,39 @@ func TestLLDPLeft(t *testing.T) {
 	}
 }
 
+// A switch's tier is how far it is from hosts, whoever is heard first: the core's file comes before the leaves'.
+func TestLLDPTiers(t *testing.T) {
+	sw := func(id string) lldp.Chassis {
+		return lldp.Chassis{IDType: "mac", ID: id, Name: id, Enabled: []string{"Bridge"}}
+	}
+	says := func(name string, hears ...string) sources.Heard {
+		own := sw(name)
+		r := &lldp.Report{Local: &own}
+		for i, h := range hears {
+			r.Neighbors = append(r.Neighbors, lldp.Neighbor{Interface: fmt.Sprint("swp", i+1), Chassis: sw(h), PortID: "to-" + name})
+		}
+		return sources.Heard{Host: name, Report: r}
+	}
+	f := &fleet.Fleet{Hosts: []fleet.Host{{Host: "n1", Ports: []fleet.Port{{Port: "eth0"}}}, {Host: "n2", Ports: []fleet.Port{{Port: "eth0"}}}}}
+	host := func(name, leaf string) sources.Heard {
+		return sources.Heard{Host: name, Report: &lldp.Report{Neighbors: []lldp.Neighbor{{Interface: "eth0", Chassis: sw(leaf)}}}}
+	}
+	list := []sources.Heard{says("core", "spine1", "spine2"), says("alone", "other"), host("n1", "leaf1"), host("n2", "leaf2"), says("spine1", "leaf1"), says("spine2", "leaf2")}
+	want := "alone=? core=2 leaf1=0 leaf2=0 other=? spine1=1 spine2=1"
+	for range list {
+		list = append(list[1:], list[0])
+		n, left := sources.FromLLDP(list, f, "lldp")
+		if got := tiers(n); got != want || len(left) > 0 || len(n.Links) != 5 {
+			t.Errorf("%s, want %s; %q; %d links", got, want, left, len(n.Links))
+		}
+		for _, l := range n.Links {
+			if l.A == "sw:core" || l.B == "sw:leaf1" || l.B == "sw:leaf2" {
+				t.Errorf("link %+v leads down", l)
+			}
+		}
+	}
+}
+
 // Names that two switches have, and those that reports cannot show, are replaced by IDs; links of different rates
 // have none.
 func TestFile(t *testing.T) {
