@@ -254,6 +254,72 @@ func TestPackets(t *testing.T) {
 	}
 }
 
+// bonded has a bond of two interfaces, and one interface beside it.
+const bonded = `machine bonded "TCP over a bond"
+host virtual none
+cpu vendor GenuineIntel family 6 model 143 name "Intel(R) Xeon(R)" threads 2
+numa 0 package 0 cpus 0-7 mem 64GiB
+root 0000:10 numa 0
+  port 10:01.0
+    nic 11:00.0 e810 net eth0 gbps 100
+    nic 11:00.1 e810 net eth1 gbps 100
+  port 10:02.0
+    nic 12:00.0 e810 net eth2 gbps 100 ip 10.2.0.1/24
+bond bond0 legs eth0,eth1 mode 802.3ad hash layer3+4 ip 10.1.0.1/24
+`
+
+// Over TCP a bond is one port: what its legs carry is its own, whichever the kernel chose, and is counted once.
+func TestBond(t *testing.T) {
+	of := fixturetest.Spec(t, bonded)
+	reading := func(second int, eth0, eth1, eth2 uint64) *counters.Sample {
+		return sample(second, port("net:bond0", eth0+eth1, (eth0+eth1)/2), port("net:eth0", eth0, eth0/2), port("net:eth1", eth1, eth1/2), port("net:eth2", eth2, eth2/2))
+	}
+	for _, c := range []struct {
+		name             string
+		eth0, eth1, eth2 uint64
+		text             string
+		bond, beside     audit.Verdict
+		legs             string
+	}{
+		{"both legs", 100 * mib, 100 * mib, 200 * mib, "As planned: 2 ports carried 600 MiB, each its part", audit.OK, audit.OK, "it is a bond of eth0 and eth1, which carried 50.0 % and 50.0 %"},
+		{"the other leg", 0, 200 * mib, 200 * mib, "As planned: 2 ports carried 600 MiB, each its part", audit.OK, audit.OK, "it is a bond of eth0 and eth1, which carried 0.0 % and 100.0 %"},
+		{"the bond alone", 0, 200 * mib, 0, "Plan missed: bond0 carried 100.0 % of 300 MiB (planned: 50.0 %), eth2 was idle", audit.Above, audit.Idle, "it is a bond of eth0 and eth1, which carried 0.0 % and 100.0 %"},
+		{"beside it", 0, 0, 200 * mib, "Plan missed: eth2 carried 100.0 % of 300 MiB (planned: 50.0 %), bond0 was idle", audit.Idle, audit.Above, "it is a bond of eth0 and eth1"},
+	} {
+		a := newAudit(t, of, pathsel.TCP)
+		a.Sample(reading(0, 7, 9, 11))
+		a.Sample(reading(10, 7+c.eth0, 9+c.eth1, 11+c.eth2))
+		r := a.Report()
+		if got, want := verdicts(r), map[string]audit.Verdict{"bond0": c.bond, "eth2": c.beside}; !cmp.Equal(got, want) || r.Text != c.text || len(r.Ports) != 2 {
+			t.Errorf("%s: %q %v %d ports, want %q %v", c.name, r.Text, got, len(r.Ports), c.text, want)
+		}
+		i := slices.IndexFunc(r.Ports, func(p audit.Port) bool { return p.Name == "bond0" })
+		if i < 0 || !slices.Contains(r.Ports[i].Reasons, c.legs) {
+			t.Errorf("%s: %+v, want %q", c.name, r.Ports, c.legs)
+		}
+	}
+}
+
+// A bond of InfiniBand interfaces sends by one leg: what IP moved is taken off the port that it went by, and no other.
+func TestBondOfInfiniBand(t *testing.T) {
+	of := fixturetest.Topology(t, "dgx-h100")
+	of.Netdevs = append(of.Netdevs, topo.Netdev{Node: topo.Node{ID: "net:bond0"}, Name: "bond0", LinkKind: "bond", Lower: []string{"ib0", "ib1"}, Addresses: []string{"10.9.0.1/24"}})
+	for i, name := range []string{"ib0", "ib1"} {
+		of.Netdevs = append(of.Netdevs, topo.Netdev{Node: topo.Node{ID: topo.NetdevID(name)}, Name: name, Type: "infiniband", Master: "bond0"})
+		for k := range of.Ports {
+			if of.Ports[k].ID == topo.ID("port:"+dgx[i]+"/1") {
+				of.Ports[k].Netdevs = []string{name}
+			}
+		}
+	}
+	a := newAudit(t, of, pathsel.RDMA)
+	a.Sample(evenly(0, 0, zero("bond0", "ib0", "ib1")))
+	a.Sample(evenly(10, 300*mib, map[string]uint64{dgx[0]: 400 * mib, "bond0": 100 * mib, "ib0": 100 * mib, "ib1": 0}))
+	if r := a.Report(); r.Answer != audit.AsPlanned || *r.Carried != 8*450*mib {
+		t.Errorf("%s, %d bytes: %v", r.Text, *r.Carried, verdicts(r))
+	}
+}
+
 // Over InfiniBand what IP moves is in the port's counters too, and is no RDMA.
 func TestIPOverInfiniBand(t *testing.T) {
 	of := fixturetest.Topology(t, "dgx-h100")

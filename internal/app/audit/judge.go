@@ -27,8 +27,8 @@ func (j *judge) judge() {
 	j.chooseUnit()
 	ports := j.a.o.Host.Ports()
 	for i := range ports {
-		if p := &ports[i]; j.counts(p) {
-			j.r.Ports = append(j.r.Ports, j.measure(p))
+		if p := &ports[i]; j.counts(p) && j.standsForItself(p, ports) {
+			j.r.Ports = append(j.r.Ports, j.measure(p, ports))
 		}
 	}
 	if j.r.Transport == pathsel.RDMA && j.r.Unit != Channels {
@@ -56,12 +56,50 @@ func (j *judge) counts(p *pathsel.Port) bool {
 	return p.RDMA() || j.r.Transport == pathsel.TCP
 }
 
-// meter is whose counters tell what a port carried: over TCP those of its interface.
+// meter is whose counters tell what a port carried: over TCP those of its interface, and of a bond for all its legs,
+// since the kernel chooses the leg.
 func (j *judge) meter(p *pathsel.Port) topo.ID {
-	if j.r.Transport == pathsel.TCP && p.RDMA() {
+	if j.r.Transport == pathsel.TCP && p.RDMA() || j.bond(p) != "" {
 		return topo.NetdevID(p.Netdev)
 	}
 	return p.ID
+}
+
+// bond is the bond whose leg a port is over TCP, "" for none.
+func (j *judge) bond(p *pathsel.Port) string {
+	if j.r.Transport != pathsel.TCP || len(p.Legs) == 0 {
+		return ""
+	}
+	if n := j.a.o.Host.Index().NetdevNamed(p.Netdev); n == nil || n.Bond == nil && n.LinkKind != "bond" {
+		return ""
+	}
+	return p.Netdev
+}
+
+// legs are the ports that count together: those of a port's bond, or the port alone.
+func (j *judge) legs(p *pathsel.Port, ports []pathsel.Port) []*pathsel.Port {
+	name := j.bond(p)
+	if name == "" {
+		return []*pathsel.Port{p}
+	}
+	var out []*pathsel.Port
+	for i := range ports {
+		if j.bond(&ports[i]) == name {
+			out = append(out, &ports[i])
+		}
+	}
+	return out
+}
+
+// standsForItself says whether a port is judged: of a bond's legs one is for all, that of the plan.
+func (j *judge) standsForItself(p *pathsel.Port, ports []pathsel.Port) bool {
+	legs := j.legs(p, ports)
+	for _, l := range legs {
+		if j.a.shares[l.ID] != nil {
+			return l.ID == p.ID
+		}
+	}
+	return legs[0].ID == p.ID
 }
 
 // chooseUnit takes bytes where every port of the plan counts them, else packets. Without counters
@@ -90,10 +128,16 @@ func (j *judge) chooseUnit() {
 }
 
 // measure puts together what is known of a port.
-func (j *judge) measure(p *pathsel.Port) Port {
+func (j *judge) measure(p *pathsel.Port, ports []pathsel.Port) Port {
 	out := Port{ID: p.ID, Name: p.Name, Reasons: []string{}, For: []string{}, LineBytesPerSec: p.BytesPerSec, PlannedShare: new(float64), Users: []User{}}
-	if s := j.a.shares[p.ID]; s != nil {
-		*out.PlannedShare, out.For = s.share, s.of
+	if bond := j.bond(p); bond != "" {
+		out.Name = bond
+	}
+	for _, l := range j.legs(p, ports) {
+		if s := j.a.shares[l.ID]; s != nil {
+			*out.PlannedShare += s.share
+			out.For = append(out.For, s.of...)
+		}
 	}
 	if t := j.a.tallies[j.meter(p)]; t != nil {
 		out.Traffic = t.total
@@ -158,10 +202,21 @@ func (j *judge) carried(p *Port) (n uint64, doubt string) {
 
 // ipOver is the interface whose IP packets go through an InfiniBand port and count there.
 func (j *judge) ipOver(p *pathsel.Port) *tally {
-	if j.r.Transport == pathsel.RDMA && p.LinkLayer == "InfiniBand" && p.Netdev != "" {
-		return j.a.tallies[topo.NetdevID(p.Netdev)]
+	if j.r.Transport != pathsel.RDMA || p.LinkLayer != "InfiniBand" || p.Netdev == "" {
+		return nil
 	}
-	return nil
+	top := j.a.o.Host.Topology()
+	for i := range top.Ports {
+		if top.Ports[i].ID != p.ID {
+			continue
+		}
+		for _, name := range top.Ports[i].Netdevs { // of a bond, what went by this leg
+			if slices.Contains(p.Legs, name) {
+				return j.a.tallies[topo.NetdevID(name)]
+			}
+		}
+	}
+	return j.a.tallies[topo.NetdevID(p.Netdev)]
 }
 
 // quiet is what a port may carry that nothing uses.
@@ -245,8 +300,31 @@ func (j *judge) decide(p *Port) {
 		say("it is a virtual function: what others of its card carry is not in these counters")
 	}
 	if len(port.Legs) > 0 && p.Verdict != NotPlanned {
-		say("it is a bond of %s: how its traffic splits over them is not checked", text.List(port.Legs, 4))
+		say("%s", j.overLegs(&port))
 	}
+}
+
+// overLegs says how a bond's traffic is split over its legs. That is the kernel's or the card's choice and has no verdict.
+func (j *judge) overLegs(p *pathsel.Port) string {
+	of := "it is a bond of " + text.Join(p.Legs, 4)
+	var sum float64
+	var carried []uint64
+	for _, name := range p.Legs {
+		t := j.a.tallies[topo.NetdevID(name)]
+		if t == nil || j.bond(p) == "" || t.doubt(j.r.Unit, j.a.began) != "" { // interfaces do not count what RDMA moves
+			return of + ": how its traffic splits over them is not checked"
+		}
+		n, _ := t.total.in(j.r.Unit)
+		carried, sum = append(carried, n), sum+float64(n)
+	}
+	if sum == 0 {
+		return of
+	}
+	var parts []string
+	for _, n := range carried {
+		parts = append(parts, Percent(float64(n)/sum))
+	}
+	return of + ", which carried " + text.Join(parts, 4)
 }
 
 func down(state string) bool {

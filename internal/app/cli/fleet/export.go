@@ -228,6 +228,8 @@ func (o *exportOptions) parse(cmd *cobra.Command, args []string) error {
 		return command.WithHint(errors.New("no fleet"), "name the topologies of hosts, or what \"topoctl fleet collect --out-dir DIR\" has written")
 	case o.format == "nfd" && o.node == "":
 		return command.WithHint(errors.New("--node is required"), "a feature file is for one host: --node HOST")
+	case o.format == "env" && o.engine == "":
+		return command.WithHint(errors.New("--for is required"), "--for ENGINE: %s", command.Either(engineWords()))
 	case o.format == "env" && !slices.Contains(engineWords(), o.engine):
 		return command.WithHint(fmt.Errorf("--for %q: want an engine", o.engine), "--for ENGINE: %s", command.Either(engineWords()))
 	case cmd.Flags().Changed("gpus") && o.gpus < 1:
@@ -266,6 +268,9 @@ func runExport(ctx context.Context, o *exportOptions) error {
 	}
 	for _, line := range out.Notes {
 		note(o.Host, line)
+	}
+	if len(out.Data) == 0 {
+		return errors.New("nothing to write: all of it was left out")
 	}
 	if err := o.out.Write(o.Streams, out.Data); err != nil {
 		return err

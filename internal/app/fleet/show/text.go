@@ -270,6 +270,12 @@ func Show(f *fleet.Fleet, view string, o Options) string {
 	case "leaf":
 		w.leaves(f, o)
 	case "rail":
+		if len(f.Groups) == 0 && !slices.ContainsFunc(f.Hosts, func(h fleet.Host) bool {
+			return slices.ContainsFunc(h.Ports, func(p fleet.Port) bool { return p.Rail != nil })
+		}) {
+			w.wrap("", "", noCables)
+			break
+		}
 		w.table(railRows(f))
 	case "fact":
 		w.facts(f)
@@ -329,10 +335,12 @@ func HostRows(f *fleet.Fleet) [][]string {
 	return rows
 }
 
+const noCables = "Which switches the ports are cabled to is not known: use --fabric FILE."
+
 // leaves is the tree of groups, their leaves, and the ports on each.
 func (w *writer) leaves(f *fleet.Fleet, o Options) {
 	if len(f.Groups) == 0 {
-		w.wrap("", "", "Which switches the ports are cabled to is not known: use --fabric FILE.")
+		w.wrap("", "", noCables)
 		return
 	}
 	type end struct{ port, host string }
