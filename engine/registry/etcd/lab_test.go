@@ -26,12 +26,12 @@ import (
 const insideVariable = "TOPOCTL_TEST_INSIDE"
 
 // Eight agents in network namespaces, topoctl's own program with the registry's beside it, found by name under load. One
-// host vanishes and its engine is started elsewhere: who writes to it follows. Then etcd is away.
+// host vanishes and its engine is started elsewhere: the writers follow it. Then etcd is away.
 func TestNamespaces(t *testing.T) {
 	t.Parallel()
 	etcdtest.Program(t)
 	if os.Getenv(insideVariable) != "" {
-		t.Skip("inside")
+		t.Skip(insideVariable + " is set: TestInsideNamespaces runs in this process")
 	}
 	if err := exec.Command("unshare", "-nm", "ip", "link").Run(); err != nil {
 		t.Skipf("no network namespaces here (they want root, util-linux and iproute2): %v", err)

@@ -366,9 +366,6 @@ func TestBlameProperties(t *testing.T) {
 			rapid.SampledFrom(faults).Draw(r, "fault")(t, &list[i])
 			odd[list[i].MachineID] = true
 		}
-		if float64(n-len(odd)) <= 0.6*float64(n) {
-			r.Skip()
-		}
 		network := railFabric(list, n)
 		f := build(t, list, network)
 		want := blame(f)

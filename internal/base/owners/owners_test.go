@@ -97,7 +97,7 @@ func TestReadFindsOwnConnection(t *testing.T) {
 	address := ownAddress(t)
 	l, err := net.Listen("tcp", net.JoinHostPort(address, "0"))
 	if err != nil {
-		t.Skipf("no socket at %s: %v", address, err)
+		t.Skipf("%s takes no listener: %v", address, err)
 	}
 	defer l.Close()
 	c, err := net.Dial("tcp", l.Addr().String())
@@ -127,7 +127,7 @@ func TestReadFindsOwnConnection(t *testing.T) {
 		t.Fatal(err)
 	}
 	if s.NoConnections {
-		t.Skipf("%q", s.Notes)
+		t.Skipf("this kernel tells of no connections over netlink (CONFIG_INET_TCP_DIAG): %q", s.Notes)
 	}
 	for _, x := range s.Connections {
 		if x.ReceivedBytes == uint64(len(data)) && x.PID == os.Getpid() && x.Local.String() == address {
@@ -142,7 +142,7 @@ func ownAddress(t *testing.T) string {
 	t.Helper()
 	all, err := net.InterfaceAddrs()
 	if err != nil {
-		t.Skip(err)
+		t.Skipf("the addresses of this host cannot be listed: %v", err)
 	}
 	for _, a := range all {
 		if n, ok := a.(*net.IPNet); ok && n.IP.To4() != nil && !n.IP.IsLoopback() {

@@ -153,7 +153,7 @@ func pipedHead(in *command.Host) []byte {
 		return nil
 	}
 	const enough = 4 << 10
-	head, _ := r.Peek(enough) // whatever is there; who reads it gets the error
+	head, _ := r.Peek(enough) // whatever is there; the reader of the rest gets the error
 	return head
 }
 

@@ -117,7 +117,7 @@ func Merge(list ...*fleet.Network) (n *fleet.Network, conflicts []string) {
 	var names []string
 	switches := map[string]int{}
 	cables := map[string]int{}
-	linked := map[string]string{} // by pair of switches: who knows it
+	linked := map[string]string{} // by pair of switches: the source that told of them
 	for _, x := range list {
 		names = append(names, x.Source)
 		n.RailOnly = n.RailOnly || x.RailOnly
