@@ -49,9 +49,9 @@ func (f *Fleet) Headline() string {
 	return sentence(strings.Join(parts, ". "))
 }
 
-// sentence ends with a full stop, or with the dots of what was cut.
+// sentence ends a text, unless it ends by itself: with the dots of what was cut, or the question of a reason.
 func sentence(s string) string {
-	if strings.HasSuffix(s, text.Dots) {
+	if strings.HasSuffix(s, ".") || strings.HasSuffix(s, "?") {
 		return s
 	}
 	return s + "."
