@@ -14,9 +14,8 @@ import (
 	"github.com/topoctl/topoctl/test/vmlab/hardware"
 )
 
-// What the lab's machines said when they were captured is still read as what was stated.
-// Addresses and GUIDs in a capture are stand-ins: they are compared inside the lab only.
-func TestCaptures(t *testing.T) {
+// eachCapture runs a test for each machine of the lab that was captured.
+func eachCapture(t *testing.T, test func(t *testing.T, m *hardware.Machine, host *topo.Topology)) {
 	for _, name := range fixtures.Captures() {
 		t.Run(name, func(t *testing.T) {
 			m, err := hardware.Layout(strings.TrimPrefix(name, "lab-"))
@@ -31,18 +30,26 @@ func TestCaptures(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			diff(t, "NUMA nodes", numaNodes(host), statedNodes(m))
-			diff(t, "host bridges", hostBridges(host), statedBridges(m))
-			diff(t, "PCI functions", functions(host), statedFunctions(m))
-			diff(t, "switches", switches(host), statedSwitches(m))
-			diff(t, "GPUs", gpus(host), statedGPUs(m))
-			diff(t, "matrix", matrix(host), statedClasses(m))
-			if host.Host.Virtual != "qemu" {
-				t.Errorf("an emulated processor is %q", host.Host.Virtual)
-			}
-			checkRates(t, host)
+			test(t, m, host)
 		})
 	}
+}
+
+// What the lab's machines said when they were captured is still read as what was stated.
+// Addresses and GUIDs in a capture are stand-ins: they are compared inside the lab only.
+func TestCaptures(t *testing.T) {
+	eachCapture(t, func(t *testing.T, m *hardware.Machine, host *topo.Topology) {
+		diff(t, "NUMA nodes", numaNodes(host), statedNodes(m))
+		diff(t, "host bridges", hostBridges(host), statedBridges(m))
+		diff(t, "PCI functions", functions(host), statedFunctions(m))
+		diff(t, "switches", switches(host), statedSwitches(m))
+		diff(t, "GPUs", gpus(host), statedGPUs(m))
+		diff(t, "matrix", matrix(host), statedClasses(m))
+		if host.Host.Virtual != "qemu" {
+			t.Errorf("an emulated processor is %q", host.Host.Virtual)
+		}
+		checkRates(t, host)
+	})
 }
 
 // checkRates: Soft-RoCE carries no more than the interface below it.

@@ -4,12 +4,9 @@ package discovery
 
 import (
 	"slices"
-	"strings"
 	"testing"
 
-	"github.com/topoctl/topoctl/discover"
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/fixtures"
 	"github.com/topoctl/topoctl/internal/app/remap"
 	"github.com/topoctl/topoctl/internal/base/libvirtxml"
 	"github.com/topoctl/topoctl/test/vmlab/hardware"
@@ -18,60 +15,46 @@ import (
 // The lab's captured machines get a host's switches by libvirt's description. Their MAC addresses are
 // stand-ins, which pair nothing; in the lab they do.
 func TestRemapCaptures(t *testing.T) {
-	for _, name := range fixtures.Captures() {
-		t.Run(name, func(t *testing.T) {
-			m, err := hardware.Layout(strings.TrimPrefix(name, "lab-"))
-			if err != nil {
-				t.Fatal(err)
-			}
-			tree, err := fixtures.Open(name)
-			if err != nil {
-				t.Fatal(err)
-			}
-			guest, err := discover.Discover(t.Context(), discover.Options{FS: tree})
-			if err != nil {
-				t.Fatal(err)
-			}
-			h := hypervisorOf(m)
-			standIns := map[int]string{}
-			for i := range guest.Netdevs {
-				for _, nic := range m.NICs() {
-					if n := &guest.Netdevs[i]; n.Name == hardware.NetDev(nic.Rail) {
-						standIns[nic.Rail] = n.MAC
-					}
+	eachCapture(t, func(t *testing.T, m *hardware.Machine, guest *topo.Topology) {
+		h := hypervisorOf(m)
+		standIns := map[int]string{}
+		for i := range guest.Netdevs {
+			for _, nic := range m.NICs() {
+				if n := &guest.Netdevs[i]; n.Name == hardware.NetDev(nic.Rail) {
+					standIns[nic.Rail] = n.MAC
 				}
 			}
-			if len(standIns) != len(m.NICs()) || standIns[0] == "" {
-				t.Fatalf("addresses %v", standIns)
+		}
+		if len(standIns) != len(m.NICs()) || standIns[0] == "" {
+			t.Fatalf("addresses %v", standIns)
+		}
+		host, err := topo.Decode(h.topology(t, func(rail int) string { return standIns[rail] }))
+		if err != nil {
+			t.Fatal(err)
+		}
+		passed, err := libvirtxml.Parse(h.domain(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		pairs, _, err := remap.Pairs(host, guest, remap.Options{Libvirt: passed})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got, want []string
+		for _, p := range pairs {
+			if !slices.Equal(p.By, []remap.By{remap.ByLibvirt}) {
+				t.Errorf("%s is paired by %v", p.Guest, p.By)
 			}
-			host, err := topo.Decode(h.topology(t, func(rail int) string { return standIns[rail] }))
-			if err != nil {
-				t.Fatal(err)
-			}
-			passed, err := libvirtxml.Parse(h.domain(t))
-			if err != nil {
-				t.Fatal(err)
-			}
-			pairs, _, err := remap.Pairs(host, guest, remap.Options{Libvirt: passed})
-			if err != nil {
-				t.Fatal(err)
-			}
-			var got, want []string
-			for _, p := range pairs {
-				if !slices.Equal(p.By, []remap.By{remap.ByLibvirt}) {
-					t.Errorf("%s is paired by %v", p.Guest, p.By)
-				}
-				got = append(got, p.Guest.String()+" "+p.Host.String())
-			}
-			for _, p := range h.passed {
-				want = append(want, p.guest.BDF+" "+p.host.BDF)
-			}
-			diff(t, "pairs", got, want)
-			out, _, err := remap.Build(host, guest, pairs)
-			if err != nil {
-				t.Fatal(err)
-			}
-			diff(t, "matrix", matrix(out), h.matrix())
-		})
-	}
+			got = append(got, p.Guest.String()+" "+p.Host.String())
+		}
+		for _, p := range h.passed {
+			want = append(want, p.guest.BDF+" "+p.host.BDF)
+		}
+		diff(t, "pairs", got, want)
+		out, _, err := remap.Build(host, guest, pairs)
+		if err != nil {
+			t.Fatal(err)
+		}
+		diff(t, "matrix", matrix(out), h.matrix())
+	})
 }
