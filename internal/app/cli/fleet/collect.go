@@ -132,7 +132,8 @@ func runCollect(ctx context.Context, o *collectOptions) error {
 	}
 	c := collect.Options{Parallel: o.parallel, Timeout: o.Globals.Timeout, Decode: o.Decode, Resume: o.resume}
 	if o.dir != "" {
-		if c.Store, err = collect.OpenStore(o.dir); err != nil {
+		write := func(name string, data []byte) error { return command.WriteFile(name, data, command.Everyone) }
+		if c.Store, err = collect.OpenStore(o.dir, write); err != nil {
 			return fmt.Errorf("--out-dir: %w", err)
 		}
 	}

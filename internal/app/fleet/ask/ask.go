@@ -56,7 +56,7 @@ func run(ctx context.Context, what, name string, args ...string) ([]byte, error)
 
 var errTooMuch = errors.New("prints more than is read")
 
-// bounded takes in so much and no more.
+// bounded takes a bounded number of bytes.
 type bounded struct {
 	w    io.Writer
 	left int

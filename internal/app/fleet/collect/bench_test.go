@@ -25,7 +25,7 @@ func BenchmarkCollect(b *testing.B) {
 		size += len(data)
 		list = append(list, collect.Source{Name: fmt.Sprint("n", i), From: "file", Read: func(context.Context) ([]byte, error) { return bytes.Clone(data), nil }})
 	}
-	store, err := collect.OpenStore(b.TempDir())
+	store, err := collect.OpenStore(b.TempDir(), write)
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -184,7 +184,7 @@ func (c *collection) read(ctx context.Context, s Source) (h *fleet.Host, resumed
 		if c.o.Store == nil {
 			return "", "", nil
 		}
-		return c.o.Store.write(s.Name, document)
+		return c.o.Store.keep(s.Name, document)
 	})
 	return h, false, err
 }

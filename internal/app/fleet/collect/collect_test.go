@@ -26,6 +26,9 @@ import (
 	"github.com/topoctl/topoctl/internal/base/ssh"
 )
 
+// write stands for the command's, which is atomic.
+func write(name string, data []byte) error { return os.WriteFile(name, data, 0o600) }
+
 // decode reads topologies, packed or not.
 func decode(_ context.Context, _ string, data []byte) (*topo.Topology, error) {
 	return topo.Decode(data)
@@ -97,7 +100,7 @@ func TestDuplicateNames(t *testing.T) {
 // collected again.
 func TestStoreAndResume(t *testing.T) {
 	dir, good := t.TempDir(), document(t, "cpu-2eth")
-	store, err := collect.OpenStore(dir)
+	store, err := collect.OpenStore(dir, write)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -167,7 +170,7 @@ func TestStoreAndResume(t *testing.T) {
 // What cannot be stored ends the collection: without room there is no result.
 func TestStoreFails(t *testing.T) {
 	dir := t.TempDir()
-	store, err := collect.OpenStore(dir)
+	store, err := collect.OpenStore(dir, write)
 	if err != nil {
 		t.Fatal(err)
 	}

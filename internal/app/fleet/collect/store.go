@@ -14,7 +14,10 @@ import (
 )
 
 // Store keeps documents of hosts in a folder: "hosts/n1.json.gz" below it.
-type Store struct{ dir string }
+type Store struct {
+	dir   string
+	write func(name string, data []byte) error
+}
 
 // The names in the folder of a fleet.
 const (
@@ -26,12 +29,13 @@ const (
 // maxDocument is the largest document of a host that is read back, packed and unpacked.
 const maxDocument = 64 << 20
 
-// OpenStore makes the folder where it is not there.
-func OpenStore(dir string) (*Store, error) {
+// OpenStore makes the folder where it is not there. write puts data into a file that is never seen half
+// written.
+func OpenStore(dir string, write func(name string, data []byte) error) (*Store, error) {
 	if err := os.MkdirAll(filepath.Join(dir, hostsFolder), 0o777); err != nil {
 		return nil, err
 	}
-	return &Store{dir}, nil
+	return &Store{dir, write}, nil
 }
 
 // path is the document of a host, relative to the folder, with slashes. A name that is no file name
@@ -53,8 +57,8 @@ func (s *Store) path(name string) string {
 	return hostsFolder + "/" + file + extension
 }
 
-// write packs a document and puts it into its file in one step.
-func (s *Store) write(name string, document []byte) (path, sum string, err error) {
+// keep packs a document and puts it into its file.
+func (s *Store) keep(name string, document []byte) (path, sum string, err error) {
 	var packed bytes.Buffer
 	z, err := gzip.NewWriterLevel(&packed, gzip.BestSpeed)
 	if err == nil {
@@ -65,7 +69,7 @@ func (s *Store) write(name string, document []byte) (path, sum string, err error
 	}
 	path = s.path(name)
 	if err == nil {
-		err = writeFile(filepath.Join(s.dir, filepath.FromSlash(path)), packed.Bytes())
+		err = s.write(filepath.Join(s.dir, filepath.FromSlash(path)), packed.Bytes())
 	}
 	if err != nil {
 		return "", "", fmt.Errorf("%w the document of %s: %w", errStore, name, err)
@@ -76,23 +80,6 @@ func (s *Store) write(name string, document []byte) (path, sum string, err error
 func digest(data []byte) string {
 	sum := sha256.Sum256(data)
 	return hex.EncodeToString(sum[:])
-}
-
-// writeFile puts data into a file that is never seen half written.
-func writeFile(name string, data []byte) error {
-	tmp, err := os.CreateTemp(filepath.Dir(name), ".topoctl-*")
-	if err != nil {
-		return err
-	}
-	_, err = tmp.Write(data)
-	err = errors.Join(err, tmp.Chmod(0o644), tmp.Close())
-	if err == nil {
-		err = os.Rename(tmp.Name(), name)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(tmp.Name()))
-	}
-	return nil
 }
 
 // read gives the document of a host that was stored before.
