@@ -166,12 +166,12 @@ func (o *fabricOptions) network(ctx context.Context, f *model.Fleet) (n *model.N
 		all, left = append(all, sources.FromSubnet(s, name)), append(left, sources.Problems(s, name)...)
 	}
 	for _, name := range o.lldp {
-		heard, err := o.heard(ctx, name)
+		heard, broken, err := o.heard(ctx, name)
 		if err != nil {
 			return nil, nil, fmt.Errorf("--lldp: %w", pkgerr.Plain(err))
 		}
 		x, unused := sources.FromLLDP(heard, f, name)
-		all, left = append(all, x), append(left, unused...)
+		all, left = append(all, x), slices.Concat(left, broken, unused)
 	}
 	for _, name := range o.reports {
 		r, err := o.ReadReport(name)
@@ -203,52 +203,66 @@ func (o *fabricOptions) subnet(ctx context.Context, name string) (*ibnet.Subnet,
 	return s, nil
 }
 
-// heard reads a file or a folder of what lldpcli printed, or runs it here.
-func (o *fabricOptions) heard(ctx context.Context, name string) ([]sources.Heard, error) {
+// heard reads a file or a folder of what lldpcli printed, or runs it here. Of a folder, broken are the files that tell
+// nothing: one of many hosts does not cost the others.
+func (o *fabricOptions) heard(ctx context.Context, name string) (heard []sources.Heard, broken []string, err error) {
 	if name == runHere {
 		data, err := ask.LLDP(ctx)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		host, err := os.Hostname()
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		r, err := lldp.Parse(data)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
-		return []sources.Heard{{Host: host, Report: r}}, nil
+		return []sources.Heard{{Host: host, Report: r}}, nil, nil
 	}
-	files := []string{name}
-	if info, err := os.Stat(name); err == nil && info.IsDir() {
-		entries, err := os.ReadDir(name)
-		if err != nil {
-			return nil, err
+	if info, err := os.Stat(name); err != nil || !info.IsDir() {
+		one, err := o.heardBy(ctx, name)
+		return []sources.Heard{one}, nil, err
+	}
+	entries, err := os.ReadDir(name)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, e := range entries {
+		if ext := filepath.Ext(e.Name()); !e.Type().IsRegular() || ext != ".json" && ext != ".json0" {
+			continue
 		}
-		files = nil
-		for _, e := range entries {
-			if ext := filepath.Ext(e.Name()); e.Type().IsRegular() && (ext == ".json" || ext == ".json0") {
-				files = append(files, filepath.Join(name, e.Name()))
-			}
+		one, problem := o.heardBy(ctx, filepath.Join(name, e.Name()))
+		if problem == nil {
+			heard = append(heard, one)
+			continue
 		}
-		if len(files) == 0 {
-			return nil, fmt.Errorf("%s: no files called HOST.json", name)
+		broken = append(broken, problem.Error())
+		if err == nil {
+			err = problem
 		}
 	}
-	var out []sources.Heard
-	for _, file := range files {
-		data, err := o.ReadFile(ctx, file)
-		if err != nil {
-			return nil, err
-		}
-		r, err := lldp.Parse(data)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", file, pkgerr.Plain(err))
-		}
-		out = append(out, sources.Heard{Host: collect.HostName(strings.TrimSuffix(file, "0")), Report: r})
+	switch {
+	case len(heard) > 0:
+		return heard, broken, ctx.Err()
+	case err == nil:
+		err = fmt.Errorf("%s: no files called HOST.json", name)
 	}
-	return out, nil
+	return nil, nil, err
+}
+
+// heardBy reads what lldpcli printed on the host that a file is called after.
+func (o *fabricOptions) heardBy(ctx context.Context, file string) (sources.Heard, error) {
+	data, err := o.ReadFile(ctx, file)
+	if err != nil {
+		return sources.Heard{}, err
+	}
+	r, err := lldp.Parse(data)
+	if err != nil {
+		return sources.Heard{}, fmt.Errorf("%s: %w", file, pkgerr.Plain(err))
+	}
+	return sources.Heard{Host: collect.HostName(strings.TrimSuffix(file, "0")), Report: r}, nil
 }
 
 // fabricText is the answer for people: how much was joined, by what, the switches, and what was not.
