@@ -94,7 +94,7 @@ func NodeFeatures(f *fleet.Fleet, namespace string) Output {
 func portAttributes(f *fleet.Fleet, p *fleet.Port) []label {
 	list := []label{{"port", p.Port}, {"role", string(p.Role)}, {"link_layer", p.LinkLayer}, {"state", p.State}, {"leaf_port", p.LeafPort}, {"known_by", p.Known}, {"gpu_class", p.Class}}
 	if p.Leaf != "" {
-		list = append(list, label{"leaf", switchName(f, p.Leaf)})
+		list = append(list, label{"leaf", f.SwitchName(p.Leaf)})
 	}
 	if p.Rail != nil {
 		list = append(list, label{"rail", strconv.Itoa(*p.Rail)})

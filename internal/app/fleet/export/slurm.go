@@ -3,6 +3,7 @@ package export
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -75,20 +76,11 @@ func (s *slurm) listable(hosts []string) []string {
 	for _, h := range hosts {
 		if slurmName.MatchString(h) {
 			out = append(out, h)
-		} else if q := strconv.Quote(h); !contains(s.odd, q) {
+		} else if q := strconv.Quote(h); !slices.Contains(s.odd, q) {
 			s.odd = append(s.odd, q)
 		}
 	}
 	return out
-}
-
-func contains(list []string, s string) bool {
-	for _, x := range list {
-		if x == s {
-			return true
-		}
-	}
-	return false
 }
 
 // blockSizes are the size of the smallest block, and that times powers of two while there are blocks to make them of.

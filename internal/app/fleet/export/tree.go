@@ -1,7 +1,6 @@
 package export
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -42,7 +41,7 @@ func treeOf(f *fleet.Fleet) *tree {
 	for i, u := range units {
 		p := &place{name: fmt.Sprintf("su%d", i), hosts: u.hosts}
 		for _, leaf := range u.leaves {
-			p.switches = append(p.switches, switchName(f, leaf))
+			p.switches = append(p.switches, f.SwitchName(leaf))
 			byLeaf[leaf] = p
 		}
 		if len(p.switches) == 1 {
@@ -78,7 +77,7 @@ func (t *tree) join(f *fleet.Fleet, byLeaf map[string]*place) {
 		return group[id]
 	}
 	first := map[*place]string{}
-	for _, leaf := range sortedKeys(byLeaf) {
+	for _, leaf := range slices.SortedFunc(maps.Keys(byLeaf), topo.NaturalCompare) {
 		p := byLeaf[leaf]
 		if first[p] == "" {
 			first[p] = leaf
@@ -109,7 +108,7 @@ func (t *tree) join(f *fleet.Fleet, byLeaf map[string]*place) {
 				first[up] = first[p]
 				for i := range f.Switches {
 					if s := &f.Switches[i]; s.Tier != nil && *s.Tier == at && find(s.ID) == root {
-						up.switches = append(up.switches, switchName(f, s.ID))
+						up.switches = append(up.switches, f.SwitchName(s.ID))
 					}
 				}
 			}
@@ -135,8 +134,8 @@ func (t *tree) join(f *fleet.Fleet, byLeaf map[string]*place) {
 // unit is hosts with the leaves that they share.
 type unit struct{ leaves, hosts []string }
 
-// unitsOf takes the fleet's groups of leaves. Groups differ by a host whose cables are swapped with one of
-// another group; such a group of leaves belongs to the one where most of its hosts are.
+// unitsOf takes the fleet's groups of leaves. Where too few hosts say which cables are right, groups differ by a host
+// whose cables are swapped; such a group of leaves belongs to the one where most of its hosts are.
 func unitsOf(f *fleet.Fleet, t *tree) []*unit {
 	groupOf := map[string]int{}
 	for i := range f.Groups {
@@ -240,16 +239,6 @@ func dataLeaves(f *fleet.Fleet) map[string]bool {
 	return out
 }
 
-// switchName is what people call a switch.
-func switchName(f *fleet.Fleet, id string) string {
-	for i := range f.Switches {
-		if f.Switches[i].ID == id {
-			return cmp.Or(f.Switches[i].Name, id)
-		}
-	}
-	return id
-}
-
 // all are the places from the lowest tier up.
 func (t *tree) all() []*place {
 	var out []*place
@@ -269,13 +258,4 @@ func (t *tree) all() []*place {
 func (p *place) about() string {
 	slices.SortFunc(p.switches, topo.NaturalCompare)
 	return fmt.Sprintf("%s: %s", text.Noun(len(p.switches), "switch", "switches"), strings.Join(p.switches, ", "))
-}
-
-func sortedKeys[V any](m map[string]V) []string {
-	var out []string
-	for k := range m {
-		out = append(out, k)
-	}
-	slices.SortFunc(out, topo.NaturalCompare)
-	return out
 }
