@@ -37,17 +37,9 @@ func (p *printing) parse(cmd *cobra.Command, args []string) error {
 	if err := errors.Join(command.NotEmpty(cmd, "fabric", "out-file"), p.out.Check()); err != nil {
 		return err
 	}
-	p.args = args
-	if p.Globals.From != "" {
-		p.args = append(slices.Clone(args), p.Globals.From)
-	}
-	switch {
-	case slices.Contains(args, ""):
-		return errors.New("an argument is empty")
-	case len(p.args) == 0:
-		return command.WithHint(errors.New("no fleet"), "name the topologies of hosts, or what \"topoctl fleet collect --out-dir DIR\" has written")
-	}
-	return nil
+	var err error
+	p.args, err = fleetArgs(p.Host, args)
+	return err
 }
 
 // load gives the fleet.

@@ -208,10 +208,7 @@ func fleetExportNames(_ *cobra.Command, args []string, typed string) ([]string, 
 }
 
 func (o *exportOptions) parse(cmd *cobra.Command, args []string) error {
-	o.format, o.args = args[0], args[1:]
-	if o.Globals.From != "" {
-		o.args = append(slices.Clone(o.args), o.Globals.From)
-	}
+	o.format = args[0]
 	format := o.chosen()
 	var others []string
 	for _, e := range exportFormats() {
@@ -221,11 +218,11 @@ func (o *exportOptions) parse(cmd *cobra.Command, args []string) error {
 	if err := errors.Join(command.NoEffect(cmd, "with "+format.name, others...), command.NotEmpty(cmd, "fabric", "node", "namespace", "name", "class", "out-file"), o.out.Check()); err != nil {
 		return err
 	}
+	var err error
+	if o.args, err = fleetArgs(o.Host, args[1:]); err != nil {
+		return err
+	}
 	switch {
-	case slices.Contains(o.args, ""):
-		return errors.New("an argument is empty")
-	case len(o.args) == 0:
-		return command.WithHint(errors.New("no fleet"), "name the topologies of hosts, or what \"topoctl fleet collect --out-dir DIR\" has written")
 	case o.format == "nfd" && o.node == "":
 		return command.WithHint(errors.New("--node is required"), "a feature file is for one host: --node HOST")
 	case o.format == "env" && o.engine == "":

@@ -75,15 +75,13 @@ func (o *fabricOptions) parse(cmd *cobra.Command, args []string) error {
 	if err := errors.Join(command.NotEmpty(cmd, "ibnetdiscover", "lldp", "probe", "fabric", "out-file"), o.out.Check()); err != nil {
 		return err
 	}
-	o.args = args
-	if o.Globals.From != "" {
-		o.args = append(slices.Clone(args), o.Globals.From)
+	var err error
+	if o.args, err = fleetArgs(o.Host, args); err != nil {
+		return err
 	}
 	switch {
-	case slices.Contains(slices.Concat(args, o.ibnet, o.lldp, o.reports, o.files), ""):
+	case slices.Contains(slices.Concat(o.ibnet, o.lldp, o.reports, o.files), ""):
 		return errors.New("an argument is empty")
-	case len(o.args) == 0:
-		return command.WithHint(errors.New("no fleet"), "name the topologies of hosts, or what \"topoctl fleet collect --out-dir DIR\" has written")
 	case len(o.ibnet)+len(o.lldp)+len(o.reports)+len(o.files) == 0:
 		return command.WithHint(errors.New("nothing about the network"), "use --ibnetdiscover FILE, --lldp DIR, --probe REPORT or --fabric FILE")
 	}

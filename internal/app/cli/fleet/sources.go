@@ -23,6 +23,20 @@ import (
 	"github.com/topoctl/topoctl/internal/base/pkgerr"
 )
 
+// fleetArgs are the arguments that name a fleet, with the one of --from.
+func fleetArgs(in *command.Host, args []string) ([]string, error) {
+	if in.Globals.From != "" {
+		args = append(slices.Clone(args), in.Globals.From)
+	}
+	switch {
+	case slices.Contains(args, ""):
+		return nil, errors.New("an argument is empty")
+	case len(args) == 0:
+		return nil, command.WithHint(errors.New("no fleet"), "name the topologies of hosts, or what \"topoctl fleet collect --out-dir DIR\" has written")
+	}
+	return args, nil
+}
+
 // described gives the sources that arguments name: files, folders, archives, fixtures.
 func described(in *command.Host, args []string) (iter.Seq2[collect.Source, error], error) {
 	piped := 0
