@@ -16,6 +16,7 @@ import (
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/base/hosttree"
+	"github.com/topoctl/topoctl/internal/base/pciids"
 	"github.com/topoctl/topoctl/internal/base/replies"
 )
 
@@ -125,11 +126,11 @@ func TestFilesHang(t *testing.T) {
 	})
 }
 
-// The libraries with process-wide settings wait for each other, not for ever.
-func TestGlobalsBusy(t *testing.T) {
+// Discoveries wait for each other where rdmamap's variables are concerned, not for ever.
+func TestRDMAMapBusy(t *testing.T) {
 	noLeaks(t)
-	globals <- struct{}{}
-	defer func() { <-globals }()
+	rdmaDirsLock <- struct{}{}
+	defer func() { <-rdmaDirsLock }()
 	p := live(t, nil, okNetlink(t))
 	p.dir, p.limit = smallDir(t), 300*time.Millisecond
 	tp, _, err := p.run(context.Background())
@@ -221,9 +222,20 @@ func copyTree(from hosttree.Tree, to *hosttree.Mem, dir, without string) error {
 	return nil
 }
 
+// installIDs gives ghw a database, without which it lists nothing.
+func installIDs(t *testing.T) {
+	t.Helper()
+	name := filepath.Join(t.TempDir(), "pci.ids")
+	if err := os.WriteFile(name, pciids.Embedded(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv(envPCIDB, name)
+}
+
 // One device without modalias empties ghw's list, without an error and with a
 // line on stderr. Nobody must notice.
 func TestOneOddDevice(t *testing.T) {
+	installIDs(t)
 	dir := smallDir(t)
 	if err := os.Remove(filepath.Join(dir, "sys/bus/pci/devices/0000:1c:00.0/modalias")); err != nil {
 		t.Fatalf("the small machine has no modalias: %v", err)
@@ -266,6 +278,7 @@ func TestGHWFails(t *testing.T) {
 // A captured directory whose links lead out of it, or that has a FIFO where a
 // file should be, is not followed there and not waited for.
 func TestHostileDirectory(t *testing.T) {
+	installIDs(t)
 	outside := t.TempDir()
 	if err := os.WriteFile(filepath.Join(outside, "vendor"), []byte("0xbad1\n"), 0o600); err != nil {
 		t.Fatal(err)

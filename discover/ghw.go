@@ -2,12 +2,14 @@ package discover
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"strconv"
 	"strings"
 
 	"github.com/jaypipes/ghw"
+	"github.com/jaypipes/pcidb/types"
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/base/pciids"
@@ -21,21 +23,6 @@ var systemIDs = []string{"/usr/share/hwdata/pci.ids", "/usr/share/misc/pci.ids"}
 
 // maxSystemIDs bounds a database that is read from a file (1.4 MB in 2026).
 const maxSystemIDs = 16 << 20
-
-// globals is locked while a library with process-wide settings is used: ghw has
-// an environment variable, rdmamap has package variables.
-var globals = make(chan struct{}, 1)
-
-// lockGlobals locks globals, or gives up when ctx ends. The returned function
-// unlocks them.
-func lockGlobals(ctx context.Context) (func(), error) {
-	select {
-	case globals <- struct{}{}:
-		return func() { <-globals }, nil
-	case <-ctx.Done():
-		return nil, fmt.Errorf("another discovery is running: %w", ctx.Err())
-	}
-}
 
 // pciNumber is a device's vendor and device number, four digits each.
 type pciNumber struct{ vendor, device string }
@@ -79,7 +66,7 @@ type ghwDevice struct {
 // Names are looked up by number in ghw's database package rather than in its
 // device list, which is empty, without an error, if one device is unusual.
 func (p pipeline) ghw(ctx context.Context, numbers <-chan map[pciNumber]bool) outcome {
-	devices, errDevices := p.ghwDevices(ctx)
+	devices, errDevices := p.ghwDevices()
 	var want map[pciNumber]bool
 	select {
 	case want = <-numbers:
@@ -95,7 +82,10 @@ func (p pipeline) ghw(ctx context.Context, numbers <-chan map[pciNumber]bool) ou
 		o.report.Status = topo.StatusPartial
 		o.report.Detail += "; " + names.problem.Error()
 	}
-	if errDevices != nil {
+	switch {
+	case errors.Is(errDevices, types.ErrNoDB): // ghw lists nothing without names for it; sysfs does
+		o.report.Detail += "; ghw itself lists no device: no pci.ids is installed"
+	case errDevices != nil:
 		o.report.Status = topo.StatusPartial
 		o.report.Detail += "; its own look at the devices failed: " + errDevices.Error()
 	}
@@ -177,8 +167,10 @@ func listPCI(dir string) (*ghw.PCIInfo, error) {
 }
 
 // ghwDevices is ghw's own list of this machine's PCI functions, nil for
-// another machine. A panic costs this list and not the names.
-func (p pipeline) ghwDevices(ctx context.Context) (devices map[topo.BDF]ghwDevice, err error) {
+// another machine. A panic costs this list and not the names. ghw finds a
+// database by itself: pointing it at ours would take an environment variable,
+// and a library must not change that under the threads of its program.
+func (p pipeline) ghwDevices() (devices map[topo.BDF]ghwDevice, err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			devices, err = nil, fmt.Errorf("the library panicked: %v", r)
@@ -187,21 +179,6 @@ func (p pipeline) ghwDevices(ctx context.Context) (devices map[topo.BDF]ghwDevic
 	if p.dir == "" {
 		return nil, nil
 	}
-	unlock, err := lockGlobals(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer unlock()
-	ids, remove, err := pciids.File(pciids.Embedded())
-	if err != nil {
-		return nil, err
-	}
-	defer remove()
-	restore, err := setenv(envPCIDB, ids)
-	if err != nil {
-		return nil, err
-	}
-	defer restore()
 	info, err := p.listPCI(p.dir)
 	if err != nil {
 		return nil, err
@@ -227,21 +204,6 @@ func plainName(s string) string {
 		return ""
 	}
 	return s
-}
-
-// setenv sets an environment variable and returns a function that restores it.
-func setenv(name, value string) (restore func(), err error) {
-	old, had := os.LookupEnv(name)
-	if err := os.Setenv(name, value); err != nil {
-		return nil, err
-	}
-	return func() {
-		if had {
-			_ = os.Setenv(name, old) // it was a valid value before
-		} else {
-			_ = os.Unsetenv(name)
-		}
-	}, nil
 }
 
 // applyNames names PCI functions by their numbers.

@@ -19,6 +19,9 @@ var rdmaDirs = []*string{
 	&rdmamap.RdmaUcmDevice, &rdmamap.PciDevDir, &rdmamap.AuxDevDir,
 }
 
+// rdmaDirsLock is held while rdmamap is asked, since its variables are the whole process's.
+var rdmaDirsLock = make(chan struct{}, 1)
+
 // maxCharDevices is the number of RDMA devices up to which rdmamap is asked for
 // character devices: it reads all of them again for each device.
 const maxCharDevices = 16
@@ -82,17 +85,21 @@ func (p pipeline) rdmamap(ctx context.Context, want rdmaWanted) outcome {
 	return o
 }
 
-// rdmaAnswers points rdmamap at the directory, asks, and points it back.
+// rdmaAnswers asks rdmamap. For another directory than the root it is pointed there, and back:
+// a program that uses rdmamap as well sees no change from looking at the running machine.
 func (p pipeline) rdmaAnswers(ctx context.Context, want rdmaWanted) (map[string]rdmaAnswer, error) {
-	unlock, err := lockGlobals(ctx)
-	if err != nil {
-		return nil, err
+	select {
+	case rdmaDirsLock <- struct{}{}:
+		defer func() { <-rdmaDirsLock }()
+	case <-ctx.Done():
+		return nil, fmt.Errorf("another discovery is running: %w", ctx.Err())
 	}
-	defer unlock()
-	for _, dir := range rdmaDirs {
-		old := *dir
-		*dir = filepath.Join(p.dir, old)
-		defer func() { *dir = old }()
+	if p.dir != "/" {
+		for _, dir := range rdmaDirs {
+			old := *dir
+			*dir = filepath.Join(p.dir, old)
+			defer func() { *dir = old }()
+		}
 	}
 	names := rdmamap.GetRdmaDeviceList()
 	answers := make(map[string]rdmaAnswer, len(names))

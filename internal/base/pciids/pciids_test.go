@@ -1,8 +1,6 @@
 package pciids
 
 import (
-	"bytes"
-	"os"
 	"strings"
 	"testing"
 
@@ -10,38 +8,34 @@ import (
 )
 
 // The embedded database must be well formed in every line, in order, and
-// without a number twice: pcidb would take what it gets.
+// without a number twice.
 func TestEmbedded(t *testing.T) {
-	clean, err := Select(bytes.NewReader(Embedded()), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
 	text, _, found := strings.Cut(string(Embedded()), "\nC 00  ")
 	if !found {
 		t.Error("no classes")
 	}
-	var want []string
+	vendor, device, names := "", "", 0
 	for line := range strings.Lines(text) {
-		if !strings.HasPrefix(line, "#") && strings.TrimSpace(line) != "" {
-			want = append(want, strings.TrimSuffix(line, "\n"))
-		}
-	}
-	if diff := cmp.Diff(want, strings.Split(strings.TrimSuffix(string(clean), "\n"), "\n")); diff != "" {
-		t.Errorf("lines that are not well formed (-all +well formed)\n%s", diff)
-	}
-	vendor, device := "", ""
-	for _, line := range want {
-		if strings.HasPrefix(line, "\t") {
-			if line[1:5] <= device {
-				t.Errorf("vendor %s: device %s comes after %s", vendor, line[1:5], device)
-			}
-			device = line[1:5]
+		line = strings.TrimSuffix(line, "\n")
+		if strings.HasPrefix(line, "#") || strings.TrimSpace(line) == "" {
 			continue
 		}
-		if line[:4] <= vendor {
-			t.Errorf("vendor %s comes after %s", line[:4], vendor)
+		names++
+		if id, isDevice := strings.CutPrefix(line, "\t"); isDevice {
+			if !wellFormed([]byte(id)) || id[:4] <= device {
+				t.Errorf("vendor %s: device line %q after %s", vendor, line, device)
+			}
+			device = id[:4]
+			continue
+		}
+		if !wellFormed([]byte(line)) || line[:4] <= vendor {
+			t.Errorf("vendor line %q after %s", line, vendor)
 		}
 		vendor, device = line[:4], ""
+	}
+	db, err := Open(nil, Embedded())
+	if err != nil || len(db.names) != names {
+		t.Errorf("%d of %d names were read, %v", len(db.names), names, err)
 	}
 }
 
@@ -71,47 +65,25 @@ func TestNames(t *testing.T) {
 	}
 }
 
-func TestSelect(t *testing.T) {
+func TestOpen(t *testing.T) {
 	const text = "# comment\n\n10de  NVIDIA\n\t2330  H100\n\t\t10de 16c1  board\n\t2331  other\n\t\t10de 16c2  other board\n" +
 		"15b3  Mellanox\n\t1021  CX7\n8086  Intel\nC 03  Display\n\t00  VGA\n10DE  upper\n\t9999  below nothing\n15\n\t\t\n\t\t10de 16c1\n"
-	got, err := Select(strings.NewReader(text), func(vendor, device string) bool {
+	db, err := Open(func(vendor, device string) bool {
 		return vendor != "15b3" && (device == "" || device == "2330")
-	})
-	want := "10de  NVIDIA\n\t2330  H100\n\t\t10de 16c1  board\n8086  Intel\n"
-	if diff := cmp.Diff(want, string(got)); diff != "" || err != nil {
-		t.Errorf("error %v (-want +got)\n%s", err, diff)
+	}, []byte(text))
+	if err != nil {
+		t.Fatal(err)
 	}
-	if _, err := Select(strings.NewReader(strings.Repeat("x", maxLine+1)), nil); err == nil {
+	want := map[number]string{{"10de", ""}: "NVIDIA", {"10de", "2330"}: "H100", {"8086", ""}: "Intel"}
+	if diff := cmp.Diff(want, db.names, cmp.AllowUnexported(number{})); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+	if _, err := Open(nil, []byte(strings.Repeat("x", maxLine+1))); err == nil {
 		t.Error("a line without an end was taken")
 	}
 }
 
-// File is readable by its path until it is removed, more than once.
-func TestFile(t *testing.T) {
-	path, remove, err := File([]byte("10de  x\n"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for range 2 {
-		if data, err := os.ReadFile(path); err != nil || string(data) != "10de  x\n" {
-			t.Errorf("%q, %v", data, err)
-		}
-	}
-	remove()
-	if _, err := os.Stat(path); err == nil {
-		t.Errorf("%s is still there", path)
-	}
-	path, remove, err = tempFile([]byte("x"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	remove()
-	if _, err := os.Stat(path); err == nil {
-		t.Errorf("%s is still there", path)
-	}
-}
-
-// Whatever a file has, pcidb must survive what Select leaves of it.
+// Whatever a file has, the next database is read as well.
 func FuzzOpen(f *testing.F) {
 	f.Add(Embedded()[:400])
 	f.Add([]byte("10de  N\n\t2330  H\n\t\t10de 16c1  b\nC 03\nC\n\t\n\t\t\n"))
