@@ -411,7 +411,11 @@ class TestInterrupts(EngineTest):
         with peer.stopped():
             batch = engine.read(peer.address, here, peer.memory, timeout=60)
             self.interrupted(batch.wait)
-            self.interrupted(lambda: asyncio.run(batch._wait_in_loop()))
+            # asyncio cancels what runs, and what is canceled has ended.
+            other = engine.read(peer.address, here, peer.memory, timeout=60)
+            self.interrupted(lambda: asyncio.run(other._wait_in_loop()))
+            with self.assertRaises(errors.Canceled):
+                other.wait()
         batch.wait()
 
     def test_first_contact(self):
@@ -442,6 +446,56 @@ class TestProcesses(EngineTest):
                 here[:] = data = os.urandom(peer.length)
                 engine.write(peer.address, here, peer.memory).wait()
                 self.assertEqual(peer.bytes(), data)
+
+    def test_await_canceled(self):
+        """However an await ends, the memory is the caller's then: nothing lands in it later."""
+        engine, peer = self.engine(), self.peer()
+        here = bytearray(peer.length)
+        engine.register(here)
+        engine.read(peer.address, here, peer.memory).wait()
+
+        def read():
+            return engine.read(peer.address, here, peer.memory, timeout=60)
+
+        class Closed(Exception):
+            pass
+
+        async def timed_out():
+            await asyncio.wait_for(read()._wait_in_loop(), 0.05)
+
+        async def canceled():
+            task = asyncio.create_task(read()._wait_in_loop())
+            await asyncio.sleep(0.05)
+            task.cancel()
+            await asyncio.sleep(0)
+            task.cancel()  # once more, while it waits for the end
+            await task
+
+        async def both():
+            batch = read()
+            tasks = [asyncio.create_task(batch._wait_in_loop()) for _ in range(2)]
+            await asyncio.sleep(0.05)
+            for task in tasks:
+                task.cancel()
+            for end in await asyncio.gather(*tasks, return_exceptions=True):
+                self.assertIsInstance(end, asyncio.CancelledError)
+            raise Closed
+
+        async def closed():
+            wait = read()._wait_in_loop()
+            wait.send(None)
+            wait.close()
+            raise Closed
+
+        for way in (timed_out, canceled, both, closed):
+            with self.subTest(way.__name__):
+                with peer.stopped():
+                    with self.assertRaises((asyncio.TimeoutError, asyncio.CancelledError, Closed)):
+                        asyncio.run(way())
+                    here[:] = b"\7" * len(here)
+                peer.bytes()  # it goes on
+                time.sleep(0.3)
+                self.assertEqual(here.count(7), len(here))
 
     def test_many_threads(self):
         engine, peer = self.engine(), self.peer()

@@ -5,6 +5,8 @@ from __future__ import annotations
 import array
 import asyncio
 import atexit
+import concurrent.futures
+import contextlib
 import ctypes
 import enum
 import json
@@ -631,13 +633,15 @@ class RangeList:
 
 class Batch:
     """Ranges that move together. Its memory must not be used until it has ended; one that is not
-    referenced any more goes on. In asyncio, "await batch" does what wait does."""
+    referenced any more goes on. In asyncio, "await batch" does what wait does; where the await is
+    canceled, as by asyncio.timeout, the batch has been canceled before that is raised."""
 
     def __init__(self, engine: Engine, handle: int) -> None:
         self._engine = engine
         self._handle = handle
         self._ended = False
         self._error: Optional[Error] = None
+        self._canceling = threading.Lock()
 
     def __del__(self) -> None:
         if self._ended and self._handle:
@@ -647,7 +651,7 @@ class Batch:
 
     def _look(self) -> bool:
         """Whether it has ended, and notes how."""
-        if not self._ended:
+        if not self._ended and self._handle:  # without a handle cancel is waiting for its end
             status = self._engine._lib.topoctl_poll(self._engine._handle, self._handle)
             if status < 0:
                 self._error = _lib.error(status)
@@ -674,21 +678,38 @@ class Batch:
         """Looks again after an eighth of the time that it took so far, at most 50 ms: no thread
         waits. Without a pause at first, because the loop's shortest is 1 ms."""
         began = time.monotonic()
-        while not self.poll():
-            pause = (time.monotonic() - began) / 8
-            await asyncio.sleep(0 if pause < 50e-6 else min(pause, 50e-3))
+        try:
+            while not self.poll():
+                pause = (time.monotonic() - began) / 8
+                await asyncio.sleep(0 if pause < 50e-6 else min(pause, 50e-3))
+        except asyncio.CancelledError:
+            await self._cancel_in_loop()
+            raise
+        except GeneratorExit:  # closed without a loop that could wait
+            self.cancel()
+            raise
+
+    async def _cancel_in_loop(self) -> None:
+        """Cancels in a thread, and waits for that though it is canceled again itself."""
+        thread = concurrent.futures.ThreadPoolExecutor(1)
+        canceled = asyncio.get_running_loop().run_in_executor(thread, self.cancel)
+        thread.shutdown(wait=False)
+        while not canceled.done():
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.wait((canceled,))
+        canceled.result()
 
     def cancel(self) -> None:
         """Ends it where it runs, and forgets it. When this returns, the memory is the caller's.
         Unsafe where a peer may still touch it after 5 seconds."""
-        if self._handle:
+        with self._canceling:
             self._look()
-        handle, self._handle = self._handle, 0
-        if handle:
-            status = self._engine._lib.topoctl_release(self._engine._handle, handle)
-            if not self._ended:
-                self._ended, self._error = True, Canceled("the batch was canceled")
-            _lib.check(status)
+            handle, self._handle = self._handle, 0
+            if handle:
+                status = self._engine._lib.topoctl_release(self._engine._handle, handle)
+                if not self._ended:
+                    self._ended, self._error = True, Canceled("the batch was canceled")
+                _lib.check(status)
 
     def telemetry(self) -> Telemetry:
         """What it did so far. Closed once it was canceled."""
