@@ -25,6 +25,8 @@ type model struct {
 	ways  map[string][]probe.LinkKey      // by pair: how the bytes go, whatever the report says
 	fixed map[string]float64              // by pair: what it gives, whatever the links say
 	rng   *rand.Rand
+
+	idleAgain map[string]bool // hosts that are not busy any more when pairs are measured again
 }
 
 // shape says what the fabric is like.
@@ -40,7 +42,7 @@ type shape struct {
 func newModel(s shape, seed uint64) *model {
 	s.basis = cmp.Or(s.basis, topo.BasisRead)
 	s.uplink = cmp.Or(s.uplink, 1)
-	m := &model{caps: map[probe.LinkKey]float64{}, late: map[probe.LinkKey]float64{}, ways: map[string][]probe.LinkKey{}, back: map[probe.LinkKey]probe.LinkKey{}, fixed: map[string]float64{}, noise: 0.005, rng: rand.New(rand.NewPCG(seed, 7))}
+	m := &model{caps: map[probe.LinkKey]float64{}, late: map[probe.LinkKey]float64{}, ways: map[string][]probe.LinkKey{}, back: map[probe.LinkKey]probe.LinkKey{}, fixed: map[string]float64{}, idleAgain: map[string]bool{}, noise: 0.005, rng: rand.New(rand.NewPCG(seed, 7))}
 	m.r = &probe.Report{Schema: probe.Schema, Mode: "fabric", Complete: true, Rules: probe.DefaultRules(),
 		Spec: probe.Spec{CI: 0.025, MinSamples: 5, MaxSamples: 30, SizesBytes: []int64{1 << 20}, LatencySamples: 100},
 		Plan: probe.Plan{Schedule: "link"}}
@@ -254,7 +256,13 @@ func (m *model) retest(t interface{ Fatal(...any) }) (alone, other int) {
 				other++
 			}
 			i := slices.IndexFunc(m.r.Results, func(r probe.Result) bool { return r.ID == q.Pair.ID })
-			judge.AddRetest(m.r, q, m.sample(&q.Pair, m.fair([]int{i})[0]))
+			sample := m.sample(&q.Pair, m.fair([]int{i})[0])
+			for _, l := range m.r.Results[i].Processors {
+				if !m.idleAgain[l.Host] {
+					sample.Processors = append(sample.Processors, l)
+				}
+			}
+			judge.AddRetest(m.r, q, sample)
 		}
 		judge.Verdicts(m.r)
 	}

@@ -32,20 +32,24 @@ func Retests(r *probe.Report) []Request {
 		return nil
 	}
 	c := newJudgement(r)
-	suspicious := c.suspicious()
-	if len(suspicious) == 0 {
-		return nil
+	pick := c.suspicious()
+	if len(pick) > retestAll {
+		pick = c.sampleOfFaults(pick)
 	}
-	pick := suspicious
-	if len(suspicious) > retestAll {
-		pick = c.sampleOfFaults(suspicious)
+	var again []int
+	for _, i := range pick {
+		if c.needsRetest(i) {
+			again = append(again, i)
+		}
+	}
+	for i := range r.Results { // these after those that are known to be slow
+		if c.undecided(i) && c.retestCount(i) == 0 {
+			again = append(again, i)
+		}
 	}
 	var out []Request
-	left := mostRetests - c.allRetests()
-	for _, i := range pick {
-		if c.needsRetest(i) && len(out) < min(retestAll, left) {
-			out = append(out, Request{For: r.Results[i].ID, How: probe.RetestAlone, Pair: r.Results[i].Pair})
-		}
+	for _, i := range again[:min(len(again), retestAll, max(0, mostRetests-c.allRetests()))] {
+		out = append(out, Request{For: r.Results[i].ID, How: probe.RetestAlone, Pair: r.Results[i].Pair})
 	}
 	if len(out) > 0 {
 		return out
@@ -64,6 +68,12 @@ func (c *judgement) suspicious() []int {
 		}
 	}
 	return out
+}
+
+// undecided says whether the rate of a result was measured and could not be judged: processors were busy, or
+// the samples are scattered. One more measurement, alone, may tell.
+func (c *judgement) undecided(i int) bool {
+	return c.r.Results[i].Verdict == probe.Inconclusive && (c.hasReason(i, CodeBusy) || c.hasReason(i, CodeWideInterval))
 }
 
 // retestCount is how many measurements of a result were made alone.
@@ -264,7 +274,7 @@ func AddRetest(r *probe.Report, q Request, m probe.Measurement) {
 			t.Error = busyText(l) + ": too busy to tell"
 		}
 	}
-	if !f.measured && t.Error == "" && c.bandwidthSlow(i) {
+	if !f.measured && t.Error == "" && (c.bandwidthSlow(i) || c.undecided(i)) {
 		t.Error = "no rate was measured"
 	}
 	if f.measured && t.Error == "" {
@@ -295,5 +305,5 @@ func (c *judgement) confirms(i, j int, f *figure, how string) bool {
 	if how == probe.RetestOtherPartner {
 		return rate || late
 	}
-	return rate && c.bandwidthSlow(i) || late && c.hasReason(i, CodeLatencyOutlier)
+	return rate && (c.bandwidthSlow(i) || c.undecided(i)) || late && c.hasReason(i, CodeLatencyOutlier)
 }

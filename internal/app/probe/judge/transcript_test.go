@@ -1,6 +1,7 @@
 package judge_test
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -30,6 +31,7 @@ import (
 //	got PATTERN 12.4           pairs give this, whenever they are measured
 //	once PATTERN 12.4 ±0.1     pairs were measured so beside others
 //	processors HOST 0.97       how busy a host's processors were, 0.2 by what measured
+//	processors HOST 0.97 once PATTERN   likewise in these pairs, and not when they are measured again
 //	error PATTERN TEXT · waive PATTERN TEXT · nothing PATTERN
 //	host-error HOST TEXT
 //	state KEY STATE · count KEY COUNTER N
@@ -144,8 +146,9 @@ func (s *script) line(f []string) error {
 			}
 		})
 	case "processors":
+		s.m.idleAgain[arg(1)] = arg(3) == "once"
 		s.after = append(s.after, func() {
-			s.each("*", func(r *probe.Result) {
+			s.each(cmp.Or(arg(4), "*"), func(r *probe.Result) {
 				if r.From.Host == arg(1) || r.To.Host == arg(1) {
 					r.Processors = append(r.Processors, probe.ProcessorLoad{Host: arg(1), Busy: number(2), Own: 0.2})
 				}

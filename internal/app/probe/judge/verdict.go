@@ -2,6 +2,7 @@ package judge
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/base/text"
@@ -34,8 +35,12 @@ func (c *judgement) judge(i int) {
 		found = append(found, c.tooFast(i))
 	default:
 		found = append(c.judgeRate(i, f), c.judgeLatency(i, f)...)
-		if again := c.lastRetest(i); again != nil && len(slowCodes(found)) > 0 {
+		switch again := c.lastRetest(i); {
+		case again == nil:
+		case len(slowCodes(found)) > 0:
 			found = c.withRetest(i, found, again)
+		case again.BytesPerSec != nil:
+			found = c.decided(i, found, again)
 		}
 	}
 	found = append(found, c.notJudged(i)...)
@@ -88,7 +93,7 @@ func (c *judgement) judgeRate(i int, f *figure) []finding {
 		out = append(out, c.belowExpected(i, f, class))
 	}
 	if outlier {
-		out = append(out, found(probe.Warn, CodeOutlier, "%s is %s of the best of %d comparable pairs, %s", c.measuredText(i, f), percent(f.mean, c.groups[res.Group].best), c.groups[res.Group].rates, c.rateText(i, c.groups[res.Group].best)))
+		out = append(out, c.belowOthers(i, f))
 	}
 	if f.wide {
 		out = append(out, c.wideInterval(i, f, class, outlier))
@@ -110,6 +115,12 @@ func (c *judgement) belowExpected(i int, f *figure, class slowness) finding {
 		return found(probe.Warn, CodeBelowFail, "%s: a rate that is not certain fails no pair", text)
 	}
 	return found(probe.Warn, CodeBelowWarn, "%s", text)
+}
+
+// belowOthers is the finding that a pair is slower than others of its group.
+func (c *judgement) belowOthers(i int, f *figure) finding {
+	g := c.groups[c.r.Results[i].Group]
+	return found(probe.Warn, CodeOutlier, "%s is %s of the best of %d comparable pairs, %s", c.measuredText(i, f), percent(f.mean, g.best), g.rates, c.rateText(i, g.best))
 }
 
 // wideInterval says which verdict an interval that is too wide still allows.
@@ -207,7 +218,11 @@ func (c *judgement) withRetest(i int, first []finding, again *probe.Retest) []fi
 				out = append(out, x)
 			}
 		}
-		return append(out, found(probe.Warn, CodeContended, "%s at first and %s when measured again alone: other traffic, or chance", c.figureText(i, &c.figures[i], first), c.figureText(i, &f, first)))
+		verdict := probe.Warn
+		if slices.Equal(slowCodes(first), []string{CodeLatencyOutlier}) {
+			verdict = probe.Pass // a late answer beside others says nothing of the path
+		}
+		return append(out, found(verdict, CodeContended, "%s at first and %s when measured again alone: other traffic, or chance", c.figureText(i, &c.figures[i], first), c.figureText(i, &f, first)))
 	}
 	out := make([]finding, 0, len(first)+1)
 	expected, _ := c.expected(i)
@@ -225,6 +240,31 @@ func (c *judgement) withRetest(i int, first []finding, again *probe.Retest) []fi
 		verdict = probe.Fail
 	}
 	return append(out, found(verdict, CodeConfirmed, "%s when measured again alone", c.figureText(i, &f, first)))
+}
+
+// decided replaces the finding that nothing can be told, of busy processors or scattered samples, by what a
+// measurement alone told. Where that could tell no more it has an error, and is not the last retest.
+func (c *judgement) decided(i int, first []finding, again *probe.Retest) []finding {
+	out := slices.Clone(first)
+	open := false
+	for k := range out {
+		if x := &out[k]; x.verdict == probe.Inconclusive {
+			x.verdict, open = probe.Pass, true
+		}
+	}
+	if !open {
+		return first
+	}
+	f := retestFigure(again, &c.r.Spec).decisive()
+	f.wide = false
+	expected, _ := c.expected(i)
+	if class := slow(&f, expected, &c.r.Rules); class > notSlow {
+		out = append(out, c.belowExpected(i, &f, class))
+	}
+	if c.outlier(i, &f) {
+		out = append(out, c.belowOthers(i, &f))
+	}
+	return append(out, found(probe.Pass, CodeAlone, "%s when measured again alone", c.rateText(i, f.mean)))
 }
 
 // isSlow says whether a code means that a pair is slow.

@@ -229,8 +229,9 @@ func (a *answer) fault(b *probe.Blame) (what, says string) {
 			late = late && has(x, judge.CodeLatencyOutlier) && !has(x, judge.CodeOutlier, judge.CodeBelowFail, judge.CodeBelowWarn)
 		}
 	}
+	// Others neither cross what is blamed nor are themselves in doubt.
 	others := func(x *probe.Result) bool {
-		return group[x.Group] && !a.blamed[x.ID] && (x.Verdict == probe.Pass || x.Verdict == probe.Warn || x.Verdict == probe.Inconclusive)
+		return group[x.Group] && !a.blamed[x.ID] && (x.Verdict == probe.Pass || x.Verdict == probe.Warn) && !crosses(x, b)
 	}
 	subject, does := a.subject(b, pairs)
 	what, says = "slow "+a.partWord(b), subject+" "
@@ -250,6 +251,13 @@ func (a *answer) fault(b *probe.Blame) (what, says string) {
 		says += ", the others " + rest
 	}
 	return what, says
+}
+
+// crosses says whether the way of a result has a link of what is suspected.
+func crosses(x *probe.Result, b *probe.Blame) bool {
+	return slices.ContainsFunc(b.Suspects, func(s probe.Suspect) bool {
+		return slices.ContainsFunc(s.Links, func(k probe.LinkKey) bool { return slices.Contains(x.Path, k) })
+	})
 }
 
 // subject is the port that a fault is at, and whether it sends or receives: the one end that all its pairs
