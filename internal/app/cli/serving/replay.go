@@ -397,7 +397,8 @@ func mebibytes(n int64) int64 { return (n + 1<<20 - 1) >> 20 }
 
 // serving is the serving system. How many pages there are is found out when there is memory.
 func (o *replayOptions) serving(w *kv.Workload) (*serve.Config, error) {
-	cache, err := kvlayout.New(o.model, kvlayout.Side{TP: o.prefillShape.tp, PageTokens: o.pageTokens}, kvlayout.Side{TP: o.decodeShape.tp, PageTokens: o.pageTokens})
+	sides := o.layouts()
+	cache, err := kvlayout.New(o.model, sides[0], sides[1])
 	if err != nil {
 		return nil, command.WithHint(err, "--prefill and --decode set the number of tensor ranks of an instance")
 	}

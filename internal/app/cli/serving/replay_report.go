@@ -33,6 +33,7 @@ func (r *replayRun) report(x *replay.Result, whole bool) (*kvreport.Report, erro
 	out := o.document(w, c)
 	out.NetworkBasis, out.Network.Choice, out.Metrics, out.Failures = kvreport.Measured, "pathsel", m, failuresOf(w, x.Times)
 	out.Prefill, out.Decode = o.describe(&c.Prefill, c.Cache.Prefill, prefillAt), &decode
+	setCapacity(out, c, w)
 	out.Hosts = []kvreport.Host{{Name: "here", Source: "this host", Prefill: !pulls, Decode: pulls}}
 	for _, address := range o.peers {
 		out.Hosts = append(out.Hosts, kvreport.Host{Name: o.peerName(address), Source: address, Prefill: pulls, Decode: !pulls})

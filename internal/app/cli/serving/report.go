@@ -60,7 +60,7 @@ func (o *servingFlags) document(w *kv.Workload, c *serve.Config) *kvreport.Repor
 		Workload: kvreport.Workload{Name: w.Name, Requests: len(w.Requests), Seed: o.load.seed},
 		Model:    kvreport.Model{Name: o.model.Name, Layers: o.model.Layers, KVBytesPerToken: o.model.BytesPerToken(), Source: o.model.Source},
 		Serving: kvreport.Serving{Move: string(c.Move), Admit: string(c.Admit), FirstToken: string(c.FirstToken), Router: string(c.Router), ReserveOutput: c.ReserveOutput,
-			SendBlocks: c.SendBlocks, ReceiveBlocks: c.ReceiveBlocks, HandoffNS: c.HandoffNS},
+			PageOrder: string(o.layouts()[0].Order), SendBlocks: c.SendBlocks, ReceiveBlocks: c.ReceiveBlocks, HandoffNS: c.HandoffNS},
 		Network: kvreport.Network{Policy: string(o.policy)}}
 	if w.Concurrency > 0 {
 		out.Workload.Concurrency = &w.Concurrency
@@ -72,6 +72,17 @@ func (o *servingFlags) document(w *kv.Workload, c *serve.Config) *kvreport.Repor
 		out.Serving.LayersPerMove = &c.LayersPerMove
 	}
 	return out
+}
+
+// setCapacity says what each side can compute.
+func setCapacity(out *kvreport.Report, c *serve.Config, w *kv.Workload) {
+	prefill, decode := c.Capacity(w)
+	if prefill > 0 {
+		out.Prefill.CapacityPerSec = &prefill
+	}
+	if out.Decode != nil && decode > 0 {
+		out.Decode.CapacityPerSec = &decode
+	}
 }
 
 // describePool is a side of the serving system with the names of its ranks, by instance.
@@ -98,6 +109,7 @@ func (r *predictRun) described() *kvreport.Report {
 	if c.Split() {
 		out.Decode = &r.pools[1]
 	}
+	setCapacity(out, c, r.w)
 	if o.fabricFile != "" {
 		name := o.fabricFile
 		out.Network.FabricFile = &name

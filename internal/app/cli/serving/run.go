@@ -79,6 +79,17 @@ func interruptible[T any](ctx context.Context, run func() (T, error)) (T, error)
 	}
 }
 
+// layouts are how caches are stored on both sides. Where these have different numbers of ranks, the tokens of a
+// head follow each other, as vLLM's NIXL connector wants it then: a rank gets one piece of each page, and not
+// one of each token.
+func (o *servingFlags) layouts() [2]kvlayout.Side {
+	order := kvlayout.NHD
+	if o.decodeShape.instances > 0 && o.prefillShape.tp != o.decodeShape.tp {
+		order = kvlayout.HND
+	}
+	return [2]kvlayout.Side{{TP: o.prefillShape.tp, PageTokens: o.pageTokens, Order: order}, {TP: o.decodeShape.tp, PageTokens: o.pageTokens, Order: order}}
+}
+
 // config is the serving system of the flags, without its pools and caches.
 func (o *servingFlags) config() serve.Config {
 	c := serve.Config{Move: o.move, Admit: serve.After, FirstToken: serve.FromDecode, Router: serve.LeastTokens}
@@ -123,7 +134,7 @@ type predictRun struct {
 // prepare puts a run together.
 func (o *predictOptions) prepare(w *kv.Workload, site *site) (*predictRun, error) {
 	r := &predictRun{o: o, w: w, site: site}
-	sides := [2]kvlayout.Side{{TP: o.prefillShape.tp, PageTokens: o.pageTokens}, {TP: o.decodeShape.tp, PageTokens: o.pageTokens}}
+	sides := o.layouts()
 	c := o.config()
 	var err error
 	if c.Prefill, err = r.pool(0, &site.prefill, sides[0]); err == nil {

@@ -9,7 +9,18 @@ type Load struct {
 	// Overloaded says that requests arrive faster than they are served: waiting is more than half
 	// of TTFT and grows with the arrivals.
 	Overloaded bool
+	// Wait is what grows most then.
+	Wait Wait
 }
+
+// Wait is what requests wait for.
+type Wait string
+
+// Waits.
+const (
+	ForPrefill Wait = "prefill"   // an instance that computes the prompt
+	ForMemory  Wait = "KV memory" // of the decode side
+)
 
 const (
 	// fewest is the number of requests below which nothing is said of growth.
@@ -24,7 +35,7 @@ const (
 
 // loadOf judges the waits of requests, in the order of their arrival. It is nil where requests do
 // not arrive over time: all at once, or when others end.
-func loadOf(w *kv.Workload, waits []int64, allNS int64) *Load {
+func loadOf(w *kv.Workload, waits map[Wait][]int64, allNS int64) *Load {
 	if w.Concurrency > 0 || len(w.Requests) < 2 {
 		return nil
 	}
@@ -33,9 +44,18 @@ func loadOf(w *kv.Workload, waits []int64, allNS int64) *Load {
 		return nil
 	}
 	l := &Load{ArrivalsPerSec: float64(len(w.Requests)-1) / (float64(spanNS) / 1e9)}
-	if n := len(waits); n >= fewest {
-		early, late := meanOf(waits[:n/2]), meanOf(waits[n-n/4:])
-		l.Overloaded = 2*meanOf(waits)*float64(n) > float64(allNS) && late > growth*early && late > lag*float64(spanNS)
+	queue, memory := waits[ForPrefill], waits[ForMemory]
+	if n := len(queue); n >= fewest {
+		all := make([]int64, n)
+		for i := range all {
+			all[i] = queue[i] + memory[i]
+		}
+		early, late := meanOf(all[:n/2]), meanOf(all[n-n/4:])
+		l.Overloaded = 2*meanOf(all)*float64(n) > float64(allNS) && late > growth*early && late > lag*float64(spanNS)
+		l.Wait = ForPrefill
+		if meanOf(memory[n-n/4:]) > meanOf(queue[n-n/4:]) {
+			l.Wait = ForMemory
+		}
 	}
 	return l
 }

@@ -113,7 +113,7 @@ func Compute(w *kv.Workload, times []kv.Times, o Options) (*Metrics, error) {
 	m := &Metrics{Requests: len(w.Requests)}
 	all, buckets, good := newSamples(times), make([]samples, len(bounds)+1), 0
 	end := int64(0)
-	var waits []int64 // for an instance or its memory
+	waits := map[Wait][]int64{}
 	for i := range times {
 		t := &times[i]
 		request := byID[t.Request]
@@ -139,7 +139,8 @@ func Compute(w *kv.Workload, times []kv.Times, o Options) (*Metrics, error) {
 		m.KVBytes += t.KVBytes
 		end = max(end, t.TokensNS[len(t.TokensNS)-1])
 		all.add(t, &parts)
-		waits = append(waits, parts.QueueNS+parts.MemoryWaitNS)
+		waits[ForPrefill] = append(waits[ForPrefill], parts.QueueNS)
+		waits[ForMemory] = append(waits[ForMemory], parts.MemoryWaitNS)
 		which, _ := slices.BinarySearch(bounds, request.Input)
 		buckets[which].add(t, &parts)
 		if o.SLO.met(t) {

@@ -81,6 +81,9 @@ type Pool struct {
 	MaxSequences     *int    `json:"max_sequences"` // at once; null: no bound
 	Chunked          bool    `json:"chunked"`       // prompts are computed in parts, beside decodes
 	Compute          Compute `json:"compute"`
+	// CapacityPerSec is how many requests of the workload the instances could compute together, if nothing
+	// but computing took time. null: not known. Of more that arrive each second some wait ever longer.
+	CapacityPerSec *float64 `json:"capacity_requests_per_s"`
 	// Busy is the part of the run in which an instance computes, on average; Preempted are the sequences
 	// that had to yield their memory and were computed again. null: not known.
 	Busy      *float64 `json:"busy"`
@@ -143,6 +146,7 @@ type Serving struct {
 	HandoffNS     int64  `json:"handoff_ns"`     // until the decode side knows of a computed prompt
 	SetupNS       int64  `json:"setup_ns"`       // of a transfer between two ranks
 	PieceNS       int64  `json:"piece_ns"`       // of each contiguous piece of it
+	PageOrder     string `json:"page_order"`     // "NHD" or "HND": how the elements of a page follow each other, by vLLM's names
 }
 
 // Host is one that takes part.
