@@ -92,7 +92,7 @@ func (h *Host) Affinity(location Location, load []int64) (*Affinity, error) {
 	for i := range a.Ranked {
 		c := &a.Ranked[i]
 		c.Notes = append(slices.Clone(h.ports[c.index].Reasons), c.Notes...)
-		c.Verdict, c.Reason = judge(a.Ranked, i)
+		c.Verdict, c.Reason = h.judge(a.Ranked, i)
 	}
 	if f, ok := h.fallbacks[loc]; ok && h.routes[loc][f.lost.Index].class.Compare(a.Ranked[0].Class) < 0 {
 		a.Ranked[0].Notes = append(a.Ranked[0].Notes, f.note(location, &a.Ranked[0]))
@@ -165,10 +165,10 @@ func knownFirst[T any](x, y *T, order func(T, T) int) int {
 
 // judge says how the i-th of ranked candidates stands to the first, and why it
 // is behind the one before.
-func judge(ranked []Candidate, i int) (Verdict, Reason) {
+func (h *Host) judge(ranked []Candidate, i int) (Verdict, Reason) {
 	c, first := &ranked[i], &ranked[0]
 	if i == 0 {
-		return Preferred, bestReason(firstText(ranked), c)
+		return Preferred, bestReason(h.firstText(ranked), c)
 	}
 	verdict := Available
 	switch code, _ := compare(first, c); code {
@@ -181,17 +181,25 @@ func judge(ranked []Candidate, i int) (Verdict, Reason) {
 }
 
 // firstText says why the first candidate is the first.
-func firstText(ranked []Candidate) string {
+func (h *Host) firstText(ranked []Candidate) string {
 	first := &ranked[0]
 	if !first.Class.Known() {
-		return "first usable port; how near it is is unknown"
+		return h.nearest(first)
 	}
 	for i := range ranked {
 		if c := &ranked[i]; c.Class.Known() && c.Class.Compare(first.Class) < 0 {
 			return "the port most certain to be usable"
 		}
 	}
-	return "nearest usable port"
+	return h.nearest(first)
+}
+
+// nearest is the reason of a candidate that nothing is nearer than, as far as is known.
+func (h *Host) nearest(c *Candidate) string {
+	if c.Class.Known() {
+		return "nearest usable port"
+	}
+	return "usable port; how near " + h.Unseen()
 }
 
 // bestReason is the reason of a candidate that nothing ranks before: why, and its class and rate.
@@ -206,13 +214,19 @@ func (c *Candidate) ShortReason() string {
 	return strings.TrimSuffix(c.Reason.Text, about(c))
 }
 
-// about is a candidate's class and rate in brackets.
+// about is a candidate's class and rate in brackets, as far as they are known.
 func about(c *Candidate) string {
-	s := classText(c.Class)
-	if c.BytesPerSec != nil {
-		s += ", " + rateText(c)
+	var facts []string
+	if c.Class.Known() {
+		facts = append(facts, c.Class.String())
 	}
-	return " (" + s + ")"
+	if c.BytesPerSec != nil {
+		facts = append(facts, rateText(c))
+	}
+	if len(facts) == 0 {
+		return ""
+	}
+	return " (" + strings.Join(facts, ", ") + ")"
 }
 
 // difference explains what ranks a candidate behind the one before.

@@ -470,7 +470,11 @@ func (l *Lane) setShare(f *maxmin.Flow, gain float64, first, upperBound bool) {
 	}
 	text := atMost + units.Rate(int64(roundRate(gain)), units.Gbyte)
 	if first {
-		l.Reason = Reason{CodeBest, fmt.Sprintf("nearest lane (%s to %s): %s", classText(l.LocalClass), classText(l.RemoteClass), text), ""}
+		which := "nearest"
+		if !l.LocalClass.Known() || !l.RemoteClass.Known() {
+			which = "first"
+		}
+		l.Reason = Reason{CodeBest, fmt.Sprintf("%s lane (%s to %s): %s", which, classText(l.LocalClass), classText(l.RemoteClass), text), ""}
 		return
 	}
 	l.Reason = Reason{codeAdds, fmt.Sprintf("adds %s to the lanes before it", text), ""}

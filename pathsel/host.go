@@ -57,6 +57,7 @@ type Host struct {
 	t         *topo.Topology
 	graph     *topo.Graph
 	index     *topo.Index
+	near      topo.Nearness
 	transport Transport
 	ports     []Port
 	portIndex map[topo.ID]int
@@ -82,7 +83,7 @@ func New(t *topo.Topology, o Options) (*Host, error) {
 	default:
 		return nil, pkgerr.Errorf("pathsel", "transport %q: want rdma, tcp or nothing for the better of both", o.Transport)
 	}
-	h := &Host{t: t, graph: topo.NewGraph(t, o.Overlay), transport: o.Transport, portIndex: map[topo.ID]int{}, locIndex: map[Location]int{}}
+	h := &Host{t: t, graph: topo.NewGraph(t, o.Overlay), near: t.Nearness(), transport: o.Transport, portIndex: map[topo.ID]int{}, locIndex: map[Location]int{}}
 	h.index = h.graph.Index()
 	h.nodes = append(t.MatrixAxis(topo.KindGPU), t.MatrixAxis(topo.KindNUMA)...)
 	for i, id := range h.nodes {

@@ -67,7 +67,8 @@ type LaneSet struct {
 	Lanes  []Lane `json:"ranked"`
 	// Rejected are the ports and pairs of ports that are no lanes.
 	Rejected []Rejection `json:"rejected"`
-	// Notes are disagreements between the fabric file and the hosts.
+	// Notes are disagreements between the fabric file and the hosts, and hosts that do not tell which ports
+	// are near.
 	Notes []Reason `json:"notes,omitempty"`
 
 	pair  *Pair     // that the set is of: its links

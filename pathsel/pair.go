@@ -176,6 +176,10 @@ func (p *Pair) lanes(src, dst Location, o LaneOptions) (*LaneSet, error) {
 	if len(s.Lanes) == 0 {
 		return s, b.noLane()
 	}
+	s.Notes = slices.Concat(s.Notes, p.local.blindLanes(p.localName, src))
+	if p.local != p.remote {
+		s.Notes = slices.Concat(s.Notes, p.remote.blindLanes(p.remoteName, dst))
+	}
 	return s, nil
 }
 
@@ -321,7 +325,7 @@ func (h *Host) assign(a *Affinity, ports []topo.ID, side Side) error {
 		ours = append(ours, c)
 	}
 	for i := range ours {
-		ours[i].Verdict, _ = judge(ours, i)
+		ours[i].Verdict, _ = h.judge(ours, i)
 	}
 	a.Ranked = slices.Concat(ours, others)
 	return nil

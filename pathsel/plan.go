@@ -29,6 +29,9 @@ type Plan struct {
 	// Bottleneck is the link that holds the slowest consumer back, and the consumers that share
 	// it; nil if no consumer's rate is known.
 	Bottleneck *Bottleneck `json:"bottleneck"`
+	// Nearness says that it is not known which of several ports are near some of the consumers, which then
+	// have theirs by order only; nil where it is known.
+	Nearness *Reason `json:"nearness,omitempty"`
 	// Rejected are the ports that take no part, with the reason. Their class, hops and rate, which
 	// depend on a memory location, are not set.
 	Rejected []Candidate `json:"rejected"`

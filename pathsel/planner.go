@@ -302,6 +302,7 @@ func (pl *planner) evaluate() *Plan {
 	}
 	p.Ports = pl.loads(flows)
 	p.Bottleneck = pl.bottleneck(p, flows)
+	p.Nearness = pl.nearness(p)
 	return p
 }
 
@@ -424,7 +425,9 @@ func (pl *planner) explain(c, p int) Candidate {
 	}
 	switch {
 	case best == p:
-		out.Reason = bestReason("nearest usable port", &out)
+		out.Reason = bestReason(pl.h.nearest(&out), &out)
+	case own && !out.Class.Known():
+		out.Reason = Reason{CodeSpare, fmt.Sprintf("idle otherwise%s; how near %s", about(&out), pl.h.Unseen()), ""}
 	case own:
 		out.Reason = Reason{CodeSpare, fmt.Sprintf("idle otherwise%s, and no consumer nearer to it lacks ports", about(&out)), ""}
 	default:

@@ -23,6 +23,8 @@ const (
 	CodeLinkLocal    Code = "gid-link-local" // its GIDs are link-local only: peers on the same link reach it, no others
 	CodeStateUnknown Code = "state-unknown"  // the origin does not tell the port's state
 	CodeBond         Code = "bond"           // several legs: one connection uses one of them
+	CodeNearHidden   Code = "near-hidden"    // which NICs are near is not visible in this virtual machine
+	CodeNearUnknown  Code = "near-unknown"   // the origin does not tell which NICs are near
 )
 
 // Repairable says whether a port that is rejected for this reason is one that could be

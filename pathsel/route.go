@@ -50,7 +50,7 @@ func (h *Host) findRoutes(overlay topo.Overlay) {
 			r := &h.routes[l][p]
 			r.hops, r.rate, r.basis = -1, -1, topo.BasisUnknown
 			if kind, ok := h.index.Relation(loc, h.ports[p].NIC); ok {
-				r.class, r.nccl = kind.Class, kind.NCCL
+				r.class, r.nccl = h.near.Of(kind.Class), kind.NCCL
 				if kind.Hops != nil {
 					r.hops = *kind.Hops
 				}

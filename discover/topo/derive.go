@@ -354,7 +354,7 @@ func laneRate(speed, width *int) *LaneRate {
 // those of its own making, and in a virtual machine bridges that claim to be
 // much slower than what is below them. Their links are no bottleneck.
 func (t *Topology) markImplausible(x *Index) {
-	guest := t.Host.Virtual != "" && t.Host.Virtual != "none"
+	guest := t.Host.Guest()
 	for i := range t.PCIDevices {
 		d := &t.PCIDevices[i]
 		d.Implausible = d.Link != nil && (d.Implausible || emulated(d))

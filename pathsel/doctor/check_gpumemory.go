@@ -504,27 +504,6 @@ func (h *host) memlockFix(m *topo.Memlock) string {
 // cfgExtended is the size of configuration space up to which ACS can be seen.
 const cfgExtended = 4096
 
-// pairPorts are the switch ports that a transfer between two functions enters
-// and leaves a common switch by, where redirection happens. It is empty for
-// functions that meet nowhere below the root, or on one port.
-func (h *host) pairPorts(a, b topo.ID) []*topo.PCIDevice {
-	x, y := slices.Collect(h.Climb(a)), slices.Collect(h.Climb(b))
-	i, j := len(x), len(y)
-	for i > 0 && j > 0 && x[i-1] == y[j-1] {
-		i, j = i-1, j-1
-	}
-	if i == len(x) || i == 0 || j == 0 {
-		return nil // nothing in common, or one above the other
-	}
-	enter, leave := x[i-1], y[j-1]
-	for _, d := range []*topo.PCIDevice{enter, leave} {
-		if !d.IsBridge() || d.Role == topo.RoleBridge {
-			return nil
-		}
-	}
-	return []*topo.PCIDevice{enter, leave}
-}
-
 // acsKnown says whether the ACS control of a port is known: it has the
 // capability, or all of configuration space was read and has none.
 func (h *host) acsKnown(d *topo.PCIDevice) bool {
@@ -609,7 +588,7 @@ func (h *host) peerPorts() (ports []*topo.PCIDevice, example map[topo.ID]string)
 			if c := h.class(a.id, b.id).Kind; c == topo.ClassNV || c == topo.ClassXGMI {
 				continue
 			}
-			for _, d := range h.pairPorts(a.pci, b.pci) {
+			for _, d := range h.SwitchPorts(a.pci, b.pci) {
 				if example[d.ID] == "" {
 					example[d.ID] = fmt.Sprintf("%s and %s", a.id, b.id.Name())
 					if h.gpuOn(b.pci) != nil {

@@ -31,30 +31,18 @@ func checkFlat(h *host) (o outcome) {
 	case !guest:
 		return notApplicable("not a virtual machine")
 	}
-	devices := h.directDevices()
-	for i, a := range devices {
-		for _, b := range devices[i+1:] {
-			if len(h.pairPorts(a.pci, b.pci)) > 0 && (h.gpuOn(a.pci) != nil || h.gpuOn(b.pci) != nil) {
-				o.note = fmt.Sprintf("%s and %s share a PCIe switch", a.id, b.id)
-				return o
-			}
-		}
-	}
-	nodes, unknown := map[int]bool{}, 0
-	for _, d := range devices {
-		if n := h.PCIDevice(d.pci).NUMA; n != nil {
-			nodes[*n] = true
-		} else {
-			unknown++
-		}
-	}
-	if len(nodes) > 1 && unknown == 0 {
+	switch h.near {
+	case topo.NearnessShown:
+		o.note = "PCIe switches show near and far"
+		return o
+	case topo.NearnessByNUMA:
 		o.note = "no PCIe switch is visible, NUMA nodes show near and far"
 		return o
 	}
+	devices := h.directDevices()
 	where := "all on one NUMA node"
-	if unknown > 0 {
-		where = fmt.Sprintf("the NUMA node of %d of them unknown", unknown)
+	if unknown := matching(devices, func(d *device) bool { return h.PCIDevice(d.pci).NUMA == nil }); len(unknown) > 0 {
+		where = fmt.Sprintf("the NUMA node of %d of them unknown", len(unknown))
 	}
 	o.find(Finding{Severity: Warning, Evidence: distinct(h.hypervisorFile(), h.gpus[0].Evidence),
 		Text: fmt.Sprintf("which NIC is near which GPU cannot be seen in this guest (%s): its PCI tree is flat, %s and %s stand side by side, %s",

@@ -20,6 +20,7 @@ type host struct {
 	units units.System
 	ports []pathsel.Port // in the order of names
 	gpus  []*topo.GPU
+	near  topo.Nearness
 
 	verbs    *replies.VerbsReport // nil: not tried
 	gidIndex *int
@@ -27,7 +28,7 @@ type host struct {
 }
 
 func newHost(t *topo.Topology, paths *pathsel.Host, o Options) *host {
-	h := &host{Index: topo.NewIndex(t), t: t, paths: paths, units: o.Units, verbs: o.Verbs, gidIndex: o.GIDIndex, peer: o.Peer, ports: paths.Ports()}
+	h := &host{Index: topo.NewIndex(t), t: t, paths: paths, units: o.Units, verbs: o.Verbs, gidIndex: o.GIDIndex, peer: o.Peer, ports: paths.Ports(), near: paths.Nearness()}
 	h.gpus = matching(t.GPUs, func(*topo.GPU) bool { return true })
 	for i := range h.ports { // what a device's name suggests is good for a choice, not for a verdict
 		if p := &h.ports[i]; p.RDMA() && (h.Port(p.ID) == nil || h.Port(p.ID).LinkLayer == "") {
@@ -70,7 +71,10 @@ func (h *host) onHost() string {
 
 // placeHow says how to get the place of a device.
 func (h *host) placeHow() string {
-	if h.imported() {
+	switch {
+	case h.near == topo.NearnessHidden:
+		return "see vm-flat"
+	case h.imported():
 		return h.lookAgain()
 	}
 	return "see numa-unknown and rdma-no-pci"
@@ -79,13 +83,13 @@ func (h *host) placeHow() string {
 // guest says whether the host is a virtual machine; known is false where
 // that is not known.
 func (h *host) guest() (guest, known bool) {
-	return h.t.Host.Virtual != "" && h.t.Host.Virtual != "none", h.t.Host.Virtual != ""
+	return h.t.Host.Guest(), h.t.Host.Virtual != ""
 }
 
-// class is the relation of two nodes of the axis, unknown for others.
+// class is the relation of two nodes of the axis, unknown for others and where the hypervisor hides it.
 func (h *host) class(a, b topo.ID) topo.Class {
 	r, _ := h.Relation(a, b)
-	return r.Class
+	return h.near.Of(r.Class)
 }
 
 // gpuOn is the GPU on a PCI function, nil if there is none.

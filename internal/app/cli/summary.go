@@ -75,8 +75,10 @@ type choice struct {
 }
 
 type user struct {
-	Name  string   `json:"name"` // gpu:0
-	Ports []string `json:"ports"`
+	Name  string   `json:"name"`  // gpu:0
+	Ports []string `json:"ports"` // all of them where nothing tells which are near
+
+	any bool // of Ports
 }
 
 // nextStep is a command that says more.
@@ -147,6 +149,12 @@ func (d *summaryDoc) choose(h *pathsel.Host, l command.Look) {
 		u := user{Name: p.Assignments[i].Consumer, Ports: []string{}}
 		for _, port := range p.Assignments[i].Ports {
 			u.Ports = append(u.Ports, port.Name)
+		}
+		if a := &p.Assignments[i]; len(p.Ports) > 1 && len(a.Ports) > 0 && !a.Ports[0].Class.Known() {
+			u.any, u.Ports = true, u.Ports[:0]
+			for _, port := range p.Ports {
+				u.Ports = append(u.Ports, port.Name)
+			}
 		}
 		d.Choice.Users = append(d.Choice.Users, u)
 	}
@@ -254,6 +262,9 @@ func choicePairs(users []user, ports int) (pairs []string, widest int) {
 		uses := "no usable port"
 		if len(users[i].Ports) > 0 {
 			uses = text.List(users[i].Ports, ports)
+		}
+		if users[i].any {
+			uses = "any of " + uses
 		}
 		pairs = append(pairs, text.Printable(name+" -> "+uses))
 		widest = max(widest, text.Width(pairs[len(pairs)-1]))

@@ -30,6 +30,8 @@ type Answer struct {
 	Route    *Route              `json:"route"`
 	Capacity []Capacity          `json:"capacity"`
 	Hints    []pathsel.Reason    `json:"hints"`
+	// Nearness says that nothing tells which port is near the memory, nil where something does.
+	Nearness *pathsel.Reason `json:"nearness,omitempty"`
 
 	h *pathsel.Host
 }
@@ -66,7 +68,7 @@ func Memory(h *pathsel.Host, location pathsel.Location) (*Answer, error) {
 		}
 		return a, nil
 	}
-	a.Chosen = &a.Ranked[0]
+	a.Chosen, a.Nearness = &a.Ranked[0], h.Blind(location)
 	a.Route = ToPort(h, location, a.Chosen)
 	usable := append(aff.Preferred(), aff.Available()...)
 	for _, set := range []struct {

@@ -23,11 +23,19 @@ func (a *Answer) hint(code pathsel.Code, evidence, format string, args ...any) {
 
 // hints are what is worth knowing of the chosen port and its way.
 func (a *Answer) hints() {
+	a.nearness()
 	a.notForData()
 	a.doubts()
 	a.degraded()
 	a.faster()
 	a.nearer()
+}
+
+// nearness says how to learn which ports are near.
+func (a *Answer) nearness() {
+	if a.Nearness != nil {
+		a.hint(a.Nearness.Code, "", "%s", a.h.HowToSee())
+	}
 }
 
 // notForData says that the chosen port is there for something else: what the

@@ -60,7 +60,7 @@ func RouteBetween(h *pathsel.Host, from, to topo.ID) *Route {
 	a, wireA := Anchor(h, from)
 	b, wireB := Anchor(h, to)
 	rel := g.Relate(a, b)
-	r := &Route{From: from, To: to, Class: rel.Class, NCCL: rel.NCCL, Hops: rel.Hops, BytesPerSec: rel.BytesPerSec, Limit: rel.Limit,
+	r := &Route{From: from, To: to, Class: h.Nearness().Of(rel.Class), NCCL: rel.NCCL, Hops: rel.Hops, BytesPerSec: rel.BytesPerSec, Limit: rel.Limit,
 		Basis: rel.Basis, SamePackage: rel.SamePackage, Steps: []Step{}}
 	path, ok := g.Path(a, b)
 	r.Known = ok
@@ -158,6 +158,8 @@ func Why(h *pathsel.Host, r *Route) string {
 		return "the origin says so; the links between are not known"
 	case !r.Known:
 		return "the way between them is not known"
+	case !r.Class.Known():
+		return "how near " + h.Unseen()
 	}
 	for _, kind := range []topo.LinkKind{topo.LinkNVLink, topo.LinkXGMI, topo.LinkSocket, topo.LinkC2C} {
 		if i := slices.IndexFunc(r.Steps, func(s Step) bool { return s.Kind == kind }); i >= 0 {

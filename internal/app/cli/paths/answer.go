@@ -125,7 +125,7 @@ func (d *pathDoc) between(src, dst topo.ID) error {
 // take makes an explanation part of the answer.
 func (d *pathDoc) take(a *explain.Answer) {
 	d.Chosen, d.Ranked, d.Rejected, d.Route, d.Capacity = a.Chosen, a.Ranked, a.Rejected, a.Route, a.Capacity
-	d.bad, d.why = a.Why != "", a.Why
+	d.bad, d.why, d.Nearness = a.Why != "", a.Why, a.Nearness
 	for _, r := range a.Hints {
 		if r.Code == explain.HintDegraded {
 			r.Text += `: run "topoctl doctor"`

@@ -31,6 +31,8 @@ type pathDoc struct {
 	Transfer *pathTransfer    `json:"transfer"`
 	Engines  []*rival.Choice  `json:"engines"`
 	Hints    []pathsel.Reason `json:"hints"`
+	// Nearness says that nothing tells which port is near the source's memory, absent where something does.
+	Nearness *pathsel.Reason `json:"nearness,omitempty"`
 
 	bad  bool
 	more int // ranked ports that --k leaves out

@@ -42,9 +42,13 @@ func (d *pathDoc) verdict(l *command.Look) (sentence, color string) {
 	case d.Lanes != nil:
 		return lanesHeadline(d.Lanes, l), command.Strong
 	case d.Request.Destination != "":
-		return fmt.Sprintf("%s reaches %s (%s).", from, explain.ShortName(d.Request.Destination), how(l, d.Route)), command.Strong
+		return fmt.Sprintf("%s reaches %s (%s).", from, explain.ShortName(d.Request.Destination), d.how(l)), command.Strong
 	}
-	sentence = fmt.Sprintf("%s should use %s (%s)", from, d.Chosen.Name, how(l, d.Route))
+	verb := "should"
+	if !d.Chosen.Class.Known() {
+		verb = "can"
+	}
+	sentence = fmt.Sprintf("%s %s use %s (%s)", from, verb, d.Chosen.Name, d.how(l))
 	if d.Request.Transport == pathsel.TCP {
 		sentence += " over TCP"
 	}
@@ -52,6 +56,9 @@ func (d *pathDoc) verdict(l *command.Look) (sentence, color string) {
 		if n.Code == pathsel.CodeFallback {
 			return sentence + ": " + n.Text + ".", command.Strong
 		}
+	}
+	if d.Nearness != nil {
+		return d.blind(l), command.Strong
 	}
 	var equal []string
 	for i := range d.Ranked {
@@ -65,10 +72,36 @@ func (d *pathDoc) verdict(l *command.Look) (sentence, color string) {
 	return sentence + ".", command.Strong
 }
 
+// blind is the answer where nothing tells which of several ports is near.
+func (d *pathDoc) blind(l *command.Look) string {
+	all, equal := len(d.Ranked)+d.more, len(d.Capacity[0].Shares)
+	what, each := fmt.Sprintf("all %d usable ports are candidates", all), " each"
+	switch {
+	case equal < all:
+		what, each = fmt.Sprintf("%s is first of %d usable ports", d.Chosen.Name, all), ""
+	case all == 2:
+		what = "both usable ports are candidates"
+	}
+	if d.Request.Transport == pathsel.TCP {
+		what += " over TCP"
+	}
+	if r := d.Route.BytesPerSec; r != nil {
+		what += " (" + rateText(l, r, d.Route.Basis) + each + ")"
+	}
+	return capital(d.Nearness.Text) + "; " + what + "."
+}
+
+// capital makes a sentence of a remark.
+func capital(s string) string { return strings.ToUpper(s[:1]) + s[1:] }
+
 // how says how fast a way is and how near its ends are: "50.0 GB/s, same PCIe switch".
-func how(l *command.Look, r *explain.Route) string {
+func (d *pathDoc) how(l *command.Look) string {
+	r := d.Route
 	near := nearness[r.Class.Kind]
-	if r.Class.Kind == topo.ClassNV {
+	switch r.Class.Kind {
+	case topo.ClassUnknown:
+		near = "how near " + d.h.Unseen()
+	case topo.ClassNV:
 		near = text.Plural(r.Class.Links, "NVLink")
 	}
 	facts := rateText(l, r.BytesPerSec, r.Basis) + ", " + near
@@ -78,9 +111,9 @@ func how(l *command.Look, r *explain.Route) string {
 	return facts
 }
 
-// nearness says in words what a class means; of NVLinks the number does.
+// nearness says in words what a known class means; of NVLinks the number does.
 var nearness = map[topo.ClassKind]string{
-	topo.ClassUnknown: "how near is not known", topo.ClassSelf: "the device itself", topo.ClassXGMI: "xGMI link", topo.ClassC2C: "C2C link",
+	topo.ClassSelf: "the device itself", topo.ClassXGMI: "xGMI link", topo.ClassC2C: "C2C link",
 	topo.ClassPIX: "same PCIe switch", topo.ClassPXB: "same tree of PCIe switches", topo.ClassPHB: "same PCIe host bridge",
 	topo.ClassNODE: "same NUMA node", topo.ClassSYS: "another NUMA node",
 }
@@ -106,7 +139,22 @@ func lanesHeadline(s *pathsel.LaneSet, l *command.Look) string {
 		names = append(names, s.Lanes[i].LocalName+" -> "+s.Lanes[i].RemoteName)
 	}
 	return fmt.Sprintf("%s of %s reaches %s of %s over %s by %s (%s): %s.", s.Source, s.LocalHost, s.Destination, s.RemoteHost, strings.ToUpper(string(s.Transport)),
-		text.Plural(s.Chosen, "lane"), together(l, s.BytesPerSec, s.Basis), text.List(names, mostNamed))
+		text.Plural(s.Chosen, "lane"), together(l, s.BytesPerSec, s.Basis), text.List(names, mostNamed)+blindLanes(s))
+}
+
+// blindLanes says of which host it is not known what is near.
+func blindLanes(s *pathsel.LaneSet) string {
+	out := ""
+	for _, n := range s.Notes {
+		if isBlind(n) {
+			out += "; " + n.Text
+		}
+	}
+	return out
+}
+
+func isBlind(r pathsel.Reason) bool {
+	return r.Code == pathsel.CodeNearHidden || r.Code == pathsel.CodeNearUnknown
 }
 
 // PlanHeadline is what a plan comes to in a sentence, and its colour.
@@ -123,6 +171,9 @@ func PlanHeadline(h *pathsel.Host, p *pathsel.Plan, l *command.Look) (sentence, 
 		} else {
 			sentence += fmt.Sprintf(", the slowest %s with %s", text.Join(slices.Concat(n.Consumers, n.AsSlow), mostNamed), slowest)
 		}
+	}
+	if p.Nearness != nil {
+		sentence = capital(p.Nearness.Text) + "; " + sentence
 	}
 	return sentence + ".", command.Strong
 }

@@ -194,6 +194,9 @@ func (d *pathDoc) lanesText(l *command.Look) string {
 	}
 	out += d.reachText(l) + "\n" + l.Listing(d.refusals(l)) + d.Transfer.text(l, s)
 	for _, n := range s.Notes {
+		if isBlind(n) {
+			continue // the headline has it
+		}
 		out += "\n" + l.Wrap("", "note: "+n.Text, "")
 	}
 	return out

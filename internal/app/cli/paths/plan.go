@@ -74,7 +74,12 @@ func planText(h *pathsel.Host, p *pathsel.Plan, down []topo.ID, l *command.Look)
 	}
 	b.WriteString("\n")
 	d := &pathDoc{h: h}
-	b.WriteString(d.rejectedText(l, p.Rejected, "no part"))
+	if rejected := d.rejectedText(l, p.Rejected, "no part"); rejected != "" {
+		b.WriteString(rejected + "\n")
+	}
+	if p.Nearness != nil {
+		b.WriteString(l.Wrap("", "hint: "+h.HowToSee(), command.Caution))
+	}
 	return strings.TrimRight(b.String(), "\n") + "\n"
 }
 

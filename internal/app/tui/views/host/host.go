@@ -149,7 +149,7 @@ func (h *Host) Preferring(ids ...topo.ID) []pathsel.Location {
 		}
 		for i := range a.Ranked {
 			c := &a.Ranked[i]
-			if c.Verdict == pathsel.Preferred && (slices.Contains(ids, c.Port) || slices.Contains(ids, c.NIC)) {
+			if c.Verdict == pathsel.Preferred && c.Class.Known() && (slices.Contains(ids, c.Port) || slices.Contains(ids, c.NIC)) {
 				out = append(out, l)
 				break
 			}

@@ -110,8 +110,11 @@ func (p *drawing) headline() []string {
 	if a.To == "" && a.Chosen != nil {
 		to = a.Chosen.Name
 	}
-	if a.To == "" && a.Chosen == nil {
+	switch {
+	case a.To == "" && a.Chosen == nil:
 		to = look.Unknown
+	case a.Nearness != nil:
+		to = "any of " + text.Plural(len(a.Ranked), "port")
 	}
 	line := " " + l.Paint(l.Safe(explain.ShortName(a.From)+" ")+l.Arrow()+" "+l.Safe(to), look.Strong)
 	if a.Why != "" {
@@ -119,9 +122,9 @@ func (p *drawing) headline() []string {
 		return append(out, pane.Wrap(" "+l.Mark(look.Bad)+" "+l.Safe(a.Why), p.width, 3)...)
 	}
 	r := a.Route
-	facts := []string{"class " + look.Unknown}
-	if r.Class.Known() {
-		facts[0] = r.Class.String()
+	facts := []string{r.Class.String()}
+	if paths, err := p.v.h.Paths(); !r.Class.Known() && err == nil {
+		facts[0] = "how near " + paths.Unseen()
 	}
 	if r.NCCL != "" && string(r.NCCL) != facts[0] {
 		facts[0] += " (NCCL " + string(r.NCCL) + ")"
