@@ -28,18 +28,19 @@ const (
 // its own, env_NAME.go: a new one is such a file and a line here.
 var writers = []writer{
 	{engine: NCCL, title: "NCCL", fill: (*env).nccl, takesTopology: true},
-	{engine: UCX, title: "UCX", fill: (*env).ucx},
-	{engine: NVSHMEM, title: "NVSHMEM", fill: (*env).nvshmem},
-	{engine: VLLM, title: "vLLM", fill: (*env).vllm},
-	{engine: SGLang, title: "SGLang", fill: (*env).sglang},
-	{engine: MooncakeTool, title: "Mooncake", fill: (*env).mooncake, takesTopology: true},
+	{engine: UCX, title: "UCX", fill: (*env).ucx, maps: []string{"UCX_NET_DEVICES", "UCX_MAX_RNDV_RAILS"}},
+	{engine: NVSHMEM, title: "NVSHMEM", fill: (*env).nvshmem, maps: []string{"NVSHMEM_HCA_LIST", "NVSHMEM_ENABLE_NIC_PE_MAPPING"}},
+	{engine: VLLM, title: "vLLM", fill: (*env).vllm, maps: []string{"VLLM_GPU_NIC_PCIE_MAPPING", "VLLM_NIC_SELECTION_VARS"}},
+	{engine: SGLang, title: "SGLang", fill: (*env).sglang, maps: []string{"topoctl_ib_device"}},
+	{engine: MooncakeTool, title: "Mooncake", fill: (*env).mooncake, maps: []string{"MC_TE_FILTERS"}, takesTopology: true},
 }
 
 type writer struct {
 	engine        Engine
 	title         string // in a sentence
 	fill          func(*env)
-	takesTopology bool // from a file
+	maps          []string // the variables that give each rank ports of its own
+	takesTopology bool     // from a file
 }
 
 // Engines lists the engines, for flags and completion.
@@ -76,6 +77,7 @@ type env struct {
 	o      EnvOptions
 	ranks  []rank
 	ports  []pathsel.Port // of all ranks
+	blind  string         // why no rank is given ports of its own: which are near is not known
 	head   []string
 	common []setting
 }
@@ -97,11 +99,46 @@ func Env(w io.Writer, h *pathsel.Host, o EnvOptions) error {
 		return pkgerr.Errorf("export", "rank %d: there are %d local ranks, counted from 0", o.Rank, len(ranks))
 	}
 	e := &env{h: h, index: h.Index(), o: o, ranks: ranks, ports: allPorts(ranks)}
-	writers[i].fill(e)
+	e.blind = e.unseen()
+	if writers[i].fill(e); e.blind != "" {
+		e.unmap(writers[i].maps)
+	}
 	if _, err := w.Write(e.script(writers[i].title)); err != nil {
 		return pkgerr.Errorf("export", "write: %w", err)
 	}
 	return nil
+}
+
+// unseen is why nothing tells which ports are near the ranks, "" where something does, or will tell the engine.
+func (e *env) unseen() string {
+	var locations []pathsel.Location
+	for i := range e.ranks {
+		locations = append(locations, e.ranks[i].location)
+	}
+	if why := e.h.Blind(locations...); why != nil && e.o.TopologyFile == "" {
+		return why.Text
+	}
+	return ""
+}
+
+// unmap takes out the variables that give ranks ports of their own.
+func (e *env) unmap(variables []string) {
+	drop := func(list []setting) []setting {
+		return slices.DeleteFunc(list, func(s setting) bool { return slices.Contains(variables, s.name) })
+	}
+	e.common = drop(e.common)
+	for i := range e.ranks {
+		e.ranks[i].settings = drop(e.ranks[i].settings)
+	}
+	var left []setting
+	for i, name := range variables {
+		why := e.blind
+		if i > 0 {
+			why = "it goes with " + variables[0]
+		}
+		left = append(left, setting{name: name, why: []string{why}})
+	}
+	e.common = append(left, e.common...)
 }
 
 func engineNames() string {
@@ -120,7 +157,9 @@ func (e *env) script(title string) []byte {
 	if host == "" {
 		host = "an unnamed host"
 	}
-	if why := e.nothing(); why != "" {
+	if e.blind != "" {
+		s.comment("", fmt.Sprintf("%s, so no rank is given NICs of its own and %s chooses by itself; %s.", strings.ToUpper(e.blind[:1])+e.blind[1:], title, e.h.HowToSee()))
+	} else if why := e.nothing(); why != "" {
 		s.comment("", fmt.Sprintf("Nothing is set for %s on %s: %s. %s.", title, host, why, e.whatNow()))
 	}
 	s.comment("", fmt.Sprintf("%s on %s: %s. Written by topoctl.", title, host, e.ranksText()))
@@ -211,7 +250,7 @@ func (e *env) number(name string, perRank bool, find func(*topo.Index, []pathsel
 		return
 	case why == "":
 		return
-	case !perRank || !slices.ContainsFunc(e.ranks, func(r rank) bool { _, _, ok := find(e.index, r.ports); return ok }):
+	case !perRank || e.blind != "" || !slices.ContainsFunc(e.ranks, func(r rank) bool { _, _, ok := find(e.index, r.ports); return ok }):
 		e.leaveOut(name, why)
 		return
 	}

@@ -23,8 +23,11 @@ func (e *env) mooncake() {
 	if e.o.TopologyFile != "" {
 		e.set("MC_CUSTOM_TOPO_JSON", e.o.TopologyFile, "written by topoctl export mooncake; it replaces Mooncake's own discovery")
 	} else {
-		e.leaveOut("MC_CUSTOM_TOPO_JSON", "--topology-file says where the output of topoctl export mooncake is. "+
-			"Without it Mooncake discovers by itself, and only which devices it may use is set below")
+		why := "--topology-file says where the output of topoctl export mooncake is. Without it Mooncake discovers by itself"
+		if e.blind == "" {
+			why += ", and only which devices it may use is set below"
+		}
+		e.leaveOut("MC_CUSTOM_TOPO_JSON", why)
 		for i := range e.ranks {
 			e.mooncakeFilter(&e.ranks[i], engine)
 		}

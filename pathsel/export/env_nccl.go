@@ -22,8 +22,9 @@ const mostNCCL = 32
 func (e *env) nccl() {
 	if e.o.TopologyFile != "" {
 		e.set("NCCL_TOPO_FILE", e.o.TopologyFile, "the topology to use instead of what NCCL finds; it still fills in GPUs and NICs")
-	} else if why := flatGuest(e.h); why != "" {
-		e.leaveOut("NCCL_TOPO_FILE", why)
+	} else if e.h.Nearness() != topo.NearnessShown {
+		e.leaveOut("NCCL_TOPO_FILE", fmt.Sprintf("this virtual machine (%s) shows no PCIe switch between GPUs and NICs. With a file of how its host really is "+
+			"(topoctl remap -o nccl-xml, or topoctl export nccl-xml --skeleton on a host of that type, with this machine's bus addresses) NCCL would choose better", e.h.Topology().Host.Virtual))
 	}
 	e.ncclHCA()
 	e.ncclSockets()
@@ -65,8 +66,12 @@ func (e *env) ncclHCA() {
 	if len(layers) > 1 {
 		why = append(why, "the ports are of different link layers: NCCL cannot connect one with another")
 	}
+	takes := "NCCL takes the nearest of it for each GPU"
+	if e.blind != "" {
+		takes = "NCCL decides by itself which of it each GPU uses"
+	}
 	e.set(name, "="+strings.Join(list, ","), append([]string{
-		"the ports of all ranks, by exact name. All ranks of a host must have the same list (NVIDIA/nccl issue 1478); NCCL takes the nearest of it for each GPU",
+		"the ports of all ranks, by exact name. All ranks of a host must have the same list (NVIDIA/nccl issue 1478); " + takes,
 	}, why...)...)
 }
 
@@ -119,23 +124,4 @@ func socketInterface(t *topo.Topology) (name, why string) {
 		return "", "no interface with a default route is known"
 	}
 	return name, "has the default route"
-}
-
-// flatGuest says that a virtual machine hides how its devices hang together,
-// "" where that is not so.
-func flatGuest(h *pathsel.Host) string {
-	t := h.Topology()
-	if t.Host.Virtual == "" || t.Host.Virtual == "none" || len(t.GPUs) == 0 {
-		return ""
-	}
-	m := t.Matrix([]topo.Kind{topo.KindGPU}, []topo.Kind{topo.KindNIC})
-	for _, row := range m.Class {
-		for _, c := range row {
-			if c.Known() && c.Compare(topo.Class{Kind: topo.ClassPHB}) < 0 {
-				return ""
-			}
-		}
-	}
-	return fmt.Sprintf("this virtual machine (%s) shows no PCIe switch between GPUs and NICs. With a file of how its host really is "+
-		"(topoctl export nccl-xml --skeleton on a host of that type, with this machine's bus addresses) NCCL would choose better", t.Host.Virtual)
 }

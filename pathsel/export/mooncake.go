@@ -60,10 +60,17 @@ func Mooncake(w io.Writer, h *pathsel.Host, v Visible) (notes []string, err erro
 		names = append(names, k)
 	}
 	slices.Sort(names) // bytewise, as std::map
+	var gpus []pathsel.Location
 	for _, name := range names {
 		if err := m.add(h, name, keys[name]); err != nil {
 			return nil, err
 		}
+		if strings.HasPrefix(string(keys[name]), "gpu:") {
+			gpus = append(gpus, keys[name])
+		}
+	}
+	if why := h.Blind(gpus...); why != nil {
+		m.note("%s, so no device is preferred for that; %s", why.Text, h.HowToSee())
 	}
 	if why := unnamed(h.Topology(), eachOnce(m.ports)); why != "" {
 		return nil, pkgerr.Errorf("export", "%s, which Mooncake's matrix is made of: give a capture of the host, or what topoctl discover writes on it", why)
