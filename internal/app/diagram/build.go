@@ -289,11 +289,12 @@ func (b *builder) nearest(gpu topo.ID) []row {
 	}
 	var best topo.Class
 	var names []string
+	near := b.T.Nearness()
 	for i, id := range d.Axis {
 		if !b.nics[id] {
 			continue
 		}
-		class := d.At(at, i).Class
+		class := near.Of(d.At(at, i).Class)
 		switch c := class.Compare(best); {
 		case !class.Known():
 		case c < 0:

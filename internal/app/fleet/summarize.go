@@ -192,14 +192,15 @@ func (s *summarizer) ports() {
 func (s *summarizer) nearest(nic topo.ID) (gpus []string, class string) {
 	var best topo.Class
 	for i := range s.t.GPUs {
-		r, ok := s.index.Relation(s.t.GPUs[i].ID, nic)
-		if !ok || !r.Class.Known() {
+		r, _ := s.index.Relation(s.t.GPUs[i].ID, nic)
+		class := s.paths.Nearness().Of(r.Class)
+		if !class.Known() {
 			continue
 		}
 		switch {
-		case !best.Known() || r.Class.Compare(best) < 0:
-			best, gpus = r.Class, []string{string(s.t.GPUs[i].ID)}
-		case r.Class.Compare(best) == 0:
+		case !best.Known() || class.Compare(best) < 0:
+			best, gpus = class, []string{string(s.t.GPUs[i].ID)}
+		case class.Compare(best) == 0:
 			gpus = append(gpus, string(s.t.GPUs[i].ID))
 		}
 	}

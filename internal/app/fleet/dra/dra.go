@@ -207,6 +207,11 @@ func (h *Host) Planned() [][]string {
 	return out
 }
 
+// Blind says that nothing tells which port is near which GPU, so that Planned is by order only.
+func (h *Host) Blind() bool {
+	return !slices.ContainsFunc(h.Ports(), func(p fleet.Port) bool { return p.Class != "" })
+}
+
 // Ports are the host's ports.
 func (h *Host) Ports() []fleet.Port { return h.fleet.Hosts[0].Ports }
 

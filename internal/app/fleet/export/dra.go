@@ -93,6 +93,9 @@ func Claims(f *fleet.Fleet, documents Documents, gpus int) (Output, error) {
 			notes = append(notes, fmt.Sprintf("%s: %s, not %d", c.Class, text.Plural(len(same.gpus), "GPU"), n))
 			continue
 		}
+		if same.blind && n < len(same.gpus) {
+			notes = append(notes, c.Class+": which NIC is near which GPU is not known there, so a claim's NICs are not near its GPUs but the next in order")
+		}
 		for first := 0; first+n <= len(same.gpus); first += n {
 			x := template{class: c, first: first, gpus: same.gpus[first : first+n]}
 			for _, nics := range same.nics[first : first+n] {
@@ -138,6 +141,8 @@ func request(write func(string) (int, error), name, class, driver, domain, attri
 type claimable struct {
 	gpus []string
 	nics [][]string // of each GPU
+
+	blind bool // which are near is not known
 }
 
 // claimHosts reads the hosts of a class. Where they have devices at other addresses than most, they are told.
@@ -160,7 +165,7 @@ func claimHosts(f *fleet.Fleet, c *fleet.Class, documents Documents) (same *clai
 			notes = append(notes, name+": no GPUs with known PCI addresses")
 			continue
 		}
-		x := &claimable{gpus: gpus, nics: h.Planned()}
+		x := &claimable{gpus: gpus, nics: h.Planned(), blind: h.Blind()}
 		key := fmt.Sprint(*x)
 		if found[key] == nil {
 			order = append(order, key)
