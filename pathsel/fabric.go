@@ -253,7 +253,7 @@ func checkFabricName(name string) error {
 	case name == "":
 		return errors.New("\"\": want a name")
 	case len(name) > maxFabricName:
-		return fmt.Errorf("%q...: %d bytes long, at most %d are read", name[:32], len(name), maxFabricName)
+		return fmt.Errorf("%.32q...: %d bytes long, at most %d are read", name, len(name), maxFabricName)
 	}
 	return nil
 }

@@ -45,7 +45,7 @@ func (h *Host) Resolve(ref string) (topo.ID, error) {
 		return "", noSuchNode("no name given: %s", h.locationsText())
 	}
 	if len(ref) > maxRef {
-		return "", noSuchNode("%q...: %d characters long: want a name of at most %d", ref[:32], len(ref), maxRef)
+		return "", noSuchNode("%.32q...: %d characters long: want a name of at most %d", ref, len(ref), maxRef)
 	}
 	if bdf, err := topo.ParseBDF(ref); err == nil {
 		return h.atAddress(ref, bdf)

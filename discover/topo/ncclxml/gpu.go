@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/text"
 	"github.com/topoctl/topoctl/internal/base/xmltree"
 )
 
@@ -51,7 +52,7 @@ func (d *decoder) gpu(e, at *xmltree.Element, p *topo.PCIDevice, c *cpu) {
 func (d *decoder) gpuFacts(item *gpuElement) {
 	g, e := &item.gpu, item.e
 	if gcn := e.Get("gcn"); gcn != "" {
-		g.ComputeCap = clip(gfxName(gcn))
+		g.ComputeCap = text.Clip(gfxName(gcn), maxName)
 		g.Facts.Set("compute_capability", topo.SourceNCCL, "gcn")
 	}
 	if g.Vendor == "amd" {

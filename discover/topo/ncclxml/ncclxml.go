@@ -13,6 +13,7 @@ import (
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/base/pkgerr"
+	"github.com/topoctl/topoctl/internal/base/text"
 	"github.com/topoctl/topoctl/internal/base/xmltree"
 )
 
@@ -120,7 +121,7 @@ func (d *decoder) system(e *xmltree.Element) {
 func oneHost(system *xmltree.Element) error {
 	var hashes []string
 	for _, c := range system.All("cpu") {
-		if hash := clip(c.Get("host_hash")); hash != "" && !slices.Contains(hashes, hash) {
+		if hash := text.Clip(c.Get("host_hash"), maxName); hash != "" && !slices.Contains(hashes, hash) {
 			if hashes = append(hashes, hash); len(hashes) > maxHosts {
 				return pkgerr.Errorf("ncclxml", "line %d: more than %d hosts in one file", c.Line, maxHosts)
 			}

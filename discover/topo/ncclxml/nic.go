@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/text"
 	"github.com/topoctl/topoctl/internal/base/xmltree"
 )
 
@@ -92,7 +93,7 @@ func (d *decoder) rdma(nets []*xmltree.Element, name string, at *function, numa 
 
 // free gives a NIC name that no other node has.
 func (d *decoder) free(id func(string) topo.ID, name string, at *function, e *xmltree.Element) string {
-	name = clip(name)
+	name = text.Clip(name, maxName)
 	if d.names[id(name)] {
 		other := name
 		if at != nil {
@@ -127,9 +128,9 @@ func (d *decoder) virtualNIC(e *xmltree.Element) {
 	names, byName := d.nets(e)
 	for _, name := range names {
 		nets := byName[name]
-		id := topo.RDMAID(clip(name))
+		id := topo.RDMAID(text.Clip(name, maxName))
 		if isSocket(nets[0]) {
-			id = topo.NetdevID(clip(name))
+			id = topo.NetdevID(text.Clip(name, maxName))
 			d.netdev(nets[0], name, nil, nil)
 		} else {
 			d.rdma(nets, name, nil, nil, len(names) > 1)

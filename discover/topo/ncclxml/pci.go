@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/text"
 	"github.com/topoctl/topoctl/internal/base/xmltree"
 )
 
@@ -135,13 +136,13 @@ func (d *decoder) hexIDs(p *topo.PCIDevice, e *xmltree.Element) {
 // port above both can do. Empty and 0 are unknown.
 func (d *decoder) link(p *topo.PCIDevice, e *xmltree.Element) *topo.PCILink {
 	var l topo.PCILink
-	if text := e.Get("link_speed"); text != "" {
-		speed, ok := parseSpeed(text)
+	if word := e.Get("link_speed"); word != "" {
+		speed, ok := parseSpeed(word)
 		if ok {
 			l.MaxSpeedMTs = &speed
 		} else {
-			l.RawMaxSpeed = clip(text)
-			d.warn(topo.CodeMalformed, p.ID, fmt.Sprintf("link_speed %.40q is no speed in GT/s", text), e.Path())
+			l.RawMaxSpeed = text.Clip(word, maxName)
+			d.warn(topo.CodeMalformed, p.ID, fmt.Sprintf("link_speed %.40q is no speed in GT/s", word), e.Path())
 		}
 	}
 	if text := e.Get("link_width"); text != "" {
@@ -179,10 +180,4 @@ func (d *decoder) nvswitch(e *xmltree.Element, p *topo.PCIDevice) {
 	d.t.NVSwitches = append(d.t.NVSwitches, s)
 }
 
-// clip keeps a hostile value from filling the document.
-func clip(s string) string {
-	if len(s) > 64 {
-		return s[:64]
-	}
-	return s
-}
+const maxName = 64 // bytes of a name that a file gives

@@ -60,7 +60,7 @@ func Parse(list string) (Set, error) {
 		first, err1 := strconv.ParseUint(lo, 10, 32)
 		last, err2 := strconv.ParseUint(hi, 10, 32)
 		if err1 != nil || err2 != nil || first > last || last > Max {
-			return Set{}, fmt.Errorf("%q: want a list of CPUs like 0-3,8", clip(list))
+			return Set{}, fmt.Errorf("%.64q: want a list of CPUs like 0-3,8", list)
 		}
 		for n := first; n <= last; n++ {
 			s.add(int(n))
@@ -77,7 +77,7 @@ func ParseMask(mask string) (Set, error) {
 		return word, err == nil && len(group) <= 8
 	})
 	if !ok {
-		return Set{}, fmt.Errorf("%q: want a mask of CPUs like 00000000,0000ffff", clip(mask))
+		return Set{}, fmt.Errorf("%.64q: want a mask of CPUs like 00000000,0000ffff", mask)
 	}
 	return s, nil
 }
@@ -125,14 +125,6 @@ func parseGroups(mask string, parse func(group string, first bool) (word uint64,
 		}
 		mask = mask[:comma]
 	}
-}
-
-// clip keeps what an error quotes short.
-func clip(s string) string {
-	if len(s) > 64 {
-		return s[:64] + "..."
-	}
-	return s
 }
 
 // add is for a set that nobody else has yet.

@@ -14,6 +14,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/text"
 )
 
 // Limits on what is read from a tree, which may be hostile.
@@ -362,12 +363,7 @@ func validName(s string) bool {
 }
 
 // clip shortens text that a warning quotes.
-func clip(s string) string {
-	if len(s) > 64 {
-		return s[:64] + "..."
-	}
-	return s
-}
+func clip(s string) string { return text.Clip(s, 64) }
 
 // reason is an error's text without the path, which the warning names anyway.
 func reason(err error) string {

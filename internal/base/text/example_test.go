@@ -63,6 +63,11 @@ func ExampleCut() {
 	// Output: Connect…
 }
 
+func ExampleClip() {
+	fmt.Println(text.Clip("µµµµ", 6))
+	// Output: µ...
+}
+
 func ExampleWrap() {
 	fmt.Println(strings.Join(text.Wrap("The link is narrower than both ends.", 20), "\n"))
 	// Output:

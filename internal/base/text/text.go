@@ -18,7 +18,7 @@ import (
 // Printable makes foreign text harmless on one line of a terminal: control characters (line
 // ends and tabs too), marks that turn the writing direction, other invisible characters, blanks
 // beyond U+0020 and broken UTF-8 are written as Go escapes ("\x1b", "\u202e"). It does not
-// shorten: see [Cut].
+// shorten: see [Clip] and [Cut].
 func Printable(s string) string {
 	return escape(s, func(r rune) bool { return !unicode.IsPrint(r) })
 }
@@ -140,6 +140,19 @@ func Cut(s string, width int, end string) string {
 		end = ""
 	}
 	return displaywidth.TruncateString(s, width, end)
+}
+
+// Clip bounds foreign text to a number of bytes, for names and messages: a longer one ends in [Dots].
+// No character is cut in two.
+func Clip(s string, most int) string {
+	if len(s) <= most {
+		return s
+	}
+	n := max(0, most-len(Dots))
+	for n > 0 && !utf8.RuneStart(s[n]) {
+		n--
+	}
+	return s[:n] + Dots
 }
 
 // Wrap breaks text at blanks into lines of at most width cells, at least one line. A longer word

@@ -350,10 +350,7 @@ func encodeRequest(r *request) ([]byte, error) {
 
 // clip makes a text of another host one printable line of at most most bytes.
 func clip(s string, most int) string {
-	if s = text.Printable(strings.Join(strings.Fields(s), " ")); len(s) > most {
-		s = strings.ToValidUTF8(s[:most-len(text.Dots)], "") + text.Dots
-	}
-	return s
+	return text.Clip(text.Printable(strings.Join(strings.Fields(s), " ")), most)
 }
 
 // isPrintable says whether a name can be used as it is. Invalid UTF-8 is read as a replacement character.

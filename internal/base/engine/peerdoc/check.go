@@ -11,6 +11,7 @@ import (
 	"github.com/topoctl/topoctl/engine/memory"
 	"github.com/topoctl/topoctl/internal/base/engine/transport"
 	"github.com/topoctl/topoctl/internal/base/pkgerr"
+	"github.com/topoctl/topoctl/internal/base/text"
 )
 
 // What a peer may make us hold.
@@ -175,10 +176,4 @@ func printable(s string) bool {
 }
 
 // Clip bounds a text of a peer in messages.
-func Clip(s string) string {
-	const most = 64
-	if len(s) <= most {
-		return s
-	}
-	return s[:most] + "..."
-}
+func Clip(s string) string { return text.Clip(s, 64) }

@@ -10,11 +10,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strings"
 	"time"
 
 	"github.com/topoctl/topoctl/engine/registry"
 	"github.com/topoctl/topoctl/internal/base/jsontext"
+	"github.com/topoctl/topoctl/internal/base/text"
 )
 
 // Protocol is what the program's first line names.
@@ -98,7 +98,7 @@ func ErrorOf(err error) *Error {
 	if err == nil {
 		return nil
 	}
-	out := &Error{Kind: "other", Text: clip(err.Error())}
+	out := &Error{Kind: "other", Text: text.Clip(err.Error(), maxText)}
 	for _, k := range kinds {
 		if errors.Is(err, k.err) {
 			out.Kind = k.kind
@@ -114,7 +114,7 @@ func (e *Error) Err() error {
 	if e == nil {
 		return nil
 	}
-	out := &saidError{text: clip(e.Text)}
+	out := &saidError{text: text.Clip(e.Text, maxText)}
 	for _, k := range kinds {
 		if k.kind == e.Kind {
 			out.is = k.err
@@ -131,14 +131,6 @@ type saidError struct {
 
 func (e *saidError) Error() string { return e.text }
 func (e *saidError) Unwrap() error { return e.is }
-
-// clip bounds a text; who prints it makes it harmless.
-func clip(s string) string {
-	if len(s) <= maxText {
-		return s
-	}
-	return strings.ToValidUTF8(s[:maxText], "")
-}
 
 var limits = jsontext.Limits{Bytes: MaxLine, Elements: 1 << 13, Depth: 6}
 
@@ -183,7 +175,7 @@ func DecodeAnswer(line []byte) (*Answer, error) {
 		a.Record.Stale = time.Duration(a.StaleNS)
 	}
 	if a.Bad != nil {
-		a.Bad.Key, a.Bad.Error = clip(a.Bad.Key), clip(a.Bad.Error)
+		a.Bad.Key, a.Bad.Error = text.Clip(a.Bad.Key, maxText), text.Clip(a.Bad.Error, maxText)
 	}
 	return a, nil
 }

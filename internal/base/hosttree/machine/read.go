@@ -15,6 +15,7 @@ import (
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/base/cpuset"
+	"github.com/topoctl/topoctl/internal/base/text"
 )
 
 // option is one thing that a statement may say: the field where its value goes, and
@@ -261,10 +262,7 @@ func (o option) setElem(s string) error {
 }
 
 func want(value, what string) error {
-	if len(value) > 1024 {
-		value = value[:40]
-	}
-	return fmt.Errorf("%q: want %s", value, what)
+	return fmt.Errorf("%q: want %s", text.Clip(value, 1024), what)
 }
 
 func setTo[T any](to *T, s, what string, parse func(string) (T, bool)) error {
