@@ -204,6 +204,9 @@ func (g *Graph) tree(a, b endpoint) route {
 	}
 	// up[:i] and down[:j] are below the meeting point, if there is one.
 	r.met = i < len(up) && g.nodes[up[i]].dev != nil
+	if !r.met && i == 1 && j == 1 && g.oneCard(a.v, b.v) {
+		r.met, r.known = true, false // over a link that is not there
+	}
 	var middle []int
 	if i < len(up) {
 		middle = up[i : i+1]
@@ -219,6 +222,18 @@ func (g *Graph) tree(a, b endpoint) route {
 		r.add(g.nodes[down[k]].up, Down)
 	}
 	return r
+}
+
+// oneCard says whether two functions directly below a host bridge are of one card behind a bridge that the
+// source left out, as hwloc and NCCL do: on another bus than the root bus there must be one.
+func (g *Graph) oneCard(a, b int) bool {
+	x, y := g.nodes[a].dev, g.nodes[b].dev
+	root := g.hostBridge(a)
+	if root < 0 || root != g.hostBridge(b) || x.BDF.Slot() != y.BDF.Slot() || x.repeat() != y.repeat() {
+		return false
+	}
+	hb := g.nodes[root].hb
+	return x.BDF.Bus != 0 && (x.BDF.Bus != hb.Bus || hb.Synthetic)
 }
 
 // add appends a link; -1 is none.
