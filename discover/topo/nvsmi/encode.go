@@ -1,11 +1,10 @@
 package nvsmi
 
 import (
-	"errors"
-	"fmt"
 	"strconv"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/pkgerr"
 )
 
 // fromTopology makes the table that nvidia-smi topo -m would print for a
@@ -13,7 +12,7 @@ import (
 // are the RDMA devices with hardware; a host without any shows its netdevs.
 func fromTopology(t *topo.Topology) (*matrix, error) {
 	if len(t.GPUs) == 0 || t.Derived == nil {
-		return nil, errors.New("nvsmi: the topology has no GPU: nvidia-smi topo has no form for that")
+		return nil, pkgerr.New("nvsmi", "the topology has no GPU: nvidia-smi topo has no form for that")
 	}
 	table := &matrix{Kind: kindTopo, Affinities: 3}
 	ids := t.MatrixAxis(topo.KindGPU)
@@ -27,7 +26,7 @@ func fromTopology(t *topo.Topology) (*matrix, error) {
 		table.NICNames = append(table.NICNames, nicName{label, id.Name()})
 	}
 	if len(ids) > maxDevices {
-		return nil, fmt.Errorf("nvsmi: %d devices, at most %d fit a matrix", len(ids), maxDevices)
+		return nil, pkgerr.Errorf("nvsmi", "%d devices, at most %d fit a matrix", len(ids), maxDevices)
 	}
 	x := topo.NewIndex(t)
 	for i, id := range ids {

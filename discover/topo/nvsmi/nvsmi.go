@@ -8,10 +8,11 @@ package nvsmi
 
 import (
 	"bytes"
-	"fmt"
 	"io"
+	"slices"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/pkgerr"
 )
 
 // tableKind says which tool's matrix a table is.
@@ -22,11 +23,15 @@ const (
 	kindTopo tableKind = "topo" // nvidia-smi topo -m: classes
 	kindP2P  tableKind = "p2p"  // nvidia-smi topo -p2p: peer access states
 	kindROCm tableKind = "rocm" // rocm-smi --showtopotype: link types
+	// rocm-smi --showtopohops and --showtopoweight.
+	kindNumbers tableKind = "numbers"
 )
 
 // matrix is a matrix as it was printed. Cells are kept as written.
 type matrix struct {
 	Kind     tableKind
+	Line     int        // of the column heads, from 1
+	Title    string     // "Link Type", "Hops", "Weight" of rocm-smi; "" for none
 	Devices  []string   // column heads: "GPU0", "NIC0", or NIC names in old drivers
 	Rows     []tableRow // published texts may lack rows
 	NICNames []nicName
@@ -35,7 +40,7 @@ type matrix struct {
 	Affinities int
 	// Across are the pairs of devices whose NUMA nodes differ, as rocm-smi's table of hops says.
 	Across   map[[2]string]bool
-	Problems []string // what could not be understood, each with its line
+	Problems []topo.Warning // what could not be understood or was left out, each with its line
 }
 
 // tableRow is one device's line.
@@ -71,18 +76,14 @@ func (t *matrix) nameOf(label string) string {
 	return label
 }
 
-// Detect says whether head, the first bytes of a text, looks like a matrix:
-// it has a line of column heads that starts with a GPU.
+// Detect says whether head, the first bytes of a text, holds a matrix: column heads that start with a
+// GPU, and a row of one of them.
 func Detect(head []byte) bool {
 	if trimmed := bytes.TrimSpace(head); len(trimmed) > 0 && (trimmed[0] == '<' || trimmed[0] == '{') {
 		return false
 	}
-	for _, line := range lines(head) {
-		if _, ok := parseHeader(line); ok {
-			return true
-		}
-	}
-	return false
+	found, err := matrices(lines(head))
+	return err != nil || slices.ContainsFunc(found, (*matrix).readable)
 }
 
 // Decode reads a matrix as a topology; its relations are derived.
@@ -110,7 +111,7 @@ func Encode(w io.Writer, t *topo.Topology) error {
 	var out bytes.Buffer
 	table.writeTopo(&out)
 	if _, err := out.WriteTo(w); err != nil {
-		return fmt.Errorf("nvsmi: write: %w", err)
+		return pkgerr.Errorf("nvsmi", "write: %w", err)
 	}
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/base/fixturetest"
@@ -228,6 +229,12 @@ func TestBadTextsSayWhere(t *testing.T) {
 		"binary":     {"\x00\x01\x02", "binary data"},
 		"heads only": {"# comment\n\tGPU0\tGPU1\n", "line 2: column heads without a row"},
 		"twice":      {"\tGPU0\tGPU0\nGPU0\tX\tX\n", `two columns are called "GPU0"`},
+		"two hosts":  {"A:\n\tGPU0\tGPU1\nGPU0\tX\tNV4\nB:\n\tGPU0\tGPU1\nGPU0\tX\tSYS\n", "lines 2 and 5 begin two matrices that differ, of two hosts"},
+		"hops":       {"== Hops between two GPUs ==\n\tGPU0\tGPU1\nGPU0\t0\t1\nGPU1\t1\t0\n", "line 2: a table of numbers"},
+		"two hops": {"== Link Type between two GPUs ==\n\tGPU0\tGPU1\nGPU0\t0\tPCIE\n== Hops between two GPUs ==\n\tGPU0\tGPU1\nGPU0\t0\t2\n" +
+			"== Hops between two GPUs ==\n\tGPU0\tGPU1\nGPU0\t0\t3\n", "lines 5 and 8 begin two matrices that differ"},
+		"two nodes": {"\tGPU0\tGPU1\nGPU0\t0\tXGMI\nGPU1\tXGMI\t0\n== Numa Nodes ==\nGPU[0]\t: (Topology) Numa Affinity: 0\nGPU[0]\t: (Topology) Numa Affinity: 1\n",
+			"GPU0 has NUMA node 0 in line 5 and 1 in line 6"},
 	} {
 		_, err := Decode([]byte(c.text))
 		if err == nil || !strings.Contains(err.Error(), c.want) {
@@ -238,14 +245,18 @@ func TestBadTextsSayWhere(t *testing.T) {
 
 func TestDamagedTextsKeepTheRest(t *testing.T) {
 	for name, c := range map[string]struct{ text, warning string }{
-		"short row":    {"\tGPU0\tGPU1\nGPU0\tX\tNV4\nGPU1\n", `row "GPU1" has 0 cells for 2 columns`},
-		"cell is text": {"\tGPU0\tGPU1\nGPU0\tX\tNV4\nGPU1\tnv4!\tX\n", `row "GPU1" has 0 cells`},
-		"strange cell": {"\tGPU0\tGPU1\tGPU2\nGPU0\tX\tNV4\tPSB\nGPU1\tNV4\tX\tNV4\nGPU2\tPSB\tNV4\tX\n", `"PSB" name no class`},
-		"asymmetric":   {"\tGPU0\tGPU1\nGPU0\tX\tNV4\nGPU1\tSYS\tX\n", "row GPU0 says NV4 to GPU1, row GPU1 says SYS"},
-		"other line":   {"\tGPU0\tGPU1\nGPU0\tX\tNV4\nulimit soft: 1024\nGPU1\tNV4\tX\n", `"ulimit" is no column's name`},
-		"two matrices": {"\tGPU0\tGPU1\nGPU0\tX\tNV4\n\tGPU0\tGPU1\nGPU0\tX\tSYS\n", "a second matrix is not read"},
-		"row twice":    {"\tGPU0\tGPU1\nGPU0\tX\tNV4\nGPU0\tX\tSYS\n", `a second row "GPU0"`},
-		"numa range":   {"\tGPU0\tGPU1\tCPU Affinity\tNUMA Affinity\nGPU0\tX\tNV4\t0-3\t0-1\nGPU1\tNV4\tX\t0-3\tzero\n", `NUMA affinity "zero"`},
+		"short row":     {"\tGPU0\tGPU1\nGPU0\tX\tNV4\nGPU1\n", `row "GPU1" has 0 cells for 2 columns`},
+		"cell is text":  {"\tGPU0\tGPU1\nGPU0\tX\tNV4\nGPU1\tnv4!\tX\n", `row "GPU1" has 0 cells`},
+		"strange cell":  {"\tGPU0\tGPU1\tGPU2\nGPU0\tX\tNV4\tPSB\nGPU1\tNV4\tX\tNV4\nGPU2\tPSB\tNV4\tX\n", `"PSB" name no class`},
+		"asymmetric":    {"\tGPU0\tGPU1\nGPU0\tX\tNV4\nGPU1\tSYS\tX\n", "row GPU0 says NV4 to GPU1, row GPU1 says SYS"},
+		"other line":    {"\tGPU0\tGPU1\nGPU0\tX\tNV4\nulimit soft: 1024\nGPU1\tNV4\tX\n", `"ulimit" is no column's name`},
+		"peer access":   {"\tGPU0\tGPU1\nGPU0\tX\tNV4\n\n\tGPU0\tGPU1\nGPU0\tX\tCNS\n", "line 4: a second matrix is not read: that of line 1 is"},
+		"printed twice": {strings.Repeat("\tGPU0\tGPU1\nGPU0\tX\tNV4\n\nLegend:\n\n", 2), "line 6: the matrix of line 1 again"},
+		"too many NICs": {"\tGPU0\tGPU1\nGPU0\tX\tNV4\n\n76 NICs found, only displaying 56\n", "line 4: the tool found 76 NICs and shows 56"},
+		"its legend":    {"\tGPU0\tGPU1\tNIC0\nGPU0\tX\tNV4\tPIX\n\nNIC Legend:\n\n  NIC0: mlx5_0\n  NIC1: mlx5_1\n", "line 7: the legend has NIC1, and the matrix of line 1 has not"},
+		"two legends":   {"\tGPU0\tGPU1\tNIC0\nGPU0\tX\tNV4\tPIX\n\nNIC Legend:\n\n  NIC0: mlx5_0\n  NIC0: mlx5_1\n", "line 7: NIC0 is mlx5_1, and mlx5_0 above"},
+		"row twice":     {"\tGPU0\tGPU1\nGPU0\tX\tNV4\nGPU0\tX\tSYS\n", `a second row "GPU0"`},
+		"numa range":    {"\tGPU0\tGPU1\tCPU Affinity\tNUMA Affinity\nGPU0\tX\tNV4\t0-3\t0-1\nGPU1\tNV4\tX\t0-3\tzero\n", `NUMA affinity "zero"`},
 	} {
 		top, err := Decode([]byte(c.text))
 		if err != nil {
@@ -359,6 +370,10 @@ func TestWrappedTexts(t *testing.T) {
 		"quoted":        quote,
 		"Markdown":      "The host:\n```console\n" + plain + "```\nthanks\n",
 		"cut Markdown":  "```\n" + plain[:strings.Index(plain, "\nNIC Legend")] + "```\n  NIC0: mlx5_3\n",
+		"escape lost":   "\t[4m" + strings.Replace(plain[1:], "GPU NUMA ID", "GPU NUMA ID[0m", 1),
+		"escape shown":  "\t^[[4m" + strings.Replace(plain[1:], "GPU NUMA ID", "GPU NUMA ID\\u001b[0m", 1),
+		"glued":         strings.NewReplacer("NIC0\tCPU", "NIC0CPU", "SYS\t4-7", "SYS4-7", "PIX\t0-3", "PIX 0-3", "1\t\tN/A", "1N/A").Replace(plain),
+		"web page":      strings.NewReplacer("\t", "\u00a0\u00a0 ").Replace(plain),
 		"Windows":       "\ufeff" + strings.ReplaceAll(plain, "\n", "\r\n"),
 		"narrow titles": strings.NewReplacer("CPU Affinity", "CPU", "NUMA Affinity", "NUMA", "GPU NUMA ID", "GPU NUMA").Replace(plain),
 		"a drive":       strings.NewReplacer("NIC0\tCPU", "NIC0\tNVME0\tCPU", "PIX\t0", "PIX\tPHB\t0", "SYS\t4", "SYS\tSYS\t4", " X \n\n", " X \tPHB\nNVME0\tPHB\tSYS\tPHB\t X \n\n").Replace(plain),
@@ -403,6 +418,93 @@ func TestDetectRefusesOtherFormats(t *testing.T) {
 			t.Errorf("%q is no matrix", s)
 		}
 	}
+}
+
+// What kind a matrix is, its own lines say: neither words around it nor another tool's title change it.
+func TestProseAroundAMatrix(t *testing.T) {
+	nvidia := sample[strings.Index(sample, "\t"):]
+	amd := "=== Link Type between two GPUs ===\n  GPU0 GPU1\nGPU0 0 XGMI\nGPU1 XGMI 0\n=== Numa Nodes ===\nGPU[0]\t\t: (Topology) Numa Affinity: 1\n"
+	facts := func(t rapid.TB, text string) *topo.Topology {
+		top, err := Decode([]byte(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range top.GPUs {
+			top.GPUs[i].Evidence = ""
+		}
+		for i := range top.RDMADevices {
+			top.RDMADevices[i].Evidence = ""
+		}
+		for i := range top.NUMANodes {
+			top.NUMANodes[i].Evidence = ""
+		}
+		return top
+	}
+	prose := rapid.SliceOf(rapid.SampledFrom([]string{
+		"CUDA Archs: 7.5; ROCm: Disabled; XPU: Disabled", "ROCm version: N/A", "HIP runtime version: N/A", "root@amd-17:~# nvidia-smi topo -m", "", "GPU0",
+		"=== ROCm System Management Interface ===", "see Link Type between two GPUs", "=== Link Type between two GPUs ===", "LINK_TYPE: XGMI", "NVIDIA H100: NV18", "mlx5_0: up", "GPU Topology:",
+	}))
+	for _, text := range []string{nvidia, amd} {
+		want := facts(t, text)
+		rapid.Check(t, func(t *rapid.T) {
+			around := func(name string) string { return strings.Join(append(prose.Draw(t, name), ""), "\n") }
+			got := facts(t, around("before")+text+around("after"))
+			if diff := cmp.Diff([]any{want.GPUs, want.RDMADevices, want.NUMANodes, want.Asserted}, []any{got.GPUs, got.RDMADevices, got.NUMANodes, got.Asserted}); diff != "" {
+				t.Fatal(diff)
+			}
+		})
+	}
+}
+
+// The texts of two hosts in one are refused, or only the first is read.
+func TestTwoHostsInOneText(t *testing.T) {
+	host := func(t *rapid.T, name string) string {
+		gpus, nics := rapid.IntRange(1, 3).Draw(t, "gpus"), rapid.IntRange(0, 3).Draw(t, "nics")
+		var b strings.Builder
+		var names []string
+		for i := range gpus {
+			names = append(names, fmt.Sprintf("GPU%d", i))
+		}
+		for i := range nics {
+			names = append(names, fmt.Sprintf("NIC%d", i))
+		}
+		title, own, cells := "$ nvidia-smi topo -m", "X", []string{"PIX", "NODE", "SYS"}
+		if nics == 0 && rapid.Bool().Draw(t, "amd") {
+			title, own, cells = "\n=== Link Type between two GPUs ===", "0", []string{"XGMI", "PCIE"}
+		}
+		fmt.Fprintf(&b, "%s%s\n\t%s\n", name, title, strings.Join(names, "\t"))
+		for i := range names {
+			b.WriteString(names[i])
+			for j := range names {
+				b.WriteString("\t" + map[bool]string{true: own, false: rapid.SampledFrom(cells).Draw(t, "cell")}[i == j])
+			}
+			b.WriteString("\n")
+		}
+		if rapid.Bool().Draw(t, "legend") {
+			b.WriteString("\nNIC Legend:\n\n")
+			for i := range nics {
+				fmt.Fprintf(&b, "  NIC%d: %s_%d\n", i, name, i)
+			}
+		}
+		return b.String()
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		first, second := host(t, "a"), host(t, "b")
+		if rapid.Bool().Draw(t, "unread") { // the heads of the second in a form that is not read
+			second = strings.Replace(second, "\tGPU0", "| |GPU0", 1)
+		}
+		want, err := Decode([]byte(first))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := Decode([]byte(first + second))
+		if err != nil {
+			return
+		}
+		if diff := cmp.Diff([]any{want.GPUs, want.RDMADevices, want.Asserted}, []any{got.GPUs, got.RDMADevices, got.Asserted}); diff != "" || len(got.Warnings) <= len(want.Warnings) {
+			t.Fatalf("%s%s%s %v", first, second, diff, got.Warnings)
+		}
+	})
 }
 
 func FuzzDecode(f *testing.F) {

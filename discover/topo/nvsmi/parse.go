@@ -2,81 +2,186 @@ package nvsmi
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/pkgerr"
+	"github.com/topoctl/topoctl/internal/base/text"
 )
 
 // maxDevices bounds the columns of a matrix: far more than any machine has.
 const maxDevices = 512
 
 var (
-	gpuName   = regexp.MustCompile(`^GPU(0|[1-9][0-9]{0,3})$`)
-	device    = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_.:-]{0,63}$`)
-	cellWord  = regexp.MustCompile(`^([A-Z]{1,8}|NV[0-9]{1,3}|[CP]2C|\?)$`) // not NVME0, a column of some machines
-	cpuTitle  = regexp.MustCompile(`\bCPU( Affinity)?\b`)
-	quoted    = regexp.MustCompile(`^[ \t]*(?:>[ \t]?)+`)
-	nicEntry  = regexp.MustCompile(`^([A-Za-z][A-Za-z0-9_]{0,31}):\s+([!-~]{1,64})$`)
-	rocmNUMA  = regexp.MustCompile(`^GPU\[([0-9]{1,4})\]\s*:\s*\(Topology\) Numa Affinity:\s*([0-9]{1,6})$`)
-	ansi      = regexp.MustCompile("\x1b\\[[0-9;]*[A-Za-z]")
+	gpuName  = regexp.MustCompile(`^GPU(0|[1-9][0-9]{0,3})$`)
+	device   = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_.:-]{0,63}$`)
+	cellWord = regexp.MustCompile(`^([A-Z]{1,8}|NV[0-9]{1,3}|[CP]2C|\?)$`) // not NVME0, a column of some machines
+	cpuTitle = regexp.MustCompile(`CPU( Affinity)?\b`)
+	quoted   = regexp.MustCompile(`^[ \t]*(?:>[ \t]?)+`)
+	nicEntry = regexp.MustCompile(`^([A-Za-z][A-Za-z0-9_]{0,31}):\s+([!-~]{1,64})$`)
+	nicLabel = regexp.MustCompile(`^NIC[0-9]{1,4}$`)
+	rocmNUMA = regexp.MustCompile(`^GPU\[([0-9]{1,4})\]\s*:\s*\(Topology\) Numa Affinity:\s*([0-9]{1,6})$`)
+	rocmHead = regexp.MustCompile(`^=+ (Link Type|Hops|Weight) between two GPUs =+$`)
+	// nvidia-smi's word that its matrix leaves NICs out.
+	leftOut = regexp.MustCompile(`\b([0-9]{1,6}) NICs? found, only displaying ([0-9]{1,6})\b`)
+	// Escape sequences, also as what shows or carries a text leaves them: "^[[4m", "\u001b[4m", "[4m".
+	ansi      = regexp.MustCompile(`(?:[\x1b\x{241b}\x{fffd}]|\^\[|\\(?:x1b|u001b|033|e))\[[0-9;]*[A-Za-z]|\[[0-9;]+m`)
 	gluedHead = regexp.MustCompile(`^((GPU|NIC)[0-9]{1,4}|mlx[45]_[0-9]{1,4})+$`)
 	headWord  = regexp.MustCompile(`(GPU|NIC)[0-9]{1,4}|mlx[45]_[0-9]{1,4}`)
 	gluedRow  = regexp.MustCompile(`^(XGMI|X|SYS|NODE|PHB|PXB|PIX|NV[1-9][0-9]?|C2C)+$`)
 	rowWord   = regexp.MustCompile(`XGMI|X|SYS|NODE|PHB|PXB|PIX|NV[1-9][0-9]?|C2C`)
+	gluedTail = regexp.MustCompile(`(X|SYS|NODE|PHB|PXB|PIX)([0-9])|([0-9])(N/A)`) // a cell and a CPU, a NUMA node and "N/A"
+	isDigits  = regexp.MustCompile(`^[0-9]{1,9}$`)
 	p2pWords  = []string{"OK", "CNS", "GNS", "TNS", "NS", "DR", "U"}
-	rocmWords = []string{"0", "XGMI", "PCIE", "N/A"}
+	rocmWords = []string{"XGMI", "PCIE", "N/A"}
 )
 
 // lines gives the text's lines without what editors, terminals, mail and Markdown put around them: a
-// byte order mark, escapes, line ends of Windows, and the marks of a quotation.
+// byte order mark, escapes, no-break spaces, line ends of Windows, and the marks of a quotation.
 func lines(data []byte) []string {
 	data = bytes.TrimPrefix(data, []byte("\ufeff"))
-	out := strings.Split(string(ansi.ReplaceAll(data, nil)), "\n")
+	data = bytes.ReplaceAll(ansi.ReplaceAll(data, nil), []byte("\u00a0"), []byte(" "))
+	out := strings.Split(string(data), "\n")
 	for i, l := range out {
 		out[i] = strings.TrimRight(l[len(quoted.FindString(l)):], "\r")
 	}
 	return out
 }
 
-// parse reads the first matrix of a text. Lines before it, comments ("#") and
-// legends are passed over; of rocm-smi's tables the one of link types is taken.
+// parse reads the matrix of a text. Lines that belong to none are passed over. What kind a matrix is,
+// and of which host, is what its own lines say: a text of two hosts is refused.
 func parse(data []byte) (*matrix, error) {
 	all := lines(data)
-	start, header := findHeader(all)
-	if header == nil {
+	found, err := matrices(all)
+	if err != nil {
+		return nil, err
+	}
+	i := max(0, slices.IndexFunc(found, func(t *matrix) bool { return t.Kind != kindNumbers && t.readable() }))
+	if len(found) == 0 {
 		if bytes.IndexByte(data, 0) >= 0 {
-			return nil, errors.New("nvsmi: binary data, not the text of nvidia-smi topo -m")
+			return nil, pkgerr.New("nvsmi", "binary data, not the text of nvidia-smi topo -m")
 		}
-		return nil, errors.New("nvsmi: no line with column heads (GPU0 ...): not a matrix of nvidia-smi topo or rocm-smi --showtopo")
+		return nil, pkgerr.New("nvsmi", "no line with column heads (GPU0 ...): not a matrix of nvidia-smi topo or rocm-smi --showtopo")
 	}
-	if len(header.devices) > maxDevices {
-		return nil, fmt.Errorf("nvsmi: line %d: %d columns, at most %d are read", start+1, len(header.devices), maxDevices)
+	t := found[i]
+	switch {
+	case len(t.Rows) == 0:
+		return nil, pkgerr.Errorf("nvsmi", "line %d: column heads without a row below: truncated?", t.Line)
+	case t.Kind == kindNumbers:
+		return nil, pkgerr.Errorf("nvsmi", "line %d: a table of numbers, which are not link types: want the text of rocm-smi --showtopo", t.Line)
 	}
-	t := &matrix{Devices: header.devices, Affinities: header.affinity, Kind: kindTopo}
-	for i, d := range t.Devices {
-		if slices.Contains(t.Devices[:i], d) {
-			return nil, fmt.Errorf("nvsmi: line %d: two columns are called %q", start+1, d)
-		}
+	if err := t.others(found); err != nil {
+		return nil, err
 	}
-	isROCm := slices.ContainsFunc(all[:start], func(l string) bool {
-		return strings.Contains(l, "ROCm") || strings.Contains(l, "Link Type between two GPUs")
-	})
-	if isROCm {
-		t.Kind = kindROCm
-	}
-	end := t.parseRows(all, start+1)
-	if len(t.Rows) == 0 {
-		return nil, fmt.Errorf("nvsmi: line %d: column heads without a row below: truncated?", start+1)
-	}
-	t.Kind = t.guessKind()
-	t.parseLegend(all[end:])
 	if t.Kind == kindROCm {
-		t.parseHops(all)
+		return t, t.parseNUMA(all)
+	}
+	for i, l := range all {
+		if m := leftOut.FindStringSubmatch(l); m != nil {
+			t.problem(topo.CodeSkipped, "line %d: the tool found %s NICs and shows %s: the others are missing", i+1, m[1], m[2])
+		}
 	}
 	return t, nil
+}
+
+// matrices are the matrices of a text, in their order, rocm-smi's tables of numbers among them.
+func matrices(all []string) (found []*matrix, err error) {
+	cut := slices.ContainsFunc(all, leftOut.MatchString)
+	for i := 0; i < len(all); i++ {
+		h, ok := headerAt(all, i)
+		if !ok {
+			continue
+		}
+		if len(h.devices) > maxDevices {
+			return nil, pkgerr.Errorf("nvsmi", "line %d: %d columns, at most %d are read", i+1, len(h.devices), maxDevices)
+		}
+		for k, d := range h.devices {
+			if slices.Contains(h.devices[:k], d) {
+				return nil, pkgerr.Errorf("nvsmi", "line %d: two columns are called %q", i+1, d)
+			}
+		}
+		t := &matrix{Line: i + 1, Title: titleAbove(all[:i]), Devices: h.devices, Affinities: h.affinity, Kind: kindTopo}
+		if own := t.ownCell(all[i+1:]); h.affinity == 0 && (own == "0" || own == "" && t.Title != "") {
+			t.Kind = kindROCm
+		}
+		end := t.parseRows(all, i+1)
+		t.Kind = t.guessKind()
+		i = t.parseLegend(all, end, cut) - 1
+		found = append(found, t)
+	}
+	return found, nil
+}
+
+// titleAbove is what rocm-smi calls a table, in the line above its column heads; "" for other tables.
+func titleAbove(before []string) string {
+	for _, l := range slices.Backward(before) {
+		if l = strings.TrimSpace(l); l != "" {
+			return at(rocmHead.FindStringSubmatch(l), 1)
+		}
+	}
+	return ""
+}
+
+func at(words []string, i int) string {
+	if i < len(words) {
+		return words[i]
+	}
+	return ""
+}
+
+// ownCell is what rows below the heads have for their own device: "X" of nvidia-smi, "0" of rocm-smi.
+func (t *matrix) ownCell(below []string) string {
+	for _, l := range below {
+		if _, again := parseHeader(l); again {
+			break
+		}
+		words := strings.Fields(l)
+		if i := slices.Index(t.Devices, at(words, 0)); i >= 0 {
+			if own := at(words, 1+i); own == "X" || own == "0" {
+				return own
+			}
+		}
+	}
+	return ""
+}
+
+// readable says whether at least one row's cells are known.
+func (t *matrix) readable() bool {
+	return slices.ContainsFunc(t.Rows, func(r tableRow) bool { return r.Cells[0] != "" })
+}
+
+// others looks at the text's other matrices. Those of the same kind are of the same host only if they
+// say the same; the tables of hops add to the matrix.
+func (t *matrix) others(found []*matrix) error {
+	found = slices.DeleteFunc(found, func(o *matrix) bool { return !o.readable() })
+	for i, o := range found {
+		same := slices.IndexFunc(found[:i], func(f *matrix) bool { return f.Kind == o.Kind && f.Title == o.Title })
+		switch {
+		case same >= 0 && o.Kind != kindP2P && !o.equal(found[same]):
+			return pkgerr.Errorf("nvsmi", "lines %d and %d begin two matrices that differ, of two hosts or of one host at two times: give each a file", found[same].Line, o.Line)
+		case o.Kind == kindNumbers:
+			if o.Title == "Hops" && t.Kind == kindROCm && slices.Equal(o.Devices, t.Devices) {
+				t.addHops(o)
+			}
+		case same >= 0 && o.equal(found[same]):
+			t.problem(topo.CodeLossyImport, "line %d: the matrix of line %d again, of this host or of one like it: read once", o.Line, found[same].Line)
+		case o != t:
+			t.problem(topo.CodeSkipped, "line %d: a second matrix is not read: that of line %d is", o.Line, t.Line)
+		}
+	}
+	return nil
+}
+
+// equal says whether two matrices say the same.
+func (t *matrix) equal(o *matrix) bool {
+	return slices.Equal(t.Devices, o.Devices) && slices.Equal(t.NICNames, o.NICNames) && slices.EqualFunc(t.Rows, o.Rows, func(a, b tableRow) bool {
+		return a.Name == b.Name && slices.Equal(a.Cells, b.Cells) &&
+			a.CPUAffinity == b.CPUAffinity && a.NUMAAffinity == b.NUMAAffinity && a.GPUNUMAID == b.GPUNUMAID
+	})
 }
 
 // header is the line of column heads.
@@ -85,22 +190,14 @@ type header struct {
 	affinity int // CPU Affinity, NUMA Affinity, GPU NUMA ID: how many are there
 }
 
-// findHeader gives the index of the header line. Of the tables of rocm-smi the
-// one titled "Link Type" is meant.
-func findHeader(all []string) (int, *header) {
-	title := 0
-	for i, l := range all {
-		if strings.Contains(l, "Link Type between two GPUs") {
-			title = i
-			break
-		}
+// headerAt is the header in a line. A lone "GPU0" is one only where its row follows.
+func headerAt(all []string, i int) (header, bool) {
+	h, ok := parseHeader(all[i])
+	if ok && len(h.devices)+h.affinity == 1 {
+		row := strings.Fields(at(all, i+1))
+		ok = at(row, 0) == h.devices[0] && (at(row, 1) == "X" || at(row, 1) == "0")
 	}
-	for i := title; i < len(all); i++ {
-		if h, ok := parseHeader(all[i]); ok {
-			return i, &h
-		}
-	}
-	return 0, nil
+	return h, ok
 }
 
 // parseHeader reads a line of column heads: device names, the first a GPU,
@@ -132,9 +229,9 @@ func parseHeader(line string) (header, bool) {
 }
 
 // isCell tells matrix cells from device names and numbers: "X", "PIX", "NV18",
-// "GNS", and rocm-smi's "0".
+// "GNS", and rocm-smi's numbers.
 func (t *matrix) isCell(word string) bool {
-	return isClassWord(word) || t.Kind == kindROCm && slices.Contains(rocmWords, word)
+	return isClassWord(word) || t.Kind == kindROCm && (isDigits.MatchString(word) || slices.Contains(rocmWords, word))
 }
 
 func isClassWord(word string) bool {
@@ -152,18 +249,17 @@ func (t *matrix) parseRows(all []string, from int) int {
 		case strings.HasPrefix(line, "Legend"), strings.HasPrefix(line, "NIC Legend"), strings.HasPrefix(line, "===="), strings.HasPrefix(line, "```"):
 			return i
 		}
-		if h, again := parseHeader(line); again && len(h.devices) > 1 {
-			t.problem("line %d: a second matrix is not read", i+1)
+		if _, again := headerAt(all, i); again {
 			return i
 		}
 		name, rest := cutWord(line)
 		if !slices.Contains(t.Devices, name) {
-			t.problem("line %d: %q is no column's name: line not read", i+1, clip(name))
+			t.problem(topo.CodeMalformed, "line %d: %q is no column's name: line not read", i+1, text.Clip(name, maxQuoted))
 			continue
 		}
 		if t.row(name) != nil {
-			t.problem("line %d: a second row %q: the first is kept", i+1, name)
-			continue
+			t.problem(topo.CodeSkipped, "line %d: a second row %q: another matrix begins, without column heads: not read", i+1, name)
+			return len(all)
 		}
 		t.Rows = append(t.Rows, t.parseRow(name, rest, i+1))
 	}
@@ -176,6 +272,7 @@ func (t *matrix) parseRows(all []string, from int) int {
 func (t *matrix) parseRow(name, rest string, line int) tableRow {
 	r := tableRow{Name: name, Line: line, Cells: make([]string, len(t.Devices))}
 	var cells []string
+	rest = gluedTail.ReplaceAllString(rest, "$1$3 $2$4")
 	for len(cells) < len(r.Cells) {
 		word, after := cutWord(rest)
 		if word == "" || !t.isCell(word) && !gluedRow.MatchString(word) {
@@ -184,7 +281,7 @@ func (t *matrix) parseRow(name, rest string, line int) tableRow {
 		cells, rest = append(cells, unglue(word, gluedRow, rowWord)...), after
 	}
 	if len(cells) != len(r.Cells) {
-		t.problem("line %d: row %q has %d cells for %d columns: not read", line, name, len(cells), len(r.Cells))
+		t.problem(topo.CodeMalformed, "line %d: row %q has %d cells for %d columns: not read", line, name, len(cells), len(r.Cells))
 		return r
 	}
 	copy(r.Cells, cells)
@@ -225,80 +322,102 @@ func (t *matrix) parseAffinity(r *tableRow, rest string) {
 		*dst[i] = words[i]
 	}
 	if len(words) > len(dst) {
-		t.problem("line %d: row %q: %d words after the cells for %d columns",
+		t.problem(topo.CodeMalformed, "line %d: row %q: %d words after the cells for %d columns",
 			r.Line, r.Name, len(words), len(dst))
 	}
 }
 
-// guessKind tells a peer access matrix from one of classes by its cells.
+// guessKind tells a matrix of peer access and a table of numbers from one of classes by the cells.
 func (t *matrix) guessKind() tableKind {
-	p2p := false
-	for _, r := range t.Rows {
-		for _, c := range r.Cells {
-			if c != "" && c != "X" && !slices.Contains(p2pWords, c) {
-				return t.Kind
-			}
-			p2p = p2p || slices.Contains(p2pWords, c)
-		}
+	only := func(is func(cell string) bool) bool {
+		return t.readable() && !slices.ContainsFunc(t.Rows, func(r tableRow) bool {
+			return slices.ContainsFunc(r.Cells, func(c string) bool { return c != "" && !is(c) })
+		})
 	}
-	if p2p {
+	switch isX := func(c string) bool { return c == "X" }; {
+	case t.Kind == kindROCm && t.Title != "Link Type" && only(isDigits.MatchString):
+		return kindNumbers
+	case t.Kind == kindTopo && !only(isX) && only(func(c string) bool { return isX(c) || slices.Contains(p2pWords, c) }):
 		return kindP2P
 	}
 	return t.Kind
 }
 
-// parseLegend reads "NIC0: mlx5_0" lines, and rocm-smi's NUMA lines.
-func (t *matrix) parseLegend(rest []string) {
-	for _, line := range rest {
-		line = strings.TrimSpace(line)
-		if m := nicEntry.FindStringSubmatch(line); m != nil && slices.Contains(t.Devices, m[1]) {
-			if t.nameOf(m[1]) == m[1] {
-				t.NICNames = append(t.NICNames, nicName{m[1], m[2]})
-			}
+// parseLegend reads the "NIC0: mlx5_0" lines that follow a matrix, up to the next one, and
+// gives the index of the first line after them. One that does not fit the matrix is another's.
+func (t *matrix) parseLegend(all []string, from int, cut bool) int {
+	why, i := "", from
+	for ; i < len(all); i++ {
+		if _, next := headerAt(all, i); next {
+			break
 		}
-		if m := rocmNUMA.FindStringSubmatch(line); m != nil && t.Kind == kindROCm {
-			if r := t.row("GPU" + m[1]); r != nil && r.NUMAAffinity == "" {
-				r.NUMAAffinity = m[2]
+		if words := strings.Fields(strings.ReplaceAll(all[i], "|", " ")); len(words) > 1 && gpuName.MatchString(words[0]) && (isClassWord(words[1]) || words[1] == "0") {
+			t.problem(topo.CodeSkipped, "line %d: another matrix begins, without column heads: not read", i+1)
+			break
+		}
+		m := nicEntry.FindStringSubmatch(strings.TrimSpace(all[i]))
+		switch {
+		case m == nil:
+		case !slices.Contains(t.Devices, m[1]):
+			if why == "" && !cut && nicLabel.MatchString(m[1]) {
+				why = fmt.Sprintf("line %d: the legend has %s, and the matrix of line %d has not", i+1, m[1], t.Line)
 			}
+		case t.nameOf(m[1]) == m[1]:
+			t.NICNames = append(t.NICNames, nicName{m[1], m[2]})
+		case t.nameOf(m[1]) != m[2] && why == "":
+			why = fmt.Sprintf("line %d: %s is %s, and %s above", i+1, m[1], m[2], t.nameOf(m[1]))
 		}
 	}
+	if why != "" {
+		t.NICNames = nil
+		t.problem(topo.CodeMalformed, "%s: no name of a NIC is taken from it", why)
+	}
+	return i
 }
 
-// parseHops reads rocm-smi's table of hops, which are no links: 1 is xGMI, 2 is PCIe within a NUMA
+// parseNUMA reads rocm-smi's lines of NUMA nodes, which stand below its tables.
+func (t *matrix) parseNUMA(all []string) error {
+	told := map[string]int{}
+	for i, line := range all {
+		m := rocmNUMA.FindStringSubmatch(strings.TrimSpace(line))
+		if m == nil {
+			continue
+		}
+		r := t.row("GPU" + m[1])
+		switch {
+		case r == nil:
+		case told[r.Name] == 0:
+			r.NUMAAffinity, told[r.Name] = m[2], i+1
+		case r.NUMAAffinity != m[2]:
+			return pkgerr.Errorf("nvsmi", "%s has NUMA node %s in line %d and %s in line %d, by texts of two hosts or of one host at two times: give each a file",
+				r.Name, r.NUMAAffinity, told[r.Name], m[2], i+1)
+		}
+	}
+	return nil
+}
+
+// addHops takes rocm-smi's table of hops, which are no links: 1 is xGMI, 2 is PCIe within a NUMA
 // node, more is PCIe between nodes. Source: AMD, MI200 system optimization, "Hops between two GPUs";
 // rocm-systems pull request 7372.
-func (t *matrix) parseHops(all []string) {
+func (t *matrix) addHops(hops *matrix) {
 	t.Across = map[[2]string]bool{}
-	title := slices.IndexFunc(all, func(l string) bool { return strings.Contains(l, "Hops between two GPUs") })
-	if title < 0 {
-		return
-	}
-	var heads []string
-	for _, line := range all[title+1:] {
-		words := strings.Fields(line)
-		h, isHead := parseHeader(line)
-		switch {
-		case strings.HasPrefix(line, "===="):
-			return
-		case heads == nil && isHead:
-			heads = h.devices
-		case len(words) != len(heads)+1:
-		case slices.Contains(t.Devices, words[0]):
-			for i, steps := range words[1:] {
-				if n, err := strconv.Atoi(steps); err == nil && n >= 3 {
-					t.Across[[2]string{words[0], heads[i]}] = true
-				}
+	for _, r := range hops.Rows {
+		for i, cell := range r.Cells {
+			if n, err := strconv.Atoi(cell); err == nil && n >= 3 {
+				t.Across[[2]string{r.Name, hops.Devices[i]}] = true
 			}
 		}
 	}
 }
 
-// maxProblems bounds what a text that is mostly something else can cause.
-const maxProblems = 32
+const (
+	maxProblems = 32 // bounds what a text that is mostly something else can cause
+	maxQuoted   = 40 // bytes of it in a message
+)
 
-func (t *matrix) problem(format string, args ...any) {
+func (t *matrix) problem(code topo.Code, format string, args ...any) {
 	if len(t.Problems) < maxProblems {
-		t.Problems = append(t.Problems, fmt.Sprintf(format, args...))
+		t.Problems = append(t.Problems, topo.Warning{Code: code, Detail: fmt.Sprintf(format, args...), Source: topo.SourceSMI})
 	}
 }
 
@@ -309,12 +428,4 @@ func cutWord(s string) (word, rest string) {
 		return s[:i], s[i:]
 	}
 	return s, ""
-}
-
-// clip keeps a hostile word from filling a message.
-func clip(s string) string {
-	if len(s) > 40 {
-		return s[:40] + "..."
-	}
-	return s
 }

@@ -10,6 +10,8 @@ import (
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/base/cpuset"
+	"github.com/topoctl/topoctl/internal/base/pkgerr"
+	"github.com/topoctl/topoctl/internal/base/text"
 )
 
 // lacks is what no matrix tells.
@@ -35,16 +37,15 @@ func (t *matrix) topology() (*topo.Topology, error) {
 		b.t.Host.Lacks = append(b.t.Host.Lacks, "NUMA nodes of GPUs: the text has no column of NUMA affinity")
 	}
 	status := topo.StatusOK
-	for _, p := range t.Problems {
+	if b.t.Warnings = t.Problems; slices.ContainsFunc(t.Problems, topo.Warning.Partial) {
 		status = topo.StatusPartial
-		b.warn(topo.CodeMalformed, "", p, "")
 	}
 	ids, err := b.devices()
 	if err != nil {
 		return nil, err
 	}
 	if n := len(b.t.NUMANodes); n > maxDevices {
-		return nil, fmt.Errorf("nvsmi: %d NUMA nodes: at most %d are read", n, maxDevices)
+		return nil, pkgerr.Errorf("nvsmi", "%d NUMA nodes: at most %d are read", n, maxDevices)
 	}
 	switch t.Kind {
 	case kindP2P:
@@ -87,10 +88,10 @@ func (b *builder) devices() ([]topo.ID, error) {
 		case gpuName.MatchString(label):
 			n, err := strconv.Atoi(label[len("GPU"):])
 			if err != nil {
-				return nil, fmt.Errorf("nvsmi: column %q: %w", label, err)
+				return nil, pkgerr.Errorf("nvsmi", "column %q: %w", label, err)
 			}
 			if ids[i] = topo.GPUID(n); seen[ids[i]] {
-				return nil, fmt.Errorf("nvsmi: two columns are called GPU%d", n)
+				return nil, pkgerr.Errorf("nvsmi", "two columns are called GPU%d", n)
 			}
 			b.gpu(n, label)
 		case strings.HasPrefix(label, "NVME"):
@@ -103,7 +104,7 @@ func (b *builder) devices() ([]topo.ID, error) {
 				name = label
 			}
 			if ids[i] = topo.RDMAID(name); seen[ids[i]] {
-				return nil, fmt.Errorf("nvsmi: two columns are called %q", name)
+				return nil, pkgerr.Errorf("nvsmi", "two columns are called %q", name)
 			}
 			b.nic(name, label)
 		}
@@ -135,7 +136,7 @@ func (b *builder) nic(name, label string) {
 
 func (b *builder) gpu(n int, label string) {
 	g := topo.GPU{Node: topo.Node{ID: topo.GPUID(n), Kind: topo.KindGPU, Evidence: b.where(label)}, Index: n, KnownFrom: "import", Vendor: "nvidia"}
-	if b.table.Kind == kindROCm {
+	if b.table.Kind == kindROCm || b.table.hasCell("XGMI") { // the latter in our own print
 		g.Vendor = "amd"
 	} else {
 		g.NVMLIndex = &n
@@ -154,7 +155,7 @@ func (b *builder) affinity(g *topo.GPU, row *tableRow) {
 	cpus := row.CPUAffinity
 	if _, err := cpuset.Parse(cpus); err != nil {
 		if cpus != "N/A" {
-			b.warn(topo.CodeMalformed, g.ID, fmt.Sprintf("CPU affinity %q is no list of CPUs", clip(cpus)), g.Evidence)
+			b.warn(topo.CodeMalformed, g.ID, fmt.Sprintf("CPU affinity %q is no list of CPUs", text.Clip(cpus, maxQuoted)), g.Evidence)
 		}
 		cpus = ""
 	}
@@ -166,7 +167,7 @@ func (b *builder) affinity(g *topo.GPU, row *tableRow) {
 	nodes = slices.DeleteFunc(nodes, func(n int) bool { return n >= memories })
 	switch {
 	case !ok:
-		b.warn(topo.CodeMalformed, g.ID, fmt.Sprintf("NUMA affinity %q is no list of NUMA nodes", clip(row.NUMAAffinity)), g.Evidence)
+		b.warn(topo.CodeMalformed, g.ID, fmt.Sprintf("NUMA affinity %q is no list of NUMA nodes", text.Clip(row.NUMAAffinity, maxQuoted)), g.Evidence)
 	case len(nodes) == 1:
 		g.NUMA = &nodes[0]
 		g.Facts.Set("numa_node", topo.SourceSMI, "")
@@ -224,7 +225,7 @@ func (b *builder) numaCPUs(n *topo.NUMANode, cpus, evidence string) {
 		n.CPUs, n.MemoryOnly, n.Owner = cpus, false, ""
 		n.Facts.Set("cpus", topo.SourceSMI, "CPU Affinity")
 	case n.CPUs != cpus:
-		b.warn(topo.CodeConflict, n.ID, fmt.Sprintf("two GPUs of this node have CPU affinity %s and %s; the first is kept", clip(n.CPUs), clip(cpus)), evidence)
+		b.warn(topo.CodeConflict, n.ID, fmt.Sprintf("two GPUs of this node have CPU affinity %s and %s; the first is kept", text.Clip(n.CPUs, maxQuoted), text.Clip(cpus, maxQuoted)), evidence)
 	}
 }
 
