@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/pkgerr"
 	"github.com/topoctl/topoctl/internal/base/text"
 )
 
@@ -17,9 +18,22 @@ type layer struct {
 	place   map[topo.ID]topo.BDF // of RDMA devices and interfaces, by their ID
 	rdma    map[string]int       // places in t.RDMADevices, by the texts' names
 	netdevs map[string]int
-	told    map[string]bool // names of the texts' interfaces
+	texts   map[string]bool // names of the texts' interfaces
+	told    map[fact]telling
+	err     error // the first fact that a tool tells in two ways
 
 	function map[topo.BDF]*topo.PCIDevice
+}
+
+// fact is an attribute of a node, and telling what a text says of it.
+type fact struct {
+	node topo.ID
+	name string
+}
+
+type telling struct {
+	source          topo.Source
+	value, evidence string
 }
 
 // pair is an RDMA device's port with its interface.
@@ -32,10 +46,13 @@ type pair struct {
 }
 
 // Lay adds what the texts say to the devices of a topology that they are about, by name, PCI address,
-// GUID or MAC address. Where both know something the topology's own fact stands; a warning names what
-// differs, and what is about no device of the topology. Relations are derived anew.
-func Lay(t *topo.Topology, reports []*Report) {
-	l := &layer{t: t, origin: t.Origin, place: map[topo.ID]topo.BDF{}, rdma: map[string]int{}, netdevs: map[string]int{}, told: map[string]bool{},
+// GUID or MAC address. Where both know something the topology's own fact stands, and what two tools tell
+// differently is not known; a warning names what differs, and what is about no device of the topology.
+// Relations are derived anew. The error is for texts in which one tool tells a fact in two ways, as those
+// of two hosts do: the topology is of no use then.
+func Lay(t *topo.Topology, reports []*Report) error {
+	l := &layer{t: t, origin: t.Origin, place: map[topo.ID]topo.BDF{}, rdma: map[string]int{}, netdevs: map[string]int{},
+		texts: map[string]bool{}, told: map[fact]telling{},
 		function: map[topo.BDF]*topo.PCIDevice{}}
 	for i := range t.PCIDevices {
 		l.function[t.PCIDevices[i].BDF] = &t.PCIDevices[i]
@@ -50,6 +67,9 @@ func Lay(t *topo.Topology, reports []*Report) {
 	for _, r := range reports {
 		l.interfaces(r)
 	}
+	if l.err != nil {
+		return l.err
+	}
 	l.join()
 	for _, r := range reports {
 		l.source(r)
@@ -61,6 +81,7 @@ func Lay(t *topo.Topology, reports []*Report) {
 	t.Links = slices.DeleteFunc(t.Links, func(link topo.Link) bool { return link.Kind == topo.LinkPort })
 	t.Derive()
 	t.Complete = t.Complete && !slices.ContainsFunc(t.Warnings, topo.Warning.Partial)
+	return nil
 }
 
 func (l *layer) warn(code topo.Code, subject topo.ID, source topo.Source, evidence, format string, args ...any) {
@@ -115,7 +136,7 @@ func (l *layer) findPlaces(reports []*Report) {
 		}
 		for _, n := range r.interfaces {
 			note(topo.NetdevID(n.Name), n.BDF)
-			l.told[n.Name] = true
+			l.texts[n.Name] = true
 		}
 	}
 	for _, p := range l.pairs {
@@ -146,6 +167,9 @@ func (l *layer) device(d *device) {
 	l.rdma[d.Name] = at
 	r := &l.t.RDMADevices[at]
 	set := setter{l, &r.Node, d.source, d.Evidence}
+	if d.BDF != nil {
+		set.tell("bdf", d.BDF.String())
+	}
 	lay(set, "node_guid", &r.NodeGUID, d.NodeGUID)
 	lay(set, "sys_image_guid", &r.SysImageGUID, d.SysImageGUID)
 	lay(set, "firmware", &r.Firmware, d.Firmware)
@@ -165,7 +189,7 @@ func (l *layer) findDevice(d *device) (int, bool) {
 		case d.BDF != nil && r.BDF != nil && *d.BDF != *r.BDF:
 			l.warn(topo.CodeConflict, r.ID, d.source, d.Evidence, "%s has %s at %s, the input at %s: not laid over", d.source, d.Name, d.BDF, r.BDF)
 			return 0, false
-		case d.NodeGUID != "" && r.NodeGUID != "" && d.NodeGUID != r.NodeGUID:
+		case d.NodeGUID != "" && r.NodeGUID != "" && d.NodeGUID != r.NodeGUID && l.told[fact{r.ID, "node_guid"}].value == "":
 			l.warn(topo.CodeConflict, r.ID, d.source, d.Evidence, "node GUID of %s differs from the input's, so it is another device: not laid over", d.Name)
 			return 0, false
 		}
@@ -302,18 +326,25 @@ func (l *layer) netdev(n *iface, q *topo.Netdev) {
 	lay(set, "mac", &q.MAC, n.MAC)
 	lay(set, "link_kind", &q.LinkKind, n.LinkKind)
 	lay(set, "master", &q.Master, n.Master)
-	switch {
-	case len(n.Addresses) == 0:
+	if len(n.Addresses) == 0 {
+		return
+	}
+	isV6 := func(list []string) bool { return strings.Contains(list[0], ":") } // ip lists IPv4 first
+	if len(q.Addresses) > 0 && set.known("addresses") && isV6(q.Addresses) != isV6(n.Addresses) {
+		q.Addresses = append(q.Addresses, n.Addresses...) // ip -4 and ip -6
+		return
+	}
+	own, all := sorted(q.Addresses), sorted(n.Addresses)
+	switch lay(set, "addresses", &own, all); {
+	case own == "":
+		q.Addresses = nil
 	case len(q.Addresses) == 0:
 		q.Addresses = n.Addresses
-		q.Facts.Set("addresses", n.source, "")
-	case !sameWords(q.Addresses, n.Addresses):
-		set.conflict("addresses", strings.Join(n.Addresses, " "), strings.Join(q.Addresses, " "))
 	}
 }
 
-func sameWords(a, b []string) bool {
-	return slices.Equal(slices.Sorted(slices.Values(a)), slices.Sorted(slices.Values(b)))
+func sorted(words []string) string {
+	return strings.Join(slices.Sorted(slices.Values(words)), " ")
 }
 
 // findInterface is the place of the interface that a tool means: by name, by address, by MAC. An
@@ -329,7 +360,7 @@ func (l *layer) findInterface(n *iface) (int, bool) {
 	}
 	bdf, placed := l.place[topo.NetdevID(n.Name)]
 	here := func(q topo.Netdev) bool {
-		return placed && q.BDF != nil && *q.BDF == bdf && addressed(&q.Node) || q.MAC != "" && q.MAC == n.MAC && !l.told[q.Name] // a bond has its leg's
+		return placed && q.BDF != nil && *q.BDF == bdf && addressed(&q.Node) || q.MAC != "" && q.MAC == n.MAC && !l.texts[q.Name] // a bond has its leg's
 	}
 	if at := slices.IndexFunc(list, here); at >= 0 {
 		if q := &list[at]; addressed(&q.Node) {
@@ -429,34 +460,61 @@ type setter struct {
 	evidence string
 }
 
-func (s setter) conflict(name string, theirs, ours any) {
-	before := "the input"
-	if from, ok := s.node.Facts.Get(name); ok && slices.Contains(sources, from.Source) {
-		before = string(from.Source) // of an earlier text
+// tell notes what the tool says of an attribute. Where a text has said something else before, it is
+// false, with the earlier word: of one tool that is an error, for the texts are not of one host.
+func (s setter) tell(name, value string) (before telling, ok bool) {
+	key := fact{s.node.ID, name}
+	before, again := s.told[key]
+	switch {
+	case !again:
+		s.told[key] = telling{s.source, value, s.evidence}
+	case before.value == value:
+	case before.source == s.source && s.err == nil:
+		s.err = pkgerr.Errorf("nettext", "%s: %s says %s %s (%s) and %s (%s): texts of two hosts, or of one host at two times; give those of one",
+			s.node.ID, s.source, name, before.value, before.evidence, value, s.evidence)
 	}
-	s.warn(topo.CodeConflict, s.node.ID, s.source, s.evidence, "%s: %s says %v, %s says %v, which is kept", name, s.source, theirs, before, ours)
+	return before, !again || before.value == value
 }
 
-// lay sets what the topology does not know, and reports what it knows otherwise.
+// known says whether an attribute is from a text.
+func (s setter) known(name string) bool {
+	from, ok := s.node.Facts.Get(name)
+	return ok && slices.Contains(sources, from.Source)
+}
+
+// lay is layKnown for what is unknown when it is empty.
 func lay(s setter, name string, dst *string, src string) {
-	switch {
-	case src == "" || *dst == src:
-	case *dst == "":
-		*dst = src
-		s.node.Facts.Set(name, s.source, "")
-	default:
-		s.conflict(name, src, *dst)
+	var ours, theirs *string
+	if *dst != "" {
+		ours = dst
 	}
+	if src != "" {
+		theirs = &src
+	}
+	if layKnown(s, name, &ours, theirs); ours == nil {
+		ours = new("")
+	}
+	*dst = *ours
 }
 
-// layKnown is lay for what has another sign of being unknown.
+// layKnown sets what the topology does not know, and reports what it knows otherwise. What two tools tell
+// differently becomes unknown.
 func layKnown[T comparable](s setter, name string, dst **T, src *T) {
+	if src == nil {
+		return
+	}
+	before, ok := s.tell(name, fmt.Sprint(*src))
 	switch {
-	case src == nil || *dst != nil && **dst == *src:
-	case *dst == nil:
+	case ok && *dst == nil && before.source == "":
 		*dst = new(*src)
 		s.node.Facts.Set(name, s.source, "")
-	default:
-		s.conflict(name, *src, **dst)
+	case *dst != nil && **dst == *src:
+	case !ok && (*dst == nil || s.known(name)):
+		*dst = nil
+		s.node.Facts = slices.DeleteFunc(s.node.Facts, func(f topo.Fact) bool { return f.Name == name })
+		s.warn(topo.CodeConflict, s.node.ID, s.source, s.evidence, "%s: %s says %s (%s), %s says %v: not known",
+			name, before.source, before.value, before.evidence, s.source, *src)
+	case *dst != nil:
+		s.warn(topo.CodeConflict, s.node.ID, s.source, s.evidence, "%s: %s says %v, the input says %v, which is kept", name, s.source, *src, **dst)
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"strings"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/text"
 )
 
 // The tools, as sources of facts.
@@ -62,13 +63,9 @@ const (
 	maxAddresses  = 256 // of one interface
 )
 
-// add gives the device of a name, made when it is first seen.
+// add makes a device of what a tool says in one place. What it says of it elsewhere is another one, so
+// that [Lay] can compare them.
 func (r *Report) add(source topo.Source, name string, line int) *device {
-	for _, d := range r.devices {
-		if d.source == source && d.Name == name {
-			return d
-		}
-	}
 	d := &device{RDMADevice: topo.RDMADevice{Name: name}, source: source}
 	d.Evidence = r.at(line)
 	r.devices = append(r.devices, d)
@@ -77,16 +74,11 @@ func (r *Report) add(source topo.Source, name string, line int) *device {
 
 func (r *Report) at(line int) string { return fmt.Sprintf("%s line %d", r.file, line) }
 
-// port gives the port of a number, made when it is first seen; nil where the text is no number.
+// port makes a port of a number; nil where the text is no number.
 func (d *device) port(number, evidence string) *port {
 	n, err := strconv.Atoi(number)
 	if err != nil || n < 1 || n > 255 {
 		return nil
-	}
-	for _, p := range d.ports {
-		if p.Number == n {
-			return p
-		}
 	}
 	p := &port{Port: topo.Port{Number: n}}
 	p.Evidence = evidence
@@ -184,6 +176,9 @@ func (n *iface) addAddress(cidr string) {
 }
 
 var hexBytes = regexp.MustCompile(`^[0-9a-fA-F]{2}(:[0-9a-fA-F]{2}){5,31}$`)
+
+// word is a value within the length of a name.
+func word(s string) string { return text.Clip(strings.TrimSpace(s), 64) }
 
 // number reads a count up to limit; nil where the text is none.
 func number(text string, limit int) *int {

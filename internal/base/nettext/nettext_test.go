@@ -177,7 +177,9 @@ func lays(t *testing.T, top *topo.Topology, texts ...string) {
 	for _, text := range texts {
 		reports = append(reports, parse(t, text))
 	}
-	Lay(top, reports)
+	if err := Lay(top, reports); err != nil {
+		t.Fatal(err)
+	}
 	fixturetest.ReadBack(t, top)
 }
 
@@ -264,7 +266,7 @@ func TestLayConflicts(t *testing.T) {
 			t.Ports = []topo.Port{{Node: topo.Node{ID: "port:mlx5_0/1"}, RDMA: "rdma:mlx5_0", Number: 1, State: "DOWN", LID: new(7)}}
 		}, ibstat, "conflict: port:mlx5_0/1: lid: ibstat says 12, the input says 7, which is kept (text line 8)\nconflict: port:mlx5_0/1: state: ibstat says ACTIVE, the input says DOWN, which is kept (text line 8)"},
 		"two texts": {func(*topo.Topology) {}, "link mlx5_0/1 state DOWN physical_state LINK_UP\n" + mapping[:strings.Index(mapping, "\n")],
-			"conflict: port:mlx5_0/1: state: ibdev2netdev says ACTIVE, rdma says DOWN, which is kept (text line 2)"},
+			"conflict: port:mlx5_0/1: state: rdma says DOWN (text line 1), ibdev2netdev says ACTIVE: not known (text line 2)"},
 		"another place": {func(*topo.Topology) {}, strings.Replace(mapping[:strings.Index(mapping, "\n")], "1a", "1b", 1),
 			"conflict: rdma:mlx5_0: ibdev2netdev has mlx5_0 at 0000:1b:00.0, the input at 0000:1a:00.0: not laid over (text line 1)\nlossy-import: 1 interface of no device of the input: ib0 (text)"},
 		"another device": {func(t *topo.Topology) { t.RDMADevices[1].NodeGUID = "0000:0000:0000:0001" }, ibstat,
@@ -285,6 +287,50 @@ func TestLayConflicts(t *testing.T) {
 	}
 }
 
+// A tool's word on a host is one word: two that differ are of two hosts, and none of them is taken.
+func TestLayRefusesTwoHosts(t *testing.T) {
+	changed := func(text, old, with string) string { return text + strings.Replace(text, old, with, 1) }
+	for name, c := range map[string]struct{ text, want string }{
+		"the same again": {ibstat + "\n" + ibstat + mapping + mapping + rdmaText + rdmaText + ipText + ipText, ""},
+		"IPv4 and IPv6": {strings.Replace(ipText, "    inet6 fe80::a0b:c03:0:10/64 scope link\n", "", 1) +
+			strings.Replace(ipText, "    inet 10.1.0.4/24 brd 10.1.0.255 scope global ib0\n", "", 1), ""},
+		"state":   {changed(ibstat, "Active", "Down"), "port:mlx5_0/1: ibstat says state ACTIVE (text line 8) and DOWN (text line 25): texts of two hosts, or of one host at two times; give those of one"},
+		"GUID":    {changed(ibstat, "Node GUID: 0x0a", "Node GUID: 0x0b"), "rdma:mlx5_0: ibstat says node_guid 0a0b:0c03:0000:0010 (text line 1) and 0b0b:0c03:0000:0010 (text line 18)"},
+		"place":   {changed(mapping, "1a:00.0", "1b:00.0"), "rdma:mlx5_0: ibdev2netdev says bdf 0000:1a:00.0 (text line 1) and 0000:1b:00.0 (text line 3)"},
+		"LID":     {changed(rdmaText, "lid 12", "lid 13"), "port:mlx5_0/1: rdma says lid 12 (text line 1) and 13 (text line 4)"},
+		"address": {changed(ipText, "10.1.0.4", "10.1.0.5"), "net:ib0: ip says addresses 10.1.0.4/24 fe80::a0b:c03:0:10/64 (text line 4) and 10.1.0.5/24 fe80::a0b:c03:0:10/64 (text line 17)"},
+	} {
+		for _, texts := range [][]string{{c.text}, {c.text[:len(c.text)/2], c.text[len(c.text)/2:]}} {
+			var reports []*Report
+			for i, text := range texts {
+				if len(texts) > 1 && c.want == "" {
+					break
+				}
+				r, err := Parse(map[int]string{0: "text", 1: "other"}[i], []byte(text))
+				if err != nil {
+					t.Fatal(err)
+				}
+				reports = append(reports, r)
+			}
+			top := host()
+			for i := range top.RDMADevices { // of a matrix, say
+				top.RDMADevices[i].BDF, top.RDMADevices[i].PCI = nil, ""
+			}
+			got := ""
+			if err := Lay(top, reports); err != nil {
+				got = err.Error()
+			}
+			want := c.want
+			if len(texts) > 1 { // a file each
+				want, _, _ = strings.Cut(want, " (text line")
+			}
+			if !strings.Contains(got, want) || want == "" && got != "" {
+				t.Errorf("%s: %q %s, want %q", name, got, warnings(top), want)
+			}
+		}
+	}
+}
+
 func FuzzLay(f *testing.F) {
 	for _, text := range []string{ibstat, mapping, rdmaText, rdmaJSON, ipText, ipJSON} {
 		f.Add([]byte(text), []byte(mapping))
@@ -297,7 +343,9 @@ func FuzzLay(f *testing.F) {
 			}
 		}
 		top := host()
-		Lay(top, reports)
+		if Lay(top, reports) != nil {
+			return
+		}
 		fixturetest.ReadBack(t, top)
 	})
 }

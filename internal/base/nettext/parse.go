@@ -90,9 +90,9 @@ func (d *device) detail(text string) {
 	key, value, _ := strings.Cut(text, ": ")
 	switch key {
 	case "CA type":
-		d.HCAType = clip(value)
+		d.HCAType = word(value)
 	case "Firmware version":
-		d.Firmware = clip(value)
+		d.Firmware = word(value)
 	case "Node GUID":
 		d.NodeGUID = guid(value)
 	case "System image GUID":
@@ -107,7 +107,7 @@ func (p *port) detail(text string) {
 	case "State":
 		p.setState(value)
 	case "Physical state":
-		p.PhysState = clip(value)
+		p.PhysState = word(value)
 	case "Rate":
 		number, _, _ := strings.Cut(value, " ")
 		if gbps, err := strconv.ParseFloat(number, 64); err == nil && gbps > 0 && gbps <= 1e5 {
@@ -137,7 +137,7 @@ func (r *Report) mapping(m []string, line int) {
 	if bdf, err := topo.ParseBDF(m[1]); err == nil {
 		d.BDF = &bdf
 	}
-	d.HCAType, d.Firmware = clip(m[3]), clip(m[4])
+	d.HCAType, d.Firmware = word(m[3]), word(m[4])
 	p := d.port(m[5], r.at(line))
 	if p == nil {
 		return
@@ -206,7 +206,7 @@ func (n *iface) detail(words []string) {
 		return
 	}
 	if kind, ok := strings.CutPrefix(words[0], "link/"); ok && len(words) > 1 {
-		n.Type = clip(kind)
+		n.Type = word(kind)
 		n.setMAC(words[1])
 	}
 	switch {
@@ -320,7 +320,7 @@ func (r *Report) ipEntry(e *entry, i int) {
 	n.setState(e.OperState)
 	n.setMAC(e.MAC)
 	n.setParent(e.ParentBus, e.Parent)
-	n.Type, n.LinkKind = clip(e.Type), clip(e.Info.Kind)
+	n.Type, n.LinkKind = word(e.Type), word(e.Info.Kind)
 	if deviceName.MatchString(e.Master) {
 		n.Master = e.Master
 	}
@@ -329,12 +329,4 @@ func (r *Report) ipEntry(e *entry, i int) {
 			n.addAddress(fmt.Sprintf("%s/%d", a.Local, *a.Length))
 		}
 	}
-}
-
-// clip keeps a value within the length of a name.
-func clip(s string) string {
-	if len(s) > 64 {
-		return ""
-	}
-	return strings.TrimSpace(s)
 }

@@ -184,7 +184,9 @@ func (in *Host) Find(ctx context.Context) (*topo.Topology, error) {
 		}
 		texts = append(texts, text)
 	}
-	nettext.Lay(t, texts)
+	if err := nettext.Lay(t, texts); err != nil {
+		return nil, fmt.Errorf("--with: %w", pkgerr.Plain(err))
+	}
 	return t, nil
 }
 
