@@ -27,10 +27,6 @@ var roles = map[string]topo.PCIRole{
 
 // function adds the PCI function itself.
 func (b *builder) function(f *function, names *names) {
-	if _, twice := b.at[f.bdf]; twice {
-		b.warn(topo.CodeConflict, f, "a second entry of this address: left out")
-		return
-	}
 	d := topo.PCIDevice{Node: topo.Node{ID: topo.PCIID(f.bdf), Evidence: f.evidence()}, BDF: f.bdf,
 		Class: f.hexClass(), Driver: f.driver, NUMA: f.numa, IOMMUGroup: f.group, Link: f.link}
 	var id ids
@@ -71,7 +67,7 @@ func (b *builder) function(f *function, names *names) {
 		}
 	}
 	if base := d.Class.Uint() >> 16; d.Vendor == "" && (base == 0x03 || base == 0x12) {
-		b.warn(topo.CodeLossyImport, f, fmt.Sprintf("vendor of %q is not known, so whether it is a GPU is not either: lspci -nnvv prints numbers", clip(f.name)))
+		b.warn(topo.CodeLossyImport, f, fmt.Sprintf("vendor of %.40q is not known, so whether it is a GPU is not either: lspci -nnvv prints numbers", f.name))
 	}
 	b.at[f.bdf] = len(b.functions)
 	b.functions = append(b.functions, f)

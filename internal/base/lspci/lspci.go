@@ -10,7 +10,6 @@ package lspci
 import (
 	"bytes"
 	"fmt"
-	"strings"
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/base/pkgerr"
@@ -82,11 +81,3 @@ func (b *builder) warn(code topo.Code, f *function, detail string) {
 }
 
 func (f *function) evidence() string { return fmt.Sprintf("line %d", f.line) }
-
-// clip keeps a hostile word from filling a message.
-func clip(s string) string {
-	if len(s) > 40 {
-		return s[:40] + "..."
-	}
-	return strings.TrimSpace(s)
-}

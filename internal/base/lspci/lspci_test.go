@@ -263,3 +263,33 @@ func FuzzDecode(f *testing.F) {
 		}
 	})
 }
+
+// Lists of one host may be together in a text; two hosts may not.
+func TestTextsOfOneHost(t *testing.T) {
+	const gpu = "\tLatency: 0\n\tNUMA node: 0\n\tKernel driver in use: nvidia\n\n"
+	port := func(bus string) string {
+		return "00:0" + bus + ".0 PCI bridge [0604]: Intel Corporation Device [8086:352a]\n\tBus: primary=00, secondary=0" + bus + ", subordinate=0" + bus + "\n\n"
+	}
+	card := func(bus, name string) string {
+		return "0" + bus + ":00.0 3D controller [0302]: NVIDIA Corporation " + name + "\n"
+	}
+	one := port("1") + port("2") + card("1", "GH100 [H100 PCIe] [10de:2331]") + gpu
+	for name, c := range map[string]struct{ text, want string }{
+		"the same again":       {one + "$ lspci -nnvv\n" + one, ""},
+		"a part":               {card("1", "GH100 [H100 PCIe] [10de:2331]") + gpu + one + card("1", "GH100 [H100 PCIe]") + gpu + one, ""},
+		"without details":      {card("1", "GH100 [H100 PCIe] (rev a1)") + one, ""},
+		"another card":         {one + port("1") + port("2") + card("2", "GH100 [H100 PCIe] [10de:2331]") + gpu, "lines 1 and 12 begin two lists that share some functions only, of two hosts"},
+		"another driver":       {one + strings.Replace(one, "nvidia", "vfio-pci", 1), "lines 7 and 18 differ in what they say of 0000:01:00.0, in texts of two hosts"},
+		"another sort of card": {"01:00.0 Ethernet controller: Intel Corporation I350\n" + one, "lines 1 and 8 differ in what they say of 0000:01:00.0"},
+	} {
+		top, err := Decode([]byte(c.text))
+		switch {
+		case c.want != "":
+			if err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("%s: %v, want %q", name, err, c.want)
+			}
+		case err != nil || len(top.PCIDevices) != 3 || len(top.GPUs) != 1 || top.GPUs[0].Driver != "nvidia" || *top.GPUs[0].NUMA != 0:
+			t.Errorf("%s: %v %+v", name, err, top)
+		}
+	}
+}

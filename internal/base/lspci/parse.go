@@ -3,7 +3,9 @@ package lspci
 import (
 	"bytes"
 	"fmt"
+	"reflect"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -76,12 +78,86 @@ func parse(data []byte) ([]function, error) {
 	if len(out) == 0 {
 		return nil, pkgerr.New("lspci", "no line with a PCI address and a class: not the text of lspci")
 	}
-	for i := range out {
-		if out[i].detailed {
-			return out, nil
-		}
+	if slices.ContainsFunc(out, func(f function) bool { return f.detailed }) {
+		return once(out)
 	}
 	return nil, pkgerr.Errorf("lspci", "line %d: a list of functions without details, which does not tell how they hang together: want the text of lspci -vv", out[0].line)
+}
+
+// once gives each function once, with details where the text has them: lspci without -v is often beside
+// lspci -vv. A list with functions that another list has says the same of them, and one of both has no
+// others: else they are not of one host.
+func once(list []function) ([]function, error) {
+	best := map[topo.BDF]*function{}
+	var runs [][]*function // lists with details, which are in the order of addresses
+	for i := range list {
+		f := &list[i]
+		if first := best[f.bdf]; first == nil || !first.detailed && f.detailed {
+			best[f.bdf] = f
+		}
+		if !f.detailed {
+			continue
+		}
+		if n := len(runs) - 1; n >= 0 && runs[n][len(runs[n])-1].bdf.Compare(f.bdf) < 0 {
+			runs[n] = append(runs[n], f)
+		} else {
+			runs = append(runs, []*function{f})
+		}
+	}
+	const hosts = "of two hosts or of one host at two times: give each a file"
+	for i := range list {
+		f := &list[i]
+		if first := best[f.bdf]; classOf(first) != classOf(f) || f.detailed && !first.equal(f) {
+			return nil, pkgerr.Errorf("lspci", "lines %d and %d differ in what they say of %s, in texts "+hosts, min(first.line, f.line), max(first.line, f.line), f.bdf)
+		}
+	}
+	longest := map[topo.BDF]int{} // of the runs that have it
+	for i, run := range runs {
+		shared := map[int]int{}
+		for _, f := range run {
+			if k, ok := longest[f.bdf]; ok {
+				shared[k]++
+			}
+		}
+		part := false // of an earlier one
+		for k, n := range shared {
+			if n != len(run) && n != len(runs[k]) {
+				return nil, pkgerr.Errorf("lspci", "lines %d and %d begin two lists that share some functions only, "+hosts, runs[k][0].line, run[0].line)
+			}
+			part = part || n == len(run)
+		}
+		for _, f := range run {
+			if !part {
+				longest[f.bdf] = i
+			}
+		}
+	}
+	var out []function
+	for i := range list {
+		if best[list[i].bdf] == &list[i] {
+			out = append(out, list[i])
+		}
+	}
+	return out, nil
+}
+
+// classOf is the class without the programming interface, which lspci without -v leaves out.
+func classOf(f *function) topo.HexID {
+	class := f.hexClass()
+	return class[:min(len(class), 6)]
+}
+
+// brackets are the numbers that lspci -nn adds to names.
+var brackets = regexp.MustCompile(` \[[0-9a-f]{4}(:[0-9a-f]{4})?\]`)
+
+// equal says whether two entries say the same, but for numbers in their names.
+func (f *function) equal(o *function) bool {
+	plain := func(f function) function {
+		f.line, f.class = 0, ""
+		f.name, f.subsystem = brackets.ReplaceAllString(f.name, ""), brackets.ReplaceAllString(f.subsystem, "")
+		return f
+	}
+	return reflect.DeepEqual(plain(*f), plain(*o))
 }
 
 // cutTail takes revision and programming interface off the name.
