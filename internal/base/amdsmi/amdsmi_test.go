@@ -140,3 +140,16 @@ func FuzzDecode(f *testing.F) {
 		}
 	})
 }
+
+// Tables of two hosts are refused; those of one may be there twice.
+func TestTablesAgain(t *testing.T) {
+	text := string(read(t, "tables.txt"))
+	if diff := cmp.Diff(summary(decode(t, []byte(text))), strings.Replace(summary(decode(t, []byte(text+text))), "complete false", "complete true", 1)); diff != "" {
+		t.Error(diff)
+	}
+	for _, other := range []string{strings.Replace(text, "XGMI", "PCIE", 1), strings.ReplaceAll(text, "0000:0c:00.0", "0000:0d:00.0")} {
+		if _, err := Decode([]byte(text + other)); err == nil || !strings.Contains(err.Error(), "host") {
+			t.Errorf("error %v", err)
+		}
+	}
+}

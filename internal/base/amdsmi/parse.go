@@ -26,10 +26,13 @@ var titles = map[string]table{
 // titleOf is the table that a line begins, "" for none.
 func titleOf(line string) table { return titles[strings.TrimSpace(line)] }
 
-// parseText reads tables, each with a title, a line of addresses and a line for each GPU.
+// parseText reads tables, each with a title, a line of addresses and a line for each GPU. A table that is
+// there again says the same, or is another host's.
 func parseText(data []byte) (*report, error) {
 	r := &report{}
 	kind := table("") // of the table that the line is in, "" outside
+	began := map[table]int{}
+	start := 0        // line of its title
 	var columns []int // its columns as places in r.gpus; nil before the line of addresses
 	line := 0
 	for raw := range bytes.Lines(data) {
@@ -37,7 +40,12 @@ func parseText(data []byte) (*report, error) {
 		text := string(raw)
 		words := strings.Fields(text)
 		if title := titleOf(text); title != "" {
-			kind, columns = title, nil
+			kind, columns, start = title, nil, line
+			if before, again := began[kind]; !again {
+				began[kind] = line
+			} else if kind != "other" {
+				r.problem("line %d: a second %s table, beside that of line %d: read once", line, kind, before)
+			}
 			continue
 		}
 		if kind == "" || kind == "other" || len(words) == 0 {
@@ -64,6 +72,9 @@ func parseText(data []byte) (*report, error) {
 			for i, column := range columns {
 				cells[column] = words[1+i]
 			}
+			if rows := r.cells[kind]; at < len(rows) && rows[at] != nil && !slices.Equal(rows[at], cells) {
+				return nil, fmt.Errorf("lines %d and %d begin %s tables that differ, of two hosts or of one host at two times: give each a file", began[kind], start, kind)
+			}
 			r.row(kind, at, cells)
 		}
 	}
@@ -87,7 +98,7 @@ func (r *report) columns(words []string, line int) ([]int, error) {
 		bdf, err := topo.ParseBDF(word)
 		at := slices.IndexFunc(r.gpus, func(g gpu) bool { return g.bdf == bdf })
 		if err != nil || at < 0 || slices.Contains(out, at) {
-			return nil, fmt.Errorf("%s: %.40q is no GPU of the tables above, or is there twice", where, word)
+			return nil, fmt.Errorf("%s: %.40q is no GPU of the tables above, or is there twice: want the tables of one host", where, word)
 		}
 		out = append(out, at)
 	}

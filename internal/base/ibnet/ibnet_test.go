@@ -123,8 +123,7 @@ func TestParse(t *testing.T) {
 		{"two cables on one port", "Switch 4 \"S-1\" # \"a\"\n[1] \"S-2\"[1]\nSwitch 4 \"S-2\" # \"b\"\n[1] \"S-1\"[2]\nhello", []string{
 			`switch 0000:0000:0000:0001 "a"  ports=4 dev=0x0 sys=0000:0000:0000:0000 map[]`,
 			`switch 0000:0000:0000:0002 "b"  ports=4 dev=0x0 sys=0000:0000:0000:0000 map[]`,
-			"0[1] 1[1] 0x 0 false",
-			"line 4: port 1 of 0000:0000:0000:0002 is linked to two ports: the first is kept",
+			"line 4: port 1 of 0000:0000:0000:0002 is linked to two ports: neither is taken",
 			`line 5: "hello" is not understood`,
 		}},
 	} {

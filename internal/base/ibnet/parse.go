@@ -3,10 +3,12 @@ package ibnet
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/topoctl/topoctl/internal/base/pkgerr"
+	"github.com/topoctl/topoctl/internal/base/text"
 )
 
 // Detect says whether head, the first bytes of a text, looks like one of ibnetdiscover.
@@ -29,7 +31,7 @@ func Parse(data []byte) (*Subnet, error) {
 	if len(data) > maxBytes {
 		return nil, pkgerr.Errorf("ibnet", "%d bytes: at most %d are read", len(data), maxBytes)
 	}
-	p := parser{s: &Subnet{}, nodes: map[string]int{}, listed: map[int]bool{}, peers: map[End]End{}, current: -1}
+	p := parser{s: &Subnet{}, nodes: map[string]int{}, listed: map[int]int{}, peers: map[End]End{}, unsure: map[End]bool{}, current: -1}
 	for line := range bytes.Lines(data) {
 		p.number++
 		if len(line) > maxLine {
@@ -52,11 +54,12 @@ type parser struct {
 	s       *Subnet
 	number  int            // of the line; 0: of none
 	nodes   map[string]int // by key
-	listed  map[int]bool   // nodes that have an entry of their own
+	listed  map[int]int    // lines of the entries of nodes that have one of their own
 	peers   map[End]End
-	current int  // the node whose ports follow, -1 none
-	ahead   Node // what lines before a node's own say of it
-	more    int  // problems beyond those that are kept
+	unsure  map[End]bool // ports that are linked to two
+	current int          // the node whose ports follow, -1 none
+	ahead   Node         // what lines before a node's own say of it
+	more    int          // problems beyond those that are kept
 }
 
 func (p *parser) problem(format string, args ...any) {
@@ -86,7 +89,7 @@ func (p *parser) line(text string) {
 		} else if end, n, ok := listedEnd(fields); ok {
 			p.listedPort(text, end, fields[n:])
 		} else {
-			p.problem("%q is not understood", clip(text))
+			p.problem("%.128q is not understood", text)
 		}
 	}
 }
@@ -112,7 +115,7 @@ func (p *parser) property(text string) bool {
 		return false
 	}
 	if err != nil || (name == "vendid" || name == "devid") && n > 1<<32-1 {
-		p.problem("%q is no number", clip(text))
+		p.problem("%.128q is no number", text)
 	}
 	return true
 }
@@ -168,10 +171,10 @@ func nodeName(text string) (kind Kind, guid GUID, rest string, ok bool) {
 // head begins a node.
 func (p *parser) head(h nodeHead, rest string) {
 	i := p.node(h.kind, h.guid)
-	if p.listed[i] {
-		p.problem("%s %s has a second entry: its ports are read too", h.kind, h.guid)
+	if first := p.listed[i]; first > 0 {
+		p.problem("%s %s has a second entry, beside that of line %d: its ports are read too", h.kind, h.guid, first)
 	}
-	p.listed[i], p.current = true, i
+	p.listed[i], p.current = p.number, i
 	n := &p.s.Nodes[i]
 	n.Ports, n.VendorID, n.DeviceID, n.SystemGUID = h.ports, p.ahead.VendorID, p.ahead.DeviceID, p.ahead.SystemGUID
 	p.ahead = Node{}
@@ -196,8 +199,8 @@ func (p *parser) keyed(key string, n Node) int {
 }
 
 // description reads what stands in quotes behind a "#"; a description may have quotes itself. after is what follows it.
-func description(text string) (d, after string, ok bool) {
-	_, comment, ok := strings.Cut(text, "#")
+func description(line string) (d, after string, ok bool) {
+	_, comment, ok := strings.Cut(line, "#")
 	if !ok {
 		return "", "", false
 	}
@@ -205,7 +208,7 @@ func description(text string) (d, after string, ok bool) {
 	if first < 0 || first == last {
 		return "", comment, false
 	}
-	return clip(comment[first+1 : last]), comment[last+1:], true
+	return text.Clip(comment[first+1:last], maxDescription), comment[last+1:], true
 }
 
 // port reads a line of a node's ports: `[1](guid) [ext 3]	"H-guid"[1](guid) 		# "n1 mlx5_2" lid 22 4xNDR`.
@@ -216,7 +219,7 @@ func (p *parser) port(text string) {
 	}
 	own, ownGUID, rest, ok := numbered(text)
 	if !ok {
-		p.problem("%q is not understood", clip(text))
+		p.problem("%.128q is not understood", text)
 		return
 	}
 	rest = strings.TrimLeft(rest, " \t")
@@ -225,12 +228,12 @@ func (p *parser) port(text string) {
 	}
 	kind, guid, rest, ok := nodeName(rest)
 	if !ok {
-		p.problem("%q is not understood", clip(text))
+		p.problem("%.128q is not understood", text)
 		return
 	}
 	far, farGUID, rest, ok := numbered(rest)
 	if !ok {
-		p.problem("%q is not understood", clip(text))
+		p.problem("%.128q is not understood", text)
 		return
 	}
 	other := p.node(kind, guid)
@@ -305,7 +308,8 @@ func (p *parser) link(l Link) {
 	}
 	for _, side := range [2][2]End{{l.A, l.B}, {l.B, l.A}} {
 		if old, ok := p.peers[side[0]]; ok && old != side[1] {
-			p.problem("port %d of %s is linked to two ports: the first is kept", side[0].Port, p.s.Nodes[side[0].Node].GUID)
+			p.problem("port %d of %s is linked to two ports: neither is taken", side[0].Port, p.s.Nodes[side[0].Node].GUID)
+			p.unsure[side[0]] = true
 			return
 		}
 	}
@@ -343,30 +347,30 @@ func listedEnd(fields []string) (l listed, n int, ok bool) {
 func (p *parser) listedNode(l listed) int {
 	if l.kind == Switch {
 		i := p.node(Switch, l.guid)
-		p.listed[i] = true
+		p.listed[i] = p.number
 		return i
 	}
 	i := p.keyed("port"+l.guid.String(), Node{Kind: l.kind, PortGUIDs: map[int]GUID{l.port: l.guid}})
-	p.listed[i] = true
+	p.listed[i] = p.number
 	return i
 }
 
 // listedPort reads a line of -p: an end, its rate, and the far end or the node's description.
-func (p *parser) listedPort(text string, near listed, fields []string) {
+func (p *parser) listedPort(line string, near listed, fields []string) {
 	a := p.listedNode(near)
 	if len(fields) < 3 || fields[2] != "-" { // no cable
-		if _, d, ok := strings.Cut(text, "'"); ok {
-			p.s.Nodes[a].Description = clip(strings.TrimSuffix(strings.TrimRight(d, " "), "'"))
+		if _, d, ok := strings.Cut(line, "'"); ok {
+			p.s.Nodes[a].Description = text.Clip(strings.TrimSuffix(strings.TrimRight(d, " "), "'"), maxDescription)
 		}
 		return
 	}
 	far, _, ok := listedEnd(fields[3:])
 	if !ok {
-		p.problem("%q is not understood", clip(text))
+		p.problem("%.128q is not understood", line)
 		return
 	}
 	b := p.listedNode(far)
-	if _, both, ok := strings.Cut(text, "( '"); ok {
+	if _, both, ok := strings.Cut(line, "( '"); ok {
 		both = strings.TrimSuffix(strings.TrimRight(both, " "), "' )")
 		if strings.Count(both, "' - '") == 1 { // else a description has quotes itself
 			p.s.Nodes[a].Description, p.s.Nodes[b].Description, _ = strings.Cut(both, "' - '")
@@ -380,8 +384,9 @@ func (p *parser) listedPort(text string, near listed, fields []string) {
 // finish tells what is missing, and puts all in order.
 func (p *parser) finish() {
 	p.number = 0
+	p.s.Links = slices.DeleteFunc(p.s.Links, func(l Link) bool { return p.unsure[l.A] || p.unsure[l.B] })
 	for i := range p.s.Nodes {
-		if n := &p.s.Nodes[i]; !p.listed[i] {
+		if n := &p.s.Nodes[i]; p.listed[i] == 0 {
 			p.problem("%s %s is at the end of a cable and has no entry of its own: the text may be cut short", n.Kind, n.GUID)
 		}
 	}
@@ -398,12 +403,4 @@ func cutSpace(text string) (word, rest string, ok bool) {
 		return text, "", false
 	}
 	return text[:i], strings.TrimLeft(text[i:], " \t"), true
-}
-
-// clip bounds what a hostile text can put into names and messages.
-func clip(s string) string {
-	if len(s) > maxDescription {
-		return s[:maxDescription] + "..."
-	}
-	return s
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/base/jsontext"
 	"github.com/topoctl/topoctl/internal/base/pkgerr"
+	"github.com/topoctl/topoctl/internal/base/text"
 )
 
 // Report is what one host or switch says.
@@ -90,6 +91,9 @@ func Parse(data []byte) (*Report, error) {
 		if local, ok := doc["local-chassis"]; ok {
 			known = true
 			if c, ok := chassis(object(object(local)["chassis"])); ok {
+				if r.Local != nil && r.Local.ID != c.ID {
+					return nil, pkgerr.Errorf("lldp", "texts of two hosts, %s and %s: give each a file", cmp.Or(r.Local.Name, r.Local.ID), cmp.Or(c.Name, c.ID))
+				}
 				r.Local = &c
 			}
 		}
@@ -115,7 +119,7 @@ func Parse(data []byte) (*Report, error) {
 func (r *Report) interfaces(v any) {
 	for _, item := range list(v) {
 		entry, _ := item.(map[string]any)
-		if name := text(entry["name"]); name != "" && entry["chassis"] != nil {
+		if name := word(entry["name"]); name != "" && entry["chassis"] != nil {
 			r.neighbor(name, entry)
 			continue
 		}
@@ -128,34 +132,34 @@ func (r *Report) interfaces(v any) {
 }
 
 func (r *Report) neighbor(name string, entry map[string]any) {
-	n := Neighbor{Interface: clip(name), Via: text(entry["via"])}
+	n := Neighbor{Interface: text.Clip(name, maxText), Via: word(entry["via"])}
 	var ok bool
 	if n.Chassis, ok = chassis(object(entry["chassis"])); !ok {
 		return
 	}
 	port := object(entry["port"])
 	id := object(port["id"])
-	n.PortType, n.PortID, n.PortDescr = text(id["type"]), text(id["value"]), text(port["descr"])
+	n.PortType, n.PortID, n.PortDescr = word(id["type"]), word(id["value"]), word(port["descr"])
 	r.Neighbors = append(r.Neighbors, n)
 }
 
 // chassis reads a chassis: json puts it below its name where it has one.
 func chassis(entry map[string]any) (c Chassis, ok bool) {
-	name := text(entry["name"])
-	if id := object(entry["id"]); text(id["value"]) == "" {
+	name := word(entry["name"])
+	if id := object(entry["id"]); word(id["value"]) == "" {
 		if len(entry) != 1 {
 			return c, false
 		}
 		for key, v := range entry {
-			name, entry = clip(key), object(v)
+			name, entry = text.Clip(key, maxText), object(v)
 		}
 	}
 	id := object(entry["id"])
-	c = Chassis{IDType: text(id["type"]), ID: text(id["value"]), Name: name, Description: text(entry["descr"])}
+	c = Chassis{IDType: word(id["type"]), ID: word(id["value"]), Name: name, Description: word(entry["descr"])}
 	for _, v := range list(entry["capability"]) {
 		x := object(v)
 		if on, _ := x["enabled"].(bool); on {
-			c.Enabled = append(c.Enabled, text(x["type"]))
+			c.Enabled = append(c.Enabled, word(x["type"]))
 		}
 	}
 	return c, c.ID != ""
@@ -181,26 +185,18 @@ func object(v any) map[string]any {
 	return nil
 }
 
-// text is a value as text: by itself, the first of a list, or json0's object with a value.
-func text(v any) string {
+// word is a value as text: by itself, the first of a list, or json0's object with a value.
+func word(v any) string {
 	l := list(v)
 	if len(l) == 0 {
 		return ""
 	}
 	switch v := l[0].(type) {
 	case string:
-		return clip(v)
+		return text.Clip(v, maxText)
 	case map[string]any:
 		s, _ := v["value"].(string)
-		return clip(s)
+		return text.Clip(s, maxText)
 	}
 	return ""
-}
-
-// clip bounds what a neighbour can say.
-func clip(s string) string {
-	if len(s) > maxText {
-		s = strings.ToValidUTF8(s[:maxText], "")
-	}
-	return s
 }

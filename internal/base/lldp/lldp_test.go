@@ -77,7 +77,8 @@ func TestParse(t *testing.T) {
 		}
 	}
 	deep := strings.Repeat(`{"lldp":`, 100) + strings.Repeat("}", 100)
-	for _, text := range []string{"", "[]", "{}", `{"schema":"topoctl.fabric/v1"}`, "hello", `{"lldp":{`, deep} {
+	for _, text := range []string{"", "[]", "{}", `{"schema":"topoctl.fabric/v1"}`, "hello", `{"lldp":{`, deep,
+		`{"local-chassis":{"chassis":{"n1":{"id":{"type":"mac","value":"a"}}}}} {"local-chassis":{"chassis":{"n2":{"id":{"type":"mac","value":"b"}}}}}`} {
 		if r, err := Parse([]byte(text)); err == nil {
 			t.Errorf("%.40q gives %v", text, lines(r))
 		}
