@@ -144,3 +144,20 @@ func TestFixtureFiles(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// Text is text in whatever encoding a byte order mark names.
+func TestUTF16(t *testing.T) {
+	const want = "GPU0\u00a0µ𝄞\n"
+	for _, data := range []string{
+		want, "\ufeff" + want,
+		"\xff\xfeG\x00P\x00U\x000\x00\xa0\x00\xb5\x00\x34\xd8\x1e\xdd\n\x00",
+		"\xfe\xff\x00G\x00P\x00U\x000\x00\xa0\x00\xb5\xd8\x34\xdd\x1e\x00\n",
+	} {
+		if got, err := readFile("x", strings.NewReader(data)); string(got) != want || err != nil {
+			t.Errorf("%q gives %q, %v", data, got, err)
+		}
+	}
+	if got := utf8Text([]byte("\xff\xfe")); len(got) != 0 {
+		t.Errorf("a mark alone gives %q", got)
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -15,6 +16,7 @@ import (
 	"syscall"
 	"time"
 	"unicode"
+	"unicode/utf16"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -375,14 +377,20 @@ func (in *Host) Decode(ctx context.Context, name string, data []byte) (*topo.Top
 // recognize recognises a saved host by its content: a topology, or a file tree to be discovered.
 func (in *Host) recognize(name string, data []byte) (*topo.Topology, fs.FS, error) {
 	fail := func(err error) error { return fmt.Errorf("%s: %w", name, pkgerr.Plain(err)) }
-	for _, f := range documentFormats {
-		if f.detect(data[:min(len(data), sniffed)]) {
+	head := data[:min(len(data), sniffed)]
+	for i, f := range documentFormats {
+		if f.detect(head) {
 			if len(in.Sources) > 0 {
 				return nil, nil, fmt.Errorf("%s: --sources has no effect on a document (%s)", name, f.name)
 			}
 			t, err := f.decode(data)
 			if err != nil {
 				return nil, nil, fail(err)
+			}
+			for _, other := range documentFormats[i+1:] {
+				if other.detect(head) {
+					t.Warnings = append(t.Warnings, topo.Warning{Code: topo.CodeLossyImport, Detail: "the text of " + other.name + " in the same file is not read: it wants a file of its own"})
+				}
 			}
 			return t, nil, nil
 		}
@@ -513,7 +521,7 @@ func readFile(name string, r io.Reader) ([]byte, error) {
 			return nil, err
 		}
 	}
-	data = bytes.TrimPrefix(data, []byte("\ufeff"))
+	data = utf8Text(data)
 	if len(bytes.TrimSpace(data)) == 0 {
 		return nil, fmt.Errorf("%s: is empty", name)
 	}
@@ -521,6 +529,23 @@ func readFile(name string, r io.Reader) ([]byte, error) {
 		return nil, WithHint(fmt.Errorf("%s: is a tar archive", name), "unpack it and pass the directory to --root")
 	}
 	return data, nil
+}
+
+// utf8Text is a text in UTF-8 without a byte order mark. Redirected output of PowerShell is UTF-16 with one.
+func utf8Text(data []byte) []byte {
+	var order binary.ByteOrder = binary.LittleEndian
+	switch {
+	case bytes.HasPrefix(data, []byte{0xff, 0xfe}):
+	case bytes.HasPrefix(data, []byte{0xfe, 0xff}):
+		order = binary.BigEndian
+	default:
+		return bytes.TrimPrefix(data, []byte("\ufeff"))
+	}
+	units := make([]uint16, len(data)/2-1)
+	for i := range units {
+		units[i] = order.Uint16(data[2+2*i:])
+	}
+	return []byte(string(utf16.Decode(units)))
 }
 
 // ReadFabric reads the file that --fabric names, nil without it.
