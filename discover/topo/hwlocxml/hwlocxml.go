@@ -9,12 +9,12 @@ package hwlocxml
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/pkgerr"
 	"github.com/topoctl/topoctl/internal/base/xmltree"
 )
 
@@ -38,15 +38,18 @@ func Detect(head []byte) bool { return xmltree.First(head) == "topology" }
 func Decode(data []byte) (*topo.Topology, error) {
 	roots, err := xmltree.Parse(data)
 	if err != nil {
-		return nil, fmt.Errorf("hwlocxml: %w", err)
+		return nil, pkgerr.Errorf("hwlocxml", "%w", err)
 	}
-	if len(roots) != 1 || roots[0].Name != "topology" {
-		return nil, fmt.Errorf("hwlocxml: line %d: root element <%s>, want one <topology>", roots[0].Line, roots[0].Name)
+	if roots[0].Name != "topology" {
+		return nil, pkgerr.Errorf("hwlocxml", "line %d: root element <%s>, want <topology>", roots[0].Line, roots[0].Name)
+	}
+	if len(roots) > 1 {
+		return nil, pkgerr.Errorf("hwlocxml", "lines %d and %d begin two topologies: give each a file", roots[0].Line, roots[1].Line)
 	}
 	root := roots[0]
 	objects := root.All("object")
 	if len(objects) == 0 {
-		return nil, errors.New("hwlocxml: no <object> in it: not a topology of hwloc's")
+		return nil, pkgerr.New("hwlocxml", "no <object> in it: not a topology of hwloc's")
 	}
 	d := newDecoder(root)
 	for _, e := range objects {
@@ -59,7 +62,7 @@ func Decode(data []byte) (*topo.Topology, error) {
 	d.numberGPUs()
 	d.matrices()
 	if n := len(d.t.GPUs) + len(d.t.RDMADevices) + len(d.t.Netdevs) + len(d.t.NUMANodes); n > maxDevices {
-		return nil, fmt.Errorf("hwlocxml: %d GPUs, NICs and NUMA nodes: at most %d are read", n, maxDevices)
+		return nil, pkgerr.Errorf("hwlocxml", "%d GPUs, NICs and NUMA nodes: at most %d are read", n, maxDevices)
 	}
 	d.finish()
 	return d.t, nil

@@ -523,6 +523,7 @@ func TestBadFilesSayWhere(t *testing.T) {
 		"cut":       {small[:len(small)/2], "the text ends inside <"},
 		"no object": {"<topology version=\"2.0\"/>", "no <object>"},
 		"other XML": {"\n<system/>", "line 2: root element <system>"},
+		"two hosts": {"<topology/>\n<topology/>", "lines 1 and 2 begin two topologies"},
 		"deep":      {"<topology>" + strings.Repeat(`<object type="Group">`, 80), "nested deeper than 64"},
 		"too many":  {"<topology version=\"2.0\"><object type=\"Machine\">" + manyNetdevs() + "</object></topology>", "2001 GPUs, NICs and NUMA nodes: at most 1024"},
 	} {

@@ -36,9 +36,12 @@ func Decode(data []byte) (*topo.Topology, error) {
 		return nil, pkgerr.Errorf("ncclxml", "%w", err)
 	}
 	d := newDecoder()
-	for _, e := range roots {
+	for i, e := range roots {
 		switch e.Name {
 		case "system":
+			if i > 0 {
+				return nil, pkgerr.Errorf("ncclxml", "lines %d and %d begin two topologies: give each a file", roots[0].Line, e.Line)
+			}
 			if err := oneHost(e); err != nil {
 				return nil, err
 			}

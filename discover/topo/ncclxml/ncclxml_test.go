@@ -349,6 +349,7 @@ func TestBadFilesSayWhere(t *testing.T) {
 		"cut":       {"<system version=\"1\">\n  <cpu numaid=\"0\">\n    <pci busid=\"0000:01", "line 3: the text ends inside <cpu> of line 2: truncated?"},
 		"no cpu":    {"<system version=\"1\"/>", "no <cpu>"},
 		"other XML": {"<topology/>", "line 1: root element <topology>"},
+		"two hosts": {"<system><cpu numaid=\"0\"/></system>\n<system><cpu numaid=\"0\"/></system>", "lines 1 and 2 begin two topologies"},
 		"too many":  {"<system><cpu>" + manyGPUs() + "</cpu></system>", "2000 GPUs, NICs and NUMA nodes: at most 1024"},
 		"bomb":      {"<!DOCTYPE x [<!ENTITY a \"aa\">]>\n<system><cpu>&a;</cpu></system>", "line 2: invalid character entity"},
 	} {
