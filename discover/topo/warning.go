@@ -13,7 +13,7 @@ const (
 	CodeMalformed     Code = "malformed"        // a file's content makes no sense
 	CodeVanished      Code = "vanished"         // a device went away while it was read
 	CodeSourceFailed  Code = "source-failed"    // a whole source gave nothing though there was something to ask
-	CodeConflict      Code = "conflict"         // two sources disagree; the detail says which was kept
+	CodeConflict      Code = "conflict"         // two sources disagree; the detail says what is taken
 	CodeNUMAUnknown   Code = "numa-unknown"     // numa_node is -1 and nothing else tells
 	CodeNUMAGuessed   Code = "numa-guessed"     // numa_node is -1; taken from elsewhere, the detail says where
 	CodeNoPCIParent   Code = "no-pci-parent"    // an RDMA device without PCI device (software, or the link is missing)

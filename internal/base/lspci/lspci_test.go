@@ -3,10 +3,12 @@ package lspci
 import (
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/base/fixturetest"
@@ -292,4 +294,46 @@ func TestTextsOfOneHost(t *testing.T) {
 			t.Errorf("%s: %v %+v", name, err, top)
 		}
 	}
+}
+
+// Of the lists of two hosts in one text, or of one host twice, the functions are those of one list.
+func TestFunctionsAreOfOneHost(t *testing.T) {
+	host := func(t *rapid.T) string {
+		var b strings.Builder
+		for bus := 1; bus < 5; bus++ {
+			if bus > 1 && !rapid.Bool().Draw(t, "there") { // all have the first
+				continue
+			}
+			fmt.Fprintf(&b, "0%d:00.0 3D controller [0302]: NVIDIA Corporation GH100 [H100 PCIe] [10de:2331]\n\tLatency: 0\n", bus)
+			if rapid.Bool().Draw(t, "node") {
+				fmt.Fprintf(&b, "\tNUMA node: %d\n", rapid.IntRange(0, 1).Draw(t, "number"))
+			}
+		}
+		return b.String()
+	}
+	told := func(text string) (out []string) {
+		functions, err := parse([]byte(text))
+		if err != nil {
+			return nil
+		}
+		for i := range functions {
+			node := -1
+			if functions[i].numa != nil {
+				node = *functions[i].numa
+			}
+			out = append(out, fmt.Sprint(functions[i].bdf, node))
+		}
+		slices.Sort(out)
+		return out
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		a, b := host(t), host(t)
+		got := told(a + b)
+		if got != nil && !slices.Equal(got, told(a)) && !slices.Equal(got, told(b)) {
+			t.Fatalf("%s%s%q", a, b, got)
+		}
+		if again := told(a + a + a); !slices.Equal(again, told(a)) {
+			t.Fatalf("%sthree times: %q", a, again)
+		}
+	})
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/base/fixturetest"
@@ -329,6 +330,53 @@ func TestLayRefusesTwoHosts(t *testing.T) {
 			}
 		}
 	}
+}
+
+// Whatever two hosts say of the same devices: it is refused, or both say the same.
+func TestFactsAreOfOneHost(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		text := func() string {
+			var b strings.Builder
+			for i := range 2 {
+				state := rapid.SampledFrom([]string{"ACTIVE", "DOWN"}).Draw(t, "state")
+				switch rapid.IntRange(0, 2).Draw(t, "tool") {
+				case 0:
+					fmt.Fprintf(&b, "CA 'mlx5_%d'\n\tPort 1:\n\t\tState: %s\n", i, state[:1]+strings.ToLower(state[1:]))
+				case 1:
+					fmt.Fprintf(&b, "link mlx5_%d/1 state %s\n", i, state)
+				default:
+					fmt.Fprintf(&b, "mlx5_%d port 1 (%s) ==> ib%d (Up)\n", i, state, i)
+				}
+			}
+			return b.String()
+		}
+		states := func(text string) map[topo.ID]string {
+			r, err := Parse("text", []byte(text))
+			if err != nil {
+				t.Fatal(err)
+			}
+			top := host()
+			top.RDMADevices[0].Name, top.RDMADevices[0].ID = "mlx5_1", "rdma:mlx5_1"
+			if top.RDMADevices[1].Name != "mlx5_0" {
+				t.Fatal("another host")
+			}
+			out := map[topo.ID]string{}
+			if Lay(top, []*Report{r}) != nil {
+				return nil
+			}
+			for _, p := range top.Ports {
+				out[p.ID] = p.State
+			}
+			return out
+		}
+		a, b := text(), text()
+		one, other := states(a), states(b)
+		for id, state := range states(a + b) {
+			if same := one[id] == other[id]; same && state != one[id] || !same && state != "" {
+				t.Fatalf("%s%s%s is %q", a, b, id, state)
+			}
+		}
+	})
 }
 
 func FuzzLay(f *testing.F) {
