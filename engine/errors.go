@@ -39,8 +39,8 @@ var (
 	ErrCertificate = trust.ErrCertificate
 	// ErrNoPeer: the registry has no engine of that name.
 	ErrNoPeer = registry.ErrNotFound
-	// ErrOtherEngine: at the addresses that the registry has of an engine there is another one.
-	ErrOtherEngine = errors.New("another engine answers")
+	// ErrOtherEngine: at the addresses that are known of an engine there is another one.
+	ErrOtherEngine = session.ErrOtherEngine
 	// ErrNoRegion: the peer does not offer such a region.
 	ErrNoRegion = memory.ErrNoRegion
 	// ErrRange: the bytes are outside the region.
@@ -63,6 +63,10 @@ var (
 	// ErrCanceled: the batch was cancelled by Cancel.
 	ErrCanceled = errors.New("cancelled")
 )
+
+// RoutesError is why Open fails where nothing else is wrong: it says of each address of the peer what became
+// of it, and is found by errors.As.
+type RoutesError = session.RoutesError
 
 // OpError says which op of a batch is at fault.
 type OpError struct {

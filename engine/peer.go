@@ -67,7 +67,7 @@ type Peer struct {
 func (e *Engine) Open(ctx context.Context, name string) (*Peer, error) {
 	p, err := e.open(ctx, name)
 	if err != nil {
-		return nil, pkgerr.Errorf("engine", "peer %q: %w", name, err)
+		return nil, pkgerr.Errorf("engine", "peer %q: %w", name, pkgerr.Plain(err))
 	}
 	return p, nil
 }
@@ -113,24 +113,29 @@ func (e *Engine) openAt(ctx context.Context, name string, record registry.Record
 	if closing {
 		return nil, fmt.Errorf("engine is %w", ErrClosed)
 	}
+	if len(p.sessionRoutes()) == 0 && len(record.Addresses) > 0 {
+		return nil, fmt.Errorf("%w: its only addresses, %v, are for engines on its own host: it should listen at an address of a network port as well", ErrUnreachable, record.Addresses)
+	}
 	// Calls of the peer may come before Dial returns: they wait for the descriptor.
 	p.descriptorLock <- struct{}{}
 	s, err := session.Dial(ctx, session.DialOptions{
-		Identity: e.identity, PeerName: trust.HostOf(name), Limits: e.sessionLimits(), Budget: e.budget(), Handle: p.handle, Routes: p.sessionRoutes,
+		Identity: e.identity, PeerName: trust.HostOf(name), Expect: e.expect(&record), Limits: e.sessionLimits(), Budget: e.budget(), Handle: p.handle, Routes: p.sessionRoutes,
 		Silence: e.silence(), GiveUp: e.o.GiveUp, Ended: p.sessionEnded,
 	})
 	if err != nil {
 		<-p.descriptorLock
-		if cause := context.Cause(ctx); cause != nil && !errors.Is(err, cause) {
+		switch cause := context.Cause(ctx); {
+		case cause == nil, errors.Is(err, cause):
+		case errors.Is(err, ErrUnreachable) && errors.Is(cause, ErrUnreachable): // it says so for each address
+			err = &knownError{err, []error{cause}}
+		default:
 			err = fmt.Errorf("%w (%w)", cause, err)
 		}
 		return nil, err
 	}
 	p.session = s
 	p.self, p.epoch = s.Peer()
-	if err = p.checkName(); err == nil {
-		err = p.describe(ctx)
-	}
+	err = p.describe(ctx)
 	<-p.descriptorLock
 	if err == nil {
 		err = e.addPeer(p)
@@ -185,7 +190,7 @@ func (p *Peer) knownRoutes() (out []session.Route, told int) {
 			out = append(out, r)
 		}
 	}
-	for _, a := range p.record.Addresses {
+	for _, a := range addressesFor(&p.record, p.engine.boot) {
 		add(session.Route{Remote: a})
 	}
 	told = len(out)

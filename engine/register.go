@@ -13,9 +13,9 @@ import (
 	"github.com/topoctl/topoctl/engine/registry"
 )
 
-// record is what the registry is told.
-func (e *Engine) record() registry.Record {
-	r := registry.Record{Name: e.name, Epoch: e.epoch, Serves: slices.Clone(e.o.Serves)}
+// Record is what a registry is told of the engine, and what others need to open it by name.
+func (e *Engine) Record() registry.Record {
+	r := registry.Record{Name: e.name, Epoch: e.epoch, Boot: e.boot, Serves: slices.Clone(e.o.Serves)}
 	for _, a := range e.Advertised() {
 		if at, err := netip.ParseAddrPort(a.Address); err == nil && a.Transport == "tcp" {
 			r.Addresses = append(r.Addresses, at)
@@ -30,7 +30,7 @@ func (e *Engine) record() registry.Record {
 // publish tells the registry where we are. Where that cannot be reached, it is told when it can: peers that
 // know an address need no registry.
 func (e *Engine) publish(ctx context.Context) error {
-	r := e.record()
+	r := e.Record()
 	lease, err := e.registry.Publish(ctx, r)
 	if errors.Is(err, registry.ErrUnavailable) {
 		e.log.Warn("the registry cannot be reached: this engine is published when it can", "error", err)
@@ -66,7 +66,7 @@ func (e *Engine) keepPublished(r registry.Record, lease registry.Lease) {
 				e.log.Warn("the registry has lost this engine's record: publishing it again")
 				lease = nil
 			case <-e.recordChanged:
-				if now := e.record(); r.Equal(&now) || len(now.Addresses) == 0 {
+				if now := e.Record(); r.Equal(&now) || len(now.Addresses) == 0 {
 					continue
 				}
 			case <-e.ctx.Done():
@@ -87,7 +87,7 @@ func (e *Engine) publishAgain(r *registry.Record) (registry.Lease, bool) {
 		if !e.rest(pause/2 + rand.N(pause/2)) {
 			return nil, false
 		}
-		if now := e.record(); len(now.Addresses) > 0 {
+		if now := e.Record(); len(now.Addresses) > 0 {
 			*r = now
 		}
 		lease, err := e.registry.Publish(e.ctx, *r)
@@ -126,12 +126,42 @@ func (e *Engine) noteRecordChange() {
 	}
 }
 
-// checkName refuses an engine that answers at an address of another one's record.
-func (p *Peer) checkName() error {
-	if p.record.Epoch != 0 && p.self != p.record.Name {
-		return fmt.Errorf("%w: the registry has %v as an address of %q, and the engine there calls itself %q", ErrOtherEngine, p.record.Addresses[0], p.record.Name, p.self)
+// expect refuses engines that are not the one of a record, which answer where two hosts have an address in
+// common. The same engine, started again, is later than its record.
+func (e *Engine) expect(r *registry.Record) func(name string, epoch uint64) error {
+	if r.Epoch == 0 {
+		return nil
 	}
-	return nil
+	name, at := r.Name, r.Epoch
+	return func(self string, epoch uint64) error {
+		switch {
+		case self != name:
+			return fmt.Errorf("%w: it calls itself %q", ErrOtherEngine, self)
+		case epoch == e.epoch && epoch != at:
+			return fmt.Errorf("%w: it is this one, which is also called %q", ErrOtherEngine, self)
+		case epoch < at:
+			return fmt.Errorf("%w: it is also called %q, and was started earlier", ErrOtherEngine, self)
+		}
+		return nil
+	}
+}
+
+// addressesFor are the addresses of a record that lead to its engine from a host of this boot. Loopback and
+// link-local addresses of another host are others here; where it is not known whose they are, they come last.
+func addressesFor(r *registry.Record, boot string) []netip.AddrPort {
+	if r.Epoch == 0 || r.Boot != "" && r.Boot == boot {
+		return r.Addresses // a user's, or those of this host
+	}
+	var out, last []netip.AddrPort
+	for _, a := range r.Addresses {
+		switch of := a.Addr().Unmap(); {
+		case !of.IsLoopback() && (of.Is4() || !of.IsLinkLocalUnicast()):
+			out = append(out, a)
+		case r.Boot == "" || boot == "":
+			last = append(last, a)
+		}
+	}
+	return append(out, last...)
 }
 
 // follow looks at what the registry says of the peer for as long as that is open. Where it says that the

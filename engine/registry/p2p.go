@@ -40,18 +40,18 @@ func (p *p2p) Lookup(ctx context.Context, name string) (Record, error) {
 	if a, err := netip.ParseAddr(host); err == nil {
 		addrs = append(addrs, a)
 	} else if addrs, err = p.resolve(ctx, "ip", host); err != nil {
-		return Record{}, lookupError(ctx, name, host, err)
+		return Record{}, lookupError(ctx, host, err)
 	}
 	for _, a := range addrs {
 		if a = a.Unmap(); a.IsUnspecified() || a.IsMulticast() {
-			return Record{}, pkgerr.Errorf("registry", "peer %q: %s is not an address of a host: %w", name, a, ErrNotFound)
+			return Record{}, pkgerr.Errorf("registry", "%s is not an address of a host: %w", a, ErrNotFound)
 		}
 		if ap := netip.AddrPortFrom(a, port); !slices.Contains(r.Addresses, ap) {
 			r.Addresses = append(r.Addresses, ap)
 		}
 	}
 	if len(r.Addresses) == 0 {
-		return Record{}, pkgerr.Errorf("registry", "peer %q: host %q has no address: %w", name, host, ErrNotFound)
+		return Record{}, pkgerr.Errorf("registry", "host %q has no address: %w", host, ErrNotFound)
 	}
 	return r, nil
 }
@@ -59,29 +59,29 @@ func (p *p2p) Lookup(ctx context.Context, name string) (Record, error) {
 // splitName reads host:port.
 func splitName(name string) (host string, port uint16, err error) {
 	if peerdoc.CheckText("name", name, 0, maxName) != nil {
-		return "", 0, pkgerr.Errorf("registry", "peer %q: want host:port: %w", peerdoc.Clip(name), ErrNotFound)
+		return "", 0, pkgerr.Errorf("registry", "want host:port: %w", ErrNotFound)
 	}
 	host, text, err := net.SplitHostPort(name)
 	if err != nil || host == "" {
-		return "", 0, pkgerr.Errorf("registry", "peer %q: want host:port, with an IPv6 address in brackets: %w", name, ErrNotFound)
+		return "", 0, pkgerr.Errorf("registry", "want host:port, with an IPv6 address in brackets: %w", ErrNotFound)
 	}
 	n, err := strconv.ParseUint(text, 10, 16)
 	if err != nil || n == 0 {
-		return "", 0, pkgerr.Errorf("registry", "peer %q: port %q: want 1 to 65535, where the peer's engine listens: %w", name, text, ErrNotFound)
+		return "", 0, pkgerr.Errorf("registry", "port %q: want 1 to 65535, where the peer's engine listens: %w", text, ErrNotFound)
 	}
 	return host, uint16(n), nil
 }
 
 // lookupError says whether the resolver knows that there is no such host.
-func lookupError(ctx context.Context, name, host string, err error) error {
+func lookupError(ctx context.Context, host string, err error) error {
 	if ctx.Err() != nil {
-		return pkgerr.Errorf("registry", "peer %q: resolving %q: %w", name, host, ctx.Err())
+		return pkgerr.Errorf("registry", "resolving %q: %w", host, ctx.Err())
 	}
 	var dns *net.DNSError
 	if errors.As(err, &dns) && dns.IsNotFound {
-		return pkgerr.Errorf("registry", "peer %q: %w: %w", name, ErrNotFound, err)
+		return pkgerr.Errorf("registry", "%w: %w", ErrNotFound, err)
 	}
-	return pkgerr.Errorf("registry", "peer %q: %w", name, err)
+	return pkgerr.Errorf("registry", "%w", err)
 }
 
 func (p *p2p) Publish(ctx context.Context, r Record) (Lease, error) {

@@ -33,7 +33,7 @@ func TestP2PLookup(t *testing.T) {
 		{"[fe80::1%eth0]:7411", "[fe80::1%eth0]:7411", "", false},
 		{"[::ffff:10.0.0.1]:1", "10.0.0.1:1", "", false},
 		{"n2:65535", "10.0.0.2:65535 [2001:db8::2]:65535", "", false},
-		{"n2", "", `peer "n2": want host:port`, true},
+		{"n2", "", `want host:port`, true},
 		{"2001:db8::1:7411", "", "with an IPv6 address in brackets", true},
 		{"n2:http", "", `port "http": want 1 to 65535`, true},
 		{"empty:1", "", `host "empty" has no address`, true},

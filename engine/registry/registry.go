@@ -23,6 +23,9 @@ type Record struct {
 	Name      string           `json:"name"`
 	Epoch     uint64           `json:"epoch,string"` // 0 is unknown
 	Addresses []netip.AddrPort `json:"addresses"`
+	// Boot tells engines of one host: a digest of the boot ID of its kernel, "" if unknown. Loopback
+	// addresses are of no use to engines of another host.
+	Boot string `json:"boot,omitempty"`
 	// Fingerprint is that of its topology, "" if unknown.
 	Fingerprint string `json:"fingerprint,omitempty"`
 	// Serves is what peers can use it for, as it says itself, such as "probe" or "region:kv".
@@ -33,7 +36,7 @@ type Record struct {
 }
 
 const (
-	maxName      = 255 // bytes, also of a fingerprint
+	maxName      = 255 // bytes, also of a boot and a fingerprint
 	maxAddresses = 4096
 	maxServes    = 64 // words, each of maxName bytes
 )
@@ -41,7 +44,7 @@ const (
 // Check says what is wrong with a record that is published or was read: no name, no epoch, too
 // many addresses, or one that no peer can reach.
 func (r *Record) Check() error {
-	if err := errors.Join(peerdoc.CheckText("name", r.Name, 1, maxName), peerdoc.CheckText("fingerprint", r.Fingerprint, 0, maxName)); err != nil {
+	if err := errors.Join(peerdoc.CheckText("name", r.Name, 1, maxName), peerdoc.CheckText("boot", r.Boot, 0, maxName), peerdoc.CheckText("fingerprint", r.Fingerprint, 0, maxName)); err != nil {
 		return pkgerr.Errorf("registry", "record: %w", err)
 	}
 	if len(r.Serves) > maxServes {
@@ -65,7 +68,7 @@ func (r *Record) Check() error {
 
 // Equal says whether two records say the same, however old the copies are.
 func (r *Record) Equal(o *Record) bool {
-	return r.Name == o.Name && r.Epoch == o.Epoch && r.Fingerprint == o.Fingerprint && slices.Equal(r.Addresses, o.Addresses) && slices.Equal(r.Serves, o.Serves)
+	return r.Name == o.Name && r.Epoch == o.Epoch && r.Boot == o.Boot && r.Fingerprint == o.Fingerprint && slices.Equal(r.Addresses, o.Addresses) && slices.Equal(r.Serves, o.Serves)
 }
 
 // Registry finds engines. It may be used by many goroutines.

@@ -395,6 +395,24 @@ func TestPeerRestarts(t *testing.T) {
 	}
 }
 
+// The engines of two hosts listen at the same port of an address that both have: metadata leads to the peer, and
+// not to the engine that was given it.
+func TestMetadataWithAnAddressOfOurs(t *testing.T) {
+	a, b := open(t, `,"name":"a"`), open(t, `,"name":"b"`)
+	meta, err := b.Metadata()
+	must(t, err)
+	name, err := a.AddPeer(bytes.Replace(meta, []byte(`"addresses":[`), []byte(`"addresses":["`+a.Address()+`",`), 1))
+	must(t, err)
+	if err := a.Probe(name, int64(time.Minute)); err != nil {
+		t.Error(err)
+	}
+	x, err := a.peer(t.Context(), name)
+	must(t, err)
+	if got := x.p.EngineName(); got != "b" {
+		t.Errorf("%q answers", got)
+	}
+}
+
 // Memory that was registered after the peer was opened is found, and what is gone is refused.
 func TestRegionsComeAndGo(t *testing.T) {
 	a, b := open(t, ""), open(t, "")

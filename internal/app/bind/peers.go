@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"net/netip"
 	"sync/atomic"
 	"time"
 
@@ -257,10 +256,8 @@ func answerProbe(_ context.Context, _ engine.PeerID, request []byte) ([]byte, er
 
 // metadata is what one engine tells others of itself, by whatever way its user has.
 type metadata struct {
-	Schema    string           `json:"schema"`
-	Name      string           `json:"name"`
-	Epoch     uint64           `json:"epoch,string"`
-	Addresses []netip.AddrPort `json:"addresses"`
+	Schema string `json:"schema"`
+	registry.Record
 }
 
 const (
@@ -271,13 +268,7 @@ const (
 
 // Metadata is what peers give to AddPeer.
 func (e *Engine) Metadata() ([]byte, error) {
-	m := metadata{Schema: schemaMetadata, Name: e.e.Name(), Epoch: e.e.Epoch()}
-	for _, a := range e.e.Advertised() {
-		if at, err := netip.ParseAddrPort(a.Address); err == nil && a.Transport == "tcp" {
-			m.Addresses = append(m.Addresses, at)
-		}
-	}
-	data, err := json.Marshal(m)
+	data, err := json.Marshal(metadata{schemaMetadata, e.e.Record()})
 	if err != nil {
 		return nil, fail(Internal, "metadata: %w", err)
 	}
@@ -296,16 +287,15 @@ func (e *Engine) AddPeer(data []byte) (string, error) {
 	if err == nil {
 		err = jsontext.CheckSchema(m.Schema, schemaMetadata, "")
 	}
-	r := registry.Record{Name: m.Name, Epoch: m.Epoch, Addresses: m.Addresses}
 	if err == nil {
-		err = r.Check()
+		err = m.Check()
 	}
 	if err != nil {
 		return "", fail(Invalid, "metadata of a peer: %w", err)
 	}
 	e.mu.Lock()
 	known, again := e.added[m.Name]
-	e.added[m.Name] = r
+	e.added[m.Name] = m.Record
 	x := e.peers[m.Name]
 	e.mu.Unlock()
 	if again && known.Epoch != m.Epoch && x != nil {

@@ -31,13 +31,13 @@ func (d *Descriptor) check() error {
 	where := fmt.Sprintf("descriptor of %q", Clip(d.Name))
 	switch {
 	case d.Schema != SchemaPeer:
-		return pkgerr.Errorf("registry", "descriptor: schema %q: want %s", Clip(d.Schema), SchemaPeer)
+		return pkgerr.Errorf("peerdoc", "descriptor: schema %q: want %s", Clip(d.Schema), SchemaPeer)
 	case d.Epoch == 0:
-		return pkgerr.Errorf("registry", "%s: epoch 0: want one that was drawn", where)
+		return pkgerr.Errorf("peerdoc", "%s: epoch 0: want one that was drawn", where)
 	}
 	for _, f := range []field{{"name", d.Name, 1, maxName}, {"machine", d.Machine, 0, maxName}, {"boot", d.Boot, 0, maxName}} {
 		if err := f.check(); err != nil {
-			return pkgerr.Errorf("registry", "%s: %w", where, err)
+			return pkgerr.Errorf("peerdoc", "%s: %w", where, err)
 		}
 	}
 	return checkOffer(where, d.Topology, d.Endpoints, d.Regions)
@@ -47,7 +47,7 @@ func (d *Descriptor) check() error {
 func checkOffer(where string, topology json.RawMessage, endpoints []transport.Endpoint, regions []Region) error {
 	for _, err := range []error{checkTopology(topology), checkEndpoints(endpoints), checkRegions(regions)} {
 		if err != nil {
-			return pkgerr.Errorf("registry", "%s: %w", where, err)
+			return pkgerr.Errorf("peerdoc", "%s: %w", where, err)
 		}
 	}
 	return nil
@@ -57,14 +57,14 @@ func checkOffer(where string, topology json.RawMessage, endpoints []transport.En
 func (x *Delta) check() error {
 	where := fmt.Sprintf("delta from %d to %d", x.From, x.To)
 	if x.To <= x.From {
-		return pkgerr.Errorf("registry", "%s: want it to go forward", where)
+		return pkgerr.Errorf("peerdoc", "%s: want it to go forward", where)
 	}
 	if len(x.Closed) > MaxRegions {
-		return pkgerr.Errorf("registry", "%s: %d closed regions: want at most %d", where, len(x.Closed), MaxRegions)
+		return pkgerr.Errorf("peerdoc", "%s: %d closed regions: want at most %d", where, len(x.Closed), MaxRegions)
 	}
 	for i, id := range x.Closed {
 		if id == 0 || i > 0 && id <= x.Closed[i-1] {
-			return pkgerr.Errorf("registry", "%s: closed region %d: want IDs above 0, in order", where, id)
+			return pkgerr.Errorf("peerdoc", "%s: closed region %d: want IDs above 0, in order", where, id)
 		}
 	}
 	topology := x.Topology

@@ -21,10 +21,10 @@ func endpoints(list []transport.Endpoint) []transport.Endpoint {
 // changed; the delta shares their parts.
 func Diff(from, to *Descriptor) (*Delta, error) {
 	if from.Name != to.Name || from.Epoch != to.Epoch || from.Machine != to.Machine || from.Boot != to.Boot {
-		return nil, pkgerr.Errorf("registry", "%q of epoch %d and %q of epoch %d: two engines, a delta is between sequences of one", from.Name, from.Epoch, to.Name, to.Epoch)
+		return nil, pkgerr.Errorf("peerdoc", "%q of epoch %d and %q of epoch %d: two engines, a delta is between sequences of one", from.Name, from.Epoch, to.Name, to.Epoch)
 	}
 	if to.Sequence <= from.Sequence {
-		return nil, pkgerr.Errorf("registry", "%q: from sequence %d to %d: a delta goes forward", from.Name, from.Sequence, to.Sequence)
+		return nil, pkgerr.Errorf("peerdoc", "%q: from sequence %d to %d: a delta goes forward", from.Name, from.Sequence, to.Sequence)
 	}
 	x := &Delta{From: from.Sequence, To: to.Sequence}
 	a, b := from.Regions, to.Regions
@@ -63,7 +63,7 @@ func (r *Region) equal(o *Region) bool {
 // ErrStale. Whatever the error, the way on is to fetch the whole descriptor.
 func (d *Descriptor) Apply(x *Delta) (*Descriptor, error) {
 	if x.From != d.Sequence {
-		return nil, pkgerr.Errorf("registry", "%q: delta from sequence %d to %d, we have %d: %w", Clip(d.Name), x.From, x.To, d.Sequence, ErrStale)
+		return nil, pkgerr.Errorf("peerdoc", "%q: delta from sequence %d to %d, we have %d: %w", Clip(d.Name), x.From, x.To, d.Sequence, ErrStale)
 	}
 	if err := x.check(); err != nil {
 		return nil, err
@@ -83,7 +83,7 @@ func (d *Descriptor) Apply(x *Delta) (*Descriptor, error) {
 		out.Regions = append(out.Regions, r)
 	}
 	if len(closed) > 0 {
-		return nil, pkgerr.Errorf("registry", "%q: delta from sequence %d to %d closes %d regions that we do not have: %w", Clip(d.Name), x.From, x.To, len(closed), ErrStale)
+		return nil, pkgerr.Errorf("peerdoc", "%q: delta from sequence %d to %d closes %d regions that we do not have: %w", Clip(d.Name), x.From, x.To, len(closed), ErrStale)
 	}
 	out.Regions = append(out.Regions, x.Opened...)
 	slices.SortStableFunc(out.Regions, func(a, b Region) int { return cmp.Compare(a.ID, b.ID) })
@@ -95,7 +95,7 @@ func (d *Descriptor) Apply(x *Delta) (*Descriptor, error) {
 	}
 	out.normalize()
 	if err := out.check(); err != nil {
-		return nil, pkgerr.Errorf("registry", "delta from sequence %d to %d: %w", x.From, x.To, err)
+		return nil, pkgerr.Errorf("peerdoc", "delta from sequence %d to %d: %w", x.From, x.To, err)
 	}
 	return &out, nil
 }

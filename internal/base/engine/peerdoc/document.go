@@ -121,7 +121,7 @@ func (d *Descriptor) Encode() ([]byte, error) {
 	}
 	plain, packs, err := packRegions(out.Regions)
 	if err != nil {
-		return nil, pkgerr.Errorf("registry", "descriptor of %q: %w", d.Name, err)
+		return nil, pkgerr.Errorf("peerdoc", "descriptor of %q: %w", d.Name, err)
 	}
 	data, err := json.Marshal(struct {
 		*Descriptor
@@ -129,10 +129,10 @@ func (d *Descriptor) Encode() ([]byte, error) {
 		Packed  []pack   `json:"packed,omitempty"`
 	}{&out, plain, packs})
 	if err != nil {
-		return nil, pkgerr.Errorf("registry", "descriptor of %q: %w", d.Name, err)
+		return nil, pkgerr.Errorf("peerdoc", "descriptor of %q: %w", d.Name, err)
 	}
 	if len(data) > MaxBytes {
-		return nil, pkgerr.Errorf("registry", "descriptor of %q: %d bytes: want at most %d, close regions", d.Name, len(data), MaxBytes)
+		return nil, pkgerr.Errorf("peerdoc", "descriptor of %q: %d bytes: want at most %d, close regions", d.Name, len(data), MaxBytes)
 	}
 	return data, nil
 }
@@ -153,7 +153,7 @@ func ParseDescriptor(data []byte) (*Descriptor, error) {
 	d.Endpoints = in.Endpoints
 	var err error
 	if d.Regions, err = unpack(in.Regions, in.Packed); err != nil {
-		return nil, pkgerr.Errorf("registry", "descriptor: %w", err)
+		return nil, pkgerr.Errorf("peerdoc", "descriptor: %w", err)
 	}
 	d.normalize()
 	if err := d.check(); err != nil {
@@ -169,7 +169,7 @@ func (x *Delta) Encode() ([]byte, error) {
 	}
 	plain, packs, err := packRegions(x.Opened)
 	if err != nil {
-		return nil, pkgerr.Errorf("registry", "delta from %d to %d: %w", x.From, x.To, err)
+		return nil, pkgerr.Errorf("peerdoc", "delta from %d to %d: %w", x.From, x.To, err)
 	}
 	data, err := json.Marshal(struct {
 		*Delta
@@ -177,10 +177,10 @@ func (x *Delta) Encode() ([]byte, error) {
 		Packed []pack   `json:"packed,omitempty"`
 	}{x, plain, packs})
 	if err != nil {
-		return nil, pkgerr.Errorf("registry", "delta: %w", err)
+		return nil, pkgerr.Errorf("peerdoc", "delta: %w", err)
 	}
 	if len(data) > MaxBytes {
-		return nil, pkgerr.Errorf("registry", "delta from %d to %d: %d bytes: want at most %d, send the descriptor", x.From, x.To, len(data), MaxBytes)
+		return nil, pkgerr.Errorf("peerdoc", "delta from %d to %d: %d bytes: want at most %d, send the descriptor", x.From, x.To, len(data), MaxBytes)
 	}
 	return data, nil
 }
@@ -201,7 +201,7 @@ func ParseDelta(data []byte) (*Delta, error) {
 	x.Endpoints = in.Endpoints
 	var err error
 	if x.Opened, err = unpack(in.Opened, in.Packed); err != nil {
-		return nil, pkgerr.Errorf("registry", "delta: %w", err)
+		return nil, pkgerr.Errorf("peerdoc", "delta: %w", err)
 	}
 	if err := x.check(); err != nil {
 		return nil, err
@@ -212,10 +212,10 @@ func ParseDelta(data []byte) (*Delta, error) {
 // parse reads JSON of a bounded size.
 func parse(data []byte, into any, what string) error {
 	if len(data) > MaxBytes {
-		return pkgerr.Errorf("registry", "%s: %d bytes: want at most %d", what, len(data), MaxBytes)
+		return pkgerr.Errorf("peerdoc", "%s: %d bytes: want at most %d", what, len(data), MaxBytes)
 	}
 	if err := json.Unmarshal(data, into); err != nil {
-		return pkgerr.Errorf("registry", "%s: %w", what, err)
+		return pkgerr.Errorf("peerdoc", "%s: %w", what, err)
 	}
 	return nil
 }

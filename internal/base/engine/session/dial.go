@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net"
 	"slices"
-	"syscall"
 	"time"
 
 	"github.com/topoctl/topoctl/internal/base/engine/transport"
@@ -136,6 +135,10 @@ func (o *DialOptions) greet(ctx context.Context, c net.Conn, r Route, id transpo
 		}
 	}
 	out, err := dialHandshake(c, h, tokenSecret(token), key)
+	if _, refused := errors.AsType[*refusal](err); o.Expect != nil && goesOn == nil && (err == nil || refused) {
+		// Whoever answers has proven that it is one of ours, and not yet that it is the one.
+		err = cmp.Or(o.Expect(out.welcome.name, out.welcome.epoch), err)
+	}
 	if err != nil {
 		return out, trust.Explain(err, creds)
 	}
@@ -185,20 +188,17 @@ func search(ctx context.Context, routes []Route, try func(context.Context, Route
 	defer cancel()
 	type result struct {
 		established
-		err error
+		failed RouteError
 	}
 	results := make(chan result)
 	begin := func(r Route) {
 		e, err := try(ctx, r)
-		if err != nil {
-			err = fmt.Errorf("%s: %w", r, err)
-		}
-		results <- result{e, err}
+		results <- result{e, RouteError{r, err}}
 	}
 	t := time.NewTimer(0)
 	defer t.Stop()
 	var won established
-	var failed []error
+	var failed []RouteError
 	next, running := 0, 0
 	for next < len(routes) || running > 0 {
 		var later <-chan time.Time
@@ -214,8 +214,8 @@ func search(ctx context.Context, routes []Route, try func(context.Context, Route
 		case r := <-results:
 			running--
 			switch {
-			case r.err != nil:
-				failed = append(failed, r.err)
+			case r.failed.Err != nil:
+				failed = append(failed, r.failed)
 				t.Reset(0)
 			case won.conn != nil:
 				_ = r.conn.Close()
@@ -229,30 +229,7 @@ func search(ctx context.Context, routes []Route, try func(context.Context, Route
 	if won.conn != nil {
 		return won, nil
 	}
-	return established{}, mostTelling(failed)
-}
-
-// mostTelling is the error that says most: the peer's own word before that of its host, and that
-// before the network's.
-func mostTelling(errs []error) error {
-	words := []error{ErrRestarted, ErrEnded, ErrLimit, ErrToken, trust.ErrCertificate, ErrVersion, errBusy, errCut}
-	rank := func(err error) int {
-		if i := slices.IndexFunc(words, func(e error) bool { return errors.Is(err, e) }); i >= 0 {
-			return i
-		}
-		if errors.Is(err, syscall.ECONNREFUSED) {
-			return len(words)
-		}
-		return len(words) + 1
-	}
-	best := slices.MinFunc(errs, func(a, b error) int { return rank(a) - rank(b) })
-	if rank(best) >= len(words) {
-		best = fmt.Errorf("%w: %w", ErrUnreachable, best)
-	}
-	if len(errs) > 1 {
-		best = fmt.Errorf("%w (of %d routes that were tried)", best, len(errs))
-	}
-	return best
+	return established{}, noRoute(failed)
 }
 
 func distinct(routes []Route) []Route {
@@ -263,18 +240,6 @@ func distinct(routes []Route) []Route {
 		}
 	}
 	return out
-}
-
-// String names the route for messages.
-func (r Route) String() string {
-	s := r.Remote.String()
-	if r.Local.IsValid() {
-		s += " from " + r.Local.String()
-	}
-	if r.Interface != "" {
-		s += " (" + r.Interface + ")"
-	}
-	return s
 }
 
 // DialData connects, and proves that the connection is the one that the peer gave the key for,

@@ -15,7 +15,6 @@ import (
 	"errors"
 	"log/slog"
 	"net"
-	"net/netip"
 	"strings"
 	"time"
 
@@ -134,21 +133,17 @@ type ServerOptions struct {
 	Ended func(s *Session, err error)
 }
 
-// Route is a way to dial: our address (invalid: any) and the peer's.
-type Route struct {
-	Local     netip.Addr
-	Interface string
-	Remote    netip.AddrPort
-}
-
 // DialOptions say whom to dial.
 type DialOptions struct {
 	Identity Identity
 	// PeerName is what the peer's certificate must be for where one is demanded.
 	PeerName string
-	Limits   Limits
-	Handle   Handler
-	Budget   Budget
+	// Expect refuses, by its error, an engine that answers and is not the one that is wanted:
+	// another one may have one of its addresses. It is asked for each route. nil: any is.
+	Expect func(name string, epoch uint64) error
+	Limits Limits
+	Handle Handler
+	Budget Budget
 	// Routes are the ways that are known now, best first; 64 at most are tried. It
 	// is asked again whenever the session connects.
 	Routes func() []Route
@@ -182,6 +177,7 @@ type DataDial struct {
 var (
 	ErrRestarted   = errors.New("peer was restarted")
 	ErrUnreachable = errors.New("peer is unreachable")
+	ErrOtherEngine = errors.New("another engine answers")
 	ErrToken       = errors.New("tokens differ")
 	ErrDataKey     = errors.New("the connection has another key")
 	ErrVersion     = errors.New("no common protocol version")
