@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"maps"
 	"slices"
 	"sync"
@@ -266,8 +267,15 @@ func (e *Engine) push(s *subscriber) {
 		}
 		ctx, cancel := context.WithTimeout(e.ctx, deltaTimeout)
 		// A peer that cannot apply it asks for the whole descriptor by itself.
-		_, _ = s.session.Call(ctx, methodDelta, body)
+		_, err = s.session.Call(ctx, methodDelta, body)
 		cancel()
+		if errors.Is(err, context.DeadlineExceeded) {
+			o.mu.Lock()
+			if s.told == to { // it does not know that it has missed something, and may wait for that
+				s.told = from
+			}
+			o.mu.Unlock()
+		}
 	}
 }
 

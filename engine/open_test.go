@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"net"
-	"strings"
 	"testing"
 	"time"
 
+	"github.com/topoctl/topoctl/engine/memory"
 	"github.com/topoctl/topoctl/internal/base/engine/transport/fake"
 )
 
@@ -72,15 +72,82 @@ func TestCloseEndsOpen(t *testing.T) {
 	}
 }
 
-// A region that grants nothing is not offered, and who asks for it is told so.
+// soon is a context that is over after a while: for what is not there, and is waited for.
+func soon(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// A region that grants nothing is not offered, and who asks for it is told so when his time is over.
 func TestRegionWithoutGrant(t *testing.T) {
 	checkLeaks(t)
 	p, _ := fakePair(t, 4096, fake.Options{})
 	if _, err := p.server.Alloc(4096, RegionOptions{Name: "mine alone"}); err != nil {
 		t.Fatal(err)
 	}
-	_, err := p.peer.Region(testContext(t), "mine alone")
-	if !errors.Is(err, ErrNoRegion) || !strings.Contains(err.Error(), `it offers ["kv"] (regions that grant nothing are not offered)`) {
+	_, err := p.peer.Region(soon(t), "mine alone")
+	want := `engine: peer "` + p.peer.Name() + `": region "mine alone": no such region: it offers ["kv"] (regions that grant nothing are not offered)`
+	if !errors.Is(err, ErrNoRegion) || !errors.Is(err, context.DeadlineExceeded) || err.Error() != want {
+		t.Errorf("%v\nwant %s", err, want)
+	}
+}
+
+// An engine can be opened before it has its regions: who wants one gets it when it is there, also where one of
+// that name is gone, and is not asked again and again meanwhile.
+func TestRegionIsWaitedFor(t *testing.T) {
+	checkLeaks(t)
+	server := newEngine(t, Options{Name: "server"})
+	client := newEngine(t, Options{Name: "client"})
+	p, err := client.Open(testContext(t), server.Addrs()[0].String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for round := range 20 {
+		type found struct {
+			r   *RemoteRegion
+			err error
+		}
+		waiting, ctx := make(chan found, 4), testContext(t)
+		for range cap(waiting) {
+			go func() { r, err := p.Region(ctx, "kv"); waiting <- found{r, err} }()
+		}
+		if round%2 == 1 { // both orders of asking and offering
+			time.Sleep(time.Millisecond)
+		}
+		other, err := server.Alloc(4096, RegionOptions{Name: "other", Grant: memory.PeerRead})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := server.Alloc(4096, RegionOptions{Name: "kv", Grant: memory.PeerRead})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range cap(waiting) {
+			if f := <-waiting; f.err != nil || f.r.ID() != r.ID() {
+				t.Fatalf("%v", f.err)
+			}
+		}
+		for _, r := range []*Region{other, r} {
+			if err := r.Close(ctx); err != nil {
+				t.Fatal(err)
+			}
+		}
+		eventually(t, "the client knows that it is closed", func() bool {
+			gone, cancel := context.WithCancel(ctx)
+			cancel()
+			_, err := p.Region(gone, "kv")
+			return err != nil
+		})
+	}
+
+	// Waiting ends with the peer.
+	ended := make(chan error, 1)
+	go func() { _, err := p.Region(context.Background(), "kv"); ended <- err }()
+	if err := server.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-ended; !errors.Is(err, ErrPeerLost) {
 		t.Errorf("%v", err)
 	}
 }

@@ -42,6 +42,7 @@ type Peer struct {
 	mu     sync.RWMutex
 	record registry.Record
 	desc   *peerdoc.Descriptor
+	change chan struct{} // closed when desc is another
 	// answered is the hash of the answer that desc was read from, 0 where deltas came since.
 	answered uint64
 	described
@@ -104,7 +105,7 @@ func (e *Engine) openAt(ctx context.Context, name string, record registry.Record
 		e.log.Warn("the registry cannot be reached: opening a peer by what it said before", "peer", name, "age", record.Stale.Round(time.Millisecond))
 	}
 	p := &Peer{
-		engine: e, name: name, record: record, gone: make(chan struct{}), seed: maphash.MakeSeed(),
+		engine: e, name: name, record: record, gone: make(chan struct{}), change: make(chan struct{}), seed: maphash.MakeSeed(),
 		descriptorLock: make(chan struct{}, 1), callSlots: make(chan struct{}, maxPeerCalls), regions: map[string]*RemoteRegion{}, byID: map[memory.ID]*RemoteRegion{}, routes: map[routeKey]*route{}, lanes: map[laneKey]*lane{}, sides: map[string]sched.SideID{},
 	}
 	e.mu.Lock()
@@ -313,6 +314,8 @@ func (p *Peer) setDescriptor(d *peerdoc.Descriptor, hash uint64) {
 	p.mu.Lock()
 	p.desc, p.answered, p.described = d, hash, as
 	p.setRegions(d)
+	close(p.change)
+	p.change = make(chan struct{})
 	p.mu.Unlock()
 	if lanesChanged {
 		p.reroute()

@@ -154,7 +154,7 @@ func TestDescriptorLimit(t *testing.T) {
 	if _, err := p.peer.Region(ctx, name(n-2)); err != nil {
 		t.Error(err)
 	}
-	if _, err := p.peer.Region(ctx, name(n-1)); !errors.Is(err, ErrNoRegion) {
+	if _, err := p.peer.Region(soon(t), name(n-1)); !errors.Is(err, ErrNoRegion) {
 		t.Error(err)
 	}
 	if err := last.Close(ctx); err != nil {
@@ -211,7 +211,7 @@ func TestManyRegions(t *testing.T) {
 	if r, err := p.peer.Region(ctx, name); err != nil || r.Size() != 4096 {
 		t.Errorf("a name that is used again: %v", err)
 	}
-	if _, err := p.peer.Region(ctx, gone.Name()); !errors.Is(err, ErrNoRegion) {
+	if _, err := p.peer.Region(soon(t), gone.Name()); !errors.Is(err, ErrNoRegion) {
 		t.Errorf("a region that was closed: %v", err)
 	}
 }

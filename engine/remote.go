@@ -176,24 +176,38 @@ func (p *Peer) Topology() *topo.Topology {
 	return p.topology
 }
 
-// Region finds a region of the peer by name. If it is not known yet the peer is asked;
-// ctx bounds that.
+// Region finds a region of the peer by name, and waits for one that is not there yet: a peer that was just
+// started can be opened before it has made its regions, and tells of them as they come. ctx bounds that;
+// without a deadline, Options.DefaultTimeout does. Where there is none by then, the error wraps ErrNoRegion and
+// ctx's.
 func (p *Peer) Region(ctx context.Context, name string) (*RemoteRegion, error) {
-	for range 2 {
+	bounded, cancel := p.engine.bounded(ctx)
+	defer cancel()
+	for asked := false; ; {
 		if err := p.Err(); err != nil {
 			return nil, err
 		}
 		p.mu.RLock()
-		r := p.regions[name]
+		r, change := p.regions[name], p.change
 		p.mu.RUnlock()
 		if r != nil {
 			return r, nil
 		}
-		if err := p.ask(ctx); err != nil {
-			return nil, err
+		if !asked { // what the peer tells by itself may be on its way
+			if err := p.ask(bounded); err != nil {
+				return nil, err
+			}
+			asked = true
+			continue
+		}
+		select {
+		case <-change:
+		case <-p.gone:
+		case <-bounded.Done():
+			err := fmt.Errorf("region %q: %w: it offers %s (regions that grant nothing are not offered)", name, ErrNoRegion, p.offers())
+			return nil, pkgerr.Errorf("engine", "peer %q: %w", p.name, &knownError{err, []error{bounded.Err()}})
 		}
 	}
-	return nil, pkgerr.Errorf("engine", "peer %q: region %q: %w: it offers %s (regions that grant nothing are not offered)", p.name, name, ErrNoRegion, p.offers())
 }
 
 // offers lists some of the peer's regions, for a message.

@@ -127,6 +127,9 @@ func (r *run) dial(ctx context.Context, p pick.Policy) (*end, error) {
 	return x, nil
 }
 
+// RegionTime is how long a peer that answers may take until it offers a region: it may have been started just now.
+const RegionTime = 2 * time.Second
+
 // open opens the peer and finds the region. OpenTimeout also bounds a peer that accepts and
 // does not answer.
 func (x *end) open(ctx context.Context, o *Options) error {
@@ -137,9 +140,11 @@ func (x *end) open(ctx context.Context, o *Options) error {
 	defer stop()
 	var err error
 	if x.peer, err = x.engine.Open(limited, o.Peer); err == nil {
-		x.remote, err = x.peer.Region(limited, o.Region)
+		waiting, stop := context.WithTimeout(limited, RegionTime)
+		defer stop()
+		x.remote, err = x.peer.Region(waiting, o.Region)
 	}
-	if err != nil && limited.Err() != nil && ctx.Err() == nil {
+	if err != nil && !errors.Is(err, engine.ErrNoRegion) && limited.Err() != nil && ctx.Err() == nil {
 		return pkgerr.Errorf("bench", "peer %q has not answered in %s: %w", o.Peer, o.OpenTimeout, context.DeadlineExceeded)
 	}
 	return err

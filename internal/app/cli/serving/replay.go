@@ -15,6 +15,7 @@ import (
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/engine"
 	"github.com/topoctl/topoctl/engine/memory"
+	"github.com/topoctl/topoctl/internal/app/bench"
 	"github.com/topoctl/topoctl/internal/app/cli/command"
 	"github.com/topoctl/topoctl/internal/app/cli/peers"
 	"github.com/topoctl/topoctl/internal/app/cli/transfer"
@@ -489,8 +490,10 @@ func (o *replayOptions) regionsAt(ctx context.Context, e *engine.Engine, address
 		return nil, o.peerHint(ctx, err, address)
 	}
 	var out []*engine.RemoteRegion
+	waiting, stop := context.WithTimeout(limited, bench.RegionTime)
+	defer stop()
 	for _, name := range o.regions {
-		x, err := p.Region(limited, name)
+		x, err := p.Region(waiting, name)
 		if err != nil {
 			return nil, o.regionHint(ctx, err, p, name)
 		}

@@ -152,6 +152,8 @@ func PeerHint(err error) error {
 		return hinted
 	}
 	switch {
+	case errors.Is(err, engine.ErrNoRegion):
+		return command.WithHint(err, "\"topoctl agent\" serves %q; use --region NAME for another", benchRegion)
 	case errors.Is(err, context.DeadlineExceeded):
 		return command.WithHint(err, "check that this is the address of \"topoctl agent\", or use --timeout DURATION to allow more time")
 	case errors.As(err, &lane):
@@ -160,8 +162,6 @@ func PeerHint(err error) error {
 		return command.WithHint(err, "another program uses this port; --http with port 0 chooses a free one")
 	case errors.Is(err, engine.ErrNoPeer):
 		return command.WithHint(err, "--peer wants the address or a name of the other host, and the port of its \"topoctl agent\"")
-	case errors.Is(err, engine.ErrNoRegion):
-		return command.WithHint(err, "\"topoctl agent\" serves %q; use --region NAME for another", benchRegion)
 	case errors.Is(err, session.ErrNotEngine):
 		return command.WithHint(err, "--peer is the --listen address of \"topoctl agent\", not its --http address")
 	case errors.As(err, &missing) && slices.Contains(missing.Transports, "rdma"):
