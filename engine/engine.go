@@ -46,6 +46,8 @@ type Engine struct {
 
 	registry      registry.Registry
 	recordChanged chan struct{} // has a token: what the registry is told may have changed
+	published     atomic.Pointer[RegistryStats]
+	publishError  error // the last one, of whoever publishes
 	server        *session.Server
 	served        served
 	offering      offering

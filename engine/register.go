@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/topoctl/topoctl/engine/registry"
+	"github.com/topoctl/topoctl/internal/base/pkgerr"
 )
 
 // Record is what a registry is told of the engine, and what others need to open it by name.
@@ -27,26 +28,54 @@ func (e *Engine) Record() registry.Record {
 	return r
 }
 
-// publish tells the registry where we are. Where that cannot be reached, it is told when it can: peers that
-// know an address need no registry.
+// publish tells the registry where we are. Where that cannot be reached, or another engine has the name, it is
+// told when it can: peers that know an address need no registry.
 func (e *Engine) publish(ctx context.Context) error {
 	r := e.Record()
 	lease, err := e.registry.Publish(ctx, r)
-	if errors.Is(err, registry.ErrUnavailable) {
-		e.log.Warn("the registry cannot be reached: this engine is published when it can", "error", err)
-	} else if err != nil {
+	if err != nil && !errors.Is(err, registry.ErrUnavailable) && !errors.Is(err, registry.ErrOldEpoch) {
 		return err
 	}
+	e.notePublished(lease, err)
 	e.start(func() { e.keepPublished(r, lease) })
 	return nil
 }
 
-// The pause before an engine publishes again grows from minPublishPause to maxPublishPause. It is drawn, so
-// that engines that have lost their records together do not all come back together.
+// notePublished keeps whether the registry has the record, for Stats, and logs what is new; err says why not.
+func (e *Engine) notePublished(lease registry.Lease, err error) {
+	before := e.publishError
+	e.publishError = err
+	switch {
+	case err == nil && lease.Lost() == nil: // there is no registry
+		return
+	case err == nil:
+		e.published.Store(&RegistryStats{Published: true})
+		if before != nil {
+			e.log.Info("the registry has this engine's record", "engine", e.name)
+		}
+		return
+	}
+	e.published.Store(&RegistryStats{Error: pkgerr.Message(err)})
+	taken := errors.Is(err, registry.ErrOldEpoch)
+	switch {
+	case before != nil && before != errRecordLost && errors.Is(before, registry.ErrOldEpoch) == taken: // it is tried again and again
+	case taken:
+		e.log.Warn("another engine, started later, has this engine's name in the registry: peers find that one by it, and this one by its address alone; give one of them another name", "engine", e.name, "error", err)
+	default:
+		e.log.Warn("the registry does not have this engine: it is told again and again", "engine", e.name, "error", err)
+	}
+}
+
+// The pause before an engine publishes again grows from minPublishPause to maxPublishPause, and to takenPause where
+// its name is another's. It is drawn, so that engines that have lost their records together do not all come back
+// together.
 const (
 	minPublishPause = 250 * time.Millisecond
 	maxPublishPause = 5 * time.Second
+	takenPause      = 30 * time.Second
 )
+
+var errRecordLost = errors.New("the registry has lost the record")
 
 // keepPublished publishes the record when it has changed, and again when the registry has lost it; lease is nil
 // where it is not published.
@@ -59,11 +88,13 @@ func (e *Engine) keepPublished(r registry.Record, lease registry.Lease) {
 			e.log.Warn("closing the lease of the registry", "error", err)
 		}
 	}()
+	pause := minPublishPause
 	for e.ctx.Err() == nil {
 		if lease != nil {
+			since := time.Now()
 			select {
 			case <-lease.Lost():
-				e.log.Warn("the registry has lost this engine's record: publishing it again")
+				e.notePublished(nil, errRecordLost)
 				lease = nil
 			case <-e.recordChanged:
 				if now := e.Record(); r.Equal(&now) || len(now.Addresses) == 0 {
@@ -72,36 +103,39 @@ func (e *Engine) keepPublished(r registry.Record, lease registry.Lease) {
 			case <-e.ctx.Done():
 				return
 			}
+			if time.Since(since) > takenPause { // else two engines may be taking it from each other
+				pause = minPublishPause
+			}
 		}
-		next, ok := e.publishAgain(&r)
-		if !ok {
+		var next registry.Lease
+		if next, pause = e.publishAgain(&r, pause); next == nil {
 			return
 		}
 		lease = next // the registry has ended the former one
 	}
 }
 
-// publishAgain publishes until the registry has taken the record; false: there is no use in it.
-func (e *Engine) publishAgain(r *registry.Record) (registry.Lease, bool) {
-	for pause := minPublishPause; ; pause = min(2*pause, maxPublishPause) {
+// publishAgain publishes until the registry has taken the record; nil: the engine has ended, or the registry.
+func (e *Engine) publishAgain(r *registry.Record, pause time.Duration) (registry.Lease, time.Duration) {
+	for {
 		if !e.rest(pause/2 + rand.N(pause/2)) {
-			return nil, false
+			return nil, 0
 		}
 		if now := e.Record(); len(now.Addresses) > 0 {
 			*r = now
 		}
 		lease, err := e.registry.Publish(e.ctx, *r)
-		switch {
-		case err == nil:
-			e.log.Info("the registry has this engine's record", "engine", r.Name)
-			return lease, true
-		case errors.Is(err, registry.ErrOldEpoch):
-			e.log.Error("another engine has taken this one's name: peers find that one", "error", err)
-			return nil, false
-		case errors.Is(err, registry.ErrClosed):
-			return nil, false
-		case pause < maxPublishPause: // said a few times
-			e.log.Warn("the registry does not take this engine's record", "error", err)
+		if errors.Is(err, registry.ErrClosed) || e.ctx.Err() != nil && err != nil {
+			return nil, 0
+		}
+		e.notePublished(lease, err)
+		most := maxPublishPause
+		if errors.Is(err, registry.ErrOldEpoch) {
+			most = takenPause
+		}
+		pause = min(2*pause, most)
+		if err == nil {
+			return lease, pause
 		}
 	}
 }
@@ -233,7 +267,7 @@ func (e *Engine) openUnlessMoved(ctx context.Context, name string, record regist
 			return
 		}
 		e.watchRecord(trying, name, func(r registry.Record) {
-			if r.Epoch > record.Epoch {
+			if r.Epoch != record.Epoch {
 				select {
 				case moved <- r:
 				default:

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"net/netip"
 	"strings"
 	"sync/atomic"
@@ -165,6 +166,57 @@ func TestStartsWithoutRegistry(t *testing.T) {
 	}
 	if r, err := names.Lookup(t.Context(), "node1"); !errors.Is(err, registry.ErrNotFound) {
 		t.Errorf("closed, and still there: %+v, %v", r, err)
+	}
+}
+
+// An engine whose name another one has that was started later serves without it, says so, and has it when that
+// one is gone. A record of a time that has not come keeps nobody from his name.
+func TestNameIsTaken(t *testing.T) {
+	checkLeaks(t)
+	memory, log := registrytest.NewMemory(0, nil), &logged{}
+	names := memory.Client()
+	at := []netip.AddrPort{netip.MustParseAddrPort("10.0.0.1:7411")}
+	later := registry.Record{Name: "node1", Epoch: registry.NewEpoch(time.Now().Add(time.Minute)), Addresses: at}
+	taken, err := names.Publish(t.Context(), later)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := newEngine(t, Options{Name: "node1", Registry: memory.Client(), Logger: textLogger(log)})
+	if s := e.Stats().Registry; s == nil || s.Published || !strings.Contains(s.Error, "a later epoch is published") {
+		t.Errorf("%+v", s)
+	}
+	if !strings.Contains(log.String(), "has this engine's name in the registry") {
+		t.Errorf("the log does not say so: %s", log)
+	}
+	if p, err := newEngine(t, Options{Name: "client"}).Open(testContext(t), e.Addrs()[0].String()); err != nil || p.EngineName() != "node1" {
+		t.Errorf("it does not serve: %v", err)
+	}
+	if err := taken.Close(); err != nil {
+		t.Fatal(err)
+	}
+	has := func() bool {
+		r, err := names.Lookup(t.Context(), "node1")
+		s := e.Stats().Registry
+		return err == nil && r.Epoch == e.Epoch() && s != nil && s.Published && s.Error == ""
+	}
+	eventually(t, "it has its name", has)
+
+	later.Epoch = math.MaxUint64
+	if _, err := names.Publish(t.Context(), later); !errors.Is(err, registry.ErrOldEpoch) {
+		t.Errorf("an epoch of a time that has not come: %v", err)
+	}
+	if err := e.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := names.Publish(t.Context(), later); err != nil {
+		t.Error(err)
+	}
+	e = newEngine(t, Options{Name: "node1", Registry: memory.Client()})
+	if !has() {
+		t.Errorf("%+v", e.Stats().Registry)
+	}
+	if s := newEngine(t, Options{}).Stats().Registry; s != nil {
+		t.Errorf("without a registry: %+v", s)
 	}
 }
 

@@ -13,10 +13,11 @@ import (
 
 // Stats are an engine's state and its counters since it was made.
 type Stats struct {
-	Name  string      `json:"name"`
-	Epoch uint64      `json:"epoch,string"`
-	Peers []PeerStats `json:"peers"` // that this engine has opened, by name
-	Lanes []LaneStats `json:"lanes"` // by peer and name
+	Name     string         `json:"name"`
+	Epoch    uint64         `json:"epoch,string"`
+	Registry *RegistryStats `json:"registry,omitempty"` // nil: it is in none
+	Peers    []PeerStats    `json:"peers"`              // that this engine has opened, by name
+	Lanes    []LaneStats    `json:"lanes"`              // by peer and name
 	// Regions are at most 256, in the order of IDs. RegionsUnlisted is how many more there are,
 	// and RegionsUnlistedBytes what they have.
 	Regions              []RegionStats `json:"regions"`
@@ -55,6 +56,12 @@ type Stats struct {
 	ServedConns    int   `json:"served_conns"`    // open now
 	Sessions       int   `json:"served_sessions"` // peers that have this engine open now
 	Notifications  int64 `json:"notifications"`   // received
+}
+
+// RegistryStats says whether a registry has the engine.
+type RegistryStats struct {
+	Published bool   `json:"published"`       // peers find the engine by its name
+	Error     string `json:"error,omitempty"` // why it is not
 }
 
 // PeerStats is the state of a peer that this engine has opened.
@@ -128,7 +135,7 @@ type RegionStats struct {
 // Stats takes the engine's statistics.
 func (e *Engine) Stats() Stats {
 	s := Stats{
-		Name: e.name, Epoch: e.epoch, Peers: []PeerStats{}, Regions: []RegionStats{}, ServedUncounted: []string{},
+		Name: e.name, Epoch: e.epoch, Registry: e.published.Load(), Peers: []PeerStats{}, Regions: []RegionStats{}, ServedUncounted: []string{},
 		Batches: e.count.batches.Load(), Failed: e.count.failed.Load(), Unsafe: e.count.unsafe.Load(),
 		Slices: e.count.slices.Load(), Retries: e.count.retries.Load(), Fallback: e.count.fallbacks.Load(),
 		Notifications: e.count.notifications.Load(),

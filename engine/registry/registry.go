@@ -75,9 +75,9 @@ func (r *Record) Equal(o *Record) bool {
 type Registry interface {
 	// Lookup finds an engine; the error wraps ErrNotFound if there is none of that name.
 	Lookup(ctx context.Context, name string) (Record, error)
-	// Publish stores a record until the lease is closed or cannot be renewed. A record
-	// with a lower epoch than the stored one is refused with ErrOldEpoch. One with a
-	// higher epoch replaces it (the engine was restarted), and the former lease is lost.
+	// Publish stores a record until the lease is closed or cannot be renewed. Where the stored one's
+	// epoch goes before (Precedes), it is refused with ErrOldEpoch. Where its own does (the engine was
+	// restarted), it replaces that one, whose lease is lost.
 	// One with the same epoch replaces it too: the record belongs to the new lease, and
 	// the former one ends without being lost.
 	Publish(ctx context.Context, r Record) (Lease, error)
@@ -95,7 +95,7 @@ type Registry interface {
 // Lease is held for as long as a record is published.
 type Lease interface {
 	// Lost is closed when the record is gone although the lease was not closed: it could
-	// not be renewed in time, or a later epoch has the name.
+	// not be renewed in time, or another epoch has the name.
 	Lost() <-chan struct{}
 	// Close removes the record, if it still belongs to this lease.
 	Close() error
@@ -147,6 +147,20 @@ func NewEpoch(now time.Time) uint64 {
 	var random [4]byte
 	_, _ = rand.Read(random[:]) // never fails
 	return uint64(now.UnixMilli())<<epochBits | uint64(binary.LittleEndian.Uint32(random[:]))&(1<<epochBits-1)
+}
+
+// maxAhead is how far the clocks of hosts may be apart.
+const maxAhead = 5 * time.Minute
+
+// Precedes says whether the engine of one epoch goes before that of another that wants the same name: it was
+// started later. Epochs that are minutes ahead of now were drawn by a clock that was wrong, or by hand, and go
+// before none that is not.
+func Precedes(epoch, other uint64, now time.Time) bool {
+	ahead := func(epoch uint64) bool { return EpochTime(epoch).Sub(now) > maxAhead }
+	if a, b := ahead(epoch), ahead(other); a != b {
+		return b
+	}
+	return epoch > other
 }
 
 // EpochTime is when an epoch was drawn, by the clock of its engine's host.

@@ -2,6 +2,7 @@ package registry_test
 
 import (
 	"fmt"
+	"math"
 	"testing"
 	"time"
 
@@ -34,5 +35,23 @@ func TestNewEpoch(t *testing.T) {
 	}
 	if registry.NewEpoch(at.AddDate(400, 0, 0)) <= registry.NewEpoch(at) {
 		t.Error("no room for 400 years")
+	}
+}
+
+// A later start goes before an earlier one, unless its time has not come.
+func TestPrecedes(t *testing.T) {
+	now := time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
+	at := func(d time.Duration) uint64 { return registry.NewEpoch(now.Add(d)) }
+	for _, tt := range []struct {
+		epoch, other uint64
+		want         bool
+	}{
+		{at(0), at(-time.Hour), true}, {at(-time.Hour), at(0), false}, {7, 7, false}, {8, 7, true},
+		{at(4 * time.Minute), at(0), true}, {at(6 * time.Minute), at(0), false}, {at(0), at(6 * time.Minute), true},
+		{math.MaxUint64, 1, false}, {1, math.MaxUint64, true}, {math.MaxUint64, at(time.Hour), true},
+	} {
+		if got := registry.Precedes(tt.epoch, tt.other, now); got != tt.want {
+			t.Errorf("%d before %d: %v", tt.epoch, tt.other, got)
+		}
 	}
 }

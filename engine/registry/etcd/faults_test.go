@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"net/netip"
 	"strings"
 	"sync"
@@ -302,6 +303,9 @@ func TestHostileRecords(t *testing.T) {
 		"wildcard": `{"name":"wildcard","epoch":"3","addresses":["0.0.0.0:1"]}`, "terminal": `{"name":"terminal","epoch":"3","addresses":["10.0.0.1:1"],"serves":["\u001b[2J"]}`,
 		"many": `{"name":"many","epoch":"3","addresses":[` + strings.Repeat(`"10.0.0.1:1",`, 9000) + `"10.0.0.1:1"]}`,
 	}
+	if bad["no-lease"], err = encode(record("no-lease", math.MaxUint64)); err != nil {
+		t.Fatal(err)
+	}
 	for name, value := range bad {
 		if _, err := cl.Put(t.Context(), r.keys.prefix+name, value); err != nil {
 			t.Fatal(err)
@@ -316,7 +320,7 @@ func TestHostileRecords(t *testing.T) {
 			t.Errorf("%s: %d bytes of an error", b.Key, len(b.Error))
 		}
 	}
-	for _, name := range []string{"not-json", "no-record", "another-name", "wildcard", "terminal", "many", "long"} {
+	for _, name := range []string{"not-json", "no-record", "another-name", "wildcard", "terminal", "many", "long", "no-lease"} {
 		if rec, err := r.Lookup(t.Context(), name); !errors.Is(err, registry.ErrNotFound) {
 			t.Errorf("%s: %+v, %v", name, rec, err)
 		}
@@ -326,24 +330,30 @@ func TestHostileRecords(t *testing.T) {
 		t.Error(err)
 	}
 	// Our own record is overwritten, and taken away: that is a loss, and no more.
-	if _, err := cl.Put(t.Context(), r.keys.of("good"), "{"); err != nil {
+	ahead, err := encode(record("good", math.MaxUint64))
+	if err != nil {
 		t.Fatal(err)
 	}
-	until(t, "lost", func() bool {
-		select {
-		case <-good.Lost():
-			return true
-		default:
-			return false
+	for _, value := range []string{"{", ahead} {
+		if _, err := cl.Put(t.Context(), r.keys.of("good"), value); err != nil {
+			t.Fatal(err)
 		}
-	})
-	again := publish(t, r, record("good", 1))
+		until(t, "lost", func() bool {
+			select {
+			case <-good.Lost():
+				return true
+			default:
+				return false
+			}
+		})
+		good = publish(t, r, record("good", 1))
+	}
 	if _, err := cl.Delete(t.Context(), r.keys.of("good")); err != nil {
 		t.Fatal(err)
 	}
 	until(t, "lost again", func() bool {
 		select {
-		case <-again.Lost():
+		case <-good.Lost():
 			return true
 		default:
 			return false

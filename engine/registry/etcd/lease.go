@@ -77,7 +77,7 @@ func (r *etcd) publish(ctx context.Context, rec registry.Record) (*held, error) 
 	return nil, fmt.Errorf("record of %q: others change it all the time: %w", rec.Name, registry.ErrUnavailable)
 }
 
-// put stores a record unless a later epoch is there; 0: it was changed meanwhile.
+// put stores a record unless one that goes before it is there; 0: it was changed meanwhile.
 func (r *etcd) put(ctx context.Context, rec registry.Record, value string, l *lease) (mod int64, err error) {
 	key := r.keys.of(rec.Name)
 	var got *clientv3.GetResponse
@@ -91,9 +91,14 @@ func (r *etcd) put(ctx context.Context, rec registry.Record, value string, l *le
 	seen := int64(0)
 	if len(got.Kvs) > 0 {
 		seen = got.Kvs[0].ModRevision
-		// A record that cannot be read is nobody's.
-		if there, bad := r.keys.decode(got.Kvs[0]); bad == nil && there.Epoch > rec.Epoch {
+		there, bad := r.keys.decode(got.Kvs[0])
+		switch {
+		case bad != nil: // it is nobody's
+			r.o.Logger.Warn("a record in etcd cannot be used: this engine's takes its place", "engine", rec.Name, "error", bad)
+		case registry.Precedes(there.Epoch, rec.Epoch, time.Now()):
 			return 0, fmt.Errorf("epoch %d, there is %d: %w", rec.Epoch, there.Epoch, registry.ErrOldEpoch)
+		case there.Epoch > rec.Epoch:
+			r.o.Logger.Warn("a record in etcd is of a time that has not come: this engine's takes its place; are the clocks of all hosts right?", "engine", rec.Name, "time", registry.EpochTime(there.Epoch).UTC())
 		}
 	}
 	err = r.do(ctx, func(ctx context.Context, c *clientv3.Client) error {
@@ -114,7 +119,7 @@ func (r *etcd) hold(rec registry.Record, l *lease, mod int64) (*held, error) {
 		return nil, registry.ErrClosed
 	}
 	if before := r.held[rec.Name]; before != nil {
-		if before.epoch < rec.Epoch {
+		if before.epoch != rec.Epoch {
 			before.lose()
 		}
 		before.end()

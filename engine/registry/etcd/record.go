@@ -40,6 +40,8 @@ func (k keys) decode(kv *mvccpb.KeyValue) (registry.Record, error) {
 	switch {
 	case err != nil:
 		return r, err
+	case kv.Lease == 0:
+		return r, errors.New("it has no lease: no engine has published it, and it would stay for ever")
 	case r.Name != name:
 		return r, fmt.Errorf("the record is of another name, %.80q", r.Name)
 	}

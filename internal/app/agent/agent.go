@@ -71,6 +71,8 @@ type Info struct {
 	Advertised []engine.Advertised
 	HTTP       []string
 	Regions    []engine.RegionStats
+	// Registered says whether the registry has the agent: peers find it by Name.
+	Registered bool
 	// Unavailable are the transports that this host cannot have, and why.
 	Unavailable []string
 }
@@ -191,7 +193,8 @@ func unlessStopped(ctx context.Context, err error) error {
 }
 
 func info(e *engine.Engine, pages *Pages) Info {
-	i := Info{Name: e.Name(), Epoch: e.Epoch(), Addresses: []string{}, Advertised: e.Advertised(), HTTP: pages.Addresses(), Regions: e.Stats().Regions, Unavailable: []string{}}
+	s := e.Stats()
+	i := Info{Name: e.Name(), Epoch: e.Epoch(), Addresses: []string{}, Advertised: e.Advertised(), HTTP: pages.Addresses(), Regions: s.Regions, Registered: s.Registry != nil && s.Registry.Published, Unavailable: []string{}}
 	for _, err := range e.Unavailable() {
 		i.Unavailable = append(i.Unavailable, err.Error())
 	}

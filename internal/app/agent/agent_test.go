@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -18,21 +19,28 @@ import (
 
 	"github.com/topoctl/topoctl/engine"
 	"github.com/topoctl/topoctl/engine/memory"
+	"github.com/topoctl/topoctl/engine/registry"
 	"github.com/topoctl/topoctl/internal/app/grants"
 	"github.com/topoctl/topoctl/internal/app/probe/fabric"
+	"github.com/topoctl/topoctl/internal/base/engine/registrytest"
 	"github.com/topoctl/topoctl/internal/base/engine/trust"
 	"github.com/topoctl/topoctl/probe"
 )
 
-// An agent serves what it was told to, counts it, and leaves nothing behind.
+// An agent serves what it was told to, counts it, and leaves nothing behind; here without its name, which the
+// registry has for another engine.
 func TestRun(t *testing.T) {
+	names := registrytest.NewMemory(0, nil)
+	if _, err := names.Client().Publish(t.Context(), registry.Record{Name: "n1", Epoch: registry.NewEpoch(time.Now().Add(time.Minute)), Addresses: []netip.AddrPort{netip.MustParseAddrPort("10.0.0.1:7411")}}); err != nil {
+		t.Fatal(err)
+	}
 	before := runtime.NumGoroutine()
 	token := []byte("0123456789abcdef")
 	var log bytes.Buffer // read when the agent has ended
 	ctx, stop := context.WithCancel(t.Context())
 	ready, ended := make(chan Info, 1), make(chan error, 1)
 	go func() {
-		ended <- Run(ctx, Options{Engine: engine.Options{Name: "n1", Token: token, Logger: slog.New(slog.NewTextHandler(&log, nil))}, HTTP: []string{"127.0.0.1:0"}, Ready: func(i Info) { ready <- i },
+		ended <- Run(ctx, Options{Engine: engine.Options{Name: "n1", Token: token, Registry: names.Client(), Logger: slog.New(slog.NewTextHandler(&log, nil))}, HTTP: []string{"127.0.0.1:0"}, Ready: func(i Info) { ready <- i },
 			Regions: []Region{{4096, engine.RegionOptions{Name: "bench", Grant: memory.PeerRead | memory.PeerWrite}}, {8192, engine.RegionOptions{Name: "private"}}}})
 	}()
 	var i Info
@@ -41,7 +49,7 @@ func TestRun(t *testing.T) {
 	case err := <-ended:
 		t.Fatal(err)
 	}
-	if i.Name != "n1" || len(i.Addresses) != 1 || len(i.HTTP) != 1 || len(i.Regions) != 2 || i.Regions[0].Name != "bench" || i.Epoch == 0 {
+	if i.Name != "n1" || len(i.Addresses) != 1 || len(i.HTTP) != 1 || len(i.Regions) != 2 || i.Regions[0].Name != "bench" || i.Epoch == 0 || i.Registered {
 		t.Errorf("%+v", i)
 	}
 	e, err := engine.New(t.Context(), engine.Options{Token: token})
@@ -90,7 +98,7 @@ func TestRun(t *testing.T) {
 		}
 		metrics = string(text)
 	}
-	for _, want := range []string{`topoctl_engine_region_bytes{region="bench",`, "topoctl_engine_served_sessions 1\n", refused} {
+	for _, want := range []string{`topoctl_engine_registered{name="n1"} 0` + "\n", `topoctl_engine_region_bytes{region="bench",`, "topoctl_engine_served_sessions 1\n", refused} {
 		if !strings.Contains(metrics, want) {
 			t.Errorf("no %q in: %s", want, metrics)
 		}
@@ -107,6 +115,9 @@ func TestRun(t *testing.T) {
 	}
 	if !strings.Contains(log.String(), "level=INFO msg=stopped sessions_closed=1") {
 		t.Errorf("the end is not in the log:\n%s", &log)
+	}
+	if !strings.Contains(log.String(), "has this engine's name in the registry") {
+		t.Errorf("the name is not in the log:\n%s", &log)
 	}
 	if err := e.Close(); err != nil {
 		t.Error(err)

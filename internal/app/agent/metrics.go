@@ -19,6 +19,9 @@ func metricsText(s engine.Stats, started time.Time) []byte {
 	x := &promtext.Text{}
 	x.Add("topoctl_engine_info", promtext.Gauge, "The engine. A new epoch is a new process.", promtext.Int(1), "name", s.Name, "epoch", strconv.FormatUint(s.Epoch, 10))
 	x.Add("topoctl_engine_start_time_seconds", promtext.Gauge, "When the engine started, in seconds since 1970.", promtext.Float(float64(started.UnixMilli())/1e3))
+	if s.Registry != nil {
+		x.Add("topoctl_engine_registered", promtext.Gauge, "1 while the registry has the engine's record, so that peers find it by its name.", promtext.Bool(s.Registry.Published), "name", s.Name)
+	}
 	for _, c := range []struct {
 		name, help string
 		value      int64

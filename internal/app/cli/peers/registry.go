@@ -131,8 +131,6 @@ func (r *Registry) Hint(err error) error {
 // RegistryHint says what to do where a registry cannot be used.
 func RegistryHint(err error) (hinted error, ok bool) {
 	switch {
-	case errors.Is(err, registry.ErrOldEpoch):
-		return command.WithHint(err, "another engine has this name, and was started later; use --name for another one"), true
 	case errors.Is(err, registry.ErrDenied):
 		return command.WithHint(err, "for etcd, ETCDCTL_USER (or user-file=FILE in the URL) says who you are; the user's role must have the keys: docs/registry.md"), true
 	case errors.Is(err, registry.ErrUnavailable):

@@ -468,7 +468,7 @@ func (o *agentOptions) client(i agent.Info) *string {
 		at = i.Addresses[0]
 	}
 	line := "topoctl bench --peer " + at
-	if o.registry.Given() {
+	if i.Registered {
 		line = "topoctl bench --registry " + text.ShellQuote(o.registry.URL) + " --peer " + text.ShellQuote(i.Name)
 	}
 	f := &o.credentials.Files

@@ -149,11 +149,11 @@ func (c *MemoryClient) Publish(ctx context.Context, r registry.Record) (registry
 		c.m.tell(l.entry)
 		return l, nil
 	}
-	if r.Epoch < e.record.Epoch {
+	if registry.Precedes(e.record.Epoch, r.Epoch, time.Now()) {
 		return nil, pkgerr.Errorf("registrytest", "record of %q with epoch %d, there is %d: %w", r.Name, r.Epoch, e.record.Epoch, registry.ErrOldEpoch)
 	}
 	e.lease.over = true
-	if r.Epoch > e.record.Epoch {
+	if r.Epoch != e.record.Epoch {
 		close(e.lease.lost)
 	}
 	e.record, e.lease, l.entry = clone(r), l, e

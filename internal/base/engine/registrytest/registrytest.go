@@ -5,6 +5,7 @@ package registrytest
 import (
 	"context"
 	"errors"
+	"math"
 	"net/netip"
 	"slices"
 	"sync"
@@ -49,6 +50,7 @@ func Run(t *testing.T, s Suite) {
 		return
 	}
 	t.Run("epochs", s.epochs)
+	t.Run("epochs ahead", s.epochsAhead)
 	t.Run("many publishers", s.many)
 	if s.Lose != nil {
 		t.Run("lost lease", s.lost)
@@ -276,6 +278,27 @@ func (s Suite) epochs(t *testing.T) {
 	}
 	if rec := finds(t, r, s.Name(0)); rec == nil || rec.Epoch != 6 || isLost(restarted) {
 		t.Errorf("after the old lease was closed: %+v, lost %v", rec, isLost(restarted))
+	}
+}
+
+// A record of a time that has not come, by a clock that was wrong or by hand, keeps no engine from its name.
+func (s Suite) epochsAhead(t *testing.T) {
+	r, other := s.open(t), s.open(t)
+	for i, ahead := range []uint64{math.MaxUint64, registry.NewEpoch(time.Now().Add(24 * time.Hour))} {
+		bad := s.publish(t, r, s.record(i, ahead))
+		now := registry.NewEpoch(time.Now())
+		good := s.publish(t, other, s.record(i, now))
+		select {
+		case <-bad.Lost():
+		case <-time.After(patience):
+			t.Errorf("epoch %d: it stays", ahead)
+		}
+		if _, err := r.Publish(t.Context(), s.record(i, ahead)); !errors.Is(err, registry.ErrOldEpoch) {
+			t.Errorf("epoch %d, again: %v, want ErrOldEpoch", ahead, err)
+		}
+		if rec := finds(t, r, s.Name(i)); rec == nil || rec.Epoch != now || isLost(good) {
+			t.Errorf("epoch %d: %+v, lost %v", ahead, rec, isLost(good))
+		}
 	}
 }
 
