@@ -173,7 +173,7 @@ func (e *Engine) expect(r *registry.Record) func(name string, epoch uint64) erro
 			return fmt.Errorf("%w: it calls itself %q", ErrOtherEngine, self)
 		case epoch == e.epoch && epoch != at:
 			return fmt.Errorf("%w: it is this one, which is also called %q", ErrOtherEngine, self)
-		case epoch < at:
+		case registry.Precedes(at, epoch, time.Now()):
 			return fmt.Errorf("%w: it is also called %q, and was started earlier", ErrOtherEngine, self)
 		}
 		return nil
@@ -216,7 +216,7 @@ func (p *Peer) follow() {
 		p.mu.Lock()
 		p.record = r
 		p.mu.Unlock()
-		if r.Epoch > p.epoch {
+		if registry.Precedes(r.Epoch, p.epoch, time.Now()) {
 			e.log.Info("the registry says that a peer was started again", "peer", p.name, "epoch", r.Epoch, "addresses", r.Addresses)
 			asking, stop := context.WithTimeout(ctx, e.o.GiveUp)
 			_ = p.ask(asking) // the end of the session says what came of it

@@ -137,17 +137,29 @@ type PeerGoneError struct {
 	Err    error  // the engine's
 }
 
-func (e *PeerGoneError) Error() string {
-	why := "it does not answer any more"
+// known is what is known of the peer, and what to do. Only the peer's own word, or its host's, says that
+// its process has ended: a link that is down looks like silence.
+func (e *PeerGoneError) known() (why, next string) {
 	switch {
 	case errors.Is(e.Err, engine.ErrPeerRestarted):
-		why = "it was started again"
+		return "it was started again", "see why the agent on the other host ended, and repeat the benchmark"
 	case errors.Is(e.Err, session.ErrEnded):
-		why = "it closed the session"
+		return "it closed the session", "see the log of the agent on the other host, and repeat the benchmark"
 	case errors.Is(e.Err, syscall.ECONNREFUSED):
-		why = "its host refuses connections"
+		return "its host refuses connections", "see whether the agent on the other host still runs; if not, see why it ended, start it again, and repeat the benchmark"
 	}
-	return fmt.Sprintf("the peer %s went away during %s: %s", e.Peer, e.During, why)
+	return "it does not answer any more", "the agent may still run: check the links and the network between the hosts, then the other host, and repeat the benchmark"
+}
+
+func (e *PeerGoneError) Error() string {
+	why, _ := e.known()
+	return fmt.Sprintf("the peer %s was lost during %s: %s", e.Peer, e.During, why)
+}
+
+// Hint is the next step.
+func (e *PeerGoneError) Hint() string {
+	_, next := e.known()
+	return next
 }
 
 func (e *PeerGoneError) Unwrap() error { return e.Err }

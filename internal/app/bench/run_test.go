@@ -11,12 +11,14 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/engine"
 	"github.com/topoctl/topoctl/engine/memory"
+	"github.com/topoctl/topoctl/internal/base/engine/session"
 	"github.com/topoctl/topoctl/internal/base/pick"
 	"github.com/topoctl/topoctl/internal/base/schematest"
 )
@@ -268,13 +270,27 @@ func TestPeerGone(t *testing.T) {
 	r, err := Run(t.Context(), o)
 	var gone *PeerGoneError
 	if !errors.As(err, &gone) || gone.During != "write 4 KiB, tcp, adaptive" || !errors.Is(err, engine.ErrPeerLost) ||
-		!strings.HasSuffix(gone.Error(), "went away during write 4 KiB, tcp, adaptive: it closed the session") {
+		!strings.HasSuffix(gone.Error(), "was lost during write 4 KiB, tcp, adaptive: it closed the session") {
 		t.Errorf("%v", err)
 	}
 	if r == nil || r.Complete || len(r.Results) != 1 || r.Results[0].Complete || r.Results[0].Bytes == 0 || r.Results[0].Error == nil || *r.Results[0].Error != gone.Error() {
 		t.Errorf("%+v", r)
 	}
 	settled(t, before)
+}
+
+// Silence is not the end of the peer's process: a link may be down.
+func TestPeerGoneHints(t *testing.T) {
+	for want, err := range map[string]error{
+		"the agent may still run: check the links":  fmt.Errorf("%w: %w: nothing was received for 10s", engine.ErrPeerLost, engine.ErrUnreachable),
+		"see why the agent on the other host ended": engine.ErrPeerRestarted,
+		"see whether the agent":                     fmt.Errorf("%w: %w", engine.ErrPeerLost, syscall.ECONNREFUSED),
+		"see the log":                               fmt.Errorf("%w: %w", engine.ErrPeerLost, session.ErrEnded),
+	} {
+		if got := (&PeerGoneError{Err: err}).Hint(); !strings.HasPrefix(got, want) {
+			t.Errorf("%v: %s", err, got)
+		}
+	}
 }
 
 func TestRunRefuses(t *testing.T) {

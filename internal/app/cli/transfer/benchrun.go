@@ -97,7 +97,7 @@ func runBench(ctx context.Context, o *benchOptions) error {
 	case errors.As(err, &gone) && o.run.ChildPID != 0:
 		return command.BadAnswer(gone, "something ended the agent that bench had started, such as the kernel when memory ran out (journalctl -k)")
 	case errors.As(err, &gone):
-		return command.BadAnswer(gone, "see why the agent on the other host ended, start it again, and repeat the benchmark")
+		return command.BadAnswer(gone, gone.Hint())
 	case err != nil && o.registry.Given() && errors.Is(err, engine.ErrNoPeer):
 		return o.registry.Hint(err)
 	case err != nil:
