@@ -12,7 +12,7 @@ var (
 	ErrDeadline = errors.New("deadline exceeded")
 	// ErrUnsafe: the job ended and bytes of it may still land in the peer's memory,
 	// see Result.Unsafe.
-	ErrUnsafe = errors.New("buffer may still be written")
+	ErrUnsafe = errors.New("bytes may still land in the peer's memory")
 	// ErrNoLane: the job's route has no lane at all.
 	ErrNoLane = errors.New("no lane")
 	// ErrAttempts: a slice failed Config.MaxAttempts times.
