@@ -398,6 +398,9 @@ func (p *Peer) Name() string { return p.name }
 // EngineName is what the peer's engine calls itself: its Options.Name.
 func (p *Peer) EngineName() string { return p.self }
 
+// Address is where the peer answers: that of its addresses which leads to it now.
+func (p *Peer) Address() netip.AddrPort { return p.session.Remote() }
+
 // Epoch is the peer's Engine.Epoch.
 func (p *Peer) Epoch() uint64 { return p.epoch }
 

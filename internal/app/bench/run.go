@@ -183,11 +183,7 @@ func (r *run) layout(size int64) (layout, error) {
 
 // startRaw starts the other end of raw sockets, where the peer is on this host.
 func (r *run) startRaw(ctx context.Context, first *end) error {
-	peer, ok := first.peerAddress(r.o.Peer)
-	if !ok {
-		r.rawUnavailable = "the address of the peer is not known"
-		return nil
-	}
+	peer := first.peer.Address()
 	own, err := net.InterfaceAddrs()
 	if err != nil {
 		own = nil // loopback is known without
@@ -211,20 +207,6 @@ func (r *run) startRaw(ctx context.Context, first *end) error {
 		return err
 	}
 	return nil
-}
-
-// peerAddress is the address of the peer: that of a lane, or that of its name.
-func (x *end) peerAddress(name string) (netip.AddrPort, bool) {
-	for _, l := range x.peer.Lanes() {
-		if a, err := netip.ParseAddrPort(l.RemoteAddress); l.Transport == "tcp" && err == nil {
-			return a, true
-		}
-	}
-	a, err := net.ResolveTCPAddr("tcp", name)
-	if err != nil {
-		return netip.AddrPort{}, false
-	}
-	return a.AddrPort(), true
 }
 
 // close closes everything that was opened.

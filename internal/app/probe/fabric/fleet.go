@@ -86,7 +86,7 @@ const (
 // Open opens all agents at once. An agent that cannot be reached costs only its own pairs (Host.Error); it
 // is an error if none can be reached, or if two of them are the same agent.
 func Open(ctx context.Context, o Options) (*Fleet, error) {
-	if err := checkHosts(o.Hosts); err != nil {
+	if err := checkHosts(o.Hosts, o.Registry != nil); err != nil {
 		return nil, err
 	}
 	if o.Launch != nil {
@@ -124,7 +124,9 @@ func Open(ctx context.Context, o Options) (*Fleet, error) {
 	return f, nil
 }
 
-func checkHosts(hosts []probe.Host) error {
+// checkHosts refuses lists that cannot be of different agents. Two that are found by name may have an address in
+// common, such as that of a bridge.
+func checkHosts(hosts []probe.Host, byName bool) error {
 	if len(hosts) == 0 || len(hosts) > MaxHosts {
 		return pkgerr.Errorf("fabric", "%d hosts: want 1 to %d", len(hosts), MaxHosts)
 	}
@@ -136,7 +138,7 @@ func checkHosts(hosts []probe.Host) error {
 		if names[h.Name] {
 			return pkgerr.Errorf("fabric", "two hosts are called %q", h.Name)
 		}
-		if other, ok := addresses[h.Address]; ok {
+		if other, ok := addresses[h.Address]; ok && !byName {
 			return pkgerr.Errorf("fabric", "hosts %q and %q are both at %s", other, h.Name, h.Address)
 		}
 		names[h.Name], addresses[h.Address] = true, h.Name
@@ -204,6 +206,9 @@ func (a *agent) reach(ctx context.Context, f *Fleet, o *Options) error {
 	var err error
 	if a.peer, err = f.engine.Open(ctx, at); err != nil {
 		return err
+	}
+	if o.Registry != nil {
+		a.address = a.peer.Address().String()
 	}
 	if a.launched != nil && a.peer.Epoch() != a.launched.epoch {
 		return fmt.Errorf("the agent at %s is not the one that was started", a.address)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -14,6 +15,8 @@ import (
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/engine"
+	"github.com/topoctl/topoctl/engine/registry"
+	"github.com/topoctl/topoctl/internal/base/engine/registrytest"
 	"github.com/topoctl/topoctl/internal/base/engine/trust"
 	"github.com/topoctl/topoctl/internal/base/fixturetest"
 	"github.com/topoctl/topoctl/probe"
@@ -113,6 +116,35 @@ func TestOpenRefuses(t *testing.T) {
 	}
 	if err := errors.Join(f.Close(), f.Close()); err != nil {
 		t.Error(err)
+	}
+}
+
+// Two hosts have an address in common, and agents listen at one port: by name each is found where it is.
+func TestOpenByNameWithOneAddress(t *testing.T) {
+	checkLeaks(t)
+	a, b := agentOf(t, "a", ServerOptions{}, nil, nil), agentOf(t, "b", ServerOptions{}, nil, nil)
+	names := registrytest.NewMemory(0, nil).Client()
+	var hosts []probe.Host
+	for _, h := range []*host{a, b} {
+		r := h.e.Record()
+		r.Addresses = append([]netip.AddrPort{a.e.Addrs()[0]}, r.Addresses...)
+		if _, err := names.Publish(t.Context(), r); err != nil {
+			t.Fatal(err)
+		}
+		hosts = append(hosts, probe.Host{Name: r.Name, Address: r.Addresses[0].String()})
+	}
+	f, err := Open(limited(t), Options{Credentials: trust.OfSecret(token), Hosts: hosts, Registry: registry.ReadOnly(names)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	for i, want := range []*host{a, b} {
+		if h := f.Hosts()[i]; h.Error != "" || h.Address != want.address() {
+			t.Errorf("%s: at %s, %q; want %s", h.Name, h.Address, h.Error, want.address())
+		}
+	}
+	if out := f.Round(limited(t), []probe.Pair{pair("a", "b"), pair("b", "a")}, quick(), nil); out[0].Err != nil || out[1].Err != nil {
+		t.Errorf("%v; %v", out[0].Err, out[1].Err)
 	}
 }
 
