@@ -58,7 +58,7 @@ func (e *Engine) notePublished(lease registry.Lease, err error) {
 	e.published.Store(&RegistryStats{Error: pkgerr.Message(err)})
 	taken := errors.Is(err, registry.ErrOldEpoch)
 	switch {
-	case before != nil && before != errRecordLost && errors.Is(before, registry.ErrOldEpoch) == taken: // it is tried again and again
+	case before != nil && !errors.Is(before, errRecordLost) && errors.Is(before, registry.ErrOldEpoch) == taken: // it is tried again and again
 	case taken:
 		e.log.Warn("another engine, started later, has this engine's name in the registry: peers find that one by it, and this one by its address alone; give one of them another name", "engine", e.name, "error", err)
 	default:

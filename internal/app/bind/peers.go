@@ -11,6 +11,7 @@ import (
 	"github.com/topoctl/topoctl/engine/registry"
 	"github.com/topoctl/topoctl/internal/base/jsontext"
 	"github.com/topoctl/topoctl/internal/base/mooncake"
+	"github.com/topoctl/topoctl/internal/base/pkgerr"
 )
 
 // peer is a peer that is opened, or being opened: ready is closed when p or err is there.
@@ -291,7 +292,7 @@ func (e *Engine) AddPeer(data []byte) (string, error) {
 		err = m.Check()
 	}
 	if err != nil {
-		return "", fail(Invalid, "metadata of a peer: %w", err)
+		return "", fail(Invalid, "metadata of a peer: %w", pkgerr.Plain(err))
 	}
 	e.mu.Lock()
 	known, again := e.added[m.Name]
