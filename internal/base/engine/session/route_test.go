@@ -4,10 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"net/netip"
 	"os"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 
@@ -91,3 +94,60 @@ func TestNoRoute(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// Whatever is at the other addresses, and however late the peer answers at its own: one of its own wins, and
+// without any the error has every address once.
+func TestSearchFindsThePeer(t *testing.T) {
+	failures := []error{ErrOtherEngine, refusedDial(), ErrToken, errCut, context.DeadlineExceeded}
+	for seed := range uint64(100) {
+		r := rand.New(rand.NewPCG(seed, 7))
+		var routes []Route
+		var wrong sync.WaitGroup
+		outcome := map[Route]error{}
+		for i := range 1 + r.IntN(12) {
+			route := Route{Remote: netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, 0, byte(i)}), 9)}
+			if r.IntN(2) == 0 {
+				route.Remote = netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, byte(i)}), 9)
+			}
+			if r.IntN(4) != 0 {
+				outcome[route] = failures[r.IntN(len(failures))]
+				wrong.Add(1)
+			}
+			routes = append(routes, route)
+		}
+		var open atomic.Int64
+		won, err := search(t.Context(), routes, func(_ context.Context, route Route) (established, error) {
+			if err := outcome[route]; err != nil {
+				defer wrong.Done()
+				return established{}, err
+			}
+			wrong.Wait() // all others have answered before
+			open.Add(1)
+			return established{conn: closing{closed: func() { open.Add(-1) }}, route: route}, nil
+		})
+		if len(outcome) < len(routes) {
+			if err != nil || outcome[won.route] != nil || open.Load() != 1 {
+				t.Errorf("seed %d: %v, %d connections at %v", seed, err, open.Load(), won.route)
+			}
+			continue
+		}
+		all, ok := errors.AsType[*RoutesError](err)
+		if !ok || len(all.Routes) != len(routes) {
+			t.Fatalf("seed %d: %v", seed, err)
+		}
+		for i, failed := range all.Routes {
+			before := i > 0 && all.Routes[i-1].Route.Remote.Addr().IsLoopback()
+			if !errors.Is(failed.Err, outcome[failed.Route]) || before && !failed.Route.Remote.Addr().IsLoopback() {
+				t.Errorf("seed %d: %d: %v of %v", seed, i, failed, err)
+			}
+		}
+	}
+}
+
+// closing is a connection that tells when it is closed.
+type closing struct {
+	net.Conn
+	closed func()
+}
+
+func (c closing) Close() error { c.closed(); return nil }
