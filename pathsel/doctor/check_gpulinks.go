@@ -18,21 +18,9 @@ func (h *host) nvidia() []*topo.GPU {
 // linksKnown says whether NVLinks and the like of a GPU are known: NVML answered for it, or the input states those
 // of other GPUs, so that it would state this one's.
 func (h *host) linksKnown(g *topo.GPU) bool {
-	return g.KnownFrom == "driver" || h.imported() && slices.ContainsFunc(h.gpus, func(o *topo.GPU) bool {
-		return o.Vendor == g.Vendor && h.linkCount(o.ID) > 0
+	return g.KnownFrom == "driver" || h.imported() && !h.links.Unknown[g.ID] && slices.ContainsFunc(h.gpus, func(o *topo.GPU) bool {
+		return o.Vendor == g.Vendor && h.links.Of(o.ID) > 0
 	})
-}
-
-// linked says whether a GPU has an NVLink, and how many: where the input has a matrix of classes and no links,
-// what the matrix has for a pair.
-func (h *host) linked(g topo.ID) (n int, ok bool) {
-	n = h.linkCount(g)
-	for _, o := range h.gpus {
-		if c := h.class(g, o.ID); n == 0 && o.ID != g && c.Kind == topo.ClassNV {
-			n, ok = c.Links, true
-		}
-	}
-	return n, ok || n > 0
 }
 
 // withoutNVML ends the sentence about something that only NVML reports.
@@ -41,17 +29,6 @@ func (h *host) withoutNVML() string {
 		return "is not known"
 	}
 	return "is not known: NVML did not answer"
-}
-
-// linkCount is the number of active NVLinks or xGMI links of a GPU.
-func (h *host) linkCount(g topo.ID) (n int) {
-	for i := range h.t.Links {
-		l := &h.t.Links[i]
-		if (l.Kind == topo.LinkNVLink || l.Kind == topo.LinkXGMI) && (l.A == g || l.B == g) {
-			n += l.Count
-		}
-	}
-	return n
 }
 
 // askNVML says how to get what only NVML reports.
@@ -77,15 +54,13 @@ var nvlinkMissing = Check{
 
 func checkNVLinkMissing(h *host) (o outcome) {
 	gpus := h.nvidia()
-	anyLinked := slices.ContainsFunc(gpus, func(g *topo.GPU) bool { _, ok := h.linked(g.ID); return ok })
 	var unlinked []topo.ID // without links on a host with switches
 	for _, g := range gpus {
 		o.judged++
-		_, linked := h.linked(g.ID)
 		switch {
-		case !h.linksKnown(g) && (!h.imported() || !anyLinked || linked): // NV18 in a matrix does not say of how many
+		case !h.linksKnown(g):
 			o.missing("the state of NVLinks "+h.withoutNVML(), h.askNVML(), g.ID)
-		case linked || h.hiddenLinks(g.ID):
+		case h.links.Of(g.ID) > 0 || h.hiddenLinks(g.ID):
 		case len(h.t.NVSwitches) > 0:
 			unlinked = append(unlinked, g.ID)
 		default:
@@ -106,9 +81,9 @@ func checkNVLinkMissing(h *host) (o outcome) {
 // others where models are not known; nil if there is none.
 func (h *host) unlike(g *topo.GPU, gpus []*topo.GPU) *Finding {
 	for _, other := range gpus {
-		n, ok := h.linked(other.ID)
+		n := h.links.Of(other.ID)
 		model := cmp.Or(g.Model, g.ComputeCap)
-		if !ok || model != cmp.Or(other.Model, other.ComputeCap) {
+		if n == 0 || model != cmp.Or(other.Model, other.ComputeCap) {
 			continue
 		}
 		f := Finding{Severity: Warning, Subjects: []topo.ID{g.ID}, Evidence: distinct(h.linkEvidence(g)),
@@ -164,8 +139,9 @@ var nvlinkUneven = Check{
 	Title: "GPUs of one model have equally many active links to each other",
 	Judged: "The number of active NVLinks (of AMD GPUs, xGMI links) of each GPU against the others of its model. Of GPUs that are the two dies of a package (MI250X), which have " +
 		"most of their links to each other, the one with more links is held against those with more, and the one with fewer against those with fewer: they differ by design. " +
+		"Of a matrix of classes (nvidia-smi topo -m), in which NV18 stands for 18 links, also each pair against what both GPUs have to others. " +
 		"GPUs whose links lead to devices that are hidden here are not judged.",
-	Facts: "NVML (nvmlDeviceGetNvLinkState); the amdgpu driver's topology in /sys/class/kfd",
+	Facts: "NVML (nvmlDeviceGetNvLinkState); the amdgpu driver's topology in /sys/class/kfd; another tool's links or classes",
 	Fix:   "NVIDIA: nvidia-smi nvlink -s shows which link is down, nvidia-smi nvlink -e its errors. AMD: amd-smi xgmi. Reset the GPU or have the board looked at.",
 	run:   checkNVLinkUneven, none: "no two GPUs of one model",
 }
@@ -186,7 +162,7 @@ func checkNVLinkUneven(h *host) (o outcome) {
 	}
 	var none []topo.ID
 	models.each(func(_ string, gpus []*topo.GPU) {
-		without := func(g *topo.GPU) bool { return h.linkCount(g.ID) == 0 }
+		without := func(g *topo.GPU) bool { return h.links.Of(g.ID) == 0 }
 		if most := h.mostLinks(gpus); most > 0 {
 			for _, g := range gpus {
 				switch {
@@ -206,6 +182,15 @@ func checkNVLinkUneven(h *host) (o outcome) {
 			}
 		}
 	})
+	for _, p := range h.links.Apart {
+		said := "no NVLink"
+		if p.Class.Links > 0 {
+			said = text.Plural(p.Class.Links, "NVLink")
+		}
+		o.find(Finding{Severity: Warning, Subjects: []topo.ID{p.A, p.B}, Evidence: distinct(h.GPU(p.A).Evidence, h.GPU(p.B).Evidence),
+			Text: fmt.Sprintf("%s between these two (%s), though each has %d to others through switches that all share", said, p.Class, p.Want),
+			Fix:  fmt.Sprintf("nvidia-smi topo -p2p n shows which pairs are cut off; compare nvidia-smi nvlink -s -i %s and -i %s, and restart the fabric manager", index(h.GPU(p.A)), index(h.GPU(p.B)))})
+	}
 	if len(unknown) > 1 { // one GPU has none to compare it with
 		o.missing("links between GPUs are not known", h.askNVML(), unknown...)
 	}
@@ -219,7 +204,7 @@ func checkNVLinkUneven(h *host) (o outcome) {
 
 // mostLinks is the largest number of links that some GPU has.
 func (h *host) mostLinks(gpus []*topo.GPU) int {
-	return slices.Max(mapped(gpus, func(g *topo.GPU) int { return h.linkCount(g.ID) }))
+	return slices.Max(mapped(gpus, func(g *topo.GPU) int { return h.links.Of(g.ID) }))
 }
 
 // unevenLinks finds the GPUs that have fewer links than others that are alike.
@@ -227,7 +212,7 @@ func (h *host) unevenLinks(o *outcome, alike []*topo.GPU) {
 	most := h.mostLinks(alike)
 	for _, g := range alike {
 		o.judged++
-		if n := h.linkCount(g.ID); n < most {
+		if n := h.links.Of(g.ID); n < most {
 			o.find(h.fewerLinks(g, n, most))
 		}
 	}
@@ -253,7 +238,7 @@ func (h *host) alike(gpus []*topo.GPU) [][]*topo.GPU {
 		if len(gpus) < 4 || twin == nil || h.twin(twin, gpus) != g {
 			return [][]*topo.GPU{gpus}
 		}
-		switch order := cmp.Compare(h.linkCount(g.ID), h.linkCount(twin.ID)); {
+		switch order := cmp.Compare(h.links.Of(g.ID), h.links.Of(twin.ID)); {
 		case order > 0, order == 0 && g.Index < twin.Index:
 			more = append(more, g)
 		default:
@@ -282,9 +267,8 @@ func (h *host) twin(g *topo.GPU, gpus []*topo.GPU) (twin *topo.GPU) {
 
 // linksBetween is the number of direct links of two GPUs.
 func (h *host) linksBetween(a, b topo.ID) (n int) {
-	for i := range h.t.Links {
-		l := &h.t.Links[i]
-		if (l.Kind == topo.LinkNVLink || l.Kind == topo.LinkXGMI) && (l.A == a && l.B == b || l.A == b && l.B == a) {
+	for i := range h.links.Links {
+		if l := &h.links.Links[i]; l.A == a && l.B == b || l.A == b && l.B == a {
 			n += l.Count
 		}
 	}

@@ -21,6 +21,7 @@ type host struct {
 	ports []pathsel.Port // in the order of names
 	gpus  []*topo.GPU
 	near  topo.Nearness
+	links topo.GPULinks
 
 	verbs    *replies.VerbsReport // nil: not tried
 	gidIndex *int
@@ -28,7 +29,7 @@ type host struct {
 }
 
 func newHost(t *topo.Topology, paths *pathsel.Host, o Options) *host {
-	h := &host{Index: topo.NewIndex(t), t: t, paths: paths, units: o.Units, verbs: o.Verbs, gidIndex: o.GIDIndex, peer: o.Peer, ports: paths.Ports(), near: paths.Nearness()}
+	h := &host{Index: topo.NewIndex(t), t: t, paths: paths, units: o.Units, verbs: o.Verbs, gidIndex: o.GIDIndex, peer: o.Peer, ports: paths.Ports(), near: paths.Nearness(), links: t.GPULinks()}
 	h.gpus = matching(t.GPUs, func(*topo.GPU) bool { return true })
 	for i := range h.ports { // what a device's name suggests is good for a choice, not for a verdict
 		if p := &h.ports[i]; p.RDMA() && (h.Port(p.ID) == nil || h.Port(p.ID).LinkLayer == "") {

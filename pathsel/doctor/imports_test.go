@@ -23,7 +23,7 @@ func TestImportsAreNeverJudgedByWhatTheyLack(t *testing.T) {
 			"rails-share-subnet", "p2p-disabled", "mig-enabled", "partial-view", "facts-unread", "facts-conflict",
 		},
 		"import:nvsmi": {
-			"link-degraded", "link-disagrees", "implausible-bridge-link", "nic-slot-limited", "shared-slot", "rdma-no-pci", "nvlink-missing", "nvlink-uneven",
+			"link-degraded", "link-disagrees", "implausible-bridge-link", "nic-slot-limited", "shared-slot", "rdma-no-pci",
 			"mig-enabled", "gpu-driver-missing", "no-gdr-path", "iommu-translate", "memlock", "acs-redirect", "port-down", "no-usable-port",
 			"uverbs-inaccessible", "rdma-lag", "pf-and-vf-visible", "software-rdma", "gid-missing", "gid-none-routable", "gid-index-differs",
 			"traffic-class-unset", "mtu-mismatch", "mtu-small", "pkey-mismatch", "rate-mismatch", "mixed-link-layer", "firmware-differs", "rails-share-subnet",
