@@ -57,8 +57,17 @@ func (c *comparer) links() {
 		}
 	}
 	for _, kind := range []topo.LinkKind{topo.LinkNVLink, topo.LinkXGMI, topo.LinkC2C} {
-		c.directLinks(kind)
+		if c.oneForm() || kind == topo.LinkC2C {
+			c.directLinks(kind)
+		}
 	}
+}
+
+// oneForm says whether both sides have links between GPUs in one form: between pairs, or to switches. Classes of pairs
+// do not always tell which, and are compared themselves then.
+func (c *comparer) oneForm() bool {
+	x, y := &c.old.links, &c.new.links
+	return !c.statesClasses() || len(x.Links) == 0 || len(y.Links) == 0 || x.Switched() == y.Switched()
 }
 
 // linkAbove is the link above a function; of the functions that share one the first has it.
@@ -153,8 +162,12 @@ func (c *comparer) directLinks(kind topo.LinkKind) {
 // directLinks are a side's links by their ends, as the new side calls them.
 func (s *side) directLinks(kind topo.LinkKind) map[[2]topo.ID]*topo.Link {
 	out := map[[2]topo.ID]*topo.Link{}
-	for i := range s.t.Links {
-		if l := &s.t.Links[i]; l.Kind == kind {
+	list := s.links.Links
+	if kind == topo.LinkC2C {
+		list = s.t.Links
+	}
+	for i := range list {
+		if l := &list[i]; l.Kind == kind {
 			a, b := s.rename(l.A), s.rename(l.B)
 			if topo.NaturalCompare(string(a), string(b)) > 0 {
 				a, b = b, a
@@ -164,6 +177,9 @@ func (s *side) directLinks(kind topo.LinkKind) map[[2]topo.ID]*topo.Link {
 	}
 	return out
 }
+
+// switches are what a link to the fabric leads to.
+const switches = "NVSwitches"
 
 var linkNames = map[topo.LinkKind]string{topo.LinkNVLink: "NVLink", topo.LinkXGMI: "xGMI", topo.LinkC2C: "C2C"}
 
@@ -175,7 +191,7 @@ func (c *comparer) directLink(kind topo.LinkKind, ends [2]topo.ID, x, y *topo.Li
 		from, to = to, from
 	}
 	if to == string(topo.FabricID) {
-		to = "NVSwitches"
+		to = switches
 	}
 	node, links := Node{Kind: KindLink, Name: linkNames[kind] + " " + from + " to " + to}, [2]topo.LinkID{}
 	if x != nil {
@@ -221,7 +237,7 @@ func linkRate(l *topo.Link) value {
 
 // reportsLinks says whether a side would have links of a kind if there were any.
 func (s *side) reportsLinks(kind topo.LinkKind) bool {
-	if slices.ContainsFunc(s.t.Links, func(l topo.Link) bool { return l.Kind == kind }) {
+	if slices.ContainsFunc(s.t.Links, func(l topo.Link) bool { return l.Kind == kind }) || kind == topo.LinkNVLink && s.links.Stated {
 		return true
 	}
 	return !s.imported && (kind == topo.LinkXGMI || slices.ContainsFunc(s.t.Sources, func(r topo.SourceReport) bool {

@@ -250,7 +250,7 @@ func (c *comparer) functionOf(p *pair) {
 // relations compares classes that a side states without a tree to derive them
 // from. Where both have a tree, what changed in it is reported instead.
 func (c *comparer) relations() {
-	if c.old.t.Asserted == nil && c.new.t.Asserted == nil {
+	if !c.statesClasses() {
 		return
 	}
 	x, y := c.old.t.Derived, c.new.t.Derived
@@ -261,14 +261,39 @@ func (c *comparer) relations() {
 			if !ok1 || !ok2 {
 				continue
 			}
-			v, w := word(x.At(i, j).Class.String()), word(y.At(p, q).Class.String())
-			if v.known && w.known && v.key != w.key {
+			was, is := x.At(i, j).Class, y.At(p, q).Class
+			if was.Known() && is.Known() && was != is && !c.linksTell(a, b, y.Axis[p], y.Axis[q], was, is) {
+				v, w := c.nearness(was, is)
 				node := Node{Kind: KindLink, Old: string(b) + " " + string(a), New: string(y.Axis[q]) + " " + string(y.Axis[p]),
 					Name: shortName(y.Axis[q]) + " to " + shortName(y.Axis[p])}
-				c.add(finding{kind: Changed, attr: "relation", node: node, old: v, new: w})
+				c.add(finding{kind: direction(v, w), attr: "relation", node: node, old: v, new: w})
 			}
 		}
 	}
+}
+
+// statesClasses says whether a side states classes of pairs.
+func (c *comparer) statesClasses() bool { return c.old.t.Asserted != nil || c.new.t.Asserted != nil }
+
+// linksTell says whether the class of two GPUs changed with the links of one of them, which are compared as such.
+func (c *comparer) linksTell(a, b, newA, newB topo.ID, was, is topo.Class) bool {
+	apart := func(s *side, a, b topo.ID) bool {
+		return slices.ContainsFunc(s.links.Apart, func(p topo.Apart) bool { return p.A == a && p.B == b || p.A == b && p.B == a })
+	}
+	return (was.Kind == topo.ClassNV || is.Kind == topo.ClassNV) && c.old.links.Stated && c.new.links.Stated && c.oneForm() &&
+		!apart(c.old, a, b) && !apart(c.new, newA, newB)
+}
+
+// nearness are two classes as values. Nearer is better, where one tool says both, or one is a direct link.
+func (c *comparer) nearness(was, is topo.Class) (v, w value) {
+	v, w = word(was.String()), word(is.String())
+	if direct := topo.ClassC2C; c.old.t.Origin == c.new.t.Origin || was.Kind <= direct || is.Kind <= direct {
+		near, far := int64(1), int64(0)
+		if v.rank, w.rank = &near, &far; was.Compare(is) > 0 {
+			v.rank, w.rank = &far, &near
+		}
+	}
+	return v, w
 }
 
 // shortName is what people call a node of the matrix.

@@ -26,6 +26,7 @@ type side struct {
 	numa      []*node
 	packages  []*node
 	ports     []*node
+	links     topo.GPULinks
 
 	warned map[topo.ID][]*topo.Warning
 	// statesNoNUMA says that the kernel states for some devices that they belong to no
@@ -58,7 +59,7 @@ var deviceKinds = []topo.Kind{topo.KindGPU, topo.KindRDMA, topo.KindNetdev, topo
 
 func newSide(t *topo.Topology, word string) *side {
 	s := &side{t: t, index: topo.NewIndex(t), word: word, imported: strings.HasPrefix(t.Origin, "import:"),
-		nodes: map[topo.ID]*node{}, warned: map[topo.ID][]*topo.Warning{}}
+		nodes: map[topo.ID]*node{}, warned: map[topo.ID][]*topo.Warning{}, links: t.GPULinks()}
 	for i := range t.Warnings {
 		w := &t.Warnings[i]
 		s.warned[w.Subject] = append(s.warned[w.Subject], w)

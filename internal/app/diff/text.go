@@ -149,6 +149,10 @@ func (d *Difference) sentence() string {
 		return d.subject() + " " + text.Noun(len(d.Nodes), "is", "are") + " gone"
 	case d.Kind == Renumbered && (d.Attribute == "name" || d.Attribute == "index"):
 		return d.Old + " is called " + d.New
+	case d.Kind == Degraded && d.Attribute == "links" && len(d.Nodes) == 1:
+		kind, ends, _ := strings.Cut(d.Nodes[0].Name, " ")
+		gpu, own := strings.CutSuffix(ends, " to "+switches)
+		return fmt.Sprintf("%s %s of %s %ss", gpu+map[bool]string{true: " has", false: ":"}[own], strings.Replace(d.New, absent, "0", 1), d.Old, kind)
 	case d.Kind == Degraded && d.Note == "":
 		return fmt.Sprintf("%s: %s is %s, was %s", d.subject(), wordsOf(d.Attribute), d.New, d.Old)
 	}
