@@ -144,7 +144,7 @@ func runCollect(ctx context.Context, o *collectOptions) error {
 	hosts, err := collect.Run(ctx, sources, c)
 	bar.end()
 	if err != nil {
-		return collectHint(err)
+		return pkgerr.Plain(err)
 	}
 	if len(hosts) == 0 {
 		return errors.New("no hosts were found")

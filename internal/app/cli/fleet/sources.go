@@ -322,7 +322,7 @@ func load(ctx context.Context, in *command.Host, args []string, network *model.N
 	}
 	hosts, err := collect.Run(ctx, sources, collect.Options{Decode: in.Decode})
 	if err != nil {
-		return nil, collectHint(err)
+		return nil, pkgerr.Plain(err)
 	}
 	f, err := model.Build(hosts, network)
 	if err != nil {
@@ -384,14 +384,4 @@ func network(ctx context.Context, in *command.Host, file string) (*model.Network
 		return nil, err
 	}
 	return model.FromFabric(f, file), nil
-}
-
-// collectHint says what to do about what ended a collection.
-func collectHint(err error) error {
-	err = pkgerr.Plain(err)
-	var twice *collect.DuplicateError
-	if errors.As(err, &twice) {
-		return command.WithHint(err, "give one another name: NAME=SOURCE")
-	}
-	return err
 }

@@ -94,18 +94,26 @@ type collection struct {
 	progress Progress
 }
 
-// feed hands the sources to the workers.
+// feed hands the sources to the workers. One whose name no host of the fleet can have costs no other: it is not read.
 func (c *collection) feed(ctx context.Context, sources iter.Seq2[Source, error]) error {
-	seen := map[string]string{}
+	seen, again := map[string]string{}, map[string]int{}
 	for s, err := range sources {
 		if err != nil {
 			return err
 		}
-		if err := fleet.CheckName(s.Name); err != nil {
-			return fmt.Errorf("%s: %w", s.From, err)
-		}
+		wrong := fleet.CheckName(s.Name)
 		if other, ok := seen[s.Name]; ok {
-			return &DuplicateError{s.Name, other, s.From}
+			wrong = fmt.Errorf("its name is that of %s: give it another", other)
+		}
+		if wrong != nil {
+			const most = 200 // bytes, so that the number has room
+			name := text.Printable(s.Name)
+			name = strings.ToValidUTF8(name[:min(len(name), most)], "")
+			for ok := true; ok; _, ok = seen[s.Name] {
+				again[name]++
+				s.Name = fmt.Sprintf("%s#%d", name, again[name]+1)
+			}
+			s.Read = func(context.Context) ([]byte, error) { return nil, wrong }
 		}
 		if len(seen) == fleet.MaxHosts {
 			return fmt.Errorf("more than %d hosts", fleet.MaxHosts)
@@ -118,13 +126,6 @@ func (c *collection) feed(ctx context.Context, sources iter.Seq2[Source, error])
 		}
 	}
 	return nil
-}
-
-// DuplicateError is the error of two sources that are called alike.
-type DuplicateError struct{ Name, First, Second string }
-
-func (e *DuplicateError) Error() string {
-	return fmt.Sprintf("two hosts are called %q: %s and %s", e.Name, e.First, e.Second)
 }
 
 // take collects one host.

@@ -87,11 +87,27 @@ func TestRun(t *testing.T) {
 	}
 }
 
+// A name that is there twice, or that no host can have, costs its own host and no other.
 func TestDuplicateNames(t *testing.T) {
 	good := document(t, "cpu-2eth")
-	_, err := collect.Run(t.Context(), each(static("a", good, nil), static("a", good, nil)), collect.Options{Decode: decode})
-	var twice *collect.DuplicateError
-	if !errors.As(err, &twice) || twice.Name != "a" {
+	hosts, err := collect.Run(t.Context(), each(static("a", good, nil), static("a", good, nil), static("a", good, nil), static("", good, nil), static(strings.Repeat("x", 300), good, nil), static("b", good, nil)),
+		collect.Options{Decode: decode})
+	if err != nil {
+		t.Fatal(err)
+	}
+	byName(hosts)
+	var got []string
+	for i := range hosts {
+		h := &hosts[i]
+		if got = append(got, h.Host+" "+string(h.Status)); h.Status != fleet.OK && h.Reason == "" {
+			t.Errorf("%+v", h)
+		}
+	}
+	want := []string{"#2 not-reached", "a ok", "a#2 not-reached", "a#3 not-reached", "b ok", strings.Repeat("x", 200) + "#2 not-reached"}
+	if !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if _, err := fleet.Build(hosts, nil); err != nil {
 		t.Error(err)
 	}
 }
