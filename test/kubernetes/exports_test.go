@@ -61,7 +61,7 @@ func TestFleetExports(t *testing.T) {
 	for _, o := range features {
 		f := o.(*nfdv1alpha1.NodeFeature)
 		if node := f.Labels[nfdv1alpha1.NodeFeatureObjNodeNameLabel]; node == "" || f.Name != "topoctl-"+node || len(f.Spec.Features.Instances["topoctl.port"].Elements) != 14 ||
-			f.Spec.Features.Attributes["topoctl.fabric"].Elements["rails"] != "8" || f.Spec.Labels["topoctl.dev/class"] != "c0" {
+			f.Spec.Features.Attributes["topoctl.fabric"].Elements["rails"] != "8" || f.Spec.Labels["topoctl.dev/class"] != "c-462d55d8" {
 			t.Errorf("%+v", f)
 		}
 		for k, v := range f.Spec.Labels {
@@ -79,7 +79,7 @@ func TestFleetExports(t *testing.T) {
 			t.Errorf("%s: %v", h.Name, errs)
 		}
 	}
-	if got := strings.Join(members, ","); len(nodes) != 3 || got != "Node n1,Node n2,Node n3,Node n4,Node n5,Node n6,HyperNode su0,HyperNode su1" {
+	if got := strings.Join(members, ","); len(nodes) != 3 || got != "Node n1,Node n2,Node n3,Node n4,Node n5,Node n6,HyperNode su-ae3f3952,HyperNode su-be1f95f3" {
 		t.Errorf("%d HyperNodes with %s", len(nodes), got)
 	}
 	var levels []string

@@ -129,8 +129,13 @@ func (f *Fleet) classify() [][]*Host {
 	slices.SortStableFunc(classes, func(a, b []*Host) int {
 		return cmp.Or(len(b)-len(a), strings.Compare(a[0].Fingerprint, b[0].Fingerprint))
 	})
-	for i, hosts := range classes {
-		c := Class{Class: fmt.Sprintf("c%d", i), Fingerprint: hosts[0].Fingerprint, Model: hosts[0].model(), GPUs: len(hosts[0].GPUs), Hosts: hostNames(hosts)}
+	var prints []string
+	for _, hosts := range classes {
+		prints = append(prints, hosts[0].Fingerprint)
+	}
+	names := shortNames("c-", prints)
+	for _, hosts := range classes {
+		c := Class{Class: names[hosts[0].Fingerprint], Fingerprint: hosts[0].Fingerprint, Model: hosts[0].model(), GPUs: len(hosts[0].GPUs), Hosts: hostNames(hosts)}
 		ports := map[int]int{}
 		for _, h := range hosts {
 			h.Class = c.Class

@@ -201,7 +201,7 @@ type Link struct {
 
 // Class is hosts that are built alike: those of one fingerprint.
 type Class struct {
-	Class       string   `json:"class"` // "c0": the largest class
+	Class       string   `json:"class"` // "c-" and the beginning of the fingerprint
 	Fingerprint string   `json:"fingerprint"`
 	Model       string   `json:"model,omitempty"`
 	Hosts       []string `json:"hosts"`
@@ -212,7 +212,7 @@ type Class struct {
 
 // Group is leaves with the same hosts: on a fabric with rails, one of each rail.
 type Group struct {
-	Group  string   `json:"group"` // "su:0"
+	Group  string   `json:"group"` // its leaf's name, or "su-" and a digest of the first of its leaves
 	Tier   int      `json:"tier"`
 	Leaves []string `json:"leaves"` // Switch.ID
 	Hosts  []string `json:"hosts"`

@@ -198,8 +198,39 @@ func (f *Fleet) group(leaves []*leaf, should meant) {
 		if !ok {
 			i = len(f.Groups)
 			at[key] = i
-			f.Groups = append(f.Groups, Group{Group: fmt.Sprintf("su:%d", i), Hosts: slices.Clone(hosts[l.id])})
+			f.Groups = append(f.Groups, Group{Hosts: slices.Clone(hosts[l.id])})
 		}
 		f.Groups[i].Leaves = append(f.Groups[i].Leaves, l.id)
 	}
+	names := f.PlaceNames()
+	data := f.DataLeaves()
+	for i := range f.Groups {
+		g := &f.Groups[i]
+		some := slices.DeleteFunc(slices.Clone(g.Leaves), func(leaf string) bool { return !data[leaf] })
+		if len(some) == 0 {
+			some = g.Leaves
+		}
+		g.Group = names.Of("su", some)
+	}
+}
+
+// DataLeaves are the leaves that have more data ports than others.
+func (f *Fleet) DataLeaves() map[string]bool {
+	count := map[string]int{}
+	for i := range f.Hosts {
+		for k := range f.Hosts[i].Ports {
+			if p := &f.Hosts[i].Ports[k]; p.Leaf != "" {
+				if p.Role == pathsel.RoleData {
+					count[p.Leaf]++
+				} else {
+					count[p.Leaf]--
+				}
+			}
+		}
+	}
+	out := map[string]bool{}
+	for leaf, n := range count {
+		out[leaf] = n > 0
+	}
+	return out
 }

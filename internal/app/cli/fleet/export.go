@@ -141,7 +141,7 @@ func newExportCmd(f *command.Env, runF func(context.Context, *exportOptions) err
 			"docs/fleet-export.md describes each format.",
 		Example: "  topoctl fleet export slurm-tree fleet --fabric fabric.json --out-file topology.conf\n" +
 			"  topoctl fleet export dra-claim fleet --gpus 4\n" +
-			"  topoctl fleet export env fleet --for nccl --class c0",
+			"  topoctl fleet export env fleet --for nccl --class c-462d55d8",
 		Args:              fleetExportArgs,
 		ValidArgsFunction: fleetExportNames,
 		RunE:              command.Action(opts, opts.parse, runF),

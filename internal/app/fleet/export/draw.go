@@ -42,7 +42,7 @@ type picture struct {
 
 func pictureOf(f *fleet.Fleet) *picture {
 	p := &picture{}
-	data := dataLeaves(f)
+	data := f.DataLeaves()
 	for i := range f.Switches {
 		s := &f.Switches[i]
 		b := &box{id: s.ID, title: cmp.Or(s.Name, s.ID), sub: s.Description, tip: strings.TrimSpace(s.ID + " " + s.Description)}

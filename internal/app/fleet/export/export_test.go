@@ -186,7 +186,7 @@ func TestNoNetwork(t *testing.T) {
 		}
 	}
 	o := export.SlurmTree(bare)
-	if strings.Contains(string(o.Data), "\nSwitchName") || !strings.Contains(strings.Join(o.Notes, "\n"), "6 hosts are not in it") {
+	if strings.Contains(string(o.Data), "\nSwitchName") || !strings.Contains(strings.Join(o.Notes, "\n"), "6 hosts have no place in the fabric") {
 		t.Errorf("%q\n%s", o.Notes, o.Data)
 	}
 }
@@ -209,4 +209,70 @@ func TestReaders(t *testing.T) {
 			t.Errorf("%s: %v\n%s", c.name, err, text)
 		}
 	}
+}
+
+// A host's labels, its switch and its block say what they say whatever other hosts are in the fleet.
+func TestNamesDoNotDependOnOtherHosts(t *testing.T) {
+	whole := threeTiers(t, true)
+	said := func(f *fleet.Fleet) map[string]string {
+		out := map[string]string{}
+		group := map[string]string{}
+		for _, g := range f.Groups {
+			for _, h := range g.Hosts {
+				group[h] = g.Group
+			}
+		}
+		labels := regexp.MustCompile(`(?m)^kubectl label --overwrite node (\S+) (.*)$`)
+		for _, m := range labels.FindAllStringSubmatch(string(export.NodeLabels(f).Data), -1) {
+			out[m[1]] = m[2]
+			if tier, ok := strings.CutPrefix(m[2], "fabric.topograph.run/tier-0="); !ok || !strings.HasPrefix(tier, group[m[1]]+" ") {
+				t.Errorf("%s: group %s, labels %s", m[1], group[m[1]], m[2])
+			}
+			for _, x := range strings.Fields(m[2]) {
+				if _, value, _ := strings.Cut(x, "="); !regexp.MustCompile(`^[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$`).MatchString(value) {
+					t.Errorf("%q is no value of a label", value)
+				}
+			}
+		}
+		for i, data := range [][]byte{export.SlurmTree(f).Data, export.SlurmBlock(f).Data} {
+			c, err := readConf(data)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, line := range c.lines {
+				words := strings.Fields(line)
+				for _, h := range words[1:] {
+					if out[h] != "" && (i == 0 || strings.Contains(out[h], "domain=")) { // without domains blocks are places
+						out[h] += " " + words[0]
+					}
+				}
+			}
+		}
+		return out
+	}
+	want := said(whole)
+	if len(want) != len(whole.Hosts) {
+		t.Fatalf("%q", want)
+	}
+	rapid.Check(t, func(rt *rapid.T) {
+		part := *whole
+		part.Hosts = nil
+		for i := range whole.Hosts {
+			if rapid.Bool().Draw(rt, whole.Hosts[i].Host) {
+				part.Hosts = append(part.Hosts, whole.Hosts[i])
+			}
+		}
+		if len(part.Hosts) == 0 {
+			return
+		}
+		some, err := part.Rebuild(nil)
+		if err != nil {
+			rt.Fatal(err)
+		}
+		for host, names := range said(some) {
+			if names != want[host] {
+				rt.Fatalf("%s of %d hosts: %s, of all: %s", host, len(part.Hosts), names, want[host])
+			}
+		}
+	})
 }

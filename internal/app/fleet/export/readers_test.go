@@ -344,8 +344,8 @@ func TestThreeTiers(t *testing.T) {
 			t.Errorf("%s: %v\ngot\n%s\nwant\n%s", what, err, strings.Join(got, "\n"), strings.Join(want, "\n"))
 		}
 	}
-	places := []string{"su0 n1 n2", "su1 n3 n4", "su2 n5 n6", "su3 n7 n8", "tier1-0 su0 su1", "tier1-1 su2 su3", "tier2-0 tier1-0 tier1-1"}
-	inDomains := []string{"nvl0 n1 n2 n3", "nvl1 n5 n6 n7 n8", "[3 6]"}
+	places := []string{"su-ae3f3952 n1 n2", "su-74f2d290 n3 n4", "su-28347a3d n5 n6", "su-1e37ae73 n7 n8", "tier1-be1f95f3 su-74f2d290 su-ae3f3952", "tier1-76057452 su-1e37ae73 su-28347a3d", "tier2-335cbe19 tier1-76057452 tier1-be1f95f3"}
+	inDomains := []string{"a.1 n1 n2 n3", "b.1 n5 n6 n7 n8", "[3 6]"}
 	tree, err := readConf(export.SlurmTree(f).Data)
 	same("slurm-tree", tree.lines, places, err)
 	block := export.SlurmBlock(f)
@@ -368,8 +368,8 @@ func TestThreeTiers(t *testing.T) {
 		layers = append(layers, h+": "+model[h])
 	}
 	same("topograph-model", layers, []string{
-		"n1: su0 tier1-0 tier2-0, a.1", "n2: su0 tier1-0 tier2-0, a.1", "n3: su1 tier1-0 tier2-0, a.1", "n4: su1 tier1-0 tier2-0,",
-		"n5: su2 tier1-1 tier2-0, b.1", "n6: su2 tier1-1 tier2-0, b.1", "n7: su3 tier1-1 tier2-0, b.1", "n8: su3 tier1-1 tier2-0, b.1",
+		"n1: su-ae3f3952 tier1-be1f95f3 tier2-335cbe19, a.1", "n2: su-ae3f3952 tier1-be1f95f3 tier2-335cbe19, a.1", "n3: su-74f2d290 tier1-be1f95f3 tier2-335cbe19, a.1", "n4: su-74f2d290 tier1-be1f95f3 tier2-335cbe19,",
+		"n5: su-28347a3d tier1-76057452 tier2-335cbe19, b.1", "n6: su-28347a3d tier1-76057452 tier2-335cbe19, b.1", "n7: su-1e37ae73 tier1-76057452 tier2-335cbe19, b.1", "n8: su-1e37ae73 tier1-76057452 tier2-335cbe19, b.1",
 	}, err)
 
 	var labels []string
@@ -378,10 +378,10 @@ func TestThreeTiers(t *testing.T) {
 			labels = append(labels, strings.Join(slices.DeleteFunc(words[4:], func(w string) bool { return strings.HasPrefix(w, "topoctl.dev/") }), " "))
 		}
 	}
-	const tiers, domain = "fabric.topograph.run/tier-0=%s fabric.topograph.run/tier-1=%s fabric.topograph.run/tier-2=tier2-0", " accelerator.topograph.run/domain="
+	const tiers, domain = "fabric.topograph.run/tier-0=%s fabric.topograph.run/tier-1=%s fabric.topograph.run/tier-2=tier2-335cbe19", " accelerator.topograph.run/domain="
 	var want []string
-	for i, group := range []string{"su0", "su0", "su1", "su1", "su2", "su2", "su3", "su3"} {
-		line := fmt.Sprintf("n%d "+tiers, i+1, group, []string{"tier1-0", "tier1-1"}[i/4])
+	for i, group := range []string{"su-ae3f3952", "su-ae3f3952", "su-74f2d290", "su-74f2d290", "su-28347a3d", "su-28347a3d", "su-1e37ae73", "su-1e37ae73"} {
+		line := fmt.Sprintf("n%d "+tiers, i+1, group, []string{"tier1-be1f95f3", "tier1-76057452"}[i/4])
 		switch {
 		case i < 3:
 			line += domain + "a.1"
@@ -426,8 +426,8 @@ func TestThreeTiers(t *testing.T) {
 		hypernodes = append(hypernodes, line)
 	}
 	same("hypernode", hypernodes, []string{
-		"1 su0 Node/n1 Node/n2", "1 su1 Node/n3 Node/n4", "1 su2 Node/n5 Node/n6", "1 su3 Node/n7 Node/n8",
-		"2 tier1-0 HyperNode/su0 HyperNode/su1", "2 tier1-1 HyperNode/su2 HyperNode/su3", "3 tier2-0 HyperNode/tier1-0 HyperNode/tier1-1",
+		"1 su-ae3f3952 Node/n1 Node/n2", "1 su-74f2d290 Node/n3 Node/n4", "1 su-28347a3d Node/n5 Node/n6", "1 su-1e37ae73 Node/n7 Node/n8",
+		"2 tier1-be1f95f3 HyperNode/su-ae3f3952 HyperNode/su-74f2d290", "2 tier1-76057452 HyperNode/su-28347a3d HyperNode/su-1e37ae73", "3 tier2-335cbe19 HyperNode/tier1-be1f95f3 HyperNode/tier1-76057452",
 	}, nil)
 }
 
@@ -435,7 +435,7 @@ func TestThreeTiers(t *testing.T) {
 // domains of 8 (docs.nvidia.com/topograph, "Automatic block-size inference").
 func TestBlockSizes(t *testing.T) {
 	blocks, err := readConf(export.SlurmBlock(threeTiers(t, false)).Data)
-	if want := []string{"su0 n1 n2", "su1 n3 n4", "su2 n5 n6", "su3 n7 n8", "[2 4 8]"}; err != nil || !slices.Equal(blocks.lines, want) {
+	if want := []string{"su-ae3f3952 n1 n2", "su-74f2d290 n3 n4", "su-28347a3d n5 n6", "su-1e37ae73 n7 n8", "[2 4 8]"}; err != nil || !slices.Equal(blocks.lines, want) {
 		t.Errorf("%v: %q, want %q", err, blocks.lines, want)
 	}
 	for domains, want := range map[int]string{1: "[8]", 2: "[8 16]", 3: "[8 16]", 4: "[8 16 32]", 8: "[8 16 32 64]"} {
@@ -467,13 +467,13 @@ func TestReadersRefuse(t *testing.T) {
 		read     func([]byte) error
 		mistakes [][2]string
 	}{
-		{"slurm-tree", export.SlurmTree(f).Data, conf, [][2]string{{"Nodes=n[4-6]", "Nodes=n[3-6]"}, {"Nodes=n[4-6]", "Nodes=n[6-4]"}, {"Switches=su[0-1]", "Switches=su[0-2]"},
-			{"SwitchName=su1", "SwitchName=su0"}, {"Nodes=n[4-6]", "Hosts=n[4-6]"}, {"Switches=su[0-1]", "Switches=tier1-0"}}},
+		{"slurm-tree", export.SlurmTree(f).Data, conf, [][2]string{{"Nodes=n[4-6]", "Nodes=n[3-6]"}, {"Nodes=n[4-6]", "Nodes=n[6-4]"}, {"Switches=su-ae3f3952,", "Switches=su-[7-9],"},
+			{"SwitchName=su-be1f95f3", "SwitchName=su-ae3f3952"}, {"Nodes=n[4-6]", "Hosts=n[4-6]"}, {"Switches=su-ae3f3952,su-be1f95f3", "Switches=tier1-f7e6d1f3"}}},
 		{"slurm-block", export.SlurmBlock(f).Data, conf, [][2]string{{"BlockSizes=3,6", "BlockSizes=3,9"}, {"BlockSizes=3,6", "BlockSizes=4,8"}, {"BlockSizes=3,6", ""},
-			{"BlockName=nvl1", "BlockName=nvl0"}, {"Nodes=n[4-6]", "Nodes=n[3-5]"}}},
+			{"6a.2 Nodes", "6a.1 Nodes"}, {"Nodes=n[4-6]", "Nodes=n[3-5]"}}},
 		{"slurm-yaml", export.SlurmYAML(f).Data, topologies, [][2]string{{"cluster_default: true", "cluster_default: false"}, {"block_sizes: [3, 6]", "block_sizes: [3, 7]"},
-			{"    switches:\n", "    switch:\n"}, {"children: \"su[0-1]\"", "children: \"su[0-3]\""}, {"- topology: flat\n  cluster_default: false", "- cluster_default: false\n  topology: flat"}, {"  flat: true\n", ""}}},
-		{"topograph-model", export.TopographModel(f).Data, model, [][2]string{{"    - \"su1\"", "    - \"su0\""}, {"\"su1\": {}", "\"su1\":"}, {"- switch: \"su1\"", "- switch: \"su9\""},
+			{"    switches:\n", "    switch:\n"}, {"children: \"su-ae3f3952,", "children: \"su-[0-3],"}, {"- topology: flat\n  cluster_default: false", "- cluster_default: false\n  topology: flat"}, {"  flat: true\n", ""}}},
+		{"topograph-model", export.TopographModel(f).Data, model, [][2]string{{"    - \"su-be1f95f3\"", "    - \"su-ae3f3952\""}, {"\"su-be1f95f3\": {}", "\"su-be1f95f3\":"}, {"- switch: \"su-be1f95f3\"", "- switch: \"su9\""},
 			{"\"n4\"", "\"n3\""}, {"blocks:", "capacityBlocks:"}, {"  annotations:", "  annotation:"}}},
 	} {
 		if err := c.read(c.data); err != nil {

@@ -36,12 +36,12 @@ func newSlurm(f *fleet.Fleet) *slurm {
 	s.outside = s.listable(s.outside)
 	b := words()
 	seen := map[string]bool{}
-	for i, d := range f.Domains {
+	for _, d := range f.Domains {
 		hosts := s.listable(d.Hosts)
 		for _, h := range hosts {
 			seen[h] = true
 		}
-		s.blocks = append(s.blocks, block{b.name(fmt.Sprintf("nvl%d", i)), "NVLink domain " + d.Domain, hosts})
+		s.blocks = append(s.blocks, block{b.name(d.Domain), "NVLink domain " + d.Domain, hosts})
 	}
 	if len(s.blocks) == 0 {
 		for _, p := range s.all() {

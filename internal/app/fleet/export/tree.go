@@ -38,14 +38,11 @@ func treeOf(f *fleet.Fleet) *tree {
 	units := unitsOf(f, t)
 	byLeaf := map[string]*place{}
 	var ring []*place
-	for i, u := range units {
-		p := &place{name: fmt.Sprintf("su%d", i), hosts: u.hosts}
+	for _, u := range units {
+		p := &place{name: u.name, hosts: u.hosts}
 		for _, leaf := range u.leaves {
 			p.switches = append(p.switches, f.SwitchName(leaf))
 			byLeaf[leaf] = p
-		}
-		if len(p.switches) == 1 {
-			p.name = p.switches[0]
 		}
 		for _, h := range u.hosts {
 			t.of[h] = p
@@ -84,9 +81,9 @@ func (t *tree) join(f *fleet.Fleet, byLeaf map[string]*place) {
 		}
 		group[find(leaf)] = find(first[p])
 	}
-	ring := t.roots
+	names := f.PlaceNames()
 	for _, at := range slices.Sorted(maps.Keys(tiers)) {
-		if at == 0 || len(ring) < 2 {
+		if at == 0 {
 			continue
 		}
 		for i := range f.Links {
@@ -97,42 +94,40 @@ func (t *tree) join(f *fleet.Fleet, byLeaf map[string]*place) {
 				group[find(l.A)] = find(l.B)
 			}
 		}
+		switches := map[string][]string{} // of this tier, by what they join
+		for i := range f.Switches {
+			if s := &f.Switches[i]; s.Tier != nil && *s.Tier == at {
+				switches[find(s.ID)] = append(switches[find(s.ID)], s.ID)
+			}
+		}
 		above := map[string]*place{}
 		var next []*place
-		for _, p := range ring {
+		for _, p := range t.roots {
 			root := find(first[p])
+			if len(switches[root]) == 0 {
+				next = append(next, p)
+				continue
+			}
 			up := above[root]
 			if up == nil {
-				up = &place{tier: at}
-				above[root], next = up, append(next, up)
-				first[up] = first[p]
-				for i := range f.Switches {
-					if s := &f.Switches[i]; s.Tier != nil && *s.Tier == at && find(s.ID) == root {
-						up.switches = append(up.switches, f.SwitchName(s.ID))
-					}
+				up = &place{name: names.Of(fmt.Sprint("tier", at), switches[root]), tier: at}
+				for _, id := range switches[root] {
+					up.switches = append(up.switches, f.SwitchName(id))
 				}
+				above[root], next = up, append(next, up)
+				first[up], t.tiers = first[p], at
 			}
-			up.below = append(up.below, p)
+			p.above, up.below = up, append(up.below, p)
 		}
-		if len(next) == len(ring) { // this tier joins nothing
-			continue
-		}
-		for i, up := range next {
-			up.name = fmt.Sprintf("tier%d-%d", t.tiers+1, i)
-			for _, p := range up.below {
-				p.above = up
-			}
-		}
-		ring, t.tiers = next, t.tiers+1
-		for _, up := range next {
-			up.tier = t.tiers
-		}
+		t.roots = next
 	}
-	t.roots = ring
 }
 
 // unit is hosts with the leaves that they share.
-type unit struct{ leaves, hosts []string }
+type unit struct {
+	name          string
+	leaves, hosts []string
+}
 
 // unitsOf takes the fleet's groups of leaves. Where too few hosts say which cables are right, groups differ by a host
 // whose cables are swapped; such a group of leaves belongs to the one where most of its hosts are.
@@ -169,7 +164,7 @@ func unitsOf(f *fleet.Fleet, t *tree) []*unit {
 		}
 		home[h.Host] = best
 	}
-	data := dataLeaves(f)
+	data := f.DataLeaves()
 	into := map[int]*unit{}
 	var out []*unit
 	for i := range f.Groups {
@@ -181,7 +176,7 @@ func unitsOf(f *fleet.Fleet, t *tree) []*unit {
 			}
 		}
 		if len(hosts) > 0 {
-			into[i] = &unit{hosts: hosts}
+			into[i] = &unit{name: g.Group, hosts: hosts}
 			out = append(out, into[i])
 		}
 	}
@@ -208,33 +203,12 @@ func unitsOf(f *fleet.Fleet, t *tree) []*unit {
 	slices.SortFunc(out, func(a, b *unit) int { return topo.NaturalCompare(a.hosts[0], b.hosts[0]) })
 	slices.SortFunc(t.outside, topo.NaturalCompare)
 	if len(t.outside) > 0 {
-		t.notes = append(t.notes, fmt.Sprintf("%s not in it, because no data port of %s is known to be cabled: %s", text.Plural(len(t.outside), "host is", "hosts are"),
+		t.notes = append(t.notes, fmt.Sprintf("%s no place in the fabric, because no data port of %s is known to be cabled: %s", text.Plural(len(t.outside), "host has", "hosts have"),
 			text.Noun(len(t.outside), "it", "them"), text.List(t.outside, 8)))
 	}
 	if missing := f.Missing(); len(missing) > 0 {
 		t.notes = append(t.notes, fmt.Sprintf("%s not in it, because %s not reached: %s", text.Plural(len(missing), "host is", "hosts are"),
 			text.Noun(len(missing), "it was", "they were"), text.List(missing, 8)))
-	}
-	return out
-}
-
-// dataLeaves are the leaves that have more data ports than others.
-func dataLeaves(f *fleet.Fleet) map[string]bool {
-	count := map[string]int{}
-	for i := range f.Hosts {
-		for k := range f.Hosts[i].Ports {
-			if p := &f.Hosts[i].Ports[k]; p.Leaf != "" {
-				if p.Role == pathsel.RoleData {
-					count[p.Leaf]++
-				} else {
-					count[p.Leaf]--
-				}
-			}
-		}
-	}
-	out := map[string]bool{}
-	for leaf, n := range count {
-		out[leaf] = n > 0
 	}
 	return out
 }

@@ -1,4 +1,4 @@
-# For 6 hosts of class c0: n[1-6]
+# For 6 hosts of class c-462d55d8: n[1-6]
 # NCCL on n1: 8 local ranks, rank N on visible GPU N. Written by topoctl.
 
 # the ports of all ranks, by exact name. All ranks of a host must have the same list (NVIDIA/nccl issue 1478); NCCL takes the nearest of it for each GPU
