@@ -120,6 +120,8 @@ type GPU struct {
 	// Plan are the places of the ports that the plan for all GPUs gives it ("topoctl path --plan"),
 	// best first; null where there is no plan.
 	Plan []string `json:"plan"`
+	// PlanClass is the class to that one of these ports which is farthest away, "" where one is not known.
+	PlanClass string `json:"plan_class,omitempty"`
 }
 
 // Port is a port that data leaves a host by.

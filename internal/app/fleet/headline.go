@@ -19,6 +19,16 @@ func (f *Fleet) Worst() doctor.Severity {
 	return f.Findings[0].Severity
 }
 
+// WorstAbout is the severity of the worst finding that blames a host, "" for no more than notes.
+func (f *Fleet) WorstAbout(host string) doctor.Severity {
+	for i := range f.Findings { // the worst first
+		if x := &f.Findings[i]; x.Severity.AtLeast(doctor.Warning) && x.Code != CodeHostsDisagree && slices.Contains(x.Hosts, host) {
+			return x.Severity
+		}
+	}
+	return ""
+}
+
 // Compared says whether any host was compared with another.
 func (f *Fleet) Compared() bool {
 	return slices.ContainsFunc(f.Facts, func(x Fact) bool { return x.Of > 1 })

@@ -233,9 +233,14 @@ func (s *summarizer) plan() error {
 			continue
 		}
 		g.Plan = []string{}
-		for _, c := range a.Ports {
+		var farthest topo.Class
+		for i, c := range a.Ports {
 			g.Plan = append(g.Plan, place[c.Port])
+			if i == 0 || c.Class.Compare(farthest) > 0 {
+				farthest = c.Class
+			}
 		}
+		g.PlanClass = farthest.String()
 	}
 	return nil
 }

@@ -222,7 +222,7 @@ func TestNamesDoNotDependOnOtherHosts(t *testing.T) {
 				group[h] = g.Group
 			}
 		}
-		labels := regexp.MustCompile(`(?m)^kubectl label --overwrite node (\S+) (.*)$`)
+		labels := regexp.MustCompile(`(?m)^kubectl label --overwrite node (\S+) (.*) topoctl.dev/worst-finding=\S+$`)
 		for _, m := range labels.FindAllStringSubmatch(string(export.NodeLabels(f).Data), -1) {
 			out[m[1]] = m[2]
 			if tier, ok := strings.CutPrefix(m[2], "fabric.topograph.run/tier-0="); !ok || !strings.HasPrefix(tier, group[m[1]]+" ") {

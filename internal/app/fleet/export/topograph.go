@@ -2,6 +2,7 @@ package export
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -17,6 +18,7 @@ const (
 	classKey  = "topoctl.dev/class"
 	railsKey  = "topoctl.dev/rails"
 	worstKey  = "topoctl.dev/gpu-nic-class"
+	healthKey = "topoctl.dev/worst-finding"
 )
 
 // label is one label of a node.
@@ -62,6 +64,9 @@ func (l *labeler) own(h *fleet.Host) []label {
 	if c := worstClass(h); c != "" {
 		out = append(out, label{worstKey, l.value.name(c)})
 	}
+	if h.Known() {
+		out = append(out, label{healthKey, cmp.Or(string(l.f.WorstAbout(h.Host)), "none")})
+	}
 	return out
 }
 
@@ -76,23 +81,16 @@ func rails(h *fleet.Host) int {
 	return len(seen)
 }
 
-// worstClass is the class between that GPU and its nearest data port that are farthest from each other, "" where it is not
+// worstClass is the class between that GPU and its planned ports that are farthest from each other, "" where it is not
 // known of a GPU.
 func worstClass(h *fleet.Host) string {
 	worst := -1
 	for i := range h.GPUs {
-		best := -1
-		for k := range h.Ports {
-			p := &h.Ports[k]
-			rank := slices.Index(classOrder, p.Class)
-			if p.Role == pathsel.RoleData && rank >= 0 && slices.Contains(p.Nearest, h.GPUs[i].GPU) && (best < 0 || rank < best) {
-				best = rank
-			}
-		}
-		if best < 0 {
+		rank := slices.Index(classOrder, h.GPUs[i].PlanClass)
+		if rank < 0 {
 			return ""
 		}
-		worst = max(worst, best)
+		worst = max(worst, rank)
 	}
 	if worst < 0 {
 		return ""
@@ -101,7 +99,7 @@ func worstClass(h *fleet.Host) string {
 }
 
 // classOrder are the classes of paths, the nearest first.
-var classOrder = []string{"PIX", "PXB", "PHB", "NODE", "SYS"}
+var classOrder = []string{"C2C", "PIX", "PXB", "PHB", "NODE", "SYS"}
 
 // NodeLabels writes a script of kubectl commands that labels the nodes with topograph's keys and ours.
 func NodeLabels(f *fleet.Fleet) Output {
