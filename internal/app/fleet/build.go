@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/topoctl/topoctl/discover/topo"
@@ -54,7 +55,7 @@ func (f *Fleet) judge(network *Network) {
 		f.reached(&f.Hosts[i])
 	}
 	byClass := f.classify()
-	f.compare(byClass)
+	f.compare()
 	f.sumDoctor()
 	f.checkIdentities()
 	f.checkDomains()
@@ -165,31 +166,42 @@ func (h *Host) model() string {
 	return strings.TrimSpace(cmp.Or(h.Product, h.CPUModel, h.Arch))
 }
 
-// kind is what hosts are compared by before anything says that they are built alike.
-func (h *Host) kind() string {
-	if h.Product != "" {
-		return h.Vendor + " " + h.Product
-	}
-	return h.Arch + " " + h.CPUModel
-}
-
 // compare compares hosts: what makes their class and is set for all of a host among those of one
-// model, devices among those of one class.
-func (f *Fleet) compare(byClass [][]*Host) {
+// kind, devices among those of them that are of one class.
+func (f *Fleet) compare() {
 	var facts []Fact
-	for _, hosts := range group.By(f.known(), (*Host).kind) {
-		c := comparison{among: "kind:" + strings.TrimSpace(hosts[0].kind()), hosts: hosts, values: (*Host).ofHost}
+	for _, hosts := range kinds(f.known()) {
+		c := comparison{among: "kind:" + hosts[0].kindName(), hosts: hosts}
+		gpus := usualGPUs(hosts)
+		c.values = func(h *Host) []value {
+			out := h.ofHost()
+			if len(h.GPUs) == gpus { // else places mean nothing
+				out = append(out, h.ofLinks()...)
+			}
+			return out
+		}
 		for _, x := range c.configurations() {
 			f.find(x)
 		}
 		facts = append(facts, f.take(&c)...)
-	}
-	for _, hosts := range byClass {
-		c := comparison{among: hosts[0].Class, hosts: hosts, values: (*Host).ofDevices}
-		facts = append(facts, f.take(&c)...)
+		withClass := slices.DeleteFunc(slices.Clone(hosts), func(h *Host) bool { return h.Class == "" })
+		for _, hosts := range group.By(withClass, func(h *Host) string { return h.Class }) {
+			c := comparison{among: hosts[0].Class, hosts: hosts, values: (*Host).ofDevices}
+			facts = append(facts, f.take(&c)...)
+		}
 	}
 	slices.SortStableFunc(facts, func(a, b Fact) int { return strings.Compare(a.Among, b.Among) })
 	f.Facts = facts
+}
+
+// usualGPUs is how many GPUs most hosts have.
+func usualGPUs(hosts []*Host) int {
+	counts := map[string]int{}
+	for _, h := range hosts {
+		counts[strconv.Itoa(len(h.GPUs))]++
+	}
+	n, _ := strconv.Atoi(mostFrequent(counts))
+	return n
 }
 
 // take runs a comparison and takes over what it finds.

@@ -96,6 +96,9 @@ func changesOf(old, now *Host) []changed {
 	structure := old.Fingerprint == now.Fingerprint
 	values := func(h *Host) []value {
 		out := h.ofHost()
+		if len(old.GPUs) == len(now.GPUs) {
+			out = append(out, h.ofLinks()...)
+		}
 		if structure { // else places mean something else
 			out = append(out, h.ofDevices()...)
 		}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/topoctl/topoctl/discover/topo"
@@ -216,7 +217,7 @@ func (c *comparison) oddities() []Finding {
 	for i := range c.blamed {
 		d := &c.blamed[i]
 		direct[d.host.Host] = direct[d.host.Host] || !d.attr.follows
-		structural[d.host.Host] = structural[d.host.Host] || d.attr.structural && d.attr != attrStructure
+		structural[d.host.Host] = structural[d.host.Host] || d.attr.structural && d.attr != attrStructure || d.attr == attrLinks
 	}
 	var out []Finding
 	for _, same := range group.By(c.blamed, func(d difference) said { return said{d.host.Host, d.attr.key, d.text, d.majority} }) {
@@ -238,9 +239,13 @@ func (c *comparison) oddities() []Finding {
 			if c.golden != "" {
 				where = "in " + c.golden
 			}
+			if differ := s.host.unlikeParts(s.of, where); d.attr == attrStructure && len(differ) > 0 {
+				evidence = append(evidence, differ...)
+				continue
+			}
 			evidence = append(evidence, fmt.Sprintf("%s%s: %s on %s, %s %s", d.attr.key, ofWhat(s.name), s.host.named(s.text), s.host.Host, s.majority, where))
 		}
-		sentence := d.attr.sentence(names, d.host.named(d.text), d.majority, c.golden)
+		sentence := d.sentence(names, c.golden)
 		out = append(out, Finding{Code: CodeHostOdd, Severity: severity, Hosts: []string{d.host.Host}, Subjects: subjects,
 			Text: sentence, Evidence: evidence, Fix: d.attr.fix})
 	}
@@ -255,14 +260,21 @@ func ofWhat(name string) string {
 }
 
 // sentence says what a host has and what the others have, or the golden one. A set is told by what differs.
-func (a *attribute) sentence(names []string, own, others, golden string) string {
+func (d *difference) sentence(names []string, golden string) string {
+	a, own, others := d.attr, d.host.named(d.text), d.majority
 	what, they, where, who := a.words+ofWhat(text.Join(names, mostNames)), "the others have", "on the others", "the others"
 	if golden != "" {
 		they, where, who = golden+" has", "in "+golden, golden
 	}
+	if a.noun != "" {
+		return fmt.Sprintf("%s, %s %s", a.counted(own), others, where)
+	}
 	switch a {
 	case attrStructure:
-		return "it is built differently from " + who
+		if differ := d.host.unlikeParts(d.of, where); len(differ) > 0 {
+			return "it is built differently from " + who + ": " + text.Join(differ, mostNames)
+		}
+		return "it has the parts of " + who + ", but not in the same places"
 	case attrModules, attrOptions:
 		lacks, has := setDifference(others, own), setDifference(own, others)
 		switch {
@@ -274,10 +286,23 @@ func (a *attribute) sentence(names []string, own, others, golden string) string 
 		return fmt.Sprintf("%s: has %s where %s %s", what, text.Join(has, mostNames), they, text.Join(lacks, mostNames))
 	}
 	verb := "is"
-	if a == attrNearest || a == attrPlan || a == attrVFs || a == attrPKeys {
+	if a == attrNearest || a == attrPlan || a == attrVFs || a == attrPKeys || a == attrLinks {
 		verb = "are"
 	}
 	return fmt.Sprintf("%s %s %s, %s %s", what, verb, own, others, where)
+}
+
+// counted is a number of what the attribute counts: "7 GPUs".
+func (a *attribute) counted(number string) string {
+	n, err := strconv.Atoi(number)
+	if err != nil {
+		return number
+	}
+	return text.Plural(n, a.noun)
+}
+
+func (c *comparison) hostNamed(name string) *Host {
+	return c.hosts[slices.IndexFunc(c.hosts, func(h *Host) bool { return h.Host == name })]
 }
 
 // setDifference are the words of a set's text that another lacks.
@@ -299,18 +324,29 @@ func (c *comparison) disagreements(list []Fact) []Finding {
 			continue
 		}
 		var parts, hosts []string
-		for _, o := range f.Others {
+		for i, o := range f.Others {
 			value := o.Value
-			if a == attrStructure {
+			switch {
+			case a == attrStructure:
 				value = "one"
+			case a.noun != "" && i == 0:
+				value = a.counted(value)
 			}
 			parts = append(parts, fmt.Sprintf("%s on %s", value, text.Join(o.Hosts, mostNames)))
 			hosts = append(hosts, o.Hosts...)
 		}
 		slices.SortFunc(hosts, topo.NaturalCompare)
 		said := a.words + ofWhat(text.Join(f.Subjects, mostNames)) + " is " + text.Join(parts, mostNames)
-		if a == attrStructure {
+		switch {
+		case a.noun != "":
+			said = text.Join(parts, mostNames)
+		case a == attrStructure:
 			said = fmt.Sprintf("they are built in %d ways", len(f.Others))
+			x, y := c.hostNamed(f.Others[0].Hosts[0]), c.hostNamed(f.Others[1].Hosts[0])
+			if differ := x.unlikeParts(y, "on "+y.Host); len(differ) > 0 {
+				said += ": on " + x.Host + " " + text.Join(differ, mostNames)
+				parts = differ
+			}
 		}
 		severity := doctor.Warning
 		out = append(out, Finding{Code: CodeHostsDisagree, Severity: severity, Hosts: hosts, Text: said, Evidence: parts,
@@ -345,7 +381,7 @@ func (c *comparison) configurations() []Finding {
 	}
 	var out []Finding
 	for _, h := range c.hosts {
-		if h.Fingerprint == "" || !h.tells() || enough(h.Fingerprint) {
+		if h.Fingerprint == "" || enough(h.Fingerprint) {
 			continue
 		}
 		out = append(out, Finding{Code: CodeHostOdd, Severity: attrStructure.severity, Hosts: []string{h.Host},

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/text"
 	"github.com/topoctl/topoctl/internal/base/units"
 	"github.com/topoctl/topoctl/pathsel"
 	"github.com/topoctl/topoctl/pathsel/doctor"
@@ -24,6 +25,7 @@ type attribute struct {
 	follows bool
 	// near says that values within 2 % are one.
 	near bool
+	noun string // of what a number is counted
 	fix  string
 }
 
@@ -39,11 +41,12 @@ type value struct {
 
 // The attributes, in the order in which a host's differences are told.
 var (
-	attrGPUs      = &attribute{key: "gpus", words: "number of GPUs", severity: doctor.Error, structural: true, fix: "look for a GPU that fell off the bus: dmesg, nvidia-smi, lspci"}
-	attrNICs      = &attribute{key: "network_functions", words: "number of network functions", severity: doctor.Error, structural: true, fix: "look for a card that is not seen: lspci, dmesg"}
-	attrNUMANodes = &attribute{key: "numa_nodes", words: "number of NUMA nodes", severity: doctor.Warning, structural: true, fix: "compare the firmware's settings (NPS, SNC)"}
-	attrCPUs      = &attribute{key: "cpus", words: "number of CPUs", severity: doctor.Warning, structural: true, fix: "compare the firmware's settings (SMT) and what is offline"}
+	attrGPUs      = &attribute{key: "gpus", words: "number of GPUs", noun: "GPU", severity: doctor.Error, structural: true, fix: "look for a GPU that fell off the bus: dmesg, nvidia-smi, lspci"}
+	attrNICs      = &attribute{key: "network_functions", words: "number of network functions", noun: "network function", severity: doctor.Error, structural: true, fix: "look for a card that is not seen: lspci, dmesg"}
+	attrNUMANodes = &attribute{key: "numa_nodes", words: "number of NUMA nodes", noun: "NUMA node", severity: doctor.Warning, structural: true, fix: "compare the firmware's settings (NPS, SNC)"}
+	attrCPUs      = &attribute{key: "cpus", words: "number of CPUs", noun: "CPU", severity: doctor.Warning, structural: true, fix: "compare the firmware's settings (SMT) and what is offline"}
 	attrCPUModel  = &attribute{key: "cpu_model", words: "CPU model", severity: doctor.Warning, structural: true}
+	attrLinks     = &attribute{key: "direct_links", words: "NVLink or xGMI links", severity: doctor.Error, fix: "nvidia-smi nvlink -s, or amd-smi xgmi, on the host; dmesg for Xid messages"}
 	attrStructure = &attribute{key: "structure", words: "structure", severity: doctor.Warning, structural: true, fix: "\"topoctl diff --structure\" of its document and that of another host says what differs"}
 
 	attrMemory  = &attribute{key: "memory_bytes", words: "memory", severity: doctor.Warning, near: true, fix: "look for a memory module that is not seen: dmidecode -t memory"}
@@ -82,7 +85,7 @@ var (
 )
 
 // attributes are all, in that order.
-var attributes = []*attribute{attrGPUs, attrNICs, attrNUMANodes, attrCPUs, attrCPUModel, attrStructure,
+var attributes = []*attribute{attrGPUs, attrNICs, attrNUMANodes, attrCPUs, attrCPUModel, attrLinks, attrStructure,
 	attrState, attrKind, attrRate, attrWidth, attrSpeed, attrLinkLayer,
 	attrMemory, attrKernel, attrDriver, attrModule, attrModules, attrOptions, attrVirtual,
 	attrFirmware, attrBoard, attrNICDriver, attrMTU, attrNetMTU, attrGIDIndex, attrGIDType, attrTraffic, attrPKeys, attrVFs, attrNUMA,
@@ -99,18 +102,16 @@ func (h *Host) ofHost() []value {
 			out = append(out, value{attr: a, text: text})
 		}
 	}
-	if h.tells() {
+	if h.Origin != "" {
 		add(attrGPUs, strconv.Itoa(len(h.GPUs)))
 		add(attrNICs, strconv.Itoa(h.NICs))
 		if len(h.NUMA) > 0 {
 			add(attrNUMANodes, strconv.Itoa(len(h.NUMA)))
 		}
+		add(attrStructure, h.Fingerprint)
 	}
 	add(attrCPUs, number(h.CPUs))
 	add(attrCPUModel, h.CPUModel)
-	if h.tells() {
-		add(attrStructure, h.Fingerprint)
-	}
 	if h.MemoryBytes != nil {
 		out = append(out, value{attr: attrMemory, text: units.Bytes(*h.MemoryBytes), number: *h.MemoryBytes})
 	}
@@ -124,6 +125,26 @@ func (h *Host) ofHost() []value {
 		add(attrOptions, setText(h.KernelOptions))
 	}
 	add(attrVirtual, h.Virtual)
+	return out
+}
+
+// ofLinks are the links of each GPU to others.
+func (h *Host) ofLinks() []value {
+	var out []value
+	for i := range h.GPUs {
+		g := &h.GPUs[i]
+		if g.Links == nil {
+			continue
+		}
+		said := "none"
+		if *g.Links > 0 {
+			said = number(g.Links)
+		}
+		if len(g.NoLinkTo) > 0 {
+			said += " (fewer to " + text.Join(g.NoLinkTo, mostNames) + ")"
+		}
+		out = append(out, value{attr: attrLinks, place: g.GPU, name: g.GPU, text: said})
+	}
 	return out
 }
 

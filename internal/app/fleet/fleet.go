@@ -89,10 +89,14 @@ type Host struct {
 	GPUModule     string   `json:"gpu_module,omitempty"`    // "open" or "proprietary"
 	NVLinkDomain  string   `json:"nvlink_domain,omitempty"` // "ClusterUUID.CliqueId"
 
-	NICs  int        `json:"network_functions"` // of the PCI tree, virtual ones left out
-	NUMA  []NUMANode `json:"numa_nodes,omitempty"`
-	GPUs  []GPU      `json:"gpus,omitempty"`
-	Ports []Port     `json:"ports,omitempty"`
+	// NICs are the network functions of the PCI tree, virtual ones left out; of another tool's file, which may have no
+	// tree or only cards in it, the NICs where they are more.
+	NICs int `json:"network_functions"`
+	// Parts are what the host is built of, with the number of each: "GPU 10de:2330", "NUMA node of 56 CPUs".
+	Parts map[string]int `json:"parts,omitempty"`
+	NUMA  []NUMANode     `json:"numa_nodes,omitempty"`
+	GPUs  []GPU          `json:"gpus,omitempty"`
+	Ports []Port         `json:"ports,omitempty"`
 	// Doctor are the findings of the checks of "topoctl doctor", the worst first; Unchecked are the
 	// checks that could not be made.
 	Doctor    []HostFinding `json:"doctor,omitempty"`
@@ -117,6 +121,10 @@ type GPU struct {
 	NUMA        *int   `json:"numa_node"`
 	Width       *int   `json:"pcie_width"` // current lanes; the speed of an idle GPU says nothing
 	MIG         *bool  `json:"mig"`
+	// Links are its NVLinks or xGMI links that are up, null where that is not known; NoLinkTo are GPUs that it has
+	// fewer of them to than to others, though switches join all.
+	Links    *int     `json:"direct_links,omitempty"`
+	NoLinkTo []string `json:"no_direct_link_to,omitempty"`
 	// Plan are the places of the ports that the plan for all GPUs gives it ("topoctl path --plan"),
 	// best first; null where there is no plan.
 	Plan []string `json:"plan"`
@@ -229,7 +237,8 @@ type Domain struct {
 
 // Fact is something that hosts of a kind are expected to have in common.
 type Fact struct {
-	// Among is whom it is compared among: a class, or "kind:" and the model for what makes classes.
+	// Among is whom it is compared among: a class, or "kind:" and what hosts that are like each other have in
+	// common, for what makes classes.
 	Among    string   `json:"among"`
 	Key      string   `json:"key"`                // "firmware", "kernel"
 	Subjects []string `json:"subjects,omitempty"` // devices, as most hosts call them; none: the host

@@ -4,29 +4,28 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/topoctl/topoctl/internal/base/group"
 	"github.com/topoctl/topoctl/internal/base/text"
 )
 
 // CodeNotGolden is a finding about a host that differs from the host that all should be like.
 const CodeNotGolden Code = "not-golden"
 
-// Against compares each host with a golden one of its model: a host of another fleet, or of a fleet
-// made of one document. Where the golden fleet has several hosts of a model, what most of them have
+// Against compares each host with a golden one of its kind: a host of another fleet, or of a fleet
+// made of one document. Where the golden fleet has several hosts of a kind, what most of them have
 // counts.
 func (f *Fleet) Against(golden *Fleet, label string) {
-	kinds := map[string][]*Host{}
-	for _, h := range golden.known() {
-		kinds[h.kind()] = append(kinds[h.kind()], h)
-	}
-	for _, hosts := range group.By(f.known(), (*Host).kind) {
-		models := kinds[hosts[0].kind()]
-		if len(models) == 0 {
-			f.unknown(CodeNotGolden, fmt.Sprintf("%s: %s has no host of this model", text.Join(hostNames(hosts), mostNames), label), "", hostNames(hosts))
-			continue
-		}
+	for _, hosts := range kinds(f.known()) {
+		var unlike []*Host
 		for _, h := range hosts {
+			models := slices.DeleteFunc(golden.known(), func(m *Host) bool { return !h.like(m) })
+			if len(models) == 0 {
+				unlike = append(unlike, h)
+				continue
+			}
 			f.against(h, models, label)
+		}
+		if len(unlike) > 0 {
+			f.unknown(CodeNotGolden, fmt.Sprintf("%s: %s has no host of this kind", text.Join(hostNames(unlike), mostNames), label), "", hostNames(unlike))
 		}
 	}
 	f.sort()
@@ -38,6 +37,9 @@ func (f *Fleet) against(h *Host, models []*Host, label string) {
 	same := slices.ContainsFunc(models, func(m *Host) bool { return m.Fingerprint == h.Fingerprint })
 	values := func(x *Host) []value {
 		out := x.ofHost()
+		if len(x.GPUs) == len(h.GPUs) {
+			out = append(out, x.ofLinks()...)
+		}
 		if same && x.Fingerprint == h.Fingerprint { // else places mean nothing
 			out = append(out, x.ofDevices()...)
 		}

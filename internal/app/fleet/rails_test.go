@@ -64,7 +64,7 @@ func found(f *fleet.Fleet, code fleet.Code) []fleet.Finding {
 func TestRails(t *testing.T) {
 	list := hosts(t, many(8, "dgx-h100")...)
 	f := build(t, list, railFabric(list, 4))
-	if f.Headline() != "No problem found: 8 hosts of one class, 282 facts compared." {
+	if f.Headline() != "No problem found: 8 hosts of one class, 290 facts compared." {
 		t.Error(f.Headline())
 	}
 	for i := range f.Hosts {

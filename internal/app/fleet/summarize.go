@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -10,6 +11,8 @@ import (
 	"github.com/topoctl/topoctl/internal/app/diff"
 	"github.com/topoctl/topoctl/internal/base/cpuset"
 	"github.com/topoctl/topoctl/internal/base/pkgerr"
+	"github.com/topoctl/topoctl/internal/base/text"
+	"github.com/topoctl/topoctl/internal/base/units"
 	"github.com/topoctl/topoctl/pathsel"
 	"github.com/topoctl/topoctl/pathsel/doctor"
 )
@@ -101,6 +104,7 @@ func (s *summarizer) numa() {
 }
 
 func (s *summarizer) gpus() {
+	links := s.t.GPULinks()
 	for i := range s.t.GPUs {
 		g := &s.t.GPUs[i]
 		out := GPU{GPU: string(g.ID), Model: g.Model, UUID: g.UUID, MemoryBytes: g.MemoryBytes, NUMA: g.NUMA}
@@ -112,9 +116,68 @@ func (s *summarizer) gpus() {
 		} else if g.KnownFrom == "driver" {
 			out.MIG = new(bool)
 		}
+		if g.KnownFrom == "driver" || links.Stated && !links.Unknown[g.ID] {
+			out.Links = new(links.Of(g.ID))
+		}
+		for _, p := range links.Apart {
+			if p.A == g.ID {
+				out.NoLinkTo = append(out.NoLinkTo, string(p.B))
+			} else if p.B == g.ID {
+				out.NoLinkTo = append(out.NoLinkTo, string(p.A))
+			}
+		}
 		s.host.GPUs = append(s.host.GPUs, out)
 	}
-	s.host.NICs = len(s.places)
+	if s.host.NICs = len(s.places); !s.host.tells() {
+		s.host.NICs = max(s.host.NICs, len(s.t.MatrixAxis(topo.KindNIC)))
+	}
+	s.host.Parts = s.parts()
+}
+
+// parts counts what the fingerprint is made of, in words.
+func (s *summarizer) parts() map[string]int {
+	out := map[string]int{}
+	for i := range s.t.PCIDevices {
+		d := &s.t.PCIDevices[i]
+		if d.PF != "" {
+			continue
+		}
+		on, what := s.index.On(d.ID), "PCI function"
+		switch class := d.Class.Uint() >> 8; {
+		case len(on.GPUs) > 0:
+			what = "GPU"
+		case len(on.NVSwitches) > 0:
+			what = "NVSwitch"
+		case class>>8 == 0x02:
+			what = "network function"
+		case class>>8 == 0x01:
+			what = "drive controller"
+		case class == 0x0604:
+			what = "PCIe bridge"
+		}
+		id := func(h topo.HexID) string { return strings.TrimPrefix(string(h), "0x") }
+		what += " " + id(d.Vendor) + ":" + id(d.Device)
+		if l := d.Link; l != nil && l.MaxSpeedMTs != nil && l.MaxWidth != nil {
+			what += fmt.Sprintf(" (%s x%d)", units.PCIeGen(*l.MaxSpeedMTs), *l.MaxWidth)
+		}
+		out[what]++
+	}
+	for i := range s.t.GPUs {
+		if g := &s.t.GPUs[i]; g.PCI == "" {
+			out[strings.TrimSpace("GPU "+cmp.Or(g.Model, g.Vendor))]++
+		}
+	}
+	if len(s.t.PCIDevices) == 0 {
+		for _, id := range s.t.MatrixAxis(topo.KindNIC) {
+			out["NIC "+id.Name()]++
+		}
+	}
+	for i := range s.t.NUMANodes {
+		if set, err := cpuset.Parse(s.t.NUMANodes[i].CPUs); err == nil && s.t.NUMANodes[i].Owner == "" {
+			out["NUMA node of "+text.Plural(set.Len(), "CPU")]++
+		}
+	}
+	return out
 }
 
 // nvlinkDomain is the one that all GPUs of a host are in which tell theirs, "" where they differ: what
