@@ -43,6 +43,8 @@ type Options struct {
 	PlanFrom string
 	// Engine limits variables and logs to those of an engine, "" for all.
 	Engine string
+	// LogHost is the host of logs that is this one, "" for that of this host's name.
+	LogHost string
 	// Tolerance is how far a share may be from the plan's; 0 is DefaultTolerance.
 	Tolerance float64
 }
@@ -59,6 +61,7 @@ type Audit struct {
 	base    map[uint64]owners.Connection // connections as they were at first
 	looked  bool
 	logs    []enginelog.Use
+	hosts   []enginelog.Host // of each log of NCCL what it says of this host
 	notes   []string
 }
 
@@ -120,30 +123,69 @@ func (a *Audit) Owners(s *owners.Snapshot) {
 	a.held.Absorb(s)
 }
 
+// LogHostError says that it is not known which of a log's hosts is the one that is audited.
+type LogHostError struct {
+	Log   string
+	Hosts []string // that the log is of
+	Host  string   // that was looked for, "" where it has no name
+}
+
+// Error says so.
+func (e *LogHostError) Error() string {
+	host := "this host, which has no name"
+	if e.Host != "" {
+		host = e.Host
+	}
+	return fmt.Sprintf("%s: it is of %s, and none is %s", e.Log, text.Join(e.Hosts, 4), host)
+}
+
 // Log takes in what engines have logged. Of a log of several hosts only the lines of this one
 // count; where none is of this host's name, a log of one host is taken as this host's.
 func (a *Audit) Log(name string, l *enginelog.Log) error {
-	uses := l.Uses
-	if len(uses) == 0 {
+	hosts := slices.DeleteFunc(slices.Clone(l.Hosts), func(h enginelog.Host) bool { return len(h.Uses)+len(h.Listed) == 0 })
+	if len(hosts) == 0 {
 		return pkgerr.Errorf("audit", "%s: no line says which network device NCCL or UCX uses", name)
 	}
 	host := a.o.Host.Topology().Host.Name
-	if hosts := l.Hosts(); slices.Contains(hosts, host) {
-		uses = slices.DeleteFunc(slices.Clone(uses), func(u enginelog.Use) bool { return u.Host != host })
-	} else if len(hosts) > 1 {
-		return pkgerr.Errorf("audit", "%s: it is of %s, and none is this host (%s)", name, text.List(hosts, 4), host)
-	} else if hosts[0] != host {
-		a.Note(fmt.Sprintf("%s was written on %s, this host is %s", name, hosts[0], host))
+	want := cmp.Or(a.o.LogHost, host)
+	i := slices.IndexFunc(hosts, func(h enginelog.Host) bool { return h.Name == want })
+	if i < 0 { // NCCL logs no domain
+		i = slices.IndexFunc(hosts, func(h enginelog.Host) bool { return want != "" && shortName(h.Name) == shortName(want) })
+	}
+	switch {
+	case i >= 0:
+	case len(hosts) > 1 || a.o.LogHost != "":
+		e := &LogHostError{Log: name, Host: want}
+		for _, h := range hosts {
+			e.Hosts = append(e.Hosts, h.Name)
+		}
+		return e
+	default:
+		i = 0
+		if host == "" {
+			a.Note(fmt.Sprintf("%s was written on %s; this host has no name to compare", name, hosts[0].Name))
+		} else {
+			a.Note(fmt.Sprintf("%s was written on %s, this host is %s", name, hosts[0].Name, host))
+		}
 	}
 	if l.Left > 0 {
 		a.Note(fmt.Sprintf("%s: %s left out: too many devices", name, text.Plural(l.Left, "line")))
 	}
-	for _, u := range uses {
+	for _, u := range hosts[i].Uses {
 		if a.o.Engine == "" || engineLogs(a.o.Engine, u.Engine) {
 			a.logs = append(a.logs, u)
 		}
 	}
+	if a.o.Engine == "" || engineLogs(a.o.Engine, enginelog.NCCL) {
+		a.hosts = append(a.hosts, hosts[i])
+	}
 	return nil
+}
+
+// shortName is a host's name without its domain.
+func shortName(name string) string {
+	short, _, _ := strings.Cut(name, ".")
+	return short
 }
 
 // Note adds a note to the report, once.
@@ -200,7 +242,7 @@ func (a *Audit) holds(pid int) bool {
 func (a *Audit) queuePairUsers(device string, number int) []User {
 	count := map[int]int{}
 	for _, q := range a.held.QueuePairs {
-		if q.Device == device && (q.Port == number || q.Port == 0) {
+		if q.Device == device && samePort(q.Port, number) {
 			count[q.PID]++
 		}
 	}
@@ -211,6 +253,10 @@ func (a *Audit) queuePairUsers(device string, number int) []User {
 	slices.SortFunc(out, func(x, y User) int { return cmp.Or(cmp.Compare(y.QueuePairs, x.QueuePairs), cmp.Compare(x.PID, y.PID)) })
 	return out
 }
+
+// samePort says whether two numbers of a device's port may be of one: 0 is not known, as a matrix of classes and
+// merged devices have it.
+func samePort(a, b int) bool { return a == b || a == 0 || b == 0 }
 
 // tcpUsers are the processes whose connections from an interface's addresses moved data.
 func (a *Audit) tcpUsers(n *topo.Netdev) []User {

@@ -380,10 +380,11 @@ func TestLogOfOtherHosts(t *testing.T) {
 		return host + ":1:1 [0] NCCL INFO Channel 00/0 : 0[0] -> 8[0] [send] via NET/X/0\n"
 	}
 	for text, want := range map[string]string{
-		line("a") + line("b"):            "it is of a, b, and none is this host (dgx-h100)",
-		"nothing\n":                      "no line says which network device NCCL or UCX uses",
-		line("dgx-h100") + line("other"): "",
-		line("container-1"):              "",
+		line("a") + line("b"):                        "it is of a and b, and none is dgx-h100",
+		"nothing\n":                                  "no line says which network device NCCL or UCX uses",
+		line("dgx-h100") + line("other"):             "",
+		line("container-1"):                          "",
+		line("dgx-h100.example.com") + line("other"): "",
 	} {
 		a := newAudit(t, fixturetest.Topology(t, "dgx-h100"), pathsel.Auto)
 		err := a.Log("x.log", enginelog.Parse([]byte(text)))
@@ -393,6 +394,88 @@ func TestLogOfOtherHosts(t *testing.T) {
 		if r := a.Report(); want == "" && len(r.Log) != 1 {
 			t.Errorf("%q: %+v", text, r.Log)
 		}
+	}
+}
+
+// What the log says of GPUDirect RDMA is in the first line, and a job without it is never as planned.
+func TestGPUDirect(t *testing.T) {
+	list := "[0]mlx5_0:1/IB [1]mlx5_3:1/IB [2]mlx5_4:1/IB [3]mlx5_5:1/IB [4]mlx5_6:1/IB [5]mlx5_9:1/IB [6]mlx5_10:1/IB [7]mlx5_11:1/IB"
+	log := func(suffix string, lines ...string) string {
+		var b strings.Builder
+		say := func(s string) { b.WriteString("dgx-h100:1:1 [0] NCCL INFO " + s + "\n") }
+		say("NET/IB : Using " + list + " ; OOB eno1:10.0.0.1<0>")
+		for i := range 8 {
+			if suffix != "none" {
+				say("Channel 00/0 : 0[0] -> 8[0] [send] via NET/IB/" + string(rune('0'+i)) + suffix)
+			}
+		}
+		for _, l := range lines {
+			say(l)
+		}
+		return b.String()
+	}
+	const off = "NET/IB : GPU Direct RDMA Disabled for HCA 0 'mlx5_0' (no module)"
+	shares := "; 8 ports carried 8 channels, each its part"
+	for _, c := range []struct {
+		name, log string
+		answer    audit.Answer
+		text      string
+	}{
+		{"with it", log("/GDRDMA"), audit.AsPlanned, "As planned: 8 ports carried 8 channels, each its part"},
+		{"one far pair, none used", log("/GDRDMA", "GPU Direct RDMA Disabled for GPU 3 / HCA 7 (distance 5 > 4)"), audit.AsPlanned, "As planned: 8 ports carried 8 channels, each its part"},
+		{"no module", log("", off), audit.NoGPUDirect, "8 of 8 channels go without GPUDirect RDMA (the log: Disabled for HCA 0 'mlx5_0' (no module))" + shares},
+		{"too far", log("", "GPU Direct RDMA Disabled for GPU 3 / HCA 1 (distance 5 > 4)"), audit.NoGPUDirect,
+			"8 of 8 channels go without GPUDirect RDMA (the log: Disabled for GPU 3 / HCA 1 (distance 5 > 4))" + shares},
+		{"the communicator", log("", "Connected all rings, use ring PXN 0 GDR 0"), audit.NoGPUDirect, "8 of 8 channels go without GPUDirect RDMA (the log: GDR 0)" + shares},
+		{"no reason", log(""), audit.NoGPUDirect, "8 of 8 channels go without GPUDirect RDMA (no line of the log says why)" + shares},
+		{"one of both", log("", "Channel 01/0 : 0[0] -> 8[0] [send] via NET/IB/0/GDRDMA"), audit.Missed,
+			"Plan missed: mlx5_0 carried 22.2 % of 9 channels (planned: 12.5 %); 8 of 9 channels go without GPUDirect RDMA (no line of the log says why)"},
+		{"no channel", log("none", off), audit.NoGPUDirect, "GPUDirect RDMA is disabled for HCA 0 'mlx5_0' (no module); could not check: the log has no channel that leaves the host"},
+		{"nothing but devices", log("none"), audit.Unchecked, "Could not check: the log has no channel that leaves the host"},
+		{"a plugin without names", strings.ReplaceAll(log("/GDRDMA"), "NET/IB/", "NET/AWS Libfabric/"), audit.Unchecked,
+			"Could not check: the log does not say by which device 8 of 8 channels go (AWS Libfabric/0, AWS Libfabric/1, AWS Libfabric/2, AWS Libfabric/3 and 4 more)"},
+		{"one without a name", log("/GDRDMA", "Channel 01/0 : 0[0] -> 8[0] [send] via NET/FasTrak/0"), audit.NoGPUDirect,
+			"1 of 9 channels go without GPUDirect RDMA (no line of the log says why); could not check: the log does not say by which device 1 of 9 channels go (FasTrak/0)"},
+		{"devices of another host", log("/GDRDMA", "NET/IB : Made virtual device [8] name=mlx5_77+mlx5_78 speed=1 ndevs=2", "Channel 01/0 : 0[0] -> 8[0] [send] via NET/IB/8/GDRDMA"), audit.Unchecked,
+			"Could not check 2 of 10 channels: 2 devices of the log are not among this host's ports for rdma (mlx5_77 and mlx5_78)"},
+		{"data direct", strings.NewReplacer("mlx5_3:1", "mlx5_3_dma:1", "mlx5_4:1", "mlx5_4_dma:1").Replace(log("/GDRDMA")), audit.AsPlanned, "As planned: 8 ports carried 8 channels, each its part"},
+		{"UCX", ucxOf(dgx), audit.AsPlanned, "As planned: 8 ports carried 8 channels, each its part; could not check GPUDirect RDMA: the log does not say"},
+	} {
+		a := newAudit(t, fixturetest.Topology(t, "dgx-h100"), pathsel.Auto)
+		if err := a.Log("x.log", enginelog.Parse([]byte(c.log))); err != nil {
+			t.Errorf("%s: %v", c.name, err)
+			continue
+		}
+		if r := a.Report(); r.Answer != c.answer || r.Text != c.text {
+			t.Errorf("%s: %s\n%s\nwant %s\n%s", c.name, r.Answer, r.Text, c.answer, c.text)
+		}
+	}
+}
+
+// ucxOf is a log of UCX with a lane on each device.
+func ucxOf(devices []string) string {
+	var b strings.Builder
+	for _, name := range devices {
+		b.WriteString("[1556608533.470652] [dgx-h100:9:0] wireup.c:825  UCX  INFO  ep_cfg[2]: tag(rc_mlx5/" + name + ":1);\n")
+	}
+	return b.String()
+}
+
+// A host whose ports have no known number, as that of a matrix of classes, is matched by the names of its devices.
+func TestPortsWithoutNumbers(t *testing.T) {
+	of := fixturetest.Topology(t, "dgx-h100")
+	for i := range of.Ports {
+		of.Ports[i].Number = 0
+	}
+	of.Derive()
+	a := newAudit(t, of, pathsel.Auto)
+	if err := a.Log("x.log", enginelog.Parse([]byte(ucxOf(dgx)))); err != nil {
+		t.Fatal(err)
+	}
+	a.Owners(&owners.Snapshot{QueuePairs: []owners.QueuePair{{Device: "mlx5_0", Port: 1, PID: 1}}})
+	r := a.Report()
+	if r.Answer != audit.AsPlanned || len(r.Ports[0].Users) != 1 {
+		t.Errorf("%s: %+v", r.Text, r.Ports[0])
 	}
 }
 

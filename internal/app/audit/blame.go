@@ -114,9 +114,9 @@ func excludes(v Variable, p *pathsel.Port) bool {
 		return !listed(v.Value, p.Netdev, 0)
 	case v.Name == "UCX_NET_DEVICES":
 		for item := range strings.SplitSeq(v.Value, ",") {
-			name, number, _ := strings.Cut(item, ":")
+			name, number, numbered := strings.Cut(item, ":")
 			switch {
-			case item == "all", text.Matches(name, p.Device) && p.Device != "" && (number == "" || number == strconv.Itoa(p.Number)):
+			case item == "all", text.Matches(name, p.Device) && p.Device != "" && (!numbered || p.Number == 0 || number == strconv.Itoa(p.Number)):
 				return false
 			case name == p.Netdev && !p.RDMA():
 				return false

@@ -21,10 +21,14 @@ type judge struct {
 	total uint64
 	// tcp is what interfaces carried beside a plan for RDMA.
 	tcp uint64
+	// unnamed are the channels of which logs do not say by which device they go, and networks what they say.
+	unnamed  int
+	networks []string
 }
 
 func (j *judge) judge() {
 	j.chooseUnit()
+	j.findUnnamed()
 	ports := j.a.o.Host.Ports()
 	for i := range ports {
 		if p := &ports[i]; j.counts(p) && j.standsForItself(p, ports) {
@@ -40,6 +44,7 @@ func (j *judge) judge() {
 	}
 	j.blameIdle()
 	j.answer()
+	j.judgeGPUDirect()
 	slices.SortStableFunc(j.r.Ports, func(a, b Port) int { return rank(&a) - rank(&b) })
 }
 
@@ -106,7 +111,7 @@ func (j *judge) standsForItself(p *pathsel.Port, ports []pathsel.Port) bool {
 // there are the channels of logs.
 func (j *judge) chooseUnit() {
 	j.r.Unit = Bytes
-	if j.a.samples < 2 && len(j.a.logs) > 0 {
+	if j.a.samples < 2 && len(j.a.logs)+len(j.a.hosts) > 0 {
 		j.r.Unit = Channels
 		return
 	}
@@ -146,12 +151,19 @@ func (j *judge) measure(p *pathsel.Port, ports []pathsel.Port) Port {
 		}
 		out.Used = used(&t.total, out.LineBytesPerSec, j.r.WindowNS)
 	}
-	if len(j.a.logs) > 0 {
+	if len(j.a.logs)+len(j.a.hosts) > 0 {
 		out.Channels = new(int)
+		dataDirect := 0
 		for _, u := range j.a.logs {
 			if j.logged(p, &u) {
 				*out.Channels += u.Channels
+				if u.Device != p.Device && u.Way == enginelog.RDMA {
+					dataDirect += u.Channels
+				}
 			}
+		}
+		if dataDirect > 0 {
+			out.Reasons = append(out.Reasons, fmt.Sprintf("%s by data direct (%s%s)", text.Plural(dataDirect, "channel"), p.Device, dataDirectSuffix))
 		}
 	}
 	if j.r.Transport == pathsel.RDMA {
@@ -162,11 +174,16 @@ func (j *judge) measure(p *pathsel.Port, ports []pathsel.Port) Port {
 	return out
 }
 
+// dataDirectSuffix ends NCCL's name for the function of a ConnectX-8 by which it reaches GPU memory past the CPU:
+// mlx5_0_dma is mlx5_0.
+// Source: NVIDIA/nccl, src/transport/net_ib/init.cc.
+const dataDirectSuffix = "_dma"
+
 // logged says whether an engine's log is about a port.
 func (j *judge) logged(p *pathsel.Port, u *enginelog.Use) bool {
 	switch {
 	case u.Way == enginelog.RDMA && j.r.Transport == pathsel.RDMA:
-		return u.Device == p.Device && (u.Port == 0 || u.Port == p.Number)
+		return strings.TrimSuffix(u.Device, dataDirectSuffix) == strings.TrimSuffix(p.Device, dataDirectSuffix) && samePort(u.Port, p.Number)
 	case u.Way == enginelog.TCP && j.r.Transport == pathsel.TCP:
 		return u.Device == p.Netdev
 	}
@@ -185,7 +202,10 @@ func used(t *Traffic, line *topo.Rate, ns int64) *float64 {
 // carried is what a port carried in the report's unit; doubt says why that is not all.
 func (j *judge) carried(p *Port) (n uint64, doubt string) {
 	if j.r.Unit == Channels {
-		return uint64(max(0, *p.Channels)), ""
+		if j.unnamed > 0 {
+			doubt = j.doubtOfLog()
+		}
+		return uint64(max(0, *p.Channels)), doubt
 	}
 	port, _ := j.a.o.Host.Port(p.ID)
 	t := j.a.tallies[j.meter(&port)]
@@ -420,13 +440,22 @@ func (j *judge) answer() {
 			unchecked++
 		}
 	}
+	beside, devices := j.elsewhere()
+	if len(devices) > 0 {
+		r.Notes = append(r.Notes, fmt.Sprintf("devices of the log that are not among this host's ports for %s: %s", r.Transport, text.Join(devices, 32)))
+	}
 	switch {
+	case r.Unit == Channels && j.unnamed > 0:
+		r.Answer, r.Text = Unchecked, "Could not check: "+j.doubtOfLog()
+	case r.Unit == Channels && beside > 0 && len(count[Idle])+len(count[Above])+len(count[Below]) == 0:
+		r.Answer = Unchecked
+		r.Text = fmt.Sprintf("Could not check %d of %s: %s not among this host's ports for %s (%s)", beside, j.amount(j.total+uint64(beside)), //nolint:gosec // bounded by the log
+			text.Plural(len(devices), "device of the log is", "devices of the log are"), r.Transport, text.Join(devices, 4))
+	case r.Unit == Channels && j.total == 0:
+		r.Answer, r.Text = Unchecked, "Could not check: the log has no channel that leaves the host"
 	case j.total <= j.quiet() && j.readable():
 		r.Answer = NothingSeen
 		r.Text = fmt.Sprintf("Nothing moved in %s: the plan could not be checked", window(r.WindowNS))
-		if r.Unit == Channels {
-			r.Text = "The log has no channel of this host's ports: the plan could not be checked"
-		}
 	case len(count[Idle])+len(count[Above])+len(count[Below]) > 0:
 		r.Answer = Missed
 		r.Text = "Plan missed: " + j.missed(count)
@@ -459,6 +488,109 @@ func (j *judge) firstDoubt() string {
 		}
 	}
 	return ""
+}
+
+// findUnnamed counts the channels of logs that go by no device that a log names.
+func (j *judge) findUnnamed() {
+	for _, u := range j.a.logs {
+		if u.Way == enginelog.Unnamed {
+			j.unnamed += u.Channels
+			if !slices.Contains(j.networks, u.Device) {
+				j.networks = append(j.networks, u.Device)
+			}
+		}
+	}
+}
+
+// doubtOfLog is why the log's channels are not those of ports.
+func (j *judge) doubtOfLog() string {
+	all := 0
+	for _, u := range j.a.logs {
+		all += u.Channels
+	}
+	return fmt.Sprintf("the log does not say by which device %d of %s (%s)", j.unnamed, text.Plural(all, "channel goes", "channels go"), text.Join(j.networks, 4))
+}
+
+// elsewhere are the devices of logs that no port of this host is, and the channels by them. TCP beside a plan for RDMA
+// is judged for itself.
+func (j *judge) elsewhere() (channels int, devices []string) {
+	ports := j.a.o.Host.Ports()
+	known := func(u *enginelog.Use) bool {
+		return slices.ContainsFunc(ports, func(p pathsel.Port) bool { return j.logged(&p, u) })
+	}
+	note := func(name string) {
+		if !slices.Contains(devices, name) {
+			devices = append(devices, name)
+		}
+	}
+	for i := range j.a.logs {
+		if u := &j.a.logs[i]; (u.Way == enginelog.RDMA || u.Way == enginelog.TCP && j.r.Transport == pathsel.TCP) && !known(u) {
+			channels += u.Channels
+			note(u.Device)
+		}
+	}
+	if j.r.Transport == pathsel.RDMA {
+		for i := range j.a.hosts {
+			for _, name := range j.a.hosts[i].Listed {
+				if !known(&enginelog.Use{Way: enginelog.RDMA, Device: name}) {
+					note(name)
+				}
+			}
+		}
+	}
+	return channels, devices
+}
+
+// judgeGPUDirect says what logs tell of GPUDirect RDMA. A job that goes without it is never as planned.
+func (j *judge) judgeGPUDirect() {
+	r := j.r
+	g := &GPUDirect{Disabled: []string{}, Said: []string{}}
+	var devices, far []string
+	for i := range j.a.hosts {
+		h := &j.a.hosts[i]
+		g.Channels += h.Channels
+		g.Without += h.Channels - h.Direct
+		for _, d := range h.Disabled {
+			if !slices.Contains(g.Disabled, d.Device) {
+				g.Disabled, g.Said = append(g.Disabled, d.Device), append(g.Said, d.Said)
+				devices = append(devices, strings.TrimPrefix(d.Said, "Disabled for "))
+			}
+		}
+		for _, d := range h.Far {
+			far = append(far, d.Said)
+		}
+		if h.NoGDR && len(far) == 0 {
+			far = append(far, "GDR 0")
+		}
+	}
+	if g.Channels > 0 || len(devices) > 0 {
+		r.GPUDirect = g
+	}
+	said := ""
+	switch {
+	case g.Without > 0:
+		why := "no line of the log says why"
+		if len(devices) > 0 {
+			why = "the log: Disabled for " + text.Join(devices, 2)
+		} else if len(far) > 0 {
+			g.Said, why = far, "the log: "+text.Join(far, 2)
+		}
+		said = fmt.Sprintf("%d of %s without GPUDirect RDMA (%s)", g.Without, text.Plural(g.Channels, "channel goes", "channels go"), why)
+	case g.Channels == 0 && len(devices) > 0:
+		said = "GPUDirect RDMA is disabled for " + text.Join(devices, 4)
+	case r.Answer == AsPlanned && len(j.a.logs) > 0 && g.Channels == 0:
+		r.Text += "; could not check GPUDirect RDMA: the log does not say"
+	}
+	if said == "" {
+		return
+	}
+	switch r.Answer {
+	case Missed, Fallback:
+		r.Text += "; " + said
+	default:
+		shares := strings.TrimPrefix(r.Text, "As planned: ")
+		r.Answer, r.Text = NoGPUDirect, said+"; "+strings.ToLower(shares[:1])+shares[1:]
+	}
 }
 
 // missed says what is wrong with the shares: the port that carried too much first, then the idle.

@@ -18,6 +18,7 @@ type Answer string
 // The answers.
 const (
 	AsPlanned   Answer = "as planned"
+	NoGPUDirect Answer = "no GPUDirect RDMA"
 	Missed      Answer = "plan missed"
 	Fallback    Answer = "TCP fallback"
 	NothingSeen Answer = "nothing moved"
@@ -73,9 +74,19 @@ type Report struct {
 	Interfaces []Interface `json:"interfaces"`
 	Processes  []Process   `json:"processes"`
 	// Log is what the engines' logs say.
-	Log     []enginelog.Use `json:"log"`
-	Command *Command        `json:"command,omitempty"`
-	Notes   []string        `json:"notes"`
+	Log []enginelog.Use `json:"log"`
+	// GPUDirect is what NCCL's logs say of GPUDirect RDMA; null where they say nothing.
+	GPUDirect *GPUDirect `json:"gpudirect"`
+	Command   *Command   `json:"command,omitempty"`
+	Notes     []string   `json:"notes"`
+}
+
+// GPUDirect is how much of a job went by GPUDirect RDMA, and why not all.
+type GPUDirect struct {
+	Channels int      `json:"channels"` // over a network other than sockets
+	Without  int      `json:"without"`  // those of them whose data is copied through host memory
+	Disabled []string `json:"disabled"` // devices that the log says it is disabled for
+	Said     []string `json:"said"`     // the log's own words for why
 }
 
 // Traffic is what a port or an interface carried; null is not known.

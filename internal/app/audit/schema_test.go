@@ -15,7 +15,7 @@ import (
 const schemaFile = "schema/audit.v1.schema.json"
 
 var generator = schematest.Generator{Types: map[reflect.Type]schematest.Object{
-	reflect.TypeFor[audit.Answer]():      {"enum": []any{audit.AsPlanned, audit.Missed, audit.Fallback, audit.NothingSeen, audit.Unchecked}},
+	reflect.TypeFor[audit.Answer]():      {"enum": []any{audit.AsPlanned, audit.NoGPUDirect, audit.Missed, audit.Fallback, audit.NothingSeen, audit.Unchecked}},
 	reflect.TypeFor[audit.Verdict]():     {"enum": []any{audit.OK, audit.Idle, audit.Above, audit.Below, audit.TCPFallback, audit.CouldNotCheck, audit.NotPlanned}},
 	reflect.TypeFor[audit.Unit]():        {"enum": []any{audit.Bytes, audit.Packets, audit.Channels}},
 	reflect.TypeFor[pathsel.Transport](): {"enum": []any{pathsel.RDMA, pathsel.TCP}},

@@ -6,6 +6,7 @@ package enginelog
 import (
 	"bytes"
 	"cmp"
+	"maps"
 	"slices"
 	"strings"
 )
@@ -17,6 +18,7 @@ const (
 	maxIndex  = 1024     // network devices of a process
 	maxListed = 256      // devices in one line
 	maxName   = 64       // bytes
+	maxSaid   = 200      // bytes of a line that is quoted
 )
 
 // Engine is whose log it is.
@@ -54,40 +56,56 @@ type Use struct {
 
 // Log is what a log says.
 type Log struct {
-	Uses []Use
-	// Lines is how many lines said something, and Left how many said more than is kept.
-	Lines, Left int
+	Hosts []Host // by name
+	// Left is how many lines said more than is kept.
+	Left int
 }
 
-// Hosts are those that a log is of.
-func (l *Log) Hosts() []string {
-	var out []string
-	for i := range l.Uses {
-		out = append(out, l.Uses[i].Host)
-	}
-	slices.Sort(out)
-	return slices.Compact(out)
+// Host is what a log says of a host.
+type Host struct {
+	Name string // as the log has it
+	Uses []Use
+	// Listed are the RDMA devices that NCCL lists, whether or not a channel goes by them.
+	Listed []string
+	// Channels are NCCL's channels over a network other than sockets, and Direct those of them that reach GPU
+	// memory without a copy. A channel over merged devices counts once.
+	Channels, Direct int
+	// Disabled are the devices that NCCL cannot use GPUDirect RDMA with, and Far the pairs of a GPU and a device
+	// that it does not.
+	Disabled, Far []Disabled
+	// NoGDR says that a communicator went without GPUDirect RDMA as a whole ("GDR 0").
+	NoGDR bool
+}
+
+// Disabled is a device that NCCL says GPUDirect RDMA is disabled for.
+type Disabled struct {
+	Device string // "" where it is one of a pair
+	Said   string // "Disabled for HCA 0 'mlx5_0' (no module)"
 }
 
 // Parse reads a log, which may be of many processes and of both engines.
 func Parse(data []byte) *Log {
-	p := parser{log: &Log{}, uses: map[key]*Use{}, nccl: map[process]*ncclProcess{}}
+	p := parser{log: &Log{}, uses: map[key]*Use{}, nccl: map[process]map[string]numbered{}, hosts: map[string]*Host{}}
 	for line := range bytes.Lines(data) {
 		text := strings.TrimRight(string(line[:min(len(line), maxLine)]), "\r\n")
-		switch {
-		case strings.Contains(text, " NCCL INFO "):
+		if strings.Contains(text, " NCCL INFO ") {
 			p.ncclLine(text)
-		case strings.HasPrefix(strings.TrimLeft(text, " "), "["):
+		} else {
 			p.ucxLine(text)
 		}
 	}
 	for _, u := range p.uses {
-		p.log.Uses = append(p.log.Uses, *u)
+		h := p.hosts[u.Host]
+		h.Uses = append(h.Uses, *u)
 	}
-	slices.SortFunc(p.log.Uses, func(a, b Use) int {
-		return cmp.Or(cmp.Compare(a.Host, b.Host), cmp.Compare(a.PID, b.PID), cmp.Compare(a.Engine, b.Engine),
-			cmp.Compare(a.Way, b.Way), cmp.Compare(a.Device, b.Device), cmp.Compare(a.Port, b.Port))
-	})
+	for _, name := range slices.Sorted(maps.Keys(p.hosts)) {
+		h := p.hosts[name]
+		slices.SortFunc(h.Uses, func(a, b Use) int {
+			return cmp.Or(cmp.Compare(a.PID, b.PID), cmp.Compare(a.Engine, b.Engine),
+				cmp.Compare(a.Way, b.Way), cmp.Compare(a.Device, b.Device), cmp.Compare(a.Port, b.Port))
+		})
+		p.log.Hosts = append(p.log.Hosts, *h)
+	}
 	return p.log
 }
 
@@ -106,17 +124,35 @@ type key struct {
 }
 
 type parser struct {
-	log  *Log
-	uses map[key]*Use
-	nccl map[process]*ncclProcess
+	log   *Log
+	uses  map[key]*Use
+	nccl  map[process]map[string]numbered // by what follows "NET/"
+	hosts map[string]*Host
+}
+
+// host is where what is said of a host is kept, nil for one too many.
+func (p *parser) host(name string) *Host {
+	h := p.hosts[name]
+	if h == nil {
+		if len(p.hosts) == maxUses || len(name) > maxName {
+			p.log.Left++
+			return nil
+		}
+		h = &Host{Name: name}
+		p.hosts[name] = h
+	}
+	return h
 }
 
 // use counts a channel of a device; direct is 1 where it reaches GPU memory without a copy.
 func (p *parser) use(k key, direct int) {
 	u := p.uses[k]
 	if u == nil {
-		if len(p.uses) == maxUses || k.device == "" || len(k.device) > maxName || len(k.host) > maxName {
+		if len(p.uses) == maxUses || k.device == "" || len(k.device) > maxName {
 			p.log.Left++
+			return
+		}
+		if p.host(k.host) == nil {
 			return
 		}
 		u = &Use{Engine: k.engine, Host: k.host, PID: k.pid, Way: k.way, Device: k.device, Port: k.port}

@@ -11,7 +11,7 @@ import (
 // Source: openucx/ucx, src/ucp/core/ucp_worker.c (ucp_worker_print_used_tls), src/ucp/proto/proto_debug.c;
 // pull requests 3511 and 7950 and issues 8967, 9971 there.
 var (
-	ucxPrefix = regexp.MustCompile(`^\s*\[\d+\.\d+\] \[([^\s:\[\]]+):(\d+):[^\]\s]*\]\s+(.*)$`)
+	ucxPrefix = regexp.MustCompile(`(?:^|[\s:>|)])\[\d+\.\d+\] \[([^\s:\[\]]+):(\d+):[^\]\s]*\]\s+(.*)$`)
 	ucxLanes  = regexp.MustCompile(`(?:^|\s)(?:ep_cfg\[\d+\]:?|(?:inter|intra)-node cfg#\d+|self cfg#\d+)\s+((?:[a-z_0-9]+\([^()]*\)[; ]*)+)$`)
 	ucxTable  = regexp.MustCompile(`^\|\s*(?:\d\S*\.\.\S+|0)\s*\|[^|]*\|([^|]*)\|?\s*$`)
 	ucxDevice = regexp.MustCompile(`\b([a-z][a-z0-9_]*)/([A-Za-z0-9_.\-]+)(?::(\d+))?`)
@@ -47,7 +47,6 @@ func (p *parser) ucxLine(line string) {
 
 // ucxDevices counts the devices that a text names as transport/device:port.
 func (p *parser) ucxDevices(at process, text string) {
-	some := false
 	for _, m := range ucxDevice.FindAllStringSubmatch(text, maxListed) {
 		way, leaves := ucxTransports[m[1]]
 		if !leaves {
@@ -55,9 +54,5 @@ func (p *parser) ucxDevices(at process, text string) {
 		}
 		port, _ := strconv.Atoi(m[3]) // 0 where there is none
 		p.use(key{at, UCX, way, m[2], port}, 0)
-		some = true
-	}
-	if some {
-		p.log.Lines++
 	}
 }

@@ -25,6 +25,7 @@ type auditOptions struct {
 	plan      string
 	engine    string
 	logs      []string
+	logHost   string
 	transport string
 	tolerance float64
 	interval  time.Duration
@@ -59,8 +60,8 @@ func newAuditCmd(f *command.Env, runF func(context.Context, *auditOptions) error
 			"COMMAND has standard input and output for itself: the report goes to standard error, or to\n" +
 			"--out-file. What other programs move meanwhile counts too. Processes of other users have no\n" +
 			"name unless audit runs as root.\n\n" +
-			"The exit code is 1 if the plan was missed, nothing moved, or COMMAND failed, and 3 if a port\n" +
-			"could not be checked.",
+			"The exit code is 1 if the plan was missed, channels went without GPUDirect RDMA, nothing moved,\n" +
+			"or COMMAND failed, and 3 if a port could not be checked.",
 		Example: "  topoctl audit\n  topoctl audit --seconds 60 --for vllm\n  topoctl audit --out-file audit.json -o json -- python3 train.py\n" +
 			"  topoctl path --plan --ranks 4 -o json > plan.json; topoctl audit --plan plan.json\n" +
 			"  topoctl audit --log nccl.log\n  topoctl audit --from host.json --log nccl.log",
@@ -71,6 +72,7 @@ func newAuditCmd(f *command.Env, runF func(context.Context, *auditOptions) error
 	fl.StringVar(&opts.plan, "plan", "", "compare with the plan in `FILE` (topoctl.plan/v1, from path --plan -o json)")
 	fl.StringVar(&opts.engine, "for", "", "only show variables and logs that `ENGINE` has: "+command.Either(auditEngines()))
 	fl.StringArrayVar(&opts.logs, "log", nil, "also read the log of NCCL or UCX in `FILE`; repeatable")
+	fl.StringVar(&opts.logHost, "log-host", "", "of logs of several hosts take the lines of `NAME` (default: those of this host)")
 	fl.StringVar(&opts.transport, "transport", "", "plan for `TRANSPORT`: rdma or tcp (default: rdma if it can be used)")
 	fl.StringVar(&opts.typed.tolerance, "tolerance", command.PartText(audit.DefaultTolerance), "accept a share that differs from the plan's by `PART` of it")
 	fl.DurationVar(&opts.interval, "interval", 500*time.Millisecond, "read counters and look for processes every `TIME`")
@@ -79,7 +81,7 @@ func newAuditCmd(f *command.Env, runF func(context.Context, *auditOptions) error
 		"for": command.Words(auditEngines()...), "transport": command.Words("rdma", "tcp"), "tolerance": command.Words("10%", "25%", "50%"),
 		"seconds": command.Words("10", "60"), "interval": command.Words("500ms"),
 	})
-	command.Main(cmd, "seconds", "plan", "for", "log", "transport", "out-file")
+	command.Main(cmd, "seconds", "plan", "for", "log", "log-host", "transport", "out-file")
 	command.Uses(cmd, append([]string{"units"}, command.InputFlags...)...)
 	command.Formats(cmd, command.FormatTable, command.FormatJSON)
 	return cmd
@@ -87,7 +89,7 @@ func newAuditCmd(f *command.Env, runF func(context.Context, *auditOptions) error
 
 // parse takes over the flags and the command, and refuses what makes no sense.
 func (o *auditOptions) parse(cmd *cobra.Command, args []string) error {
-	if err := command.NotEmpty(cmd, "plan", "for", "log", "out-file"); err != nil {
+	if err := command.NotEmpty(cmd, "plan", "for", "log", "log-host", "out-file"); err != nil {
 		return err
 	}
 	switch dash := cmd.ArgsLenAtDash(); {
@@ -131,6 +133,9 @@ func (o *auditOptions) parse(cmd *cobra.Command, args []string) error {
 			return command.WithHint(errors.New("a saved host has no counters that change"), "use --log FILE to check what an engine logged there")
 		}
 	}
+	if o.logHost != "" && len(o.logs) == 0 {
+		return errors.New("--log-host has no effect without --log")
+	}
 	if len(o.logs) > 0 && len(o.command) == 0 && !changed("seconds") {
 		o.seconds = 0 // the log alone
 	}
@@ -147,7 +152,7 @@ func runAudit(ctx context.Context, o *auditOptions) error {
 	if err != nil {
 		return err
 	}
-	ao := audit.Options{Host: h, PlanFrom: "topoctl path --plan", Engine: o.engine, Tolerance: o.tolerance}
+	ao := audit.Options{Host: h, PlanFrom: "topoctl path --plan", Engine: o.engine, LogHost: o.logHost, Tolerance: o.tolerance}
 	if o.plan != "" {
 		ao.PlanFrom = o.plan
 		ao.Plan, err = o.readPlan(ctx)
@@ -173,7 +178,11 @@ func runAudit(ctx context.Context, o *auditOptions) error {
 			return fmt.Errorf("--log %w", err)
 		}
 		if err := a.Log(name, enginelog.Parse(data)); err != nil {
-			return command.WithHint(err, "NCCL needs NCCL_DEBUG=INFO, UCX UCX_PROTO_INFO=y or UCX_LOG_LEVEL=info; grep one host's lines out of a log of several")
+			var which *audit.LogHostError
+			if errors.As(err, &which) {
+				return command.WithHint(err, "choose one with --log-host %s", which.Hosts[0])
+			}
+			return command.WithHint(err, "NCCL needs NCCL_DEBUG=INFO, UCX UCX_PROTO_INFO=y or UCX_LOG_LEVEL=info")
 		}
 	}
 	r := a.Report()

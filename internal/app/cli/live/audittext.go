@@ -31,6 +31,9 @@ func auditText(r *audit.Report, l *command.Look) string {
 	}
 	b.WriteString(l.Wrap("", r.Text, color))
 	b.WriteString(l.Wrap("  ", auditBasis(r), command.Faint))
+	if g := r.GPUDirect; g != nil && (g.Without > 0 || g.Channels == 0) {
+		b.WriteString(l.Wrap("  ", "next: topoctl doctor no-gdr-path, on that host", ""))
+	}
 	b.WriteString("\n" + l.Listing(auditRows(r, l)))
 	if rows := interfaceRows(r, l); len(rows) > 1 {
 		b.WriteString("\n" + l.Wrap("", "TCP beside it", "") + l.Listing(rows))
