@@ -134,7 +134,7 @@ func (r *run) steps(g *group) []step {
 	for _, c := range g.cells {
 		out = append(out, step{c.name(), func(ctx context.Context, d time.Duration) error {
 			if c.err == nil { // otherwise it has already failed
-				return c.round(ctx, d, true, r.watch.follow)
+				return r.round(ctx, c, d, true)
 			}
 			return ctx.Err()
 		}, each})
@@ -208,7 +208,7 @@ func (r *run) warmUp(ctx context.Context, g *group, c *cell) error {
 	fault, verified := c.fault, c.verified
 	c.fault = nil
 	before := c.peer.Lanes()
-	if err := c.round(ctx, r.o.Warmup, false, r.watch.follow); err != nil {
+	if err := r.round(ctx, c, r.o.Warmup, false); err != nil {
 		return err
 	}
 	c.countLanes(before, c.peer.Lanes())
@@ -218,6 +218,14 @@ func (r *run) warmUp(ctx context.Context, g *group, c *cell) error {
 		*verified = Check{} // drops that of the warm-up
 	}
 	return nil
+}
+
+// round is that of a cell. A batch that waits in vain is one wait.
+func (r *run) round(ctx context.Context, c *cell, d time.Duration, record bool) error {
+	if err := c.round(ctx, d, record, r.watch.follow); err != nil {
+		return err
+	}
+	return r.tired(c.err, c.patience)
 }
 
 // fillPiece is how much of the peer's region is filled at a time.
@@ -243,7 +251,10 @@ func (r *run) fillRemote(ctx context.Context, p pattern) error {
 	for at := int64(0); at < r.memory; at += piece {
 		n := min(piece, r.memory-at)
 		p.fill(from.Bytes()[:n], at)
-		if err := v.peer.Write(ctx, from.Span(0, n), v.remote.At(at)); err != nil {
+		limited, stop := context.WithTimeout(ctx, r.patience())
+		err := v.peer.Write(limited, from.Span(0, n), v.remote.At(at))
+		stop()
+		if err != nil {
 			return pkgerr.Errorf("bench", "fill the peer's region: %w", err)
 		}
 	}

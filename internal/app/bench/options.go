@@ -28,16 +28,17 @@ type Options struct {
 	Peer string // host:port, or a name of Registry
 	// Registry finds the peer; nil: by its address.
 	Registry registry.Registry
-	// OpenTimeout bounds the time to open the peer; 0: unlimited.
-	OpenTimeout time.Duration
-	Credentials func() *engine.Credentials // nil: none
-	Region      string                     // of the peer
-	Ops         []string
-	Sizes       []int64 // bytes of an op
-	Batch       int     // ops; 0: as many as make 16 MiB, at most 128
-	Threads     int
-	InFlight    int      // batches of each thread
-	Transports  []string // "auto", "rdma", "tcp", "shm"
+	// Timeout bounds how long is waited for a peer that does not answer or moves nothing, all together; 0: unlimited.
+	// Waited is how much of that was over before.
+	Timeout, Waited time.Duration
+	Credentials     func() *engine.Credentials // nil: none
+	Region          string                     // of the peer
+	Ops             []string
+	Sizes           []int64 // bytes of an op
+	Batch           int     // ops; 0: as many as make 16 MiB, at most 128
+	Threads         int
+	InFlight        int      // batches of each thread
+	Transports      []string // "auto", "rdma", "tcp", "shm"
 	// Engine are the transports of the engines that measure; nil: the engine's default.
 	Engine []engine.TransportFactory
 	// Protection is what the engines' data connections have at least (engine.Options).

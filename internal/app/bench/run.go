@@ -31,12 +31,49 @@ type run struct {
 	fillTime       func(bytes int64) time.Duration
 	report         *Report
 	watch          watcher
+	waited         time.Duration // of Options.Timeout
 }
+
+// stall is how long a batch may take at most.
+const stall = 30 * time.Second
+
+// patience is how long a single wait may take.
+func (r *run) patience() time.Duration {
+	if r.o.Timeout <= 0 {
+		return stall
+	}
+	return max(time.Millisecond, min(stall, r.o.Timeout-r.waited))
+}
+
+// tired counts a wait that was in vain, and is the error of one too many.
+func (r *run) tired(err error, wait time.Duration) error {
+	if !errors.Is(err, context.DeadlineExceeded) {
+		return nil
+	}
+	if r.waited += wait; r.o.Timeout <= 0 || r.waited < r.o.Timeout {
+		return nil
+	}
+	return &NoAnswerError{r.o.Peer, r.o.Timeout}
+}
+
+// NoAnswerError is the error of a peer that was waited for in vain.
+type NoAnswerError struct {
+	Peer string
+	In   time.Duration
+}
+
+// Error says so.
+func (e *NoAnswerError) Error() string {
+	return fmt.Sprintf("peer %q has not answered in %s", e.Peer, e.In)
+}
+
+// Unwrap is that a time was over.
+func (e *NoAnswerError) Unwrap() error { return context.DeadlineExceeded }
 
 // Run measures. If something was measured it returns a report together with an error, such as
 // the context's when the user stopped the run, or a *PeerGoneError.
 func Run(ctx context.Context, o Options) (*Report, error) {
-	r := &run{o: o, ends: map[pick.Policy]*end{}, fillTime: fillTime}
+	r := &run{o: o, ends: map[pick.Policy]*end{}, fillTime: fillTime, waited: o.Waited}
 	hide := func() {}
 	err := r.open(ctx)
 	if err == nil && o.Show != nil {
@@ -112,13 +149,13 @@ func (r *run) openEnd(ctx context.Context, p pick.Policy) error {
 
 // dial makes an engine, opens the peer and finds the region.
 func (r *run) dial(ctx context.Context, p pick.Policy) (*end, error) {
-	o := &r.o
-	e, err := engine.New(ctx, engine.Options{Name: fmt.Sprintf("bench-%d", os.Getpid()), Credentials: o.Credentials, Ports: engine.Ports{Topology: o.Topology, Overlay: o.Overlay}, Policy: string(p), Transports: o.Engine, Protection: o.Protection, Registry: o.Registry})
+	o, patience := &r.o, r.patience()
+	e, err := engine.New(ctx, engine.Options{Name: fmt.Sprintf("bench-%d", os.Getpid()), Credentials: o.Credentials, Ports: engine.Ports{Topology: o.Topology, Overlay: o.Overlay}, Policy: string(p), DefaultTimeout: patience, Transports: o.Engine, Protection: o.Protection, Registry: o.Registry})
 	if err != nil {
 		return nil, err
 	}
-	x := &end{engine: e}
-	if err := x.open(ctx, o); err != nil {
+	x := &end{engine: e, patience: patience}
+	if err := r.reach(ctx, x); err != nil {
 		return nil, errors.Join(err, e.Close())
 	}
 	if err := r.checkGrant(x); err != nil {
@@ -130,22 +167,23 @@ func (r *run) dial(ctx context.Context, p pick.Policy) (*end, error) {
 // RegionTime is how long a peer that answers may take until it offers a region: it may have been started just now.
 const RegionTime = 2 * time.Second
 
-// open opens the peer and finds the region. OpenTimeout also bounds a peer that accepts and
-// does not answer.
-func (x *end) open(ctx context.Context, o *Options) error {
+// reach opens the peer and finds the region. The time also bounds a peer that accepts and does not answer.
+func (r *run) reach(ctx context.Context, x *end) error {
 	limited, stop := ctx, context.CancelFunc(func() {})
-	if o.OpenTimeout > 0 {
-		limited, stop = context.WithTimeout(ctx, o.OpenTimeout)
+	if r.o.Timeout > 0 {
+		limited, stop = context.WithTimeout(ctx, r.o.Timeout-r.waited)
 	}
 	defer stop()
+	began := time.Now()
 	var err error
-	if x.peer, err = x.engine.Open(limited, o.Peer); err == nil {
+	if x.peer, err = x.engine.Open(limited, r.o.Peer); err == nil {
 		waiting, stop := context.WithTimeout(limited, RegionTime)
 		defer stop()
-		x.remote, err = x.peer.Region(waiting, o.Region)
+		x.remote, err = x.peer.Region(waiting, r.o.Region)
 	}
+	r.waited += time.Since(began)
 	if err != nil && !errors.Is(err, engine.ErrNoRegion) && limited.Err() != nil && ctx.Err() == nil {
-		return pkgerr.Errorf("bench", "peer %q has not answered in %s: %w", o.Peer, o.OpenTimeout, context.DeadlineExceeded)
+		return &NoAnswerError{r.o.Peer, r.o.Timeout}
 	}
 	return err
 }

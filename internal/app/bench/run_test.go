@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/netip"
 	"runtime"
@@ -324,7 +325,7 @@ func TestRunMutePeer(t *testing.T) {
 		t.Fatal(err)
 	}
 	o := quick(ln.Addr().String())
-	o.OpenTimeout = 100 * time.Millisecond
+	o.Timeout = 100 * time.Millisecond
 	report, err := Run(t.Context(), o)
 	if report != nil || !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "has not answered in 100ms") {
 		t.Errorf("%v, %v", report, err)
@@ -333,6 +334,61 @@ func TestRunMutePeer(t *testing.T) {
 		t.Error(err)
 	}
 	settled(t, before)
+}
+
+// swallow passes the first connections on to an address, and takes the others without a word.
+func swallow(t *testing.T, to string, first int) string {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var accepting, running sync.WaitGroup
+	var open []net.Conn
+	accepting.Go(func() {
+		for n := 0; ; n++ {
+			c, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			open = append(open, c)
+			if n >= first {
+				continue
+			}
+			far, err := net.Dial("tcp", to)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			open = append(open, far)
+			running.Go(func() { _, _ = io.Copy(far, c) })
+			running.Go(func() { _, _ = io.Copy(c, far) })
+		}
+	})
+	t.Cleanup(func() {
+		_ = ln.Close()
+		accepting.Wait()
+		for _, c := range open {
+			_ = c.Close()
+		}
+		running.Wait()
+	})
+	return ln.Addr().String()
+}
+
+// A peer that answers and whose data connections lead nowhere: the time is for those, too, and for all measurements
+// together.
+func TestRunPeerThatLeadsNowhere(t *testing.T) {
+	address, _ := serve(t, memory.PeerRead|memory.PeerWrite)
+	for name, engines := range map[string]int{"measured": 1, "verified": 2} {
+		o := quick(swallow(t, address, engines))
+		o.Ops, o.Check, o.Timeout, o.Sizes = []string{Read, Write}, engines > 1, 1500*time.Millisecond, []int64{4096, 8192}
+		began := time.Now()
+		report, err := Run(t.Context(), o)
+		if took := time.Since(began); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "has not answered in 1.5s") || took > 15*time.Second {
+			t.Errorf("%s: %v after %s: %+v", name, err, took, report)
+		}
+	}
 }
 
 // The time in which the peer's region is filled has a limit of its own.

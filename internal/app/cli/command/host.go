@@ -56,8 +56,12 @@ func (f *Env) Host() *Host {
 }
 
 // Action is what a command does when it runs: check the flags that several commands have, then its
-// own flags and arguments by parse, then run.
-func Action[O interface{ Ready(*cobra.Command) error }](opts O, parse func(*cobra.Command, []string) error, run func(context.Context, O) error) func(*cobra.Command, []string) error {
+// own flags and arguments by parse, then run, in the time that --timeout gives.
+func Action[O interface {
+	Ready(*cobra.Command) error
+	whole(*cobra.Command) (context.Context, context.CancelFunc)
+	TimeoutHint(error) error
+}](opts O, parse func(*cobra.Command, []string) error, run func(context.Context, O) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		if err := opts.Ready(cmd); err != nil {
 			return err
@@ -65,9 +69,36 @@ func Action[O interface{ Ready(*cobra.Command) error }](opts O, parse func(*cobr
 		if err := parse(cmd, args); err != nil {
 			return err
 		}
-		return run(cmd.Context(), opts)
+		ctx, stop := opts.whole(cmd)
+		defer stop()
+		return opts.TimeoutHint(run(ctx, opts))
 	}
 }
+
+// whole is the time of a command: --timeout bounds all of it, but for what Lasts or TakesLong.
+func (in *Host) whole(cmd *cobra.Command) (context.Context, context.CancelFunc) {
+	ctx := cmd.Context()
+	switch cmd.Annotations[lengthKey] {
+	case lasts:
+		return ctx, func() {}
+	case takesLong:
+		if !cmd.Flags().Changed("timeout") {
+			return ctx, func() {}
+		}
+	}
+	return in.Waiting(ctx)
+}
+
+// Waiting bounds waits by --timeout: all those together that have this context. What a user asked to last,
+// such as a measurement, is no wait.
+func (in *Host) Waiting(ctx context.Context) (context.Context, context.CancelFunc) {
+	if ctx.Value(waitingKey{}) != nil || in.Globals.Timeout <= 0 { // it is a part of a wait that is bounded
+		return ctx, func() {}
+	}
+	return context.WithTimeout(context.WithValue(ctx, waitingKey{}, true), in.Globals.Timeout)
+}
+
+type waitingKey struct{}
 
 // Ready takes over the global flags once they are parsed. An empty value is refused:
 // "--root $UNSET" must not look at this host.
@@ -217,18 +248,25 @@ func (in *Host) Say(t *topo.Topology) {
 
 // discover looks at a host within the time limit.
 func (in *Host) discover(ctx context.Context, opts discover.Options) (*topo.Topology, error) {
-	limited, stop := context.WithTimeout(ctx, in.Globals.Timeout)
+	limited, stop := in.Waiting(ctx)
 	defer stop()
 	t, err := discover.Discover(limited, opts)
 	return t, in.TimeoutHint(err)
 }
 
-// TimeoutHint says what ended a discovery that took too long.
+// TimeoutHint says in its own words that an error is the end of --timeout.
 func (in *Host) TimeoutHint(err error) error {
-	if errors.Is(err, context.DeadlineExceeded) {
-		return WithHint(fmt.Errorf("gave up after %s%w", in.Globals.Timeout, quiet{err}), "use --timeout DURATION to allow more time")
+	const plain = "context deadline exceeded"
+	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), plain) {
+		return err
 	}
-	return err
+	what := strings.ReplaceAll(pkgerr.Message(err), plain, fmt.Sprintf("gave up after %s", in.Globals.Timeout))
+	out := Error{code: ExitFailed, hint: "use --timeout DURATION to allow more time"}
+	if advised, ok := errors.AsType[*Error](err); ok && strings.Contains(advised.hint, "--timeout") { // it says more
+		out = *advised
+	}
+	out.err = fmt.Errorf("%s%w", what, quiet{err})
+	return &out
 }
 
 // Locate finds the host: a topology where the input is a document, otherwise the
@@ -287,7 +325,7 @@ func (in *Host) openFixture(ctx context.Context, name string) (fs.FS, string, er
 	if !errors.Is(unknown, fixtures.ErrUnknown) {
 		return tree, "fixture:" + name, unknown
 	}
-	data, err := Within(ctx, in.Globals.Timeout, name, func() ([]byte, error) { return readFile(name, nil) })
+	data, err := Within(ctx, in, name, func() ([]byte, error) { return readFile(name, nil) })
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, "", WithHint(pkgerr.Plain(unknown), "\"topoctl fixtures\" lists all")
@@ -452,21 +490,14 @@ func (in *Host) ReadFile(ctx context.Context, name string) ([]byte, error) {
 		}
 		name, r = StdinName, in.Streams.In
 	}
-	limit := in.Globals.Timeout
-	if r != nil {
-		limit = 0 // whatever feeds it may take its time
-	}
-	return Within(ctx, limit, name, func() ([]byte, error) { return readFile(name, r) })
+	return Within(ctx, in, name, func() ([]byte, error) { return readFile(name, r) })
 }
 
 // Within is what read gives, which may wait for ever: to open a named pipe is to wait for its writer.
-// It fails when ctx ends or a limit is over; 0 is no limit.
-func Within[T any](ctx context.Context, limit time.Duration, name string, read func() (T, error)) (T, error) {
-	if limit > 0 {
-		var stop context.CancelFunc
-		ctx, stop = context.WithTimeout(ctx, limit)
-		defer stop()
-	}
+// It fails when ctx ends or the time of --timeout is over.
+func Within[T any](ctx context.Context, in *Host, name string, read func() (T, error)) (T, error) {
+	ctx, stop := in.Waiting(ctx)
+	defer stop()
 	type result struct {
 		value T
 		err   error
@@ -481,10 +512,10 @@ func Within[T any](ctx context.Context, limit time.Duration, name string, read f
 	case got := <-done:
 		return got.value, got.err
 	case <-ctx.Done():
-		if err := ctx.Err(); limit == 0 || !errors.Is(err, context.DeadlineExceeded) {
+		if err := ctx.Err(); !errors.Is(err, context.DeadlineExceeded) {
 			return none, fmt.Errorf("%s: %w", name, err)
 		}
-		return none, WithHint(fmt.Errorf("%s: could not be read within %s", name, limit), "use --timeout DURATION to allow more time")
+		return none, WithHint(fmt.Errorf("%s: could not be read within %s", name, in.Globals.Timeout), "use --timeout DURATION to allow more time")
 	}
 }
 

@@ -66,7 +66,22 @@ const (
 	usesKey    = "uses"
 	formatsKey = "formats"
 	printsKey  = "prints"
+	lengthKey  = "length"
 )
+
+// How long commands take that do not end by themselves soon.
+const (
+	lasts     = "lasts"
+	takesLong = "takes long"
+)
+
+// Lasts notes that a command goes on as long as the user wants: --timeout bounds what it waits for, by
+// Host.Waiting, and not the command.
+func Lasts(cmd *cobra.Command) { annotate(cmd, lengthKey, lasts) }
+
+// TakesLong notes that a command may take longer than --timeout is by default, for all that it has to read or to
+// compute: only one that is given bounds it.
+func TakesLong(cmd *cobra.Command) { annotate(cmd, lengthKey, takesLong) }
 
 // Uses notes the global flags of a command. The others are refused: a flag that
 // does nothing would mislead.

@@ -31,6 +31,7 @@ func (p *printing) add(cmd *cobra.Command) {
 		return command.HostArgs(typed, "")
 	}
 	command.Uses(cmd, "from", "timeout", "quiet", "units")
+	command.TakesLong(cmd)
 }
 
 func (p *printing) parse(cmd *cobra.Command, args []string) error {

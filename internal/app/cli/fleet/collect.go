@@ -34,6 +34,7 @@ type collectOptions struct {
 	parallel int
 	dir      string
 	resume   bool
+	bounded  bool // --timeout is given: it is for all hosts together
 	fabric   string
 
 	registry    peers.Registry
@@ -79,6 +80,7 @@ func newCollectCmd(f *command.Env, runF func(context.Context, *collectOptions) e
 	command.Group(cmd, "Hosts", append([]string{"agents", "hosts", "host", "launch", "launch-command", "parallel", "registry"}, peers.CredentialFlags...)...)
 	command.Offer(cmd, map[string]command.Completer{"launch": command.Words("ssh")})
 	command.Uses(cmd, "from", "timeout", "quiet")
+	command.Lasts(cmd)
 	command.Formats(cmd, command.FormatTable, command.FormatJSON)
 	return cmd
 }
@@ -94,6 +96,7 @@ func (o *collectOptions) parse(cmd *cobra.Command, args []string) error {
 	if o.Globals.From != "" {
 		o.args = append(slices.Clone(args), o.Globals.From)
 	}
+	o.bounded = cmd.Flags().Changed("timeout")
 	asked := o.hosts != "" || len(o.names) > 0
 	switch {
 	case len(o.args) == 0 && o.agents == "" && !asked && o.launch == "" && !o.registry.Given():
@@ -117,20 +120,26 @@ func (o *collectOptions) parse(cmd *cobra.Command, args []string) error {
 }
 
 func runCollect(ctx context.Context, o *collectOptions) error {
-	net, err := network(ctx, o.Host, o.fabric)
+	waiting, stop := ctx, context.CancelFunc(func() {})
+	if o.bounded {
+		waiting, stop = o.Waiting(ctx)
+	}
+	defer stop()
+	net, err := network(waiting, o.Host, o.fabric)
 	if err != nil {
 		return err
 	}
-	registered, end, err := o.registered(ctx)
+	registered, end, err := o.registered(waiting)
 	if err != nil {
 		return err
 	}
 	defer end()
-	sources, total, err := o.sources(ctx, registered)
+	sources, total, err := o.sources(waiting, registered)
 	if err != nil {
 		return err
 	}
 	c := collect.Options{Parallel: o.parallel, Timeout: o.Globals.Timeout, Decode: o.Decode, Resume: o.resume}
+	c.Until, _ = waiting.Deadline()
 	if o.dir != "" {
 		write := func(name string, data []byte) error { return command.WriteFile(name, data, command.Everyone) }
 		if c.Store, err = collect.OpenStore(o.dir, write); err != nil {

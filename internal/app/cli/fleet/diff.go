@@ -35,6 +35,7 @@ func newDiffCmd(f *command.Env, runF func(context.Context, *diffOptions) error) 
 	}
 	cmd.Flags().BoolVar(&opts.all, "all", false, "name all hosts of a change")
 	command.Uses(cmd, "timeout", "quiet")
+	command.TakesLong(cmd)
 	command.Formats(cmd, command.FormatTable, command.FormatJSON, command.FormatTSV)
 	return cmd
 }

@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -163,6 +164,7 @@ func newExportCmd(f *command.Env, runF func(context.Context, *exportOptions) err
 	}
 	command.Main(cmd, "fabric", "for", "class", "out-file")
 	command.Uses(cmd, "from", "timeout", "quiet")
+	command.TakesLong(cmd)
 	command.Prints(cmd, "the format of the other program, FORMAT")
 	return cmd
 }
@@ -257,7 +259,7 @@ func runExport(ctx context.Context, o *exportOptions) error {
 		return err
 	}
 	out, err := o.chosen().write(o, ctx, f)
-	if err != nil {
+	if err := cmp.Or(ctx.Err(), err); err != nil {
 		return err
 	}
 	if o.failed > 0 && o.read == 0 {
@@ -287,6 +289,9 @@ func (o *exportOptions) documents(ctx context.Context) export.Documents {
 		dir = filepath.Dir(dir)
 	}
 	return func(h *model.Host) (*topo.Topology, error) {
+		if err := ctx.Err(); err != nil { // also where all that is left is to compute
+			return nil, err
+		}
 		t, err := o.document(ctx, h, dir)
 		if err != nil {
 			o.failed, o.unread = o.failed+1, err

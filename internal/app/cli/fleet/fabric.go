@@ -67,6 +67,7 @@ func newFabricCmd(f *command.Env, runF func(context.Context, *fabricOptions) err
 	fl.StringArrayVar(&opts.files, "fabric", nil, "a fabric document in `FILE`; repeatable")
 	opts.out.Add(cmd)
 	command.Uses(cmd, "from", "timeout", "quiet")
+	command.TakesLong(cmd)
 	command.Formats(cmd, command.FormatTable, command.FormatJSON)
 	return cmd
 }

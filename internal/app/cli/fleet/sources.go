@@ -132,15 +132,16 @@ func sourcesOf(in *command.Host, arg string) iter.Seq2[collect.Source, error] {
 	return one(collect.Source{Name: collect.HostName(path), From: "file " + path, Read: fileReader(in, path)})
 }
 
-// pipe is standard input that can be looked at before it is read. What reads from it ends when ctx ends, whether
-// anything comes or not.
+// pipe is standard input that can be looked at before it is read. What reads from it ends when ctx ends, or when
+// nothing comes in the time of --timeout.
 type pipe struct {
-	ctx context.Context //nolint:containedctx // Read has none
-	in  io.Reader
+	ctx  context.Context //nolint:containedctx // Read has none
+	host *command.Host
+	in   io.Reader
 }
 
 func (p pipe) Read(b []byte) (int, error) {
-	data, err := command.Within(p.ctx, 0, command.StdinName, func() ([]byte, error) {
+	data, err := command.Within(p.ctx, p.host, command.StdinName, func() ([]byte, error) {
 		own := make([]byte, len(b)) // the read may outlive b's use
 		n, err := p.in.Read(own)
 		return own[:n], err
@@ -154,7 +155,7 @@ func withPipe(ctx context.Context, in *command.Host) *command.Host {
 		return in
 	}
 	own := *in
-	own.Streams.In = bufio.NewReaderSize(pipe{ctx, in.Streams.In}, pipedBytes)
+	own.Streams.In = bufio.NewReaderSize(pipe{ctx, in, in.Streams.In}, pipedBytes)
 	return &own
 }
 

@@ -174,7 +174,7 @@ func (o *discoverOptions) writeCapture(ctx context.Context) (done bool, err erro
 	case t != nil:
 		return false, fmt.Errorf("--capture needs the files of a host; %s is a document", o.Globals.From)
 	}
-	limited, stop := context.WithTimeout(ctx, o.Globals.Timeout)
+	limited, stop := o.Waiting(ctx)
 	defer stop()
 	var data strings.Builder
 	if err := discover.Capture(limited, place, &data); err != nil {

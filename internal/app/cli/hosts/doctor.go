@@ -192,7 +192,7 @@ func tryDevices(ctx context.Context, in *command.Host, rdma command.RDMASource, 
 	if rdma == nil {
 		return &replies.VerbsReport{Unavailable: "this program was built without libibverbs"}
 	}
-	limited, stop := context.WithTimeout(ctx, g.Timeout)
+	limited, stop := in.Waiting(ctx)
 	defer stop()
 	return rdma.Try(limited)
 }

@@ -84,6 +84,7 @@ func newAuditCmd(f *command.Env, runF func(context.Context, *auditOptions) error
 	command.Main(cmd, "seconds", "plan", "for", "log", "log-host", "transport", "out-file")
 	command.Uses(cmd, append([]string{"units"}, command.InputFlags...)...)
 	command.Formats(cmd, command.FormatTable, command.FormatJSON)
+	command.Lasts(cmd)
 	return cmd
 }
 
@@ -144,7 +145,9 @@ func (o *auditOptions) parse(cmd *cobra.Command, args []string) error {
 }
 
 func runAudit(ctx context.Context, o *auditOptions) error {
-	t, err := o.Load(ctx)
+	waiting, stop := o.Waiting(ctx)
+	defer stop()
+	t, err := o.Load(waiting)
 	if err != nil {
 		return err
 	}
@@ -155,7 +158,7 @@ func runAudit(ctx context.Context, o *auditOptions) error {
 	ao := audit.Options{Host: h, PlanFrom: "topoctl path --plan", Engine: o.engine, LogHost: o.logHost, Tolerance: o.tolerance}
 	if o.plan != "" {
 		ao.PlanFrom = o.plan
-		ao.Plan, err = o.readPlan(ctx)
+		ao.Plan, err = o.readPlan(waiting)
 	} else {
 		ao.Plan, err = h.Plan(nil)
 	}
@@ -172,8 +175,12 @@ func runAudit(ctx context.Context, o *auditOptions) error {
 			return err
 		}
 	}
+	if o.seconds > 0 { // logs may have been written meanwhile, and are read although Ctrl-C ended the rest
+		waiting, stop = o.Waiting(context.WithoutCancel(ctx))
+		defer stop()
+	}
 	for _, name := range o.logs {
-		data, err := o.ReadFile(context.WithoutCancel(ctx), name)
+		data, err := o.ReadFile(waiting, name)
 		if err != nil {
 			return fmt.Errorf("--log %w", err)
 		}

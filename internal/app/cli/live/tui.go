@@ -99,6 +99,7 @@ func newTUICmd(f *command.Env, runF func(context.Context, *tuiOptions) error) *c
 	flags := slices.DeleteFunc(slices.Clone(command.InputFlags), func(name string) bool { return name == "quiet" || name == "verbose" })
 	command.Main(cmd, "agent", "hosts", "host", "token-file", "view", "once", "record", "replay", "synthetic-load")
 	command.Uses(cmd, append(flags, "units")...)
+	command.Lasts(cmd)
 	command.Prints(cmd, "a screen; with --once, one frame as text")
 	return cmd
 }
@@ -204,7 +205,7 @@ func runTUI(ctx context.Context, o *tuiOptions) error {
 
 // printFrame prints one picture.
 func (o *tuiOptions) printFrame(ctx context.Context, show tui.Options) error {
-	limited, stop := context.WithTimeout(ctx, o.Globals.Timeout)
+	limited, stop := o.Waiting(ctx)
 	defer stop()
 	text, whole, err := tui.Frame(limited, show, o.w, o.h)
 	if err := errors.Join(ctx.Err(), err); err != nil {

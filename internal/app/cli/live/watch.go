@@ -68,6 +68,7 @@ func newWatchCmd(f *command.Env, runF func(context.Context, *watchOptions) error
 	fl.StringSliceVar(&opts.agents, "agent", nil, "also watch whether the agent with the --http address `URL` answers; repeatable")
 	command.Offer(cmd, map[string]command.Completer{"baseline": command.HostFlag, "interval": command.Words("1s"), "every": command.Words("30s")})
 	command.Uses(cmd, command.InputFlags...)
+	command.Lasts(cmd)
 	command.Formats(cmd, command.FormatTable, command.FormatJSONL, command.FormatJSON)
 	return cmd
 }

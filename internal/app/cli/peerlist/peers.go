@@ -56,6 +56,7 @@ func newPeersCmd(f *command.Env, runF func(context.Context, *options) error) *co
 	cmd.Flags().BoolVar(&opts.watch, "watch", false, "then print changes as they happen")
 	cmd.Flags().DurationVar(&opts.limit, "for", 0, "with --watch, stop after `TIME`")
 	command.Uses(cmd, "timeout", "quiet")
+	command.Lasts(cmd)
 	command.Formats(cmd, command.FormatTable, command.FormatJSON, command.FormatJSONL, command.FormatName)
 	return cmd
 }
@@ -121,23 +122,22 @@ func peerOf(r *registry.Record, now time.Time) Peer {
 }
 
 func run(ctx context.Context, o *options) error {
+	if !o.watch {
+		var stop context.CancelFunc
+		ctx, stop = o.Waiting(ctx)
+		defer stop()
+	}
 	r, err := o.registry.Open(ctx, o.Host, nil)
 	if err != nil {
 		return err
 	}
 	defer r.Close() //nolint:errcheck // nothing was published
-	lister, ok := r.(registry.Lister)
-	if !ok {
-		return fmt.Errorf("--registry %s: it cannot list engines", o.registry.URL)
-	}
 	if o.watch {
-		return o.follow(ctx, lister)
+		return o.follow(ctx, r)
 	}
-	limited, cancel := context.WithTimeout(ctx, o.Globals.Timeout)
-	defer cancel()
-	list, err := lister.List(limited)
+	list, err := o.registry.List(ctx, o.Host, r)
 	if err != nil {
-		return o.hint(ctx, err)
+		return err
 	}
 	if err := o.print(list); err != nil {
 		return err
@@ -239,7 +239,11 @@ func short(fingerprint *string) string {
 }
 
 // follow prints what changes.
-func (o *options) follow(ctx context.Context, lister registry.Lister) error {
+func (o *options) follow(ctx context.Context, r registry.Registry) error {
+	lister, ok := r.(registry.Lister)
+	if !ok {
+		return fmt.Errorf("--registry %s: it cannot list engines", o.registry.URL)
+	}
 	limited := ctx
 	if o.limit > 0 {
 		var cancel context.CancelFunc

@@ -54,17 +54,14 @@ func (c *Credentials) Read(ctx context.Context, h *command.Host, log *slog.Logge
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	files, limit := c.Files, h.Globals.Timeout
-	if files.Token == "-" {
-		limit = 0
-	}
+	files := c.Files
 	for _, name := range []string{files.Token, files.Key} {
 		if mode, exposed := trust.Exposed(name); exposed {
 			name = text.Printable(name)
 			fmt.Fprintf(h.Streams.Err, "topoctl: warning: %s can be read or changed by others (mode %04o): chmod 600 %s\n", name, mode, name)
 		}
 	}
-	return command.Within(ctx, limit, c.names(), func() (func() *engine.Credentials, error) {
+	return command.Within(ctx, h, c.names(), func() (func() *engine.Credentials, error) {
 		if files.Token != "-" {
 			source, err := files.Watch(log)
 			return source, fileHint(err)

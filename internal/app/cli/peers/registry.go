@@ -74,11 +74,8 @@ func (r *Registry) Open(ctx context.Context, h *command.Host, log *slog.Logger) 
 		}
 		log = slog.New(slog.NewTextHandler(to, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	}
-	if h.Globals.Timeout > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, h.Globals.Timeout)
-		defer cancel()
-	}
+	ctx, stop := h.Waiting(ctx)
+	defer stop()
 	out, err := registryproc.Open(ctx, registryproc.Options{URL: r.URL, Logger: log, Getenv: h.Streams.Getenv})
 	if err == nil {
 		return out, nil
@@ -96,11 +93,8 @@ func (r *Registry) List(ctx context.Context, h *command.Host, names registry.Reg
 	if !ok {
 		return registry.Listing{}, fmt.Errorf("--registry %s: it cannot list engines", r.URL)
 	}
-	if h.Globals.Timeout > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, h.Globals.Timeout)
-		defer cancel()
-	}
+	ctx, stop := h.Waiting(ctx)
+	defer stop()
 	list, err := lister.List(ctx)
 	if err != nil {
 		hinted, _ := RegistryHint(fmt.Errorf("--registry %s: %w", r.URL, pkgerr.Plain(err)))

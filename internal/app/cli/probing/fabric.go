@@ -95,6 +95,7 @@ func newProbeFabricCmd(f *command.Env, runF func(context.Context, *probeFabricOp
 	command.Offer(cmd, map[string]command.Completer{"rails": command.Words(railChoices...), "launch": command.Words("ssh")})
 	command.Main(cmd, "hosts", "host", "token-file", "launch", "fabric", "rails", "max-duration", "report", "out-file", "dry-run")
 	command.Uses(cmd, "timeout", "quiet", "verbose", "units")
+	command.Lasts(cmd)
 	command.Formats(cmd, runFormats...)
 	return cmd
 }
@@ -134,14 +135,16 @@ func (o *probeFabricOptions) parse(cmd *cobra.Command, _ []string) error {
 }
 
 func runProbeFabric(ctx context.Context, o *probeFabricOptions) error {
-	names, err := o.registry.Open(ctx, o.Host, nil)
+	waiting, stop := o.Waiting(ctx)
+	defer stop()
+	names, err := o.registry.Open(waiting, o.Host, nil)
 	if err != nil {
 		return err
 	}
 	if names != nil {
 		defer names.Close() //nolint:errcheck // it only finds agents
 	}
-	hosts, described, err := o.hostsFrom(ctx, names)
+	hosts, described, err := o.hostsFrom(waiting, names)
 	if err != nil {
 		return err
 	}
@@ -149,9 +152,9 @@ func runProbeFabric(ctx context.Context, o *probeFabricOptions) error {
 		return command.WithHint(fmt.Errorf("%s: want two or more", text.Plural(n, "host")), "use \"topoctl probe local\" to measure this host alone")
 	}
 	if len(described) > 0 {
-		return o.dryDescribed(ctx, described, hosts)
+		return o.dryDescribed(waiting, described, hosts)
 	}
-	fleet, err := o.openFleet(ctx, hosts, names)
+	fleet, err := o.openFleet(ctx, waiting, hosts, names)
 	if err != nil {
 		return err
 	}
@@ -315,11 +318,14 @@ func (o *probeFabricOptions) pairs(ctx context.Context, hosts []plan.Host) (*pla
 	return pairs, nil
 }
 
-func (o *probeFabricOptions) openFleet(ctx context.Context, hosts []probe.Host, names registry.Registry) (*fabric.Fleet, error) {
+func (o *probeFabricOptions) openFleet(ctx, waiting context.Context, hosts []probe.Host, names registry.Registry) (*fabric.Fleet, error) {
 	fo := fabric.Options{Hosts: hosts, DialTime: o.dialTime, Registry: peers.Finder(names)}
 	var err error
-	if fo.Credentials, err = o.hosts.credentials.Read(ctx, o.Host, nil); err != nil {
+	if fo.Credentials, err = o.hosts.credentials.Read(waiting, o.Host, nil); err != nil {
 		return nil, err
+	}
+	if until, ok := waiting.Deadline(); ok && fo.DialTime > 0 {
+		fo.DialTime = max(time.Millisecond, time.Until(until))
 	}
 	if o.launch != "" {
 		fo.Launch = &fabric.Launch{Command: strings.Fields(o.command)}

@@ -51,6 +51,7 @@ func newProbeLocalCmd(f *command.Env, runF func(context.Context, *probeLocalOpti
 	command.Offer(cmd, map[string]command.Completer{"pairs": command.WordList(pairKinds...)})
 	command.Main(cmd, "pairs", "select", "duration", "fail-under", "all", "report", "out-file", "dry-run")
 	command.Uses(cmd, append(slices.Clone(command.InputFlags), "units")...)
+	command.Lasts(cmd)
 	command.Formats(cmd, runFormats...)
 	return cmd
 }

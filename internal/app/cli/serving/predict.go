@@ -92,6 +92,7 @@ func (o *predictOptions) add(cmd *cobra.Command) {
 	command.Offer(cmd, map[string]command.Completer{"host": namedHost, "prefix-memory": command.Words("0", "16GiB", "1TiB")})
 	command.Main(cmd, "host", "nics", "down", "compare")
 	command.Uses(cmd, "timeout", "quiet", "units")
+	command.TakesLong(cmd)
 	command.Formats(cmd, command.FormatTable, command.FormatJSON, command.FormatSVG, command.FormatHTML)
 }
 

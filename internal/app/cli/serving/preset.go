@@ -36,6 +36,7 @@ func newPresetCmd(f *command.Env, runF func(context.Context, *presetOptions) err
 		RunE: command.Action(opts, opts.parse, runF),
 	}
 	command.Uses(cmd, "timeout")
+	command.TakesLong(cmd)
 	command.Formats(cmd, command.FormatTable, command.FormatJSON, command.FormatTSV)
 	return cmd
 }

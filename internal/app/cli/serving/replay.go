@@ -88,6 +88,7 @@ func (o *replayOptions) add(cmd *cobra.Command) {
 	command.Offer(cmd, map[string]command.Completer{"memory": command.Words("1GiB", "4GiB"), "location": command.WordList("cpu:0", "cpu:1", "gpu:0", "gpu:1")})
 	command.Main(cmd, "peer", "token-file", "region")
 	command.Uses(cmd, "host-root", "timeout", "quiet", "verbose", "units")
+	command.Lasts(cmd)
 	command.Formats(cmd, command.FormatTable, command.FormatJSON, command.FormatSVG, command.FormatHTML)
 }
 
@@ -247,11 +248,13 @@ func runReplay(ctx context.Context, o *replayOptions) error {
 	if err := o.outFile.Check(); err != nil {
 		return err
 	}
-	credentials, err := o.credentials.Read(ctx, o.Host, nil)
+	waiting, stop := o.Waiting(ctx)
+	defer stop()
+	credentials, err := o.credentials.Read(waiting, o.Host, nil)
 	if err != nil {
 		return err
 	}
-	w, err := o.load.workload(ctx, o.Host)
+	w, err := o.load.workload(waiting, o.Host)
 	if err != nil {
 		return err
 	}
@@ -259,7 +262,7 @@ func runReplay(ctx context.Context, o *replayOptions) error {
 	if err != nil {
 		return err
 	}
-	t, err := o.Find(ctx)
+	t, err := o.Find(waiting)
 	if err != nil {
 		return err
 	}
@@ -275,7 +278,7 @@ func runReplay(ctx context.Context, o *replayOptions) error {
 		defer a.Stop() //nolint:errcheck // the run is over
 		credentials = a.Credentials
 	}
-	names, err := o.registry.Open(ctx, o.Host, nil)
+	names, err := o.registry.Open(waiting, o.Host, nil)
 	if err != nil {
 		return err
 	}
@@ -289,7 +292,7 @@ func runReplay(ctx context.Context, o *replayOptions) error {
 	}
 	defer e.Close() //nolint:errcheck // what was moved is there
 	run := &replayRun{o: o, Options: replay.Options{Serve: *c, Workload: w, Seed: o.load.seed, Check: o.verify}}
-	if err := run.memories(ctx, e, places); err != nil {
+	if err := run.memories(ctx, waiting, e, places); err != nil {
 		return err
 	}
 	return run.replay(ctx)
@@ -439,8 +442,9 @@ func (o *replayOptions) startAgent(ctx context.Context, places *placement) (*tra
 	return a, nil
 }
 
-// memories finds the memory of the instances, and says how many pages that is.
-func (r *replayRun) memories(ctx context.Context, e *engine.Engine, places *placement) error {
+// memories finds the memory of the instances, and says how many pages that is. waiting is the time that peers have to
+// answer.
+func (r *replayRun) memories(ctx, waiting context.Context, e *engine.Engine, places *placement) error {
 	o, c := r.o, &r.Serve
 	here, there, hereSide, thereSide := &c.Prefill, &c.Decode, c.Cache.Prefill, c.Cache.Decode
 	if o.move == serve.Pull {
@@ -452,7 +456,7 @@ func (r *replayRun) memories(ctx context.Context, e *engine.Engine, places *plac
 	}
 	least := int64(-1)
 	for _, address := range o.peers {
-		found, err := o.regionsAt(ctx, e, address)
+		found, err := o.regionsAt(ctx, waiting, e, address)
 		if err != nil {
 			return err
 		}
@@ -481,11 +485,9 @@ func (r *replayRun) memories(ctx context.Context, e *engine.Engine, places *plac
 	return err
 }
 
-// regionsAt opens a peer and finds its regions, in the time that --timeout gives each peer.
-func (o *replayOptions) regionsAt(ctx context.Context, e *engine.Engine, address string) ([]*engine.RemoteRegion, error) {
-	limited, stop := context.WithTimeout(ctx, o.Globals.Timeout)
-	defer stop()
-	p, err := e.Open(limited, address)
+// regionsAt opens a peer and finds its regions.
+func (o *replayOptions) regionsAt(ctx, waiting context.Context, e *engine.Engine, address string) ([]*engine.RemoteRegion, error) {
+	p, err := e.Open(waiting, address)
 	if err != nil {
 		return nil, o.peerHint(ctx, err, address)
 	}
@@ -541,7 +543,7 @@ func (o *replayOptions) regionHint(ctx context.Context, err error, p *engine.Pee
 	}
 	err = fmt.Errorf("--region %s: the peer at %s has no such region", name, p.Name())
 	var known []string
-	limited, stop := context.WithTimeout(ctx, o.Globals.Timeout)
+	limited, stop := o.Waiting(ctx)
 	defer stop()
 	if list, asked := p.Regions(limited); asked == nil {
 		for _, r := range list {

@@ -133,6 +133,7 @@ func newAgentCmd(f *command.Env, runF func(context.Context, *agentOptions) error
 	command.Offer(cmd, map[string]command.Completer{"size": command.Words("256MiB", "1GiB")})
 	command.Main(cmd, "listen", "token-file", "grants", "http", "region", "transport", "serve-probes")
 	command.Uses(cmd, "host-root", "timeout", "quiet", "verbose")
+	command.Lasts(cmd)
 	command.Formats(cmd, command.FormatTable, command.FormatJSON)
 	return cmd
 }

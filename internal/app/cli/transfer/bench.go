@@ -84,6 +84,7 @@ func newBenchCmd(f *command.Env, runF func(context.Context, *benchOptions) error
 	})
 	command.Main(cmd, "peer", "token-file", "op", "size", "transport", "policy", "duration", "check")
 	command.Uses(cmd, "host-root", "timeout", "quiet", "verbose", "units")
+	command.Lasts(cmd)
 	command.Formats(cmd, command.FormatTable, command.FormatJSON)
 	return cmd
 }
@@ -157,7 +158,7 @@ func (o *benchOptions) parse(cmd *cobra.Command, _ []string) error {
 	if r.Seed = typed.seed; r.Seed == 0 {
 		r.Seed = rand.Uint64()
 	}
-	r.Now, r.OpenTimeout = o.Now, o.Globals.Timeout
+	r.Now = o.Now
 	o.look = o.Look()
 	return nil
 }

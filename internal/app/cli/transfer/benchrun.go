@@ -42,7 +42,10 @@ func runBench(ctx context.Context, o *benchOptions) error {
 	if !o.Globals.Quiet {
 		fmt.Fprintln(o.Streams.Err, "topoctl: "+text.Printable(o.announce()))
 	}
-	t, err := o.Find(ctx)
+	began := time.Now()
+	waiting, stop := o.Waiting(ctx)
+	defer stop()
+	t, err := o.Find(waiting)
 	if err != nil {
 		return err
 	}
@@ -67,10 +70,10 @@ func runBench(ctx context.Context, o *benchOptions) error {
 		}
 		defer a.Stop() //nolint:errcheck // the measurements are done
 		o.run.Peer, o.run.ChildPID, o.run.Credentials = a.Address, a.PID, a.Credentials
-	} else if o.run.Credentials, err = o.credentials.Read(ctx, o.Host, nil); err != nil {
+	} else if o.run.Credentials, err = o.credentials.Read(waiting, o.Host, nil); err != nil {
 		return err
 	}
-	names, err := o.registry.Open(ctx, o.Host, nil)
+	names, err := o.registry.Open(waiting, o.Host, nil)
 	if err != nil {
 		return err
 	}
@@ -81,6 +84,7 @@ func runBench(ctx context.Context, o *benchOptions) error {
 	if len(o.http) > 0 {
 		o.run.Show = func(e *bench.Engines) (func(), error) { return o.show(ctx, e) }
 	}
+	o.run.Timeout, o.run.Waited = o.Globals.Timeout, time.Since(began)
 	report, err := bench.Run(ctx, o.run)
 	if o.run.Progress != nil {
 		fmt.Fprint(o.Streams.Err, command.ClearLine)

@@ -32,6 +32,7 @@ type Source struct {
 type Options struct {
 	Parallel int           // hosts at a time; 0 is 64
 	Timeout  time.Duration // of one host, 0 none
+	Until    time.Time     // when no host is waited for any more, zero for never
 	// Decode gives the topology of a document; name is what errors call it.
 	Decode func(ctx context.Context, name string, data []byte) (*topo.Topology, error)
 	// Store keeps the documents, nil for not at all.
@@ -165,6 +166,14 @@ func (c *collection) read(ctx context.Context, s Source) (h *fleet.Host, resumed
 	if c.o.Timeout > 0 {
 		var stop context.CancelFunc
 		ctx, stop = context.WithTimeoutCause(ctx, c.o.Timeout, fmt.Errorf("no answer within %s", c.o.Timeout))
+		defer stop()
+	}
+	if !c.o.Until.IsZero() {
+		if !time.Now().Before(c.o.Until) {
+			return nil, false, errors.New("not asked: the time was over")
+		}
+		var stop context.CancelFunc
+		ctx, stop = context.WithDeadlineCause(ctx, c.o.Until, errors.New("no answer in time"))
 		defer stop()
 	}
 	if c.o.Store != nil && c.o.Resume {
