@@ -123,9 +123,9 @@ func (r *Redactor) GPUReport(rep *replies.GPUReport) *replies.GPUReport {
 	return rep
 }
 
-// NetlinkReport gives a redacted copy.
+// NetlinkReport gives a redacted copy, nil of nil.
 func (r *Redactor) NetlinkReport(rep *replies.NetlinkReport) *replies.NetlinkReport {
-	for ; r != nil; r = r.next {
+	for ; r != nil && rep != nil; r = r.next {
 		for _, a := range rep.Addresses {
 			r.learnSubnet(a.CIDR)
 		}
