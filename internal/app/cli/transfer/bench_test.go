@@ -199,6 +199,16 @@ func TestBenchProgress(t *testing.T) {
 	}
 }
 
+// Nothing was compared, so nothing is said to be right.
+func TestBenchTextOfNothingVerified(t *testing.T) {
+	failed := "deadline exceeded"
+	x := bench.Result{Op: "write", Transport: "tcp", Error: &failed, Verified: &bench.Check{}}
+	text := (&command.Look{Units: units.Gbyte}).Listing([]command.Row{resultRow(&x, &command.Look{Units: units.Gbyte})})
+	if strings.Contains(text, "right") || !strings.Contains(text, "nothing was verified") {
+		t.Error(text)
+	}
+}
+
 // What failed before anything was moved has no rate, rather than one of nothing.
 func TestBenchTextOfNothing(t *testing.T) {
 	why, zero := "peer is lost", 0.0

@@ -132,9 +132,13 @@ func resultRow(x *bench.Result, l *command.Look) command.Row {
 	if x.Retries > 0 || x.Fallbacks > 0 {
 		add("%s sent again, %s to a worse transport", text.Plural(int(x.Retries), "slice"), text.Plural(int(x.Fallbacks), "change"))
 	}
-	if v := x.Verified; v != nil && v.MismatchedBytes == 0 {
+	switch v := x.Verified; {
+	case v == nil:
+	case v.Bytes == 0:
+		add("nothing was verified")
+	case v.MismatchedBytes == 0:
 		add("verified %s: every byte is right", units.Bytes(v.Bytes))
-	} else if v != nil {
+	default:
 		r.Color = command.Bad
 		add("WRONG: %d bytes of %s in %s differ; the first: %s", v.MismatchedBytes, units.Bytes(v.Bytes), text.Plural(int(v.MismatchedOps), "op"), *v.First)
 	}
