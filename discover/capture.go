@@ -19,6 +19,7 @@ import (
 	"github.com/topoctl/topoctl/internal/base/redact"
 	"github.com/topoctl/topoctl/internal/base/replies"
 	"github.com/topoctl/topoctl/internal/base/sysfs"
+	"github.com/topoctl/topoctl/internal/base/text"
 )
 
 // Capture discovers a host and writes what it read, redacted, as a text archive:
@@ -129,7 +130,7 @@ func (p pipeline) captureComment(t *topo.Topology) string {
 	var b strings.Builder
 	line := func(name, value string) {
 		if value != "" {
-			fmt.Fprintf(&b, "%-9s %s\n", name+":", value)
+			fmt.Fprintf(&b, "%-9s %s\n", name+":", text.Printable(value))
 		}
 	}
 	line("capture", strings.TrimSpace(t.Tool.Name+" "+t.Tool.Version))

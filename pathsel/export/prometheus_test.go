@@ -16,6 +16,7 @@ import (
 	"github.com/topoctl/topoctl/fixtures"
 	"github.com/topoctl/topoctl/internal/base/fixturetest"
 	"github.com/topoctl/topoctl/internal/base/golden"
+	"github.com/topoctl/topoctl/internal/base/text"
 	"github.com/topoctl/topoctl/pathsel/export"
 )
 
@@ -369,7 +370,11 @@ func FuzzPrometheus(f *testing.F) {
 		top.GPUs[0].Model, top.Host.Product, top.Netdevs[0].Name = second, first, second
 		points := strictly(t, metrics(t, prepare(t, top), export.PrometheusOptions{AllPairs: true}))
 		for _, name := range []string{first, second} {
-			if name = strings.ToValidUTF8(name, "\uFFFD"); name != "" && len(find(points, "topoctl_port_info", "port", name)) == 0 {
+			lines := strings.Split(strings.ToValidUTF8(name, "\uFFFD"), "\n")
+			for i, line := range lines {
+				lines[i] = text.Printable(line)
+			}
+			if name = strings.Join(lines, "\n"); name != "" && len(find(points, "topoctl_port_info", "port", name)) == 0 {
 				t.Errorf("the port %q is lost", name)
 			}
 		}

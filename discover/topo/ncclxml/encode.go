@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/xml"
+	"fmt"
 	"io"
 	"slices"
 	"strconv"
+	"unicode"
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/base/cpuset"
@@ -300,8 +302,15 @@ func (e *encoder) tag(depth int, name, end string, attrs []attr) {
 	e.buf.WriteString("<" + name)
 	for _, a := range attrs {
 		e.buf.WriteString(" " + a.name + `="`)
-		// A bytes.Buffer takes every write.
-		_ = xml.EscapeText(&e.buf, []byte(a.value))
+		var value bytes.Buffer // which takes every write
+		_ = xml.EscapeText(&value, []byte(a.value))
+		for _, r := range value.String() {
+			if unicode.IsPrint(r) {
+				e.buf.WriteRune(r)
+			} else { // whoever reads the file on a terminal is not to obey it
+				fmt.Fprintf(&e.buf, "&#x%X;", r)
+			}
+		}
 		e.buf.WriteByte('"')
 	}
 	e.buf.WriteString(end + ">\n")

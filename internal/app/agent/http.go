@@ -17,6 +17,7 @@ import (
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/engine"
+	"github.com/topoctl/topoctl/internal/base/jsontext"
 	"github.com/topoctl/topoctl/internal/base/pkgerr"
 	"github.com/topoctl/topoctl/internal/base/promtext"
 )
@@ -198,20 +199,21 @@ func (h *handler) topology(w http.ResponseWriter, _ *http.Request) {
 		return
 	}
 	data, err := t.Encode()
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusInternalServerError)
-		return
-	}
-	answer(w, "application/json", data)
+	answerJSON(w, data, err)
 }
 
 func (h *handler) engine(w http.ResponseWriter, _ *http.Request) {
 	data, err := json.Marshal(EngineDocument{Schema: SchemaEngine, Stats: h.source.Stats(), Recent: h.source.Recent()})
+	answerJSON(w, append(data, '\n'), err)
+}
+
+// answerJSON answers with a document that may be read with curl on a terminal.
+func answerJSON(w http.ResponseWriter, data []byte, err error) {
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
 	}
-	answer(w, "application/json", append(data, '\n'))
+	answer(w, "application/json", jsontext.Printable(data))
 }
 
 func (h *handler) metrics(w http.ResponseWriter, _ *http.Request) {

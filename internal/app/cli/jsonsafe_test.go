@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -31,7 +32,7 @@ var jsonRuns = map[string][]jsonRun{
 	"doctor":   {{args: "--from host.json", code: command.ExitBad}},
 	"diff": {
 		{args: "fixture:dgx-h100 host.json", code: command.ExitBad},
-		{args: "--probe report.json nasty\u009b2J\x7f.json"}},
+		{args: "--probe report.json nasty" + clitest.Nasty + ".json"}},
 	"fleet collect": {{args: "host.json other=host.json"}},
 	"fleet show":    {{args: "host.json other=host.json"}},
 	"fleet check":   {{args: "host.json other=host.json", code: command.ExitBad}},
@@ -83,6 +84,78 @@ func TestJSONIsSafe(t *testing.T) {
 	}
 }
 
+// worse replaces what a host is called, and what its parts say of themselves, by names that a terminal would obey.
+var worse = func() *strings.Replacer {
+	var pairs []string
+	for _, name := range []string{"mlx5", "eno1", "ens6f1np1", "ibp24s0", "NVIDIA H100", "535.129.03", "DGXH100", "5.15.0-1042-nvidia", "28.39.3004", "MT_0000000838",
+		"Intel(R)", "Mellanox", "nvme0", "ib_core", "GPU-", "1654329967543", "IB/RoCE v1", "LinkUp", "p1\"", "MT4129"} {
+		end := strings.TrimRight(name, "\"")
+		pairs = append(pairs, name, end+clitest.NastyJSON+name[len(end):])
+	}
+	return strings.NewReplacer(pairs...)
+}()
+
+// Whatever a host says, no output of any command has what a terminal would obey or not show: in none of its formats, nor
+// on stderr.
+func TestEveryFormatIsSafe(t *testing.T) {
+	f := clitest.New()
+	nastyFiles(t, f)
+	host, err := os.ReadFile("host.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile("worse.json", []byte(worse.Replace(strings.ReplaceAll(string(host), clitest.NastyJSON, ""))), command.OwnerOnly); err != nil {
+		t.Fatal(err)
+	}
+	nasty := 0
+	check := func(args ...string) {
+		t.Helper()
+		code := clitest.Run(t.Context(), f, commands, args...)
+		for _, out := range []string{f.Stdout.String(), f.Stderr.String()} {
+			if i := clitest.Hidden([]byte(out)); i >= 0 {
+				t.Errorf("%q, code %d: a terminal would obey or not show %q", args, code, out[max(0, i-60):min(len(out), i+16)])
+			}
+			if strings.Contains(out, "[2J") {
+				nasty++
+			}
+		}
+	}
+	for _, c := range runnable(commands(&command.Env{Streams: f.Streams, Now: time.Now})) {
+		name := strings.TrimPrefix(c.CommandPath(), "topoctl ")
+		for _, r := range jsonRuns[name] {
+			for _, format := range command.FormatsOf(c) {
+				if r.own || strings.Contains(r.args, "-o ") {
+					continue
+				}
+				for _, file := range []string{"host.json", "worse.json"} {
+					check(append(strings.Fields(name), append(strings.Fields(strings.ReplaceAll(r.args, "host.json", file)), "-o", format)...)...)
+				}
+			}
+		}
+	}
+	for _, args := range []string{"mooncake", "nccl-xml", "nccl-xml --skeleton", "dot", "svg", "prometheus --all-pairs", "env --for nccl", "env --for ucx", "env --for vllm",
+		"env --for sglang", "env --for nvshmem"} {
+		check(append([]string{"export", "--from", "worse.json"}, strings.Fields(args)...)...)
+	}
+	for _, args := range []string{"slurm-tree", "slurm-block", "slurm-yaml", "k8s-labels", "nfd --node n1", "nodefeature", "kueue", "hypernode", "dra-claim",
+		"dra-attributes --lists", "env --for nccl", "topograph-model", "ibsim", "dot", "svg"} {
+		check(append([]string{"fleet", "export", "n1=worse.json", "n2=worse.json", "--fabric", "fabric.json"}, strings.Fields(args)...)...)
+	}
+	check("discover", "--from", "worse.json", "--verbose")
+	for name, data := range map[string]string{"sys_vendor": "x\u202ey\n", "product_name": clitest.Nasty + "\n"} {
+		dir := filepath.Join("root", "sys", "class", "dmi", "id")
+		if err := errors.Join(os.MkdirAll(dir, 0o700), os.WriteFile(filepath.Join(dir, name), []byte(data), command.OwnerOnly)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	check("discover", "--root", "root", "--capture", "-")
+	check("summary", "--root", "root")
+	check("tui", "--once", "--from", "worse.json")
+	if nasty < 40 {
+		t.Errorf("%d outputs tell of a nasty name: the walk is about nothing", nasty)
+	}
+}
+
 // jsonCommands are the commands that take -o json.
 func jsonCommands(list []*cobra.Command) []string {
 	var out []string
@@ -107,8 +180,8 @@ func nastyFiles(t *testing.T, f *clitest.Fake) {
 	if code := clitest.Run(t.Context(), f, commands, "discover", "--fixture", "dgx-h100-port-down"); code != 0 {
 		t.Fatal(f.Stderr.String())
 	}
-	host := strings.ReplaceAll(f.Stdout.String(), "mlx5", "mlx5"+clitest.Nasty)
-	report := strings.Replace(string(golden), "more than the caches", "more than the "+clitest.Nasty+" caches", 1)
+	host := strings.ReplaceAll(f.Stdout.String(), "mlx5", "mlx5"+clitest.NastyJSON)
+	report := strings.Replace(string(golden), "more than the caches", "more than the "+clitest.NastyJSON+" caches", 1)
 	ca, err := trust.NewCA(trust.Subject{CommonName: clitest.Nasty, From: time.Now(), Until: time.Now().AddDate(1, 0, 0)})
 	if err != nil {
 		t.Fatal(err)
@@ -121,9 +194,9 @@ func nastyFiles(t *testing.T, f *clitest.Fake) {
 	t.Chdir(t.TempDir())
 	for name, text := range map[string]string{
 		"records": `{"record":{"name":"n1","epoch":"1882719971789818427","addresses":["10.0.0.1:7411"],"serves":["probe"]}}
-{"bad":{"key":"/a` + clitest.Nasty + `","error":"no ` + clitest.Nasty + `"}}
+{"bad":{"key":"/a` + clitest.NastyJSON + `","error":"no ` + clitest.NastyJSON + `"}}
 `,
-		"fabric.json": `{"schema":"topoctl.fabric/v1","hosts":[{"host":"host","ports":[{"port":"eno1","leaf":"leaf` + clitest.Nasty + `"}]}]}`,
+		"fabric.json": `{"schema":"topoctl.fabric/v1","hosts":[{"host":"host","ports":[{"port":"eno1","leaf":"leaf` + clitest.NastyJSON + `"}]}]}`,
 		"ca.crt":      string(ca.Certificate), "host.json": host, "nccl.log": ncclLog, "report.json": report, "nasty" + clitest.Nasty + ".json": report,
 	} {
 		if err := os.WriteFile(name, []byte(text), command.OwnerOnly); err != nil {

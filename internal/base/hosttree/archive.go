@@ -378,12 +378,7 @@ func (a *archiveWriter) file(name string) {
 
 // isText says whether content can stand in the archive as it is.
 func isText(data []byte) bool {
-	for _, c := range data {
-		if c < ' ' && c != '\n' && c != '\t' || c == 0x7f {
-			return false
-		}
-	}
-	return utf8.Valid(data)
+	return utf8.Valid(data) && !bytes.ContainsFunc(data, func(r rune) bool { return r != '\n' && r != '\t' && !strconv.IsPrint(r) })
 }
 
 func (a *archiveWriter) text(data []byte) {

@@ -322,7 +322,8 @@ func TestPrintable(t *testing.T) {
 	for _, tt := range []struct{ in, want string }{
 		{`{"a":"Gerät €"}`, `{"a":"Gerät €"}`},
 		{"\"\u009b31m\x7f\u0085x\"", `"\u009b31m\u007f\u0085x"`},
-		{"\"\u00a0\u0080\"", "\"\u00a0\\u0080\""},
+		{"\"\u00a0\u0080\"", `"\u00a0\u0080"`},
+		{"\"a\u202eb\u200b\U000e0001\"", `"a\u202eb\u200b\udb40\udc01"`},
 		{"\xc2", "\xc2"},
 		{"", ""},
 	} {

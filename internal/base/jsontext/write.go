@@ -8,6 +8,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"unicode"
+	"unicode/utf16"
+	"unicode/utf8"
 )
 
 // Line is v as a line of JSON with its end. Characters that HTML gives a meaning stay as
@@ -217,20 +220,20 @@ func layout(object []byte) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// Printable is a document without bytes that a terminal would obey: a JSON encoder escapes only
-// the controls below the blank.
+// Printable is a document without characters that a terminal would obey, or that it would not show: a JSON encoder
+// escapes only the controls below the blank.
 func Printable(data []byte) []byte {
 	var out []byte
 	done := 0
-	for i := range data {
-		c, size := data[i], 1
-		if c == 0xc2 && i+1 < len(data) && data[i+1] >= 0x80 && data[i+1] < 0xa0 { // U+0080 to U+009F
-			c, size = data[i+1], 2
-		} else if c != 0x7f {
+	for i, r := range string(data) {
+		if r < 0x7f || unicode.IsPrint(r) {
 			continue
 		}
-		out = fmt.Appendf(append(out, data[done:i]...), `\u%04x`, c)
-		done = i + size
+		out = append(out, data[done:i]...)
+		for _, unit := range utf16.AppendRune(nil, r) {
+			out = fmt.Appendf(out, `\u%04x`, unit)
+		}
+		done = i + utf8.RuneLen(r)
 	}
 	if done == 0 {
 		return data

@@ -6,6 +6,8 @@ import (
 	"bytes"
 	"strconv"
 	"strings"
+
+	"github.com/topoctl/topoctl/internal/base/text"
 )
 
 // ContentType is how HTTP names the format.
@@ -88,8 +90,14 @@ var (
 	helpEscapes  = strings.NewReplacer(`\`, `\\`, "\n", `\n`)
 )
 
+// escape makes text valid. What a terminal would obey or not show, for which the format has no escapes, is replaced by
+// its name in Go, so that two names stay two.
 func escape(r *strings.Replacer, s string) string {
-	return r.Replace(strings.ToValidUTF8(s, "\uFFFD"))
+	lines := strings.Split(strings.ToValidUTF8(s, "\uFFFD"), "\n")
+	for i, line := range lines {
+		lines[i] = text.Printable(line)
+	}
+	return r.Replace(strings.Join(lines, "\n"))
 }
 
 // Bytes is the text: metrics in the order in which their first samples were added, and the

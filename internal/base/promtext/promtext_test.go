@@ -13,14 +13,14 @@ func TestText(t *testing.T) {
 	if got := x.Bytes(); len(got) != 0 {
 		t.Errorf("%q", got)
 	}
-	x.Add("b_total", Counter, `What\`+"\nit is.", Int(math.MaxInt64), "name", "a\"b\\c\nd\xff", "none", "")
+	x.Add("b_total", Counter, `What\`+"\nit is.", Int(math.MaxInt64), "name", "a\"b\\c\nd\xff\u202e\x1b", "none", "")
 	x.Add("a", Gauge, "Other.", Float(0.25))
 	x.Add("b_total", Gauge, "not this one", Int(2), "name", "b")
 	x.Add("b_total", Counter, "", Int(3), "name", "b", "none", "") // as the one before
 	x.Add("a", Gauge, "", Float(7))
 	want := `# HELP b_total What\\\nit is.
 # TYPE b_total counter
-b_total{name="a\"b\\c\nd` + "\uFFFD" + `"} 9223372036854775807
+b_total{name="a\"b\\c\nd` + "\uFFFD" + `\\u202e\\x1b"} 9223372036854775807
 b_total{name="b"} 2
 # HELP a Other.
 # TYPE a gauge

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode"
 
 	"github.com/spf13/cobra"
 
@@ -66,13 +67,22 @@ func DoctorReports(t *testing.T) map[string]*doctor.Report {
 	return out
 }
 
-// Nasty asks a terminal to clear its screen, in the words of U+009B, and has a DEL.
-const Nasty = "\u009b2J\x7f"
+// Nasty asks a terminal to clear its screen, in the words of ESC and of U+009B, has a DEL, turns the writing direction
+// and has a blank that cannot be seen. NastyJSON is the same in a string of JSON.
+const (
+	Nasty     = "\x1b[2J\u009b2J\x7f\u202e\u200b"
+	NastyJSON = `\u001b[2J` + "\u009b2J\x7f\u202e\u200b"
+)
+
+// Hidden is where a text has what a terminal would obey or not show, -1 for nowhere. Lines and tabs are fine.
+func Hidden(data []byte) int {
+	return bytes.IndexFunc(data, func(r rune) bool { return r != '\n' && r != '\t' && !unicode.IsPrint(r) })
+}
 
 // CheckSafe wants JSON, a document or lines, that a terminal obeys nowhere.
 func CheckSafe(t *testing.T, what string, data []byte, named bool) {
 	t.Helper()
-	if i := bytes.IndexFunc(data, func(r rune) bool { return r != '\n' && (r < ' ' || r >= 0x7f && r < 0xa0) }); i >= 0 {
+	if i := Hidden(data); i >= 0 {
 		t.Errorf("%s: a terminal would obey %q", what, data[i:min(len(data), i+16)])
 	}
 	found := false

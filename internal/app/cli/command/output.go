@@ -115,7 +115,11 @@ func ToYAML(data []byte) ([]byte, error) {
 	if err := enc.Encode(node); err != nil {
 		return nil, fmt.Errorf("JSON to YAML: %w", err)
 	}
-	return out.Bytes(), nil
+	lines := strings.Split(out.String(), "\n")
+	for i, line := range lines { // the encoder leaves marks that turn the writing direction, and blanks without width
+		lines[i] = text.Printable(line)
+	}
+	return []byte(strings.Join(lines, "\n")), nil
 }
 
 // yamlNode reads one JSON value.
@@ -125,7 +129,11 @@ func yamlNode(dec *json.Decoder) (*yaml.Node, error) {
 		return nil, err
 	}
 	scalar := func(tag, value string) (*yaml.Node, error) {
-		return &yaml.Node{Kind: yaml.ScalarNode, Tag: tag, Value: value}, nil
+		n := &yaml.Node{Kind: yaml.ScalarNode, Tag: tag, Value: value}
+		if text.Printable(value) != value {
+			n.Style = yaml.DoubleQuotedStyle // in which ToYAML may escape
+		}
+		return n, nil
 	}
 	switch v := token.(type) {
 	case json.Delim:
