@@ -492,7 +492,7 @@ func (o *replayOptions) regionsAt(ctx, waiting context.Context, e *engine.Engine
 		return nil, o.peerHint(ctx, err, address)
 	}
 	var out []*engine.RemoteRegion
-	waiting, stop := context.WithTimeout(limited, bench.RegionTime)
+	waiting, stop := context.WithTimeout(waiting, bench.RegionTime)
 	defer stop()
 	for _, name := range o.regions {
 		x, err := p.Region(waiting, name)
