@@ -159,6 +159,7 @@ type PCIDevice struct {
 	SRIOV       *SRIOV   `json:"sriov,omitempty"`
 	PF          ID       `json:"pf,omitempty"`               // on a virtual function: its physical function
 	ACS         *ACS     `json:"acs,omitempty"`              // nil: no capability, or configuration space not readable
+	ATS         string   `json:"ats,omitempty"`              // of NICs that were asked: "on", "off", "unknown", or "absent" (no capability)
 	Implausible bool     `json:"implausible_link,omitempty"` // a virtual bridge's invented link: never a bottleneck
 }
 

@@ -95,6 +95,7 @@ var attributes = []attribute{
 	{"driver", "driver", settings},
 	{"iommu_type", "IOMMU", settings},
 	{"acs", "ACS", settings},
+	{"ats", "ATS", settings},
 
 	{"uuid", "UUID", identity},
 	{"serial", "serial number", identity},
@@ -215,7 +216,7 @@ var rules = map[topo.Kind][]rule{
 		{attr: "pf", as: functionID, absent: meansNone},
 		{attr: "total_vfs", path: "sriov.total_vfs", absent: noneIfRead},
 		{attr: "num_vfs", path: "sriov.num_vfs"},
-		{attr: "driver", absent: noneIfRead}, {attr: "iommu_type", absent: noneIfRead}, {attr: "acs", read: acs},
+		{attr: "driver", absent: noneIfRead}, {attr: "iommu_type", absent: noneIfRead}, {attr: "acs", read: acs}, {attr: "ats"},
 	},
 	topo.KindHostBridge: {
 		{attr: "numa_node", absent: minusOneIfSaid, unless: functionsReport},

@@ -142,6 +142,7 @@ route default dev ens1 via 10.1.0.254 metric 100
 		}
 	}
 	top.PCIDevices[len(top.PCIDevices)-1].PF = top.PCIDevices[len(top.PCIDevices)-2].ID
+	top.PCIDevices[0].ATS = "on"
 	top.RDMADevices[0].Uverbs = "rw"
 	top.Ports[0].MTU, top.Ports[0].GIDsRead = &seven, &seven
 	n := &top.Netdevs[slices.IndexFunc(top.Netdevs, func(n topo.Netdev) bool { return n.Name == "ens2" })]

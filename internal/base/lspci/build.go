@@ -66,6 +66,12 @@ func (b *builder) function(f *function, names *names) {
 			d.Facts.Set("acs", topo.SourceConfig, "lspci ACSCtl")
 		}
 	}
+	if d.Class.Uint()>>16 == 0x02 && (f.extended || f.ats != "") {
+		if d.ATS = f.ats; d.ATS == "" {
+			d.ATS = "absent"
+		}
+		d.Facts.Set("ats", topo.SourceConfig, "lspci ATSCtl")
+	}
 	if base := d.Class.Uint() >> 16; d.Vendor == "" && (base == 0x03 || base == 0x12) {
 		b.warn(topo.CodeLossyImport, f, fmt.Sprintf("vendor of %.40q is not known, so whether it is a GPU is not either: lspci -nnvv prints numbers", f.name))
 	}

@@ -225,6 +225,22 @@ func TestACSNotPrinted(t *testing.T) {
 	}
 }
 
+// Whether a NIC has ATS is known where capabilities beyond byte 256 are printed, and whether it is on where its register is.
+func TestATS(t *testing.T) {
+	const head = "17:00.0 Infiniband controller [0207]: Mellanox Technologies ConnectX-8 [15b3:1023]\n\tCapabilities: [60] Express (v2) Endpoint, MSI 00\n"
+	for text, want := range map[string]string{
+		"\tCapabilities: [100 v1] Address Translation Service (ATS)\n\t\tATSCap:\tInvalidate Queue Depth: 00\n\t\tATSCtl:\tEnable+, Smallest Translation Unit: 00\n": "on",
+		"\tCapabilities: [100 v1] Address Translation Service (ATS)\n\t\tATSCtl:\tEnable-, Smallest Translation Unit: 00\n":                                          "off",
+		"\tCapabilities: [100] Address Translation Service (ATS)\n":                                                                                                  "unknown",
+		"\tCapabilities: [100 v2] Advanced Error Reporting\n":                                                                                                        "absent",
+		"\tCapabilities: [9c] MSI-X: Enable+ Count=64 Masked-\n":                                                                                                     "",
+	} {
+		if got := functionOf(t, decode(t, head+text), "pci:0000:17:00.0").ATS; got != want {
+			t.Errorf("%q: %q, want %q", text, got, want)
+		}
+	}
+}
+
 // Vendor and device are found by name where only one has it.
 func TestNames(t *testing.T) {
 	n, err := openNames()

@@ -30,6 +30,7 @@ type function struct {
 	link                   *topo.PCILink
 	acs                    *topo.ACS
 	acsListed              bool // it has the capability
+	ats                    string
 	capabilities           bool // at least one is printed
 	extended               bool // at least one beyond byte 256 is printed
 	denied                 bool // capabilities could not be read
@@ -214,6 +215,10 @@ func (f *function) detail(line string) {
 		if f.acs == nil {
 			f.acs = parseACS(rest)
 		}
+	case "ATSCtl":
+		if f.ats == "unknown" {
+			f.ats = map[bool]string{true: "on", false: "off"}[strings.HasPrefix(rest, "Enable+")]
+		}
 	case "Initial VFs":
 		if m := vfCount.FindStringSubmatch(rest); m != nil {
 			f.vfs.total, f.vfs.active = decimal(m[1]), decimal(m[2])
@@ -241,6 +246,9 @@ func (f *function) capability(text string) {
 	}
 	if strings.HasSuffix(text, "Access Control Services") {
 		f.acsListed = true
+	}
+	if strings.HasSuffix(text, "Address Translation Service (ATS)") && f.ats == "" {
+		f.ats = "unknown"
 	}
 }
 

@@ -35,7 +35,7 @@ func TestRedactorKnowsEveryField(t *testing.T) {
 		NVMe.Model NVMe.Name NVMe.Namespaces
 		Netdev.Driver Netdev.LinkKind Netdev.Lower Netdev.Master Netdev.Name Netdev.PhysPort Netdev.State Netdev.Type
 		NetlinkReport.Schema
-		PCIDevice.DeviceName PCIDevice.Driver PCIDevice.IOMMUType PCIDevice.LocalCPUs PCIDevice.VendorName
+		PCIDevice.ATS PCIDevice.DeviceName PCIDevice.Driver PCIDevice.IOMMUType PCIDevice.LocalCPUs PCIDevice.VendorName
 		PCILink.RawMaxSpeed PCILink.RawSpeed
 		Package.CPUs Package.Model
 		Port.LinkLayer Port.Netdevs Port.PhysState Port.RateRaw Port.State

@@ -124,3 +124,35 @@ func TestLinkFromConfig(t *testing.T) {
 		t.Error(diff, texts(top.Warnings))
 	}
 }
+
+// TestATS: a NIC below a switch of its own vendor is asked for ATS, others are not.
+func TestATS(t *testing.T) {
+	const up = "sys/devices/pci0000:17/0000:17:01.0/0000:18:00.0/0000:19:01.0"
+	with := func(device uint16, control int) []byte {
+		c := configSpace(0x15b3, device, 0, 0, 4096, 0)
+		if control >= 0 {
+			binary.LittleEndian.PutUint32(c[0x148:], 0x000f|1<<16)
+			binary.LittleEndian.PutUint16(c[0x148+6:], uint16(control))
+		}
+		return c
+	}
+	for name, tt := range map[string]struct {
+		vendor string // of the switch
+		config []byte
+		want   string
+	}{
+		"on":                  {"0x15b3", with(0x1021, 0x8000), "on"},
+		"off":                 {"0x15b3", with(0x1021, 0x0000), "off"},
+		"absent":              {"0x15b3", with(0x1021, -1), "absent"},
+		"not root":            {"0x15b3", with(0x1021, -1)[:64], ""},
+		"another's switch":    {"0x1000", with(0x1021, 0x8000), ""},
+		"of another function": {"0x15b3", with(0x1023, 0x8000), ""},
+	} {
+		m := newMachine()
+		m.file(up+"/vendor", tt.vendor)
+		m.file(up+"/0000:1b:00.0/config", string(tt.config))
+		if got := pciOf(t, m.read(t), "0000:1b:00.0").ATS; got != tt.want {
+			t.Errorf("%s: %q, want %q", name, got, tt.want)
+		}
+	}
+}

@@ -78,6 +78,7 @@ func (r *reader) readPCI() {
 	}
 	r.breakCycles()
 	r.completeLinks()
+	r.readATS()
 	h := &r.t.Host
 	if h.ConfigBytes == nil {
 		return
@@ -295,6 +296,23 @@ func (r *reader) readVirtualFunctions() {
 	for i := range r.t.PCIDevices {
 		if d := &r.t.PCIDevices[i]; !isBridge(d) && (r.pci.linkFiles[i] != 0 || !linked) {
 			r.readSRIOV(r.functionFiles(d), d)
+		}
+	}
+}
+
+// readATS asks the NICs below switches of their own vendor for ATS: it tells how
+// the ports of such a switch have to be set.
+func (r *reader) readATS() {
+	index := topo.NewIndex(r.t)
+	for i := range r.t.PCIDevices {
+		d := &r.t.PCIDevices[i]
+		up := index.PCIDevice(d.Parent)
+		if d.Class.Uint()>>16 != 0x02 || d.Vendor != "0x15b3" || d.PF != "" || up == nil || up.Vendor != d.Vendor {
+			continue
+		}
+		if info := r.readConfig(r.functionFiles(d), d); info != nil && info.ats != "" {
+			d.ATS = info.ats
+			d.Facts.Set("ats", topo.SourceConfig, "config")
 		}
 	}
 }

@@ -19,7 +19,8 @@ type configInfo struct {
 	secondary      uint8        // a bridge's secondary bus
 	link           *topo.PCILink
 	acs            *topo.ACS
-	size           int // bytes that can be read, 0 where the device has no more than was read
+	ats            string // as in topo.PCIDevice, "" for bridges
+	size           int    // bytes that can be read, 0 where the device has no more than was read
 }
 
 // Offsets and numbers of the PCI Local Bus and PCI Express Base Specifications.
@@ -35,6 +36,8 @@ const (
 	statusCapList = 1 << 4
 	capPCIe       = 0x10
 	extCapACS     = 0x000d
+	extCapATS     = 0x000f
+	atsEnable     = 1 << 15 // in the ATS control register
 
 	pcieFlags   = 0x02 // offsets in the PCI Express capability
 	pcieLnkCap  = 0x0c
@@ -80,8 +83,8 @@ func readerAt(file fs.File) (io.ReaderAt, error) {
 	return bytes.NewReader(data), err
 }
 
-// parseConfig reads the header, the PCI Express capability and, for ports, the
-// ACS extended capability.
+// parseConfig reads the header, the PCI Express capability and, of the extended
+// ones, ACS for ports and ATS for others.
 func parseConfig(at io.ReaderAt) (*configInfo, error) {
 	var buf [cfgLegacySize]byte
 	n, err := at.ReadAt(buf[:], 0)
@@ -116,7 +119,22 @@ func parseConfig(at io.ReaderAt) (*configInfo, error) {
 	}
 	info.role = portRole(express)
 	info.link = configLink(express)
-	info.acs, info.size = findACS(at)
+	if info.bridge {
+		word, size := findExtended(at, extCapACS)
+		if info.size = size; word != nil {
+			info.acs = parseACS(binary.LittleEndian.Uint16(word[6:]))
+		}
+		return info, nil
+	}
+	word, size := findExtended(at, extCapATS)
+	switch info.size = size; {
+	case word == nil && size == cfgSize:
+		info.ats = "absent"
+	case word != nil && binary.LittleEndian.Uint16(word[6:])&atsEnable != 0:
+		info.ats = "on"
+	case word != nil:
+		info.ats = "off"
+	}
 	return info, nil
 }
 
@@ -195,10 +213,10 @@ func laneCount(n uint32) *int {
 	return new(int(n))
 }
 
-// findACS walks the extended capabilities, which begin at byte 256; an
+// findExtended walks the extended capabilities, which begin at byte 256; an
 // ordinary user cannot read them, and nobody can where the host has no way to
-// them. The size says so.
-func findACS(at io.ReaderAt) (acs *topo.ACS, size int) {
+// them. The size says so. It gives the first words of the capability, nil if it is not there.
+func findExtended(at io.ReaderAt, id uint32) (capability []byte, size int) {
 	var word [8]byte
 	offset, size := int64(cfgLegacySize), cfgLegacySize
 	for range (cfgSize - cfgLegacySize) / 4 { // no list is longer; a loop ends here
@@ -210,8 +228,8 @@ func findACS(at io.ReaderAt) (acs *topo.ACS, size int) {
 		if header == 0 || header == 0xffffffff {
 			return nil, size
 		}
-		if header&0xffff == extCapACS {
-			return parseACS(binary.LittleEndian.Uint16(word[6:])), size
+		if header&0xffff == id {
+			return word[:], size
 		}
 		offset = int64(header >> 20 &^ 3)
 		if offset < cfgLegacySize {
