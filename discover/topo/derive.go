@@ -78,6 +78,11 @@ func (t *Topology) sortWarnings() {
 // IsBridge says whether the function's class is a PCI-to-PCI bridge.
 func (d *PCIDevice) IsBridge() bool { return d.Class.Uint()>>8 == 0x0604 }
 
+// DataDirect says whether a function is the second one of a ConnectX-8 that stands beside a GPU,
+// below the GPU's switch: it moves data there that a network function elsewhere sends and
+// receives. Source: the PCI ID repository; rdma_topo of rdma-core.
+func (d *PCIDevice) DataDirect() bool { return d.Vendor == "0x15b3" && d.Device == "0x2100" }
+
 // assignRoles gives bridges whose configuration space could not be read the
 // role that their place implies: on a root bus a root port, and below it upstream
 // and downstream ports in turn. A bridge with several slots on its bus that

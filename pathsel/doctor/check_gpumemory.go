@@ -211,10 +211,7 @@ func checkIOMMU(h *host) (o outcome) {
 		}
 	}
 	if len(translated) > 0 {
-		option := "iommu=pt"
-		if h.t.Host.Arch == "aarch64" {
-			option = "iommu.passthrough=1"
-		}
+		option := h.passOption()
 		sentence := fmt.Sprintf("the IOMMU translates every access of %s: less throughput, and peer-to-peer transfers may go through the root complex", text.Plural(len(translated), "device"))
 		if known && passthrough {
 			sentence += "; the kernel was booted with pass-through, so something made an exception for these devices"
@@ -228,6 +225,14 @@ func checkIOMMU(h *host) (o outcome) {
 		o.note = text.Plural(o.judged, "device") + ", as the guest sees it"
 	}
 	return o
+}
+
+// passOption is the kernel's option not to translate.
+func (h *host) passOption() string {
+	if h.t.Host.Arch == "aarch64" {
+		return "iommu.passthrough=1"
+	}
+	return "iommu=pt"
 }
 
 // device is a GPU or an RDMA device with its function.
@@ -499,130 +504,4 @@ func (h *host) memlockFix(m *topo.Memlock) string {
 		return now + "the container's runtime sets it: --ulimit memlock=-1 (docker, podman), LimitMEMLOCK=infinity in the unit of containerd or CRI-O on the node; or give it CAP_IPC_LOCK"
 	}
 	return now + "for good: memlock in /etc/security/limits.d and log in again, LimitMEMLOCK=infinity in the service's unit, --ulimit memlock=-1 for a container"
-}
-
-// cfgExtended is the size of configuration space up to which ACS can be seen.
-const cfgExtended = 4096
-
-// acsKnown says whether the ACS control of a port is known: it has the
-// capability, or all of configuration space was read and has none.
-func (h *host) acsKnown(d *topo.PCIDevice) bool {
-	if d.ACS != nil {
-		return true
-	}
-	size := h.t.Host.ConfigBytes
-	from, ok := d.Facts.Get("role")
-	return ok && from.Source == topo.SourceConfig && size != nil && *size >= cfgExtended
-}
-
-var acsRedirect = Check{
-	Code: "acs-redirect", Severity: Error,
-	Title: "no PCIe switch sends transfers between its own devices up to the root",
-	Judged: "The ACS control register of the switch ports between each GPU and the NICs and GPUs below the same switch. Request or completion redirect " +
-		"is an error; where direct translated requests are allowed too it is a warning, because devices with ATS still go straight. " +
-		"A guest does not see the switches of its host, so there a clean look proves nothing.",
-	Facts: "the ACS capability in config of /sys/bus/pci/devices, beyond byte 256: root only",
-	Fix:   "Turn ACS off for these ports: in the firmware set-up, or setpci -s BDF ECAP_ACS+6.w=0 after every boot; a kernel option does not.",
-	run:   checkACS,
-}
-
-func checkACS(h *host) (o outcome) {
-	if len(h.gpus) == 0 || len(h.directDevices()) < 2 {
-		if h.imported() && len(h.gpus) > 0 && len(h.t.PCIDevices) == 0 {
-			return couldNotCheck("the input has no PCI functions", h.asRoot())
-		}
-		return notApplicable("needs a GPU, and a second GPU or RDMA hardware")
-	}
-	ports, example := h.peerPorts()
-	guest, known := h.guest()
-	var hard, soft []*topo.PCIDevice
-	for _, d := range ports {
-		switch {
-		case !h.acsKnown(d) && guest:
-		case !h.acsKnown(d):
-			sentence := "configuration space could not be read far enough for the ACS register"
-			if n := h.t.Host.ConfigBytes; n != nil {
-				sentence = fmt.Sprintf("configuration space was read to %d bytes only, the ACS register is beyond 256", *n)
-			}
-			o.missing(sentence, h.asRoot(), d.ID)
-		case d.ACS == nil || !d.ACS.RequestRedirect && !d.ACS.CompletionRedir:
-		case d.ACS.Control.Uint()&directTranslated != 0:
-			soft = append(soft, d)
-		default:
-			hard = append(hard, d)
-		}
-	}
-	o.note = text.Plural(len(ports), "switch port")
-	if len(hard) > 0 {
-		o.find(acsFinding(hard, example, Error))
-	}
-	if len(soft) > 0 {
-		o.find(acsFinding(soft, example, Warning))
-	}
-	switch {
-	case guest:
-		o.missingOfHost("a guest does not see the PCIe switches of its host", "look at ACS on the host of the virtual machine")
-	case len(ports) == 0 && !known:
-		o.missingOfHost("no switch is visible, and whether the host is a virtual machine is not known", h.lookAgain())
-	case len(ports) == 0:
-		o.absent = "no GPU shares a PCIe switch with another GPU or an RDMA NIC"
-	}
-	return o
-}
-
-// directTranslated is the ACS control bit that lets requests with translated
-// addresses through. Source: PCI Express Base Specification, ACS Control Register.
-const directTranslated = 1 << 6
-
-// peerPorts lists the switch ports between GPUs and what is below the same
-// switch, in the order of addresses, each with a pair that crosses it. Pairs of
-// GPUs that have a direct link do not use PCIe.
-func (h *host) peerPorts() (ports []*topo.PCIDevice, example map[topo.ID]string) {
-	example = map[topo.ID]string{}
-	devices := h.directDevices()
-	for i, a := range devices {
-		for _, b := range devices[i+1:] {
-			if h.PCIDevice(a.pci) == nil || h.gpuOn(a.pci) == nil {
-				continue
-			}
-			if c := h.class(a.id, b.id).Kind; c == topo.ClassNV || c == topo.ClassXGMI {
-				continue
-			}
-			for _, d := range h.SwitchPorts(a.pci, b.pci) {
-				if example[d.ID] == "" {
-					example[d.ID] = fmt.Sprintf("%s and %s", a.id, b.id.Name())
-					if h.gpuOn(b.pci) != nil {
-						example[d.ID] = fmt.Sprintf("%s and %s", a.id, b.id)
-					}
-					ports = append(ports, d)
-				}
-			}
-		}
-	}
-	slices.SortFunc(ports, func(a, b *topo.PCIDevice) int { return a.BDF.Compare(b.BDF) })
-	return ports, example
-}
-
-func acsFinding(ports []*topo.PCIDevice, example map[topo.ID]string, severity Severity) Finding {
-	f := Finding{Severity: severity, Subjects: functionIDs(ports)}
-	var list []string
-	for _, d := range ports {
-		list = append(list, d.BDF.String())
-		f.Evidence = append(f.Evidence, pciFile(d, "config", "ACS control "+string(d.ACS.Control)))
-	}
-	f.Text = fmt.Sprintf("ACS redirect is on at %s (%s): transfers such as those between %s go up to the root complex, which halves them or hangs them",
-		text.Plural(len(ports), "switch port"), text.Join(list, mostNames), example[ports[0].ID])
-	f.Fix = fmt.Sprintf("turn ACS off in the firmware set-up, or after every boot: setpci -s %s ECAP_ACS+6.w=0 (and so on)", list[0])
-	if len(ports) == 1 {
-		f.Fix = fmt.Sprintf("turn ACS off in the firmware set-up, or after every boot: setpci -s %s ECAP_ACS+6.w=0", list[0])
-	}
-	if severity == Warning {
-		f.Text += ", unless both devices use ATS: direct translated requests are allowed"
-		f.Fix = "make sure that ATS is on for the GPUs and NICs (lspci -vvv: ATSCtl: Enable+), or turn ACS off"
-	}
-	return f
-}
-
-func functionIDs(list []*topo.PCIDevice) []topo.ID {
-	return mapped(list, func(d *topo.PCIDevice) topo.ID { return d.ID })
 }

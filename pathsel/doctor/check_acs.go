@@ -1,0 +1,394 @@
+package doctor
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/text"
+)
+
+var acsRedirect = Check{
+	Code: "acs-redirect", Severity: Error,
+	Title: "no PCIe port sends transfers of GPUs and NICs up to the root complex or the IOMMU",
+	Judged: "The ACS control register of the ports between each GPU and the NICs and GPUs that it reaches over PCIe. " +
+		"At ports of one switch, request or completion redirect is an error; a warning where direct translated requests are let through, unless the devices are known to use ATS, and where a device of the host is bound to vfio. " +
+		"At root ports of one socket it is a warning where an IOMMU is on that is not known to pass addresses through; Grace and Vera want it there. " +
+		"Inside ConnectX switches it depends on the use, which the NICs tell: without ATS (bare metal) nothing should be redirected; with ATS (passthrough) redirection is right where the NIC's port lets translated requests through; " +
+		"with a data direct function, its port must not redirect requests and the GPU's no completions. " +
+		"A guest does not see the switches of its host, so there a clean look proves nothing.",
+	Facts: "the ACS and ATS capabilities in config of /sys/bus/pci/devices, beyond byte 256: root only; IOMMU groups and their types",
+	Fix: "Where no device goes to a virtual machine: boot with pci=disable_acs_redir=BDF;BDF (Linux 4.19), or turn ACS off in the firmware set-up. Either merges IOMMU groups, so that devices can be passed on only together. " +
+		"pci=config_acs=BITS@BDF;BITS@BDF (Linux 6.11) sets single bits; rdma_topo of rdma-core writes it for ConnectX switches. Linux 6.11 to 6.14 takes one address only of either option, unless the fix was backported.",
+	run: checkACS,
+}
+
+// Bits of the ACS control register. Source: PCI Express Base Specification, ACS Control Register.
+const directTranslated = 1 << 6
+
+// cfgExtended is the size of configuration space up to which ACS can be seen.
+const cfgExtended = 4096
+
+// acsKnown says whether the ACS control of a port is known: it has the
+// capability, or all of configuration space was read and has none.
+func (h *host) acsKnown(d *topo.PCIDevice) bool {
+	if d.ACS != nil {
+		return true
+	}
+	size := h.t.Host.ConfigBytes
+	from, ok := d.Facts.Get("role")
+	return ok && from.Source == topo.SourceConfig && size != nil && *size >= cfgExtended
+}
+
+// redirects says whether a port redirects what goes from device to device.
+func redirects(d *topo.PCIDevice) bool {
+	return d.ACS != nil && (d.ACS.RequestRedirect || d.ACS.CompletionRedir)
+}
+
+// crossing is a way over PCIe between a GPU and another device, with the port on the side of each:
+// of the switch that they share, or root ports.
+type crossing struct {
+	gpu, peer         *topo.PCIDevice
+	gpuPort, peerPort *topo.PCIDevice
+	pair              string
+	gpus, root        bool // the peer is a GPU; the ports are root ports
+}
+
+func (c *crossing) ports() []*topo.PCIDevice { return []*topo.PCIDevice{c.gpuPort, c.peerPort} }
+
+// crossings lists the ways between GPUs, RDMA devices and data direct functions: below a switch,
+// and at root ports of one socket for what has no nearer way. GPUs that have a direct link do not
+// use PCIe.
+func (h *host) crossings() []crossing {
+	devices := h.directDevices()
+	for _, d := range h.dataDirect() {
+		devices = append(devices, device{d.ID, d.ID})
+	}
+	var out []crossing
+	for i, a := range devices {
+		if h.gpuOn(a.pci) == nil {
+			continue
+		}
+		var far []crossing
+		near := false // a NIC
+		for _, b := range devices[i+1:] {
+			class := h.class(a.id, b.id).Kind
+			c, ok := h.meet(a, b)
+			switch {
+			case !ok || class == topo.ClassNV || class == topo.ClassXGMI:
+			case !c.root:
+				out, near = append(out, c), near || !c.gpus
+			case class != topo.ClassSYS && !c.peer.DataDirect():
+				far = append(far, c)
+			}
+		}
+		out = append(out, slices.DeleteFunc(far, func(c crossing) bool { return near && !c.gpus })...)
+	}
+	return out
+}
+
+// meet finds the ports between two devices; ok is false for functions of one port, and where the
+// tree is not known up to the root ports.
+func (h *host) meet(a, b device) (c crossing, ok bool) {
+	x, y := slices.Collect(h.Climb(a.pci)), slices.Collect(h.Climb(b.pci))
+	i, j := len(x), len(y)
+	for i > 0 && j > 0 && x[i-1] == y[j-1] {
+		i, j = i-1, j-1
+	}
+	if i == 0 || j == 0 {
+		return c, false // one above the other
+	}
+	c = crossing{gpu: x[0], peer: y[0], gpuPort: x[i-1], peerPort: y[j-1], gpus: h.gpuOn(b.pci) != nil, root: i == len(x)}
+	c.pair = fmt.Sprintf("%s and %s", a.id, b.id)
+	if !c.gpus {
+		c.pair = fmt.Sprintf("%s and %s", a.id, b.id.Name())
+	}
+	for _, d := range c.ports() {
+		if !d.IsBridge() || d.Role == topo.RoleBridge || c.root && d.Role != topo.RoleRootPort {
+			return c, false
+		}
+	}
+	return c, true
+}
+
+// dataDirect lists the data direct functions.
+func (h *host) dataDirect() []*topo.PCIDevice {
+	return matching(h.t.PCIDevices, (*topo.PCIDevice).DataDirect)
+}
+
+// passedOn says whether the host keeps devices for virtual machines.
+func (h *host) passedOn() bool {
+	return slices.ContainsFunc(h.t.PCIDevices, func(d topo.PCIDevice) bool { return strings.HasPrefix(d.Driver, "vfio") })
+}
+
+// acsUse is what the ports inside ConnectX switches have to be set for. Source: rdma_topo of rdma-core.
+type acsUse string
+
+const (
+	useUnknown     acsUse = ""
+	useBare        acsUse = "bare metal"  // NICs without ATS
+	usePassthrough acsUse = "passthrough" // NICs with ATS
+	useDirect      acsUse = "data direct"
+)
+
+// insideConnectX says whether the ports of a crossing are of the switch inside a ConnectX-7 or
+// later. Source: the PCI ID repository, vendor 15b3.
+func (c *crossing) insideConnectX() bool {
+	return !slices.ContainsFunc(c.ports(), func(d *topo.PCIDevice) bool {
+		return c.root || d.Vendor != "0x15b3" || d.Device != "0x197c" && d.Device != "0x1979"
+	})
+}
+
+// acsUse tells the use by the NICs. Devices that are bound to vfio speak against bare metal.
+func (h *host) acsUse(list []crossing) acsUse {
+	if len(h.dataDirect()) > 0 {
+		return useDirect
+	}
+	var uses []acsUse
+	for _, c := range list {
+		switch {
+		case !c.insideConnectX() || c.gpus:
+		case c.peer.ATS == "", c.peer.ATS == "absent" && h.passedOn():
+			return useUnknown
+		case c.peer.ATS == "absent":
+			uses = append(uses, useBare)
+		default:
+			uses = append(uses, usePassthrough)
+		}
+	}
+	if uses = unique(uses); len(uses) == 1 {
+		return uses[0]
+	}
+	return useUnknown
+}
+
+// wanted are the bits of the ports on the GPU's side and on the other, as pci=config_acs= takes
+// them: from bit 6 down, x for either.
+func (c *crossing) wanted(use acsUse) (gpu, peer string) {
+	switch {
+	case use == useBare:
+		return "xx000x0", "xx000x0"
+	case c.peer.DataDirect():
+		return "xx101x1", "xx110x1"
+	case use == usePassthrough && !c.gpus:
+		return "xx111x1", "1x111x1"
+	}
+	return "xx111x1", "xx111x1"
+}
+
+// fits says whether a port is set as wanted.
+func fits(d *topo.PCIDevice, bits string) bool {
+	for i, b := range bits {
+		on := d.ACS != nil && d.ACS.Control.Uint()>>(len(bits)-1-i)&1 == 1
+		if b != 'x' && on != (b == '1') {
+			return false
+		}
+	}
+	return true
+}
+
+// translation says what the IOMMU does with the addresses that a device sends: "DMA" or "DMA-FQ"
+// (they are translated), "identity" (also where there is no IOMMU), "on" where it is not known
+// which of them, "" where nothing is known.
+func (h *host) translation(d *topo.PCIDevice) string {
+	through, known := h.passthrough()
+	switch {
+	case d.IOMMUType != "":
+		return d.IOMMUType
+	case d.IOMMUGroup != nil && !(known && through):
+		return "on"
+	case d.IOMMUGroup == nil && h.imported() && !slices.ContainsFunc(h.t.PCIDevices, func(d topo.PCIDevice) bool { return d.IOMMUGroup != nil }):
+		return ""
+	}
+	return "identity"
+}
+
+// acsFault is what is wrong at ports, the same for some crossings.
+type acsFault struct {
+	severity Severity
+	where    string // "switch port"
+	means    string // with %s for a pair of devices
+	fix      string // with %s for the option of the kernel
+	use      acsUse // how the ports have to be set instead
+}
+
+const (
+	goesUp = "transfers such as those between %s go up to the root complex, which halves them or hangs them"
+	merges = "that merges IOMMU groups: devices can then go to virtual machines only together"
+	redir  = "if no device of this host goes to a virtual machine, boot with %s (Linux 4.19), or turn ACS off in the firmware set-up; " + merges
+	single = "boot with %s (Linux 6.11), as rdma_topo write-grub-acs of rdma-core writes it for all ports"
+)
+
+// insideFault judges a crossing inside a ConnectX switch of which a port redirects.
+func (h *host) insideFault(c *crossing, use acsUse, o *outcome) (f acsFault, ok bool) {
+	f = acsFault{Warning, "port", goesUp, single, use}
+	gpu, peer := c.wanted(use)
+	switch use {
+	case useUnknown:
+		for _, d := range c.ports() {
+			o.missing("ACS redirect is on inside ConnectX switches, and whether the host is set up for passthrough is not known: bare metal wants xx000x0 at these ports, "+
+				"passthrough 1x111x1 at those of NICs and xx111x1 at those of GPUs (bits 6 to 0; x is either)",
+				"as root on the host: rdma_topo check of rdma-core; lspci -vvv shows whether the NICs have ATS, which passthrough needs", d.ID)
+		}
+		return f, false
+	case useBare:
+		f.severity, f.means, f.fix = Error, goesUp+"; the NICs have no ATS, as on bare metal", single+"; "+merges
+		return f, true
+	case useDirect:
+		f.means = "what goes straight between %s takes the way over the root complex"
+		return f, c.peer.DataDirect() && (c.peerPort.ACS != nil && c.peerPort.ACS.RequestRedirect || c.gpuPort.ACS != nil && c.gpuPort.ACS.CompletionRedir)
+	}
+	f.means += "; the NICs have ATS, as for passthrough, and this setting does not let translated requests through"
+	return f, !fits(c.gpuPort, gpu) || !fits(c.peerPort, peer)
+}
+
+// switchFault judges a crossing of another switch of which a port redirects.
+func (h *host) switchFault(c *crossing) (f acsFault, ok bool) {
+	f = acsFault{severity: Error, where: "switch port", means: goesUp, fix: redir}
+	if h.passedOn() {
+		f.severity, f.means = Warning, goesUp+"; devices of this host are bound to vfio, and redirection keeps virtual machines apart"
+	}
+	if slices.ContainsFunc(c.ports(), func(d *topo.PCIDevice) bool { return redirects(d) && d.ACS.Control.Uint()&directTranslated == 0 }) {
+		return f, true
+	}
+	f.severity = Warning
+	switch ats := []string{c.gpu.ATS, c.peer.ATS}; {
+	case c.peer.ATS == "on" && (c.gpu.ATS == "on" || !c.gpus): // a NIC asks, a GPU answers
+		return f, false
+	case slices.Contains(ats, "off") || slices.Contains(ats, "absent"):
+		f.means += "; direct translated requests are allowed, but not both devices use ATS"
+	default:
+		f.means += ", unless both devices use ATS, which is not known: direct translated requests are allowed"
+		f.fix = "nothing where lspci -vvv as root says ATSCtl: Enable+ of GPUs and NICs; else, " + redir
+	}
+	return f, true
+}
+
+// rootFault judges a crossing at root ports of which one redirects.
+func (h *host) rootFault(c *crossing, o *outcome) (f acsFault, ok bool) {
+	f = acsFault{severity: Warning, where: "root port", means: "requests between %s are redirected to the IOMMU there"}
+	switch kinds := []string{h.translation(c.gpu), h.translation(c.peer)}; {
+	case slices.Contains(kinds, ""):
+		for _, d := range c.ports() {
+			o.missing("ACS redirect is on at root ports, and whether an IOMMU translates what is sent there is not known", h.lookAgain(), d.ID)
+		}
+		return f, false
+	case slices.Contains(kinds, "on"):
+		f.means += "; both are in IOMMU groups, so an IOMMU is on, and with translation peer access may hang, be slow or corrupt data"
+	default:
+		f.means += ", which translates: peer access may hang, be slow or corrupt data"
+	}
+	f.fix = "see /sys/kernel/iommu_groups/*/type: identity is fine; for DMA and DMA-FQ boot with " + h.passOption() + ", or, if no device goes to a virtual machine, with %s (Linux 4.19): " +
+		merges + "; until then NCCL_P2P_DISABLE=1 keeps NCCL off that way"
+	return f, true
+}
+
+func checkACS(h *host) (o outcome) {
+	if len(h.gpus) == 0 || len(h.directDevices())+len(h.dataDirect()) < 2 {
+		if h.imported() && len(h.gpus) > 0 && len(h.t.PCIDevices) == 0 {
+			return couldNotCheck("the input has no PCI functions", h.asRoot())
+		}
+		return notApplicable("needs a GPU, and a second GPU or RDMA hardware")
+	}
+	guest, known := h.guest()
+	list := h.crossings()
+	use := h.acsUse(list)
+	var by groups[acsFault, *crossing]
+	var seen []*topo.PCIDevice
+	o.absent = "no GPU shares a PCIe switch with another GPU or an RDMA NIC"
+	for i := range list {
+		c := &list[i]
+		if c.root && h.translation(c.gpu) == "identity" && h.translation(c.peer) == "identity" {
+			o.absent = "no GPU shares a PCIe switch with another GPU or an RDMA NIC, and at root ports no IOMMU translates"
+			continue
+		}
+		if c.root && c.gpuPort.Vendor == "0x10de" {
+			continue // Grace and Vera want it
+		}
+		seen = append(seen, c.ports()...)
+		if !h.acsKnown(c.gpuPort) || !h.acsKnown(c.peerPort) || !redirects(c.gpuPort) && !redirects(c.peerPort) {
+			continue
+		}
+		var f acsFault
+		var bad bool
+		switch {
+		case c.root:
+			f, bad = h.rootFault(c, &o)
+		case c.insideConnectX():
+			f, bad = h.insideFault(c, use, &o)
+		default:
+			f, bad = h.switchFault(c)
+		}
+		if bad {
+			by.add(f, c)
+		}
+	}
+	seen = unique(seen)
+	slices.SortFunc(seen, func(a, b *topo.PCIDevice) int { return a.BDF.Compare(b.BDF) })
+	for _, d := range seen {
+		if !h.acsKnown(d) && !guest {
+			sentence := "configuration space could not be read far enough for the ACS register"
+			if n := h.t.Host.ConfigBytes; n != nil {
+				sentence = fmt.Sprintf("configuration space was read to %d bytes only, the ACS register is beyond 256", *n)
+			}
+			o.missing(sentence, h.asRoot(), d.ID)
+		}
+	}
+	by.each(func(f acsFault, list []*crossing) { o.find(f.finding(list)) })
+	if len(seen) > 0 {
+		o.absent, o.note = "", text.Plural(len(seen), "port")
+		if use != useUnknown {
+			o.note += ", inside ConnectX switches as for " + string(use)
+		}
+	}
+	switch {
+	case guest:
+		o.missingOfHost("a guest does not see the PCIe switches of its host", "look at ACS on the host of the virtual machine")
+	case len(seen) == 0 && !known && len(h.t.Switches) == 0:
+		o.missingOfHost("no PCIe switch is visible, and whether the host is a virtual machine, which would hide them, is not known", h.lookAgain())
+	case len(seen) == 0 && !known:
+		o.missingOfHost(o.absent+"; whether the host is a virtual machine, which would hide switches, is not known", h.lookAgain())
+	}
+	return o
+}
+
+// finding says at which ports a fault is, and with which option of the kernel they are set right.
+func (f acsFault) finding(list []*crossing) Finding {
+	bits := map[*topo.PCIDevice]string{}
+	for _, c := range list {
+		gpu, peer := c.wanted(f.use)
+		for d, want := range map[*topo.PCIDevice]string{c.gpuPort: gpu, c.peerPort: peer} {
+			if f.use == useUnknown && redirects(d) || f.use != useUnknown && !fits(d, want) {
+				bits[d] = want
+			}
+		}
+	}
+	var ports []*topo.PCIDevice
+	for d := range bits {
+		ports = append(ports, d)
+	}
+	slices.SortFunc(ports, func(a, b *topo.PCIDevice) int { return a.BDF.Compare(b.BDF) })
+	out := Finding{Severity: f.severity, Subjects: functionIDs(ports)}
+	var names, words []string
+	for _, d := range ports {
+		names, words = append(names, d.BDF.String()), append(words, d.BDF.String())
+		if f.use != useUnknown {
+			words[len(words)-1] = bits[d] + "@" + d.BDF.String()
+		}
+		if d.ACS != nil {
+			out.Evidence = append(out.Evidence, pciFile(d, "config", "ACS control "+string(d.ACS.Control)))
+		}
+	}
+	wrong, option := "ACS redirect is on at %s (%s): ", "pci=disable_acs_redir="
+	if f.use != useUnknown {
+		wrong, option = "ACS is not set as "+string(f.use)+" needs it at %s (%s): ", "pci=config_acs="
+	}
+	out.Text = fmt.Sprintf(wrong+f.means, text.Plural(len(ports), f.where), text.Join(names, mostNames), list[0].pair)
+	out.Fix = fmt.Sprintf(f.fix, option+strings.Join(words, ";"))
+	return out
+}
+
+func functionIDs(list []*topo.PCIDevice) []topo.ID {
+	return mapped(list, func(d *topo.PCIDevice) topo.ID { return d.ID })
+}
