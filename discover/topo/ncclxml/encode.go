@@ -30,11 +30,29 @@ func Encode(w io.Writer, t *topo.Topology) error { return encode(w, t, false) }
 // it finds at the addresses, with their own speeds.
 func EncodeSkeleton(w io.Writer, t *topo.Topology) error { return encode(w, t, true) }
 
-func encode(w io.Writer, t *topo.Topology, skeleton bool) error {
-	e := newEncoder(t)
-	if e.skeleton = skeleton; skeleton {
-		e.loose = nil
+// MaxNodes is how many elements NCCL has room for since 2.21; reading a file, it wants one to spare.
+// Source: NCCL_TOPO_XML_MAX_NODES in NCCL's src/graph/topo.h, xmlLoadSub in src/graph/xml.cc.
+const MaxNodes = 256 - 1
+
+// TooLarge says what NCCL makes of the size of the file that Encode or, as a skeleton, EncodeSkeleton writes,
+// "" if it has room for it. NCCL adds what it finds itself: two elements for a NIC that it knows by
+// another name (plugins group NICs and name them anew), a link for a GPU, and what a skeleton leaves out.
+func TooLarge(t *topo.Topology, skeleton bool) string {
+	whole, e := newEncoder(t, false), newEncoder(t, skeleton)
+	whole.write()
+	e.write()
+	most := whole.nodes + 2*whole.nets + len(t.GPUs)
+	switch {
+	case e.nodes > MaxNodes:
+		return fmt.Sprintf("the topology file of this host has %d elements, and NCCL since 2.21 reads %d at most: with NCCL_TOPO_FILE it would fail", e.nodes, MaxNodes)
+	case most > MaxNodes:
+		return fmt.Sprintf("the topology file of this host has %d elements; NCCL since 2.21 has room for %d and may come to %d with what it adds itself: it may fail with \"too many XML nodes\"", e.nodes, MaxNodes, most)
 	}
+	return ""
+}
+
+func encode(w io.Writer, t *topo.Topology, skeleton bool) error {
+	e := newEncoder(t, skeleton)
 	if len(e.cards) == 0 && (len(t.GPUs)+len(t.RDMADevices) > 0 || len(t.NUMANodes) == 0) {
 		return pkgerr.New("ncclxml", "no GPU or NIC with a PCI address: NCCL's tree is made of them")
 	}
@@ -51,6 +69,7 @@ type encoder struct {
 	host  *topo.Index
 	cards map[topo.ID]*card  // by PCI function: what an endpoint's element holds
 	loose []*topo.RDMADevice // on no PCI function: NCCL puts them below its first CPU
+	nodes int                // elements so far
 	nets  int                // net elements so far
 	index map[topo.ID]int    // of GPUs in the file
 	// skeleton leaves out what NCCL finds at the addresses.
@@ -74,8 +93,8 @@ type node struct {
 	numa     *int // a switch's own: NCCL puts what is below it there too
 }
 
-func newEncoder(t *topo.Topology) *encoder {
-	e := &encoder{t: t, host: topo.NewIndex(t), cards: map[topo.ID]*card{}, index: map[topo.ID]int{}}
+func newEncoder(t *topo.Topology, skeleton bool) *encoder {
+	e := &encoder{t: t, skeleton: skeleton, host: topo.NewIndex(t), cards: map[topo.ID]*card{}, index: map[topo.ID]int{}}
 	for i := range t.GPUs {
 		g := &t.GPUs[i]
 		if d := e.host.PCIDevice(g.PCI); d != nil {
@@ -85,10 +104,14 @@ func newEncoder(t *topo.Topology) *encoder {
 	}
 	e.addNICs()
 	e.bareFunctions()
+	if skeleton {
+		e.loose = nil
+	}
 	return e
 }
 
-// addNICs puts RDMA devices, and netdevs that have none, on their cards.
+// addNICs puts RDMA devices on their cards; on a host without any its netdevs. NCCL uses the one or
+// the other, and has little room.
 func (e *encoder) addNICs() {
 	for i := range e.t.RDMADevices {
 		r := &e.t.RDMADevices[i]
@@ -97,6 +120,9 @@ func (e *encoder) addNICs() {
 		} else {
 			e.loose = append(e.loose, r)
 		}
+	}
+	if len(e.t.RDMADevices) > len(e.loose) {
+		return
 	}
 	onAxis := map[topo.ID]bool{}
 	for _, id := range e.t.MatrixAxis(topo.KindNIC) {
@@ -316,6 +342,12 @@ func (e *encoder) tag(depth int, name, end string, attrs []attr) {
 	e.buf.WriteString(end + ">\n")
 }
 
-func (e *encoder) open(depth int, name string, attrs ...attr) { e.tag(depth, name, "", attrs) }
-func (e *encoder) leaf(depth int, name string, attrs ...attr) { e.tag(depth, name, "/", attrs) }
-func (e *encoder) close(depth int, name string)               { e.tag(depth, "/"+name, "", nil) }
+func (e *encoder) open(depth int, name string, attrs ...attr) {
+	e.nodes++
+	e.tag(depth, name, "", attrs)
+}
+func (e *encoder) leaf(depth int, name string, attrs ...attr) {
+	e.nodes++
+	e.tag(depth, name, "/", attrs)
+}
+func (e *encoder) close(depth int, name string) { e.tag(depth, "/"+name, "", nil) }

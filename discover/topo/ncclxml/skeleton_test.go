@@ -2,8 +2,10 @@ package ncclxml
 
 import (
 	"bytes"
+	"fmt"
 	"regexp"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/topoctl/topoctl/internal/base/fixturetest"
@@ -38,6 +40,31 @@ func TestSkeletonKeepsPCI(t *testing.T) {
 		}
 		if _, err := Decode(bare.Bytes()); err != nil {
 			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// What is said of the size is the number of elements, and of a host without RDMA the interfaces are written.
+func TestSize(t *testing.T) {
+	element := regexp.MustCompile(`<[a-z]`)
+	for name, want := range map[string]string{
+		"nvl72-synthetic":        "has %d elements, and NCCL since 2.21 reads 255 at most",
+		"aws-p5-44nic-synthetic": "has %d elements; NCCL since 2.21 has room for 255 and may come to 263",
+		"dgx-h100":               "", "mi300x-8nic": "", "cpu-2eth": "",
+	} {
+		top := fixturetest.Topology(t, name)
+		var buf bytes.Buffer
+		if err := Encode(&buf, top); err != nil {
+			t.Fatal(err)
+		}
+		if want != "" {
+			want = fmt.Sprintf(want, len(element.FindAll(buf.Bytes(), -1)))
+		}
+		if got := TooLarge(top, false); (got == "") != (want == "") || !strings.Contains(got, want) {
+			t.Errorf("%s: %q, want %q", name, got, want)
+		}
+		if got, want := bytes.Contains(buf.Bytes(), []byte(`name="eno1"`)), name == "cpu-2eth"; got != want {
+			t.Errorf("%s: eno1 is written: %v", name, got)
 		}
 	}
 }

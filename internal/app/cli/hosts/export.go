@@ -222,6 +222,12 @@ func (o *exportOptions) env(w io.Writer, t *topo.Topology) error {
 }
 
 func (o *exportOptions) ncclXML(w io.Writer, t *topo.Topology) error {
+	if why := ncclxml.TooLarge(t, o.skeleton); why != "" {
+		if !o.skeleton && ncclxml.TooLarge(t, true) == "" {
+			why += "; --skeleton, which leaves out GPUs and NICs, does not"
+		}
+		o.say("warning", why)
+	}
 	if !o.skeleton {
 		return ncclxml.Encode(w, t)
 	}
@@ -246,10 +252,12 @@ func (o *exportOptions) prometheus(w io.Writer, t *topo.Topology) error {
 }
 
 // notes writes what a user should know and the format has no place for.
-func (o *exportOptions) notes(lines ...string) {
+func (o *exportOptions) notes(lines ...string) { o.say("note", lines...) }
+
+func (o *exportOptions) say(what string, lines ...string) {
 	for _, l := range lines {
 		if !o.Globals.Quiet {
-			fmt.Fprintln(o.Streams.Err, "topoctl: note: "+text.Printable(l))
+			fmt.Fprintln(o.Streams.Err, "topoctl: "+what+": "+text.Printable(l))
 		}
 	}
 }

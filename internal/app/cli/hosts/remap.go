@@ -165,8 +165,11 @@ func (o *remapOptions) write(t, host *topo.Topology, pairs []remap.Pair) (data [
 	var buf bytes.Buffer
 	switch o.Format {
 	case command.FormatNCCL:
+		if why := ncclxml.TooLarge(t, false); why != "" {
+			notes = append(notes, why)
+		}
 		err = ncclxml.Encode(&buf, t)
-		return buf.Bytes(), nil, err
+		return buf.Bytes(), notes, err
 	case command.FormatMooncake:
 		h, err := pathsel.New(t, pathsel.Options{})
 		if err != nil {
