@@ -81,7 +81,26 @@ func (d *PCIDevice) IsBridge() bool { return d.Class.Uint()>>8 == 0x0604 }
 // DataDirect says whether a function is the second one of a ConnectX-8 that stands beside a GPU,
 // below the GPU's switch: it moves data there that a network function elsewhere sends and
 // receives. Source: the PCI ID repository; rdma_topo of rdma-core.
-func (d *PCIDevice) DataDirect() bool { return d.Vendor == "0x15b3" && d.Device == "0x2100" }
+func (x *Index) DataDirect(d *PCIDevice) bool {
+	return d.Vendor == "0x15b3" && d.Device == "0x2100" && !slices.ContainsFunc(x.Children(d.Parent), func(o *PCIDevice) bool {
+		return o.BDF.Slot() == d.BDF.Slot() && x.isNetworkFunction(o) // of one slot with the NIC: no way of its own
+	})
+}
+
+// DataDirectBeside is the data direct function below the switches that a function hangs from, nil if there is none.
+func (x *Index) DataDirectBeside(function ID) *PCIDevice {
+	for up := range x.Climb(function) {
+		if up.Role != RoleUpstream {
+			continue
+		}
+		for d := range x.Below(up.ID) {
+			if x.DataDirect(d) {
+				return d
+			}
+		}
+	}
+	return nil
+}
 
 // assignRoles gives bridges whose configuration space could not be read the
 // role that their place implies: on a root bus a root port, and below it upstream

@@ -52,7 +52,8 @@ type crossing struct {
 	gpu, peer         *topo.PCIDevice
 	gpuPort, peerPort *topo.PCIDevice
 	pair              string
-	gpus, root        bool // the peer is a GPU; the ports are root ports
+	gpus, direct      bool // the peer is a GPU, or a data direct function
+	root              bool // the ports are root ports
 }
 
 func (c *crossing) ports() []*topo.PCIDevice { return []*topo.PCIDevice{c.gpuPort, c.peerPort} }
@@ -79,7 +80,7 @@ func (h *host) crossings() []crossing {
 			case !ok || class == topo.ClassNV || class == topo.ClassXGMI:
 			case !c.root:
 				out, near = append(out, c), near || !c.gpus
-			case class != topo.ClassSYS && !c.peer.DataDirect():
+			case class != topo.ClassSYS && !c.direct:
 				far = append(far, c)
 			}
 		}
@@ -99,7 +100,7 @@ func (h *host) meet(a, b device) (c crossing, ok bool) {
 	if i == 0 || j == 0 {
 		return c, false // one above the other
 	}
-	c = crossing{gpu: x[0], peer: y[0], gpuPort: x[i-1], peerPort: y[j-1], gpus: h.gpuOn(b.pci) != nil, root: i == len(x)}
+	c = crossing{gpu: x[0], peer: y[0], gpuPort: x[i-1], peerPort: y[j-1], gpus: h.gpuOn(b.pci) != nil, direct: h.DataDirect(y[0]), root: i == len(x)}
 	c.pair = fmt.Sprintf("%s and %s", a.id, b.id)
 	if !c.gpus {
 		c.pair = fmt.Sprintf("%s and %s", a.id, b.id.Name())
@@ -114,7 +115,7 @@ func (h *host) meet(a, b device) (c crossing, ok bool) {
 
 // dataDirect lists the data direct functions.
 func (h *host) dataDirect() []*topo.PCIDevice {
-	return matching(h.t.PCIDevices, (*topo.PCIDevice).DataDirect)
+	return matching(h.t.PCIDevices, h.DataDirect)
 }
 
 // passedOn says whether the host keeps devices for virtual machines.
@@ -169,7 +170,7 @@ func (c *crossing) wanted(use acsUse) (gpu, peer string) {
 	switch {
 	case use == useBare:
 		return "xx000x0", "xx000x0"
-	case c.peer.DataDirect():
+	case c.direct:
 		return "xx101x1", "xx110x1"
 	case use == usePassthrough && !c.gpus:
 		return "xx111x1", "1x111x1"
@@ -237,7 +238,7 @@ func (h *host) insideFault(c *crossing, use acsUse, o *outcome) (f acsFault, ok 
 		return f, true
 	case useDirect:
 		f.means = "what goes straight between %s takes the way over the root complex"
-		return f, c.peer.DataDirect() && (c.peerPort.ACS != nil && c.peerPort.ACS.RequestRedirect || c.gpuPort.ACS != nil && c.gpuPort.ACS.CompletionRedir)
+		return f, c.direct && (c.peerPort.ACS != nil && c.peerPort.ACS.RequestRedirect || c.gpuPort.ACS != nil && c.gpuPort.ACS.CompletionRedir)
 	}
 	f.means += "; the NICs have ATS, as for passthrough, and this setting does not let translated requests through"
 	return f, !fits(c.gpuPort, gpu) || !fits(c.peerPort, peer)

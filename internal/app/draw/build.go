@@ -204,7 +204,7 @@ func (b *builder) function(d *topo.PCIDevice, depth int) []*line {
 	}
 	lines := b.endpoint(d)
 	if len(lines) == 0 {
-		if !b.opts.All {
+		if !b.opts.All && !b.DataDirect(d) {
 			b.hidden++
 			return below
 		}
@@ -520,7 +520,9 @@ func (b *builder) idleNIC(d *topo.PCIDevice) *line {
 // other is a PCI function of no interest for transfers.
 func (b *builder) other(d *topo.PCIDevice) *line {
 	name := strings.TrimSpace(d.VendorName + " " + d.DeviceName)
-	if name == "" {
+	if b.DataDirect(d) {
+		name = "data direct function of a NIC"
+	} else if name == "" {
 		name = strings.TrimPrefix(string(d.Vendor), "0x") + ":" + strings.TrimPrefix(string(d.Device), "0x")
 	}
 	return b.device("class "+strings.TrimPrefix(string(d.Class), "0x"), d, false,

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/fixturetest"
 	"github.com/topoctl/topoctl/internal/base/golden"
 	"github.com/topoctl/topoctl/internal/base/text"
 	"github.com/topoctl/topoctl/internal/base/units"
@@ -38,6 +39,25 @@ func TestTree(t *testing.T) {
 			}
 			golden.Check(t, "testdata/"+tt.golden, b.Bytes())
 		})
+	}
+}
+
+// A data direct function is named where it is no part of its NIC's slot.
+func TestDataDirect(t *testing.T) {
+	for slot, want := range map[uint8]bool{0: false, 1: true} {
+		top := fixturetest.Topology(t, "hgx-h100-8nic")
+		d := *topo.NewIndex(top).PCIDevice("pci:0000:19:00.0")
+		d.BDF.Device, d.BDF.Func, d.Class, d.Device = slot, 1, "0x080100", "0x2100"
+		d.ID = topo.PCIID(d.BDF)
+		top.PCIDevices = append(top.PCIDevices, d)
+		top.Derive()
+		var b strings.Builder
+		if err := Tree(&b, top, TreeOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Contains(b.String(), "data direct function of a NIC"); got != want {
+			t.Errorf("device %d: %v, want %v", slot, got, want)
+		}
 	}
 }
 

@@ -96,6 +96,7 @@ func Between(h *pathsel.Host, from, to topo.ID) (*Answer, error) {
 		}
 		return a, nil
 	}
+	a.direct()
 	a.degraded()
 	if p := a.Route.PeerAccess; p != "" && p != "ok" {
 		a.hint(HintNoAccess, "", "the driver refuses peer access between the two: %s", p)

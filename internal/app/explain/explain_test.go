@@ -1,6 +1,7 @@
 package explain_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -78,6 +79,39 @@ func TestWhyOneFunction(t *testing.T) {
 	h := prepare(t, "dgx-h100")
 	if got := explain.Why(h, explain.RouteBetween(h, "rdma:mlx5_0", "net:ibp24s0")); got != "on one card" {
 		t.Error(got)
+	}
+}
+
+// Of a GPU that shares its switch with a data direct function the rate to NICs is not all there is.
+func TestDataDirectIsNamed(t *testing.T) {
+	top := fixturetest.Topology(t, "hgx-h100-8nic")
+	index := topo.NewIndex(top)
+	beside := *index.PCIDevice("pci:0000:19:00.0") // a NIC below the switch of gpu:0
+	beside.BDF.Device, beside.Class, beside.Device = 1, "0x080100", "0x2100"
+	beside.ID = topo.PCIID(beside.BDF)
+	top.PCIDevices = append(top.PCIDevices, beside)
+	top.Derive()
+	h, err := pathsel.New(top, pathsel.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for gpu, want := range map[pathsel.Location]bool{"gpu:0": true, "gpu:1": false, "cpu:0": false} {
+		a, err := explain.Memory(h, gpu)
+		if err != nil {
+			t.Fatal(err)
+		}
+		between, err := explain.Between(h, gpu.Node(), "rdma:mlx5_0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, hints := range [][]pathsel.Reason{a.Hints, between.Hints} {
+			if got := slices.ContainsFunc(hints, func(r pathsel.Reason) bool { return r.Code == explain.HintDirect }); got != want {
+				t.Errorf("%s: %v, want %v: %v", gpu, got, want, hints)
+			}
+		}
+	}
+	if b, err := explain.Between(h, "gpu:0", "gpu:1"); err != nil || slices.ContainsFunc(b.Hints, func(r pathsel.Reason) bool { return r.Code == explain.HintDirect }) {
+		t.Errorf("GPU to GPU: %v, %v", b.Hints, err)
 	}
 }
 

@@ -15,6 +15,7 @@ const (
 	HintNearer   pathsel.Code = "nearer-port"    // a nearer port than the chosen one cannot be used
 	HintFaster   pathsel.Code = "faster-port"    // a farther port carries much more
 	HintNoAccess pathsel.Code = "no-peer-access" // peer access between two GPUs is refused
+	HintDirect   pathsel.Code = "data-direct"    // a way that is not modelled
 )
 
 func (a *Answer) hint(code pathsel.Code, evidence, format string, args ...any) {
@@ -24,6 +25,7 @@ func (a *Answer) hint(code pathsel.Code, evidence, format string, args ...any) {
 // hints are what is worth knowing of the chosen port and its way.
 func (a *Answer) hints() {
 	a.nearness()
+	a.direct()
 	a.notForData()
 	a.doubts()
 	a.degraded()
@@ -35,6 +37,21 @@ func (a *Answer) hints() {
 func (a *Answer) nearness() {
 	if a.Nearness != nil {
 		a.hint(a.Nearness.Code, "", "%s", a.h.HowToSee())
+	}
+}
+
+// direct says of a GPU beside a data direct function that class and rate to NICs leave its way out.
+func (a *Answer) direct() {
+	x := a.h.Index()
+	g, other := x.GPU(a.From), x.GPU(a.To)
+	if g == nil {
+		g, other = other, nil
+	}
+	if g == nil || other != nil {
+		return
+	}
+	if d := x.DataDirectBeside(g.PCI); d != nil {
+		a.hint(HintDirect, d.Evidence, "%s is the data direct function of a NIC and shares a PCIe switch with %s: data may go by it, straight over the switch and possibly faster; classes and rates here do not know that way yet", d.BDF, g.ID)
 	}
 }
 
