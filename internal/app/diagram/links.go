@@ -313,6 +313,7 @@ func (b *builder) sockets(places []*node) (*wire, []*node) {
 		})
 	}
 	across, within := map[bundle]int{}, map[bundle]int{}
+	name := socketName(&b.T.Host)
 	var notes []string
 	for i := range b.T.Links {
 		l := &b.T.Links[i]
@@ -327,11 +328,13 @@ func (b *builder) sockets(places []*node) (*wire, []*node) {
 			continue
 		}
 		across[u]++
+		if !b.packageKnown(l.A) || !b.packageKnown(l.B) {
+			name = "NUMA link"
+		}
 		if note := clean(l.Note); note != "" && !slices.Contains(notes, note) && len(notes) < 8 {
 			notes = append(notes, note)
 		}
 	}
-	name := socketName(&b.T.Host)
 	if len(places) == 2 && len(across) > 0 {
 		return joint(name, across, notes), nil
 	}
@@ -347,6 +350,12 @@ func (b *builder) sockets(places []*node) (*wire, []*node) {
 	}
 	n.rows = atMost(n.rows, "kind")
 	return nil, []*node{n}
+}
+
+// packageKnown says whether it is known which socket a NUMA node is of.
+func (b *builder) packageKnown(id topo.ID) bool {
+	n, ok := b.Node(id).(*topo.NUMANode)
+	return ok && n.Package != nil
 }
 
 // joint is the line between two places. Pairs of their NUMA nodes with
