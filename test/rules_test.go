@@ -81,7 +81,7 @@ var rules = []rule{
 	{room: "internal/base/pick", ours: []string{"discover/topo"}, ban: noOS},
 	{room: "pathsel", ours: []string{"discover/topo", "internal/base/pick"}, ban: noOS},
 	{room: "internal/app/rival", ours: []string{"discover/topo", "pathsel"}, ban: noOS},
-	{room: "pathsel/doctor", ours: []string{"internal/base/pcilink", "internal/base/replies", "discover/topo", "pathsel"}, ban: noOS},
+	{room: "pathsel/doctor", ours: []string{"internal/base/pcilink", "internal/base/replies", "discover/topo", "discover/topo/ncclxml", "pathsel"}, ban: noOS},
 	{room: "internal/base/realid", ours: []string{"discover/topo"}, ban: noOS},
 	{room: "internal/base/libvirtxml", ours: []string{"discover/topo", "internal/base/xmltree"}, ban: noOS},
 	{room: "internal/app/remap", ours: []string{"discover/topo", "internal/base/realid", "internal/base/libvirtxml"}, ban: noOS},

@@ -160,6 +160,25 @@ func written(text string) machine {
 	return func(tb testing.TB) *topo.Topology { tb.Helper(); return fixturetest.Spec(tb, text) }
 }
 
+// without is the healthy host with some of its RDMA devices gone.
+func without(names ...string) machine {
+	return edited(named(healthy), func(t *topo.Topology) {
+		t.RDMADevices = slices.DeleteFunc(t.RDMADevices, func(r topo.RDMADevice) bool { return slices.Contains(names, r.Name) })
+		t.Ports = slices.DeleteFunc(t.Ports, func(p topo.Port) bool { return slices.Contains(names, p.RDMA.Name()) })
+	})
+}
+
+// fewer is a host with every fourth of its RDMA devices.
+func fewer(name string) machine {
+	return edited(named(name), func(t *topo.Topology) {
+		n := 0
+		t.RDMADevices = slices.DeleteFunc(t.RDMADevices, func(topo.RDMADevice) bool { n++; return n%4 != 0 })
+		t.Ports = slices.DeleteFunc(t.Ports, func(p topo.Port) bool {
+			return !slices.ContainsFunc(t.RDMADevices, func(r topo.RDMADevice) bool { return r.ID == p.RDMA })
+		})
+	})
+}
+
 // noInterfaces hides the interfaces, as a network namespace does.
 func noInterfaces(t *topo.Topology) {
 	t.Netdevs = nil
@@ -559,11 +578,15 @@ var rulings = map[doctor.Code]ruling{
 		found: named("gh200-4gpu"), severity: doctor.Info, text: "10.38.0.0/16", fine: named(ethernet), blind: variant(ethernet, "remove "+replies.NetlinkPath),
 	},
 	"gpu-without-near-nic": {
-		found: named("h20-4ib-1roce"), severity: doctor.Warning, text: "the nearest are NODE, at most 50.0 GB/s", subjects: []topo.ID{"gpu:1", "gpu:3", "gpu:5", "gpu:7"},
+		found: without("mlx5_0"), severity: doctor.Warning, text: "; 7 of 8 GPUs here have one", subjects: []topo.ID{"gpu:0"},
 		fine: named(healthy), blind: named("dgx-h100-rdma-no-pci"),
 		more: map[string]ruling{
-			"built so":   {found: named("nd96asr-v4"), severity: doctor.Info},
-			"two levels": {found: named("h20-3e-8gpu-2nic"), severity: doctor.Warning, text: "SYS"},
+			"built so": {found: named("nd96asr-v4"), severity: doctor.Info},
+			"four of eight switches": {found: named("h20-4ib-1roce"), severity: doctor.Info, text: "the nearest are NODE, at most 50.0 GB/s (for gpu:1 ibp14s0 and ibp71s0); 4 of 8 GPUs here have one",
+				subjects: []topo.ID{"gpu:1", "gpu:3", "gpu:5", "gpu:7"}},
+			"one card":            {found: named("h20-3e-8gpu-2nic"), severity: doctor.Info, text: "SYS"},
+			"all on one socket":   {found: without("mlx5_4", "mlx5_5", "mlx5_6", "mlx5_7", "mlx5_8", "mlx5_9", "mlx5_10", "mlx5_11"), severity: doctor.Warning, text: "4 of 8 GPUs"},
+			"every second is off": {found: without("mlx5_1", "mlx5_3", "mlx5_5", "mlx5_7"), severity: doctor.Info, text: "4 of 8 GPUs"},
 		},
 	},
 	"gpu-nic-index": {
@@ -734,6 +757,7 @@ var elsewhere = []struct {
 	{"no GID that can be read", "gid-missing", doctor.CouldNotCheck, edited(variant(ethernet, "unreadable sys/class/infiniband/mlx5_0/ports/1/gids/3 EACCES"),
 		func(t *topo.Topology) { t.Ports[0].GIDs = nil })},
 	{"C2C is near", "gpu-without-near-nic", doctor.OK, named("gb200-tray")},
+	{"a data direct function beside the GPU", "gpu-without-near-nic", doctor.CouldNotCheck, direct("0x19", "0x15")},
 	{"no RDMA hardware", "port-down", doctor.NotApplicable, named("cpu-2eth")},
 	{"one source", "facts-conflict", doctor.CouldNotCheck, edited(named(healthy), func(t *topo.Topology) { t.Sources = t.Sources[:1] })},
 	{"incomplete and not where", "facts-unread", doctor.CouldNotCheck, edited(named(healthy), func(t *topo.Topology) { t.Complete = false })},
@@ -793,6 +817,8 @@ func TestWords(t *testing.T) {
 		has, lacks string
 	}{
 		"an empty link":            {"implausible-bridge-link", invented, "report a link, which the hypervisor invented", "report ,"},
+		"too large for NCCL":       {"implausible-bridge-link", named("aws-p5-44nic-synthetic"), "may fail with \"too many XML nodes\"", "topo.xml"},
+		"small enough for NCCL":    {"implausible-bridge-link", fewer("aws-p5-44nic-synthetic"), "set NCCL_TOPO_FILE=topo.xml", "too many"},
 		"an unknown maximum":       {"implausible-bridge-link", invented, "the maximum, which is not known here", "not that low"},
 		"a known maximum":          {"implausible-bridge-link", named("vm-flat"), "not that low", "not told here"},
 		"a card that is not known": {"nic-slot-limited", mute, "compare what the card and its slot can do", "can do no more"},
@@ -802,6 +828,8 @@ func TestWords(t *testing.T) {
 		"C2C of NCCL's file":       {"c2c-path", throughNCCL("gb200-tray"), "/c2c[0]", "nvml"},
 		"sockets of sysfs":         {"asymmetric-sockets", named("h100-nvl-8gpu-2nic"), "/numa_node = 1", "*"},
 		"sockets of NCCL's file":   {"asymmetric-sockets", throughNCCL("h100-nvl-8gpu-2nic"), "system/cpu[1]", "/sys/"},
+		"sockets that are known":   {"asymmetric-sockets", named("h100-nvl-8gpu-2nic"), "crosses the link between sockets", "is not known"},
+		"NUMA nodes of who knows":  {"asymmetric-sockets", throughNCCL("h100-nvl-8gpu-2nic"), "crosses the link between NUMA nodes; whether they are of one socket is not known", "that socket"},
 		"one NIC for several GPUs": {"nic-oversubscribed", named("dgx-a100"), "--for ucx (or vllm, nvshmem, mooncake) sets it for each rank; NCCL gets one list", "nccl sets"},
 		"numbers that mislead":     {"gpu-nic-index", named("b300-16nic"), "--for ucx (or vllm, nvshmem, mooncake) sets it for each rank; NCCL gets one list", "nccl sets"},
 	} {

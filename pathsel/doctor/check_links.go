@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/discover/topo/ncclxml"
 	"github.com/topoctl/topoctl/internal/base/pcilink"
 	"github.com/topoctl/topoctl/internal/base/text"
 	"github.com/topoctl/topoctl/internal/base/units"
@@ -259,7 +260,7 @@ var implausibleBridgeLink = Check{
 	Judged: "Bridges that a hypervisor made up, and in guests those that claim a quarter or less of what is below them. " +
 		"They are never a bottleneck here; it is a warning where the maximum, which NCCL reads, is invented too.",
 	Facts: "vendor, device and link files of bridges in /sys/bus/pci/devices; the hypervisor of the host",
-	Fix:   "Give NCCL a topology file with true links: topoctl export nccl-xml > topo.xml; NCCL_TOPO_FILE=topo.xml.",
+	Fix:   "Give NCCL a topology file with true links: topoctl export nccl-xml > topo.xml; NCCL_TOPO_FILE=topo.xml. Not where it is too large for NCCL, which the export says: there take the provider's file or plugin.",
 	run:   checkImplausible,
 }
 
@@ -363,6 +364,9 @@ func (h *host) inventedLinks(bridges []*topo.PCIDevice, severity Severity, sure 
 	}
 	if severity == Warning {
 		fix = "NCCL believes them: topoctl export nccl-xml > topo.xml, and set NCCL_TOPO_FILE=topo.xml"
+		if why := ncclxml.TooLarge(h.t, false); why != "" {
+			fix = "NCCL believes them; look for the provider's topology file or NCCL plugin. " + strings.ToUpper(why[:1]) + why[1:]
+		}
 	}
 	return Finding{Severity: severity, Subjects: functionIDs(bridges), Text: sentence, Evidence: distinct(pciFile(d, file, "")), Fix: fix}
 }

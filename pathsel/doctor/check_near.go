@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -59,10 +60,10 @@ func (h *host) coherentEvidence(gpu topo.ID) []string {
 var gpuWithoutNearNIC = Check{
 	Code: "gpu-without-near-nic", Severity: Warning,
 	Title: "every GPU has a NIC below its own PCIe switch, or reaches NICs over its CPU's C2C link",
-	Judged: "The best class of each GPU to the RDMA data ports, up or down: farther than PXB is a warning if other GPUs of the host have a near one, " +
-		"info if none has, because that is how the host is built.",
-	Facts: "the PCI tree",
-	Fix:   "Use the nearest one by name (topoctl path gpu:N), or move a NIC to the GPU's switch.",
+	Judged: "The best class of each GPU to the RDMA data ports, up or down: farther than PXB is a warning where most GPUs of the host have a near one, or where the near NICs are not spread " +
+		"over the sockets as evenly as their number allows. It is info otherwise, because then that is how the host is built: many boards have fewer NICs than switches.",
+	Facts: "the PCI tree, the NUMA nodes of GPUs",
+	Fix:   "Use the nearest one by name (topoctl path gpu:N). Where like hosts have a NIC at that switch, look for one that is missing, switched off or in another slot.",
 	run:   checkNearNIC, noun: "GPU",
 }
 
@@ -72,20 +73,54 @@ func checkNearNIC(h *host) (o outcome) {
 		return notApplicable("needs a GPU and an RDMA data port")
 	}
 	var far groups[topo.Class, topo.ID]
-	severity := Info
+	beside := map[topo.ID][]*pathsel.Port{}
 	for _, g := range h.gpus {
 		o.judged++
-		switch best, _, known := h.nearest(g.ID, ports); {
+		switch best, at, known := h.nearest(g.ID, ports); {
 		case near(best) || h.coherent(g.ID):
-			severity = Warning
+			beside[g.ID] = at
+		case h.DataDirectBeside(g.PCI) != nil:
+			o.missing("it shares a PCIe switch with the data direct function of a NIC, whose way is not judged yet", "rdma_topo of rdma-core shows which NIC it belongs to", g.ID)
 		case !known:
 			o.missing("its distance to NICs is not known", h.placeHow(), g.ID)
 		default:
 			far.add(best, g.ID)
 		}
 	}
-	far.each(func(class topo.Class, gpus []topo.ID) { o.find(h.farNICs(severity, class, gpus, ports)) })
+	by := h.siblings(beside)
+	far.each(func(class topo.Class, gpus []topo.ID) { o.find(h.farNICs(&by, class, gpus, ports)) })
 	return o
+}
+
+// siblings compares the GPUs of a host: how many have a near NIC, and which cards those are by socket.
+type siblings struct {
+	near, all int
+	cards     map[int][]topo.ID
+}
+
+func (h *host) siblings(near map[topo.ID][]*pathsel.Port) siblings {
+	sockets, _ := h.socketsOf()
+	s := siblings{near: len(near), all: len(h.gpus), cards: map[int][]topo.ID{}}
+	for _, g := range h.gpus {
+		socket := -1
+		if g.NUMA != nil {
+			socket = sockets[*g.NUMA]
+		}
+		for _, p := range near[g.ID] {
+			s.cards[socket] = append(s.cards[socket], cmp.Or(h.RDMADevice(p.NIC).NIC, p.NIC))
+		}
+		s.cards[socket] = unique(s.cards[socket])
+	}
+	return s
+}
+
+// odd says whether the GPUs without a near NIC are an exception, and not how the host is built.
+func (s *siblings) odd() bool {
+	least, most := s.all, 0
+	for _, cards := range s.cards {
+		least, most = min(least, len(cards)), max(most, len(cards))
+	}
+	return s.near > s.all-s.near || most-least > 1
 }
 
 var c2cPath = Check{
@@ -126,7 +161,7 @@ func checkC2C(h *host) (o outcome) {
 }
 
 // farNICs is the finding about GPUs whose nearest NIC is of a farther class.
-func (h *host) farNICs(severity Severity, class topo.Class, gpus []topo.ID, ports []*pathsel.Port) Finding {
+func (h *host) farNICs(by *siblings, class topo.Class, gpus []topo.ID, ports []*pathsel.Port) Finding {
 	_, at, _ := h.nearest(gpus[0], ports)
 	sentence := fmt.Sprintf("no NIC below its own PCIe switch; the nearest %s %s", text.Noun(len(at), "is", "are"), class)
 	if r, basis, ok := h.expected(gpus[0], ports); ok {
@@ -137,9 +172,13 @@ func (h *host) farNICs(severity Severity, class topo.Class, gpus []topo.ID, port
 	if guest, _ := h.guest(); guest {
 		fix = "a guest may not see the switches that they share: look for the provider's NCCL_TOPO_FILE"
 	}
-	if severity == Warning {
-		sentence += "; other GPUs here have one"
-		fix = "move a NIC to the GPU's switch, or plan with the lower rate: topoctl path " + string(gpus[0])
+	severity := Info
+	if by.near > 0 {
+		sentence += fmt.Sprintf("; %d of %d GPUs here %s one", by.near, by.all, text.Noun(by.near, "has", "have"))
+	}
+	if by.odd() {
+		severity = Warning
+		fix = "look for a NIC that is missing, switched off or in another slot than on like hosts; until then plan with the lower rate: topoctl path " + string(gpus[0])
 	}
 	return Finding{Severity: severity, Subjects: gpus, Text: sentence, Evidence: h.treeEvidence(gpus[0]), Fix: fix}
 }

@@ -152,10 +152,10 @@ func (h *host) socketsOf() (of map[int]int, sockets []int) {
 var asymmetricSockets = Check{
 	Code: "asymmetric-sockets", Severity: Warning,
 	Title: "GPUs and data NICs are spread evenly over the sockets",
-	Judged: "GPUs and RDMA data ports by socket. Sockets with GPUs and without a data port are a warning, because all of their traffic crosses the link between sockets; " +
+	Judged: "GPUs and RDMA data ports by socket; by NUMA node where it is not known which of them are of one socket. Where there are GPUs and no data port it is a warning, because all of their traffic crosses the link between sockets; " +
 		"other differences are info.",
 	Facts: "numa_node of the devices, physical_package_id of the CPUs",
-	Fix:   "Move cards if the slots allow it; else let a plan share the near NICs: topoctl path --plan.",
+	Fix:   "Let a plan that knows the host share the NICs: topoctl path --plan. Where the board has a free slot on that socket, a NIC there takes load off the link.",
 	run:   checkSockets,
 }
 
@@ -203,8 +203,16 @@ func checkSockets(h *host) (o outcome) {
 		return o
 	}
 	h.compareSockets(&o, sockets, shares)
-	o.note = text.Plural(len(sockets), "socket")
+	o.note = text.Plural(len(sockets), placeWord(sockets))
 	return o
+}
+
+// placeWord is what places as socketsOf gives them are called: sockets only where all are known.
+func placeWord(sockets []int) string {
+	if slices.Min(sockets) < 0 {
+		return "NUMA node"
+	}
+	return "socket"
 }
 
 // numaEvidence is where the NUMA nodes of devices were read, one device each.
@@ -254,11 +262,15 @@ func (h *host) compareSockets(o *outcome, sockets []int, shares map[int]*socketS
 		return
 	}
 	f := Finding{Severity: Info, Subjects: without, Text: strings.Join(parts, ", "), Evidence: h.numaEvidence(),
-		Fix: "let a plan that knows the host share the NICs (topoctl path --plan), or move cards"}
+		Fix: "let a plan that knows the host share the NICs (topoctl path --plan)"}
 	if len(without) > 0 {
+		place := placeWord(sockets)
 		f.Severity = Warning
-		f.Text += fmt.Sprintf(": all traffic of %s crosses the link between sockets", text.Join(asStrings(without), mostNames))
-		f.Fix = "move a NIC to that socket; until then plan with the link between sockets, which all of them share"
+		f.Text += fmt.Sprintf(": all traffic of %s crosses the link between %ss", text.Join(asStrings(without), mostNames), place)
+		f.Fix = "plan with that link, which all of them share: topoctl path --plan; where the board has a free slot on that " + place + ", a NIC there takes load off it"
+		if place != "socket" {
+			f.Text += "; whether they are of one socket is not known"
+		}
 	}
 	o.find(f)
 }
