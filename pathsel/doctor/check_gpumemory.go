@@ -183,7 +183,7 @@ var iommuTranslate = Check{
 	Judged: "The type of each device's IOMMU group: DMA and DMA-FQ translate, identity and no group do not. Groups that belong to a " +
 		"virtual machine (vfio) are left out.",
 	Facts: "/sys/kernel/iommu_groups/N/type, /proc/cmdline",
-	Fix:   "Boot with iommu=pt (x86) or iommu.passthrough=1 (Arm).",
+	Fix:   "Boot with iommu=pt (x86) or iommu.passthrough=1 (Arm), if no virtual machine and no security policy needs translation.",
 	run:   checkIOMMU, noun: "device", none: "no GPU and no RDMA hardware",
 }
 

@@ -195,7 +195,7 @@ var pfAndVFVisible = Check{
 	Title:  "no virtual function is visible beside its physical function",
 	Judged: "RDMA devices that are virtual functions of another RDMA device here. They share its wire and slot, but programs that list devices count each as bandwidth.",
 	Facts:  "physfn in /sys/bus/pci/devices",
-	Fix:    "Name the physical functions: NCCL_IB_HCA, UCX_NET_DEVICES (topoctl export env --for nccl); or hide the virtual functions (RDMA namespaces, sriov_numvfs).",
+	Fix:    "Name the physical functions: NCCL_IB_HCA, UCX_NET_DEVICES (topoctl export env --for nccl); or hide the virtual functions (RDMA namespaces); sriov_numvfs takes them away from virtual machines and containers too.",
 	run:    checkVFs, noun: "RDMA device", none: "no RDMA hardware",
 }
 

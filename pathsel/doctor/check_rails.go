@@ -134,7 +134,7 @@ var firmwareDiffers = Check{
 	Title:  "NICs of one board have one firmware version",
 	Judged: "fw_ver of the RDMA devices with the same board_id.",
 	Facts:  "fw_ver and board_id in /sys/class/infiniband/DEV",
-	Fix:    "Update the older ones: mlxfwmanager.",
+	Fix:    "Update the older ones: mlxfwmanager; the NIC is down while it starts the new firmware.",
 	run:    checkFirmware, noun: "RDMA device",
 }
 
@@ -163,7 +163,7 @@ func checkFirmware(h *host) (o outcome) {
 			return
 		}
 		slices.SortFunc(by.order, topo.NaturalCompare)
-		f := Finding{Severity: Info, Fix: "update the older ones: mlxfwmanager"}
+		f := Finding{Severity: Info, Fix: "update the older ones: mlxfwmanager; the NIC is down while it starts the new firmware"}
 		var parts []string
 		by.each(func(version string, names []string) {
 			parts = append(parts, version+" on "+text.Join(names, mostNames))

@@ -165,7 +165,7 @@ func (h *host) noneRoutable(p *pathsel.Port, x *topo.Port) Finding {
 	default:
 		f.Text += fmt.Sprintf("; interface %s has %s, and the driver made no GID of it", n.Name, h.routableAddress(n))
 		f.Evidence = distinct(append(f.Evidence, "ip addr show dev "+n.Name+" = "+h.routableAddress(n))...)
-		f.Fix = "let the driver see the address again: ip addr del and add, or ip link set " + n.Name + " down and up; dmesg if the table is full"
+		f.Fix = "let the driver see the address again: ip addr del and add, or ip link set " + n.Name + " down and up, which drops its connections; dmesg if the table is full"
 		return f
 	}
 	f.Fix = "ip addr add ADDRESS/LEN dev " + n.Name + ", an address that its peers can reach; see what should have set it (netplan, NetworkManager, DHCP)"
@@ -674,7 +674,7 @@ var mtuActive = Check{
 	Judged: "The active MTU of each RoCE port that is up, as libibverbs reports it, against the largest of 256, 512, 1024, 2048 and 4096 bytes that fits the MTU of its interface with 96 bytes of headers, " +
 		"and that the device can do.",
 	Facts:       "ibv_query_port active_mtu and max_mtu, on the running host only; mtu in /sys/class/net",
-	Fix:         "ip link set DEV down and up, so that the driver takes the interface's MTU over; restart the programs, for connections keep the packet size that they began with.",
+	Fix:         "ip link set DEV down and up, so that the driver takes the interface's MTU over, which drops its connections; restart the programs, for connections keep the packet size that they began with.",
 	AsksDevices: true,
 	run:         checkActiveMTU, noun: "port", none: noRoCE,
 }
@@ -702,7 +702,7 @@ func checkActiveMTU(h *host) (o outcome) {
 		switch {
 		case v.ActiveMTUBytes < most:
 			f.Text = fmt.Sprintf("RDMA packets carry %d bytes, though the MTU of %s, %d, holds %d: the port did not follow its interface", v.ActiveMTUBytes, p.Netdev, *m, most)
-			f.Fix = "ip link set " + p.Netdev + " down and up, so that the driver looks again"
+			f.Fix = "ip link set " + p.Netdev + " down and up, so that the driver looks again; that drops its connections"
 		case v.ActiveMTUBytes+leastHeaders > *m:
 			f.Text = fmt.Sprintf("RDMA packets carry %d bytes, which the MTU of %s, %d, does not hold: full packets are lost and transfers end with retry errors", v.ActiveMTUBytes, p.Netdev, *m)
 			f.Fix = fmt.Sprintf("ip link set %s mtu %d, or more, or down and up, so that the driver looks again", p.Netdev, v.ActiveMTUBytes+roceHeaders)
