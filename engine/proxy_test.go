@@ -227,3 +227,30 @@ func TestRestartDuringTransfer(t *testing.T) {
 		t.Error("not the second one")
 	}
 }
+
+// What the first data connection has sent is swallowed on the way, while calls and new connections
+// work: the lane is asked over a second one, and the batch ends long before its deadline.
+func TestOnlyLaneIsSwallowed(t *testing.T) {
+	checkLeaks(t)
+	const size, reached = 8 << 20, 1 << 20
+	server := newEngine(t, Options{Name: "server", Transports: []TransportFactory{TCP()}})
+	way := newProxy(t, server.Addrs()[0].String())
+	p := throughProxy(t, way, server, size)
+	p.randomize(7)
+	way.changes(func(at int64, b []byte) []byte { return b[:min(max(reached-at, 0), int64(len(b)))] })
+	ctx := testContext(t)
+	b, err := p.peer.Submit(ctx, []Op{WriteOp(p.mine.All(), p.to.At(0))}, SubmitOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "some of it is there", func() bool { return b.Progress().Bytes > 0 })
+	way.changes(nil)
+	if err := b.Wait(ctx); err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "remote", p.theirs.Bytes(), p.mine.Bytes())
+	lane := p.client.Stats().Lanes[0]
+	if len(p.client.Stats().Lanes) != 1 || lane.Failures == 0 || lane.Retries == 0 {
+		t.Errorf("lanes: %+v", p.client.Stats().Lanes)
+	}
+}

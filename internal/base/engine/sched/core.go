@@ -17,6 +17,7 @@ type Config struct {
 	HalfLifeNS     int64 // of the service rate
 	StallFloorNS   int64 // no progress for so long, and for StallFactor times what was expected
 	StallFactor    int64
+	SpareNS        int64 // a lane that stands still so long, where no other can be asked, is asked over a second connection
 	BackoffNS      int64 // until a sick lane is tested, doubling up to BackoffMaxNS
 	BackoffMaxNS   int64
 	DrainNS        int64 // at a deadline: so long slices on lanes that move may take to end
@@ -40,7 +41,7 @@ func DefaultConfig() Config {
 	return Config{
 		SliceMinBytes: 64 << 10, SliceMaxBytes: 1 << 20,
 		WindowNS: 5 * millisecond, HalfLifeNS: 100 * millisecond,
-		StallFloorNS: 50 * millisecond, StallFactor: 10,
+		StallFloorNS: 50 * millisecond, StallFactor: 10, SpareNS: 500 * millisecond,
 		BackoffNS: 100 * millisecond, BackoffMaxNS: 2 * second,
 		DrainNS: 100 * millisecond, FenceNS: 200 * millisecond, MaxAttempts: 16,
 		LocalPortNS: 10 * millisecond, RemotePortNS: 10 * millisecond,
@@ -54,7 +55,7 @@ func (c Config) withDefaults() Config {
 	for _, f := range []struct{ field, def *int64 }{
 		{&c.SliceMinBytes, &d.SliceMinBytes}, {&c.SliceMaxBytes, &d.SliceMaxBytes},
 		{&c.WindowNS, &d.WindowNS}, {&c.HalfLifeNS, &d.HalfLifeNS},
-		{&c.StallFloorNS, &d.StallFloorNS}, {&c.StallFactor, &d.StallFactor},
+		{&c.StallFloorNS, &d.StallFloorNS}, {&c.StallFactor, &d.StallFactor}, {&c.SpareNS, &d.SpareNS},
 		{&c.BackoffNS, &d.BackoffNS}, {&c.BackoffMaxNS, &d.BackoffMaxNS},
 		{&c.DrainNS, &d.DrainNS}, {&c.FenceNS, &d.FenceNS},
 		{&c.LocalPortNS, &d.LocalPortNS}, {&c.RemotePortNS, &d.RemotePortNS},
@@ -156,7 +157,7 @@ func (c *Core) port(id SideID, index int) *port {
 type peer struct {
 	id    PeerID
 	name  string
-	lanes []*lane
+	lanes []*lane // spares, too
 
 	seq     uint64   // changes when a lane of it may be used that could not, or the reverse
 	version uint64   // changes then, and when there is more to send
@@ -221,6 +222,15 @@ func (c *Core) lane(id LaneID) *lane {
 		return c.lanes[id]
 	}
 	return nil
+}
+
+// holder is the lane that has a connection, which may be the spare of the one that is named.
+func (c *Core) holder(id LaneID, conn ConnID) *lane {
+	l := c.lane(id)
+	if l != nil && l.spare != nil && l.spare.conn == conn {
+		return l.spare
+	}
+	return l
 }
 
 func (c *Core) peer(id PeerID) *peer {

@@ -13,10 +13,11 @@
 //
 // # Lanes
 //
-// A lane has at most one connection at a time. What it may hold is a time, its
-// window, at the rate that was measured: bytes completed per busy time. Ports have
-// windows too, for all lanes and peers together. Which lane gets a slice is the
-// policy's choice (pick.Picker), and no policy is named here.
+// A lane has one connection at a time, and a second one only to be asked by (see
+// Stalls). What it may hold is a time, its window, at the rate that was measured:
+// bytes completed per busy time. Ports have windows too, for all lanes and peers
+// together. Which lane gets a slice is the policy's choice (pick.Picker), and no
+// policy is named here.
 //
 // A lane whose connection is lost, whose dial fails or that stalls is sick: it is
 // dialled again after a while that doubles, then half-open, one slice at a time,
@@ -29,9 +30,10 @@
 // holds while other lanes to the peer move. Where none of those has anything to
 // do, a small copy of what the silent lane holds is sent over one of them, to see
 // whether the peer answers: bytes are counted once, and the copy writes what the
-// job writes there anyway. When no lane moves it is the peer, and no lane is
-// blamed. Time in which the process did not run, so that nobody stepped the core, is
-// not counted.
+// job writes there anyway. Where there is no other lane to ask, the copy goes over a
+// second connection of the same lane. When that one is not answered either it is the
+// peer, and no lane is blamed. Time in which the process did not run, so that nobody
+// stepped the core, is not counted.
 //
 // # Fences
 //

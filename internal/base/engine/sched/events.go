@@ -87,7 +87,7 @@ func (c *Core) sliceCap(r *Route, bytes int64) int64 {
 // done takes a slice back.
 func (c *Core) done(e *Event) {
 	s := e.Slice
-	j, l := s.Job, c.lane(s.Lane)
+	j, l := s.Job, c.holder(s.Lane, s.Conn)
 	if l == nil {
 		return // it came back before: no lane is forgotten while it holds slices
 	}

@@ -149,6 +149,57 @@ func TestSilentLossOfTheOnlyLane(t *testing.T) {
 	}
 }
 
+// What every connection to a peer carries is swallowed, and new ones are not: one lane is asked
+// over a second connection, and all go on over new ones.
+func TestSwallowed(t *testing.T) {
+	for _, lanes := range [][]laneOf{same(2 * gbit), same(2*gbit, 2*gbit, gbit)} {
+		for _, read := range []bool{false, true} {
+			s, r := warmed(t, Config{}, lanes)
+			j := writeOf(r, 64*mib)
+			j.Ops[0].Read, j.DeadlineNS = read, s.now+40*second
+			s.submit(j)
+			s.in(20*millisecond, func() {
+				for id := range lanes {
+					s.links[LaneID(id)].swallow()
+				}
+			})
+			s.all()
+			s.well(j)
+			if took(j) > 1.5 {
+				t.Errorf("%d lanes: took %.3f s", len(lanes), took(j))
+			}
+			s.noted(LaneSick, len(lanes))
+			s.settle(5 * second)
+			for id, c := range s.conns {
+				if c.spare && !c.dead {
+					t.Errorf("the second connection %d is still there", id)
+				}
+			}
+		}
+	}
+}
+
+// A peer that lets connections in and stands still for seconds loses none but those it was asked by.
+func TestStandsStill(t *testing.T) {
+	for _, lanes := range [][]laneOf{same(2 * gbit), same(2*gbit, 2*gbit)} {
+		s, r := warmed(t, Config{}, lanes)
+		j := s.submit(writeOf(r, 64*mib))
+		still := func(on bool) {
+			for id := range lanes {
+				l := s.links[LaneID(id)]
+				l.hold = on
+				l.setRate(map[bool]topo.Rate{true: 0, false: 2 * gbit}[on])
+			}
+		}
+		s.in(20*millisecond, func() { still(true) })
+		s.in(6*second, func() { still(false) })
+		s.all()
+		s.well(j)
+		s.noNotes(LaneSick)
+		s.noted(PeerStalled, 1)
+	}
+}
+
 // A slowed link costs little: its window is time, and the rest goes elsewhere.
 func TestLaneSlows(t *testing.T) {
 	s, r := warmed(t, Config{}, same(2*gbit, 2*gbit))

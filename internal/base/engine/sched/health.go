@@ -15,7 +15,7 @@ func (c *Core) connect(l *lane) {
 
 // connected makes a lane usable: half-open if it was sick.
 func (c *Core) connected(e *Event) {
-	l := c.lane(e.Lane)
+	l := c.holder(e.Lane, e.Conn)
 	if l == nil || l.conn != e.Conn || l.phase != dialing {
 		return // it was killed on the way: Lost follows
 	}
@@ -64,6 +64,10 @@ func (c *Core) endTest(l *lane) {
 // goSick takes a lane out until a dial after its backoff succeeds, and closes
 // its connection.
 func (c *Core) goSick(l *lane, err error) {
+	if l.of != nil {
+		c.kill(l, err)
+		return
+	}
 	was := l.sick
 	if !was && !l.testing && c.now-l.wellSince > 2*l.backoff {
 		l.backoff = 0 // it was well for longer than it was out
@@ -87,6 +91,7 @@ func (c *Core) kill(l *lane, err error) {
 		return
 	}
 	l.phase = closing
+	c.laneGone(l.spare)
 	c.changed(l.peer)
 	c.kills = append(c.kills, killing{l, l.conn, err})
 }
@@ -111,14 +116,20 @@ func (c *Core) killAll() {
 
 // closed is the end of a connection or of a dial.
 func (c *Core) closed(e *Event) {
-	l := c.lane(e.Lane)
+	l := c.holder(e.Lane, e.Conn)
 	if l == nil || l.conn != e.Conn || l.phase == idle {
 		return
 	}
 	killed := l.phase == closing
-	l.phase, l.conn, l.limits = idle, 0, Limits{}
-	l.paused = false
+	l.phase = idle
 	c.changed(l.peer)
+	if l.of != nil {
+		l.gone = true
+		c.forget(l)
+		return
+	}
+	l.conn, l.limits, l.paused = 0, Limits{}, false
+	c.laneGone(l.spare)
 	if l.gone {
 		c.forget(l)
 		return
@@ -142,7 +153,7 @@ func (c *Core) failedSlice(l *lane, err error, mayLand bool) {
 		l.errors, l.errorsAt = 0, c.now
 	}
 	l.errors++
-	if mayLand || l.testing || l.errors >= maxErrors {
+	if mayLand || l.testing || l.of != nil || l.errors >= maxErrors {
 		c.goSick(l, err)
 		return
 	}
@@ -198,13 +209,18 @@ func (c *Core) laneGone(l *lane) {
 }
 
 // forget drops a lane that is gone. Its ID is not used again. One that holds slices stays
-// until the last has come back: a job waits for them, and done finds it by its lane.
+// until the last has come back: a job waits for them, and done finds it by its lane. So does
+// one with a spare, which is found by it.
 func (c *Core) forget(l *lane) {
-	if l.posted > 0 {
+	if l.posted > 0 || l.spare != nil {
 		return
 	}
-	c.lanes[l.id] = nil
-	p := l.peer
+	p, of := l.peer, l.of
+	if of == nil {
+		c.lanes[l.id] = nil
+	} else {
+		of.spare, of.spareAt = nil, c.now+sparePause
+	}
 	for i := range p.lanes {
 		if p.lanes[i] == l {
 			p.lanes = append(p.lanes[:i], p.lanes[i+1:]...)
@@ -212,6 +228,9 @@ func (c *Core) forget(l *lane) {
 		}
 	}
 	p.seq++
+	if of != nil && of.gone && of.phase == idle {
+		c.forget(of)
+	}
 }
 
 // portChanged follows the link of a port.

@@ -200,10 +200,14 @@ func (c *Core) stop(j *Job, err error) {
 func (c *Core) killUnder(j *Job, err error, which func(*lane) bool) {
 	for i := range j.uses {
 		l := c.lane(j.Result.Lanes[i].Lane)
-		if j.uses[i] == 0 || l == nil || l.phase != up || !which(l) {
+		if j.uses[i] == 0 || l == nil {
 			continue
 		}
-		c.goSick(l, err)
+		for _, x := range [...]*lane{l.spare, l} {
+			if x != nil && x.posted > 0 && x.phase == up && which(x) {
+				c.goSick(x, err)
+			}
+		}
 	}
 }
 

@@ -28,7 +28,7 @@ const (
 	unknownSlice = 128 << 10
 )
 
-// lane is a lane of a peer and its one connection.
+// lane is a lane of a peer and its connection.
 type lane struct {
 	id            LaneID
 	spec          LaneSpec
@@ -75,6 +75,12 @@ type lane struct {
 
 	lastJob *Job // whose place in Result.Lanes is lastUse
 	lastUse int
+
+	// spare is a second connection, by which a lane that stands still is asked whether it is
+	// the connection or the peer. It carries probes only, and is a lane with the same ID.
+	spare   *lane
+	of      *lane // whose spare this is, nil for others
+	spareAt int64 // in the time of Step: not before that
 
 	doneBytes, doneSlices, retries, failures int64
 	lastErr                                  error

@@ -97,7 +97,7 @@ func TestAnything(t *testing.T) {
 			at := int64(rapid.IntRange(0, 1500).Draw(t, "at")) * millisecond
 			id := drawLane()
 			l := s.links[id]
-			switch rapid.IntRange(0, 11).Draw(t, "what") {
+			switch rapid.IntRange(0, 13).Draw(t, "what") {
 			case 0:
 				s.in(at, func() { l.cut(nil) })
 			case 1:
@@ -136,6 +136,8 @@ func TestAnything(t *testing.T) {
 			case 10:
 				late += 150 * millisecond
 				s.in(at, func() { s.wakeAt = s.now + 150*millisecond })
+			case 12, 13:
+				s.in(at, l.swallow)
 			case 11:
 				r := rapid.SampledFrom(routes).Draw(t, "changed")
 				s.after(at, func() []Event { return []Event{{Kind: RouteChanged, Route: r, Groups: groups[len(groups)-1:]}} })
@@ -162,6 +164,9 @@ func (s *sim) quiet(t *rapid.T, routes []*Route) {
 		t.Fatalf("left: %d slices, %d waiting peers", c.posted, len(c.waiting))
 	}
 	for _, l := range c.lanes {
+		if l != nil && l.spare != nil {
+			t.Fatalf("lane %d keeps its second connection", l.id)
+		}
 		if l != nil && (l.inflight != 0 || l.posted != 0 || l.oldest != nil || l.newest != nil) {
 			t.Fatalf("lane %d holds %d bytes", l.id, l.inflight)
 		}

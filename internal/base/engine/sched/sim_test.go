@@ -89,6 +89,7 @@ type simLink struct {
 	rate    float64 // bytes per second, 0: silent
 	latency int64
 	refuse  bool  // dials fail
+	hold    bool  // dials do not, although it is silent
 	dialIn  int64 // how long a dial takes beyond two latencies
 	limits  Limits
 
@@ -111,6 +112,8 @@ type simConn struct {
 	link   *simLink
 	up     bool
 	dead   bool
+	spare  bool // the second one of its lane
+	hole   bool // what is posted on it is swallowed
 	posted map[*Slice]bool
 	order  []*Slice
 }

@@ -15,17 +15,17 @@ func (s *sim) connect(a *Action) {
 		s.t.Fatalf("conn %d is used twice", a.Conn)
 	}
 	s.used[a.Conn] = true
-	link := s.links[a.Lane]
+	link, spare := s.links[a.Lane], s.core.holder(a.Lane, a.Conn).of != nil
 	for _, other := range s.conns {
-		if other.link == link && !other.dead {
+		if other.link == link && !other.dead && other.spare == spare {
 			s.t.Fatalf("lane %s has two connections", link.name)
 		}
 	}
-	c := &simConn{id: a.Conn, link: link, posted: map[*Slice]bool{}}
+	c := &simConn{id: a.Conn, link: link, spare: spare, posted: map[*Slice]bool{}}
 	s.conns[a.Conn] = c
 	s.logf("connect %s conn %d", link.name, a.Conn)
 	lane := a.Lane
-	if link.refuse || link.rate == 0 {
+	if link.refuse || link.rate == 0 && !link.hold {
 		s.after(100*millisecond, func() []Event {
 			if c.up || c.dead {
 				return nil
@@ -93,11 +93,14 @@ func (s *sim) post(a *Action) {
 	if c.link.gone(c) {
 		return // a dead one: its completions are on the way
 	}
+	if c.hole {
+		return
+	}
 	c.link.push(&simItem{x, c})
 	if x.Job.Route.Policy == pick.Mooncake {
 		return // it knows no windows
 	}
-	l := s.core.lanes[a.Lane]
+	l := s.core.holder(a.Lane, a.Conn)
 	if l.posted > 1 && l.inflight > l.window {
 		s.t.Fatalf("lane %s holds %d bytes, its window is %d", c.link.name, l.inflight, l.window)
 	}
@@ -191,9 +194,19 @@ func (s *sim) sorted() []*simConn {
 	return out
 }
 
-// lose returns a connection's slices and tells of its loss.
-func (s *sim) lose(c *simConn, err error, in int64) {
-	l := c.link
+// swallow has the lane's connections carry nothing any more; those that follow do.
+func (l *simLink) swallow() {
+	for _, c := range l.s.sorted() {
+		if c.link == l && c.up && !c.dead {
+			c.hole = true
+			l.unqueue(c)
+			l.s.logf("swallow %s conn %d", l.name, c.id)
+		}
+	}
+}
+
+// unqueue takes off the link what a connection has on it.
+func (l *simLink) unqueue(c *simConn) {
 	var keep []*simItem
 	head := len(l.queue) > 0 && l.queue[0].conn == c
 	for _, x := range l.queue {
@@ -206,10 +219,16 @@ func (s *sim) lose(c *simConn, err error, in int64) {
 	l.queue = keep
 	if head {
 		if len(l.queue) > 0 {
-			l.left, l.since = float64(l.queue[0].s.Bytes), s.now
+			l.left, l.since = float64(l.queue[0].s.Bytes), l.s.now
 		}
 		l.schedule()
 	}
+}
+
+// lose returns a connection's slices and tells of its loss.
+func (s *sim) lose(c *simConn, err error, in int64) {
+	l := c.link
+	l.unqueue(c)
 	c.order = nil
 	if err == nil {
 		err = errors.New("connection reset")

@@ -9,6 +9,9 @@ func (c *Core) progress(l *lane) {
 	p.stalled, p.probeAt = false, 0
 	l.mark, l.movedAt = p.clock, c.clock
 	c.silence(l, false)
+	if l.spare != nil {
+		c.laneGone(l.spare)
+	}
 }
 
 // at is the peer's clock, by which lanes are found to stall: it runs only while
@@ -40,7 +43,7 @@ func (c *Core) silentFor(l *lane) int64 {
 
 // checkPeer looks for lanes that stall. While others move, such a lane is killed
 // and its slices are sent again. While none does, it may be the peer: another
-// lane is tried to find out.
+// lane is tried to find out, or the same one over a second connection.
 func (c *Core) checkPeer(p *peer) {
 	busy, still := 0, 0
 	var worst *lane
@@ -58,7 +61,11 @@ func (c *Core) checkPeer(p *peer) {
 		c.silence(l, true)
 		stalled := p.at(c) - l.mark
 		if stalled >= limit {
-			c.goSick(l, fmt.Errorf("%w for %d ms with %d bytes in flight, while other lanes to the peer moved", ErrStalled, quiet/millisecond, l.inflight))
+			c.goSick(l, fmt.Errorf("%w for %d ms with %d bytes in flight, while other connections to the peer moved", ErrStalled, quiet/millisecond, l.inflight))
+			continue
+		}
+		if l.of != nil && quiet >= sparePause { // it says nothing, and another may
+			c.goSick(l, fmt.Errorf("%w for %d ms on a second connection", ErrStalled, quiet/millisecond))
 			continue
 		}
 		c.checkBy(c.now + max(limit-stalled, 1))
@@ -81,9 +88,15 @@ func (c *Core) checkPeer(p *peer) {
 // probeBytes are enough to see whether a lane delivers.
 const probeBytes = 4 << 10
 
+// sparePause is how long a second connection may say nothing, and how long after one the next
+// is tried.
+const sparePause = second
+
 // probe sends a copy of a little of what a silent lane holds over another one,
 // which is connected for that if need be. If it arrives the silent lane is to
-// blame.
+// blame. Where none can be asked it goes over a second connection of the lane itself, from
+// another port: one connection may be swallowed where others pass, by a relay, a firewall that
+// has lost its state, or one of several paths. A peer that stands still lets none in.
 func (c *Core) probe(silent *lane) {
 	s := silent.oldest
 	r := s.Job.Route
@@ -95,15 +108,24 @@ func (c *Core) probe(silent *lane) {
 			case l.phase == up && !l.paused && l.posted == 0:
 				c.postProbe(l, s)
 				return
-			case l.phase == dialing:
+			case l.phase == dialing && !l.sick:
 				return // soon
 			case dial == nil && l.phase == idle && !l.sick:
 				dial = l
 			}
 		}
 	}
-	if dial != nil {
+	switch x := silent.spare; {
+	case dial != nil:
 		c.connect(dial)
+	case x != nil:
+		if x.phase == up && x.posted == 0 && !x.gone {
+			c.postProbe(x, s)
+		}
+	case silent.of == nil && c.silentFor(silent) >= c.cfg.SpareNS && c.now >= silent.spareAt:
+		x = c.newLane(silent.id, silent.spec)
+		silent.spare, x.of = x, silent
+		c.connect(x)
 	}
 }
 

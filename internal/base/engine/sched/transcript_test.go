@@ -31,6 +31,12 @@ func TestTranscripts(t *testing.T) {
 			s.in(900*microsecond, func() { s.link("rdma0").setRate(0) })
 			s.all()
 		}},
+		{"swallowed", "what the only lane has sent is swallowed: it is asked over a second connection, and the first is dropped", func(s *sim) {
+			s.submit(writeOf(s.route(s.group("tcp", same(slow))), mib))
+			s.in(6*millisecond, s.links[0].swallow)
+			s.all()
+			s.settle(second)
+		}},
 		{"all-dead", "all lanes die and stay dead, and the peer does not answer: an error at the deadline", func(s *sim) {
 			s.fenceIn = Never
 			j := writeOf(s.route(s.group("tcp", same(slow, slow))), mib)

@@ -3,9 +3,15 @@ package session
 import (
 	"net"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
+
+// unacknowledged is how long the peer's kernel may take nothing of what we have sent until
+// ours ends the connection: as long as a peer may be unreachable by default. Without it that is
+// 15 minutes.
+const unacknowledged = 10 * time.Second
 
 // Tune prepares a socket before it connects or listens. Connections that stay on
 // the host (local) get a congestion control that does not pace them: pacing, which
@@ -13,6 +19,7 @@ import (
 // connection that began with it. cubic may need rights that we lack, reno never
 // does. Where neither is there, the system's stays.
 func Tune(fd uintptr, local bool) {
+	limitSilence(fd)
 	if !local {
 		return
 	}
@@ -21,6 +28,12 @@ func Tune(fd uintptr, local bool) {
 			return
 		}
 	}
+}
+
+// limitSilence sets unacknowledged for a socket. Not every kernel has connections inherit it.
+func limitSilence(fd uintptr) string {
+	_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(unacknowledged.Milliseconds()))
+	return ""
 }
 
 // bindInterface keeps a socket's packets on one interface, where we may ask for

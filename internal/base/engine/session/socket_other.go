@@ -4,9 +4,11 @@ package session
 
 import "net"
 
-// Tune leaves sockets as they are: congestion control is chosen per connection on
-// Linux only.
+// Tune leaves sockets as they are: congestion control and timeouts are chosen per
+// connection on Linux only.
 func Tune(uintptr, bool) {}
+
+func limitSilence(uintptr) string { return "" }
 
 // bindInterface leaves the choice to the source address.
 func bindInterface(uintptr, string) error { return nil }

@@ -1,0 +1,42 @@
+package session
+
+import (
+	"context"
+	"net"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// A connection that the network swallows is ended by the kernel, at whichever end.
+func TestUnacknowledged(t *testing.T) {
+	l, err := Listen(t.Context(), "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	dialled, err := dialRoute(context.Background(), Route{Remote: l.Addr().(*net.TCPAddr).AddrPort()}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dialled.Close()
+	accepted, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer accepted.Close()
+	ask(accepted, limitSilence) // as the server does
+	for name, c := range map[string]net.Conn{"dialled": dialled, "accepted": accepted} {
+		raw, err := c.(syscall.Conn).SyscallConn()
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = raw.Control(func(fd uintptr) {
+			got, err := unix.GetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT)
+			if want := int(unacknowledged.Milliseconds()); err != nil || got != want {
+				t.Errorf("%s: %d ms, want %d: %v", name, got, want, err)
+			}
+		})
+	}
+}
