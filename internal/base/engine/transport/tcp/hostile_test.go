@@ -394,6 +394,11 @@ func TestOfferLimits(t *testing.T) {
 	if _, err := getOffer(old); err == nil {
 		t.Error("version 1 is taken")
 	}
+	reserved := good.put()
+	reserved[3] = 1
+	if _, err := getOffer(reserved); err == nil {
+		t.Error("a reserved byte that is not 0 is taken")
+	}
 }
 
 func TestAcceptIsBounded(t *testing.T) {

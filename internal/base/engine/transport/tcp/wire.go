@@ -186,6 +186,9 @@ func getOffer(b []byte) (offer, error) {
 	if v := binary.BigEndian.Uint16(b); v != offerVersion {
 		return offer{}, pkgerr.Errorf("tcp", "offer of version %d, want %d", v, offerVersion)
 	}
+	if b[3] != 0 {
+		return offer{}, pkgerr.Errorf("tcp", "offer with %d in its fourth byte, want 0", b[3])
+	}
 	o := offer{
 		level:    transport.Protection(b[2]),
 		features: binary.BigEndian.Uint32(b[4:]),
