@@ -126,14 +126,9 @@ func accountOf(id trust.PeerID, c net.Conn) quota.Account {
 		return quota.Account("certificate " + id.Certificate[0])
 	}
 	if id.Token != "" {
-		return quota.Account("token "+id.Token+" from ") + addressOf(c)
+		return quota.Account("token " + id.Token + " from " + addrOf(c.RemoteAddr()).Addr().WithZone("").String())
 	}
 	return addressOf(c)
-}
-
-// addressOf is the account of a peer that has proven nothing.
-func addressOf(c net.Conn) quota.Account {
-	return quota.Account(addrOf(c.RemoteAddr()).Addr().WithZone("").String())
 }
 
 // PeerID is who the other engine has proven to be when the session began. A connection that

@@ -34,8 +34,15 @@ func Dial(ctx context.Context, o DialOptions) (*Session, error) {
 
 // retryBusy dials again, after longer and longer pauses, while the peer is busy.
 func retryBusy[T any](ctx context.Context, dial func() (T, error)) (T, error) {
+	var said error // that the peer is busy
 	for pause, try := 10*time.Millisecond, 0; ; pause, try = pause*2, try+1 {
 		out, err := dial()
+		switch {
+		case errors.Is(err, errBusy):
+			said = err
+		case errors.Is(err, errCut) && said != nil:
+			err = said // it may be so still
+		}
 		if busy := errors.Is(err, errBusy) || errors.Is(err, errCut); !busy || try == maxBusyRetries {
 			return out, err
 		}

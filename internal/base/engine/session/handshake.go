@@ -167,7 +167,7 @@ func checkWelcome(w *welcome) error {
 var (
 	// errBusy and errCut pass: trying again soon may work.
 	errBusy = errors.New("peer is busy")
-	errCut  = errors.New("peer closed the connection during the handshake; is it a topoctl engine?")
+	errCut  = errors.New("peer closed the connection during the handshake: it is no topoctl engine, or too many connections are in their handshake there")
 )
 
 func handshakeError(err error) error {

@@ -208,7 +208,7 @@ func TestManySlowClients(t *testing.T) {
 	}
 	works(t, addr)
 	s.mu.Lock()
-	n := len(s.pending)
+	n := len(s.pending.by)
 	s.mu.Unlock()
 	if n > 8 {
 		t.Errorf("%d in their handshake", n)

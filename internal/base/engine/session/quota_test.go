@@ -316,8 +316,8 @@ func TestManySilentConnectionsOfOneAddress(t *testing.T) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.pending) > 8 {
-		t.Errorf("%d in their handshake", len(s.pending))
+	if len(s.pending.by) > 8 {
+		t.Errorf("%d in their handshake", len(s.pending.by))
 	}
 }
 
@@ -335,7 +335,7 @@ func (f *full) Accept() (net.Conn, error) {
 	return f.pipes.Accept()
 }
 
-// Where descriptors run out, the oldest connection in its handshake gives its own up, and the
+// Where descriptors run out, a connection in its handshake gives its own up, and the
 // log says so once.
 func TestNoDescriptorsLeft(t *testing.T) {
 	ln := &full{pipes: newPipes()}
@@ -354,7 +354,7 @@ func TestNoDescriptorsLeft(t *testing.T) {
 	}
 	_ = s.Close()
 	n := s.Counts()
-	if n.Refused[RefusedSockets] < 3 || n.Refused[RefusedSlow] != 3 {
+	if n.Refused[RefusedSockets] < 3 || n.Refused[RefusedBusy] != 3 {
 		t.Errorf("%+v", n)
 	}
 	if lines := bytes.Count(log.Bytes(), []byte("too many files are open")); lines != 1 {

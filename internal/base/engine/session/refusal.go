@@ -21,8 +21,8 @@ const (
 	RefusedCertificate Refusal = "certificate" // none, not one of our CA, or ours is not the peer's
 	RefusedMalformed   Refusal = "malformed"   // not a handshake of ours, or one against the rules
 	RefusedVersion     Refusal = "version"     // no version in common
-	RefusedSlow        Refusal = "slow"        // not through the handshake in time, or while others wait
-	RefusedBusy        Refusal = "busy"        // too many are in their handshake
+	RefusedSlow        Refusal = "slow"        // not through the handshake in time
+	RefusedBusy        Refusal = "busy"        // too many are in their handshake: it has made room
 	RefusedLimit       Refusal = "limit"       // of sessions, or of data connections of one
 	RefusedMemory      Refusal = "memory"      // none is left for the peer
 	RefusedSockets     Refusal = "sockets"     // this process has no descriptors left
@@ -44,7 +44,7 @@ var refusals = map[Refusal]string{
 	RefusedMalformed:   "it does not speak this protocol",
 	RefusedVersion:     "it speaks no version that this engine does",
 	RefusedSlow:        "it did not end its handshake in time",
-	RefusedBusy:        "too many connections are in their handshake",
+	RefusedBusy:        "too many connections are in their handshake: these made room for others",
 	RefusedLimit:       "there are as many sessions or connections as are taken, or as one peer may have",
 	RefusedMemory:      "there is no memory left for sessions of this peer",
 	RefusedSockets:     "too many files are open in this process",

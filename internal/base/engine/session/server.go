@@ -30,7 +30,7 @@ type Server struct {
 
 	mu       sync.Mutex
 	closed   bool
-	pending  map[net.Conn]time.Time // in their handshake, since when
+	pending  crowd
 	sessions map[transport.SessionID]*serverSession
 	price    quota.Price // of a session
 	accepted int64
@@ -52,7 +52,7 @@ func Serve(listeners []net.Listener, o ServerOptions) *Server {
 	o.Limits = o.Limits.withDefaults()
 	s := &Server{
 		o: o, listeners: listeners, stop: make(chan struct{}), start: time.Now(),
-		pending:  map[net.Conn]time.Time{},
+		pending:  crowd{by: map[net.Conn]*comer{}},
 		sessions: map[transport.SessionID]*serverSession{},
 		price:    quota.Price{{Of: quota.New("sessions", int64(o.Limits.Sessions)), N: 1}, {Of: o.Budget.Memory, N: sessionBytes}},
 		refused:  newRefusalLog(o.Logger, "connections", refusals),
@@ -92,7 +92,7 @@ func (s *Server) Close() error {
 	for _, v := range s.sessions {
 		all = append(all, v)
 	}
-	for c := range s.pending {
+	for c := range s.pending.by {
 		_ = c.Close()
 	}
 	s.mu.Unlock()
@@ -136,86 +136,57 @@ func (s *Server) accept(l net.Listener) {
 	}
 }
 
-// makeRoom has the connection that has been in its handshake the longest give its descriptor up.
+// makeRoom has a connection in its handshake give its descriptor up.
 func (s *Server) makeRoom(l net.Listener) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	s.refused.add(RefusedSockets, nil, l.Addr(), time.Now())
-	s.evict(oldest(s.pending))
+	old := s.evict("")
+	s.mu.Unlock()
+	old.leave()
 }
 
-// evict closes a connection that is in its handshake; nil: none. The mutex is held.
-func (s *Server) evict(c net.Conn) {
-	if c != nil {
-		delete(s.pending, c)
-		_ = c.Close()
+// evict takes a connection out that makes room for another one. Who calls it has it leave when the
+// mutex, which is held, is free.
+func (s *Server) evict(from quota.Account) *comer {
+	old := s.pending.crowding(from)
+	if old != nil {
+		delete(s.pending.by, old.conn)
 	}
+	return old
 }
 
-// oldest is the connection that has been there the longest, nil without any.
-func oldest(since map[net.Conn]time.Time) net.Conn {
-	var out net.Conn
-	for c, at := range since {
-		if out == nil || at.Before(since[out]) {
-			out = c
-		}
+// leave closes a connection. One that was told nothing yet is told that we are busy.
+func (w *comer) leave() {
+	if w == nil {
+		return
 	}
-	return out
+	if w.stage == silent {
+		busy := answer{min: minVersion, max: maxVersion, version: maxVersion, status: statusBusy}
+		// The first write of a socket does not wait.
+		_ = w.conn.SetWriteDeadline(time.Now().Add(time.Millisecond))
+		_, _ = w.conn.Write(busy.encode())
+	}
+	_ = w.conn.Close()
 }
 
-// crowding is the connection in its handshake that has to make room for a new one, nil where
-// none has to: the oldest of a peer that has more of them than the new one's peer would, or the
-// oldest of all if it had a fair chance. The mutex is held.
-func (s *Server) crowding(c net.Conn, now time.Time) net.Conn {
-	own := addressOf(c)
-	from, most := map[quota.Account]map[net.Conn]time.Time{}, own
-	for p, since := range s.pending {
-		a := addressOf(p)
-		if from[a] == nil {
-			from[a] = map[net.Conn]time.Time{}
-		}
-		from[a][p] = since
-		if len(from[a]) > len(from[most]) {
-			most = a
-		}
-	}
-	if len(from[most]) > len(from[own])+1 {
-		return oldest(from[most])
-	}
-	if old := oldest(s.pending); now.Sub(s.pending[old]) > s.o.Limits.AuthTime/20 {
-		return old
-	}
-	return nil
-}
-
-// admit begins a connection's handshake. Where too many are in theirs, one makes room if it
-// had a fair chance or comes from where most do, else the new one is told to come again: slow
-// clients do not keep others out.
+// admit begins a connection's handshake. Where too many are in theirs, another one makes room.
 func (s *Server) admit(c net.Conn) {
 	now := time.Now()
 	s.mu.Lock()
 	s.accepted++
-	room := !s.closed
-	if room && len(s.pending) >= s.o.Limits.UnauthenticatedConns {
-		old := s.crowding(c, now)
-		s.evict(old)
-		if room = old != nil; !room {
-			s.refused.add(RefusedBusy, nil, c.RemoteAddr(), now)
-		}
-	}
-	if room {
-		s.pending[c] = now
-		s.wg.Add(1)
-	}
-	s.mu.Unlock()
-	if !room {
-		busy := answer{min: minVersion, max: maxVersion, version: maxVersion, status: statusBusy}
-		// The first write of a socket does not wait.
-		_ = c.SetWriteDeadline(now.Add(time.Millisecond))
-		_, _ = c.Write(busy.encode())
+	if s.closed {
+		s.mu.Unlock()
 		_ = c.Close()
 		return
 	}
+	var old *comer
+	if len(s.pending.by) >= s.o.Limits.UnauthenticatedConns {
+		old = s.evict(addressOf(c))
+	}
+	s.pending.add(c)
+	s.wg.Add(1)
+	s.mu.Unlock()
+	old.leave()
 	go func() {
 		defer s.wg.Done()
 		err := s.arrive(c, now.Add(s.o.Limits.AuthTime))
@@ -224,30 +195,42 @@ func (s *Server) admit(c net.Conn) {
 		}
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		_, pending := s.pending[c]
-		delete(s.pending, c)
+		_, pending := s.pending.by[c]
+		delete(s.pending.by, c)
 		if err == nil {
 			return
 		}
 		why := refusalOf(err)
 		if why == RefusedGone && !pending {
-			why = RefusedSlow // it was closed here, to make room
+			why = RefusedBusy // it was closed here, to make room
 		}
 		s.refused.add(why, err, c.RemoteAddr(), time.Now())
 	}()
 }
 
 // errEvicted is the end of a connection that had to make room.
-var errEvicted = refused{RefusedSlow}
+var errEvicted = refused{RefusedBusy}
 
 // settled takes a connection out of those that may have to make room for others; false
 // where it had to already. It comes before the connection is handed on: it belongs to a
 // session then, and closing it would be that session's loss. The mutex is held.
 func (s *Server) settled(c net.Conn) bool {
 	c = socketOf(c)
-	_, ok := s.pending[c]
-	delete(s.pending, c)
+	_, ok := s.pending.by[c]
+	delete(s.pending.by, c)
 	return ok
+}
+
+// reached says how far a connection has come; an error where it has made room for another one.
+func (s *Server) reached(c net.Conn, now stage) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	x := s.pending.by[socketOf(c)]
+	if x == nil {
+		return errEvicted
+	}
+	x.stage = now
+	return nil
 }
 
 // arrive takes a connection through its handshake to its session.
@@ -257,6 +240,9 @@ func (s *Server) arrive(c net.Conn, deadline time.Time) error {
 	}
 	head := make([]byte, helloHead)
 	if _, err := io.ReadFull(c, head); err != nil {
+		return err
+	}
+	if err := s.reached(c, speaking); err != nil {
 		return err
 	}
 	isTLS := isClientHello(head)
@@ -269,12 +255,18 @@ func (s *Server) arrive(c net.Conn, deadline time.Time) error {
 		if c, err = secureAccepted(c, head, s.o.Identity.TLS, creds); err != nil {
 			return err
 		}
+		if err := s.reached(c, secure); err != nil {
+			return err
+		}
 		if _, err := io.ReadFull(c, head); err != nil {
 			return err
 		}
 	}
 	a, err := acceptHandshake(c, head, lock{creds, s.dataSecret})
 	if err != nil {
+		return err
+	}
+	if err := s.reached(c, proven); err != nil {
 		return err
 	}
 	if a.hello.kind == kindData {
