@@ -8,21 +8,25 @@ import (
 )
 
 // Somebody on the path changes the data connections: the slices that it concerns are sent again,
-// over another connection where the frames are not what they were, and all bytes are right.
+// over another connection where the frames are not what they were, and all bytes are right. The log
+// of the engine that got them says so.
 func TestChangedOnTheWay(t *testing.T) {
 	checkLeaks(t)
 	const size = 8 << 20
 	for _, tt := range []struct {
 		protection string
 		change     func(b []byte) []byte
-		dropped    bool
+		dropped    string // connections, by this reason
+		says       string
 	}{
 		// One byte more: the next header is elsewhere. One less could end what is sent, and be waited for.
-		{"headers", func(b []byte) []byte { return append([]byte{0}, b...) }, true},
-		{"payload", func(b []byte) []byte { b[0] ^= 1; return b }, false},
+		{"headers", func(b []byte) []byte { return append([]byte{0}, b...) }, "header-tag", "the tag of a header is wrong"},
+		{"payload", func(b []byte) []byte { b[0] ^= 1; return b }, "", "the tags of a payload are wrong"},
+		{"sealed", func(b []byte) []byte { b[0] ^= 1; return b }, "record", "the tag of a TLS record is wrong"},
 	} {
 		t.Run(tt.protection, func(t *testing.T) {
-			server := newEngine(t, Options{Name: "server", Transports: []TransportFactory{TCP()}})
+			log := &logged{}
+			server := newEngine(t, Options{Name: "server", Transports: []TransportFactory{TCP()}, Logger: textLogger(log)})
 			way := newProxy(t, server.Addrs()[0].String())
 			var changes atomic.Int64
 			way.changes(func(at int64, b []byte) []byte {
@@ -50,8 +54,17 @@ func TestChangedOnTheWay(t *testing.T) {
 			if s := p.client.Stats(); s.Retries == 0 {
 				t.Errorf("nothing was sent again: %+v", s)
 			}
-			if n := server.Stats().DroppedConns; (n["header-tag"]+n["frame"] > 0) != tt.dropped {
-				t.Errorf("connections were dropped: %v, want some: %t", n, tt.dropped)
+			if n := server.Stats().DroppedConns; (len(n) > 0) != (tt.dropped != "") || tt.dropped != "" && n[tt.dropped] == 0 {
+				t.Errorf("connections were dropped: %v, want some by %q", n, tt.dropped)
+			}
+			said := log.String()
+			for _, want := range []string{`msg="frames were changed on the way"`, tt.says, "someone alters traffic", "last_from=127.0.0.1"} {
+				if !strings.Contains(said, want) {
+					t.Errorf("the log does not say %q:\n%s", want, said)
+				}
+			}
+			if n := strings.Count(said, "frames were changed"); n > 2 {
+				t.Errorf("it says so %d times:\n%s", n, said)
 			}
 		})
 	}

@@ -47,8 +47,9 @@ type Stats struct {
 	// RefusedCalls are calls of peers that were refused because of the limits of what peers may
 	// have, by reason: "memory", "quota", "slow".
 	RefusedCalls map[string]int64 `json:"refused_calls"`
-	// DroppedConns are data connections over TCP, also those to peers, that were ended for what
-	// came over them, by reason: "header-tag" is a frame that was not as the peer had sent it.
+	// DroppedConns are connections over TCP, also those to peers, that were ended for what
+	// came over them, by reason: "header-tag", "header-checksum" and "record" are frames that were
+	// not as the peer had sent them, "session-record" those of peers' connections for calls.
 	DroppedConns map[string]int64 `json:"dropped_conns"`
 	// PeerBytes is the memory that peers make this engine hold, of PeerBytesLimit.
 	PeerBytes      int64 `json:"peer_bytes"`
@@ -159,6 +160,9 @@ func (e *Engine) Stats() Stats {
 	s.Sessions, s.RefusedConns = in.Sessions, map[string]int64{}
 	for why, count := range in.Refused {
 		s.RefusedConns[string(why)] = count
+	}
+	if in.Altered > 0 {
+		s.DroppedConns["session-record"] = in.Altered
 	}
 	s.RefusedCalls = map[string]int64{}
 	for why, count := range in.RefusedCalls {

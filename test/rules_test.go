@@ -132,7 +132,7 @@ var rules = []rule{
 	{room: "internal/base/engine/transport/fake", ours: []string{"discover/topo", "internal/base/engine/memory", "internal/base/engine/transport"}},
 	{room: "internal/base/engine/transport/faulty", ours: []string{"discover/topo", "internal/base/engine/memory", "internal/base/engine/transport"}},
 	{room: "internal/base/engine/transport/transporttest", ours: []string{"discover/topo", "internal/base/engine/memory", "internal/base/engine/transport", "internal/base/longtest"}},
-	{room: "internal/base/engine/transport/tcp", ours: []string{"discover/topo", "internal/base/engine/memory", "internal/base/engine/quota", "internal/base/engine/transport", "internal/base/engine/session", "internal/base/engine/stage"}},
+	{room: "internal/base/engine/transport/tcp", ours: []string{"discover/topo", "internal/base/engine/memory", "internal/base/engine/quota", "internal/base/engine/transport", "internal/base/engine/session", "internal/base/engine/trust", "internal/base/engine/stage"}},
 	{room: "internal/base/engine/transport/shm", ours: []string{"internal/base/cpuset", "discover/topo", "internal/base/engine/memory", "internal/base/engine/quota", "internal/base/engine/transport", "internal/base/engine/stage"}},
 	{room: "engine/transport/rdma", ours: []string{"engine", "internal/base/engine/transport", "internal/base/engine/transport/rdma"}},
 	{room: "internal/base/engine/transport/rdma", ours: []string{"discover/topo", "internal/base/engine/memory", "internal/base/engine/transport", "internal/base/verbs"}},

@@ -48,7 +48,7 @@ func metricsText(s engine.Stats, started time.Time) []byte {
 	x.Add("topoctl_engine_peer_memory_bytes", promtext.Gauge, "Memory that peers make the engine hold.", promtext.Int(s.PeerBytes))
 	x.Add("topoctl_engine_peer_memory_limit_bytes", promtext.Gauge, "Memory that peers may make the engine hold.", promtext.Int(s.PeerBytesLimit))
 	for _, why := range slices.Sorted(maps.Keys(s.DroppedConns)) {
-		x.Add("topoctl_engine_dropped_connections_total", promtext.Counter, "Data connections that were ended for what came over them, by reason.", promtext.Int(s.DroppedConns[why]), "reason", why)
+		x.Add("topoctl_engine_dropped_connections_total", promtext.Counter, "Connections that were ended for what came over them, by reason.", promtext.Int(s.DroppedConns[why]), "reason", why)
 	}
 	for _, t := range s.ServedUncounted {
 		x.Add("topoctl_engine_served_uncounted", promtext.Gauge, "1 for each transport over which peers move bytes that the counters of served bytes do not include.", promtext.Int(1), "transport", t)

@@ -9,6 +9,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/topoctl/topoctl/internal/base/engine/trust"
 )
 
 // link is a session's connection: a reader and a writer.
@@ -90,6 +92,9 @@ func (l *link) read() {
 		}
 		l.s.budget.Memory.Give(l.s.account, held)
 		if err != nil {
+			if trust.IsAltered(err) {
+				l.s.refuse(RefusedAltered)
+			}
 			l.close()
 			l.s.detach(l)
 			var oversize *oversizeError

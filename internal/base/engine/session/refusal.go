@@ -35,6 +35,10 @@ const (
 // refused as RefusedMemory and RefusedSlow, too.
 const RefusedQuota Refusal = "quota"
 
+// RefusedAltered is why a session's connection was closed: bytes came, at either end, that the
+// other end had not sent. Before a connection has proven whose it is that may be its dialler's doing.
+const RefusedAltered Refusal = "altered"
+
 // refusals are those of connections, and what the log says. Those without a text are no sign that
 // anything is wrong: a dialler tries several routes and drops all but one, a peer does not
 // know yet that its session is over.
@@ -57,6 +61,12 @@ var refusedCalls = map[Refusal]string{
 	RefusedMemory: "there was no memory left for them",
 	RefusedQuota:  "the peer has all that one may have",
 	RefusedSlow:   "they did not arrive in time",
+}
+
+// altered are those of connections of sessions.
+var altered = map[Refusal]string{
+	RefusedAltered: "the tag of a TLS record is wrong: someone alters traffic between the hosts, or a network adapter is faulty. " +
+		"The session goes on over another connection",
 }
 
 // refused carries the reason to where it is counted.
@@ -89,12 +99,12 @@ func refusalOf(err error) Refusal {
 // strangers decide how often they knock, and must not fill a disk.
 const refusalPause = 30 * time.Second
 
-// refusalLog counts refusals, and says so in the log: the first at once, those that follow
+// RefusalLog counts refusals, and says so in the log: the first at once, those that follow
 // within refusalPause together. Of what a stranger has sent only the names of its certificate are
 // in it, which are short and can be printed.
-type refusalLog struct {
+type RefusalLog struct {
 	log     *slog.Logger
-	what    string // "connections"
+	message string // "connections were refused"
 	texts   map[Refusal]string
 	counts  map[Refusal]int64
 	pending map[Refusal]pendingRefusal
@@ -108,16 +118,17 @@ type pendingRefusal struct {
 	from, cause string
 }
 
-func newRefusalLog(log *slog.Logger, what string, texts map[Refusal]string) refusalLog {
-	l := refusalLog{log: log, what: what, texts: texts, counts: map[Refusal]int64{}, pending: map[Refusal]pendingRefusal{}}
+// NewRefusalLog makes one; where log is nil it only counts. It is guarded by who has it.
+func NewRefusalLog(log *slog.Logger, message string, texts map[Refusal]string) RefusalLog {
+	l := RefusalLog{log: log, message: message, texts: texts, counts: map[Refusal]int64{}, pending: map[Refusal]pendingRefusal{}}
 	for why := range texts {
 		l.counts[why] = 0
 	}
 	return l
 }
 
-// add counts one.
-func (l *refusalLog) add(why Refusal, err error, from fmt.Stringer, now time.Time) {
+// Add counts one.
+func (l *RefusalLog) Add(why Refusal, err error, from fmt.Stringer, now time.Time) {
 	l.counts[why]++
 	if l.log == nil || l.texts[why] == "" {
 		return
@@ -129,22 +140,22 @@ func (l *refusalLog) add(why Refusal, err error, from fmt.Stringer, now time.Tim
 		p.cause = refusal.Error()
 	}
 	l.pending[why] = p
-	l.tell(now)
+	l.Tell(now)
 }
 
-// tell writes the lines that are due.
-func (l *refusalLog) tell(now time.Time) {
+// Tell writes the lines that are due.
+func (l *RefusalLog) Tell(now time.Time) {
 	for why, p := range l.pending {
 		if p.count > 0 && now.Sub(p.since) >= refusalPause {
 			about := []any{"reason", l.texts[why], "count", p.count, "last_from", p.from}
 			if p.cause != "" {
 				about = append(about, "last_error", p.cause)
 			}
-			l.log.Warn(l.what+" were refused", about...)
+			l.log.Warn(l.message, about...)
 			l.pending[why] = pendingRefusal{since: now}
 		}
 	}
 }
 
 // byReason are the counts.
-func (l *refusalLog) byReason() map[Refusal]int64 { return maps.Clone(l.counts) }
+func (l *RefusalLog) byReason() map[Refusal]int64 { return maps.Clone(l.counts) }

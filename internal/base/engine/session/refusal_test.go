@@ -47,7 +47,7 @@ func TestRefusalsAreSeen(t *testing.T) {
 	if lines < 2 || lines > 4 {
 		t.Errorf("%d lines:\n%s", lines, log.String())
 	}
-	s.refused.tell(time.Now().Add(refusalPause)) // as watch does
+	s.refused.Tell(time.Now().Add(refusalPause)) // as watch does
 	said := 0
 	for _, m := range regexp.MustCompile(`reason="its token is not ours" count=(\d+) last_from=pipe`).FindAllStringSubmatch(log.String(), -1) {
 		n, _ := strconv.Atoi(m[1])
@@ -62,7 +62,7 @@ func TestRefusalsAreSeen(t *testing.T) {
 		}
 	}
 	before := log.Len()
-	if s.refused.tell(time.Now().Add(time.Hour)); log.Len() != before {
+	if s.refused.Tell(time.Now().Add(time.Hour)); log.Len() != before {
 		t.Errorf("a line about nothing:\n%s", log.String())
 	}
 }

@@ -362,6 +362,7 @@ func TestFlippedBits(t *testing.T) {
 	var mu sync.Mutex
 	runs := map[string]int{}
 	var servers []net.Addr
+	var counts []func() Counts
 	// A bit may leave the server waiting for bytes that do not come, up to AuthTime: little is enough,
 	// but on a machine that does not manage a handshake in that time.
 	authTimes := []time.Duration{200 * time.Millisecond, 2 * time.Second, 20 * time.Second}
@@ -381,7 +382,7 @@ func TestFlippedBits(t *testing.T) {
 			},
 		})
 		defer s.Close()
-		servers = append(servers, ln.Addr())
+		servers, counts = append(servers, ln.Addr()), append(counts, s.Counts)
 	}
 	var number atomic.Uint32
 	try := func(f *flipper, server int) error {
@@ -470,4 +471,11 @@ func TestFlippedBits(t *testing.T) {
 	}
 	close(work)
 	wg.Wait()
+	seen := int64(0)
+	for _, of := range counts {
+		seen += of().Altered
+	}
+	if seen == 0 {
+		t.Error("none of it was counted as altered")
+	}
 }

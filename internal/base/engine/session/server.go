@@ -17,7 +17,8 @@ type Counts struct {
 	Refused  map[Refusal]int64 // of them; every Refusal of a connection has its place
 	// RefusedCalls are calls of peers that were let in, and messages that did not arrive.
 	RefusedCalls map[Refusal]int64
-	Sessions     int // now
+	Altered      int64 // connections of sessions that brought what the other end had not sent
+	Sessions     int   // now
 }
 
 // Server lets peers in.
@@ -34,10 +35,11 @@ type Server struct {
 	sessions map[transport.SessionID]*serverSession
 	price    quota.Price // of a session
 	accepted int64
-	refused  refusalLog
+	refused  RefusalLog
 
-	callsMu      sync.Mutex
-	refusedCalls refusalLog
+	callsMu      sync.Mutex // also of altered
+	refusedCalls RefusalLog
+	altered      RefusalLog
 }
 
 // serverSession is a session with the data connections that were let in for it.
@@ -55,9 +57,10 @@ func Serve(listeners []net.Listener, o ServerOptions) *Server {
 		pending:  crowd{by: map[net.Conn]*comer{}},
 		sessions: map[transport.SessionID]*serverSession{},
 		price:    quota.Price{{Of: quota.New("sessions", int64(o.Limits.Sessions)), N: 1}, {Of: o.Budget.Memory, N: sessionBytes}},
-		refused:  newRefusalLog(o.Logger, "connections", refusals),
+		refused:  NewRefusalLog(o.Logger, "connections were refused", refusals),
 
-		refusedCalls: newRefusalLog(o.Logger, "calls", refusedCalls),
+		refusedCalls: NewRefusalLog(o.Logger, "calls were refused", refusedCalls),
+		altered:      NewRefusalLog(o.Logger, "frames were changed on the way", altered),
 	}
 	s.wg.Add(1 + len(listeners))
 	go s.watch()
@@ -70,11 +73,11 @@ func Serve(listeners []net.Listener, o ServerOptions) *Server {
 // Counts is what the server did so far.
 func (s *Server) Counts() Counts {
 	s.callsMu.Lock()
-	calls := s.refusedCalls.byReason()
+	calls, altered := s.refusedCalls.byReason(), s.altered.counts[RefusedAltered]
 	s.callsMu.Unlock()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return Counts{Accepted: s.accepted, Refused: s.refused.byReason(), RefusedCalls: calls, Sessions: len(s.sessions)}
+	return Counts{Accepted: s.accepted, Refused: s.refused.byReason(), RefusedCalls: calls, Altered: altered, Sessions: len(s.sessions)}
 }
 
 // Close ends every session and connection and waits for all goroutines. Data
@@ -139,7 +142,7 @@ func (s *Server) accept(l net.Listener) {
 // makeRoom has a connection in its handshake give its descriptor up.
 func (s *Server) makeRoom(l net.Listener) {
 	s.mu.Lock()
-	s.refused.add(RefusedSockets, nil, l.Addr(), time.Now())
+	s.refused.Add(RefusedSockets, nil, l.Addr(), time.Now())
 	old := s.evict("")
 	s.mu.Unlock()
 	old.leave()
@@ -204,7 +207,7 @@ func (s *Server) admit(c net.Conn) {
 		if why == RefusedGone && !pending {
 			why = RefusedBusy // it was closed here, to make room
 		}
-		s.refused.add(why, err, c.RemoteAddr(), time.Now())
+		s.refused.Add(why, err, c.RemoteAddr(), time.Now())
 	}()
 }
 
@@ -476,7 +479,11 @@ func (s *Server) make(a *arrival) *Session {
 	v.onRefuse = func(why Refusal) {
 		s.callsMu.Lock()
 		defer s.callsMu.Unlock()
-		s.refusedCalls.add(why, nil, v.Remote(), time.Now())
+		log := &s.refusedCalls
+		if why == RefusedAltered {
+			log = &s.altered
+		}
+		log.Add(why, nil, v.Remote(), time.Now())
 	}
 	s.wg.Add(1)
 	v.onEnd = func(v *Session, err error) {
@@ -513,10 +520,11 @@ func (s *Server) watch() {
 		}
 		last = now
 		s.callsMu.Lock()
-		s.refusedCalls.tell(now)
+		s.refusedCalls.Tell(now)
+		s.altered.Tell(now)
 		s.callsMu.Unlock()
 		s.mu.Lock()
-		s.refused.tell(now)
+		s.refused.Tell(now)
 		var silent []*Session
 		for _, v := range s.sessions {
 			heard := v.start.Add(time.Duration(v.lastHeard.Load()))

@@ -90,6 +90,16 @@ func Explain(err error, c *Credentials) error {
 	return err
 }
 
+// IsAltered says whether a TLS connection ended, or did not come about, because bytes arrived, at
+// either end, that the other had not sent.
+func IsAltered(err error) bool {
+	said, ok := errors.AsType[*Error](err)
+	if !ok {
+		said = alert(err, nil)
+	}
+	return said != nil && said.Cause == Altered
+}
+
 // alert is what one end said of the other in TLS, nil if err is something else.
 func alert(err error, c *Credentials) *Error {
 	op, ok := errors.AsType[*net.OpError](err)

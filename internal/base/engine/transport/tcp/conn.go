@@ -259,6 +259,7 @@ func (c *conn) answered(id uint32) (uint16, *transport.Request, error) {
 }
 
 func (c *conn) complete(sumOK bool) {
+	c.checked(c.t, sumOK)
 	var err error
 	if !sumOK {
 		err = pkgerr.Errorf("tcp", "%w", transport.ErrChecksum)

@@ -93,9 +93,9 @@ func (g *guard) check(b []byte) bool {
 // broken is what ends a connection on which check failed.
 func (g *guard) broken() error {
 	if g.aead == nil {
-		return violation("header-checksum", "the checksum of a header is wrong")
+		return violation(headerChecksum, "the checksum of a header is wrong")
 	}
-	return violation("header-tag", "the tag of a header is wrong: the frame was changed, repeated, moved or made up on the way, or one before it is missing")
+	return violation(headerTag, "the tag of a header is wrong: the frame was changed, repeated, moved or made up on the way, or one before it is missing")
 }
 
 // begin goes on to the next frame.

@@ -108,7 +108,10 @@ func (in *inbox) consume(e end) error {
 			}
 			in.h.get(staged)
 			size, err := e.headerSize(&in.h)
-			if err != nil {
+			switch {
+			case err != nil && in.guard.aead != nil:
+				return in.guard.broken() // nothing in it is the peer's word without its tag
+			case err != nil:
 				return err
 			}
 			tail := in.guard.tail()

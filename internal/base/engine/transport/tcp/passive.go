@@ -357,6 +357,7 @@ func (p *passive) push(rep reply, bytes int64) {
 }
 
 func (p *passive) complete(sumOK bool) {
+	p.checked(p.t, sumOK)
 	if p.landing != nil {
 		p.landed(sumOK)
 		return
@@ -456,6 +457,7 @@ func (t *Transport) watch() {
 			return
 		case now := <-tick.C:
 			t.mu.Lock()
+			t.altered.Tell(now)
 			t.ends.Expire(now)
 			for _, p := range t.ends.All() {
 				if p.stuck(watchRounds) {
@@ -579,5 +581,5 @@ func (t *Transport) gone(p *passive, cause error) {
 	t.o.Memory.Give(p.account, p.held)
 	t.bytesRead += p.bytesRead.Load()
 	t.bytesWritten += p.bytesWritten.Load()
-	t.drop(cause)
+	t.drop(cause, p.conn)
 }

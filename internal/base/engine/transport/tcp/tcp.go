@@ -15,6 +15,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"maps"
 	"net"
 	"net/netip"
@@ -27,6 +28,7 @@ import (
 	"github.com/topoctl/topoctl/internal/base/engine/session"
 	"github.com/topoctl/topoctl/internal/base/engine/stage"
 	"github.com/topoctl/topoctl/internal/base/engine/transport"
+	"github.com/topoctl/topoctl/internal/base/engine/trust"
 	"github.com/topoctl/topoctl/internal/base/pkgerr"
 )
 
@@ -35,6 +37,7 @@ type Options struct {
 	Regions  *memory.Table // that peers may touch as far as they are granted
 	Memory   *quota.Shares // that peers may make us hold; nil: no bound
 	Identity session.Identity
+	Logger   *slog.Logger // of what was changed on the way; nil: nothing is logged
 
 	MaxSpans  int   // of one request; default and limit 512
 	MaxBytes  int64 // of one request; default 64 MiB, limit 1 GiB
@@ -78,6 +81,7 @@ type Transport struct {
 	active  map[*conn]struct{}
 	ends    transport.Ends[grant, *passive]
 	dropped map[string]int64
+	altered session.RefusalLog
 	// Bytes of passive ends that are gone.
 	bytesRead, bytesWritten int64
 }
@@ -108,6 +112,7 @@ func New(o Options) (*Transport, error) {
 		quit:    make(chan struct{}),
 		active:  map[*conn]struct{}{},
 		dropped: map[string]int64{},
+		altered: session.NewRefusalLog(o.Logger, "frames were changed on the way", alterations),
 		dial:    session.DialData,
 	}
 	t.ends = transport.MakeEnds[grant, *passive](&t.mu, quota.Price{{Of: quota.New("tcp connections", int64(o.Conns)), N: 1}, {Of: o.Memory, N: connBytes}})
@@ -169,6 +174,9 @@ func (t *Transport) Dial(ctx context.Context, d transport.Dial) (transport.Conn,
 	}
 	if err := awaitReady(ctx, nc, &c.in.guard); err != nil {
 		_ = nc.Close()
+		t.mu.Lock()
+		t.drop(err, nc)
+		t.mu.Unlock()
 		return nil, pkgerr.Errorf("tcp", "dial %s: the peer did not let the connection in: %w", remote, err)
 	}
 	c.initPoll(t.polls())
@@ -201,7 +209,10 @@ func awaitReady(ctx context.Context, c net.Conn, g *guard) error {
 		return ctx.Err()
 	}
 	var h header
-	if h.get(got); !g.check(got) || h != (header{kind: frameReady}) {
+	if !g.check(got) {
+		return g.broken()
+	}
+	if h.get(got); h != (header{kind: frameReady}) {
 		return violation("ready", "the answer %x is not what it should be", got)
 	}
 	return nil
@@ -259,16 +270,55 @@ func (t *Transport) forget(c *conn, cause error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	delete(t.active, c)
-	t.drop(cause)
+	t.drop(cause, c.conn)
 }
 
-// drop counts a connection that was ended by the reason: a frame that is not as it was sent
-// ("header-tag", "header-checksum"), another breach of the protocol, want of progress
-// ("stuck"), or a region that was closed ("region"). mu is held.
-func (t *Transport) drop(cause error) {
+// The reasons for which a frame is not as it was sent.
+const (
+	headerTag      = "header-tag"
+	headerChecksum = "header-checksum"
+	payloadTags    = "payload-tags" // of a request, which fails alone
+	record         = "record"       // of TLS
+)
+
+// alterations are what the log says of them.
+var alterations = map[session.Refusal]string{
+	headerTag: "the tag of a header is wrong: someone alters traffic between the hosts, or a network adapter is faulty. " +
+		"The frame was refused; changed payloads are noticed with protection payload or sealed",
+	headerChecksum: "the checksum of a header is wrong: a network adapter is faulty, or someone alters traffic between the hosts. " +
+		"The frame was refused; protection headers, payload or sealed notices what is altered on purpose",
+	payloadTags: "the tags of a payload are wrong: someone alters traffic between the hosts, a network adapter is faulty, " +
+		"or a program changed its memory while it was sent. The request was refused",
+	record: "the tag of a TLS record is wrong: someone alters traffic between the hosts, or a network adapter is faulty. The record was refused",
+}
+
+// drop counts a connection that was ended by the reason: a frame that is not as it was sent,
+// another breach of the protocol, want of progress ("stuck"), or a region that was closed
+// ("region"). mu is held.
+func (t *Transport) drop(cause error, c net.Conn) {
+	reason := ""
 	if v, ok := errors.AsType[*violated](cause); ok {
-		t.dropped[v.reason]++
+		reason = v.reason
+	} else if trust.IsAltered(cause) {
+		reason = record
 	}
+	if reason == "" {
+		return
+	}
+	t.dropped[reason]++
+	if why := session.Refusal(reason); alterations[why] != "" {
+		t.altered.Add(why, nil, c.RemoteAddr(), time.Now())
+	}
+}
+
+// checked is told whether the payload of a frame was as it should be.
+func (l *link) checked(t *Transport, sumOK bool) {
+	if sumOK || !l.in.tagged {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.altered.Add(payloadTags, nil, l.conn.RemoteAddr(), time.Now())
 }
 
 // Served counts what peers did.
