@@ -35,6 +35,9 @@ var (
 	ErrUnreachable = session.ErrUnreachable
 	// ErrToken: the peer has a different token, or only one side has one.
 	ErrToken = session.ErrToken
+	// ErrWithdrawn: the peer does not accept the token, or the CA of the certificate, any more with
+	// which it was opened. It comes with ErrPeerLost.
+	ErrWithdrawn = session.ErrWithdrawn
 	// ErrCertificate: a certificate is missing or not accepted, that of the peer or ours.
 	ErrCertificate = trust.ErrCertificate
 	// ErrNoPeer: the registry has no engine of that name.

@@ -330,6 +330,8 @@ func (p *Peer) sessionEnded(_ *session.Session, err error) {
 		err = fmt.Errorf("peer is %w", ErrClosed)
 	case restarted:
 		err = fmt.Errorf("%w: open it again", ErrPeerRestarted)
+	case errors.Is(err, ErrWithdrawn):
+		err = fmt.Errorf("%w: %w: open it again with what it accepts", ErrPeerLost, err)
 	default:
 		err = fmt.Errorf("%w: %w: open it again when it is back", ErrPeerLost, err)
 	}

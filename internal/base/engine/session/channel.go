@@ -389,6 +389,9 @@ func (s *Session) receive(l *link, m *message, held int64) (left int64, err erro
 	case msgPong:
 		l.ponged(m.number)
 	case msgBye:
+		if m.number == byeWithdrawn {
+			return held, ErrWithdrawn
+		}
 		return held, errBye
 	}
 	return held, nil
@@ -603,10 +606,16 @@ const byeTime = time.Second
 // Close says goodbye, ends the session and waits for its goroutines and Ended. It
 // must not be called from Handle or Ended, which it waits for.
 func (s *Session) Close() error {
+	s.leave(0)
+	return nil
+}
+
+// leave is Close with a reason for the peer, 0 none.
+func (s *Session) leave(why uint64) {
 	s.mu.Lock()
 	link := s.link
 	if link != nil && !s.closing {
-		link.send(message{kind: msgBye})
+		link.send(message{kind: msgBye, number: why})
 	}
 	s.closing = true
 	s.mu.Unlock()
@@ -621,7 +630,6 @@ func (s *Session) Close() error {
 	}
 	s.end(nil)
 	<-s.finished
-	return nil
 }
 
 // credits are how many more calls of ours the peer takes, and bytes of them: first come,

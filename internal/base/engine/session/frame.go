@@ -60,6 +60,10 @@ func (m *message) appendHead(b []byte) []byte {
 		b = appendNumbers(b, m.numbers)
 	case msgAck:
 		b = appendNumbers(b, m.numbers)
+	case msgBye:
+		if m.number != 0 {
+			b = binary.BigEndian.AppendUint64(b, m.number)
+		}
 	}
 	binary.BigEndian.PutUint32(b[start:], uint32(len(b)-start-4+len(m.body)))
 	return b
@@ -190,6 +194,9 @@ func parseMessage(kind uint8, rest []byte, l bounds) (message, error) {
 	case msgAck:
 		m.numbers = p.numbers(l.calls)
 	case msgBye:
+		if len(rest) == 8 {
+			m.number = p.u64()
+		}
 	default:
 		p.bad = true
 	}

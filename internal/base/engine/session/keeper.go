@@ -9,6 +9,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/topoctl/topoctl/internal/base/engine/trust"
 )
 
 const (
@@ -165,6 +167,9 @@ func (k *keeper) check(now int64) (wait time.Duration, end error) {
 		if k.lastErr != nil {
 			err = fmt.Errorf("%w; %w", err, k.lastErr)
 		}
+		if refusesOurs(k.lastErr) {
+			err = fmt.Errorf("%w: %w", ErrWithdrawn, err)
+		}
 		return 0, err
 	}
 	giveUp := k.o.GiveUp - gone + time.Millisecond
@@ -179,6 +184,13 @@ func (k *keeper) check(now int64) (wait time.Duration, end error) {
 		k.endSearch() // it speaks again
 	}
 	return min(k.checkLink(l, now, waiting), giveUp), nil
+}
+
+// refusesOurs says whether a peer that has let us in before does not accept our token or
+// the CA of our certificate any more.
+func refusesOurs(err error) bool {
+	said, ok := errors.AsType[*trust.Error](err)
+	return errors.Is(err, ErrToken) || ok && said.Remote && said.Cause == trust.UnknownAuthority
 }
 
 // reconnect starts a search where the connection is gone.

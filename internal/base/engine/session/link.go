@@ -101,6 +101,8 @@ func (l *link) read() {
 			switch {
 			case errors.Is(err, errBye):
 				l.s.end(ErrEnded)
+			case errors.Is(err, ErrWithdrawn):
+				l.s.end(ErrWithdrawn)
 			case errors.As(err, &oversize):
 				l.s.end(oversize)
 			}

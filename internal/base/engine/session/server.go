@@ -45,6 +45,7 @@ type Server struct {
 // serverSession is a session with the data connections that were let in for it.
 type serverSession struct {
 	*Session
+	standing
 	data []net.Conn
 }
 
@@ -425,6 +426,7 @@ func (s *Server) arriveControl(a *arrival) error {
 	if !v.attach(a.conn, sync.number, &sync) {
 		return refused{RefusedEnded}
 	}
+	v.standing = standing{proof: s.proofOf(a)}
 	return nil
 }
 
@@ -501,10 +503,10 @@ func (s *Server) make(a *arrival) *Session {
 	return v
 }
 
-// watch ends sessions that nothing comes from any more.
+// watch ends sessions that nothing comes from any more, or whose peers would not be let in now.
 func (s *Server) watch() {
 	defer s.wg.Done()
-	every := max(s.o.Limits.Orphaned/8, time.Millisecond)
+	every := max(min(s.o.Limits.Orphaned, s.o.Limits.Withdrawn)/8, time.Millisecond)
 	t := time.NewTicker(every)
 	defer t.Stop()
 	last, awake := time.Now(), time.Now()
@@ -539,5 +541,6 @@ func (s *Server) watch() {
 		for _, v := range silent {
 			v.end(ErrUnreachable)
 		}
+		s.withdraw(now)
 	}
 }

@@ -52,6 +52,7 @@ type Limits struct {
 	CallsInFlight        int           // of one peer; default 256
 	MessageTime          time.Duration // for any message that has begun, and more for a long one; default 5 s
 	Orphaned             time.Duration // a session that nothing comes from is kept so long; default 30 s
+	Withdrawn            time.Duration // a session whose peer's credential was withdrawn is kept so long; default 30 s
 }
 
 func (l Limits) withDefaults() Limits {
@@ -74,6 +75,9 @@ func (l Limits) withDefaults() Limits {
 	}
 	if l.Orphaned <= 0 {
 		l.Orphaned = 30 * time.Second
+	}
+	if l.Withdrawn <= 0 {
+		l.Withdrawn = 30 * time.Second
 	}
 	// Lengths on the wire have 32 bits, and the head needs some.
 	l.MessageBytes = min(l.MessageBytes, 1<<30)
@@ -182,6 +186,7 @@ var (
 	ErrDataKey     = errors.New("the connection has another key")
 	ErrVersion     = errors.New("no common protocol version")
 	ErrEnded       = errors.New("session is over")
+	ErrWithdrawn   = errors.New("the peer has withdrawn the token or the CA by which it let us in")
 	ErrLimit       = errors.New("peer takes no more")
 	ErrTooLarge    = errors.New("message is larger than the peer takes")
 	// ErrBusy: the peer did not run a call, and may later.
