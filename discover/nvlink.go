@@ -135,7 +135,7 @@ func (p *peers) link(g *topo.GPU, b topo.ID, count int, perLink *topo.Rate, note
 	l := topo.Link{ID: topo.NVLinkID(g.ID, b), Kind: topo.LinkNVLink, A: g.ID, B: b, Count: count, Basis: topo.BasisUnknown, Note: note}
 	if perLink != nil {
 		rate := topo.Rate(count) * *perLink
-		l.BytesPerSec, l.Basis = &rate, topo.BasisConstant
+		l.BytesPerSec, l.Basis = &rate, topo.BasisTypical
 		per := fmt.Sprintf("%d x %.1f GB/s (compute capability %s)", count, float64(*perLink)/float64(topo.GBPerSec), g.ComputeCap)
 		l.Note = strings.TrimSpace(note + " " + per)
 	}

@@ -118,6 +118,13 @@ func (h *Host) candidate(loc int, p *Port) Candidate {
 	if p.VF {
 		c.Notes = append(c.Notes, Reason{codeVirtualFunction, "a virtual function: it shares its physical function's wire and slot", p.evidence})
 	}
+	if wire := h.wireOf[p.ID]; wire != "" && !p.VF {
+		for i := range h.ports {
+			if o := &h.ports[i]; o.ID != p.ID && h.wireOf[o.ID] == wire {
+				c.Notes = append(c.Notes, Reason{CodeOneCable, "one cable with " + o.Name, p.evidence})
+			}
+		}
+	}
 	return c
 }
 
@@ -221,7 +228,7 @@ func about(c *Candidate) string {
 		facts = append(facts, c.Class.String())
 	}
 	if c.BytesPerSec != nil {
-		facts = append(facts, rateText(c))
+		facts = append(facts, c.rateText())
 	}
 	if len(facts) == 0 {
 		return ""
@@ -239,7 +246,7 @@ func difference(code Code, before, c *Candidate) string {
 	case codeClass:
 		return fmt.Sprintf("%s, %s is %s", classText(c.Class), before.Name, classText(before.Class))
 	case codeRate:
-		return fmt.Sprintf("%s, %s has %s", rateText(c), before.Name, rateText(before))
+		return fmt.Sprintf("%s, %s has %s", c.rateText(), before.Name, before.rateText())
 	case codeHops:
 		return fmt.Sprintf("%s links away, %s is %s", hopsText(c.Hops), before.Name, hopsText(before.Hops))
 	case codeLoad:
@@ -257,16 +264,16 @@ func classText(c topo.Class) string {
 	return c.String()
 }
 
-// rateText is an expected rate, "at most" where it is an upper bound.
-func rateText(c *Candidate) string {
+// rateText is an expected rate with how it is known.
+func (c *Candidate) rateText() string {
 	if c.BytesPerSec == nil {
 		return "rate unknown"
 	}
-	s := units.Rate(int64(*c.BytesPerSec), units.Gbyte)
-	if c.Basis == topo.BasisAssumed {
-		return "at most " + s
-	}
-	return s
+	return rateText(*c.BytesPerSec, c.Basis)
+}
+
+func rateText(r topo.Rate, basis topo.Basis) string {
+	return basis.Text(units.Rate(int64(r), units.Gbyte))
 }
 
 func hopsText(n *int) string {

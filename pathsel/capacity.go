@@ -1,6 +1,7 @@
 package pathsel
 
 import (
+	"cmp"
 	"math"
 	"slices"
 
@@ -16,7 +17,7 @@ import (
 type Capacity struct {
 	// BytesPerSec is the sum; nil where a port's share is not known.
 	BytesPerSec *topo.Rate `json:"bytes_per_sec"`
-	// Basis is the weakest basis of the limits: "assumed" means an upper bound.
+	// Basis is the weakest basis of the shares.
 	Basis  topo.Basis `json:"basis"`
 	Shares []Share    `json:"shares"`
 }
@@ -25,6 +26,7 @@ type Capacity struct {
 type Share struct {
 	Port        topo.ID     `json:"port"`
 	BytesPerSec *topo.Rate  `json:"bytes_per_sec"`
+	Basis       topo.Basis  `json:"basis"`
 	Limit       topo.LinkID `json:"limit_link,omitempty"` // the link that keeps it from more
 	// SharedWith are the other ports of the set that are behind the same limit.
 	SharedWith []topo.ID `json:"shared_with,omitempty"`
@@ -54,29 +56,71 @@ func (h *Host) Capacity(location Location, ports []topo.ID) (*Capacity, error) {
 	}
 	h.share(flows, through)
 	c := &Capacity{Shares: make([]Share, 0, len(ports))}
-	bases := make([]topo.Basis, 0, len(ports))
+	bases := basesOf(flows, func(i int) bool {
+		return h.routes[loc][through[i].Index].uncertain || h.mayShareWire(through[i], through)
+	}, h.linkOf)
 	for i, id := range ports {
-		s := Share{Port: id}
-		f := &flows[i]
-		basis := topo.BasisUnknown
-		if !f.Unlimited() {
+		s := Share{Port: id, Basis: bases[i]}
+		if f := &flows[i]; !f.Unlimited() {
 			rate := roundRate(f.Rate)
-			link := &h.segLinks[f.Limit/2]
-			s.BytesPerSec, s.Limit, basis = &rate, link.ID, link.Basis
-			if h.routes[loc][h.portIndex[id]].uncertain && rate > 0 {
-				basis = topo.BasisAssumed
-			}
+			s.BytesPerSec, s.Limit = &rate, h.linkOf(f.Limit).ID
 			for j := range flows {
 				if j != i && flows[j].Limit == f.Limit {
 					s.SharedWith = append(s.SharedWith, ports[j])
 				}
 			}
 		}
-		bases = append(bases, basis)
 		c.Shares = append(c.Shares, s)
 	}
-	c.BytesPerSec, c.Basis = sum(c.Shares), weakest(bases)
+	c.BytesPerSec, c.Basis = sum(c.Shares), h.sumBasis(flows, bases)
 	return c, nil
+}
+
+// sumBasis says how what flows have together is known: as the weakest share is, or, where a link that
+// all of them cross is full, as that link is: then it is a bound, whatever each of them has.
+func (h *Host) sumBasis(flows []maxmin.Flow, bases []topo.Basis) topo.Basis {
+	basis := weakest(bases)
+	if basis != topo.BasisTypical {
+		return basis
+	}
+	for i := range flows {
+		avoids := func(f maxmin.Flow) bool { return !slices.Contains(f.Segments, flows[i].Limit) }
+		if h.linkOf(flows[i].Limit).Basis.Sure() && !slices.ContainsFunc(flows, avoids) {
+			return topo.BasisBound
+		}
+	}
+	return basis
+}
+
+func (h *Host) linkOf(s segment) *topo.Link { return &h.segLinks[s/2] }
+
+// basesOf says how the shares of flows are known: each as the link that holds it back, a bound where
+// uncertain says that a link of unknown rate is on its way. What a flow has of a link that another
+// one leaves to it is typical if the other's is.
+func basesOf(flows []maxmin.Flow, uncertain func(flow int) bool, linkOf func(segment) *topo.Link) []topo.Basis {
+	out := make([]topo.Basis, len(flows))
+	order := make([]int, len(flows))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortFunc(order, func(a, b int) int { return cmp.Compare(flows[a].Rate/flows[a].Weight, flows[b].Rate/flows[b].Weight) })
+	for n, i := range order {
+		f := &flows[i]
+		if f.Unlimited() {
+			out[i] = topo.BasisUnknown
+			continue
+		}
+		out[i] = linkOf(f.Limit).Basis
+		for _, j := range order[:n] {
+			if o := &flows[j]; out[j] == topo.BasisTypical && o.Limit != f.Limit && slices.Contains(o.Segments, f.Limit) {
+				out[i] = topo.BasisTypical
+			}
+		}
+		if uncertain(i) && f.Rate > 0 {
+			out[i] = out[i].Bounded()
+		}
+	}
+	return out
 }
 
 // share shares the links among flows, each through a port. What several flows through ports of unknown

@@ -86,7 +86,7 @@ func TestCapacityUsesMeasurements(t *testing.T) {
 		want    []int
 		basis   topo.Basis
 	}{
-		{"nothing measured", nil, ids("mlx5_3"), []int{50}, topo.BasisAssumed},
+		{"nothing measured", nil, ids("mlx5_3"), []int{50}, topo.BasisBound},
 		{"a root complex that passes 9 GB/s", topo.Overlay{"rc:0000:15": 9 * gb, "rc:0000:3d": 20 * gb}, ids("mlx5_3"), []int{9}, topo.BasisMeasured},
 		{"a wire that carries 48", topo.Overlay{"port:mlx5_0/1": 48 * gb}, ids("mlx5_0"), []int{48}, topo.BasisMeasured},
 	} {
@@ -218,14 +218,18 @@ func checkAlone(t *rapid.T, h *pathsel.Host, g *topo.Graph, loc pathsel.Location
 	}
 }
 
-// checkOwnLink: all of a GPU's traffic crosses its own link.
+// checkOwnLink: all of a GPU's traffic crosses its own link, which is that to its CPU where it has C2C.
 func checkOwnLink(t *rapid.T, g *topo.Graph, top *topo.Topology, loc pathsel.Location, c *pathsel.Capacity) {
 	for i := range top.GPUs {
 		gpu := &top.GPUs[i]
 		if gpu.ID != loc.Node() || gpu.BDF == nil || c.BytesPerSec == nil {
 			continue
 		}
-		if l, ok := g.Link(topo.PCIeLinkID(*gpu.BDF)); ok && l.BytesPerSec != nil && *c.BytesPerSec > *l.BytesPerSec {
+		l, ok := g.Link(topo.C2CLinkID(gpu.ID))
+		if !ok {
+			l, ok = g.Link(topo.PCIeLinkID(*gpu.BDF))
+		}
+		if ok && l.BytesPerSec != nil && *c.BytesPerSec > *l.BytesPerSec {
 			t.Fatalf("%s: %d together, its own link has %d", loc, *c.BytesPerSec, *l.BytesPerSec)
 		}
 	}

@@ -9,17 +9,16 @@ import (
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/base/maxmin"
 	"github.com/topoctl/topoctl/internal/base/pick"
-	"github.com/topoctl/topoctl/internal/base/units"
 )
 
 // edge is a pair of ports that reach each other, as lanes are made from.
 type edge struct {
-	i, j       int // places in the affinities of the two hosts
-	reach      *reachability
-	segments   []segment
-	rate       float64 // alone, bytes per second
-	limit      segment // -1 where the rate is unknown
-	upperBound bool
+	i, j      int // places in the affinities of the two hosts
+	reach     *reachability
+	segments  []segment
+	rate      float64 // alone, bytes per second
+	limit     segment // -1 where the rate is unknown
+	uncertain bool    // a link of unknown rate is on its way
 
 	foreign        bool // it ends at a port that is assigned to another process
 	loop, doubtful bool
@@ -84,6 +83,7 @@ type laneBuilder struct {
 	allocator   *maxmin.Allocator
 	flows       []maxmin.Flow // of the chosen edges
 	total       float64       // of the chosen lanes of known rate, bytes per second
+	basis       topo.Basis    // of total
 	doubtful    bool          // even the first lane may not reach the other port
 	usedHere    []int         // lanes on each place of the affinities
 	usedThere   []int
@@ -146,7 +146,7 @@ func (b *laneBuilder) edge(i, j int) edge {
 	alone := [1]maxmin.Flow{{Segments: e.segments, Weight: 1}}
 	b.allocator.Share(alone[:])
 	e.rate, e.limit = alone[0].Rate, alone[0].Limit
-	e.upperBound = out.uncertain || in.uncertain
+	e.uncertain = out.uncertain || in.uncertain
 	e.loop, e.doubtful = e.reach.code == codeLoopback, e.reach.doubtful()
 	e.far, e.sum = max(b.tierHere[i], b.tierThere[j]), b.tierHere[i]+b.tierThere[j]
 	c, d := &p.here[atX].cabled, &p.there[atY].cabled
@@ -268,15 +268,16 @@ func (b *laneBuilder) choose(order []edge) {
 	chosen = b.prune(order, chosen)
 	gains := b.gains(order, chosen)
 	b.load(order, chosen)
+	bases := basesOf(b.flows, func(n int) bool { return order[chosen[n]].uncertain }, b.p.linkOf)
 	isChosen := make([]bool, len(order))
 	for n, k := range chosen {
 		isChosen[k] = true
 		l := b.lane(&order[k], Chosen)
-		l.setShare(&b.flows[n], gains[n], n == 0, order[k].upperBound)
+		l.setShare(&b.flows[n], gains[n], n == 0, bases[n])
 		b.add(l, &order[k])
 	}
 	b.s.Chosen = len(chosen)
-	b.sumUp()
+	b.sumUp(bases)
 	for k := range order {
 		if !isChosen[k] {
 			l := b.lane(&order[k], Failover)
@@ -288,7 +289,7 @@ func (b *laneBuilder) choose(order []edge) {
 
 func (b *laneBuilder) add(l Lane, e *edge) {
 	b.s.Lanes = append(b.s.Lanes, l)
-	b.picks = append(b.picks, pick.Lane{Tier: e.tier, Local: l.LocalIndex, Remote: l.RemoteIndex, Segments: e.segments, Rate: e.rate, UpperBound: e.upperBound})
+	b.picks = append(b.picks, pick.Lane{Tier: e.tier, Local: l.LocalIndex, Remote: l.RemoteIndex, Segments: e.segments, Rate: e.rate, UpperBound: e.uncertain})
 }
 
 // load puts the given edges into the flows and shares the capacity among them.
@@ -326,7 +327,7 @@ func (b *laneBuilder) collect(order []edge) []int {
 				continue
 			}
 			chosen, total = append(chosen, k), sum
-			if e.upperBound {
+			if e.uncertain {
 				factor = pick.WorthAnUpperBound
 			}
 		}
@@ -389,26 +390,20 @@ func (b *laneBuilder) gains(order []edge, chosen []int) []float64 {
 }
 
 // sumUp sets what the chosen lanes carry together and what that rests on.
-func (b *laneBuilder) sumUp() {
+func (b *laneBuilder) sumUp(bases []topo.Basis) {
 	s := b.s
-	total, bases := topo.Rate(0), make([]topo.Basis, 0, s.Chosen)
-	known := s.Chosen > 0
+	total, known := topo.Rate(0), s.Chosen > 0
 	for i := range s.Chosen {
 		l := &s.Lanes[i]
 		known = known && l.Share != nil
-		if l.Share == nil {
-			continue
+		if l.Share != nil {
+			total += *l.Share
+			b.total += b.flows[i].Rate
 		}
-		total += *l.Share
-		b.total += b.flows[i].Rate
-		basis := b.p.linkOf(b.flows[i].Limit).Basis
-		if b.picks[i].UpperBound && *l.Share > 0 {
-			basis = topo.BasisAssumed
-		}
-		bases = append(bases, basis)
 	}
+	b.basis = weakest(slices.DeleteFunc(bases, func(x topo.Basis) bool { return x == topo.BasisUnknown }))
 	if known {
-		s.BytesPerSec, s.Basis = &total, weakest(bases)
+		s.BytesPerSec, s.Basis = &total, b.basis
 	}
 }
 
@@ -422,8 +417,8 @@ func (b *laneBuilder) lane(e *edge, v Verdict) Lane {
 	if e.limit >= 0 {
 		rate, link := roundRate(e.rate), b.p.linkOf(e.limit)
 		l.BytesPerSec, l.Basis, l.Limit, l.LimitHost = &rate, link.Basis, link.ID, b.p.sideOf(e.limit)
-		if e.upperBound {
-			l.Basis = topo.BasisAssumed
+		if e.uncertain {
+			l.Basis = l.Basis.Bounded()
 		}
 	}
 	if note, ok := cabled(e, x, y); ok {
@@ -457,18 +452,14 @@ func cabled(e *edge, x, y *endpoint) (Reason, bool) {
 }
 
 // setShare notes what a chosen lane has of the joint capacity.
-func (l *Lane) setShare(f *maxmin.Flow, gain float64, first, upperBound bool) {
+func (l *Lane) setShare(f *maxmin.Flow, gain float64, first bool, basis topo.Basis) {
 	if f.Unlimited() {
 		l.Reason = Reason{codeRateGap, "no link on its way has a known rate: measure it", ""}
 		return
 	}
 	share := roundRate(f.Rate)
 	l.Share = &share
-	atMost := ""
-	if upperBound {
-		atMost = "at most "
-	}
-	text := atMost + units.Rate(int64(roundRate(gain)), units.Gbyte)
+	text := rateText(roundRate(gain), basis)
 	if first {
 		which := "nearest"
 		if !l.LocalClass.Known() || !l.RemoteClass.Known() {
@@ -493,20 +484,24 @@ func (b *laneBuilder) leftOver(e *edge) Reason {
 	case math.IsInf(e.rate, 1):
 		return Reason{codeRateGap, "no link on its way has a known rate, and nearer or unused ports are chosen", ""}
 	}
-	if spare <= e.rate*pick.WorthALane {
-		full := e.segments[0]
-		for _, s := range e.segments {
-			if b.residual(s) < b.residual(full) {
-				full = s
-			}
+	full := e.segments[0]
+	for _, s := range e.segments {
+		if b.residual(s) < b.residual(full) {
+			full = s
 		}
+	}
+	if spare <= e.rate*pick.WorthALane {
 		return Reason{codeSaturated, fmt.Sprintf("%s is full with the chosen lanes", b.p.where(full)), ""}
 	}
-	text := fmt.Sprintf("%s on top of %s", units.Rate(int64(roundRate(spare)), units.Gbyte), units.Rate(int64(roundRate(b.total)), units.Gbyte))
-	if e.upperBound {
-		return Reason{codeUpperBound, "farther, and would add at most " + text + ": measure it before it is relied on", ""}
+	basis := b.p.linkOf(full).Basis
+	if e.uncertain {
+		basis = basis.Bounded()
 	}
-	return Reason{codeAddsLittle, "would add " + text + ": not worth the longer path", ""}
+	text := fmt.Sprintf("would add %s on top of %s", rateText(roundRate(spare), basis), rateText(roundRate(b.total), b.basis))
+	if e.uncertain {
+		return Reason{codeUpperBound, "farther, and " + text + ": measure it before it is relied on", ""}
+	}
+	return Reason{codeAddsLittle, text + ": not worth the longer path", ""}
 }
 
 // notAssigned says whose the ports of a lane are not.

@@ -72,7 +72,7 @@ func (f *fallback) note(location Location, first *Candidate) Reason {
 	case len(f.shared) > 0:
 		s += fmt.Sprintf("; it shares %s with %s", f.Name, planNames(f.shared))
 		if f.BytesPerSec != nil {
-			s += fmt.Sprintf(" (%s while all are busy)", rateText(&f.Candidate))
+			s += fmt.Sprintf(" (%s while all are busy)", f.rateText())
 		}
 	}
 	return Reason{CodeFallback, s, fault.Evidence}

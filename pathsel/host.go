@@ -68,9 +68,10 @@ type Host struct {
 	segLinks  []topo.Link      // the link of each pair of segments
 	routes    [][]route        // [location][port]
 	fallbacks map[int]fallback // by location: those that have lost their nearest port
-	// wireOf is the link that stands for the wire of virtual functions whose
-	// physical function has no visible port.
-	wireOf map[topo.ID]topo.LinkID
+	// wireOf is the link that stands for the wire of ports that share one, and perhapsOf what
+	// ports have in common that may share one.
+	wireOf    map[topo.ID]topo.LinkID
+	perhapsOf map[topo.ID]string
 }
 
 // New prepares a derived topology. The topology must not change afterwards.
@@ -94,6 +95,7 @@ func New(t *topo.Topology, o Options) (*Host, error) {
 	if err := h.takeDown(&o); err != nil {
 		return nil, err
 	}
+	h.shareWires()
 	if err := h.assignRoles(o.Roles); err != nil {
 		return nil, err
 	}

@@ -158,7 +158,7 @@ func (s *LaneSet) Finish(shares []LaneShare) (ns int64, basis topo.Basis) {
 	case last == maxmin.None:
 		return 0, topo.BasisUnknown
 	case bounded:
-		return ns, topo.BasisAssumed
+		return ns, s.pair.linkOf(last).Basis.Bounded()
 	}
 	return ns, s.pair.linkOf(last).Basis
 }

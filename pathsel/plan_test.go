@@ -504,9 +504,9 @@ func TestPlanBottleneck(t *testing.T) {
 	}{
 		{"dgx-h100-nic-gen1", "pcie:0000:4f:00.0", []string{"gpu:2"}, topo.PCIeRate(2500, 16), topo.BasisRead},
 		{"dgx-h100-gpu2-x8", "pcie:0000:52:00.0", []string{"gpu:2"}, topo.PCIeRate(32000, 8), topo.BasisRead},
-		{"dgx-h100-port-down", "port:mlx5_9/1", []string{"gpu:4", "gpu:5"}, 25 * gb, topo.BasisAssumed},
+		{"dgx-h100-port-down", "port:mlx5_9/1", []string{"gpu:4", "gpu:5"}, 25 * gb, topo.BasisBound},
 		{"v100-8gpu", "pcie:0000:1c:00.0", []string{"gpu:0", "gpu:1"}, topo.PCIeRate(8000, 16) / 2, topo.BasisRead},
-		{"h100-nvl-8gpu-2nic", "smp:0/1", []string{"gpu:4", "gpu:5", "gpu:6", "gpu:7"}, 4 * gb, topo.BasisAssumed},
+		{"h100-nvl-8gpu-2nic", "smp:0/1", []string{"gpu:4", "gpu:5", "gpu:6", "gpu:7"}, 4 * gb, topo.BasisTypical},
 	} {
 		b := planOf(t, prepare(t, fixturetest.Topology(t, tt.fixture), pathsel.Options{}), nil).Bottleneck
 		if b == nil || b.Link != tt.link || !slices.Equal(b.Consumers, tt.consumers) || b.SlowestBytesPerSec != tt.slowest || b.Basis != tt.basis {

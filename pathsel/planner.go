@@ -287,7 +287,7 @@ type planFlow struct {
 func (pl *planner) evaluate() *Plan {
 	flows := pl.flow()
 	p := &Plan{Assignments: make([]Assignment, len(pl.consumers)), Ports: []PortLoad{}, Rejected: pl.rejected()}
-	p.BytesPerSec, p.Basis = total(flows)
+	p.BytesPerSec, p.Basis = pl.total(flows)
 	first := 0 // flows are in the order of consumers
 	for c := range pl.consumers {
 		mine := flows[first : first+len(pl.portsOf[c])]
@@ -316,31 +316,32 @@ func (pl *planner) flow() []planFlow {
 		for _, p := range of {
 			ports = append(ports, pl.ports[p])
 			segments := pl.route(c, p).segments
-			pairs = append(pairs, planFlow{consumer: c, port: p, segments: segments, limit: -1, basis: topo.BasisUnknown})
+			pairs = append(pairs, planFlow{consumer: c, port: p, segments: segments, limit: -1})
 			flows = append(flows, maxmin.Flow{Segments: segments, Weight: 1})
 		}
 	}
 	pl.h.share(flows, ports)
+	bases := basesOf(flows, func(i int) bool {
+		return pl.route(pairs[i].consumer, pairs[i].port).uncertain || pl.h.mayShareWire(ports[i], ports)
+	}, pl.h.linkOf)
 	for i := range flows {
-		if flows[i].Unlimited() {
-			continue
-		}
-		f, rate := &pairs[i], roundRate(flows[i].Rate)
-		f.rate, f.limit, f.basis = &rate, flows[i].Limit, pl.h.segLinks[flows[i].Limit/2].Basis
-		if pl.route(f.consumer, f.port).uncertain && rate > 0 {
-			f.basis = topo.BasisAssumed
+		f := &pairs[i]
+		f.basis = bases[i]
+		if !flows[i].Unlimited() {
+			f.rate, f.limit = new(roundRate(flows[i].Rate)), flows[i].Limit
 		}
 	}
 	return pairs
 }
 
 // total is what flows have together, nil where the rate of one is not known.
-func total(flows []planFlow) (*topo.Rate, topo.Basis) {
-	shares, bases := make([]Share, len(flows)), make([]topo.Basis, len(flows))
+func (pl *planner) total(flows []planFlow) (*topo.Rate, topo.Basis) {
+	shares, bases, all := make([]Share, len(flows)), make([]topo.Basis, len(flows)), make([]maxmin.Flow, len(flows))
 	for i := range flows {
-		shares[i], bases[i] = Share{BytesPerSec: flows[i].rate}, flows[i].basis
+		f := &flows[i]
+		shares[i], bases[i], all[i] = Share{BytesPerSec: f.rate}, f.basis, maxmin.Flow{Segments: f.segments, Limit: f.limit}
 	}
-	return sum(shares), weakest(bases)
+	return sum(shares), pl.h.sumBasis(all, bases)
 }
 
 // planLimit is the link that keeps a consumer from more, -1 where none is known:
@@ -369,7 +370,7 @@ func (pl *planner) route(consumer, port int) *route {
 // assigned is what a consumer was given.
 func (pl *planner) assigned(c int, flows []planFlow) Assignment {
 	a := Assignment{Consumer: pl.consumers[c].Name, Location: pl.consumers[c].Location, Ports: []Candidate{}}
-	a.BytesPerSec, a.Basis = total(flows)
+	a.BytesPerSec, a.Basis = pl.total(flows)
 	if limit := planLimit(flows); limit >= 0 {
 		a.Limit = pl.h.segLinks[limit/2].ID
 	}
@@ -466,7 +467,7 @@ func (pl *planner) loads(flows []planFlow) []PortLoad {
 	}
 	for i, p := range pl.ports {
 		out[i] = PortLoad{Port: p.ID, Name: p.Name, Consumers: pl.names(i)}
-		out[i].BytesPerSec, out[i].Basis = total(through[i])
+		out[i].BytesPerSec, out[i].Basis = pl.total(through[i])
 		for _, c := range pl.consumersOf[i] {
 			out[i].Share += 1 / float64(len(pl.portsOf[c]))
 		}

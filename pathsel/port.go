@@ -1,6 +1,7 @@
 package pathsel
 
 import (
+	"fmt"
 	"maps"
 	"net/netip"
 	"slices"
@@ -76,7 +77,6 @@ func (h *Host) findPorts() {
 	slices.SortStableFunc(f.out, func(a, b Port) int { return topo.NaturalCompare(string(a.ID), string(b.ID)) })
 	h.ports = f.out
 	h.linkVFs()
-	h.shareWires()
 	for i := range h.ports {
 		h.ports[i].Index = i
 		h.portIndex[h.ports[i].ID] = i
@@ -256,7 +256,7 @@ func (h *Host) takeDown(o *Options) error {
 		delete(o.Overlay, wire)
 		for j := range t.Links {
 			if l := &t.Links[j]; l.ID == wire {
-				l.BytesPerSec, l.Basis, l.Note = new(topo.Rate), topo.BasisAssumed, takenDown.Text
+				l.BytesPerSec, l.Basis, l.Note = new(topo.Rate), topo.BasisRead, takenDown.Text
 			}
 		}
 	}
@@ -281,29 +281,80 @@ func (h *Host) linkVFs() {
 	}
 }
 
-// shareWires finds the virtual functions that leave by one wire though the port
-// of their physical function is not visible, as in a container: the wire of the
-// fastest of them stands for it.
+// shareWires finds the ports that leave by one wire: functions of one cable, and virtual functions
+// whose physical function's port is not visible, as in a container. The wire of the fastest of them
+// stands for it.
 func (h *Host) shareWires() {
-	h.wireOf = map[topo.ID]topo.LinkID{}
-	best, all := map[string]*Port{}, map[string][]topo.ID{}
+	h.wireOf, h.perhapsOf = map[topo.ID]topo.LinkID{}, map[topo.ID]string{}
+	best, all := map[string]*Port{}, map[string][]*Port{}
 	for i := range h.ports {
 		p := &h.ports[i]
-		d := h.index.PCIDevice(p.pci())
-		if d == nil || d.PF == "" || p.Software || !p.RDMA() || p.PF != "" {
+		wire, perhaps := h.cable(p)
+		if perhaps != "" {
+			h.perhapsOf[p.ID] = perhaps
+		}
+		if wire == "" {
 			continue
 		}
-		key := string(d.PF) + "/" + strconv.Itoa(p.Number)
-		all[key] = append(all[key], p.ID)
-		if b := best[key]; b == nil || p.BytesPerSec != nil && (b.BytesPerSec == nil || *p.BytesPerSec > *b.BytesPerSec) {
-			best[key] = p
+		all[wire] = append(all[wire], p)
+		if b := best[wire]; b == nil || p.BytesPerSec != nil && (b.BytesPerSec == nil || *p.BytesPerSec > *b.BytesPerSec) {
+			best[wire] = p
 		}
 	}
-	for key, ids := range all {
-		for _, id := range ids {
-			h.wireOf[id] = topo.LinkID(best[key].ID)
+	for wire, ports := range all {
+		for _, p := range ports {
+			if len(ports) > 1 {
+				h.wireOf[p.ID] = topo.LinkID(best[wire].ID)
+			}
 		}
 	}
+}
+
+// cable names the wire of a port of an RDMA device, so that functions of one cable have one name:
+// an adapter has one system image GUID in all its slots, and its physical ports are numbered by
+// phys_port_name, or as functions in every slot alike. Where no GUID is told, or the slots are a virtual
+// machine's, in which the numbers of functions say nothing, perhaps is what those have in common that
+// may share a wire.
+func (h *Host) cable(p *Port) (wire, perhaps string) {
+	d := h.index.PCIDevice(p.pci())
+	if d == nil || p.Software || !p.RDMA() || p.PF != "" {
+		return "", ""
+	}
+	adapter := p.rdma.SysImageGUID
+	switch {
+	case d.PF != "":
+		return fmt.Sprint(d.PF, "/", p.Number), ""
+	case adapter == "": // not told, and adapters of one kind may be one
+		return "", fmt.Sprint(d.Vendor, d.Device, d.BDF.Func, p.Number)
+	case strings.Trim(adapter, "0:") == "":
+		return "", ""
+	}
+	if p.port != nil && p.port.AdapterPort != nil {
+		return fmt.Sprint(adapter, "/", *p.port.AdapterPort-1), ""
+	}
+	on := h.index.On(d.ID)
+	var numbers []string
+	for _, n := range on.Netdevs {
+		if number, ok := strings.CutPrefix(n.PhysPort, "p"); ok && number != "" && strings.Trim(number, "0123456789") == "" {
+			numbers = append(numbers, number)
+		}
+	}
+	if len(numbers) == 1 {
+		return adapter + "/" + numbers[0], ""
+	}
+	if virtual := h.t.Host.Virtual; virtual != "" && virtual != "none" {
+		return "", adapter
+	}
+	if len(on.RDMADevices) > 1 {
+		return "", "" // subfunctions, or ports of an origin that does not number them
+	}
+	return fmt.Sprint(adapter, "/", int(d.BDF.Func)+max(p.Number, 1)-1), ""
+}
+
+// mayShareWire says whether a port may share its wire with another of some ports.
+func (h *Host) mayShareWire(p *Port, with []*Port) bool {
+	adapter := h.perhapsOf[p.ID]
+	return adapter != "" && slices.ContainsFunc(with, func(o *Port) bool { return o != p && h.perhapsOf[o.ID] == adapter })
 }
 
 // pci is the PCI function that the port's traffic crosses: of a software RDMA

@@ -22,6 +22,7 @@ const (
 	CodeOverride     Code = "override"       // the user said so
 	CodeLinkLocal    Code = "gid-link-local" // its GIDs are link-local only: peers on the same link reach it, no others
 	CodeStateUnknown Code = "state-unknown"  // the origin does not tell the port's state
+	CodeOneCable     Code = "one-cable"      // it shares its wire with another function of the adapter
 	CodeBond         Code = "bond"           // several legs: one connection uses one of them
 	CodeNearHidden   Code = "near-hidden"    // which NICs are near is not visible in this virtual machine
 	CodeNearUnknown  Code = "near-unknown"   // the origin does not tell which NICs are near
@@ -118,7 +119,7 @@ const (
 	codeAdds        Code = "adds"         // it adds bandwidth to the ones before it
 	codeSaturated   Code = "saturated"    // a link on its way is full with the chosen lanes
 	codeAddsLittle  Code = "adds-little"  // what it adds is not worth it
-	codeUpperBound  Code = "upper-bound"  // what it adds is known as an upper bound only
+	codeUpperBound  Code = "upper-bound"  // what it adds is not sure: a link on its way has no known rate
 	codeDoubtful    Code = "doubtful"     // the ports may not reach each other, those of chosen lanes do
 	codeNotAssigned Code = "not-assigned" // it ends at a port of another process
 	codeNoRate      Code = "no-rate"      // a link on its way carries no data

@@ -2,6 +2,7 @@ package pathsel
 
 import (
 	"math"
+	"slices"
 	"strings"
 
 	"github.com/topoctl/topoctl/discover/topo"
@@ -153,21 +154,21 @@ func (h *Host) wires(p *Port) []topo.LinkID {
 }
 
 // bound finds what a route allows one transfer alone, by the rule of
-// topo.Relation: the smallest known rate, an upper bound where another link has
-// none. A root complex on the way to the CPU's own memory is built for that.
+// topo.Relation: the smallest known rate, a bound where it is sure and another link has
+// none. A root complex on the way to memory of the CPU's is built for that.
 func (h *Host) bound(r *route, loc topo.ID) {
-	cpu := strings.HasPrefix(string(loc), "numa:")
+	memory := strings.HasPrefix(string(loc), "numa:") || slices.ContainsFunc(r.segments, func(s segment) bool { return h.linkOf(s).Kind == topo.LinkC2C })
 	for _, s := range r.segments {
 		l := &h.segLinks[s/2]
 		switch {
 		case l.BytesPerSec == nil:
-			r.uncertain = r.uncertain || !cpu || l.Kind != topo.LinkRootComplex
+			r.uncertain = r.uncertain || !memory || l.Kind != topo.LinkRootComplex
 		case r.rate < 0 || *l.BytesPerSec < r.rate:
 			r.rate, r.limit, r.basis = *l.BytesPerSec, l.ID, l.Basis
 		}
 	}
 	if r.uncertain && r.rate > 0 {
-		r.basis = topo.BasisAssumed
+		r.basis = r.basis.Bounded()
 	}
 }
 

@@ -50,7 +50,7 @@ func (h *Host) Split(location Location, ports []topo.ID, weights []float64) (*to
 	rate := roundRate(slowest.Rate / slowest.Weight * sum)
 	basis := h.segLinks[slowest.Limit/2].Basis
 	if uncertain && rate > 0 {
-		basis = topo.BasisAssumed
+		basis = basis.Bounded()
 	}
 	return &rate, basis, nil
 }

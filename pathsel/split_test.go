@@ -21,7 +21,7 @@ func TestSplit(t *testing.T) {
 		{"one port is its own rate", near[:1], []float64{1}, 25 * topo.GBPerSec, topo.BasisRead},
 		{"halves share the GPU's link", near, []float64{1, 1}, 31507692307, topo.BasisRead},
 		{"the larger part is bound by its port", near, []float64{9, 1}, 27777777777, topo.BasisRead},
-		{"a far port's part is as slow as the way there", []topo.ID{"port:mlx5_0/1", "port:mlx5_6/1"}, []float64{1, 9}, 17777777777, topo.BasisAssumed},
+		{"a far port's part is as slow as the way there", []topo.ID{"port:mlx5_0/1", "port:mlx5_6/1"}, []float64{1, 9}, 17777777777, topo.BasisTypical},
 	} {
 		got, basis, err := h.Split("gpu:0", tt.ports, tt.weights)
 		if err != nil || got == nil || *got < tt.want-10 || *got > tt.want+10 || basis != tt.basis {

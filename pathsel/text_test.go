@@ -252,15 +252,12 @@ func names(h *Host, ports []topo.ID) []string {
 	return out
 }
 
-// rateOr is a rate, "at most" where it is an upper bound.
+// rateOr is a rate with how it is known.
 func rateOr(r *topo.Rate, basis topo.Basis, unknown string) string {
-	switch {
-	case r == nil:
+	if r == nil {
 		return unknown
-	case basis == topo.BasisAssumed:
-		return "at most " + units.Rate(int64(*r), units.Gbyte)
 	}
-	return units.Rate(int64(*r), units.Gbyte)
+	return basis.Text(units.Rate(int64(*r), units.Gbyte))
 }
 
 func classOr(c topo.Class, unknown string) string {

@@ -73,10 +73,10 @@ func checkRate[T ~int64](what string, v *T) error {
 
 func checkBasis(b topo.Basis) error {
 	switch b {
-	case topo.BasisMeasured, topo.BasisRead, topo.BasisConstant, topo.BasisAssumed, topo.BasisUnknown:
+	case topo.BasisMeasured, topo.BasisRead, topo.BasisTypical, topo.BasisBound, topo.BasisUnknown:
 		return nil
 	}
-	return fmt.Errorf("basis %.40q: want measured, read, constant, assumed or unknown", b)
+	return fmt.Errorf("basis %.40q: want measured, read, bound, typical or unknown", b)
 }
 
 func (l *Link) check() error {

@@ -13,8 +13,8 @@ import (
 // A link has one where the evidence is about the link itself:
 //
 //   - It was the expected limit of a pair, and either was seen to carry as much as was
-//     expected of it, or the pair passed, or what was expected was a constant or an
-//     assumption and no fault elsewhere explains the pair.
+//     expected of it, or the pair passed, or what was expected was typical or a
+//     bound and no fault elsewhere explains the pair.
 //   - Or it was blamed alone: as a link or a direction, or as part of the only suspect
 //     while it was the limit of a pair.
 //
@@ -100,7 +100,7 @@ func (e *evidence) rate(l *Link) (topo.Rate, bool) {
 	case kind != "", l.BytesPerSec == nil, seen >= *l.BytesPerSec:
 		return seen, true
 	}
-	guess := l.Basis == topo.BasisConstant || l.Basis == topo.BasisAssumed || l.Basis == topo.BasisUnknown
+	guess := !l.Basis.Sure()
 	for _, x := range limits {
 		if x.Verdict == Pass || guess && x.Verdict != Fail && !e.blamed[x.ID] {
 			return seen, true

@@ -25,7 +25,7 @@ func small() *probe.Report {
 			id    topo.LinkID
 			rate  topo.Rate
 			basis topo.Basis
-		}{{"w", 50 * gb, topo.BasisRead}, {"p", 63 * gb, topo.BasisRead}, {"s", 20 * gb, topo.BasisConstant}} {
+		}{{"w", 50 * gb, topo.BasisRead}, {"p", 63 * gb, topo.BasisRead}, {"s", 20 * gb, topo.BasisTypical}} {
 			for _, d := range []string{"up", "down"} {
 				rate := l.rate
 				r.Links = append(r.Links, probe.Link{Key: probe.Key(h, l.id, d), Host: h, Link: l.id, Direction: d, On: []string{h + " nic", h}, BytesPerSec: &rate, Basis: l.basis})
@@ -234,7 +234,7 @@ func TestLevel(t *testing.T) {
 	add(topo.LinkPort, topo.BasisRead, &slow, "other rate")
 	add(topo.LinkPort, topo.BasisUnknown, nil, "open", "open too")
 	add(topo.LinkPCIe, topo.BasisRead, &fast, "pcie", "slow pcie") // 45.3e9 without headers
-	add(topo.LinkSocket, topo.BasisConstant, &slow, "socket")
+	add(topo.LinkSocket, topo.BasisTypical, &slow, "socket")
 	got := probe.Level(topo.Overlay{"well": 49e9, "enough": 46.5e9, "faster": 53e9, "a": 46e9, "b": 45e9, "c": 44e9, "lone": 30e9, "far": 80e9,
 		"other rate": 20e9, "open": 10e9, "open too": 9.8e9, "pcie": 43e9, "slow pcie": 40e9, "socket": 24.9e9, "gone": 1}, top)
 	want := topo.Overlay{"a": 45e9, "b": 45e9, "c": 45e9, "lone": 30e9, "far": 80e9,

@@ -122,7 +122,7 @@ type Pair struct {
 // Expected is what the topology promises of a pair, alone.
 type Expected struct {
 	BytesPerSec *topo.Rate `json:"bytes_per_sec"` // nil: nothing is known
-	// Basis says how the limit is known: a constant or an assumption never fails a pair.
+	// Basis says how the limit is known: a typical rate or a bound never fails a pair.
 	Basis topo.Basis `json:"basis"`
 	Limit LinkKey    `json:"limit_link,omitempty"`
 	Why   string     `json:"why"` // "wire of mlx5_0: 50.0 GB/s, read"

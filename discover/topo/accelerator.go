@@ -51,3 +51,9 @@ func serverVGA(device HexID) bool {
 }
 
 func xeonPhi(device HexID) bool { return device >= "0x2250" && device <= "0x226f" }
+
+// coherent says whether a GPU's memory is coherent with a CPU over NVLink-C2C: Grace Hopper, Grace
+// Blackwell and GB10. Source: the PCI ID database.
+func (d *PCIDevice) coherent() bool {
+	return d.Vendor == "0x10de" && slices.Contains([]HexID{"0x2342", "0x2348", "0x2941", "0x31c2", "0x2e12"}, d.Device)
+}

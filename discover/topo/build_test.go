@@ -63,14 +63,14 @@ func (m *machine) add(f []string) {
 	case "nvlink":
 		a, b := topo.GPUID(atoi(f[1])), topo.GPUID(atoi(f[2]))
 		m.t.Links = append(m.t.Links, topo.Link{ID: topo.NVLinkID(a, b), Kind: topo.LinkNVLink, A: a, B: b, Count: atoi(f[3]),
-			BytesPerSec: ptr(topo.Rate(atoi(f[3])) * 20 * topo.GBPerSec), Basis: topo.BasisConstant})
+			BytesPerSec: ptr(topo.Rate(atoi(f[3])) * 20 * topo.GBPerSec), Basis: topo.BasisTypical})
 	case "nvlinkcpu": // POWER9
 		a, b := topo.GPUID(atoi(f[1])), topo.NUMAID(atoi(f[2]))
 		m.t.Links = append(m.t.Links, topo.Link{ID: topo.NVLinkID(a, b), Kind: topo.LinkNVLink, A: a, B: b, Count: atoi(f[3]), Basis: topo.BasisUnknown})
 	case "fabric":
 		a := topo.GPUID(atoi(f[1]))
 		m.t.Links = append(m.t.Links, topo.Link{ID: topo.NVLinkID(a, topo.FabricID), Kind: topo.LinkNVLink, A: a, B: topo.FabricID,
-			Count: atoi(f[2]), Basis: topo.BasisConstant})
+			Count: atoi(f[2]), Basis: topo.BasisTypical})
 	case "c2c":
 		a := topo.GPUID(atoi(f[1]))
 		m.t.Links = append(m.t.Links, topo.Link{ID: topo.C2CLinkID(a), Kind: topo.LinkC2C, A: a, B: topo.NUMAID(atoi(f[2])), Basis: topo.BasisUnknown})

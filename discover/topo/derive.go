@@ -271,10 +271,10 @@ func (b *linkBuilder) add(l Link) {
 // pcie adds one link for each slot that has one: below root ports, downstream
 // ports and bridges, and above endpoints on a root bus that report a link.
 func (b *linkBuilder) pcie() {
-	gpuBelow := map[*PCIDevice]bool{}
+	gpuBelow := map[*PCIDevice]*GPU{}
 	for i := range b.t.GPUs {
 		if d := b.index.PCIDevice(b.t.GPUs[i].PCI); d != nil {
-			gpuBelow[b.index.linkHead(d)] = true
+			gpuBelow[b.index.linkHead(d)] = &b.t.GPUs[i]
 		}
 	}
 	for i := range b.t.PCIDevices {
@@ -295,7 +295,7 @@ func (b *linkBuilder) pcie() {
 
 // pcieLink is the link between a port (nil on a root bus) and what is below
 // it. Of an end whose link state is invented nothing is taken.
-func (b *linkBuilder) pcieLink(port, d *PCIDevice, gpu bool) Link {
+func (b *linkBuilder) pcieLink(port, d *PCIDevice, gpu *GPU) Link {
 	l := Link{ID: PCIeLinkID(d.BDF) + LinkID(d.repeat()), Kind: LinkPCIe, A: d.Parent, B: d.ID, Basis: BasisUnknown}
 	l.Facts = Facts{{"link", SourceDerived, "both ends' link state"}}
 	above, below := PCILink{}, d.Believed()
@@ -309,9 +309,11 @@ func (b *linkBuilder) pcieLink(port, d *PCIDevice, gpu bool) Link {
 	switch {
 	case d.Implausible:
 		l.Cur, l.Max, l.Note = nil, nil, "a virtual function's invented link state, not believed"
-	case gpu && l.Cur != nil && maxSpeed == nil:
+	case gpu != nil && b.index.PCIDevice(gpu.PCI).coherent() && !b.given[C2CLinkID(gpu.ID)]:
+		l.Note = "GPU: data goes by NVLink-C2C and not by this link"
+	case gpu != nil && l.Cur != nil && maxSpeed == nil:
 		l.Note = "GPU: an idle GPU lowers its speed, and the maximum is not known"
-	case gpu && l.Cur != nil && *maxSpeed > l.Cur.SpeedMTs:
+	case gpu != nil && l.Cur != nil && *maxSpeed > l.Cur.SpeedMTs:
 		r := PCIeRate(*maxSpeed, l.Cur.Width)
 		l.BytesPerSec, l.Basis = &r, BasisRead
 		l.Note = "GPU: maximum speed, because an idle GPU lowers it; current width"
@@ -472,34 +474,12 @@ func (b *linkBuilder) sockets() {
 			l := Link{ID: socketLinkID(x.Index, y.Index), Kind: LinkSocket, A: x.ID, B: y.ID, Basis: BasisUnknown}
 			if x.Package != nil && y.Package != nil && *x.Package == *y.Package {
 				l.Note = "within one socket"
-			} else if r, name := socketRate(&b.t.Host); r > 0 {
-				l.BytesPerSec, l.Basis = &r, BasisConstant
-				l.Note = "NCCL's constant for " + name
+			} else {
+				l.betweenSockets(&b.t.Host)
 			}
 			b.add(l)
 		}
 	}
-}
-
-// socketRate is what NCCL 2.30 assumes between two sockets, 0 where it has no
-// figure that is worth keeping. Source: NCCL src/graph/topo.h.
-func socketRate(h *Host) (Rate, string) {
-	switch {
-	case h.CPUVendor == "AuthenticAMD":
-		return 16 * GBPerSec, "AMD"
-	case h.CPUVendor == "GenuineIntel" && h.CPUFamily != nil && *h.CPUFamily == 6 && h.CPUModelID != nil:
-		switch model := *h.CPUModelID; {
-		case model >= 0xcf:
-			return 40 * GBPerSec, "Intel Emerald Rapids and later"
-		case model >= 0x8f:
-			return 22 * GBPerSec, "Intel Sapphire Rapids"
-		case model >= 0x55:
-			return 10 * GBPerSec, "Intel Skylake and Ice Lake"
-		default:
-			return 6 * GBPerSec, "Intel Broadwell and earlier"
-		}
-	}
-	return 0, ""
 }
 
 // cpuNodes are the NUMA nodes that a location cpu:N can name.

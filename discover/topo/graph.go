@@ -1,5 +1,7 @@
 package topo
 
+import "slices"
+
 // Overlay holds measured rates of links, in bytes per second in one direction. They replace the
 // expected rates of those links.
 type Overlay map[LinkID]Rate
@@ -180,6 +182,7 @@ type route struct {
 	switches int
 	met      bool // the sides meet below the host bridge
 	direct   bool // over NVLink, xGMI or C2C
+	coherent bool // over a GPU's C2C link and its CPU, as to the CPU's own memory
 }
 
 // climb lists the vertices from v to its root, v first.
@@ -362,6 +365,9 @@ func (g *Graph) route(a, b endpoint) route {
 		return r
 	}
 	if !r.met {
+		if over, ok := g.overC2C(a, b); ok {
+			return over
+		}
 		r.known = a.numa != nil && b.numa != nil || g.hostBridge(a.v) >= 0 && g.hostBridge(a.v) == g.hostBridge(b.v)
 	}
 	return r
@@ -373,6 +379,43 @@ func (g *Graph) c2cBetween(a, b endpoint) (int, bool) {
 	}
 	l, ok := g.c2c[a.id]
 	return l, ok && a.gpu && b.cpu && g.links[l].B == b.id
+}
+
+// overC2C is the way between a GPU and a device of the PCI trees by the GPU's C2C link and its CPU: such
+// a GPU's memory is memory of the CPU's, and the GPU's PCIe link is for control only. ok is false
+// where the GPU has no such link.
+func (g *Graph) overC2C(a, b endpoint) (r route, ok bool) {
+	if b.gpu {
+		a, b = b, a
+		defer func() { r.reverse() }()
+	}
+	l, ok := g.c2c[a.id]
+	if !ok || !a.gpu || b.gpu || b.v < 0 {
+		return route{}, false
+	}
+	cpu, isNode := g.endpoint(g.links[l].B)
+	if !isNode {
+		cpu = endpoint{v: -1, cpu: true, numa: a.numa}
+	}
+	r = g.tree(cpu, b)
+	r.known = cpu.numa != nil && b.numa != nil || g.hostBridge(a.v) >= 0 && g.hostBridge(a.v) == g.hostBridge(b.v)
+	r.coherent = true
+	r.links, r.dirs = slices.Insert(r.links, 0, l), slices.Insert(r.dirs, 0, g.dirFrom(l, a.id))
+	return r, true
+}
+
+// reverse makes a route the way back.
+func (r *route) reverse() {
+	slices.Reverse(r.links)
+	slices.Reverse(r.dirs)
+	for i, d := range r.dirs {
+		switch d {
+		case Down:
+			r.dirs[i] = Up
+		case Up:
+			r.dirs[i] = Down
+		}
+	}
 }
 
 // Direction is the way in which a path crosses a link. Each direction has the

@@ -20,25 +20,68 @@ const (
 	LinkPort        LinkKind = "port" // an RDMA device's network port, or a netdev's wire
 )
 
-// Basis says how a rate is known. A rate that is a constant or assumed may
-// make a probe warn, never fail.
+// Basis says how a rate is known. Only a rate that was measured or read proves anything: a
+// typical one and a bound may make a probe warn, never fail.
 type Basis string
 
 // How a rate is known, best first.
 const (
 	BasisMeasured Basis = "measured" // an Overlay's figure
 	BasisRead     Basis = "read"     // the hardware said so
-	BasisConstant Basis = "constant" // a table by model
-	BasisAssumed  Basis = "assumed"  // an upper bound: something on the way has no known rate
+	BasisBound    Basis = "bound"    // not more than that: something on the way has no known rate
+	BasisTypical  Basis = "typical"  // a constant by model: there may be less, and more
 	BasisUnknown  Basis = "unknown"  // no rate at all
 )
 
-var basisOrder = []Basis{BasisMeasured, BasisRead, BasisConstant, BasisAssumed, BasisUnknown}
+var basisOrder = []Basis{BasisMeasured, BasisRead, BasisBound, BasisTypical, BasisUnknown}
 
 // Compare orders bases from the surest to none; what rests on several rates is known
 // as well as the weakest of them.
 func (b Basis) Compare(other Basis) int {
 	return cmp.Compare(slices.Index(basisOrder, b), slices.Index(basisOrder, other))
+}
+
+// Sure says whether the rate is what there is.
+func (b Basis) Sure() bool { return b == BasisMeasured || b == BasisRead }
+
+// Bounded is the basis of a rate beside links of unknown rate: what is sure of the links that are
+// known is a bound then, and what is typical stays typical.
+func (b Basis) Bounded() Basis {
+	if b.Sure() {
+		return BasisBound
+	}
+	return b
+}
+
+// Text is a rate for people, given its figure in words: as it is where the rate is sure,
+// "~22.0 GB/s" where it is typical, "at most 50.0 GB/s" where it is a bound.
+func (b Basis) Text(figure string) string {
+	if b == BasisBound {
+		return "at most " + figure
+	}
+	return b.Mark(figure)
+}
+
+// Mark is Text where there is little room: a bound is "<50.0".
+func (b Basis) Mark(figure string) string {
+	switch b {
+	case BasisBound:
+		return "<" + figure
+	case BasisTypical:
+		return "~" + figure
+	}
+	return figure
+}
+
+// UnmarshalText takes the names that documents had before, too.
+func (b *Basis) UnmarshalText(text []byte) error {
+	switch *b = Basis(text); *b {
+	case "constant":
+		*b = BasisTypical
+	case "assumed":
+		*b = BasisBound
+	}
+	return nil
 }
 
 // LinkID names a link within one host: "pcie:0000:18:00.0" (the link above
@@ -58,10 +101,13 @@ type Link struct {
 	// Count is the number of bonded NVLink or xGMI links.
 	Count int `json:"count,omitempty"`
 	// BytesPerSec is the expected rate in one direction; nil is unknown.
-	BytesPerSec *Rate  `json:"bytes_per_sec"`
-	Basis       Basis  `json:"basis"`
-	Note        string `json:"note,omitempty"` // why the rate is what it is
-	Facts       Facts  `json:"-"`
+	BytesPerSec *Rate `json:"bytes_per_sec"`
+	Basis       Basis `json:"basis"`
+	// Bound is what the link cannot exceed by published figures, where BytesPerSec is typical; nil is
+	// not known.
+	Bound *Rate  `json:"bound_bytes_per_sec,omitempty"`
+	Note  string `json:"note,omitempty"` // why the rate is what it is
+	Facts Facts  `json:"-"`
 }
 
 // LaneRate is a PCIe link state.

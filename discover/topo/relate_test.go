@@ -58,8 +58,8 @@ func TestRelateClasses(t *testing.T) {
 		{"NVLinks to the CPU", twoSockets + "nvlinkcpu 0 0 3", "gpu:0", "numa:0", "NV3", "NVL", 1},
 		{"NVSwitches", twoSockets + "fabric 0 18\nfabric 1 12", "gpu:1", "gpu:0", "NV12", "NVL", 2},
 		{"C2C to its own node", twoSockets + "c2c 0 0", "numa:0", "gpu:0", "C2C", "C2C", 1},
-		{"C2C GPU and a NIC on its CPU", twoSockets + "c2c 0 0", "gpu:0", "rdma:mlx5_3", "NODE", "P2C", 5},
-		{"C2C GPU and a NIC on the other CPU", twoSockets + "c2c 0 0", "gpu:0", "rdma:mlx5_10", "SYS", "SYS", 6},
+		{"C2C GPU and a NIC on its CPU", twoSockets + "c2c 0 0", "gpu:0", "rdma:mlx5_3", "NODE", "P2C", 3},
+		{"C2C GPU and a NIC on the other CPU", twoSockets + "c2c 0 0", "gpu:0", "rdma:mlx5_10", "SYS", "SYS", 4},
 		{"NVLink over a third GPU", twoSockets + "gpu 32:00.0 < 30:01.0 numa1\nnvlink 0 1 2\nnvlink 1 2 2", "gpu:0", "gpu:2", "SYS", "NVB", 6},
 	}
 	for _, tt := range tests {
@@ -125,7 +125,7 @@ func TestExpectedRate(t *testing.T) {
 	}{
 		{"the NIC's port", twoSockets, "gpu:0", "rdma:mlx5_0", 50e9, "port:mlx5_0/1", "read"},
 		{"the slot, to memory", twoSockets, "numa:0", "rdma:mlx5_3", gen4x16, "pcie:0000:21:00.0", "read"},
-		{"across the root complex it is an upper bound", twoSockets, "gpu:0", "rdma:mlx5_3", gen4x16, "pcie:0000:21:00.0", "assumed"},
+		{"across the root complex it is an upper bound", twoSockets, "gpu:0", "rdma:mlx5_3", gen4x16, "pcie:0000:21:00.0", "bound"},
 		{"an x8 GPU", port("gpu 13:00.0 < 12:00.0 numa0 gen5x8/gen5x16\nnic 14:00.0 < 12:01.0 mlx5_0 numa0 gen5x16 rate=50000000000"),
 			"gpu:0", "rdma:mlx5_0", gen5x16 / 2, "pcie:0000:13:00.0", "read"},
 		{"an idle GPU at Gen1 counts at its maximum speed", port("gpu 13:00.0 < 12:00.0 numa0 gen1x16/gen5x16\nnic 14:00.0 < 12:01.0 mlx5_0 numa0 gen5x16 rate=50000000000"),
@@ -137,11 +137,11 @@ func TestExpectedRate(t *testing.T) {
 		{"a virtual port's invented rate is not believed, the device's is", port("port 12:04.0 < 11:00.0 gen1x1 implausible\ngpu 13:00.0 < 12:04.0 numa0 gen4x16\nnic 14:00.0 < 12:01.0 mlx5_0 numa0 gen5x16 rate=50000000000"),
 			"gpu:0", "rdma:mlx5_0", gen4x16, "pcie:0000:13:00.0", "read"},
 		{"a virtual link is no bottleneck", port("gpu 13:00.0 < 12:00.0 numa0 gen1x1 implausible\nnic 14:00.0 < 12:01.0 mlx5_0 numa0 gen5x16 rate=50000000000"),
-			"gpu:0", "rdma:mlx5_0", 50e9, "port:mlx5_0/1", "assumed"},
-		{"NVLink by its constant", twoSockets + "nvlink 0 1 4", "gpu:0", "gpu:1", 80e9, "nvlink:gpu:0/gpu:1", "constant"},
+			"gpu:0", "rdma:mlx5_0", 50e9, "port:mlx5_0/1", "bound"},
+		{"NVLink by its constant", twoSockets + "nvlink 0 1 4", "gpu:0", "gpu:1", 80e9, "nvlink:gpu:0/gpu:1", "typical"},
 		{"nothing known", "numa 0\nhb 0000:00 numa0\ngpu 00:01.0 < 0000:00 numa0\nnic 00:02.0 < 0000:00 mlx5_0 numa0", "gpu:0", "rdma:mlx5_0", -1, "", "unknown"},
 		{"the port's rate not known", port("gpu 13:00.0 < 12:00.0 numa0 gen5x16\nnic 14:00.0 < 12:01.0 mlx5_0 numa0 gen4x16"),
-			"gpu:0", "rdma:mlx5_0", gen4x16, "pcie:0000:14:00.0", "assumed"},
+			"gpu:0", "rdma:mlx5_0", gen4x16, "pcie:0000:14:00.0", "bound"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -166,7 +166,7 @@ func TestSocketConstantAndSamePackage(t *testing.T) {
 		t.Errorf("gpu:0 to numa:1: %+v, want SYS within one package", got)
 	}
 	got := topology.Relate("gpu:0", "numa:2")
-	if got.SamePackage || got.Basis != topo.BasisConstant || *got.BytesPerSec != 16*topo.GBPerSec {
+	if got.SamePackage || got.Basis != topo.BasisTypical || *got.BytesPerSec != 16*topo.GBPerSec {
 		t.Errorf("gpu:0 to numa:2: %+v, want the AMD constant", got)
 	}
 }

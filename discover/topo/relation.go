@@ -15,9 +15,8 @@ type Relation struct {
 	// BytesPerSec is the smallest rate on the path, in one direction; nil
 	// where no link on it has a known rate.
 	BytesPerSec *Rate `json:"expected_bytes_per_sec"`
-	// Basis says how the rate is known: that of the limiting link, or
-	// "assumed" where another link on the path has no known rate, so that
-	// BytesPerSec is an upper bound.
+	// Basis says how the rate is known: that of the limiting link, or "bound" where
+	// that is sure and another link on the path has no known rate.
 	Basis Basis `json:"basis"`
 	// SamePackage is set for SYS pairs whose NUMA nodes share a socket
 	// (NPS4, sub-NUMA clustering): cheaper than SYS sounds.
@@ -149,15 +148,15 @@ func (g *Graph) samePackage(a, b *int) bool {
 }
 
 // limit finds the smallest rate on the route. A link without known rate makes
-// the result an upper bound, except a root complex on the way to memory: that
+// what is sure a bound, except a root complex on the way to memory of the CPU's: that
 // is what it is built for.
 func (g *Graph) limit(rel *Relation, a, b endpoint, r route) {
-	upperBound := false
+	uncertain := false
 	consider := func(i int) {
 		l := &g.links[i]
 		switch {
 		case l.BytesPerSec == nil:
-			upperBound = upperBound || l.Kind != LinkRootComplex || !a.cpu && !b.cpu
+			uncertain = uncertain || l.Kind != LinkRootComplex || !a.cpu && !b.cpu && !r.coherent
 		case rel.BytesPerSec == nil || *l.BytesPerSec < *rel.BytesPerSec:
 			rel.BytesPerSec, rel.Limit, rel.Basis = l.BytesPerSec, l.ID, l.Basis
 		}
@@ -166,24 +165,26 @@ func (g *Graph) limit(rel *Relation, a, b endpoint, r route) {
 		consider(i)
 	}
 	if ports := wireOf(a, b); len(ports) > 0 && !g.wireLimit(rel, ports) {
-		upperBound = true
+		uncertain = true
 	}
-	if upperBound && rel.BytesPerSec != nil && *rel.BytesPerSec > 0 {
-		rel.Basis = BasisAssumed
+	if uncertain && rel.BytesPerSec != nil && *rel.BytesPerSec > 0 {
+		rel.Basis = rel.Basis.Bounded()
 	}
 }
 
 // wireLimit lowers the rate to that of the NIC's ports together. It is false
 // when the rate of a port is not known.
 func (g *Graph) wireLimit(rel *Relation, ports []int) bool {
-	sum, basis := Rate(0), BasisRead
+	sum, basis := Rate(0), BasisMeasured
 	for _, i := range ports {
 		l := &g.links[i]
 		if l.BytesPerSec == nil {
 			return false
 		}
 		sum += *l.BytesPerSec
-		basis = l.Basis
+		if l.Basis.Compare(basis) > 0 {
+			basis = l.Basis
+		}
 	}
 	if rel.BytesPerSec == nil || sum < *rel.BytesPerSec {
 		rel.BytesPerSec, rel.Limit, rel.Basis = &sum, g.links[ports[0]].ID, basis

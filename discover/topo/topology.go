@@ -290,11 +290,12 @@ type Port struct {
 	Node
 	RDMA        ID       `json:"rdma"`
 	Number      int      `json:"number"`
-	State       string   `json:"state,omitempty"`      // "ACTIVE", "DOWN", "INIT", "ARMED"
-	PhysState   string   `json:"phys_state,omitempty"` // "LinkUp", "Disabled", "Polling"
-	LinkLayer   string   `json:"link_layer,omitempty"` // "InfiniBand", "Ethernet"
-	BytesPerSec *Rate    `json:"bytes_per_sec"`        // from RateRaw; of a software device at most its interface's
-	RateRaw     string   `json:"rate,omitempty"`       // "400 Gb/sec (4X NDR)"
+	AdapterPort *int     `json:"adapter_port,omitempty"` // where the origin numbers the ports of all functions of a card: NCCL
+	State       string   `json:"state,omitempty"`        // "ACTIVE", "DOWN", "INIT", "ARMED"
+	PhysState   string   `json:"phys_state,omitempty"`   // "LinkUp", "Disabled", "Polling"
+	LinkLayer   string   `json:"link_layer,omitempty"`   // "InfiniBand", "Ethernet"
+	BytesPerSec *Rate    `json:"bytes_per_sec"`          // from RateRaw; of a software device at most its interface's
+	RateRaw     string   `json:"rate,omitempty"`         // "400 Gb/sec (4X NDR)"
 	LID         *int     `json:"lid"`
 	SMLID       *int     `json:"sm_lid"`
 	MTU         *int     `json:"mtu_bytes"` // active RDMA MTU, where the source tells

@@ -181,13 +181,7 @@ func (h *host) fallbacks(lost []loss) string {
 
 // bounded prints a rate with how sure it is.
 func (h *host) bounded(r topo.Rate, basis topo.Basis) string {
-	switch basis {
-	case topo.BasisAssumed:
-		return "at most " + h.rate(r)
-	case topo.BasisConstant:
-		return "about " + h.rate(r)
-	}
-	return h.rate(r)
+	return basis.Text(h.rate(r))
 }
 
 var pfAndVFVisible = Check{

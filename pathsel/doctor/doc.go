@@ -14,6 +14,6 @@
 //
 // Severities: an error does not work or loses much for certain; a warning is
 // less than the host can do, or misleads other programs; info is true of the
-// machine and good to know. What rests on a rate that is a constant or assumed
+// machine and good to know. What rests on a rate that is typical or a bound
 // is never an error.
 package doctor

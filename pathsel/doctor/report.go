@@ -209,7 +209,7 @@ func (c *Check) result(o outcome) CheckResult {
 	for i := range r.Findings {
 		f := &r.Findings[i]
 		f.Code = c.Code
-		if (f.Basis == topo.BasisConstant || f.Basis == topo.BasisAssumed || f.Basis == topo.BasisUnknown) && f.Severity == Error {
+		if f.Basis != "" && !f.Basis.Sure() && f.Severity == Error {
 			f.Severity = Warning
 		}
 		for j, e := range f.Evidence {

@@ -66,7 +66,7 @@ func TestReportsAreSound(t *testing.T) {
 				if !worst[c.Code].AtLeast(f.Severity) {
 					t.Errorf("%s: %s: %s, the check promises %s at worst", name, c.Code, f.Severity, worst[c.Code])
 				}
-				if (f.Basis == topo.BasisConstant || f.Basis == topo.BasisAssumed) && f.Severity == doctor.Error {
+				if (f.Basis == topo.BasisTypical || f.Basis == topo.BasisBound) && f.Severity == doctor.Error {
 					t.Errorf("%s: %s: an error that rests on a guess: %s", name, c.Code, f.Text)
 				}
 				for _, id := range f.Subjects {

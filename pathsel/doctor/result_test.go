@@ -12,7 +12,7 @@ import (
 func TestResult(t *testing.T) {
 	c := Check{Code: "x", Severity: Error}
 	for basis, want := range map[topo.Basis]Severity{
-		"": Error, topo.BasisRead: Error, topo.BasisMeasured: Error, topo.BasisConstant: Warning, topo.BasisAssumed: Warning, topo.BasisUnknown: Warning,
+		"": Error, topo.BasisRead: Error, topo.BasisMeasured: Error, topo.BasisTypical: Warning, topo.BasisBound: Warning, topo.BasisUnknown: Warning,
 	} {
 		r := c.result(outcome{findings: []Finding{{Severity: Error, Basis: basis}}})
 		if got := r.Findings[0].Severity; got != want {

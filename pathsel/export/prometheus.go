@@ -190,7 +190,7 @@ func (c *collector) paths(all bool) error {
 					"gpu", gpu, "port", p.Name, "class", p.Class.String(), "nccl_class", string(p.NCCL))
 			}
 			if p.BytesPerSec != nil {
-				c.gauge("topoctl_path_expected_bytes_per_second", "What the path of a GPU to a port should carry in one direction. Basis assumed: at most.",
+				c.gauge("topoctl_path_expected_bytes_per_second", "What the path of a GPU to a port should carry in one direction. Basis bound: at most that; typical: about that.",
 					promtext.Int(int64(*p.BytesPerSec)), "gpu", gpu, "port", p.Name, "basis", string(p.Basis))
 			}
 		}

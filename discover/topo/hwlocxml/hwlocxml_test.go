@@ -438,7 +438,7 @@ const small = `<?xml version="1.0" encoding="UTF-8"?>
 
 func TestSmallFile(t *testing.T) {
 	top := decode(t, []byte(small))
-	if rel := top.Relate(topo.GPUID(0), topo.RDMAID("mlx5_0")); rel.Class.Kind != topo.ClassPIX || *rel.BytesPerSec/1e6 != 31507 || rel.Basis != topo.BasisAssumed {
+	if rel := top.Relate(topo.GPUID(0), topo.RDMAID("mlx5_0")); rel.Class.Kind != topo.ClassPIX || *rel.BytesPerSec/1e6 != 31507 || rel.Basis != topo.BasisBound {
 		t.Errorf("GPU to mlx5_0: %s %v %s, want the NIC's link as an upper bound: the GPU idles", rel.Class, *rel.BytesPerSec, rel.Basis)
 	}
 	if c := top.Relate(topo.GPUID(0), topo.RDMAID("mlx5_1")).Class; c.Kind != topo.ClassSYS {

@@ -175,7 +175,7 @@ func (d *decoder) gpuLink(kind topo.LinkKind, key [2]topo.ID, mbs int64, path st
 		l.ID = topo.NVLinkID(key[0], key[1])
 		one := d.nvlinkRate(key[0], mbs)
 		l.Count = int(mbs / one)
-		l.Basis = topo.BasisConstant
+		l.Basis = topo.BasisTypical
 		l.Note = fmt.Sprintf("hwloc's constant of %d MB/s for one link gives the count", one)
 	}
 	l.Facts.Set("bytes_per_sec", topo.SourceHwloc, path)

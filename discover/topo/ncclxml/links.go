@@ -124,7 +124,7 @@ func (d *decoder) link2(p *pair) topo.Link {
 	}
 	if one > 0 {
 		r := one * topo.Rate(count)
-		l.BytesPerSec, l.Basis = &r, topo.BasisConstant
+		l.BytesPerSec, l.Basis = &r, topo.BasisTypical
 		l.Note = "NCCL's constant for one link of this GPU, times the count"
 	}
 	l.Facts.Set("count", topo.SourceNCCL, p.path)
@@ -168,7 +168,11 @@ func (d *decoder) c2c(g *gpuElement, e *xmltree.Element) {
 		return
 	}
 	r := topo.Rate(bw) * topo.MBPerSec * topo.Rate(count)
-	l := topo.Link{ID: topo.C2CLinkID(g.gpu.ID), Kind: topo.LinkC2C, A: g.gpu.ID, B: g.cpu.bridge, Count: count, BytesPerSec: &r, Basis: topo.BasisRead}
+	end := g.cpu.bridge
+	if g.cpu.numa != nil {
+		end = topo.NUMAID(*g.cpu.numa)
+	}
+	l := topo.Link{ID: topo.C2CLinkID(g.gpu.ID), Kind: topo.LinkC2C, A: g.gpu.ID, B: end, Count: count, BytesPerSec: &r, Basis: topo.BasisRead}
 	if g.cpu.numa != nil {
 		l.B = topo.NUMAID(*g.cpu.numa)
 	}

@@ -226,7 +226,7 @@ func TestFactsOfPublishedFiles(t *testing.T) {
 	if g := oracleH100.GPUs[0]; g.ComputeCap != "9.0" || g.Vendor != "nvidia" || *g.NUMA != 0 || g.CPUAffinity != "0-55,112-167" {
 		t.Errorf("oracle H100: GPU 0 %+v", g)
 	}
-	if r := oracleH100.Relate(topo.GPUID(0), topo.GPUID(7)); r.Class != topo.NV(18) || *r.BytesPerSec != 18*20_600_000_000 || r.Basis != topo.BasisConstant {
+	if r := oracleH100.Relate(topo.GPUID(0), topo.GPUID(7)); r.Class != topo.NV(18) || *r.BytesPerSec != 18*20_600_000_000 || r.Basis != topo.BasisTypical {
 		t.Errorf("oracle H100: GPU 0 to 7: %v", r)
 	}
 	rel := oracleH100.Relate(topo.GPUID(0), topo.RDMAID("mlx5_18"))

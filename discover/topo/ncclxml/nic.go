@@ -74,7 +74,11 @@ func (d *decoder) rdma(nets []*xmltree.Element, name string, at *function, numa 
 	used := map[int]bool{}
 	for _, net := range nets {
 		number, err := strconv.Atoi(net.Get("port"))
-		if err != nil || number < 1 || number > 255 || merged && len(nets) == 1 {
+		var adapterPort *int
+		if err == nil && number >= 1 && number <= 255 {
+			adapterPort = new(number)
+		}
+		if adapterPort == nil || merged && len(nets) == 1 {
 			number = 1
 		}
 		if used[number] {
@@ -82,7 +86,7 @@ func (d *decoder) rdma(nets []*xmltree.Element, name string, at *function, numa 
 			continue
 		}
 		used[number] = true
-		p := topo.Port{Node: topo.Node{ID: topo.PortID(name, number), Evidence: net.Path()}, RDMA: r.ID, Number: number}
+		p := topo.Port{Node: topo.Node{ID: topo.PortID(name, number), Evidence: net.Path()}, RDMA: r.ID, Number: number, AdapterPort: adapterPort}
 		p.Facts.Set("number", topo.SourceNCCL, "port")
 		if p.BytesPerSec = d.rate(net, p.ID); p.BytesPerSec != nil {
 			p.Facts.Set("bytes_per_sec", topo.SourceNCCL, "speed")

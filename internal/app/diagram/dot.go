@@ -173,7 +173,7 @@ func (p *dotPrinter) edge(a, z string, w *wire, more string) {
 	switch w.state {
 	case wireDegraded:
 		attrs = append(attrs, fmt.Sprintf("color=%q, fontcolor=%q, style=dashed, penwidth=3", light.lines[wireDegraded], light.alert))
-	case wireConstant:
+	case wireTypical:
 		attrs = append(attrs, "style=dashed")
 	case wireUnknown:
 		attrs = append(attrs, "style=dotted")

@@ -217,7 +217,7 @@ func drawLinks(t *rapid.T, h *topo.Topology) {
 		h.Links = append(h.Links, topo.Link{ID: topo.LinkID(fmt.Sprint("link:", i)),
 			Kind: rapid.SampledFrom([]topo.LinkKind{topo.LinkNVLink, topo.LinkXGMI, topo.LinkC2C}).Draw(t, "kind"),
 			A:    rapid.SampledFrom(ends).Draw(t, "a"), B: rapid.SampledFrom(ends).Draw(t, "b"), Count: rapid.IntRange(0, 3).Draw(t, "count"),
-			BytesPerSec: rapid.SampledFrom([]*topo.Rate{nil, ptr(20 * topo.GBPerSec)}).Draw(t, "rate"), Basis: topo.BasisConstant})
+			BytesPerSec: rapid.SampledFrom([]*topo.Rate{nil, ptr(20 * topo.GBPerSec)}).Draw(t, "rate"), Basis: topo.BasisTypical})
 	}
 }
 

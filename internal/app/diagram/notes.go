@@ -124,7 +124,7 @@ func legend(s *scene) []*node {
 		}
 	}
 	line(wireRead, "link: rate read from the hardware")
-	line(wireConstant, "~ typical rate, not measured")
+	line(wireTypical, "~ typical rate, not measured")
 	line(wireUnknown, "? unknown rate")
 	line(wireDegraded, "below what both ends can do")
 	if alerts {

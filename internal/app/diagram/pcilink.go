@@ -57,23 +57,18 @@ func stateOf(l *topo.Link) wireState {
 	switch {
 	case l.BytesPerSec == nil:
 		return wireUnknown
-	case l.Basis == topo.BasisConstant, l.Basis == topo.BasisAssumed:
-		return wireConstant
+	case !l.Basis.Sure():
+		return wireTypical
 	}
 	return wireRead
 }
 
-// linkRate is a link's rate in words: "63.0 GB/s", "~22.0 GB/s" where it is a
-// constant or assumed, "?" where it is not known.
+// linkRate is a link's rate with how it is known.
 func (b *builder) linkRate(l *topo.Link) string {
 	if l.BytesPerSec == nil {
 		return "?"
 	}
-	text := units.Rate(int64(*l.BytesPerSec), b.opts.Units.Or(units.Gbyte))
-	if stateOf(l) == wireConstant {
-		text = "~" + text
-	}
-	return text
+	return l.Basis.Text(units.Rate(int64(*l.BytesPerSec), b.opts.Units.Or(units.Gbyte)))
 }
 
 // portRate is a network port's rate in words.

@@ -119,7 +119,7 @@ type wireState uint8
 
 const (
 	wireRead     wireState = iota // a rate that the hardware told
-	wireConstant                  // from a table: dashed
+	wireTypical                   // from a table: dashed
 	wireUnknown                   // no rate: dotted
 	wireDegraded                  // below what both ends can do: thick, dashed, a sign
 )

@@ -28,7 +28,7 @@ var lookClasses = [lookCount]string{
 	lookDrive: "tc-drive", lookFabric: "tc-fabric", lookBar: "tc-bar",
 }
 
-var wireClasses = [4]string{wireRead: "tc-link", wireConstant: "tc-constant", wireUnknown: "tc-guess", wireDegraded: "tc-bad"}
+var wireClasses = [4]string{wireRead: "tc-link", wireTypical: "tc-typical", wireUnknown: "tc-guess", wireDegraded: "tc-bad"}
 
 // The contrast of every text with what it stands on is at least 4.5 to 1
 // (WCAG 2.1, level AA); TestContrast checks it.
@@ -40,7 +40,7 @@ var light = palette{
 		lookSmall: {"#f0f2f5", "#9aa4b0"}, lookDrive: {"#ece5fa", "#8767c2"}, lookFabric: {"#cdeee6", "#2a8576"}, lookBar: {"#cdeee6", "#2a8576"},
 	},
 	text: "#1b222c", faint: "#525c69", alert: "#b3190f", background: "#ffffff",
-	lines: [4]string{wireRead: "#5b6672", wireConstant: "#5b6672", wireUnknown: "#7a8592", wireDegraded: "#d1271b"},
+	lines: [4]string{wireRead: "#5b6672", wireTypical: "#5b6672", wireUnknown: "#7a8592", wireDegraded: "#d1271b"},
 	sign:  "#ffffff",
 }
 
@@ -52,7 +52,7 @@ var dark = palette{
 		lookSmall: {"#1c232c", "#6b7785"}, lookDrive: {"#2a2145", "#9c80d8"}, lookFabric: {"#0d3832", "#3fb3a0"}, lookBar: {"#0d3832", "#3fb3a0"},
 	},
 	text: "#e8edf2", faint: "#a9b4c0", alert: "#ff9289", background: "#0a0e13",
-	lines: [4]string{wireRead: "#98a4b1", wireConstant: "#98a4b1", wireUnknown: "#818d9a", wireDegraded: "#ff6f63"},
+	lines: [4]string{wireRead: "#98a4b1", wireTypical: "#98a4b1", wireUnknown: "#818d9a", wireDegraded: "#ff6f63"},
 	sign:  "#0a0e13",
 }
 

@@ -211,7 +211,7 @@ func (p *svgPrinter) line(path []point, w *wire) {
 	switch w.state {
 	case wireDegraded:
 		width, more = 4, ` stroke-dasharray="5 2"`
-	case wireConstant:
+	case wireTypical:
 		width, more = 3, ` stroke-dasharray="8 4"`
 	case wireUnknown:
 		more = ` stroke-dasharray="2 3"`

@@ -167,13 +167,13 @@ func (r *paths) findPaths(l locationPair, older, newer *pathsel.Affinity) {
 	_, olds := candidates(older)
 	for _, x := range olds {
 		y := news[r.toPort[x.Port]]
-		if y == nil || !comparable(x, y) || *x.BytesPerSec == *y.BytesPerSec {
+		if y == nil || rates(x.BytesPerSec, y.BytesPerSec, x.Basis, y.Basis) == "" {
 			continue
 		}
 		r.byLimit["old "+x.Limit] = append(r.byLimit["old "+x.Limit], len(r.changed))
 		r.byLimit[y.Limit] = append(r.byLimit[y.Limit], len(r.changed))
 		r.changed = append(r.changed, pathPair{
-			Path:    Path{string(l.old), string(l.new), x.Port, y.Port, x.BytesPerSec, y.BytesPerSec},
+			Path:    Path{string(l.old), string(l.new), x.Port, y.Port, x.BytesPerSec, y.BytesPerSec, x.Basis, y.Basis},
 			oldName: x.Name, newName: y.Name,
 			better: *y.BytesPerSec > *x.BytesPerSec, gpu: strings.HasPrefix(string(l.new), "gpu:"),
 			oldBest: x.Verdict == pathsel.Preferred, newBest: y.Verdict == pathsel.Preferred,
@@ -224,9 +224,8 @@ func (c *comparer) plans(r *paths) {
 		if r.samePorts(olds, news) {
 			continue
 		}
-		bounds := x.Basis == topo.BasisAssumed || y.Basis == topo.BasisAssumed
-		if x.BytesPerSec != nil && y.BytesPerSec != nil && *x.BytesPerSec != *y.BytesPerSec && !bounds {
-			ch.Effect = "when all are busy " + rates(*x.BytesPerSec, *y.BytesPerSec)
+		if change := rates(x.BytesPerSec, y.BytesPerSec, x.Basis, y.Basis); change != "" && x.Basis != topo.BasisBound {
+			ch.Effect = "when all are busy " + change
 		}
 		c.choose(ch, why)
 	}
@@ -319,18 +318,10 @@ func behind(a *pathsel.Affinity, x *pathsel.Candidate) string {
 	case x.Class != best.Class:
 		return fmt.Sprintf("class %s, %s is %s", cmp.Or(x.Class.String(), "unknown"), best.Name, cmp.Or(best.Class.String(), "unknown"))
 	case x.BytesPerSec != nil && best.BytesPerSec != nil:
-		return fmt.Sprintf("%s, %s has %s", rateText(x), best.Name, rateText(best))
+		return fmt.Sprintf("%s, %s has %s", x.Basis.Text(units.Rate(int64(*x.BytesPerSec), units.Gbyte)), best.Name,
+			best.Basis.Text(units.Rate(int64(*best.BytesPerSec), units.Gbyte)))
 	}
 	return x.Reason.Text
-}
-
-// rateText is an expected rate, "at most" where it is an upper bound.
-func rateText(x *pathsel.Candidate) string {
-	s := units.Rate(int64(*x.BytesPerSec), units.Gbyte)
-	if x.Basis == topo.BasisAssumed {
-		return "at most " + s
-	}
-	return s
 }
 
 // bestRates says how the expected rate of the best port changes, "" if it does not.
@@ -343,21 +334,19 @@ func bestRates(x, y *pathsel.Affinity) string {
 		return &a.Ranked[0]
 	}
 	p, q := best(x), best(y)
-	if !comparable(p, q) || *p.BytesPerSec == *q.BytesPerSec {
+	if change := rates(p.BytesPerSec, q.BytesPerSec, p.Basis, q.Basis); change != "" {
+		return "expected " + change
+	}
+	return ""
+}
+
+// rates are two rates that differ, with one unit: "50.0 -> 31.5 GB/s"; "" where they do not, or cannot
+// be held against each other, as a bound can against another one only.
+func rates(p, q *topo.Rate, was, is topo.Basis) string {
+	if p == nil || q == nil || *p == *q || (was == topo.BasisBound) != (is == topo.BasisBound) {
 		return ""
 	}
-	return "expected " + rates(*p.BytesPerSec, *q.BytesPerSec)
-}
-
-// comparable says whether two rates can be held against each other: an upper
-// bound only against another one.
-func comparable(x, y *pathsel.Candidate) bool {
-	return x.BytesPerSec != nil && y.BytesPerSec != nil && (x.Basis == topo.BasisAssumed) == (y.Basis == topo.BasisAssumed)
-}
-
-// rates are two rates with one unit: "50.0 -> 31.5 GB/s".
-func rates(p, q topo.Rate) string {
-	return units.RateNumber(int64(p), units.Gbyte) + " -> " + units.Rate(int64(q), units.Gbyte)
+	return was.Text(units.RateNumber(int64(*p), units.Gbyte)) + " -> " + is.Text(units.Rate(int64(*q), units.Gbyte))
 }
 
 // choiceRestsOn are the attributes that decide about ports.

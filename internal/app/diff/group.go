@@ -187,7 +187,7 @@ func (c *comparer) effects(d *Difference, links [][2]topo.LinkID) {
 	}
 	d.PathsAffected = len(list)
 	first := list[0]
-	d.Effect = fmt.Sprintf("expected %s -> %s %s", first.NewLocation, first.newName, rates(*first.OldBytesPerSec, *first.NewBytesPerSec))
+	d.Effect = fmt.Sprintf("expected %s -> %s %s", first.NewLocation, first.newName, rates(first.OldBytesPerSec, first.NewBytesPerSec, first.OldBasis, first.NewBasis))
 	if more := len(list) - 1; more > 0 {
 		d.Effect += fmt.Sprintf(" (and %d more %s)", more, text.Noun(more, "path"))
 	}

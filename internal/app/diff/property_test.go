@@ -179,7 +179,7 @@ var unseen = map[string]string{
 	"RDMADevice.NIC": "derived", "RDMADevice.CharDevs": "numbers that every start gives anew",
 	"Port.RDMA": "whose port it is: the devices are matched", "Port.GIDsRead": "the way of reading",
 	"GID.Netdev": "told by the interfaces", "Netdev.Index": "numbers that every start gives anew", "Netdev.Virtual": "told by its kind and its function",
-	"Link.A": "the ends: the devices are matched", "Link.B": "the ends: the devices are matched", "Link.Kind": "derived", "Link.Cur": "derived", "Link.Max": "derived", "Link.Basis": "derived", "Link.Note": "derived",
+	"Link.A": "the ends: the devices are matched", "Link.B": "the ends: the devices are matched", "Link.Kind": "derived", "Link.Cur": "derived", "Link.Max": "derived", "Link.Basis": "derived", "Link.Note": "derived", "Port.AdapterPort": "the port is matched", "Link.Bound": "derived",
 }
 
 // mutation changes one field of one node.

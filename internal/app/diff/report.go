@@ -137,6 +137,8 @@ type Path struct {
 	NewPort        topo.ID    `json:"new_port"`
 	OldBytesPerSec *topo.Rate `json:"old_bytes_per_sec"`
 	NewBytesPerSec *topo.Rate `json:"new_bytes_per_sec"`
+	OldBasis       topo.Basis `json:"old_basis"`
+	NewBasis       topo.Basis `json:"new_basis"`
 }
 
 // Choice is a choice of ports that changes. Ports are named by their IDs, the

@@ -131,7 +131,7 @@ func twoSockets() machine {
 		for j := i + 1; j < len(m.GPUs); j++ {
 			a, b := m.GPUs[i].ID, m.GPUs[j].ID
 			m.Links = append(m.Links, topo.Link{ID: topo.NVLinkID(a, b), Kind: topo.LinkNVLink, A: a, B: b, Count: 6,
-				BytesPerSec: ptr(150 * topo.GBPerSec), Basis: topo.BasisConstant})
+				BytesPerSec: ptr(150 * topo.GBPerSec), Basis: topo.BasisTypical})
 		}
 	}
 	return m

@@ -87,18 +87,18 @@ func Matrix(w io.Writer, m *topo.Matrix, opts MatrixOptions) error {
 // grid is a matrix as text: head and rows have the same cells, the first of
 // which names the row.
 type grid struct {
-	m    *topo.Matrix
-	opts MatrixOptions
-	head []string
-	rows [][]string
-	nics []topo.MatrixEntry // in the order of their numbers, for the legend
-	used map[string]bool    // the cells that occur, NV4 and NV12 as "NV"
-	most bool               // a rate is an upper bound
-	none bool               // a rate is zero
+	m     *topo.Matrix
+	opts  MatrixOptions
+	head  []string
+	rows  [][]string
+	nics  []topo.MatrixEntry  // in the order of their numbers, for the legend
+	used  map[string]bool     // the cells that occur, NV4 and NV12 as "NV"
+	bases map[topo.Basis]bool // of the rates that occur
+	none  bool                // a rate is zero
 }
 
 func newGrid(m *topo.Matrix, opts MatrixOptions) *grid {
-	g := &grid{m: m, opts: opts, used: map[string]bool{}, head: []string{""}}
+	g := &grid{m: m, opts: opts, used: map[string]bool{}, bases: map[topo.Basis]bool{}, head: []string{""}}
 	if opts.Format != FormatText && opts.Format != "" { // text says it in the legend
 		switch opts.View {
 		case ViewExpected, ViewMeasured:
@@ -170,8 +170,7 @@ func (g *grid) cell(i, j int) string {
 	return s
 }
 
-// expected is a rate. One that is only an upper bound has a "<" before it where
-// people read it; programs get plain numbers.
+// expected is a rate, marked by how it is known where people read it; programs get plain numbers.
 func (g *grid) expected(i, j int) string {
 	switch rate := g.m.Rate[i][j]; {
 	case g.m.Rows[i].ID == g.m.Cols[j].ID:
@@ -182,11 +181,12 @@ func (g *grid) expected(i, j int) string {
 	case *rate == 0:
 		g.none = true
 		return "0"
-	case g.m.Basis[i][j] == topo.BasisAssumed && g.opts.Format != FormatCSV && g.opts.Format != FormatTSV:
-		g.most = true
-		return "<" + units.RateNumber(int64(*rate), g.opts.Units)
-	default:
+	case g.opts.Format == FormatCSV || g.opts.Format == FormatTSV:
 		return units.RateNumber(int64(*rate), g.opts.Units)
+	default:
+		basis := g.m.Basis[i][j]
+		g.bases[basis] = true
+		return basis.Mark(units.RateNumber(int64(*rate), g.opts.Units))
 	}
 }
 
@@ -442,8 +442,11 @@ func (g *grid) legend(w *bytes.Buffer) {
 	case ViewExpected:
 		fmt.Fprintf(w, "  Expected %s in one direction: slowest link of the path, after line coding.\n",
 			g.opts.Units.Suffix())
-		if g.most {
+		if g.bases[topo.BasisBound] {
 			w.WriteString("  <    = at most: a link of the path has no known rate\n")
+		}
+		if g.bases[topo.BasisTypical] {
+			w.WriteString("  ~    = typical of such hardware, not measured: there may be less, and more\n")
 		}
 		if g.none {
 			w.WriteString("  0    = nothing: the NIC's network ports are down\n")

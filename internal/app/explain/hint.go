@@ -3,7 +3,6 @@ package explain
 import (
 	"fmt"
 
-	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/base/text"
 	"github.com/topoctl/topoctl/internal/base/units"
 	"github.com/topoctl/topoctl/pathsel"
@@ -73,7 +72,7 @@ func (a *Answer) notForData() {
 func (a *Answer) doubts() {
 	for _, n := range a.Chosen.Notes {
 		switch n.Code {
-		case pathsel.CodeStateUnknown, pathsel.CodeLinkLocal, pathsel.CodeBond:
+		case pathsel.CodeStateUnknown, pathsel.CodeLinkLocal, pathsel.CodeBond, pathsel.CodeOneCable:
 			a.hint(n.Code, n.Evidence, "%s: %s", a.Chosen.Name, n.Text)
 		}
 	}
@@ -105,10 +104,7 @@ func (a *Answer) faster() {
 		if c.BytesPerSec == nil || *c.BytesPerSec < least {
 			continue
 		}
-		rate := units.Rate(int64(*c.BytesPerSec), units.Gbyte)
-		if c.Basis == topo.BasisAssumed {
-			rate = "up to " + rate
-		}
+		rate := c.Basis.Text(units.Rate(int64(*c.BytesPerSec), units.Gbyte))
 		where := "farther (" + c.Class.String() + ")"
 		if !c.Class.Known() {
 			where = "at a place that is not known"

@@ -38,7 +38,7 @@ const (
 	Unknown CostVerdict = "unknown" // a rate that decides is not known
 )
 
-// Bound says what a difference is worth where a rate is an upper bound.
+// Bound says what a difference is worth where a rate is a bound or typical.
 type Bound string
 
 // What a difference can be.
@@ -46,6 +46,7 @@ const (
 	Exact   Bound = "exact"
 	AtLeast Bound = "at_least" // the engine's rate is an upper bound
 	AtMost  Bound = "at_most"  // pathsel's rate is an upper bound
+	About   Bound = "about"    // a rate is typical
 	NoBound Bound = "unknown"
 )
 
@@ -171,7 +172,7 @@ func (k *Cost) settle(rate topo.Rate, basis topo.Basis) {
 	if tiny(difference) {
 		difference = 0
 	}
-	mine, theirs := k.OwnBasis == topo.BasisAssumed, basis == topo.BasisAssumed
+	mine, theirs := k.OwnBasis == topo.BasisBound, basis == topo.BasisBound
 	switch {
 	case mine && theirs:
 		k.Verdict, k.Text = Unknown, "not known: the rates of both are upper bounds"
@@ -182,6 +183,8 @@ func (k *Cost) settle(rate topo.Rate, basis topo.Basis) {
 	case mine && difference == 0:
 		k.Verdict, k.Text = Unknown, "none: its choice carries at least as much as pathsel's upper bound"
 		return
+	case k.OwnBasis == topo.BasisTypical || basis == topo.BasisTypical:
+		k.Bound = About
 	case mine && difference > 0:
 		k.Bound = AtMost
 	case mine, theirs: // an upper bound on the lower side: the true difference is larger
@@ -214,7 +217,9 @@ func (k *Cost) words(difference topo.Rate, word string) string {
 	case AtLeast:
 		return "at least " + s
 	case AtMost:
-		return "at most " + s
+		return topo.BasisBound.Text(s)
+	case About:
+		return topo.BasisTypical.Text(s)
 	}
 	return s
 }

@@ -171,7 +171,7 @@ func ncclLane(speedMTs int) float64 {
 // topology's links carry, and 6 GB/s on ARM.
 func (v *view) ncclSocket() float64 {
 	for i := range v.t.Links {
-		if l := &v.t.Links[i]; l.Kind == topo.LinkSocket && l.BytesPerSec != nil && l.Basis == topo.BasisConstant {
+		if l := &v.t.Links[i]; l.Kind == topo.LinkSocket && l.BytesPerSec != nil && l.Basis == topo.BasisTypical {
 			return float64(*l.BytesPerSec)
 		}
 	}

@@ -88,7 +88,7 @@ func (w *Watch) fallback(a *pathsel.Affinity, lost topo.ID) (next string, worst 
 		}
 		next = fmt.Sprintf("next is %s, %s instead of %s", c.Name, class(c.Class), class(a.Ranked[was].Class))
 		if c.BytesPerSec != nil {
-			next += ", expected " + units.Rate(int64(*c.BytesPerSec), units.Gbyte)
+			next += ", expected " + c.Basis.Text(units.Rate(int64(*c.BytesPerSec), units.Gbyte))
 		}
 		return next, true
 	}

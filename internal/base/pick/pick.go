@@ -53,7 +53,7 @@ type Lane struct {
 	Segments []maxmin.Segment
 	// Rate is what it carries alone, in bytes per second; infinite where that is unknown.
 	Rate       float64
-	UpperBound bool // Rate is no more than an upper bound
+	UpperBound bool // Rate is no more than what the links of known rate allow
 
 	rate   float64 // Rate, or a stand-in for an unknown one
 	share  float64 // of the joint capacity, 0 for failover

@@ -31,7 +31,7 @@ var common = map[reflect.Type]Object{
 	reflect.TypeFor[topo.NCCLClass](): {"enum": []any{nil, "LOC", "NVL", "NVB", "C2C", "PIX", "PXB", "P2C", "PHB", "SYS"}},
 	reflect.TypeFor[topo.Facts]():     {"type": "object", "additionalProperties": Object{"type": "string"}},
 	reflect.TypeFor[topo.HexID]():     {"type": "string", "pattern": "^(0x[0-9a-f]+)?$"},
-	reflect.TypeFor[topo.Basis]():     {"enum": []any{"measured", "read", "constant", "assumed", "unknown"}},
+	reflect.TypeFor[topo.Basis]():     {"enum": []any{"measured", "read", "bound", "typical", "unknown", "constant", "assumed"}},
 	reflect.TypeFor[time.Time]():      {"type": "string", "format": "date-time"},
 	reflect.TypeFor[netip.Addr]():     {"type": "string"},
 }

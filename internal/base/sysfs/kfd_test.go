@@ -82,7 +82,7 @@ func TestKFD(t *testing.T) {
 	}
 	wantLinks := []topo.Link{{
 		ID: "xgmi:gpu:0/gpu:1", Kind: topo.LinkXGMI, A: "gpu:0", B: "gpu:1", Count: 1, BytesPerSec: new(48 * topo.GBPerSec),
-		Basis: topo.BasisConstant, Note: "1 x 48.0 GB/s (gfx942)", Facts: topo.Facts{fact("kind", xgmiWhere)},
+		Basis: topo.BasisTypical, Note: "1 x 48.0 GB/s (gfx942)", Facts: topo.Facts{fact("kind", xgmiWhere)},
 	}}
 	if d := cmp.Diff(wantLinks, top.Links); d != "" {
 		t.Error(d)
@@ -105,7 +105,7 @@ func TestKFDVariants(t *testing.T) {
 	}
 	constant := func(rate topo.Rate) func(*testing.T, *topo.Topology) {
 		return func(t *testing.T, top *topo.Topology) {
-			if l := link(top); l.BytesPerSec == nil || *l.BytesPerSec != rate || l.Basis != topo.BasisConstant {
+			if l := link(top); l.BytesPerSec == nil || *l.BytesPerSec != rate || l.Basis != topo.BasisTypical {
 				t.Errorf("%+v", top.Links)
 			}
 		}

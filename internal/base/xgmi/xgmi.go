@@ -56,7 +56,7 @@ func Link(a, b *topo.GPU, ends []End, source topo.Source, where string) topo.Lin
 	}
 	per := min(rate(a.ComputeCap), rate(b.ComputeCap))
 	if x.hops == 1 && per > 0 {
-		l.BytesPerSec, l.Basis = new(topo.Rate(x.count)*per), topo.BasisConstant
+		l.BytesPerSec, l.Basis = new(topo.Rate(x.count)*per), topo.BasisTypical
 		l.Note = fmt.Sprintf("%d x %.1f GB/s (%s)", x.count, float64(per)/float64(topo.GBPerSec), a.ComputeCap)
 	}
 	return l

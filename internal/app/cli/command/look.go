@@ -1,6 +1,7 @@
 package command
 
 import (
+	"regexp"
 	"strings"
 
 	"github.com/topoctl/topoctl/discover/topo"
@@ -69,15 +70,22 @@ func Finish(answer string) string {
 	return b.String()
 }
 
-// Rate prints a rate, "at most" where it is an upper bound.
+// Rate prints a rate with how it is known.
 func (l *Look) Rate(r *topo.Rate, basis topo.Basis) string {
-	switch {
-	case r == nil:
+	if r == nil {
 		return "?"
-	case basis == topo.BasisAssumed && *r > 0:
-		return "at most " + units.Rate(int64(*r), l.Units)
 	}
-	return units.Rate(int64(*r), l.Units)
+	return basis.Text(units.Rate(int64(*r), l.Units))
+}
+
+var typicalRate = regexp.MustCompile(`~[0-9]`)
+
+// Legend explains the "~" before rates, "" where an answer has none.
+func (l *Look) Legend(answer string) string {
+	if !typicalRate.MatchString(answer) {
+		return ""
+	}
+	return "\n" + l.Wrap("  ", "~ is typical of such hardware, not measured: there may be less, and more", Faint)
 }
 
 // Wrap is a sentence in lines that the terminal has room for, in one colour: the first after lead,

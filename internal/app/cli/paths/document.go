@@ -69,7 +69,7 @@ type pathTransfer struct {
 	UnreachablePicks int64 `json:"unreachable_picks"`
 	Picks            int64 `json:"picks"`
 
-	bounded, adaptiveBounded bool // the ends are lower bounds
+	basis, adaptiveBasis topo.Basis // of the rates that the ends rest on
 }
 
 // pathShare is a lane's part of a transfer.

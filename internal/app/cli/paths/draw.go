@@ -71,7 +71,7 @@ func (d *pathDoc) routeText(l *command.Look) string {
 func (w *drawing) link(s *explain.Step, to string) {
 	rate, code := "?", ""
 	if s.BytesPerSec != nil {
-		rate = units.RateNumber(int64(*s.BytesPerSec), w.l.Units)
+		rate = s.Basis.Mark(units.RateNumber(int64(*s.BytesPerSec), w.l.Units))
 	}
 	if s.Link == w.d.Route.Limit {
 		code = command.Strong

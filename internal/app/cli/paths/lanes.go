@@ -117,7 +117,7 @@ const mostPicks = 1 << 14
 func transfer(s *pathsel.LaneSet, size int64, policy pick.Policy) *pathTransfer {
 	out := &pathTransfer{Bytes: size, Policy: policy, DeservedLanes: s.Deserves(size, 0), Shares: []pathShare{}}
 	predicted := s.Predict(size)
-	out.AdaptiveFinishNS, out.adaptiveBounded = lastByte(s, predicted)
+	out.AdaptiveFinishNS, out.adaptiveBasis = lastByte(s, predicted)
 	shares := predicted
 	if policy != pick.Adaptive && len(s.Lanes) > 0 {
 		shares = out.pick(s)
@@ -126,19 +126,21 @@ func transfer(s *pathsel.LaneSet, size int64, policy pick.Policy) *pathTransfer 
 		l := &s.Lanes[x.Lane]
 		out.Shares = append(out.Shares, pathShare{x.Lane, l.LocalName, l.RemoteName, x.Bytes})
 	}
-	out.FinishNS, out.bounded = lastByte(s, shares)
-	out.bounded = out.bounded || policy != pick.Adaptive
+	out.FinishNS, out.basis = lastByte(s, shares)
+	if policy != pick.Adaptive {
+		out.basis = out.basis.Bounded()
+	}
 	return out
 }
 
 // lastByte is when the last of some shares is through, nil where rates are
-// unknown; bounded: not before that.
-func lastByte(s *pathsel.LaneSet, shares []pathsel.LaneShare) (ns *int64, bounded bool) {
+// unknown, and how the rate that decides is known.
+func lastByte(s *pathsel.LaneSet, shares []pathsel.LaneShare) (ns *int64, basis topo.Basis) {
 	end, basis := s.Finish(shares)
 	if basis == topo.BasisUnknown {
-		return nil, false
+		return nil, basis
 	}
-	return &end, basis == topo.BasisAssumed
+	return &end, basis
 }
 
 // pick gives a transfer to lanes slice by slice: slices of 64 KiB, as Mooncake
@@ -299,9 +301,9 @@ func (x *pathTransfer) text(l *command.Look, s *pathsel.LaneSet) string {
 		parts[i] = fmt.Sprintf("%s -> %s %.0f %%", sh.Local, sh.Remote, 100*float64(sh.Bytes)/float64(x.Bytes))
 	}
 	out := fmt.Sprintf("%s by %s: %s", units.Bytes(x.Bytes), x.Policy, text.List(parts, 4))
-	out += doneText(x.FinishNS, x.bounded)
+	out += doneText(x.FinishNS, x.basis)
 	if x.Policy != pick.Adaptive && x.AdaptiveFinishNS != nil {
-		out += "; adaptive" + doneText(x.AdaptiveFinishNS, x.adaptiveBounded)
+		out += "; adaptive" + doneText(x.AdaptiveFinishNS, x.adaptiveBasis)
 	}
 	if x.Policy == pick.Adaptive && s.Chosen > x.DeservedLanes {
 		out += fmt.Sprintf("; worth %s of %d", text.Plural(x.DeservedLanes, "lane"), s.Chosen)
@@ -313,16 +315,16 @@ func (x *pathTransfer) text(l *command.Look, s *pathsel.LaneSet) string {
 	return out
 }
 
-// doneText says when a transfer is through; bounded: not before that.
-func doneText(ns *int64, bounded bool) string {
+// doneText says when a transfer is through: not before the time that a bound gives.
+func doneText(ns *int64, basis topo.Basis) string {
 	if ns == nil {
 		return ", time unknown"
 	}
-	word := "after"
-	if bounded {
-		word = "not before"
+	end := roundTime(time.Duration(*ns))
+	if basis == topo.BasisBound {
+		return ", done not before " + end
 	}
-	return ", done " + word + " " + roundTime(time.Duration(*ns))
+	return ", done after " + basis.Text(end)
 }
 
 // roundTime prints a time with three digits or so.

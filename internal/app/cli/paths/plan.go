@@ -77,6 +77,9 @@ func planText(h *pathsel.Host, p *pathsel.Plan, down []topo.ID, l *command.Look)
 	if rejected := d.rejectedText(l, p.Rejected, "no part"); rejected != "" {
 		b.WriteString(rejected + "\n")
 	}
+	if legend := strings.TrimPrefix(l.Legend(b.String()), "\n"); legend != "" {
+		b.WriteString(legend + "\n")
+	}
 	if p.Nearness != nil {
 		b.WriteString(l.Wrap("", "hint: "+h.HowToSee(), command.Caution))
 	}

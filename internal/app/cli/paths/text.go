@@ -36,6 +36,7 @@ func (d *pathDoc) text(l command.Look) string {
 		b.WriteString(d.capacityText(&l))
 		b.WriteString(d.enginesText(&l))
 	}
+	b.WriteString(l.Legend(b.String()))
 	if len(d.Hints) > 0 {
 		b.WriteString("\n")
 	}

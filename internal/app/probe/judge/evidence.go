@@ -192,7 +192,7 @@ func (c *judgement) badRate(i int) bool {
 	switch {
 	case c.hasReason(i, CodeContended):
 		return false
-	case below && known(res.Expected.Basis):
+	case below && res.Expected.Basis.Sure():
 		return true
 	case !c.hasReason(i, CodeOutlier):
 		return false
@@ -230,7 +230,7 @@ func (c *judgement) isGood(i int) bool {
 		case CodeOutlier, CodeContended, CodeTooFast, CodeBusy:
 			return false
 		case CodeBelowFail, CodeBelowWarn:
-			if known(res.Expected.Basis) {
+			if res.Expected.Basis.Sure() {
 				return false
 			}
 		}

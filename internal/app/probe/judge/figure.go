@@ -3,7 +3,6 @@ package judge
 import (
 	"math"
 
-	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/probe"
 )
 
@@ -103,9 +102,6 @@ func slow(f *figure, expected float64, rules *probe.Rules) slowness {
 	}
 	return notSlow
 }
-
-// known says whether a rate is certain enough to fail a pair: it was read or measured.
-func known(b topo.Basis) bool { return b == topo.BasisRead || b == topo.BasisMeasured }
 
 // rank orders verdicts: the worst reason decides.
 func rank(v probe.Verdict) int {

@@ -63,7 +63,7 @@ func (c *judgement) suspicious() []int {
 	var out []int
 	for i := range c.r.Results {
 		below := c.hasReason(i, CodeBelowFail) || c.hasReason(i, CodeBelowWarn)
-		if below && known(c.r.Results[i].Expected.Basis) || c.hasReason(i, CodeOutlier) || c.hasReason(i, CodeLatencyOutlier) {
+		if below && c.r.Results[i].Expected.Basis.Sure() || c.hasReason(i, CodeOutlier) || c.hasReason(i, CodeLatencyOutlier) {
 			out = append(out, i)
 		}
 	}

@@ -107,9 +107,9 @@ func (c *judgement) belowExpected(i int, f *figure, class slowness) finding {
 	expected, _ := c.expected(i)
 	text := fmt.Sprintf("%s is %s of %s, the rate of %s (%s)", c.measuredText(i, f), percent(f.mean, expected), c.rateText(i, expected), c.limitName(i), res.Expected.Basis)
 	switch {
-	case class == belowFail && known(res.Expected.Basis) && f.wide:
+	case class == belowFail && res.Expected.Basis.Sure() && f.wide:
 		return found(probe.Warn, CodeBelowFail, "%s: too few samples to fail it without a retest", text)
-	case class == belowFail && known(res.Expected.Basis):
+	case class == belowFail && res.Expected.Basis.Sure():
 		return found(probe.Fail, CodeBelowFail, "%s", text)
 	case class == belowFail:
 		return found(probe.Warn, CodeBelowFail, "%s: a rate that is not certain fails no pair", text)
@@ -131,7 +131,7 @@ func (c *judgement) wideInterval(i int, f *figure, class slowness, outlier bool)
 	expected, _ := c.expected(i)
 	g := c.groups[res.Group]
 	switch {
-	case class == belowWarn && f.lo < rules.FailUnder*expected && known(res.Expected.Basis):
+	case class == belowWarn && f.lo < rules.FailUnder*expected && res.Expected.Basis.Sure():
 		return found(probe.Pass, CodeWideInterval, "%s, too wide to say whether it fails", text)
 	case class > notSlow, outlier:
 		return found(probe.Pass, CodeWideInterval, "%s, but all of it is too low", text)
@@ -229,14 +229,14 @@ func (c *judgement) withRetest(i int, first []finding, again *probe.Retest) []fi
 	for _, x := range first {
 		if x.Code == CodeBelowFail {
 			x.verdict = probe.Warn // the milder of both
-			if known(res.Expected.Basis) && slow(&f, expected, &c.r.Rules) == belowFail {
+			if res.Expected.Basis.Sure() && slow(&f, expected, &c.r.Rules) == belowFail {
 				x.verdict = probe.Fail
 			}
 		}
 		out = append(out, x)
 	}
 	verdict := probe.Warn // no latency is expected, so none fails
-	if known(res.Expected.Basis) && c.outlier(i, &c.figures[i]) && c.outlier(i, &f) {
+	if res.Expected.Basis.Sure() && c.outlier(i, &c.figures[i]) && c.outlier(i, &f) {
 		verdict = probe.Fail
 	}
 	return append(out, found(verdict, CodeConfirmed, "%s when measured again alone", c.figureText(i, &f, first)))

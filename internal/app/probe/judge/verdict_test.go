@@ -52,7 +52,7 @@ func codes(r *probe.Result) string {
 }
 
 func TestVerdicts(t *testing.T) {
-	constant, read, measured := topo.BasisConstant, topo.BasisRead, topo.BasisMeasured
+	constant, read, measured := topo.BasisTypical, topo.BasisRead, topo.BasisMeasured
 	one := int64(80e9)
 	for _, tt := range []struct {
 		name       string
@@ -69,7 +69,7 @@ func TestVerdicts(t *testing.T) {
 		{"below", 70, 1, read, 0, 0, nil, probe.Fail, "below-fail"},
 		{"below what was measured once", 70, 1, measured, 0, 0, nil, probe.Fail, "below-fail"},
 		{"below a constant", 70, 1, constant, 0, 0, nil, probe.Warn, "below-fail"},
-		{"below an assumption", 70, 1, topo.BasisAssumed, 0, 0, nil, probe.Warn, "below-fail"},
+		{"below an assumption", 70, 1, topo.BasisBound, 0, 0, nil, probe.Warn, "below-fail"},
 		{"the interval reaches the line of failing", 79.5, 1, read, 0, 0, nil, probe.Warn, "below-warn"},
 		{"the interval reaches the line of warning", 89.5, 1, read, 0, 0, nil, probe.Pass, ""},
 		{"wide and above", 97, 5, read, 0, 0, nil, probe.Pass, "wide-interval"},

@@ -171,7 +171,7 @@ func (f *fabric) sides(i, j int) (a, b *hostPorts, err error) {
 	return a, b, err
 }
 
-// overTCP makes a rate an assumption that the processors at both ends may not reach: a healthy host must
+// overTCP makes a rate a bound that the processors at both ends may not reach: a healthy host must
 // not fail because of it.
 func (f *fabric) overTCP(i int) (*hostPorts, error) {
 	h := f.hosts[i]

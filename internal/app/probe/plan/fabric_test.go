@@ -232,7 +232,7 @@ func TestWireThatNobodyLists(t *testing.T) {
 	}
 	pairs := fabric(t, hosts, plan.FabricOptions{Overlays: map[string]topo.Overlay{"a": {"port:eth0": topo.GBPerSec}}})
 	p = find(t, pairs, "port a/eth0>b/eth0 tcp")
-	if got := rate(p.Expected.BytesPerSec); got != "1000000000" || p.Expected.Basis != topo.BasisAssumed || p.Expected.Limit != "a port:eth0 down" {
+	if got := rate(p.Expected.BytesPerSec); got != "1000000000" || p.Expected.Basis != topo.BasisBound || p.Expected.Limit != "a port:eth0 down" {
 		t.Errorf("one wire measured: %s, %s", got, p.Expected.Why)
 	}
 	checkPairs(t, pairs)
@@ -249,7 +249,7 @@ func TestFabricHostOverTCP(t *testing.T) {
 		want := probe.RDMA
 		if p.From.Host == "n3" || p.To.Host == "n3" {
 			want = probe.TCP
-			if e := &p.Expected; e.Basis != topo.BasisAssumed || !strings.Contains(e.Why, "one TCP stream reliably carries 10 Gb/s") {
+			if e := &p.Expected; e.Basis != topo.BasisBound || !strings.Contains(e.Why, "one TCP stream reliably carries 10 Gb/s") {
 				t.Errorf("%s: %s, %s", p.ID, e.Basis, e.Why)
 			}
 		}

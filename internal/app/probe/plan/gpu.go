@@ -87,8 +87,8 @@ func (h *host) stagedPair(a, b *topo.GPU, waived string) {
 	w := h.path(a.ID, here, true).then(h.path(here, there, true)).then(h.path(there, b.ID, true))
 	p.Expected = h.b.expect(&w)
 	if p.Expected.BytesPerSec != nil {
-		p.Expected.Basis = topo.BasisAssumed
-		p.Expected.Why += "; at most: the driver copies it piece by piece"
+		p.Expected.Basis = p.Expected.Basis.Bounded()
+		p.Expected.Why += "; the driver copies it piece by piece, which may be slower"
 	}
 	h.addCopy(p, a.ID, b.ID, w, "through "+classText(h.g.Relate(here, there).Class))
 }

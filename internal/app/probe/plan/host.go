@@ -4,6 +4,7 @@ import (
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/base/pkgerr"
 	"github.com/topoctl/topoctl/probe"
+	"slices"
 )
 
 // host is one host while its pairs are made.
@@ -73,6 +74,7 @@ func (h *host) path(a, b topo.ID, toMemory bool) way {
 // way makes a way of steps.
 func (h *host) way(steps []topo.Step, known, toMemory bool) way {
 	w := way{known: known}
+	toMemory = toMemory || slices.ContainsFunc(steps, func(s topo.Step) bool { return s.Kind == topo.LinkC2C })
 	for _, s := range steps {
 		dirs := []topo.Direction{s.Dir}
 		if s.Dir == topo.Both { // each direction is a link of its own here

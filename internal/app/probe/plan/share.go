@@ -84,22 +84,22 @@ func (s *shares) applyShare(n int, p *probe.Pair) bool {
 		rate, l := topo.Rate(math.Floor(rate+1e-3)), limit.link
 		alone := "its rate alone is not known"
 		if p.Expected.BytesPerSec != nil {
-			alone = "alone " + units.Rate(int64(*p.Expected.BytesPerSec), units.Gbyte)
+			alone = "alone " + p.Expected.Basis.Text(units.Rate(int64(*p.Expected.BytesPerSec), units.Gbyte))
 		}
 		e := probe.Expected{BytesPerSec: &rate, Basis: l.Basis, Limit: l.Key}
-		if p.Expected.Basis == topo.BasisAssumed {
-			e.Basis = topo.BasisAssumed
+		if p.Expected.Basis == topo.BasisBound {
+			e.Basis = e.Basis.Bounded()
 		}
-		e.Why = fmt.Sprintf("%s: %s, %s, shared with %s: %s; %s", l.Name, units.Rate(int64(*l.BytesPerSec), units.Gbyte), l.Basis,
-			text.Plural(limit.users-1, "other pair"), units.Rate(int64(rate), units.Gbyte), alone)
+		e.Why = fmt.Sprintf("%s: %s, %s, shared with %s: %s; %s", l.Name, l.Basis.Text(units.Rate(int64(*l.BytesPerSec), units.Gbyte)), l.Basis,
+			text.Plural(limit.users-1, "other pair"), e.Basis.Text(units.Rate(int64(rate), units.Gbyte)), alone)
 		p.Expected = e
 		p.Group += " shared " + units.Rate(int64(rate), units.Gbyte)
 		return true
 	}
 	for _, at := range f.Segments[1:] {
 		if l := s.of(at); l.users > 1 && l.link.BytesPerSec == nil && p.Expected.BytesPerSec != nil {
-			p.Expected.Basis = topo.BasisAssumed
-			p.Expected.Why += fmt.Sprintf("; at most: %s is shared with %s, and its rate is not known", l.link.Name, text.Plural(l.users-1, "other pair"))
+			p.Expected.Basis = p.Expected.Basis.Bounded()
+			p.Expected.Why += fmt.Sprintf("; %s is shared with %s, and its rate is not known", l.link.Name, text.Plural(l.users-1, "other pair"))
 			p.Group += fmt.Sprintf(" shared by %d", l.users)
 			return true
 		}

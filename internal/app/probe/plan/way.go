@@ -40,8 +40,8 @@ type bottleneck struct {
 	flow               topo.Rate
 }
 
-// expect is the rate that a way promises: its smallest known rate for data. It is only an upper bound if
-// another link has no known rate or a part of the way is not known.
+// expect is the rate that a way promises: its smallest known rate for data. One that is sure is only a
+// bound if another link has no known rate or a part of the way is not known.
 func (b *builder) expect(w *way) probe.Expected {
 	n := bottleneck{unknownLink: w.unknownLink, known: w.known, flow: w.flow}
 	for _, l := range w.links {
@@ -63,22 +63,23 @@ func (n bottleneck) expected() probe.Expected {
 	}
 	rate := *n.limit.Payload()
 	e := probe.Expected{BytesPerSec: &rate, Basis: n.limit.Basis, Limit: n.limit.Key}
-	text := units.Rate(int64(rate), units.Gbyte)
+	shared := n.flow > 0 && n.flow < rate && n.unknownLink == nil && n.known
+	if sure := rate == 0 || n.unknownLink == nil && n.known; !sure || shared {
+		e.Basis = e.Basis.Bounded()
+	}
+	text := e.Basis.Text(units.Rate(int64(rate), units.Gbyte))
 	if raw := *n.limit.BytesPerSec; raw != rate {
 		text = fmt.Sprintf("%s of data (%s with headers)", text, units.Rate(int64(raw), units.Gbyte))
 	}
 	switch {
-	case n.flow > 0 && n.flow < rate && n.unknownLink == nil && n.known:
-		e.Basis = topo.BasisAssumed
-		e.Why = fmt.Sprintf("%s: at most %s, and of uplinks that share flows a single one may have %s", n.limit.Name, text, units.Rate(int64(n.flow), units.Gbyte))
+	case shared:
+		e.Why = fmt.Sprintf("%s: %s, and of uplinks that share flows a single one may have %s", n.limit.Name, text, units.Rate(int64(n.flow), units.Gbyte))
 	case rate == 0 || n.unknownLink == nil && n.known:
 		e.Why = fmt.Sprintf("%s: %s, %s", n.limit.Name, text, n.limit.Basis)
 	case n.unknownLink != nil:
-		e.Basis = topo.BasisAssumed
-		e.Why = fmt.Sprintf("%s: at most %s, and the rate of %s is not known", n.limit.Name, text, n.unknownLink.Name)
+		e.Why = fmt.Sprintf("%s: %s, and the rate of %s is not known", n.limit.Name, text, n.unknownLink.Name)
 	default:
-		e.Basis = topo.BasisAssumed
-		e.Why = fmt.Sprintf("%s: at most %s, and a part of the path is not known", n.limit.Name, text)
+		e.Why = fmt.Sprintf("%s: %s, and a part of the path is not known", n.limit.Name, text)
 	}
 	return e
 }
@@ -93,8 +94,8 @@ func overTCP(e probe.Expected) probe.Expected {
 	if e.BytesPerSec == nil || *e.BytesPerSec <= oneStream {
 		return e
 	}
-	e.Basis = topo.BasisAssumed
-	e.Why += fmt.Sprintf("; at most: one TCP stream reliably carries %s, more depends on the processors", units.Rate(int64(oneStream), units.Gbit))
+	e.Basis = e.Basis.Bounded()
+	e.Why += fmt.Sprintf("; one TCP stream reliably carries %s, more depends on the processors", units.Rate(int64(oneStream), units.Gbit))
 	return e
 }
 

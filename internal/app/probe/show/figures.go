@@ -17,7 +17,7 @@ type Figures struct {
 	Class      string // "PIX", "PIX, SYS"
 	Rate       string // "391.2 Gb/s"
 	Interval   string // half width of the 95 % interval as a part of the mean: "±0.2 %"
-	Expected   string // "400 Gb/s"; "~" is before a constant or an assumption
+	Expected   string // "400 Gb/s"; "~" is before a typical one, "<" before a bound
 	Efficiency string // "98 %"
 	Latency    string // median and 99th percentile: "12.1 / 15.0 µs"
 	Reason     string // of the verdict, the first; "" none
@@ -35,10 +35,7 @@ func FiguresOf(x *probe.Result, local bool, o Options) Figures {
 		}
 	}
 	if want := x.Expected.BytesPerSec; want != nil {
-		f.Expected = units.Rate(int64(*want), s.unit)
-		if uncertain(&x.Expected) {
-			f.Expected = "~" + f.Expected
-		}
+		f.Expected = x.Expected.Basis.Mark(units.Rate(int64(*want), s.unit))
 	}
 	if l := s.latencies(x); l != "-" {
 		f.Latency = l + " " + s.nsUnit

@@ -188,8 +188,8 @@ func (p *page) bases(r *probe.Report) {
 	for _, b := range []basisView{
 		{Name: topo.BasisRead, Meaning: "the hardware said so"},
 		{Name: topo.BasisMeasured, Meaning: "an earlier measurement"},
-		{Name: topo.BasisConstant, Meaning: "a table by model: warns, and never fails a pair"},
-		{Name: topo.BasisAssumed, Meaning: "an upper bound, because a link on the path has no known rate: warns, and never fails a pair"},
+		{Name: topo.BasisBound, Meaning: "at most that (<): a link on the path has no known rate: warns, and never fails a pair"},
+		{Name: topo.BasisTypical, Meaning: "a constant by model (~), not a bound: warns, and never fails a pair"},
 		{Name: topo.BasisUnknown, Meaning: "nothing is expected: pairs are only compared with each other"},
 	} {
 		if b.N = n[b.Name]; b.N > 0 {

@@ -58,18 +58,8 @@ func rate[T ~int64](v *T, u units.System) string {
 	return units.RateNumber(int64(*v), u)
 }
 
-// uncertain says whether an expected rate is no more than a constant or an assumption.
-func uncertain(e *probe.Expected) bool {
-	return e.Basis == topo.BasisConstant || e.Basis == topo.BasisAssumed
-}
-
-// expected prints what was expected, "~" before what is uncertain.
-func expected(e *probe.Expected, u units.System) string {
-	if e.BytesPerSec != nil && uncertain(e) {
-		return "~" + rate(e.BytesPerSec, u)
-	}
-	return rate(e.BytesPerSec, u)
-}
+// expected prints what was expected, with how it is known.
+func expected(e *probe.Expected, u units.System) string { return e.Basis.Mark(rate(e.BytesPerSec, u)) }
 
 func percent(v *float64) string {
 	if v == nil {

@@ -3,7 +3,7 @@
 case "${LOCAL_RANK:-${OMPI_COMM_WORLD_LOCAL_RANK:-${SLURM_LOCALID:-${MPI_LOCALRANKID:-}}}}" in
 0)
 	# rank 0: gpu:0, 0008:01:00.0
-	# mlx5_0: nearest usable port (NODE, at most 50.0 GB/s)
+	# mlx5_0: nearest usable port (NODE, 50.0 GB/s)
 	export UCX_NET_DEVICES='mlx5_0:1'
 
 	# as many as the rank has ports; UCX's default is 2
@@ -11,7 +11,7 @@ case "${LOCAL_RANK:-${OMPI_COMM_WORLD_LOCAL_RANK:-${SLURM_LOCALID:-${MPI_LOCALRA
 	;;
 1)
 	# rank 1: gpu:1, 0009:01:00.0
-	# mlx5_1: nearest usable port (NODE, at most 50.0 GB/s)
+	# mlx5_1: nearest usable port (NODE, 50.0 GB/s)
 	export UCX_NET_DEVICES='mlx5_1:1'
 
 	# as many as the rank has ports; UCX's default is 2
@@ -19,7 +19,7 @@ case "${LOCAL_RANK:-${OMPI_COMM_WORLD_LOCAL_RANK:-${SLURM_LOCALID:-${MPI_LOCALRA
 	;;
 2)
 	# rank 2: gpu:2, 0018:01:00.0
-	# mlx5_2: nearest usable port (NODE, at most 50.0 GB/s)
+	# mlx5_2: nearest usable port (NODE, 50.0 GB/s)
 	export UCX_NET_DEVICES='mlx5_2:1'
 
 	# as many as the rank has ports; UCX's default is 2
@@ -27,7 +27,7 @@ case "${LOCAL_RANK:-${OMPI_COMM_WORLD_LOCAL_RANK:-${SLURM_LOCALID:-${MPI_LOCALRA
 	;;
 3)
 	# rank 3: gpu:3, 0019:01:00.0
-	# mlx5_3: nearest usable port (NODE, at most 50.0 GB/s)
+	# mlx5_3: nearest usable port (NODE, 50.0 GB/s)
 	export UCX_NET_DEVICES='mlx5_3:1'
 
 	# as many as the rank has ports; UCX's default is 2

@@ -47,7 +47,7 @@ func seen() *state.State {
 	report := &doctor.Report{Summary: doctor.Summary{OK: 20, Found: 2, CouldNotCheck: 1, Errors: 1, Warnings: 1, Infos: 0}, Checks: []doctor.CheckResult{
 		{Code: "acs", Title: "no switch sends traffic up", Status: doctor.CouldNotCheck, Missing: []doctor.Missing{{Subjects: []topo.ID{"pci:0000:15:00.0"}, Text: "configuration space cannot be read", How: "run as root"}}},
 		{Code: "pcie-width", Title: "links have all lanes", Status: doctor.Found, Findings: []doctor.Finding{{Code: "pcie-width", Severity: doctor.Warning, Subjects: []topo.ID{"gpu:2"}, Text: "the link has 8 of 16 lanes",
-			Evidence: []string{"sys/bus/pci/devices/0000:3d:00.0/current_link_width: 8"}, Fix: "seat the card again; if that does not help, swap it", Basis: topo.BasisAssumed}}},
+			Evidence: []string{"sys/bus/pci/devices/0000:3d:00.0/current_link_width: 8"}, Fix: "seat the card again; if that does not help, swap it", Basis: topo.BasisBound}}},
 		{Code: "port-down", Title: "data ports are up", Status: doctor.Found, Findings: []doctor.Finding{{Code: "port-down", Severity: doctor.Error, Subjects: []topo.ID{"port:mlx5_3/1", "port:mlx5_4/1"}, Text: "two data ports are down", Evidence: []string{}}}},
 	}}
 	drift := &diff.Report{Differences: []diff.Difference{

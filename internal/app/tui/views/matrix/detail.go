@@ -92,7 +92,7 @@ func (d *detail) cell(i, j int) {
 		if s.Degraded {
 			degraded = "!"
 		}
-		d.add(mark + d.l.Fit(d.l.Rate(s.BytesPerSec)+degraded, 12) + d.l.Fit(string(s.Basis), 9) + d.l.Safe(explain.LinkText(paths, s.Link)))
+		d.add(mark + d.l.Fit(s.Basis.Mark(d.l.Rate(s.BytesPerSec))+degraded, 12) + d.l.Fit(string(s.Basis), 9) + d.l.Safe(explain.LinkText(paths, s.Link)))
 	}
 }
 
@@ -104,10 +104,10 @@ func (d *detail) expected(i, j int) string {
 		return look.Unknown + ": no link on the way has a known rate"
 	case *rate == 0:
 		return "0: a link on the way carries nothing"
-	case basis == topo.BasisAssumed:
-		return "at most " + d.l.Rate(rate) + ": a link on the way has no known rate"
+	case basis == topo.BasisBound:
+		return basis.Text(d.l.Rate(rate)) + ": a link on the way has no known rate"
 	}
-	return d.l.Rate(rate) + ", " + string(basis)
+	return basis.Text(d.l.Rate(rate)) + ", " + string(basis)
 }
 
 // measured is the measured rate with what it was measured of.

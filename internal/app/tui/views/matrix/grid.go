@@ -157,28 +157,25 @@ func (g *grid) cell(l *look.Look, f figure, i, j int) (string, look.Style) {
 	return c.String(), host.Styles[draw.ClassStyle(c)]
 }
 
-// expected is a rate against the best of its row; "<" is an upper bound, which may be far from what
+// expected is a rate against the best of its row. A bound or a typical rate may be far from what
 // there is: it is never as good as a rate that is known.
 func (g *grid) expected(l *look.Look, i, j int) (string, look.Style) {
 	rate := g.m.Rate[i][j]
 	if rate == nil {
 		return look.Unknown, look.Plain
 	}
-	text := units.RateNumber(int64(*rate), l.Units)
-	bound := g.m.Basis[i][j] == topo.BasisAssumed && *rate > 0
-	if bound {
-		text = "<" + text
-	}
+	basis := g.m.Basis[i][j]
+	text := basis.Mark(units.RateNumber(int64(*rate), l.Units))
 	best := topo.Rate(0)
 	for k, r := range g.m.Rate[i] {
-		if r != nil && g.m.Rows[i].ID != g.m.Cols[k].ID && g.m.Basis[i][k] != topo.BasisAssumed {
+		if r != nil && g.m.Rows[i].ID != g.m.Cols[k].ID && g.m.Basis[i][k].Sure() {
 			best = max(best, *r)
 		}
 	}
 	switch part := float64(*rate) / float64(max(best, 1)); {
 	case *rate == 0:
 		return text, look.Bad
-	case part >= 0.95 && !bound:
+	case part >= 0.95 && basis.Sure():
 		return text, look.Good
 	case part >= 0.5:
 		return text, look.Plain

@@ -142,13 +142,9 @@ func (p *drawing) headline() []string {
 	return out
 }
 
-// rate is a rate for people; "<" is an upper bound.
+// rate is a rate with how it is known.
 func rate(l *look.Look, r *topo.Rate, basis topo.Basis) string {
-	text := l.Rate(r)
-	if r != nil && *r > 0 && basis == topo.BasisAssumed {
-		return "<" + text
-	}
-	return text
+	return basis.Mark(l.Rate(r))
 }
 
 // route lists the links of the way in at most h lines.
@@ -178,7 +174,7 @@ func links(l *look.Look, h *host.Host, r *explain.Route) []string {
 		if s.Link == r.Limit {
 			mark, style = l.Fit(l.Arrow(), 2), look.Strong
 		}
-		text := l.Rate(s.BytesPerSec)
+		text := rate(l, s.BytesPerSec, s.Basis)
 		if s.Degraded {
 			text, style = text+"!", look.Bad
 		}
