@@ -3,6 +3,7 @@ package topo_test
 import (
 	"encoding/json"
 	"math"
+	"slices"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -141,5 +142,17 @@ func TestPhysPortIsOwn(t *testing.T) {
 		if n := (topo.Netdev{PhysPort: port}); n.PhysPortIsOwn() != want {
 			t.Errorf("%q: %v", port, !want)
 		}
+	}
+}
+
+// Documents written before have other names for two bases.
+func TestFormerNamesOfBases(t *testing.T) {
+	var got []topo.Basis
+	if err := json.Unmarshal([]byte(`["measured","read","assumed","bound","constant","typical","unknown"]`), &got); err != nil {
+		t.Fatal(err)
+	}
+	want := []topo.Basis{topo.BasisMeasured, topo.BasisRead, topo.BasisBound, topo.BasisBound, topo.BasisTypical, topo.BasisTypical, topo.BasisUnknown}
+	if !slices.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
 	}
 }
