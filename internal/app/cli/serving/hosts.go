@@ -15,6 +15,7 @@ import (
 	"github.com/topoctl/topoctl/internal/app/sim"
 	"github.com/topoctl/topoctl/internal/base/pkgerr"
 	"github.com/topoctl/topoctl/internal/base/text"
+	"github.com/topoctl/topoctl/internal/base/units"
 	"github.com/topoctl/topoctl/pathsel"
 )
 
@@ -200,7 +201,34 @@ func (o *predictOptions) cable(ctx context.Context, s *site) error {
 			s.notes = append(s.notes, fmt.Sprintf("the rate of %s/%s is unknown, and not limited here", h.Name, p.Name))
 		}
 	}
+	s.notes = append(s.notes, typicalNotes(s.hosts)...)
 	return nil
+}
+
+// typicalNotes say with which typical rates the links between sockets count, and on which hosts.
+func typicalNotes(hosts []sim.HostSpec) (notes []string) {
+	var rates []string
+	of := map[string][]string{}
+	for i := range hosts {
+		seen := map[string]bool{}
+		for _, l := range hosts[i].Kind.Host().Topology().Links {
+			if l.Kind != topo.LinkSocket || l.Basis != topo.BasisTypical {
+				continue
+			}
+			rate := l.Basis.Text(units.Rate(int64(*l.BytesPerSec), units.Gbyte))
+			if of[rate] == nil {
+				rates = append(rates, rate)
+			}
+			if !seen[rate] {
+				seen[rate] = true
+				of[rate] = append(of[rate], hosts[i].Name)
+			}
+		}
+	}
+	for _, rate := range rates {
+		notes = append(notes, fmt.Sprintf("data that crosses the sockets of %s is counted with %s there: typical of such hardware, not measured", text.Join(of[rate], 4), rate))
+	}
+	return notes
 }
 
 // portName is what people call a port.
