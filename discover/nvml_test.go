@@ -67,26 +67,26 @@ func TestNVLinks(t *testing.T) {
 		{
 			"pair, asked at both ends", "8.0",
 			[][]replies.NVLink{append(nvlink(t, 4, "gpu", b), down), nvlink(t, 4, "gpu", a), nil},
-			[]string{"nvlink:gpu:0/gpu:1 4 80000000000 constant"}, nil,
+			[]string{"nvlink:gpu:0/gpu:1 4 80000000000 typical"}, nil,
 		},
 		{
 			"one end silent, driver without types", "7.0",
 			[][]replies.NVLink{nil, nvlink(t, 2, "", c), nil},
-			[]string{"nvlink:gpu:1/gpu:2 2 40000000000 constant"}, nil,
+			[]string{"nvlink:gpu:1/gpu:2 2 40000000000 typical"}, nil,
 		},
 		{
 			"ends disagree", "6.0",
 			[][]replies.NVLink{nvlink(t, 4, "gpu", b), nvlink(t, 3, "gpu", a), nil},
-			[]string{"nvlink:gpu:0/gpu:1 3 54000000000 constant"},
+			[]string{"nvlink:gpu:0/gpu:1 3 54000000000 typical"},
 			[]string{"conflict: gpu:0: NVLinks to gpu:1: nvml says 3, nvml says 4; kept nvml's"},
 		},
 		{
 			"NVSwitches: hidden in a guest, or by address", "9.0",
 			[][]replies.NVLink{nvlink(t, 18, "switch", ""), nvlink(t, 18, "", "0000:05:00.0"), nvlink(t, 16, "switch", "0000:06:00.0")},
 			[]string{
-				"nvlink:gpu:0/nvfabric 18 370800000000 constant",
-				"nvlink:gpu:1/nvfabric 18 370800000000 constant",
-				"nvlink:gpu:2/nvfabric 16 329600000000 constant",
+				"nvlink:gpu:0/nvfabric 18 370800000000 typical",
+				"nvlink:gpu:1/nvfabric 18 370800000000 typical",
+				"nvlink:gpu:2/nvfabric 16 329600000000 typical",
 			}, nil,
 		},
 		{
@@ -97,7 +97,7 @@ func TestNVLinks(t *testing.T) {
 		{
 			"a CPU of POWER9", "7.0",
 			[][]replies.NVLink{nvlink(t, 3, "cpu", "0004:00:01.0"), nil, nil},
-			[]string{"nvlink:gpu:0/numa:1 3 60000000000 constant"}, nil,
+			[]string{"nvlink:gpu:0/numa:1 3 60000000000 typical"}, nil,
 		},
 		{
 			"to GPUs that are not here, to itself, to nowhere", "9.0",

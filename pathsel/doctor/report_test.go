@@ -241,7 +241,7 @@ func TestDocumentation(t *testing.T) {
 		"`topoctl doctor` judges what discovery collected. Each check is ok, has findings, could not be made (with\n" +
 		"what is missing and how to get it), or does not apply to the host. A finding is an error (it does not work,\n" +
 		"or loses much for certain), a warning (less than the host can do, or it misleads other programs) or info\n" +
-		"(true of the machine, good to know). What rests on a rate that is a constant or assumed is never an error.\n\n" +
+		"(true of the machine, good to know). What rests on a typical rate or a bound is never an error.\n\n" +
 		guide +
 		"This page is written from the code: `go test ./pathsel/doctor -update`.\n")
 	family := ""

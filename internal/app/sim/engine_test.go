@@ -111,7 +111,11 @@ func TestTransfersEndAsPredicted(t *testing.T) {
 			checkWhole(t, j, bytes)
 			set := e.LaneSet(j)
 			ns, _ := set.Finish(set.Predict(bytes))
-			if want := float64(ns) / 1e9; math.Abs(took(j)-want) > 0.04*want {
+			most := 1.04
+			if !set.Basis.Sure() {
+				most = 1.15 // lanes of unknown rate are tried before much is given to them
+			}
+			if want := float64(ns) / 1e9; took(j) < 0.96*want || took(j) > most*want {
 				t.Errorf("%s: took %.2f ms, predicted %.2f ms over %d lanes", name, took(j)*1e3, want*1e3, set.Chosen)
 			}
 			tx, rx := portsOut(t, c, 0)

@@ -21,7 +21,7 @@ import (
 // Transcripts: a fabric, what is wrong with it and what else was seen, and after the dashes the
 // whole judgement, for people to read and to disagree with.
 //
-//	fabric hosts=4 nics=2 rails cross spines=1 uplink=2 basis=constant noise=0.002
+//	fabric hosts=4 nics=2 rails cross spines=1 uplink=2 basis=typical noise=0.002
 //	loopback                   also pairs from each port to itself
 //	hidden                     nobody knows the ways between leaves
 //	rules retests=0 schedule=endpoint limit=10
