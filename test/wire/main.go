@@ -33,6 +33,7 @@ func run(ctx context.Context, args []string, in io.Reader, out io.Writer) error 
 	f.StringVar(&files.CA, "ca", "", "file with the CA")
 	protect := f.String("protect", "", "least protection of data")
 	open := f.String("open", "", "open the peer at this address, and use its region; by default serve")
+	rounds := f.Int("rounds", 1, "how often to use it")
 	limit := f.Duration("timeout", 20*time.Second, "how long one use of the region may take")
 	if err := f.Parse(args); err != nil {
 		return err
@@ -54,7 +55,7 @@ func run(ctx context.Context, args []string, in io.Reader, out io.Writer) error 
 		o.Credentials = credentials
 	}
 	if *open != "" {
-		return client(ctx, o, *open, out)
+		return client(ctx, o, *open, *rounds, out)
 	}
 	return serve(ctx, o, in, out)
 }
@@ -89,7 +90,7 @@ func serve(ctx context.Context, o engine.Options, in io.Reader, out io.Writer) (
 }
 
 // client reads and writes the region "both" of a peer.
-func client(ctx context.Context, o engine.Options, address string, out io.Writer) (err error) {
+func client(ctx context.Context, o engine.Options, address string, rounds int, out io.Writer) (err error) {
 	e, err := engine.New(ctx, o)
 	if err != nil {
 		return err
@@ -104,19 +105,23 @@ func client(ctx context.Context, o engine.Options, address string, out io.Writer
 	if err != nil {
 		return err
 	}
-	want := bytes.Repeat([]byte("from the Go engine "), 20_000)
-	if _, err := r.WriteAt(want, 1000); err != nil {
-		return err
+	for i := range rounds {
+		want := bytes.Repeat([]byte("from the Go engine "), 20_000)
+		want[0] += byte(i) // each round has bytes of its own at its ends
+		want[len(want)-1] += byte(i)
+		if _, err := r.WriteAt(want, 1000); err != nil {
+			return err
+		}
+		fmt.Fprintln(out, "written:", len(want))
+		got := make([]byte, len(want))
+		if _, err := r.ReadAt(got, 1000); err != nil {
+			return err
+		}
+		if !bytes.Equal(got, want) {
+			return errors.New("what was read is not what was written")
+		}
+		fmt.Fprintln(out, "read:", len(got))
 	}
-	fmt.Fprintln(out, "written:", len(want))
-	got := make([]byte, len(want))
-	if _, err := r.ReadAt(got, 1000); err != nil {
-		return err
-	}
-	if !bytes.Equal(got, want) {
-		return errors.New("what was read is not what was written")
-	}
-	fmt.Fprintln(out, "read:", len(got))
 	if err := peer.Notify(ctx, []byte("all is there")); err != nil {
 		return err
 	}
