@@ -593,7 +593,8 @@ var rulings = map[doctor.Code]ruling{
 		found: named("b300-16nic"), severity: doctor.Warning, text: "gpu:1 gets mlx5_1 (NODE), its nearest are mlx5_2 and mlx5_3 (PIX)",
 		fine: named(healthy), blind: variant(healthy, "remove sys/class/infiniband/mlx5_7/device", "remove sys/class/infiniband_verbs/uverbs7/device",
 			"remove sys/class/infiniband_mad/umad7/device", "move sys/class/infiniband/mlx5_7 -> sys/devices/virtual/infiniband/mlx5_7"),
-		more: map[string]ruling{"with storage": {found: named("dgx-h100"), severity: doctor.Info, text: "all RDMA devices, storage and others included"}},
+		more: map[string]ruling{"with storage": {found: named("dgx-h100"), severity: doctor.Info, text: "all RDMA devices, storage and others included"},
+			"fewer NICs than GPUs": {found: named("h20-4ib-1roce"), severity: doctor.Info, text: "gpu:2 gets ibp134s0 (SYS)"}},
 	},
 	"c2c-path": {
 		found: named("gb200-tray"), severity: doctor.Info, text: "over C2C and the CPU (NODE, NCCL's P2C)", subjects: []topo.ID{"gpu:0", "gpu:1", "gpu:2", "gpu:3"},

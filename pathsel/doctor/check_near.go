@@ -234,7 +234,7 @@ var gpuNICIndex = Check{
 	Code: "gpu-nic-index", Severity: Warning,
 	Title: "pairing GPU and NIC by their numbers gives each GPU a nearest NIC",
 	Judged: "The i-th data NIC in the order of names for gpu:i, as scripts and some engines pair them. A warning where that NIC is farther than the GPU's nearest. " +
-		"Info where only the order of all RDMA devices misleads, storage and others included.",
+		"Info where there are fewer NICs than GPUs, so that no script has a number for each, or where only the order of all RDMA devices misleads, storage and others included.",
 	Facts: "the PCI tree, the names of RDMA devices",
 	Fix:   "Pair by topology instead: topoctl path gpu:N; " + perRank + ".",
 	run:   checkIndex,
@@ -252,6 +252,9 @@ func checkIndex(h *host) (o outcome) {
 	}
 	gpus, what := h.misled(data, data)
 	severity, which := Warning, "the data NICs"
+	if len(data) < len(h.gpus) {
+		severity = Info
+	}
 	if len(gpus) == 0 {
 		gpus, what = h.misled(byNumber(h.hardwarePorts()), data)
 		severity, which = Info, "all RDMA devices, storage and others included,"
