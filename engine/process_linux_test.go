@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"syscall"
 	"testing"
@@ -51,17 +50,6 @@ func startPeer(t *testing.T, address string) *childtest.Process {
 		t.Fatalf("the peer says %q", line)
 	}
 	return p
-}
-
-// freePort is an address at which nothing listens now.
-func freePort(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
 }
 
 // overEach runs a test over each transport between processes of one host.
@@ -132,7 +120,7 @@ func TestProcessRestarts(t *testing.T) {
 		rounds = 5
 	}
 	overEach(t, Options{}, func(t *testing.T, client *Engine, mine *Region) {
-		ctx, address := testContext(t), freePort(t)
+		ctx, address := testContext(t), childtest.Address(t)
 		got, err := client.Alloc(processBytes, RegionOptions{})
 		if err != nil {
 			t.Fatal(err)
@@ -198,7 +186,7 @@ func TestProcessStops(t *testing.T) {
 	}
 	const deadline, late = 500 * time.Millisecond, 5 * time.Second
 	overEach(t, Options{}, func(t *testing.T, client *Engine, mine *Region) {
-		ctx, address := testContext(t), freePort(t)
+		ctx, address := testContext(t), childtest.Address(t)
 		peer := startPeer(t, address)
 		p, kv, err := openKV(ctx, client, address)
 		if err != nil {
@@ -263,7 +251,7 @@ func TestProcessStops(t *testing.T) {
 // say so at once.
 func TestProcessIsGone(t *testing.T) {
 	overEach(t, Options{GiveUp: time.Hour, DefaultTimeout: time.Hour}, func(t *testing.T, client *Engine, mine *Region) {
-		ctx, address := testContext(t), freePort(t)
+		ctx, address := testContext(t), childtest.Address(t)
 		peer := startPeer(t, address)
 		p, kv, err := openKV(ctx, client, address)
 		if err != nil {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/topoctl/topoctl/engine/registry"
+	"github.com/topoctl/topoctl/internal/base/childtest"
 	"github.com/topoctl/topoctl/internal/base/engine/registrytest"
 )
 
@@ -36,7 +37,7 @@ func register(t *testing.T, r registry.Registry, address string) uint64 {
 func TestFollowsRegistry(t *testing.T) {
 	checkLeaks(t)
 	names, log := registrytest.NewMemory(0, nil), &logged{}
-	first, second := freePort(t), freePort(t)
+	first, second := childtest.Address(t), childtest.Address(t)
 	old := startPeer(t, first)
 	was := register(t, names.Client(), first)
 	client := newEngine(t, Options{Name: "client", Registry: names.Client(), GiveUp: time.Hour, Logger: textLogger(log)})
@@ -85,7 +86,7 @@ func TestFollowsRegistry(t *testing.T) {
 func TestMovesWhileOpened(t *testing.T) {
 	checkLeaks(t)
 	names := registrytest.NewMemory(0, nil)
-	first, second := freePort(t), freePort(t)
+	first, second := childtest.Address(t), childtest.Address(t)
 	old := startPeer(t, first)
 	register(t, names.Client(), first)
 	if err := old.Process.Signal(syscall.SIGSTOP); err != nil {

@@ -124,7 +124,7 @@ var rooms = map[string]string{
 	"internal/base/fixturetest":                    "the machines of fixtures, discovered, for tests",
 	"internal/base/group":                          "elements of a list that belong together",
 	"internal/base/cgroup":                         "what a process's control groups let it have",
-	"internal/base/childtest":                      "processes for tests: the test's own program again",
+	"internal/base/childtest":                      "processes for tests: the test's own program again, and addresses for it",
 	"internal/base/golden":                         "golden files and `-update`, for tests",
 	"internal/base/hosttree":                       "a host's files with symbolic links: live, captured directory, text archive; the recorder",
 	"internal/base/hosttree/machine":               "machine specs: a text expanded to a host tree",

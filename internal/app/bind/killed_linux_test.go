@@ -68,7 +68,8 @@ func TestKilledAndStartedAgain(t *testing.T) {
 	a.settle = time.Minute // however busy the machine is
 	mine, here := mapped(t, killedSize)
 	must(t, a.Register([]uint64{here}, []uint64{killedSize}, "", 0))
-	c, address := startPeer(t, "127.0.0.1:0")
+	address := childtest.Address(t)
+	c, _ := startPeer(t, address)
 	for round := range 3 {
 		x := Transfer{Peer: address, Op: read, Local: []uint64{here}, Remote: []uint64{killedAddress}, Length: []uint64{killedSize}}
 		mine[0] = 1

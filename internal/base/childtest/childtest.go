@@ -1,14 +1,42 @@
 // Package childtest starts processes for tests: the test's own program again, which its TestMain
-// makes something else of.
+// makes something else of. It has addresses for them, too.
 package childtest
 
 import (
 	"bufio"
 	"io"
+	"net/netip"
 	"os"
 	"os/exec"
+	"syscall"
 	"testing"
 )
+
+// Address is one of this host at which nothing listens, for a child that must be told where to: the
+// port is held, by a socket that is bound and does not listen, so that nobody else is given it before
+// the child listens there, or between two that do.
+func Address(tb testing.TB) string {
+	tb.Helper()
+	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	syscall.CloseOnExec(fd)
+	tb.Cleanup(func() { _ = syscall.Close(fd) })
+	loopback := [4]byte{127, 0, 0, 1}
+	// Who listens sets the same, as package net does: it may have the port then.
+	if err = syscall.SetsockoptInt(fd, syscall.SOL_SOCKET, syscall.SO_REUSEADDR, 1); err == nil {
+		err = syscall.Bind(fd, &syscall.SockaddrInet4{Addr: loopback})
+	}
+	if err != nil {
+		tb.Fatal(err)
+	}
+	at, err := syscall.Getsockname(fd)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return netip.AddrPortFrom(netip.AddrFrom4(loopback), uint16(at.(*syscall.SockaddrInet4).Port)).String()
+}
 
 // Process is a child of a test. It is killed when the test ends, and its standard input ends when
 // the test's process does, however that ends.
