@@ -10,6 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -230,57 +231,59 @@ func (s *stuckTree) ReadFile(name string) ([]byte, error) {
 // A driver that hangs costs its device and half a second once: it is left where it hangs,
 // asked no more while it does, and is back when it answers.
 func TestSampleDeviceHangs(t *testing.T) {
-	noLeaks(t)
-	tree := &stuckTree{Tree: smallTree(t), release: make(chan struct{})}
-	s, tp := sampler(t, Options{FS: tree})
-	full := take(t, s, tp, 0)
-	s.patience = time.Second
-	tree.stuck.Store(new("infiniband/mlx5_0/ports/1/counters/symbol_error"))
-	for i, want := range []string{"port:mlx5_0/1: its driver does not answer", "port:mlx5_0/1: still no answer from its driver", "port:mlx5_0/1: still no answer from its driver"} {
-		out := take(t, s, tp, time.Duration(i))
-		if diff := cmp.Diff([]string{want}, out.Notes); diff != "" {
-			t.Errorf("sample %d (-want +got)\n%s", i, diff)
+	synctest.Test(t, func(t *testing.T) {
+		tree := &stuckTree{Tree: smallTree(t), release: make(chan struct{})}
+		s, tp := sampler(t, Options{FS: tree})
+		full := take(t, s, tp, 0)
+		s.patience = devicePatience
+		tree.stuck.Store(new("infiniband/mlx5_0/ports/1/counters/symbol_error"))
+		for i, want := range []string{"port:mlx5_0/1: its driver does not answer", "port:mlx5_0/1: still no answer from its driver", "port:mlx5_0/1: still no answer from its driver"} {
+			out := take(t, s, tp, time.Duration(i))
+			if diff := cmp.Diff([]string{want}, out.Notes); diff != "" {
+				t.Errorf("sample %d (-want +got)\n%s", i, diff)
+			}
+			if len(out.Ports) != len(full.Ports)-1 || len(out.Links) != len(full.Links) {
+				t.Errorf("sample %d: %d ports of %d, %d links of %d", i, len(out.Ports), len(full.Ports), len(out.Links), len(full.Links))
+			}
+			if n := tree.waiting.Load(); n != 1 {
+				t.Errorf("sample %d: %d goroutines hang", i, n)
+			}
 		}
-		if len(out.Ports) != len(full.Ports)-1 || len(out.Links) != len(full.Links) {
-			t.Errorf("sample %d: %d ports of %d, %d links of %d", i, len(out.Ports), len(full.Ports), len(out.Links), len(full.Links))
+		// A new topology makes new meters; the device is still not asked.
+		again := *tp
+		if out := take(t, s, &again, 4); len(out.Notes) != 1 || tree.waiting.Load() != 1 {
+			t.Errorf("notes %q, %d goroutines hang", out.Notes, tree.waiting.Load())
 		}
-		if n := tree.waiting.Load(); n != 1 {
-			t.Errorf("sample %d: %d goroutines hang", i, n)
+		tree.stuck.Store(nil)
+		close(tree.release)
+		for len(take(t, s, tp, 5).Notes) > 0 {
+			time.Sleep(time.Millisecond)
 		}
-	}
-	// A new topology makes new meters; the device is still not asked.
-	again := *tp
-	if out := take(t, s, &again, 4); len(out.Notes) != 1 || tree.waiting.Load() != 1 {
-		t.Errorf("notes %q, %d goroutines hang", out.Notes, tree.waiting.Load())
-	}
-	tree.stuck.Store(nil)
-	close(tree.release)
-	for len(take(t, s, tp, 5).Notes) > 0 {
-		time.Sleep(time.Millisecond)
-	}
-	if diff := cmp.Diff(full.Ports, take(t, s, tp, 6).Ports); diff != "" {
-		t.Errorf("after it came back (-want +got)\n%s", diff)
-	}
+		if diff := cmp.Diff(full.Ports, take(t, s, tp, 6).Ports); diff != "" {
+			t.Errorf("after it came back (-want +got)\n%s", diff)
+		}
+	})
 }
 
 // Where everything hangs, a sample still ends.
 func TestSampleEverythingHangs(t *testing.T) {
-	noLeaks(t)
-	tree := &stuckTree{Tree: smallTree(t), release: make(chan struct{})}
-	s, tp := sampler(t, Options{FS: tree})
-	defer close(tree.release)
-	tree.stuck.Store(new("sys/"))
-	s.patience, s.limit = time.Minute, 30*time.Millisecond
-	out := take(t, s, tp, 0)
-	if len(out.Ports)+len(out.Links) != 0 || len(out.Notes) != 2 || !strings.Contains(out.Notes[0], "no answer before the time was up") || !strings.Contains(out.Notes[1], "devices were not read") {
-		t.Errorf("%+v", out)
-	}
-	s.patience, s.limit = time.Millisecond, time.Minute
-	for range 2 {
-		if out = take(t, s, tp, 0); len(out.Ports)+len(out.Links) != 0 || len(out.Notes) == 0 || len(out.Notes) > maxNotes+1 {
+	synctest.Test(t, func(t *testing.T) {
+		tree := &stuckTree{Tree: smallTree(t), release: make(chan struct{})}
+		s, tp := sampler(t, Options{FS: tree})
+		defer close(tree.release)
+		tree.stuck.Store(new("sys/"))
+		s.patience, s.limit = time.Minute, 30*time.Millisecond
+		out := take(t, s, tp, 0)
+		if len(out.Ports)+len(out.Links) != 0 || len(out.Notes) != 2 || !strings.Contains(out.Notes[0], "no answer before the time was up") || !strings.Contains(out.Notes[1], "devices were not read") {
 			t.Errorf("%+v", out)
 		}
-	}
+		s.patience, s.limit = time.Millisecond, time.Minute
+		for range 2 {
+			if out = take(t, s, tp, 0); len(out.Ports)+len(out.Links) != 0 || len(out.Notes) == 0 || len(out.Notes) > maxNotes+1 {
+				t.Errorf("%+v", out)
+			}
+		}
+	})
 }
 
 func TestSampleCancelled(t *testing.T) {
@@ -394,30 +397,31 @@ func TestSampleGPUsFail(t *testing.T) {
 
 // A GPU library that hangs is given up for its sample, and asked by one goroutine only.
 func TestSampleGPULibraryHangs(t *testing.T) {
-	noLeaks(t)
-	var inside atomic.Int32
-	release := make(chan struct{})
-	s, tp, closed := gpuSampler(t, func(context.Context) ([]counters.GPULoad, []string, error) {
-		inside.Add(1)
-		<-release
-		return []counters.GPULoad{{BDF: &topo.BDF{Bus: 0x19}}}, nil, nil
-	})
-	s.limit = time.Second
-	for i, want := range []string{"the GPU library does not answer", "the GPU library still does not answer", "the GPU library still does not answer"} {
-		out := take(t, s, tp, 0)
-		if len(out.Notes) != 1 || out.Notes[0] != want || len(out.Ports) == 0 || len(out.GPUs) != 0 {
-			t.Errorf("sample %d: %+v", i, out)
+	synctest.Test(t, func(t *testing.T) {
+		var inside atomic.Int32
+		release := make(chan struct{})
+		s, tp, closed := gpuSampler(t, func(context.Context) ([]counters.GPULoad, []string, error) {
+			inside.Add(1)
+			<-release
+			return []counters.GPULoad{{BDF: &topo.BDF{Bus: 0x19}}}, nil, nil
+		})
+		s.limit = time.Second
+		for i, want := range []string{"the GPU library does not answer", "the GPU library still does not answer", "the GPU library still does not answer"} {
+			out := take(t, s, tp, 0)
+			if len(out.Notes) != 1 || out.Notes[0] != want || len(out.Ports) == 0 || len(out.GPUs) != 0 {
+				t.Errorf("sample %d: %+v", i, out)
+			}
+			s.limit = time.Minute // what still hangs is not waited for
 		}
-		s.limit = time.Minute // what still hangs is not waited for
-	}
-	if n := inside.Load(); n != 1 {
-		t.Errorf("%d goroutines asked", n)
-	}
-	if err := s.gpus.close(time.Millisecond); err == nil || *closed != 0 {
-		t.Errorf("closed %d times, error %v", *closed, err)
-	}
-	close(release)
-	for len(take(t, s, tp, 0).GPUs) == 0 {
-		time.Sleep(time.Millisecond)
-	}
+		if n := inside.Load(); n != 1 {
+			t.Errorf("%d goroutines asked", n)
+		}
+		if err := s.gpus.close(time.Millisecond); err == nil || *closed != 0 {
+			t.Errorf("closed %d times, error %v", *closed, err)
+		}
+		close(release)
+		for len(take(t, s, tp, 0).GPUs) == 0 {
+			time.Sleep(time.Millisecond)
+		}
+	})
 }
