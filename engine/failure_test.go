@@ -116,8 +116,11 @@ func TestUnsafeBufferAndQuarantine(t *testing.T) {
 	there.mu.Unlock()
 	conn := n.of("client", "fake").Conns()[0]
 	conn.HoldWrites()
-	b, _ := p.submitBefore(t, time.Second, []Op{WriteOp(p.mine.Span(0, 5000), p.to.At(100_000))}, SubmitOptions{Notify: []byte("never")})
-	eventually(t, "the write is on the wire", func() bool { return conn.Held() == 1 })
+	var b *Batch
+	for far := time.Second; conn.Held() == 0; far *= 4 { // until it is on the wire in that time
+		b, _ = p.submitBefore(t, far, []Op{WriteOp(p.mine.Span(0, 5000), p.to.At(100_000))}, SubmitOptions{Notify: []byte("never")})
+		eventually(t, "the write is on the wire", func() bool { return conn.Held() == 1 || b.Err() != nil })
+	}
 	conn.Kill(errors.New("the cable was pulled"))
 	<-b.Done()
 	err := b.Err()

@@ -49,9 +49,12 @@ func TestErrorTexts(t *testing.T) {
 	p.warm(t)
 	n.Refuse(errors.New("the cable is out"))
 	conn().Kill(errors.New("link lost"))
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-	defer cancel()
-	check("deadline", end(write(ctx)), true, `engine: peer "PEER": deadline exceeded with 0 of 5000 bytes in place; lane fake: ...`)
+	var err error
+	for far := time.Second; far < within && !errors.As(err, new(*LaneError)); far *= 4 { // until a dial has failed in that time
+		b, _ = p.submitBefore(t, far, []Op{WriteOp(p.mine.Span(0, 5000), p.to.At(0))}, SubmitOptions{})
+		err = end(b)
+	}
+	check("deadline", err, true, `engine: peer "PEER": deadline exceeded with 0 of 5000 bytes in place; lane fake: ...`)
 	n.Refuse(nil)
 
 	// What is refused names the op as it was given: the first one moves nothing.
