@@ -80,13 +80,7 @@ func TestRawRound(t *testing.T) {
 	if err := end.Stop(); err != nil {
 		t.Error(err)
 	}
-	for range 200 {
-		if runtime.NumGoroutine() <= before {
-			return
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	t.Errorf("%d goroutines, before %d", runtime.NumGoroutine(), before)
+	settled(t, before)
 }
 
 // What is sent is what was in the places that the layout says, and it arrives in

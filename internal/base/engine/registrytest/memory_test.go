@@ -63,7 +63,7 @@ func TestMemory(t *testing.T) {
 			}
 		},
 	})
-	for range 100 {
+	for range 6000 {
 		if runtime.NumGoroutine() <= before {
 			return
 		}
