@@ -88,6 +88,12 @@ func (r *rig) end(q *transport.Request) transport.Completion {
 	return r.ends[q]
 }
 
+func (r *rig) ended() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.ends)
+}
+
 // post posts n requests of 1 KiB each, every second one a WRITE.
 func (r *rig) post(n int) []*transport.Request {
 	r.t.Helper()
@@ -130,7 +136,11 @@ func TestSeedDecides(t *testing.T) {
 			t.Fatal(err)
 		}
 		requests := r.post(100)
-		time.Sleep(20 * time.Millisecond)
+		for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(time.Millisecond) { // all but those have ended
+			if counts = r.from.Counts(); r.ended() == len(requests)-int(counts.Dropped+counts.Held) {
+				break
+			}
+		}
 		r.conn.Close(nil)
 		r.waitLost()
 		for _, q := range requests {
@@ -148,7 +158,7 @@ func TestSeedDecides(t *testing.T) {
 				out = append(out, "closed")
 			}
 		}
-		return out, r.from.Counts()
+		return out, counts
 	}
 	a, counts := run(1)
 	b, _ := run(1)
@@ -171,45 +181,53 @@ func TestSeedDecides(t *testing.T) {
 
 // A WRITE that was held lands after its connection, with the bytes that it had.
 func TestLateWrite(t *testing.T) {
-	for _, left := range []bool{false, true} {
-		latest := 20 * time.Millisecond
-		if left {
-			latest = time.Second // not all have landed when it is left, however slow this machine is
+	if landed := lateWrite(t, false, 20*time.Millisecond); landed != 10 {
+		t.Errorf("%d writes landed", landed)
+	}
+	for latest := time.Second; ; latest *= 4 { // until not all have landed when it is left
+		landed := lateWrite(t, true, latest)
+		if landed < 10 {
+			break
 		}
-		r := newRig(t, faulty.Plan{Hold: 1, LateMax: latest})
-		if err := r.dial(); err != nil {
-			t.Fatal(err)
-		}
-		fill(r.local, 0xaa)
-		fill(r.remote, 0x11)
-		requests := r.post(20) // ten WRITEs, to odd places
-		r.conn.Close(nil)
-		if err := r.waitLost(); err != nil {
-			t.Errorf("lost: %v", err)
-		}
-		fill(r.local, 0xbb) // ours again
-		for i, q := range requests {
-			if d := r.end(q); i%2 == 1 && (d.Err == nil || !d.MayLand) {
-				t.Errorf("a write that was held ended with %v, may land: %v", d.Err, d.MayLand)
-			}
-		}
-		if left {
-			if err := r.to.Leave(context.Background(), r.origin, r.origin.Conn); err != nil {
-				t.Fatal(err)
-			}
-			fill(r.remote, 0x22)
-		}
-		for end := time.Now().Add(time.Minute); len(r.from.Conns()) > 0 && time.Now().Before(end); {
-			time.Sleep(time.Millisecond)
-		}
-		got := r.remote.Bytes(1<<10, 1)[0]
-		if want := map[bool]byte{false: 0xaa, true: 0x22}[left]; got != want {
-			t.Errorf("left: %v: the byte is %#x, want %#x", left, got, want)
-		}
-		if landed := r.from.Counts().Landed; (landed == 10) == left {
-			t.Errorf("left: %v: %d writes landed", left, landed)
+		if latest > time.Minute {
+			t.Fatalf("left: %d writes landed", landed)
 		}
 	}
+}
+
+// lateWrite says how many of ten landed.
+func lateWrite(t *testing.T, left bool, latest time.Duration) int64 {
+	r := newRig(t, faulty.Plan{Hold: 1, LateMax: latest})
+	if err := r.dial(); err != nil {
+		t.Fatal(err)
+	}
+	fill(r.local, 0xaa)
+	fill(r.remote, 0x11)
+	requests := r.post(20) // ten WRITEs, to odd places
+	r.conn.Close(nil)
+	if err := r.waitLost(); err != nil {
+		t.Errorf("lost: %v", err)
+	}
+	fill(r.local, 0xbb) // ours again
+	for i, q := range requests {
+		if d := r.end(q); i%2 == 1 && (d.Err == nil || !d.MayLand) {
+			t.Errorf("a write that was held ended with %v, may land: %v", d.Err, d.MayLand)
+		}
+	}
+	if left {
+		if err := r.to.Leave(context.Background(), r.origin, r.origin.Conn); err != nil {
+			t.Fatal(err)
+		}
+		fill(r.remote, 0x22)
+	}
+	for end := time.Now().Add(time.Minute); len(r.from.Conns()) > 0 && time.Now().Before(end); {
+		time.Sleep(time.Millisecond)
+	}
+	got := r.remote.Bytes(1<<10, 1)[0]
+	if want := map[bool]byte{false: 0xaa, true: 0x22}[left]; got != want {
+		t.Errorf("left: %v: the byte is %#x, want %#x", left, got, want)
+	}
+	return r.from.Counts().Landed
 }
 
 func TestKillAndDials(t *testing.T) {

@@ -3,6 +3,7 @@ package faulty_test
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"math/bits"
 	"math/rand/v2"
@@ -105,6 +106,15 @@ func (l *line) silent(c net.Conn) {
 	c.SetReadDeadline(time.Now().Add(time.Minute))
 }
 
+func (l *line) until(what string, is func() bool) {
+	l.t.Helper()
+	for end := time.Now().Add(time.Minute); !is(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			l.t.Fatalf("not within a minute: %s", what)
+		}
+	}
+}
+
 func isTimeout(err error) bool {
 	var n net.Error
 	return errors.As(err, &n) && n.Timeout()
@@ -125,11 +135,7 @@ func TestProxyForwards(t *testing.T) {
 	l.read(l.client, down)
 	// Counted when they are written, which may be after they were read.
 	want := int64(len(up) + 2*len(down))
-	for end := time.Now().Add(time.Minute); l.proxy.Carried() != want; time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("carried %d bytes, want %d", l.proxy.Carried(), want)
-		}
-	}
+	l.until(fmt.Sprintf("%d bytes are carried", want), func() bool { return l.proxy.Carried() == want })
 }
 
 func TestProxyCut(t *testing.T) {
@@ -192,7 +198,7 @@ func TestProxyHold(t *testing.T) {
 		l.client.Write(data)
 		if how == "reset" {
 			// RST makes the receiver forget what it has not read.
-			time.Sleep(300 * time.Millisecond)
+			l.until("the proxy has all", func() bool { return l.proxy.Taken() == len(data) })
 			l.client.SetLinger(0)
 		}
 		l.client.Close()
@@ -214,8 +220,8 @@ func TestProxyDelayAndRate(t *testing.T) {
 	if took := time.Since(start); took < 50*time.Millisecond {
 		t.Errorf("a delay of 50 ms took %v", took)
 	}
-	l.proxy.Update(func(up, _ *faulty.Line) { *up = faulty.Line{BytesPerSec: 20 << 20} })
 	start = time.Now()
+	l.proxy.Update(func(up, _ *faulty.Line) { *up = faulty.Line{BytesPerSec: 20 << 20} })
 	go l.client.Write(data)
 	l.read(l.server, data)
 	if took := time.Since(start); took < 40*time.Millisecond {
