@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/topoctl/topoctl/internal/base/engine/memory"
 	"github.com/topoctl/topoctl/internal/base/engine/transport"
 )
@@ -108,7 +110,15 @@ func TestNothingIsReceivedAfterViolation(t *testing.T) {
 		if _, err := theirs.Write(b); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(50 * time.Millisecond) // it is all there
+		if err := c.raw.Control(func(fd uintptr) {
+			there := make([]byte, size)
+			eventually(t, "it is all there", func() bool {
+				n, _, _ := unix.Recvfrom(int(fd), there, unix.MSG_PEEK|unix.MSG_DONTWAIT)
+				return n >= len(b)
+			})
+		}); err != nil {
+			t.Fatal(err)
+		}
 	}
 	look := func() error {
 		came := false

@@ -174,16 +174,18 @@ func TestViolations(t *testing.T) {
 // the connection ends when there are too many or they make no progress.
 func TestNeverReads(t *testing.T) {
 	noLeaks(t)
-	b := newSide(t, Options{MaxPosted: 8, FrameTime: 50 * time.Millisecond})
-	r := b.region(t, 8<<20, both, memory.Options{})
-	read := frame(header{kind: frameRead, bytes: 8 << 20}, []desc{{r.ID(), 0, 8 << 20}})
-	c, _ := intrude(t, b)
+	patient := newSide(t, Options{MaxPosted: 8})
+	most := patient.region(t, 8<<20, both, memory.Options{})
+	c, _ := intrude(t, patient)
 	for range 9 {
-		if _, err := c.Write(read); err != nil {
+		if _, err := c.Write(frame(header{kind: frameRead, bytes: 8 << 20}, []desc{{most.ID(), 0, 8 << 20}})); err != nil {
 			break // it may be closed already
 		}
 	}
-	eventually(t, "the ninth is too much", func() bool { return b.Served().Dropped["posted"] == 1 })
+	eventually(t, "the ninth is too much", func() bool { return patient.Served().Dropped["posted"] == 1 })
+	b := newSide(t, Options{FrameTime: 50 * time.Millisecond})
+	r := b.region(t, 8<<20, both, memory.Options{})
+	read := frame(header{kind: frameRead, bytes: 8 << 20}, []desc{{r.ID(), 0, 8 << 20}})
 	c, _ = intrude(t, b)
 	if _, err := c.Write(read); err != nil {
 		t.Fatal(err)
@@ -401,25 +403,37 @@ func TestOfferLimits(t *testing.T) {
 	}
 }
 
+// expect has a connection expected of a session; ten sessions are one peer's.
+func expect(t *testing.T, b *side, session byte, conn transport.ConnID) error {
+	from := transport.Origin{Session: transport.SessionID{session}, Conn: conn, Name: "x", Account: quota.Account(fmt.Sprint(session / 10))}
+	_, err := b.Accept(t.Context(), from, offer{spans: 1, posted: 1, bytes: 1}.put())
+	return err
+}
+
 func TestAcceptIsBounded(t *testing.T) {
 	noLeaks(t)
-	b := newSide(t, Options{ConnsPerSession: 2, Conns: 4, ArriveTime: 30 * time.Millisecond, FrameTime: 20 * time.Millisecond})
-	o := offer{spans: 1, posted: 1, bytes: 1}.put()
-	ask := func(session byte, conn transport.ConnID) error {
-		from := transport.Origin{Session: transport.SessionID{session}, Conn: conn, Name: "x", Account: quota.Account(fmt.Sprint(session / 10))}
-		_, err := b.Accept(t.Context(), from, o)
-		return err
-	}
+	b := newSide(t, Options{ConnsPerSession: 2, Conns: 4})
 	for i, want := range []string{"", "", "too many"} {
-		if err := ask(1, transport.ConnID(i)); want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+		if err := expect(t, b, 1, transport.ConnID(i)); want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
 			t.Errorf("connection %d: %v", i, err)
 		}
 	}
-	if err := ask(2, 1); err == nil {
+	if err := expect(t, b, 2, 1); err == nil {
 		t.Error("a peer has more than half of all connections, by two sessions")
 	}
-	if err := ask(10, 1); err != nil {
+	if err := expect(t, b, 10, 1); err != nil {
 		t.Errorf("one peer has taken all: %v", err)
+	}
+	if err := expect(t, b, 10, 1); err == nil {
+		t.Error("a connection is expected twice")
+	}
+}
+
+func TestExpectationsEnd(t *testing.T) {
+	noLeaks(t)
+	b := newSide(t, Options{ArriveTime: 30 * time.Millisecond, FrameTime: 20 * time.Millisecond})
+	if err := errors.Join(expect(t, b, 1, 1), expect(t, b, 10, 1)); err != nil {
+		t.Fatal(err)
 	}
 	eventually(t, "expectations end", func() bool {
 		b.Transport.mu.Lock()
@@ -433,11 +447,8 @@ func TestAcceptIsBounded(t *testing.T) {
 		t.Error("a connection was let in late")
 	}
 	isClosed(t, ours)
-	if err := ask(1, 1); err != nil {
+	if err := expect(t, b, 1, 1); err != nil {
 		t.Error(err)
-	}
-	if err := ask(1, 1); err == nil {
-		t.Error("a connection is expected twice")
 	}
 }
 
