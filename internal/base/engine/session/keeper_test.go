@@ -2,7 +2,6 @@ package session
 
 import (
 	"errors"
-	"io"
 	"net"
 	"testing"
 	"time"
@@ -18,8 +17,15 @@ func kept(t *testing.T, waiting bool) *keeper {
 	s := newSession(transport.SessionID{1}, trust.PeerID{}, welcome{messageBytes: 100, calls: 4}, Limits{}.withDefaults(), nil, sessionKey{})
 	s.keeperWake = make(chan struct{}, 1)
 	a, b := net.Pipe()
-	go func() { _, _ = io.Copy(io.Discard, b) }()
 	s.attach(a, 1, nil)
+	// What is written sets the real time: the first message is waited for, and no other is read.
+	s.link.lastActive.Store(0)
+	if _, err := readMessage(b, someBounds); err != nil {
+		t.Fatal(err)
+	}
+	for s.link.lastActive.Load() == 0 {
+		time.Sleep(time.Millisecond)
+	}
 	if waiting {
 		s.mu.Lock()
 		s.sentCalls[1] = &sentCall{done: make(chan struct{})}
@@ -34,8 +40,6 @@ func kept(t *testing.T, waiting bool) *keeper {
 		<-s.finished
 		_ = b.Close()
 	})
-	// What is written now is written.
-	time.Sleep(20 * time.Millisecond)
 	s.link.lastActive.Store(int64(base))
 	return k
 }

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/topoctl/topoctl/internal/base/engine/transport"
@@ -69,6 +70,10 @@ func TestRefusalsAreSeen(t *testing.T) {
 
 // A connection that has been handed to its session does not make room for others.
 func TestHandedOverIsNotEvicted(t *testing.T) {
+	synctest.Test(t, testHandedOverIsNotEvicted)
+}
+
+func testHandedOverIsNotEvicted(t *testing.T) {
 	const authTime = time.Second
 	ln := newPipes()
 	held, handOver := make(chan net.Conn), make(chan struct{})

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/topoctl/topoctl/internal/base/childtest"
 	"github.com/topoctl/topoctl/internal/base/engine/session"
 	"github.com/topoctl/topoctl/internal/base/engine/transport"
 	"github.com/topoctl/topoctl/internal/base/engine/trust"
@@ -230,7 +231,7 @@ func TestSlowHandlerKeepsItsConnection(t *testing.T) {
 
 func TestRestartedPeer(t *testing.T) {
 	leaks(t)
-	srv, addr := serve(t, session.ServerOptions{Identity: session.Identity{Name: "h", Epoch: 5, Credentials: trust.OfSecret(token)}, Handle: echo}, "127.0.0.1:0")
+	srv, addr := serve(t, session.ServerOptions{Identity: session.Identity{Name: "h", Epoch: 5, Credentials: trust.OfSecret(token)}, Handle: echo}, childtest.Address(t))
 	p := newProxy(t, addr, false)
 	var got ends
 	s, err := session.Dial(limited(t), session.DialOptions{Identity: session.Identity{Credentials: trust.OfSecret(token)}, Routes: to(p.addr), Ended: got.add})
@@ -293,10 +294,13 @@ func TestAnotherEngineIsNotARestart(t *testing.T) {
 func TestUnreachable(t *testing.T) {
 	leaks(t)
 	var client, host ends
-	_, addr := serve(t, session.ServerOptions{Ended: host.add, Limits: session.Limits{Orphaned: 300 * time.Millisecond}}, "127.0.0.1:0")
+	_, addr := serve(t, session.ServerOptions{Ended: host.add, Handle: echo, Limits: session.Limits{Orphaned: 300 * time.Millisecond}}, "127.0.0.1:0")
 	p := newProxy(t, addr, false)
-	s, err := session.Dial(limited(t), session.DialOptions{Routes: to(p.addr), GiveUp: 400 * time.Millisecond, Ended: client.add})
+	s, err := session.Dial(limited(t), session.DialOptions{Routes: to(p.addr), GiveUp: time.Second, Ended: client.add})
 	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Call(limited(t), 1, nil); err != nil { // the host has it, too
 		t.Fatal(err)
 	}
 	_ = p.l.Close()
@@ -317,7 +321,7 @@ func TestUnreachable(t *testing.T) {
 func TestForgottenSession(t *testing.T) {
 	leaks(t)
 	var client, host ends
-	_, addr := serve(t, session.ServerOptions{Identity: session.Identity{Epoch: 7}, Ended: host.add, Limits: session.Limits{Orphaned: 200 * time.Millisecond}}, "127.0.0.1:0")
+	_, addr := serve(t, session.ServerOptions{Identity: session.Identity{Epoch: 7}, Ended: host.add, Handle: echo, Limits: session.Limits{Orphaned: 200 * time.Millisecond}}, "127.0.0.1:0")
 	p := newProxy(t, addr, false)
 	var open atomic.Bool
 	open.Store(true)
@@ -328,6 +332,9 @@ func TestForgottenSession(t *testing.T) {
 		return nil
 	}})
 	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Call(limited(t), 1, nil); err != nil { // the host has it, too
 		t.Fatal(err)
 	}
 	p.swallow.Store(true)
@@ -398,10 +405,17 @@ func TestRefusedPeerIsGone(t *testing.T) {
 // TestContextEndsTheWaitingOnly: a call that nobody waits for still runs.
 func TestContextEndsTheWaitingOnly(t *testing.T) {
 	leaks(t)
-	ran := make(chan struct{})
-	_, addr := serve(t, session.ServerOptions{Handle: func(context.Context, *session.Session, uint16, []byte) ([]byte, error) {
-		time.Sleep(50 * time.Millisecond)
-		close(ran)
+	running, release, ran := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	_, addr := serve(t, session.ServerOptions{Handle: func(ctx context.Context, _ *session.Session, method uint16, _ []byte) ([]byte, error) {
+		if method == 2 {
+			return nil, nil
+		}
+		close(running)
+		select {
+		case <-release:
+			close(ran)
+		case <-ctx.Done():
+		}
 		return nil, nil
 	}}, "127.0.0.1:0")
 	s, err := session.Dial(limited(t), session.DialOptions{Routes: to(addr)})
@@ -409,11 +423,18 @@ func TestContextEndsTheWaitingOnly(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
-	defer cancel()
-	if _, err := s.Call(ctx, 1, nil); !errors.Is(err, context.DeadlineExceeded) {
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		<-running
+		cancel()
+	}()
+	if _, err := s.Call(ctx, 1, nil); !errors.Is(err, context.Canceled) {
 		t.Fatal(err)
 	}
+	if _, err := s.Call(limited(t), 2, nil); err != nil { // the peer has seen by then what there is to see
+		t.Fatal(err)
+	}
+	close(release)
 	select {
 	case <-ran:
 	case <-time.After(30 * time.Second):
@@ -446,12 +467,7 @@ func TestTokens(t *testing.T) {
 }
 
 func TestNoPeer(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	addr := l.Addr().(*net.TCPAddr).AddrPort()
-	_ = l.Close()
+	addr := netip.MustParseAddrPort(childtest.Address(t))
 	if _, err := session.Dial(limited(t), session.DialOptions{Routes: to(addr, netip.MustParseAddrPort("127.0.0.1:1"))}); !errors.Is(err, session.ErrUnreachable) {
 		t.Fatal(err)
 	}
