@@ -85,7 +85,7 @@ func (h *host) address() string { return h.e.Addrs()[0].String() }
 // fleetOf opens agents called n0, n1, ...
 func fleetOf(t *testing.T, agents ...*host) *Fleet {
 	t.Helper()
-	o := Options{Credentials: trust.OfSecret(token)}
+	o := Options{Credentials: trust.OfSecret(token), DialTime: within, GiveUp: within / 2}
 	for i, a := range agents {
 		o.Hosts = append(o.Hosts, probe.Host{Name: fmt.Sprintf("n%d", i), Address: a.address()})
 	}
@@ -104,13 +104,13 @@ func fleetOf(t *testing.T, agents ...*host) *Fleet {
 // quick is a spec by which a pair takes some 60 ms.
 func quick() probe.Spec {
 	return probe.Spec{Warmup: time.Millisecond, SampleTime: 5 * time.Millisecond, MinSamples: 3, MaxSamples: 5, CI: 0.5,
-		SizesBytes: []int64{4 << 10, 64 << 10}, LatencySamples: 20, PairTime: 10 * time.Second}
+		SizesBytes: []int64{4 << 10, 64 << 10}, LatencySamples: 20, PairTime: within}
 }
 
 // long is a spec by which a pair goes on until somebody stops it.
 func long() probe.Spec {
 	s := quick()
-	s.MinSamples, s.MaxSamples, s.CI, s.SizesBytes, s.PairTime = 5000, 10000, 0, []int64{64 << 10}, time.Minute
+	s.MinSamples, s.MaxSamples, s.CI, s.SizesBytes = 5000, 10000, 0, []int64{64 << 10}
 	return s
 }
 

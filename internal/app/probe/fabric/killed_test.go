@@ -6,9 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"net/netip"
 	"os"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -86,9 +84,11 @@ func TestKilledInMidRound(t *testing.T) {
 			if out[0].Err == nil || out[2].Err == nil || out[1].Err != nil {
 				t.Errorf("the next round: %v, %v, %v", out[0].Err, out[2].Err, out[1].Err)
 			}
-			// A call can fail shortly before its peer counts as lost.
-			if h := f.Hosts()[0]; h.Error == "" {
-				t.Error("the host has no error")
+			// A call can fail before its peer counts as lost.
+			for ctx := limited(t); f.Hosts()[0].Error == ""; time.Sleep(time.Millisecond) {
+				if ctx.Err() != nil {
+					t.Fatal("the host has no error")
+				}
 			}
 			out = f.Round(limited(t), pairs[:1], spec, nil)
 			if out[0].Err == nil || len(out[0].Bandwidth) > 0 {
@@ -101,7 +101,8 @@ func TestKilledInMidRound(t *testing.T) {
 
 // An agent that was restarted meanwhile is another one.
 func TestRestartedAgent(t *testing.T) {
-	first, address := child(t, "127.0.0.1:0")
+	address := childtest.Address(t)
+	first, _ := child(t, address)
 	_, other := child(t, "127.0.0.1:0")
 	f, err := fabric.Open(limited(t), fabric.Options{Credentials: trust.OfSecret([]byte(secret)), Hosts: []probe.Host{{Name: "n0", Address: address}, {Name: "n1", Address: other}}})
 	if err != nil {
@@ -147,28 +148,18 @@ func fakeSSH(t *testing.T, script string) string {
 // remoteShell runs the command that ssh was given, as sshd has it run by a shell.
 const remoteShell = `for last in "$@"; do :; done; exec sh -c "$last"`
 
-func freePort(t *testing.T) string {
-	_, address := func() (string, string) {
-		cmd, address := child(t, "127.0.0.1:0")
-		_ = cmd.Process.Kill()
-		_, _ = cmd.Process.Wait()
-		return "", address
-	}()
-	return strconv.Itoa(int(netip.MustParseAddrPort(address).Port()))
-}
-
 // Agents are started by ssh, measure, and are gone in the end. The token is on no command
 // line, and no argument can be more than one word of the shell there.
 func TestLaunch(t *testing.T) {
 	dir := fakeSSH(t, "echo welcome to the host >&2\n"+remoteShell)
 	evil := "a'b; touch " + dir + "/owned; $(touch " + dir + "/owned)"
 	o := fabric.Options{Credentials: trust.OfSecret([]byte(secret)), Launch: &fabric.Launch{Args: []string{"--name", evil}},
-		Hosts: []probe.Host{{Name: "n0", Address: "127.0.0.1:" + freePort(t)}, {Name: "n1", Address: "127.0.0.1:" + freePort(t)}}}
+		Hosts: []probe.Host{{Name: "n0", Address: childtest.Address(t)}, {Name: "n1", Address: childtest.Address(t)}}}
 	f, err := fabric.Open(limited(t), o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	spec := probe.Spec{SampleTime: 5 * time.Millisecond, MaxSamples: 3, SizesBytes: []int64{4096}, PairTime: 10 * time.Second}
+	spec := probe.Spec{SampleTime: 5 * time.Millisecond, MaxSamples: 3, SizesBytes: []int64{4096}, PairTime: time.Minute}
 	out := f.Round(limited(t), []probe.Pair{portPair("n1", "n0")}, spec, nil)
 	if out[0].Err != nil {
 		t.Error(out[0].Err)
@@ -216,13 +207,13 @@ func TestLaunchFails(t *testing.T) {
 		"exec 1>&-; cat >/dev/null; echo bye >&2": "the agent did not start",
 	} {
 		fakeSSH(t, script)
-		began := time.Now()
-		_, err := fabric.Open(limited(t), fabric.Options{Credentials: trust.OfSecret([]byte(secret)), Launch: &fabric.Launch{}, DialTime: time.Second, Hosts: []probe.Host{{Name: "n0", Address: "127.0.0.1:7411"}}})
+		wait := time.Minute
+		if strings.HasPrefix(want, "no answer") { // it alone is waited out
+			wait = time.Second
+		}
+		_, err := fabric.Open(limited(t), fabric.Options{Credentials: trust.OfSecret([]byte(secret)), Launch: &fabric.Launch{}, DialTime: wait, Hosts: []probe.Host{{Name: "n0", Address: "127.0.0.1:7411"}}})
 		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "n0: ") || strings.Contains(err.Error(), "\x1b") {
 			t.Errorf("%s: %v, want %q", script, err, want)
-		}
-		if took := time.Since(began); took > 20*time.Second {
-			t.Errorf("%s: it took %v", script, took)
 		}
 	}
 	// Another agent answers at the address.
