@@ -57,6 +57,10 @@ type keeper struct {
 	patience       int64 // grows with every move that brought no answer
 	answersAtMove  uint64
 	deliveredBytes uint64 // that the peer's kernel has acknowledged
+
+	movedAt    int64  // see moving
+	movedBytes uint64 // acknowledged at the last look
+	backlog    bool   // there was more then
 }
 
 type searchOutcome struct {
@@ -156,7 +160,7 @@ func (k *keeper) check(now int64) (wait time.Duration, end error) {
 	}
 	heard := s.lastHeard.Load()
 	if l != nil {
-		heard = max(heard, l.lastActive.Load())
+		heard = max(heard, k.moving(l, now))
 	}
 	gone := k.peerSilence.elapsed(now, heard, k.lateBy)
 	if k.tooLateToJudge() {
@@ -184,6 +188,21 @@ func (k *keeper) check(now int64) (wait time.Duration, end error) {
 		k.endSearch() // it speaks again
 	}
 	return min(k.checkLink(l, now, waiting), giveUp), nil
+}
+
+// moving is when the peer's kernel was last seen to take a part of what is still on the way, as it does where a
+// message is large and the network slow. A small message that it took says nothing of the process: the kernel of
+// one that stands still takes them for as long as they fit. Where the kernel does not tell, any write counts.
+func (k *keeper) moving(l *link, now int64) int64 {
+	bytes, all, ok := delivered(l.c)
+	if !ok {
+		return l.lastActive.Load()
+	}
+	if k.backlog && !all && bytes != k.movedBytes {
+		k.movedAt = now
+	}
+	k.backlog, k.movedBytes = !all, bytes
+	return k.movedAt
 }
 
 // refusesOurs says whether a peer that has let us in before does not accept our token or
@@ -341,6 +360,6 @@ func (k *keeper) adopt(o searchOutcome) bool {
 	s.roundTrips.add(o.trip)
 	k.route = o.route
 	k.suspectedAt, k.deliveredBytes, k.attachedAt, k.answersAtMove, k.searchTime = 0, 0, now, answers, firstSearchTime
-	k.linkLost, k.lastErr = false, nil
+	k.linkLost, k.lastErr, k.backlog = false, nil, false
 	return false
 }

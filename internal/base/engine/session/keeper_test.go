@@ -2,7 +2,9 @@ package session
 
 import (
 	"errors"
+	"io"
 	"net"
+	"runtime"
 	"testing"
 	"time"
 
@@ -13,10 +15,14 @@ import (
 // kept is a keeper whose clock is the test's, over a connection that nobody
 // answers on.
 func kept(t *testing.T, waiting bool) *keeper {
+	a, b := net.Pipe()
+	return keptOver(t, a, b, waiting)
+}
+
+func keptOver(t *testing.T, a, b net.Conn, waiting bool) *keeper {
 	t.Helper()
 	s := newSession(transport.SessionID{1}, trust.PeerID{}, welcome{messageBytes: 100, calls: 4}, Limits{}.withDefaults(), nil, sessionKey{})
 	s.keeperWake = make(chan struct{}, 1)
-	a, b := net.Pipe()
 	s.attach(a, 1, nil)
 	// What is written sets the real time: the first message is waited for, and no other is read.
 	s.link.lastActive.Store(0)
@@ -100,6 +106,62 @@ func TestLateKeeperBlamesNobody(t *testing.T) {
 		if k.runTo(t, now+wait, now+40*time.Millisecond) {
 			t.Error("searches")
 		}
+	}
+}
+
+// TestHungPeer: a process that stands still is given up though its kernel takes what we call,
+// and one that takes a large message in slowly is not.
+func TestHungPeer(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("the kernel does not tell what arrived")
+	}
+	for _, slow := range []bool{false, true} {
+		ln, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer ln.Close()
+		a, err := net.Dial("tcp", ln.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := ln.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		k := keptOver(t, a, b, true)
+		written := make(chan struct{})
+		if slow {
+			go func() { defer close(written); _, _ = a.Write(make([]byte, 256<<20)) }() // until a is closed
+		} else {
+			close(written)
+		}
+		var end error
+		called, came := base, base
+		for now := base; now < base+time.Minute && end == nil; {
+			if now-called >= 4*time.Second { // a call goes out
+				called = now
+				k.s.link.lastActive.Store(int64(now))
+			}
+			if slow && now-came >= time.Second { // a part comes in, until the kernel has told so
+				came = now
+				before, _, _ := delivered(a)
+				for bytes := before; bytes == before; bytes, _, _ = delivered(a) {
+					if _, err := io.CopyN(io.Discard, b, 1<<20); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			var wait time.Duration
+			wait, end = k.step(int64(now))
+			k.endSearch() // nobody is found
+			now += wait
+		}
+		if slow != (end == nil) || end != nil && !errors.Is(end, ErrUnreachable) {
+			t.Errorf("slow %v: %v", slow, end)
+		}
+		_ = a.Close()
+		<-written
 	}
 }
 
