@@ -211,11 +211,17 @@ class Attack(unittest.TestCase):
                          for _ in range(self.rng.choice((0, 1, 1, 2, 64, 65)))]
                 # Never a valid WRITE to what is compared: that one is allowed.
                 spans = [(r, at | 1 << 20, n) if r == self.both else (r, at, n) for r, at, n in spans]
-                n = self.rng.choice((sum(x[2] for x in spans), number(64), 0))
-                kind = self.rng.choice((wire.WRITE, wire.READ, wire.WRITE, 3, 4, 5, 0, self.rng.randrange(256)))
-                payload = self.rng.randbytes(min(n, 4096))
-                d.ch.write(d.frame(kind, self.rng.choice((0, 1, 2, 255)), self.rng.choice((len(spans), number(16))), number(32), n,
-                                   number(32), spans, payload, [len(payload)]))
+                n, kind, flags, count = sum(x[2] for x in spans), self.rng.choice((wire.WRITE, wire.READ)), 0, len(spans)
+                if i % 8 < 4:  # else only the places are wrong
+                    n = self.rng.choice((n, number(64), 0))
+                    kind = self.rng.choice((kind, 3, 4, 5, 0, self.rng.randrange(256)))
+                    flags, count = self.rng.choice((0, 1, 2, 255)), self.rng.choice((count, number(16)))
+                elif n > 1 << 16:
+                    spans = [(r, at, x % 500) for r, at, x in spans]
+                    n = sum(x[2] for x in spans)
+                payload = self.rng.randbytes(min(n, 1 << 16)) if kind == wire.WRITE else b""
+                cuts = [x[2] for x in spans] if len(payload) == n else [len(payload)]
+                d.ch.write(d.frame(kind, flags, count, number(32), n, 0 if i % 8 >= 4 else number(32), spans, payload, cuts))
                 d.ch.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", 0, 200_000))
                 try:
                     kind, _, status, *_ = d.read(lambda _: [])
