@@ -57,6 +57,14 @@ func (t *Topology) Nearness() Nearness {
 	return out
 }
 
+// Unknown are what cannot be told of the host, in sentences: what its origin lacks, and what a hypervisor hides.
+func (t *Topology) Unknown() []string {
+	if t.Nearness() == NearnessHidden {
+		return append(slices.Clone(t.Host.Lacks), "which NIC is near which GPU: this virtual machine hides it")
+	}
+	return t.Host.Lacks
+}
+
 // Of is a class between a GPU and another device, as far as it can be believed: where the hypervisor hides
 // what is near, only direct links are known.
 func (n Nearness) Of(c Class) Class {

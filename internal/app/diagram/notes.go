@@ -65,9 +65,10 @@ func (b *builder) notes() []row {
 	if undrawn := b.undrawn(); undrawn != "" {
 		rows = append(rows, row{left: "not drawn: " + undrawn, style: rowFaint})
 	}
-	for i, l := range b.T.Host.Lacks {
+	unknown := b.T.Unknown()
+	for i, l := range unknown {
 		if i == most {
-			rows = append(rows, row{left: fmt.Sprintf("not known: %d more things", len(b.T.Host.Lacks)-i), style: rowFaint})
+			rows = append(rows, row{left: fmt.Sprintf("not known: %d more things", len(unknown)-i), style: rowFaint})
 			break
 		}
 		rows = append(rows, row{left: "not known: " + clean(l), style: rowFaint})

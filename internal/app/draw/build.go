@@ -57,7 +57,7 @@ func (b *builder) host() *line {
 	if b.hidden > 0 && len(b.opts.Only) == 0 {
 		root.add(words(Cell{text.Plural(b.hidden, "other PCI function") + " not shown" + b.advice, Faint}))
 	}
-	for _, l := range b.T.Host.Lacks {
+	for _, l := range b.T.Unknown() {
 		root.add(words(Cell{"not known: " + b.clean(l), Faint}))
 	}
 	return root
