@@ -272,9 +272,14 @@ class Attack(unittest.TestCase):
                     pass
                 most = at + 1 if how == "doubled" else 2  # one that is whole, before the one that is not
                 self.assertLessEqual(sum(x == 0 for x in statuses), most, f"{how} frames at level {level}, seed {SEED}, {i}")
+                s.leave(d.conn)
                 return how
             finally:
                 d.ch.close()
+                # A WRITE that failed may have left anything in its own range, and nowhere else.
+                again = s.data(wire.PAYLOAD)
+                self.assertEqual(again.write_to(place, same), wire.OK)
+                again.ch.close()
         self.each("frames that a relay changes", 500, one)
 
     def test_hostile_peers(self):
