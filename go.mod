@@ -13,9 +13,9 @@ require (
 	github.com/spf13/pflag v1.0.10
 	github.com/vishvananda/netlink v1.3.1
 	github.com/vishvananda/netns v0.0.5 // tests
+	go.yaml.in/yaml/v3 v3.0.6
 	golang.org/x/mod v0.25.0 // tests
 	golang.org/x/sys v0.49.0
-	gopkg.in/yaml.v3 v3.0.1
 	pgregory.net/rapid v1.3.0 // tests
 )
 
@@ -48,5 +48,6 @@ require (
 	golang.org/x/sync v0.22.0 // indirect
 	golang.org/x/text v0.14.0 // indirect
 	golang.org/x/tools v0.26.0 // indirect
+	gopkg.in/yaml.v3 v3.0.1 // indirect
 	howett.net/plist v1.0.2-0.20250314012144-ee69052608d9 // indirect
 )

@@ -7,7 +7,7 @@ import (
 	"io"
 	"strings"
 
-	"gopkg.in/yaml.v3"
+	"go.yaml.in/yaml/v3"
 
 	"github.com/topoctl/topoctl/internal/base/jsontext"
 	"github.com/topoctl/topoctl/internal/base/text"
