@@ -218,8 +218,8 @@ func TestCaptureSpareGIDs(t *testing.T) {
 // TestCaptureKeepsRefusal: limits that could not be read cannot be read in the
 // capture either, and none are made up.
 func TestCaptureKeepsRefusal(t *testing.T) {
-	for patch, warnings := range map[string]int{"unreadable proc/self/limits EACCES": 1, "set proc/self/limits nothing": 1, "remove proc/self": 0} {
-		tree, err := fixtures.OpenFile([]byte("machine m \"x\"\nbase cpu-2eth\n" + patch + "\n"))
+	for patch, warnings := range map[string]int{"{unreadable: proc/self/limits, error: EACCES}": 1, "{set: proc/self/limits, to: nothing}": 1, "{remove: proc/self}": 0} {
+		tree, err := fixtures.OpenFile([]byte("machine: m\ndescription: x\nbase: cpu-2eth\npatches:\n- " + patch + "\n"))
 		if err != nil {
 			t.Fatal(err)
 		}

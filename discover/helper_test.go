@@ -18,23 +18,38 @@ import (
 )
 
 // smallMachine has two GPUs and an RDMA NIC below a switch, and a bare NIC.
-const smallMachine = `machine small "two GPUs and a NIC below one switch"
-host arch x86_64 kernel 6.8.0 name small
-cpu vendor GenuineIntel family 6 model 106 name "Test CPU" threads 1
-numa 0 package 0 cpus 0-7 mem 64GiB distance "10"
-nvidia driver 580.95.05 cuda 13.0
-root 0000:16 numa 0
-  port 16:02.0 intel-port-gen4
-    switch 17:00.0 broadcom-c010
-      down 18:00.0
-        gpu 19:00.0 a10
-      down 18:02.0
-        gpu 1a:00.0 a10
-      down 18:04.0
-        nic 1b:00.0 connectx6-dx eth rdma mlx5_0 net ens1 mtu 4200 ip 10.2.0.5/24
-  port 16:03.0 intel-port-gen4
-    nic 1c:00.0 i350 net eno1 ip 10.1.0.5/24
-route default dev eno1 via 10.1.0.1
+const smallMachine = `machine: small
+description: two GPUs and a NIC below one switch
+host: {arch: x86_64, kernel: 6.8.0, name: small}
+cpu: {vendor: GenuineIntel, family: 6, model: 106, name: Test CPU, threads: 1}
+numa:
+- {node: 0, package: 0, cpus: 0-7, mem: 64GiB, distance: 10}
+nvidia: {driver: 580.95.05, cuda: 13.0}
+pci:
+- root: 0000:16
+  numa: 0
+  below:
+  - port: 16:02.0
+    part: intel-port-gen4
+    below:
+    - switch: 17:00.0
+      part: broadcom-c010
+      below:
+      - down: 18:00.0
+        below:
+        - {gpu: 19:00.0, part: a10}
+      - down: 18:02.0
+        below:
+        - {gpu: 1a:00.0, part: a10}
+      - down: 18:04.0
+        below:
+        - {nic: 1b:00.0, part: connectx6-dx, layer: eth, rdma: mlx5_0, net: ens1, mtu: 4200, ip: 10.2.0.5/24}
+  - port: 16:03.0
+    part: intel-port-gen4
+    below:
+    - {nic: 1c:00.0, part: i350, net: eno1, ip: 10.1.0.5/24}
+routes:
+- {to: default, dev: eno1, via: 10.1.0.1}
 `
 
 // smallTree is the small machine's files, with the recorded answers that the

@@ -25,13 +25,16 @@ import (
 // twoPorts is a host with two ports, in two networks.
 func twoPorts(t testing.TB, name string, number int, ports ...string) *topo.Topology {
 	t.Helper()
-	text := fmt.Sprintf(`machine %s "two ports"
-host arch x86_64 kernel 6.8.0 vendor QEMU product none name %s
-cpu vendor GenuineIntel family 6 model 85 name "Intel Xeon" threads 1
-numa 0 package 0 cpus 0-3 mem 8GiB
-`, name, name)
+	text := fmt.Sprintf(`machine: %s
+description: two ports
+host: {arch: x86_64, kernel: 6.8.0, vendor: QEMU, product: none}
+cpu: {vendor: GenuineIntel, family: 6, model: 85, name: Intel Xeon, threads: 1}
+numa:
+- {node: 0, package: 0, cpus: 0-3, mem: 8GiB}
+interfaces:
+`, name)
 	for i, port := range ports {
-		text += fmt.Sprintf("netdev %s kind veth ip 10.0.%d.%d/24\n", port, i, number)
+		text += fmt.Sprintf("- {name: %s, kind: veth, ip: 10.0.%d.%d/24}\n", port, i, number)
 	}
 	return fixturetest.Spec(t, text)
 }
@@ -415,11 +418,11 @@ func TestOffersAreBounded(t *testing.T) {
 		t.Errorf("%d lanes to addresses of this host, want %d; %q", len(g.lanes), maxEndpoints, g.notes)
 	}
 
-	text := "machine b \"many ports\"\nhost arch x86_64 kernel 6.8.0 vendor QEMU product none name b\n" +
-		"cpu vendor GenuineIntel family 6 model 85 name \"Intel Xeon\" threads 1\nnuma 0 package 0 cpus 0-3 mem 8GiB\n"
+	text := "machine: b\ndescription: many ports\nhost: {arch: x86_64, kernel: 6.8.0, vendor: QEMU, product: none}\n" +
+		"cpu: {vendor: GenuineIntel, family: 6, model: 85, name: Intel Xeon, threads: 1}\nnuma:\n- {node: 0, package: 0, cpus: 0-3, mem: 8GiB}\ninterfaces:\n"
 	var offers []string
 	for i := range 100 {
-		text += fmt.Sprintf("netdev eth%d kind veth ip 10.0.%d.%d/24\n", i, i%2, 2+i)
+		text += fmt.Sprintf("- {name: eth%d, kind: veth, ip: 10.0.%d.%d/24}\n", i, i%2, 2+i)
 		offers = append(offers, fmt.Sprintf("10.0.%d.%d:7411", i%2, 2+i))
 	}
 	_, planned, err := planned(t, Options{Ports: Ports{Topology: twoPorts(t, "a", 1, "eth0", "eth1")}}, Options{Ports: Ports{Topology: fixturetest.Spec(t, text)}}, offers...)

@@ -32,13 +32,15 @@ func hcas(names ...string) []transport.LocalPort {
 // each.
 func rdmaHost(t testing.TB, name string, number int, devices ...string) *topo.Topology {
 	t.Helper()
-	text := fmt.Sprintf("machine %s \"RDMA\"\nhost arch x86_64 kernel 6.8.0 vendor QEMU product none name %s\n"+
-		"cpu vendor GenuineIntel family 6 model 85 name \"Intel Xeon\" threads 1\n", name, name)
+	text := fmt.Sprintf("machine: %s\ndescription: RDMA\nhost: {arch: x86_64, kernel: 6.8.0, vendor: QEMU, product: none}\n"+
+		"cpu: {vendor: GenuineIntel, family: 6, model: 85, name: Intel Xeon, threads: 1}\nnuma:\n", name)
 	for i := range devices {
-		text += fmt.Sprintf("numa %d package %d cpus %d-%d mem 8GiB\n", i, i, 4*i, 4*i+3)
+		text += fmt.Sprintf("- {node: %d, package: %d, cpus: %d-%d, mem: 8GiB}\n", i, i, 4*i, 4*i+3)
 	}
+	text += "pci:\n"
 	for i, device := range devices {
-		text += fmt.Sprintf("root 0000:%02x numa %d\n  port %02x:02.0 intel-port-gen4\n    nic %02x:00.0 connectx6-dx eth rdma %s net eth%d ip 10.2.%d.%d/24\n",
+		text += fmt.Sprintf("- root: 0000:%02x\n  numa: %d\n  below:\n  - port: %02x:02.0\n    part: intel-port-gen4\n"+
+			"    below: [{nic: %02x:00.0, part: connectx6-dx, layer: eth, rdma: %s, net: eth%d, ip: 10.2.%d.%d/24}]\n",
 			0x10*(i+1), i, 0x10*(i+1), 0x10*(i+1)+1, device, i, i, number)
 	}
 	return fixturetest.Spec(t, text)

@@ -57,7 +57,7 @@ func TestJointCapacity(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			var top *topo.Topology
 			if base, narrow := strings.CutSuffix(tt.fixture, " at x8"); narrow {
-				top = fixturetest.Spec(t, "machine narrow \"a narrow slot\"\nbase "+base+"\nchange 0000:19:00.0 at x8\n")
+				top = fixturetest.Spec(t, "machine: narrow\ndescription: a narrow slot\nbase: "+base+"\npatches:\n- {change: 0000:19:00.0, at: x8}\n")
 			} else {
 				top = fixturetest.Topology(t, tt.fixture)
 			}

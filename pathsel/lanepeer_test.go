@@ -21,17 +21,18 @@ import (
 // places tell different stories. NUMA nodes may be listed in reverse.
 func manyGPUs(name string, n int, number func(k int) int, reverse bool) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "machine %s \"%d GPUs\"\nhost arch x86_64 kernel 5.15.0 vendor Test product Box name %s iommu identity\n", name, n, name)
-	b.WriteString("cpu vendor GenuineIntel family 6 model 143 name \"Intel Xeon\" threads 1\n")
-	nodes := []string{"numa 0 package 0 cpus 0-31 mem 512GiB distance \"10 21\"\n", "numa 1 package 1 cpus 32-63 mem 512GiB distance \"21 10\"\n"}
+	fmt.Fprintf(&b, "machine: %s\ndescription: %d GPUs\nhost: {arch: x86_64, kernel: 5.15.0, vendor: Test, product: Box, iommu: identity}\n", name, n)
+	b.WriteString("cpu: {vendor: GenuineIntel, family: 6, model: 143, name: Intel Xeon, threads: 1}\n")
+	nodes := []string{"- {node: 0, package: 0, cpus: 0-31, mem: 512GiB, distance: [10, 21]}\n", "- {node: 1, package: 1, cpus: 32-63, mem: 512GiB, distance: [21, 10]}\n"}
 	if reverse {
 		slices.Reverse(nodes)
 	}
-	b.WriteString(nodes[0] + nodes[1])
+	b.WriteString("numa:\n" + nodes[0] + nodes[1] + "pci:\n")
 	for k := range n {
 		bus := 0x10 + 8*k
-		fmt.Fprintf(&b, "root 0000:%02x numa %d\n  port %02x:01.0\n    switch %02x:00.0 broadcom-c030\n      down %02x:00.0\n        gpu %02x:00.0 h100-sxm\n"+
-			"      down %02x:01.0\n        nic %02x:00.0 connectx7 ib rdma mlx5_%d net ib%d lid %d\n",
+		fmt.Fprintf(&b, "- root: 0000:%02x\n  numa: %d\n  below:\n  - port: %02x:01.0\n    below:\n    - switch: %02x:00.0\n      part: broadcom-c030\n      below:\n"+
+			"      - {down: %02x:00.0, below: [{gpu: %02x:00.0, part: h100-sxm}]}\n"+
+			"      - {down: %02x:01.0, below: [{nic: %02x:00.0, part: connectx7, layer: ib, rdma: mlx5_%d, net: ib%d, lid: %d}]}\n",
 			bus, 2*k/n, bus, bus+1, bus+2, bus+3, bus+2, bus+4, number(k), number(k), 100+k)
 	}
 	return b.String()

@@ -74,11 +74,14 @@ func rdmaPort(t testing.TB, top *topo.Topology, name string) *topo.Port {
 }
 
 // pod is a container's network: a veth, and no hardware that it may use.
-const pod = `machine pod "a container with one veth"
-host arch x86_64 kernel 6.8.0 vendor QEMU product none name pod
-cpu vendor GenuineIntel family 6 model 85 name "Intel Xeon" threads 1
-numa 0 package 0 cpus 0-3 mem 8GiB
-netdev eth0 kind veth ip 10.42.1.7/24
+const pod = `machine: pod
+description: a container with one veth
+host: {arch: x86_64, kernel: 6.8.0, vendor: QEMU, product: none, name: pod}
+cpu: {vendor: GenuineIntel, family: 6, model: 85, name: Intel Xeon, threads: 1}
+numa:
+- {node: 0, package: 0, cpus: 0-3, mem: 8GiB}
+interfaces:
+- {name: eth0, kind: veth, ip: 10.42.1.7/24}
 `
 
 // side is one host of a transcript: a fixture or a spec, and what a test changes.
@@ -91,7 +94,7 @@ type side struct {
 func (s side) host(t testing.TB) *pathsel.Host {
 	t.Helper()
 	var top *topo.Topology
-	if strings.HasPrefix(s.name, "machine ") {
+	if strings.HasPrefix(s.name, "machine: ") {
 		top = fixturetest.Spec(t, s.name)
 	} else {
 		top = fixturetest.Topology(t, s.name)

@@ -205,30 +205,30 @@ type planRoot struct {
 func planSpec(t testing.TB, roots []planRoot) *topo.Topology {
 	t.Helper()
 	var b strings.Builder
-	b.WriteString("machine made-up \"a host of a test\"\ncpu vendor GenuineIntel family 6 model 143 name \"Intel(R) Xeon(R)\" threads 1\n")
-	b.WriteString("numa 0 package 0 cpus 0-7 mem 64GiB distance \"10 21\"\nnuma 1 package 1 cpus 8-15 mem 64GiB distance \"21 10\"\n")
+	b.WriteString("machine: made-up\ndescription: a host of a test\ncpu: {vendor: GenuineIntel, family: 6, model: 143, name: Intel(R) Xeon(R), threads: 1}\n")
+	b.WriteString("numa:\n- {node: 0, package: 0, cpus: 0-7, mem: 64GiB, distance: [10, 21]}\n- {node: 1, package: 1, cpus: 8-15, mem: 64GiB, distance: [21, 10]}\npci:\n")
 	nic := 0
 	for d, r := range roots {
 		part := r.nic
 		if part == "" {
-			part = "connectx7 ib"
+			part = "connectx7, layer: ib"
 		}
-		fmt.Fprintf(&b, "root %04x:00 numa %d\n", d, r.numa)
+		fmt.Fprintf(&b, "- root: %04x:00\n  numa: %d\n  below:\n", d, r.numa)
 		if !r.direct {
-			b.WriteString("  port 00:01.0\n    switch 01:00.0 broadcom-c030\n")
+			b.WriteString("  - port: 00:01.0\n    below:\n    - switch: 01:00.0\n      part: broadcom-c030\n      below:\n")
 		}
 		for i := range r.gpus + r.nics {
 			if r.direct {
-				fmt.Fprintf(&b, "  port 00:%02x.0\n", i+1)
+				fmt.Fprintf(&b, "  - port: 00:%02x.0\n    below:\n", i+1)
 			} else {
-				fmt.Fprintf(&b, "      down 02:%02x.0\n", i)
+				fmt.Fprintf(&b, "      - down: 02:%02x.0\n        below:\n", i)
 			}
 			if i < r.gpus {
-				fmt.Fprintf(&b, "        gpu %02x:00.0 h100-sxm\n", 3+i)
+				fmt.Fprintf(&b, "        - {gpu: %02x:00.0, part: h100-sxm}\n", 3+i)
 				continue
 			}
 			for f := range 1 + map[bool]int{true: 1}[r.dual] {
-				fmt.Fprintf(&b, "        nic %02x:00.%d %s rdma mlx5_%d net ib%d lid %d\n", 3+i, f, part, nic, nic, nic+1)
+				fmt.Fprintf(&b, "        - {nic: %02x:00.%d, part: %s, rdma: mlx5_%d, net: ib%d, lid: %d}\n", 3+i, f, part, nic, nic, nic+1)
 				nic++
 			}
 		}
@@ -278,16 +278,16 @@ func TestPlanKnownFailures(t *testing.T) {
 			want: "gpu:0=mlx5_0,mlx5_1 gpu:1=mlx5_2,mlx5_3"},
 		{name: "of two good and two bad NICs everybody gets one each", roots: []planRoot{{gpus: 2}, {nics: 2}, {numa: 1, nics: 1, dual: true}},
 			want: "gpu:0=mlx5_0,mlx5_2 gpu:1=mlx5_1,mlx5_3"},
-		{name: "of two fast and two slow ones too", roots: []planRoot{{gpus: 2}, {nics: 2}, {nics: 2, nic: "connectx6 ib"}},
+		{name: "of two fast and two slow ones too", roots: []planRoot{{gpus: 2}, {nics: 2}, {nics: 2, nic: "connectx6, layer: ib"}},
 			want: "gpu:0=mlx5_0,mlx5_2 gpu:1=mlx5_1,mlx5_3"},
 		{name: "the ports of a card stay together", roots: []planRoot{{gpus: 2}, {nics: 2, dual: true}}, want: "gpu:0=mlx5_0,mlx5_1 gpu:1=mlx5_2,mlx5_3"},
 		{name: "and where the numbers do not divide", roots: []planRoot{{gpus: 3}, {nics: 2, dual: true}}, want: "gpu:0=mlx5_0,mlx5_1 gpu:1=mlx5_2 gpu:2=mlx5_3"},
 		{name: "but balance comes first", roots: []planRoot{{gpus: 2}, {nics: 1, dual: true}}, want: "gpu:0=mlx5_0 gpu:1=mlx5_1"},
-		{name: "a NIC of twice the rate carries twice the GPUs", roots: []planRoot{{gpus: 6}, {nics: 1}, {nics: 1, nic: "connectx6 ib"}},
+		{name: "a NIC of twice the rate carries twice the GPUs", roots: []planRoot{{gpus: 6}, {nics: 1}, {nics: 1, nic: "connectx6, layer: ib"}},
 			want: "gpu:0=mlx5_0 gpu:1=mlx5_0 gpu:2=mlx5_0 gpu:3=mlx5_0 gpu:4=mlx5_1 gpu:5=mlx5_1"},
 		{name: "fewer links on the way decide between equals", roots: []planRoot{{gpus: 3}, {nics: 1}, {nics: 1, direct: true}},
 			want: "gpu:0=mlx5_0 gpu:1=mlx5_1 gpu:2=mlx5_1"},
-		{name: "fewer GPUs than the rates would give: none is idle", roots: []planRoot{{gpus: 2}, {nics: 1}, {nics: 1, nic: "connectx6 ib gbps 100"}},
+		{name: "fewer GPUs than the rates would give: none is idle", roots: []planRoot{{gpus: 2}, {nics: 1}, {nics: 1, nic: "connectx6, layer: ib, gbps: 100"}},
 			want: "gpu:0=mlx5_0 gpu:1=mlx5_1"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -476,7 +476,7 @@ func TestPlanRefuses(t *testing.T) {
 
 // A host without a port that can be used still has a plan, and it says so.
 func TestPlanWithoutPorts(t *testing.T) {
-	top := fixturetest.Spec(t, "machine down \"every port is down\"\nbase a10-2nic\nset sys/class/infiniband/*/ports/*/state \"1: DOWN\"\nset sys/class/net/*/operstate down\n")
+	top := fixturetest.Spec(t, "machine: down\ndescription: every port is down\nbase: a10-2nic\npatches:\n- {set: sys/class/infiniband/*/ports/*/state, to: \"1: DOWN\"}\n- {set: sys/class/net/*/operstate, to: down}\n")
 	p := planOf(t, prepare(t, top, pathsel.Options{Transport: pathsel.RDMA}), nil)
 	if len(p.Ports) != 0 || len(p.Rejected) == 0 || len(p.Assignments) != 2 || len(p.Assignments[0].Ports) != 0 || p.Bottleneck != nil {
 		t.Errorf("%+v", p)
@@ -533,8 +533,8 @@ func TestPlanLimitOfAConsumer(t *testing.T) {
 // has nothing to be told.
 func TestPlanNamesTheBrokenPort(t *testing.T) {
 	for machine, want := range map[string]string{
-		"machine a \"the only near one\"\nbase dgx-h100\nchange 0000:9a:00.0 state down\n":                       "gpu:4: mlx5_6 (PXB) is nearer",
-		"machine b \"one of two\"\nbase b300-16nic\nset sys/class/infiniband/mlx5_1/ports/1/state \"1: DOWN\"\n": "",
+		"machine: a\ndescription: the only near one\nbase: dgx-h100\npatches:\n- {change: 0000:9a:00.0, state: down}\n":                          "gpu:4: mlx5_6 (PXB) is nearer",
+		"machine: b\ndescription: one of two\nbase: b300-16nic\npatches:\n- {set: sys/class/infiniband/mlx5_1/ports/1/state, to: \"1: DOWN\"}\n": "",
 	} {
 		p := planOf(t, prepare(t, fixturetest.Spec(t, machine), pathsel.Options{}), nil)
 		got := ""

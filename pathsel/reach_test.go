@@ -11,22 +11,32 @@ import (
 
 // oneNIC is a host with one GPU and one NIC, for tests that change it.
 func oneNIC(nic string) string {
-	return `machine one "one GPU and one NIC"
-host arch x86_64 kernel 6.8.0 vendor Test product Box name one iommu identity
-cpu vendor GenuineIntel family 6 model 143 name "Intel Xeon" threads 1
-numa 0 package 0 cpus 0-31 mem 512GiB
-root 0000:10 numa 0
-  port 10:01.0
-    switch 11:00.0 broadcom-c030
-      down 12:00.0
-        gpu 13:00.0 h100-sxm
-      down 12:01.0
-        nic 14:00.0 ` + nic + "\n"
+	return `machine: one
+description: one GPU and one NIC
+host: {arch: x86_64, kernel: 6.8.0, vendor: Test, product: Box, iommu: identity}
+cpu: {vendor: GenuineIntel, family: 6, model: 143, name: Intel Xeon, threads: 1}
+numa:
+- {node: 0, package: 0, cpus: 0-31, mem: 512GiB}
+pci:
+- root: 0000:10
+  numa: 0
+  below:
+  - port: 10:01.0
+    below:
+    - switch: 11:00.0
+      part: broadcom-c030
+      below:
+      - down: 12:00.0
+        below:
+        - {gpu: 13:00.0, part: h100-sxm}
+      - down: 12:01.0
+        below:
+        - {nic: 14:00.0, ` + nic + "}\n"
 }
 
 const (
-	ibNIC   = "connectx7 ib rdma mlx5_0 net ib0 lid 7"
-	roceNIC = "connectx7 eth rdma mlx5_0 net eth0 ip 10.1.0.1/24"
+	ibNIC   = "part: connectx7, layer: ib, rdma: mlx5_0, net: ib0, lid: 7"
+	roceNIC = "part: connectx7, layer: eth, rdma: mlx5_0, net: eth0, ip: 10.1.0.1/24"
 )
 
 type change = func(t testing.TB, top *topo.Topology)
@@ -121,7 +131,7 @@ func TestReach(t *testing.T) {
 		{"InfiniBand and RoCE", ibNIC, nil, func(t testing.TB, top *topo.Topology) {
 			top.RDMADevices[0].Transport = "roce"
 		}, "", "no", "protocol"},
-		{"EFA", "efa rdma mlx5_0", nil, nil, "", pathsel.ReachAssumed, "provider-network"},
+		{"EFA", "part: efa, rdma: mlx5_0", nil, nil, "", pathsel.ReachAssumed, "provider-network"},
 		{"EFA and InfiniBand", ibNIC, nil, func(t testing.TB, top *topo.Topology) { top.RDMADevices[0].Transport = "efa" }, "", "no", "protocol"},
 		{"iWARP", roceNIC, iwarp, iwarp, "", pathsel.ReachYes, "same-subnet"},
 		{"iWARP and RoCE", roceNIC, iwarp, nil, "", "no", "protocol"},

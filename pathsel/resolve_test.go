@@ -67,7 +67,7 @@ func TestResolveRefuses(t *testing.T) {
 // GPU numbers of nvidia-smi that are not those of PCI order are refused where
 // the name could mean either.
 func TestResolveGPUNumbers(t *testing.T) {
-	h := prepare(t, fixturetest.Spec(t, "machine m \"NVML counts the other way\"\nbase a10-2nic\n"), pathsel.Options{})
+	h := prepare(t, fixturetest.Spec(t, "machine: m\ndescription: NVML counts the other way\nbase: a10-2nic\n"), pathsel.Options{})
 	if got, err := h.Resolve("cuda:0"); len(h.GPUs()) == 1 && (err != nil || got != "gpu:0") {
 		t.Errorf("the only GPU: %s %v", got, err)
 	}

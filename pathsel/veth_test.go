@@ -17,13 +17,16 @@ import (
 func namespace(t testing.TB, name string, last int, interfaces ...string) *topo.Topology {
 	t.Helper()
 	var b strings.Builder
-	b.WriteString("machine " + name + ` "a network namespace"
-host arch x86_64 kernel 6.18.0 vendor QEMU product none name ` + name + `
-cpu vendor GenuineIntel family 6 model 143 name "Intel Xeon" threads 1
-numa 0 package 0 cpus 0-1 mem 24GiB
+	b.WriteString("machine: " + name + `
+description: a network namespace
+host: {arch: x86_64, kernel: 6.18.0, vendor: QEMU, product: none}
+cpu: {vendor: GenuineIntel, family: 6, model: 143, name: Intel Xeon, threads: 1}
+numa:
+- {node: 0, package: 0, cpus: 0-1, mem: 24GiB}
+interfaces:
 `)
 	for i, n := range interfaces {
-		fmt.Fprintf(&b, "netdev %s kind veth ip 10.77.%d.%d/30\n", n, i, last)
+		fmt.Fprintf(&b, "- {name: %s, kind: veth, ip: 10.77.%d.%d/30}\n", n, i, last)
 	}
 	top := fixturetest.Spec(t, b.String())
 	for i := range top.Netdevs {
@@ -87,8 +90,8 @@ func TestVethThatComesUp(t *testing.T) {
 // A namespace that has the machine's NIC beside the veths: the NIC is there for
 // data, and veths are used where the user says so.
 func TestVethBesideHardware(t *testing.T) {
-	const nic = "root 0000:15 numa 0\n  port 15:01.0\n    nic 16:00.0 connectx6-dx eth gbps 100 net eth0 ip 192.168.1.7/24\n"
-	top := fixturetest.Spec(t, "machine m \"m\"\nhost kernel 6.1.0\n"+oneSocket+nic+"netdev r0 kind veth ip 10.77.0.2/30\nnetdev r1 kind veth ip 10.77.1.2/30\n")
+	const nic = "pci:\n- root: 0000:15\n  numa: 0\n  below:\n  - port: 15:01.0\n    below:\n    - {nic: 16:00.0, part: connectx6-dx, layer: eth, gbps: 100, net: eth0, ip: 192.168.1.7/24}\n"
+	top := fixturetest.Spec(t, "machine: m\ndescription: m\nhost: {kernel: 6.1.0}\n"+oneSocket+nic+"interfaces:\n- {name: r0, kind: veth, ip: 10.77.0.2/30}\n- {name: r1, kind: veth, ip: 10.77.1.2/30}\n")
 	lab := prepare(t, namespace(t, "lab", 1, "r0", "r1"), pathsel.Options{})
 	if set := laneSet(t, lab, prepare(t, top, pathsel.Options{Transport: pathsel.TCP}), "cpu:0", "cpu:0", pathsel.PairOptions{}); set != nil {
 		t.Errorf("lanes to hardware in another network:\n%s", set.Text())

@@ -24,11 +24,11 @@ func named(name string) machine {
 	return func(tb testing.TB) *topo.Topology { tb.Helper(); return fixturetest.Topology(tb, name) }
 }
 
-// variant is a fixture with changes and patches in the language of machines.
+// variant is a fixture with patches.
 func variant(base string, patches ...string) machine {
 	return func(tb testing.TB) *topo.Topology {
 		tb.Helper()
-		return fixturetest.Spec(tb, "machine v \"a variant\"\nbase "+base+"\n"+strings.Join(patches, "\n")+"\n")
+		return fixturetest.Variant(tb, base, patches...)
 	}
 }
 
@@ -116,44 +116,73 @@ func dies(links ...int) machine {
 func aces(control string) machine {
 	return func(tb testing.TB) *topo.Topology {
 		tb.Helper()
-		return fixturetest.Spec(tb, `machine aces "one switch, read by root"
-host virtual none config full
-cpu vendor GenuineIntel family 6 model 143 name "Intel(R) Xeon(R)" threads 2
-numa 0 package 0 cpus 0-7 mem 64GiB
-nvidia driver 550.54.15 cuda 12.4
-root 0000:15 numa 0
-  port 15:01.0
-    switch 16:00.0 broadcom-c030
-      down 17:00.0 acs `+control+`
-        gpu 1a:00.0 h100-sxm
-      down 17:01.0
-        nic 18:00.0 connectx7 ib rdma mlx5_0 net ibp24s0 lid 12
+		return fixturetest.Spec(tb, `machine: aces
+description: one switch, read by root
+host: {virtual: none, config: full}
+cpu: {vendor: GenuineIntel, family: 6, model: 143, name: Intel(R) Xeon(R), threads: 2}
+numa:
+- {node: 0, package: 0, cpus: 0-7, mem: 64GiB}
+nvidia: {driver: 550.54.15, cuda: 12.4}
+pci:
+- root: 0000:15
+  numa: 0
+  below:
+  - port: 15:01.0
+    below:
+    - switch: 16:00.0
+      part: broadcom-c030
+      below:
+      - down: 17:00.0
+        acs: `+control+`
+        below:
+        - {gpu: 1a:00.0, part: h100-sxm}
+      - down: 17:01.0
+        below:
+        - {nic: 18:00.0, part: connectx7, layer: ib, rdma: mlx5_0, net: ibp24s0, lid: 12}
 `)
 	}
 }
 
 // scattered has two GPUs and a NIC on one socket, and two NICs on the other.
-const scattered = `machine scattered "NICs that no GPU is near"
-host virtual none iommu identity
-cpu vendor GenuineIntel family 6 model 143 name "Intel(R) Xeon(R)" threads 2
-numa 0 package 0 cpus 0-7 mem 64GiB distance "10 21"
-numa 1 package 1 cpus 8-15 mem 64GiB distance "21 10"
-nvidia driver 550.54.15 cuda 12.4
-root 0000:10 numa 0
-  port 10:01.0
-    gpu 11:00.0 h100-pcie
-root 0000:20 numa 0
-  port 20:01.0
-    gpu 21:00.0 h100-pcie
-root 0000:30 numa 0
-  port 30:01.0
-    nic 31:00.0 connectx7 ib rdma mlx5_0 net ib0 lid 11
-root 0000:80 numa 1
-  port 80:01.0
-    nic 81:00.0 connectx7 ib rdma mlx5_1 net ib1 lid 12
-root 0000:90 numa 1
-  port 90:01.0
-    nic 91:00.0 connectx7 ib rdma mlx5_2 net ib2 lid 13
+const scattered = `machine: scattered
+description: NICs that no GPU is near
+host: {virtual: none, iommu: identity}
+cpu: {vendor: GenuineIntel, family: 6, model: 143, name: Intel(R) Xeon(R), threads: 2}
+numa:
+- {node: 0, package: 0, cpus: 0-7, mem: 64GiB, distance: [10, 21]}
+- {node: 1, package: 1, cpus: 8-15, mem: 64GiB, distance: [21, 10]}
+nvidia: {driver: 550.54.15, cuda: 12.4}
+pci:
+- root: 0000:10
+  numa: 0
+  below:
+  - port: 10:01.0
+    below:
+    - {gpu: 11:00.0, part: h100-pcie}
+- root: 0000:20
+  numa: 0
+  below:
+  - port: 20:01.0
+    below:
+    - {gpu: 21:00.0, part: h100-pcie}
+- root: 0000:30
+  numa: 0
+  below:
+  - port: 30:01.0
+    below:
+    - {nic: 31:00.0, part: connectx7, layer: ib, rdma: mlx5_0, net: ib0, lid: 11}
+- root: 0000:80
+  numa: 1
+  below:
+  - port: 80:01.0
+    below:
+    - {nic: 81:00.0, part: connectx7, layer: ib, rdma: mlx5_1, net: ib1, lid: 12}
+- root: 0000:90
+  numa: 1
+  below:
+  - port: 90:01.0
+    below:
+    - {nic: 91:00.0, part: connectx7, layer: ib, rdma: mlx5_2, net: ib2, lid: 13}
 `
 
 func written(text string) machine {
@@ -213,7 +242,7 @@ func noGIDTypes(t *topo.Topology) {
 }
 
 // silentNVML is a patch: no recorded answers.
-const silentNVML = "remove " + replies.NVMLPath
+const silentNVML = "{remove: " + replies.NVMLPath + "}"
 
 // tries is what trying the devices of a running host gave: all is well with each,
 // then edit.
@@ -293,17 +322,17 @@ const ethernet = "a10-2nic"     // RoCE, two GPUs with a NIC each
 var rulings = map[doctor.Code]ruling{
 	"link-degraded": {
 		found: named("dgx-h100-gpu2-x8"), severity: doctor.Warning, text: "31.5 GB/s instead of 63.0 GB/s", subjects: []topo.ID{"gpu:2"},
-		fine: named(healthy), blind: variant(healthy, "change 0000:18:00.0 at gen1"), // an idle GPU
+		fine: named(healthy), blind: variant(healthy, "{change: 0000:18:00.0, at: gen1}"), // an idle GPU
 		more: map[string]ruling{
-			"an idle GPU on half of its lanes": {found: variant(healthy, "change 0000:18:00.0 at gen1x8"), severity: doctor.Warning, text: "runs at gen5 x8, both ends can do gen5 x16", subjects: []topo.ID{"gpu:0"}},
+			"an idle GPU on half of its lanes": {found: variant(healthy, "{change: 0000:18:00.0, at: gen1x8}"), severity: doctor.Warning, text: "runs at gen5 x8, both ends can do gen5 x16", subjects: []topo.ID{"gpu:0"}},
 			"a NIC's speed":                    {found: named("dgx-h100-nic-gen1"), severity: doctor.Warning, text: "gen1 x16", subjects: []topo.ID{"rdma:mlx5_4"}},
-			"a switch's uplink":                {found: variant(healthy, "change 0000:16:00.0 at gen3"), severity: doctor.Warning, subjects: []topo.ID{"sw:0000:16:00.0"}},
-			"a drive":                          {found: variant("dgx-h100", "change 0000:1c:00.0 at x2"), severity: doctor.Info, subjects: []topo.ID{"nvme:nvme2"}},
+			"a switch's uplink":                {found: variant(healthy, "{change: 0000:16:00.0, at: gen3}"), severity: doctor.Warning, subjects: []topo.ID{"sw:0000:16:00.0"}},
+			"a drive":                          {found: variant("dgx-h100", "{change: 0000:1c:00.0, at: x2}"), severity: doctor.Info, subjects: []topo.ID{"nvme:nvme2"}},
 		},
 	},
 	"link-disagrees": {
-		found: variant(healthy, "set sys/bus/pci/devices/0000:17:00.0/current_link_width 8"), severity: doctor.Warning, text: "0000:18:00.0 says 32 GT/s x16", subjects: []topo.ID{"gpu:0"},
-		fine: named(healthy), blind: variant(healthy, "remove sys/bus/pci/devices/0000:17:00.0/current_link_width"),
+		found: variant(healthy, "{set: sys/bus/pci/devices/0000:17:00.0/current_link_width, to: 8}"), severity: doctor.Warning, text: "0000:18:00.0 says 32 GT/s x16", subjects: []topo.ID{"gpu:0"},
+		fine: named(healthy), blind: variant(healthy, "{remove: sys/bus/pci/devices/0000:17:00.0/current_link_width}"),
 	},
 	"implausible-bridge-link": {
 		found: named("aws-p5-44nic-synthetic"), severity: doctor.Warning, text: "which the hypervisor invented",
@@ -311,16 +340,16 @@ var rulings = map[doctor.Code]ruling{
 		more: map[string]ruling{"only the current state": {found: named("vm-flat"), severity: doctor.Info, text: "report gen1 x1"}},
 	},
 	"nic-slot-limited": {
-		found: variant(healthy, "change 0000:17:01.0 link gen4x16"), severity: doctor.Warning, text: "63 % of the port", subjects: []topo.ID{"port:mlx5_0/1"},
-		fine: named(healthy), blind: variant(healthy, "remove sys/class/infiniband/mlx5_0/ports/1/rate"),
+		found: variant(healthy, "{change: 0000:17:01.0, link: gen4x16}"), severity: doctor.Warning, text: "63 % of the port", subjects: []topo.ID{"port:mlx5_0/1"},
+		fine: named(healthy), blind: variant(healthy, "{remove: sys/class/infiniband/mlx5_0/ports/1/rate}"),
 		more: map[string]ruling{
-			"a switch's uplink": {found: variant(healthy, "change 0000:16:00.0 link gen4x8"), severity: doctor.Info, text: "the switch uplink 0000:16:00.0"},
-			"the card itself":   {found: variant(healthy, "change 0000:19:00.0 link gen3x16"), severity: doctor.Warning, text: "15.8 GB/s"},
+			"a switch's uplink": {found: variant(healthy, "{change: 0000:16:00.0, link: gen4x8}"), severity: doctor.Info, text: "the switch uplink 0000:16:00.0"},
+			"the card itself":   {found: variant(healthy, "{change: 0000:19:00.0, link: gen3x16}"), severity: doctor.Warning, text: "15.8 GB/s"},
 		},
 	},
 	"shared-slot": {
 		found: named("v100-8gpu"), severity: doctor.Warning, text: "25.0 GB/s together, their slot carries 15.8 GB/s", subjects: []topo.ID{"port:mlx5_0/1", "port:mlx5_1/1"},
-		fine: named("dgx-h100"), blind: variant("dgx-h100", "remove sys/class/infiniband/mlx5_2/ports/1/rate"),
+		fine: named("dgx-h100"), blind: variant("dgx-h100", "{remove: sys/class/infiniband/mlx5_2/ports/1/rate}"),
 		more: map[string]ruling{"a storage card": {found: named("dgx-a100"), severity: doctor.Info, text: "their role is storage"}},
 	},
 	"rdma-no-pci": {
@@ -328,9 +357,9 @@ var rulings = map[doctor.Code]ruling{
 		fine: named(healthy), blind: matrix,
 	},
 	"nvlink-missing": {
-		found: variant("dgx-h100", "change 0000:1b:00.0 nvlink 0"), severity: doctor.Error, text: "4 NVSwitches", subjects: []topo.ID{"gpu:0"},
+		found: variant("dgx-h100", "{change: 0000:1b:00.0, nvlink: 0}"), severity: doctor.Error, text: "4 NVSwitches", subjects: []topo.ID{"gpu:0"},
 		fine: named(healthy), blind: variant(healthy, silentNVML),
-		more: map[string]ruling{"no switches on PCI": {found: variant(healthy, "change 0000:18:00.0 nvlink 0"), severity: doctor.Warning, text: "gpu:1 of the same model"},
+		more: map[string]ruling{"no switches on PCI": {found: variant(healthy, "{change: 0000:18:00.0, nvlink: 0}"), severity: doctor.Warning, text: "gpu:1 of the same model"},
 			"NCCL's file": {found: edited(throughNCCL(healthy), func(t *topo.Topology) {
 				t.Links = slices.DeleteFunc(t.Links, func(l topo.Link) bool { return l.Kind == topo.LinkNVLink && l.A == "gpu:2" })
 			}), severity: doctor.Warning, text: "gpu:0 of the same compute capability (9.0) has 18", subjects: []topo.ID{"gpu:2"}},
@@ -338,7 +367,7 @@ var rulings = map[doctor.Code]ruling{
 		},
 	},
 	"nvlink-uneven": {
-		found: variant(healthy, "change 0000:18:00.0 nvlink 17"), severity: doctor.Warning, text: "17 of 18 links", subjects: []topo.ID{"gpu:0"},
+		found: variant(healthy, "{change: 0000:18:00.0, nvlink: 17}"), severity: doctor.Warning, text: "17 of 18 links", subjects: []topo.ID{"gpu:0"},
 		fine: named(healthy), blind: variant(healthy, silentNVML),
 		more: map[string]ruling{
 			"the die with fewer links":     {found: dies(7, 6, 7, 5), severity: doctor.Warning, text: "5 of 6 links", subjects: []topo.ID{"gpu:3"}},
@@ -366,25 +395,25 @@ var rulings = map[doctor.Code]ruling{
 		},
 	},
 	"no-gdr-path": {
-		found: variant(healthy, "remove sys/module/nvidia_peermem"), severity: doctor.Error, text: "the kernel module is the proprietary one",
-		fine: named(healthy), blind: variant(healthy, "remove sys/module"),
+		found: variant(healthy, "{remove: sys/module/nvidia_peermem}"), severity: doctor.Error, text: "the kernel module is the proprietary one",
+		fine: named(healthy), blind: variant(healthy, "{remove: sys/module}"),
 		more: map[string]ruling{
-			"dma-buf alone, and the NIC cannot": {found: variant(healthy, "remove sys/module/nvidia_peermem",
-				`set proc/driver/nvidia/version "NVIDIA UNIX Open Kernel Module for x86_64  550.54.15"`), with: tries(func(v *replies.VerbsReport) { v.Devices[0].DMABuf = new(false) }),
+			"dma-buf alone, and the NIC cannot": {found: variant(healthy, "{remove: sys/module/nvidia_peermem}",
+				`{set: proc/driver/nvidia/version, to: NVIDIA UNIX Open Kernel Module for x86_64  550.54.15}`), with: tries(func(v *replies.VerbsReport) { v.Devices[0].DMABuf = new(false) }),
 				severity: doctor.Error, text: "their driver does not register dma-bufs", subjects: []topo.ID{"rdma:mlx5_0"}},
-			"an old kernel": {found: variant(healthy, "remove sys/module/nvidia_peermem",
-				`set proc/driver/nvidia/version "NVIDIA UNIX Open Kernel Module for x86_64  550.54.15"`, "set proc/sys/kernel/osrelease 5.4.0-200-generic"), severity: doctor.Error, text: "older than 5.12"},
-			"dma-buf alone": {found: variant(healthy, "remove sys/module/nvidia_peermem",
-				`set proc/driver/nvidia/version "NVIDIA UNIX Open Kernel Module for x86_64  550.54.15"`), severity: doctor.Info, text: "dma-buf is the only way"},
+			"an old kernel": {found: variant(healthy, "{remove: sys/module/nvidia_peermem}",
+				`{set: proc/driver/nvidia/version, to: NVIDIA UNIX Open Kernel Module for x86_64  550.54.15}`, "{set: proc/sys/kernel/osrelease, to: 5.4.0-200-generic}"), severity: doctor.Error, text: "older than 5.12"},
+			"dma-buf alone": {found: variant(healthy, "{remove: sys/module/nvidia_peermem}",
+				`{set: proc/driver/nvidia/version, to: NVIDIA UNIX Open Kernel Module for x86_64  550.54.15}`), severity: doctor.Info, text: "dma-buf is the only way"},
 			"GeForce": {found: edited(named(healthy), func(t *topo.Topology) { t.GPUs[0].Model = "NVIDIA GeForce RTX 4090" }), severity: doctor.Error, text: "GeForce", subjects: []topo.ID{"gpu:0"}},
 		},
 	},
 	"iommu-translate": {
-		found: variant(healthy, "set sys/kernel/iommu_groups/*/type DMA-FQ"), severity: doctor.Warning, text: "16 devices",
-		fine: named(healthy), blind: variant(healthy, "remove sys/kernel/iommu_groups/*/type", "remove proc/cmdline"),
+		found: variant(healthy, "{set: sys/kernel/iommu_groups/*/type, to: DMA-FQ}"), severity: doctor.Warning, text: "16 devices",
+		fine: named(healthy), blind: variant(healthy, "{remove: sys/kernel/iommu_groups/*/type}", "{remove: proc/cmdline}"),
 	},
 	"memlock": {
-		found: named("lab-softrdma"), severity: doctor.Warning, text: "8 MiB", fine: named(healthy), blind: variant(healthy, "remove proc/self/limits"),
+		found: named("lab-softrdma"), severity: doctor.Warning, text: "8 MiB", fine: named(healthy), blind: variant(healthy, "{remove: proc/self/limits}"),
 		more: map[string]ruling{
 			"too small for anything":   {found: limited(named(ethernet), 64<<10, 64<<10, new(false)), severity: doctor.Error, text: "may lock only 64 KiB of memory: registering more than that with an RDMA device fails; less than 16 MiB is too little"},
 			"small":                    {found: limited(named(ethernet), 1<<30, -1, new(false)), severity: doctor.Warning, text: "may lock only 1 GiB"},
@@ -398,7 +427,7 @@ var rulings = map[doctor.Code]ruling{
 		more: map[string]ruling{
 			"by the limit": {found: limited(named(ethernet), 8<<20, 8<<20, new(false)), with: tries(refuses(16<<20, "ENOMEM")), severity: doctor.Error,
 				text: "the limit on locked memory, 8 MiB for everything that is locked, is too low for it"},
-			"a limit that is not known": {found: variant(ethernet, "remove proc/self/limits"), with: tries(refuses(16<<20, "ENOMEM")), severity: doctor.Error,
+			"a limit that is not known": {found: variant(ethernet, "{remove: proc/self/limits}"), with: tries(refuses(16<<20, "ENOMEM")), severity: doctor.Error,
 				text: "the limit on locked memory, which is not known, may be too low for it, or the device has no room for it"},
 			"the limit does not hold": {found: limited(named(ethernet), 8<<20, 8<<20, new(true)), with: tries(refuses(16<<20, "ENOMEM")), severity: doctor.Error,
 				text: "the device or the kernel has no room"},
@@ -426,28 +455,28 @@ var rulings = map[doctor.Code]ruling{
 	"port-down": {
 		found: named("dgx-h100-port-down"), severity: doctor.Error, subjects: []topo.ID{"port:mlx5_6/1"},
 		text: "gpu:4 falls back to mlx5_9: NODE instead of PXB, at most 25.0 GB/s, shared with gpu:5",
-		fine: named(healthy), blind: variant(healthy, "remove sys/class/infiniband/mlx5_0/ports/1/state"),
+		fine: named(healthy), blind: variant(healthy, "{remove: sys/class/infiniband/mlx5_0/ports/1/state}"),
 		more: map[string]ruling{
-			"one of two that are as near": {found: variant("b300-16nic", "change 0000:19:00.0 state down"), severity: doctor.Warning, text: "its bandwidth is lost"},
+			"one of two that are as near": {found: variant("b300-16nic", "{change: 0000:19:00.0, state: down}"), severity: doctor.Warning, text: "its bandwidth is lost"},
 			"of a storage card":           {found: named("gb200-tray"), severity: doctor.Info, text: "its role is storage"},
-			"the second of each card": {found: variant("v100-8gpu", "change 0000:1c:00.1 state down", "change 0000:3f:00.1 state down",
-				"change 0000:8a:00.1 state down", "change 0000:b3:00.1 state down"), severity: doctor.Info, text: "no card here has all of its ports up"},
-			"switched off": {found: variant(ethernet, "change 0000:1a:00.0 state down", "set sys/class/net/ens1f0np0/flags 0x1002"), severity: doctor.Error,
+			"the second of each card": {found: variant("v100-8gpu", "{change: 0000:1c:00.1, state: down}", "{change: 0000:3f:00.1, state: down}",
+				"{change: 0000:8a:00.1, state: down}", "{change: 0000:b3:00.1, state: down}"), severity: doctor.Info, text: "no card here has all of its ports up"},
+			"switched off": {found: variant(ethernet, "{change: 0000:1a:00.0, state: down}", "{set: sys/class/net/ens1f0np0/flags, to: 0x1002}"), severity: doctor.Error,
 				text: "port is DOWN (Disabled), its interface is switched off", subjects: []topo.ID{"port:mlx5_0/1"}},
-			"no carrier": {found: variant(ethernet, "change 0000:1a:00.0 state down"), severity: doctor.Error, text: "port is DOWN (Disabled), its interface has no carrier"},
-			"below it": {found: variant(ethernet, "change 0000:1a:00.0 state down", "set sys/class/net/ens1f0np0/operstate lowerlayerdown"), severity: doctor.Error,
+			"no carrier": {found: variant(ethernet, "{change: 0000:1a:00.0, state: down}"), severity: doctor.Error, text: "port is DOWN (Disabled), its interface has no carrier"},
+			"below it": {found: variant(ethernet, "{change: 0000:1a:00.0, state: down}", "{set: sys/class/net/ens1f0np0/operstate, to: lowerlayerdown}"), severity: doctor.Error,
 				text: "what is below its interface is down"},
-			"not let in": {found: variant(ethernet, `set sys/class/infiniband/mlx5_0/ports/1/state "1: DOWN"`, "set sys/class/net/ens1f0np0/operstate dormant"), severity: doctor.Error,
+			"not let in": {found: variant(ethernet, `{set: sys/class/infiniband/mlx5_0/ports/1/state, to: "1: DOWN"}`, "{set: sys/class/net/ens1f0np0/operstate, to: dormant}"), severity: doctor.Error,
 				text: "its interface waits to be authorized"},
-			"the driver": {found: variant(ethernet, `set sys/class/infiniband/mlx5_0/ports/1/state "1: DOWN"`), severity: doctor.Error, text: "though its interface is up and has carrier"},
-			"half-way":   {found: variant(healthy, `set sys/class/infiniband/mlx5_0/ports/1/state "3: ARMED"`), severity: doctor.Error, text: "has begun and not finished"},
-			"training": {found: variant(healthy, `set sys/class/infiniband/mlx5_0/ports/1/state "1: DOWN"`, `set sys/class/infiniband/mlx5_0/ports/1/phys_state "4: PortConfigurationTraining"`),
+			"the driver": {found: variant(ethernet, `{set: sys/class/infiniband/mlx5_0/ports/1/state, to: "1: DOWN"}`), severity: doctor.Error, text: "though its interface is up and has carrier"},
+			"half-way":   {found: variant(healthy, `{set: sys/class/infiniband/mlx5_0/ports/1/state, to: "3: ARMED"}`), severity: doctor.Error, text: "has begun and not finished"},
+			"training": {found: variant(healthy, `{set: sys/class/infiniband/mlx5_0/ports/1/state, to: "1: DOWN"}`, `{set: sys/class/infiniband/mlx5_0/ports/1/phys_state, to: "4: PortConfigurationTraining"}`),
 				severity: doctor.Error, text: "cannot agree on speed and width"},
-			"software": {found: variant("lab-softrdma", `set sys/class/infiniband/rxe0/ports/1/state "1: DOWN"`, `set sys/class/infiniband/rxe0/ports/1/phys_state "3: Disabled"`,
-				"set sys/class/net/rail0/flags 0x1002", "set sys/class/net/rail0/operstate down"), severity: doctor.Warning, text: "its interface is switched off", subjects: []topo.ID{"port:rxe0/1"}},
-			"no subnet manager": {found: variant(healthy, `set sys/class/infiniband/mlx5_0/ports/1/state "2: INIT"`), severity: doctor.Error, text: "port is INIT (LinkUp)",
+			"software": {found: variant("lab-softrdma", `{set: sys/class/infiniband/rxe0/ports/1/state, to: "1: DOWN"}`, `{set: sys/class/infiniband/rxe0/ports/1/phys_state, to: "3: Disabled"}`,
+				"{set: sys/class/net/rail0/flags, to: 0x1002}", "{set: sys/class/net/rail0/operstate, to: down}"), severity: doctor.Warning, text: "its interface is switched off", subjects: []topo.ID{"port:rxe0/1"}},
+			"no subnet manager": {found: variant(healthy, `{set: sys/class/infiniband/mlx5_0/ports/1/state, to: "2: INIT"}`), severity: doctor.Error, text: "port is INIT (LinkUp)",
 				subjects: []topo.ID{"port:mlx5_0/1"}},
-			"the last one": {found: variant(ethernet, "change 0000:1a:00.0 state down", "change 0000:9b:00.0 state down"), severity: doctor.Error, text: "falls back to eno1"},
+			"the last one": {found: variant(ethernet, "{change: 0000:1a:00.0, state: down}", "{change: 0000:9b:00.0, state: down}"), severity: doctor.Error, text: "falls back to eno1"},
 		},
 	},
 	"no-usable-port": {
@@ -459,7 +488,7 @@ var rulings = map[doctor.Code]ruling{
 			}
 		}), severity: doctor.Error, text: "no port can be used",
 		fine: named(healthy), blind: throughNCCL(healthy),
-		more: map[string]ruling{"TCP is left": {found: variant(ethernet, "change 0000:1a:00.0 state down", "change 0000:9b:00.0 state down"), severity: doctor.Warning, text: "data goes by TCP"}},
+		more: map[string]ruling{"TCP is left": {found: variant(ethernet, "{change: 0000:1a:00.0, state: down}", "{change: 0000:9b:00.0, state: down}"), severity: doctor.Warning, text: "data goes by TCP"}},
 	},
 	"uverbs-inaccessible": {
 		found: edited(named(ethernet), func(t *topo.Topology) {
@@ -473,7 +502,7 @@ var rulings = map[doctor.Code]ruling{
 		}), severity: doctor.Error, text: "no uverbs file"}},
 	},
 	"rdma-lag": {
-		found: variant("bonds", "set sys/class/net/rdma0b/operstate down"), severity: doctor.Warning, text: "rdma0b is down", subjects: []topo.ID{"port:mlx5_bond_0/1"},
+		found: variant("bonds", "{set: sys/class/net/rdma0b/operstate, to: down}"), severity: doctor.Warning, text: "rdma0b is down", subjects: []topo.ID{"port:mlx5_bond_0/1"},
 		fine: named(ethernet), blind: edited(named(ethernet), noInterfaces),
 		more: map[string]ruling{"a bond that is up": {found: named("bonds"), severity: doctor.Info, text: "one connection uses one leg, 100 Gb/s of 200 Gb/s"}},
 	},
@@ -510,13 +539,13 @@ var rulings = map[doctor.Code]ruling{
 		blind:    edited(named(ethernet), func(t *topo.Topology) { t.Host.Software.Environment = nil }),
 		more: map[string]ruling{
 			"in the host's files": {found: told(named(ethernet), "NCCL_IB_GID_INDEX", "400", "/etc/nccl.conf"), severity: doctor.Error, text: "the port's GID table has only 256 entries"},
-			"in the environment":  {found: variant(ethernet, `set proc/self/environ "NCCL_IB_GID_INDEX=9"`), severity: doctor.Error, text: "NCCL_IB_GID_INDEX=9, but the port has no GID"},
+			"in the environment":  {found: variant(ethernet, `{set: proc/self/environ, to: NCCL_IB_GID_INDEX=9}`), severity: doctor.Error, text: "NCCL_IB_GID_INDEX=9, but the port has no GID"},
 			"RoCE v1":             {found: told(named(ethernet), "MC_GID_INDEX", "2", "/proc/self/environ"), severity: doctor.Warning, text: "MC_GID_INDEX=2, but that GID is of RoCE v1"},
 			"link-local":          {found: told(named(ethernet), "UCX_IB_GID_INDEX", "1", "/proc/self/environ"), severity: doctor.Warning, text: "UCX_IB_GID_INDEX=1, but that GID is a link-local address"},
 			"no number":           {found: told(named(ethernet), "UCX_IB_GID_INDEX", "three", "/etc/ucx/ucx.conf"), severity: doctor.Warning, text: "UCX_IB_GID_INDEX=three is not a GID index"},
 			"of an engine":        {found: named(ethernet), with: func(testing.TB, *topo.Topology) doctor.Options { return doctor.Options{GIDIndex: new(5)} }, severity: doctor.Error, text: "--gid-index 5, but the port has no GID"},
 			"its address is gone": {found: told(withoutAddress, "NCCL_IB_GID_INDEX", "3", "/proc/self/environ"), severity: doctor.Error, text: "NCCL_IB_GID_INDEX=3, but the port has no GID", subjects: []topo.ID{"port:mlx5_0/1"}},
-			"of another address": {found: told(variant(ethernet, "set sys/class/infiniband/mlx5_0/ports/1/gids/3 0000:0000:0000:0000:0000:ffff:0a63:6301"), "NCCL_IB_GID_INDEX", "3", "/proc/self/environ"),
+			"of another address": {found: told(variant(ethernet, "{set: sys/class/infiniband/mlx5_0/ports/1/gids/3, to: 0000:0000:0000:0000:0000:ffff:0a63:6301}"), "NCCL_IB_GID_INDEX", "3", "/proc/self/environ"),
 				severity: doctor.Warning, text: "that GID is of 10.99.99.1, which interface ens1f0np0 does not have", subjects: []topo.ID{"port:mlx5_0/1"}},
 		},
 	},
@@ -529,40 +558,40 @@ var rulings = map[doctor.Code]ruling{
 		fine: named(ethernet), blind: edited(named(ethernet), noGIDTypes),
 	},
 	"traffic-class-unset": {
-		found: variant(ethernet, "change 0000:1a:00.0 tc unset", "change 0000:9b:00.0 tc 106"), severity: doctor.Warning, subjects: []topo.ID{"port:mlx5_0/1"},
-		fine: variant(ethernet, "change 0000:1a:00.0 tc 106", "change 0000:9b:00.0 tc 106"), blind: named(ethernet),
-		more: map[string]ruling{"two classes": {found: variant(ethernet, "change 0000:1a:00.0 tc 104", "change 0000:9b:00.0 tc 106"), severity: doctor.Warning, text: "104 on mlx5_0; 106 on mlx5_1"}},
+		found: variant(ethernet, "{change: 0000:1a:00.0, tc: unset}", "{change: 0000:9b:00.0, tc: 106}"), severity: doctor.Warning, subjects: []topo.ID{"port:mlx5_0/1"},
+		fine: variant(ethernet, "{change: 0000:1a:00.0, tc: 106}", "{change: 0000:9b:00.0, tc: 106}"), blind: named(ethernet),
+		more: map[string]ruling{"two classes": {found: variant(ethernet, "{change: 0000:1a:00.0, tc: 104}", "{change: 0000:9b:00.0, tc: 106}"), severity: doctor.Warning, text: "104 on mlx5_0; 106 on mlx5_1"}},
 	},
 	"mtu-mismatch": {
-		found: variant(ethernet, "change 0000:1a:00.0 mtu 9000"), severity: doctor.Warning, text: "on mlx5_1; 9000 on mlx5_0",
+		found: variant(ethernet, "{change: 0000:1a:00.0, mtu: 9000}"), severity: doctor.Warning, text: "on mlx5_1; 9000 on mlx5_0",
 		fine: named(ethernet), blind: edited(named(ethernet), noInterfaces),
-		more: map[string]ruling{"a leg of a bond": {found: variant("bonds", "set sys/class/net/rdma0a/mtu 1400"), severity: doctor.Warning, text: "a leg with MTU 1400"}},
+		more: map[string]ruling{"a leg of a bond": {found: variant("bonds", "{set: sys/class/net/rdma0a/mtu, to: 1400}"), severity: doctor.Warning, text: "a leg with MTU 1400"}},
 	},
 	"mtu-small": {
-		found: variant(ethernet, "change 0000:1a:00.0 mtu 1500", "change 0000:9b:00.0 mtu 9000"), severity: doctor.Info, text: "carry 1024 bytes", subjects: []topo.ID{"port:mlx5_0/1"},
-		fine: variant(ethernet, "change 0000:1a:00.0 mtu 4200", "change 0000:9b:00.0 mtu 9000"), blind: edited(named(ethernet), noInterfaces),
+		found: variant(ethernet, "{change: 0000:1a:00.0, mtu: 1500}", "{change: 0000:9b:00.0, mtu: 9000}"), severity: doctor.Info, text: "carry 1024 bytes", subjects: []topo.ID{"port:mlx5_0/1"},
+		fine: variant(ethernet, "{change: 0000:1a:00.0, mtu: 4200}", "{change: 0000:9b:00.0, mtu: 9000}"), blind: edited(named(ethernet), noInterfaces),
 	},
 	"mtu-active": {
 		found: named(ethernet), with: tries(func(v *replies.VerbsReport) { v.Devices[0].Ports[0].ActiveMTUBytes = 1024 }), severity: doctor.Warning,
 		text: "RDMA packets carry 1024 bytes, though the MTU of ens1f0np0, 4200, holds 4096", subjects: []topo.ID{"port:mlx5_0/1"},
 		fine: named(ethernet), fineWith: tries(nil), blind: named(ethernet),
-		more: map[string]ruling{"too large": {found: variant(ethernet, "change 0000:1a:00.0 mtu 1500"), with: tries(nil), severity: doctor.Warning, text: "which the MTU of ens1f0np0, 1500, does not hold"}},
+		more: map[string]ruling{"too large": {found: variant(ethernet, "{change: 0000:1a:00.0, mtu: 1500}"), with: tries(nil), severity: doctor.Warning, text: "which the MTU of ens1f0np0, 1500, does not hold"}},
 	},
 	"mtu-peer": {
-		found: named(ethernet), with: talksTo(variant(ethernet, "change 0000:1a:00.0 mtu 1500", "change 0000:9b:00.0 mtu 1500")), severity: doctor.Warning,
+		found: named(ethernet), with: talksTo(variant(ethernet, "{change: 0000:1a:00.0, mtu: 1500}", "{change: 0000:9b:00.0, mtu: 1500}")), severity: doctor.Warning,
 		text: "MTU 4200 here (mlx5_0 and mlx5_1) and 1500 at a10-2nic (mlx5_0 and mlx5_1): RDMA must use packets of 1024 bytes",
 		fine: named(ethernet), fineWith: talksTo(named(ethernet)), blind: edited(named(ethernet), noInterfaces), blindWith: talksTo(named(ethernet)),
-		more: map[string]ruling{"without RDMA": {found: written(bonded), with: talksTo(written(strings.ReplaceAll(bonded, "mtu 9000", "mtu 1500"))), severity: doctor.Warning,
+		more: map[string]ruling{"without RDMA": {found: written(bonded), with: talksTo(written(strings.ReplaceAll(bonded, "mtu: 9000", "mtu: 1500"))), severity: doctor.Warning,
 			text: "packets of the larger size are lost"}},
 	},
 	"pkey-mismatch": {
-		found: variant(healthy, `change 0000:19:00.0 pkeys "0xffff,0x8001"`), severity: doctor.Warning, text: "different partitions",
-		fine: named(healthy), blind: variant(healthy, "remove sys/class/infiniband/mlx5_0/ports/1/pkeys"),
+		found: variant(healthy, `{change: 0000:19:00.0, pkeys: [0xffff, 0x8001]}`), severity: doctor.Warning, text: "different partitions",
+		fine: named(healthy), blind: variant(healthy, "{remove: sys/class/infiniband/mlx5_0/ports/1/pkeys}"),
 		more: map[string]ruling{"limited": {found: edited(named(healthy), func(t *topo.Topology) { t.Ports[0].PKeys = []topo.HexID{"0x7fff"} }), severity: doctor.Warning, text: "limited member"}},
 	},
 	"rate-mismatch": {
-		found: variant(healthy, `change 0000:19:00.0 rate "200 Gb/sec (4X HDR)"`), severity: doctor.Warning, text: "400 Gb/s on mlx5_1", subjects: []topo.ID{"port:mlx5_0/1"},
-		fine: named(healthy), blind: variant(healthy, "remove sys/class/infiniband/mlx5_0/ports/1/rate"),
+		found: variant(healthy, `{change: 0000:19:00.0, rate: 200 Gb/sec (4X HDR)}`), severity: doctor.Warning, text: "400 Gb/s on mlx5_1", subjects: []topo.ID{"port:mlx5_0/1"},
+		fine: named(healthy), blind: variant(healthy, "{remove: sys/class/infiniband/mlx5_0/ports/1/rate}"),
 	},
 	"mixed-link-layer": {
 		found:    edited(named(healthy), func(t *topo.Topology) { t.Ports[0].LinkLayer, t.RDMADevices[0].Transport = "Ethernet", "roce" }),
@@ -575,7 +604,7 @@ var rulings = map[doctor.Code]ruling{
 		fine: named(healthy), blind: edited(named(healthy), func(t *topo.Topology) { t.RDMADevices[2].Board, t.RDMADevices[3].Board = "", "" }),
 	},
 	"rails-share-subnet": {
-		found: named("gh200-4gpu"), severity: doctor.Info, text: "10.38.0.0/16", fine: named(ethernet), blind: variant(ethernet, "remove "+replies.NetlinkPath),
+		found: named("gh200-4gpu"), severity: doctor.Info, text: "10.38.0.0/16", fine: named(ethernet), blind: variant(ethernet, "{remove: "+replies.NetlinkPath+"}"),
 	},
 	"gpu-without-near-nic": {
 		found: without("mlx5_0"), severity: doctor.Warning, text: "; 7 of 8 GPUs here have one", subjects: []topo.ID{"gpu:0"},
@@ -591,8 +620,8 @@ var rulings = map[doctor.Code]ruling{
 	},
 	"gpu-nic-index": {
 		found: named("b300-16nic"), severity: doctor.Warning, text: "gpu:1 gets mlx5_1 (NODE), its nearest are mlx5_2 and mlx5_3 (PIX)",
-		fine: named(healthy), blind: variant(healthy, "remove sys/class/infiniband/mlx5_7/device", "remove sys/class/infiniband_verbs/uverbs7/device",
-			"remove sys/class/infiniband_mad/umad7/device", "move sys/class/infiniband/mlx5_7 -> sys/devices/virtual/infiniband/mlx5_7"),
+		fine: named(healthy), blind: variant(healthy, "{remove: sys/class/infiniband/mlx5_7/device}", "{remove: sys/class/infiniband_verbs/uverbs7/device}",
+			"{remove: sys/class/infiniband_mad/umad7/device}", "{move: sys/class/infiniband/mlx5_7, to: sys/devices/virtual/infiniband/mlx5_7}"),
 		more: map[string]ruling{"with storage": {found: named("dgx-h100"), severity: doctor.Info, text: "all RDMA devices, storage and others included"},
 			"fewer NICs than GPUs": {found: named("h20-4ib-1roce"), severity: doctor.Info, text: "gpu:2 gets ibp134s0 (SYS)"}},
 	},
@@ -618,7 +647,7 @@ var rulings = map[doctor.Code]ruling{
 	},
 	"numa-unknown": {
 		found: named("dgx-h100-numa-unknown"), severity: doctor.Warning, text: "12 devices (-1)", fine: named(healthy), blind: matrix,
-		more: map[string]ruling{"taken from elsewhere": {found: variant(healthy, "set sys/bus/pci/devices/0000:19:00.0/numa_node -1"), severity: doctor.Info, text: "takes it from", subjects: []topo.ID{"rdma:mlx5_0"}}},
+		more: map[string]ruling{"taken from elsewhere": {found: variant(healthy, "{set: sys/bus/pci/devices/0000:19:00.0/numa_node, to: -1}"), severity: doctor.Info, text: "takes it from", subjects: []topo.ID{"rdma:mlx5_0"}}},
 	},
 	"asymmetric-sockets": {
 		found: named("h100-nvl-8gpu-2nic"), severity: doctor.Warning, text: "socket 1 has 4 GPUs and no data port", subjects: []topo.ID{"gpu:4", "gpu:5", "gpu:6", "gpu:7"},
@@ -649,33 +678,54 @@ var rulings = map[doctor.Code]ruling{
 }
 
 // bonded has a bond of two Ethernet ports without RDMA, and one port beside it.
-const bonded = `machine bonded "TCP over a bond"
-host virtual none
-cpu vendor GenuineIntel family 6 model 143 name "Intel(R) Xeon(R)" threads 2
-numa 0 package 0 cpus 0-7 mem 64GiB
-root 0000:10 numa 0
-  port 10:01.0
-    nic 11:00.0 e810 net eth0 mtu 9000
-    nic 11:00.1 e810 net eth1 mtu 9000
-  port 10:02.0
-    nic 12:00.0 e810 net eth2 mtu 9000 ip 10.2.0.1/24
-bond bond0 legs eth0,eth1 mode 802.3ad hash layer3+4 ip 10.1.0.1/24 mtu 9000
+const bonded = `machine: bonded
+description: TCP over a bond
+host: {virtual: none}
+cpu: {vendor: GenuineIntel, family: 6, model: 143, name: Intel(R) Xeon(R), threads: 2}
+numa:
+- {node: 0, package: 0, cpus: 0-7, mem: 64GiB}
+pci:
+- root: 0000:10
+  numa: 0
+  below:
+  - port: 10:01.0
+    below:
+    - {nic: 11:00.0, part: e810, net: eth0, mtu: 9000}
+    - {nic: 11:00.1, part: e810, net: eth1, mtu: 9000}
+  - port: 10:02.0
+    below:
+    - {nic: 12:00.0, part: e810, net: eth2, mtu: 9000, ip: 10.2.0.1/24}
+interfaces:
+- {name: bond0, kind: bond, legs: [eth0, eth1], mode: 802.3ad, hash: layer3+4, ip: 10.1.0.1/24, mtu: 9000}
 `
 
 // linked has two GPUs below one switch that redirects, with NVLinks between them.
-const linked = `machine linked "NVLink makes PCIe redirection harmless"
-host virtual none config full
-cpu vendor GenuineIntel family 6 model 143 name "Intel(R) Xeon(R)" threads 2
-numa 0 package 0 cpus 0-7 mem 64GiB
-nvidia driver 550.54.15 cuda 12.4
-root 0000:15 numa 0
-  port 15:01.0
-    switch 16:00.0 broadcom-c030
-      down 17:00.0 acs 0x1d
-        gpu 1a:00.0 h100-nvl
-      down 17:01.0 acs 0x1d
-        gpu 1b:00.0 h100-nvl
-nvlink all 12
+const linked = `machine: linked
+description: NVLink makes PCIe redirection harmless
+host: {virtual: none, config: full}
+cpu: {vendor: GenuineIntel, family: 6, model: 143, name: Intel(R) Xeon(R), threads: 2}
+numa:
+- {node: 0, package: 0, cpus: 0-7, mem: 64GiB}
+nvidia: {driver: 550.54.15, cuda: 12.4}
+pci:
+- root: 0000:15
+  numa: 0
+  below:
+  - port: 15:01.0
+    below:
+    - switch: 16:00.0
+      part: broadcom-c030
+      below:
+      - down: 17:00.0
+        acs: 0x1d
+        below:
+        - {gpu: 1a:00.0, part: h100-nvl}
+      - down: 17:01.0
+        acs: 0x1d
+        below:
+        - {gpu: 1b:00.0, part: h100-nvl}
+nvlink:
+- {gpus: all, links: 12}
 `
 
 // elsewhere are further machines on which a check must end in a certain way.
@@ -693,12 +743,12 @@ var elsewhere = []struct {
 	{"nothing is set", "gid-index-wrong", doctor.NotApplicable, named(ethernet)},
 	{"no RDMA", "registration-refused", doctor.NotApplicable, named("cpu-2eth")},
 	{"no peer", "mtu-peer", doctor.NotApplicable, named(ethernet)},
-	{"a narrow link whose upper end is invented", "link-degraded", doctor.CouldNotCheck, variant("vm-flat", "change 0000:06:00.0 at x8")},
+	{"a narrow link whose upper end is invented", "link-degraded", doctor.CouldNotCheck, variant("vm-flat", "{change: 0000:06:00.0, at: x8}")},
 	{"full links below invented ports", "link-degraded", doctor.OK, named("vm-flat")},
 	{"a guest whose switch reads clean", "acs-redirect", doctor.CouldNotCheck, edited(aces("0x01"), func(t *topo.Topology) { t.Host.Virtual = "kvm" })},
 	{"GPUs that have NVLinks", "acs-redirect", doctor.NotApplicable, written(linked)},
 	{"dies of packages, which differ by design", "nvlink-uneven", doctor.OK, dies(7, 6, 7, 6)},
-	{"a GPU without links beside others", "nvlink-uneven", doctor.CouldNotCheck, variant(healthy, "change 0000:18:00.0 nvlink 0")},
+	{"a GPU without links beside others", "nvlink-uneven", doctor.CouldNotCheck, variant(healthy, "{change: 0000:18:00.0, nvlink: 0}")},
 	{"a matrix with NV18 and NODE", "nvlink-uneven", doctor.CouldNotCheck, linksOfMatrix},
 	{"AMD without its driver's topology", "nvlink-uneven", doctor.CouldNotCheck, edited(named("mi300x-8nic"), func(t *topo.Topology) {
 		t.Links = slices.DeleteFunc(t.Links, func(l topo.Link) bool { return l.Kind == topo.LinkXGMI })
@@ -723,14 +773,14 @@ var elsewhere = []struct {
 	{"EFA with its module", "no-gdr-path", doctor.OK, edited(named("aws-p5-44nic-synthetic"), func(t *topo.Topology) { t.Host.Software.Modules = []string{"efa", "efa_nv_peermem", "nvidia"} })},
 	{"no RDMA", "no-gdr-path", doctor.NotApplicable, named("gh200-4gpu")},
 	{"the open module, modules unknown", "no-gdr-path", doctor.OK, edited(named("gb200-tray"), func(t *topo.Topology) { t.Host.Software.Modules = nil })},
-	{"booted with pass-through, types unknown", "iommu-translate", doctor.OK, variant(healthy, "remove sys/kernel/iommu_groups/*/type", "set proc/cmdline \"quiet iommu=pt\"")},
+	{"booted with pass-through, types unknown", "iommu-translate", doctor.OK, variant(healthy, "{remove: sys/kernel/iommu_groups/*/type}", "{set: proc/cmdline, to: quiet iommu=pt}")},
 	{"no IOMMU groups", "iommu-translate", doctor.OK, edited(named(healthy), func(t *topo.Topology) {
 		for i := range t.PCIDevices {
 			t.PCIDevices[i].IOMMUGroup, t.PCIDevices[i].IOMMUType = nil, ""
 		}
 	})},
 	{"a limit above the host's memory", "memlock", doctor.OK, edited(named("lab-softrdma"), func(t *topo.Topology) { t.Host.Software.Memlock.SoftBytes = new(int64(1 << 50)) })},
-	{"NVLinks to what is hidden", "nvlink-uneven", doctor.CouldNotCheck, edited(variant(healthy, "change 0000:18:00.0 nvlink 17"), func(t *topo.Topology) {
+	{"NVLinks to what is hidden", "nvlink-uneven", doctor.CouldNotCheck, edited(variant(healthy, "{change: 0000:18:00.0, nvlink: 17}"), func(t *topo.Topology) {
 		t.Warnings = append(t.Warnings, topo.Warning{Code: topo.CodePartialView, Subject: "gpu:0", Evidence: "nvmlDeviceGetNvLinkRemotePciInfo", Detail: "hidden"})
 	})},
 	{"one GPU", "nvlink-uneven", doctor.NotApplicable, aces("0x01")},
@@ -743,19 +793,19 @@ var elsewhere = []struct {
 	{"bare metal", "vm-flat", doctor.NotApplicable, named(healthy)},
 	{"InfiniBand has no traffic class", "traffic-class-unset", doctor.NotApplicable, named(healthy)},
 	{"one NUMA node", "numa-unknown", doctor.NotApplicable, named("vm-flat")},
-	{"no list of NUMA nodes", "numa-unknown", doctor.CouldNotCheck, variant("dgx-h100", "remove sys/devices/system/node")},
-	{"no list of NUMA nodes", "asymmetric-sockets", doctor.CouldNotCheck, variant("dgx-h100", "remove sys/devices/system/node")},
-	{"a kernel without NUMA", "numa-unknown", doctor.CouldNotCheck, variant("dgx-h100", "remove sys/devices/system/node", "set sys/bus/pci/devices/*/numa_node -1")},
-	{"a kernel without NUMA", "asymmetric-sockets", doctor.CouldNotCheck, variant("dgx-h100", "remove sys/devices/system/node", "set sys/bus/pci/devices/*/numa_node -1")},
+	{"no list of NUMA nodes", "numa-unknown", doctor.CouldNotCheck, variant("dgx-h100", "{remove: sys/devices/system/node}")},
+	{"no list of NUMA nodes", "asymmetric-sockets", doctor.CouldNotCheck, variant("dgx-h100", "{remove: sys/devices/system/node}")},
+	{"a kernel without NUMA", "numa-unknown", doctor.CouldNotCheck, variant("dgx-h100", "{remove: sys/devices/system/node}", "{set: sys/bus/pci/devices/*/numa_node, to: -1}")},
+	{"a kernel without NUMA", "asymmetric-sockets", doctor.CouldNotCheck, variant("dgx-h100", "{remove: sys/devices/system/node}", "{set: sys/bus/pci/devices/*/numa_node, to: -1}")},
 	{"a NUMA node that is not listed", "numa-unknown", doctor.CouldNotCheck, edited(named(healthy), func(t *topo.Topology) { t.NUMANodes = t.NUMANodes[:1] })},
 	{"a NUMA node that is not listed", "asymmetric-sockets", doctor.CouldNotCheck, edited(named(healthy), func(t *topo.Topology) { t.NUMANodes = t.NUMANodes[:1] })},
 	{"one socket", "asymmetric-sockets", doctor.NotApplicable, aces("0x01")},
 	{"one NUMA node over two sockets", "asymmetric-sockets", doctor.CouldNotCheck, edited(aces("0x01"), func(t *topo.Topology) {
 		t.NUMANodes[0].Package, t.Packages = nil, append(t.Packages, topo.Package{Node: topo.Node{ID: "pkg:1", Kind: topo.KindPackage}, Index: 1})
 	})},
-	{"a GID that cannot be read", "gid-none-routable", doctor.CouldNotCheck, variant(ethernet, "unreadable sys/class/infiniband/mlx5_0/ports/1/gids/3 EACCES")},
-	{"a GID that cannot be read", "gid-index-differs", doctor.CouldNotCheck, variant(ethernet, "unreadable sys/class/infiniband/mlx5_0/ports/1/gids/3 EACCES")},
-	{"no GID that can be read", "gid-missing", doctor.CouldNotCheck, edited(variant(ethernet, "unreadable sys/class/infiniband/mlx5_0/ports/1/gids/3 EACCES"),
+	{"a GID that cannot be read", "gid-none-routable", doctor.CouldNotCheck, variant(ethernet, "{unreadable: sys/class/infiniband/mlx5_0/ports/1/gids/3, error: EACCES}")},
+	{"a GID that cannot be read", "gid-index-differs", doctor.CouldNotCheck, variant(ethernet, "{unreadable: sys/class/infiniband/mlx5_0/ports/1/gids/3, error: EACCES}")},
+	{"no GID that can be read", "gid-missing", doctor.CouldNotCheck, edited(variant(ethernet, "{unreadable: sys/class/infiniband/mlx5_0/ports/1/gids/3, error: EACCES}"),
 		func(t *topo.Topology) { t.Ports[0].GIDs = nil })},
 	{"C2C is near", "gpu-without-near-nic", doctor.OK, named("gb200-tray")},
 	{"a data direct function beside the GPU", "gpu-without-near-nic", doctor.CouldNotCheck, direct("0x19", "0x15")},
@@ -804,7 +854,7 @@ func TestWords(t *testing.T) {
 			}
 		}
 	})
-	narrow := variant(healthy, "change 0000:17:01.0 link gen4x16")
+	narrow := variant(healthy, "{change: 0000:17:01.0, link: gen4x16}")
 	mute := edited(narrow, func(t *topo.Topology) {
 		for i := range t.PCIDevices {
 			if d := &t.PCIDevices[i]; d.BDF.String() == "0000:19:00.0" {
@@ -824,7 +874,7 @@ func TestWords(t *testing.T) {
 		"a known maximum":          {"implausible-bridge-link", named("vm-flat"), "not that low", "not told here"},
 		"a card that is not known": {"nic-slot-limited", mute, "compare what the card and its slot can do", "can do no more"},
 		"a card that can do more":  {"nic-slot-limited", narrow, "move the card, which can do gen5 x16", "compare"},
-		"a card that cannot":       {"nic-slot-limited", variant(healthy, "change 0000:19:00.0 link gen3x16"), "the card itself can do no more", "compare"},
+		"a card that cannot":       {"nic-slot-limited", variant(healthy, "{change: 0000:19:00.0, link: gen3x16}"), "the card itself can do no more", "compare"},
 		"C2C of the driver":        {"c2c-path", named("gb200-tray"), "nvmlDeviceGetFieldValues (C2C links)", "c2c[0]"},
 		"C2C of NCCL's file":       {"c2c-path", throughNCCL("gb200-tray"), "/c2c[0]", "nvml"},
 		"sockets of sysfs":         {"asymmetric-sockets", named("h100-nvl-8gpu-2nic"), "/numa_node = 1", "*"},

@@ -20,31 +20,31 @@ import (
 )
 
 // faulty are machines on which a check has something to find that no fixture has: a fixture and
-// patches in the language of machines.
+// patches.
 var faulty = map[string]string{
-	"both ends narrow":        "base hgx-h100-8nic\nchange 0000:18:00.0 at x8",
-	"the ends disagree":       "base hgx-h100-8nic\nset sys/bus/pci/devices/0000:17:00.0/current_link_width 8",
-	"a slow uplink":           "base hgx-h100-8nic\nchange 0000:16:00.0 at gen3",
-	"a slot too narrow":       "base hgx-h100-8nic\nchange 0000:17:01.0 link gen4x16",
-	"NVLinks missing":         "base hgx-h100-8nic\nchange 0000:18:00.0 nvlink 0",
-	"NVLinks uneven":          "base hgx-h100-8nic\nchange 0000:18:00.0 nvlink 17",
-	"a port switched off":     "base a10-2nic\nchange 0000:1a:00.0 state down\nset sys/class/net/ens1f0np0/flags 0x1002",
-	"a port without carrier":  "base a10-2nic\nchange 0000:1a:00.0 state down",
-	"no port at all":          "base a10-2nic\nchange 0000:1a:00.0 state down\nchange 0000:9b:00.0 state down",
-	"no subnet manager":       "base hgx-h100-8nic\nset sys/class/infiniband/mlx5_0/ports/1/state \"2: INIT\"",
-	"no LID":                  "base hgx-h100-8nic\nset sys/class/infiniband/mlx5_0/ports/1/lid 0x0",
-	"MTUs differ":             "base a10-2nic\nchange 0000:1a:00.0 mtu 1500",
-	"a slow rail":             "base hgx-h100-8nic\nset sys/class/infiniband/mlx5_0/ports/1/rate \"100 Gb/sec (4X EDR)\"",
-	"partitions differ":       "base hgx-h100-8nic\nset sys/class/infiniband/mlx5_0/ports/1/pkeys/0 0x7fff",
-	"another layer":           "base hgx-h100-8nic\nset sys/class/infiniband/mlx5_0/ports/1/link_layer Ethernet",
-	"an unknown NUMA node":    "base hgx-h100-8nic\nset sys/bus/pci/devices/0000:18:00.0/numa_node -1\nremove sys/bus/pci/devices/0000:18:00.0/local_cpulist",
-	"no driver":               "base hgx-h100-8nic\nremove sys/bus/pci/devices/0000:18:00.0/driver\nremove proc/driver/nvidia\nremove topoctl/nvml.json",
-	"nouveau":                 "base a10-2nic\nlink sys/bus/pci/devices/0000:19:00.0/driver -> ../../../../bus/pci/drivers/nouveau\nremove proc/driver/nvidia\nremove topoctl/nvml.json",
-	"the IOMMU translates":    "base hgx-h100-8nic\nset sys/kernel/iommu_groups/*/type DMA",
-	"no way to GPU memory":    "base hgx-h100-8nic\nremove sys/module/nvidia_peermem",
-	"a leg that is down":      "base bonds\nset sys/class/net/eth0/operstate down",
-	"RDMA without a function": "base hgx-h100-8nic\nremove sys/class/infiniband/mlx5_0/device",
-	"ACS":                     "base pcie-8gpu-2nic-epyc",
+	"both ends narrow":        "base: hgx-h100-8nic\npatches:\n- {change: 0000:18:00.0, at: x8}",
+	"the ends disagree":       "base: hgx-h100-8nic\npatches:\n- {set: sys/bus/pci/devices/0000:17:00.0/current_link_width, to: 8}",
+	"a slow uplink":           "base: hgx-h100-8nic\npatches:\n- {change: 0000:16:00.0, at: gen3}",
+	"a slot too narrow":       "base: hgx-h100-8nic\npatches:\n- {change: 0000:17:01.0, link: gen4x16}",
+	"NVLinks missing":         "base: hgx-h100-8nic\npatches:\n- {change: 0000:18:00.0, nvlink: 0}",
+	"NVLinks uneven":          "base: hgx-h100-8nic\npatches:\n- {change: 0000:18:00.0, nvlink: 17}",
+	"a port switched off":     "base: a10-2nic\npatches:\n- {change: 0000:1a:00.0, state: down}\n- {set: sys/class/net/ens1f0np0/flags, to: 0x1002}",
+	"a port without carrier":  "base: a10-2nic\npatches:\n- {change: 0000:1a:00.0, state: down}",
+	"no port at all":          "base: a10-2nic\npatches:\n- {change: 0000:1a:00.0, state: down}\n- {change: 0000:9b:00.0, state: down}",
+	"no subnet manager":       "base: hgx-h100-8nic\npatches:\n- {set: sys/class/infiniband/mlx5_0/ports/1/state, to: \"2: INIT\"}",
+	"no LID":                  "base: hgx-h100-8nic\npatches:\n- {set: sys/class/infiniband/mlx5_0/ports/1/lid, to: 0x0}",
+	"MTUs differ":             "base: a10-2nic\npatches:\n- {change: 0000:1a:00.0, mtu: 1500}",
+	"a slow rail":             "base: hgx-h100-8nic\npatches:\n- {set: sys/class/infiniband/mlx5_0/ports/1/rate, to: 100 Gb/sec (4X EDR)}",
+	"partitions differ":       "base: hgx-h100-8nic\npatches:\n- {set: sys/class/infiniband/mlx5_0/ports/1/pkeys/0, to: 0x7fff}",
+	"another layer":           "base: hgx-h100-8nic\npatches:\n- {set: sys/class/infiniband/mlx5_0/ports/1/link_layer, to: Ethernet}",
+	"an unknown NUMA node":    "base: hgx-h100-8nic\npatches:\n- {set: sys/bus/pci/devices/0000:18:00.0/numa_node, to: -1}\n- {remove: sys/bus/pci/devices/0000:18:00.0/local_cpulist}",
+	"no driver":               "base: hgx-h100-8nic\npatches:\n- {remove: sys/bus/pci/devices/0000:18:00.0/driver}\n- {remove: proc/driver/nvidia}\n- {remove: topoctl/nvml.json}",
+	"nouveau":                 "base: a10-2nic\npatches:\n- {link: sys/bus/pci/devices/0000:19:00.0/driver, to: ../../../../bus/pci/drivers/nouveau}\n- {remove: proc/driver/nvidia}\n- {remove: topoctl/nvml.json}",
+	"the IOMMU translates":    "base: hgx-h100-8nic\npatches:\n- {set: sys/kernel/iommu_groups/*/type, to: DMA}",
+	"no way to GPU memory":    "base: hgx-h100-8nic\npatches:\n- {remove: sys/module/nvidia_peermem}",
+	"a leg that is down":      "base: bonds\npatches:\n- {set: sys/class/net/eth0/operstate, to: down}",
+	"RDMA without a function": "base: hgx-h100-8nic\npatches:\n- {remove: sys/class/infiniband/mlx5_0/device}",
+	"ACS":                     "base: pcie-8gpu-2nic-epyc",
 }
 
 // seen is one piece of evidence of a finding: a file or a directory of the tree, or a call whose recorded answers
@@ -139,7 +139,7 @@ func examine(tb testing.TB) (list []examined) {
 		list = append(list, examined{name, memory(tb, tree), run(tb, fixturetest.Topology(tb, name))})
 	}
 	for _, name := range slices.Sorted(maps.Keys(faulty)) {
-		tree, err := fixtures.OpenFile([]byte("machine v \"a variant\"\n" + faulty[name] + "\n"))
+		tree, err := fixtures.OpenFile([]byte("machine: v\ndescription: a variant\n" + faulty[name] + "\n"))
 		if err != nil {
 			tb.Fatal(err)
 		}
@@ -326,11 +326,11 @@ func TestUnreadIsNotOK(t *testing.T) {
 			if changes == "" {
 				return // a fixture as it is
 			}
-			base, err := fixtures.Open(strings.TrimPrefix(first, "base "))
+			base, err := fixtures.Open(strings.TrimPrefix(first, "base: "))
 			if err != nil {
 				t.Fatal(err)
 			}
-			tree, err := fixtures.OpenFile([]byte("machine v \"a variant\"\n" + patches + "\n"))
+			tree, err := fixtures.OpenFile([]byte("machine: v\ndescription: a variant\n" + patches + "\n"))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -25,15 +25,15 @@ var faults = map[string]fault{
 	"gid-index-empty":        {on: told(named(ethernet), "NCCL_IB_GID_INDEX", "7", "/proc/self/environ"), with: tries(nil), want: []doctor.Code{"gid-index-wrong"}},
 	"gid-index-v1":           {on: told(named(ethernet), "MC_GID_INDEX", "2", "/proc/self/environ"), with: tries(nil), want: []doctor.Code{"gid-index-wrong"}},
 	"gid-address-gone":       {on: withoutAddress, with: tries(nil), want: []doctor.Code{"gid-none-routable"}},
-	"port-switched-off":      {on: variant(ethernet, "change 0000:1a:00.0 state down", "set sys/class/net/ens1f0np0/flags 0x1002"), with: tries(nil), want: []doctor.Code{"port-down"}},
-	"port-no-carrier":        {on: variant(ethernet, "change 0000:1a:00.0 state down"), with: tries(nil), want: []doctor.Code{"port-down"}},
-	"port-no-subnet-manager": {on: variant(healthy, `set sys/class/infiniband/mlx5_0/ports/1/state "2: INIT"`), with: tries(nil), want: []doctor.Code{"port-down"}},
-	"mtu-one-port": {on: variant(ethernet, "change 0000:1a:00.0 mtu 1500"), with: tries(func(v *replies.VerbsReport) { v.Devices[0].Ports[0].ActiveMTUBytes = 1024 }),
+	"port-switched-off":      {on: variant(ethernet, "{change: 0000:1a:00.0, state: down}", "{set: sys/class/net/ens1f0np0/flags, to: 0x1002}"), with: tries(nil), want: []doctor.Code{"port-down"}},
+	"port-no-carrier":        {on: variant(ethernet, "{change: 0000:1a:00.0, state: down}"), with: tries(nil), want: []doctor.Code{"port-down"}},
+	"port-no-subnet-manager": {on: variant(healthy, `{set: sys/class/infiniband/mlx5_0/ports/1/state, to: "2: INIT"}`), with: tries(nil), want: []doctor.Code{"port-down"}},
+	"mtu-one-port": {on: variant(ethernet, "{change: 0000:1a:00.0, mtu: 1500}"), with: tries(func(v *replies.VerbsReport) { v.Devices[0].Ports[0].ActiveMTUBytes = 1024 }),
 		want: []doctor.Code{"mtu-mismatch"}},
 	"mtu-not-followed": {on: named(ethernet), with: tries(func(v *replies.VerbsReport) { v.Devices[0].Ports[0].ActiveMTUBytes = 1024 }), want: []doctor.Code{"mtu-active"}},
 	"mtu-peer": {on: named(ethernet), with: func(tb testing.TB, t *topo.Topology) doctor.Options {
 		o := tries(nil)(tb, t)
-		o.Peer = variant(ethernet, "change 0000:1a:00.0 mtu 1500", "change 0000:9b:00.0 mtu 1500")(tb)
+		o.Peer = variant(ethernet, "{change: 0000:1a:00.0, mtu: 1500}", "{change: 0000:9b:00.0, mtu: 1500}")(tb)
 		return o
 	}, want: []doctor.Code{"mtu-peer"}},
 	"memlock-tiny":   {on: limited(named(ethernet), 64<<10, 64<<10, new(false)), with: tries(nil), want: []doctor.Code{"memlock"}},

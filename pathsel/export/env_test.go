@@ -393,11 +393,11 @@ func TestEnvVisible(t *testing.T) {
 func TestEnvGIDIndex(t *testing.T) {
 	const gid = "sys/class/infiniband/mlx5_bond_0/ports/1/"
 	moved := fixturetest.Variant(t, "bonds",
-		"set "+gid+"gids/5 0000:0000:0000:0000:0000:ffff:0a16:0a0a", "set "+gid+"gid_attrs/types/5 \"RoCE v2\"",
-		"set "+gid+"gid_attrs/ndevs/5 bond0", "set "+gid+"gids/3 0000:0000:0000:0000:0000:0000:0000:0000")
+		"{set: "+gid+"gids/5, to: 0000:0000:0000:0000:0000:ffff:0a16:0a0a}", "{set: "+gid+"gid_attrs/types/5, to: RoCE v2}",
+		"{set: "+gid+"gid_attrs/ndevs/5, to: bond0}", "{set: "+gid+"gids/3, to: 0000:0000:0000:0000:0000:0000:0000:0000}")
 	both := fixturetest.Variant(t, "bonds",
-		"set "+gid+"gids/5 0000:0000:0000:0000:0000:ffff:0a16:0a0a", "set "+gid+"gid_attrs/types/5 \"RoCE v2\"",
-		"set "+gid+"gid_attrs/ndevs/5 bond0")
+		"{set: "+gid+"gids/5, to: 0000:0000:0000:0000:0000:ffff:0a16:0a0a}", "{set: "+gid+"gid_attrs/types/5, to: RoCE v2}",
+		"{set: "+gid+"gid_attrs/ndevs/5, to: bond0}")
 	unknown := fixturetest.Topology(t, "bonds")
 	for i := range unknown.Ports {
 		unknown.Ports[i].GIDs, unknown.Ports[i].GIDTable = nil, nil
@@ -430,7 +430,7 @@ func TestEnvGIDIndex(t *testing.T) {
 // A traffic class is written only where the host tells one for all ports.
 func TestEnvTrafficClass(t *testing.T) {
 	tc := func(port int, value string) string {
-		return fmt.Sprintf("change 0000:%s.0 tc %s", []string{"15:00", "16:00", "35:00", "36:00", "85:00", "86:00", "a5:00", "a6:00"}[port], value)
+		return fmt.Sprintf("{change: 0000:%s.0, tc: %s}", []string{"15:00", "16:00", "35:00", "36:00", "85:00", "86:00", "a5:00", "a6:00"}[port], value)
 	}
 	all := func(value string) (out []string) {
 		for port := range 8 {

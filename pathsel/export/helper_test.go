@@ -25,14 +25,14 @@ func prepare(t testing.TB, top *topo.Topology) *pathsel.Host {
 // numbering of devices is right by accident.
 func wide(gpus int) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "machine wide \"%d GPUs\"\nhost arch x86_64 name wide\ncpu vendor GenuineIntel family 6 model 143\n", gpus)
-	b.WriteString("numa 0 package 0 cpus 0-7 mem 64GiB distance \"10 21\"\nnuma 1 package 1 cpus 8-15 mem 64GiB distance \"21 10\"\n")
-	b.WriteString("nvidia driver 550.90.07 cuda 12.4\np2p all ok\n")
+	fmt.Fprintf(&b, "machine: wide\ndescription: %d GPUs\ncpu: {vendor: GenuineIntel, family: 6, model: 143}\n", gpus)
+	b.WriteString("numa:\n- {node: 0, package: 0, cpus: 0-7, mem: 64GiB, distance: [10, 21]}\n- {node: 1, package: 1, cpus: 8-15, mem: 64GiB, distance: [21, 10]}\n")
+	b.WriteString("nvidia: {driver: 550.90.07, cuda: 12.4}\np2p:\n- {gpus: all, answer: ok}\npci:\n")
 	for g := range gpus {
 		bus := 0x08 * (g + 1)
-		fmt.Fprintf(&b, "root 0000:%02x numa %d\n  port %02x:01.0\n    switch %02x:00.0 broadcom-c030\n", bus, 2*g/gpus, bus, bus+1)
-		fmt.Fprintf(&b, "      down %02x:00.0\n        gpu %02x:00.0 h100-sxm\n", bus+2, bus+3)
-		fmt.Fprintf(&b, "      down %02x:01.0\n        nic %02x:00.0 connectx7 ib rdma mlx5_%d net ib%d lid %d\n", bus+2, bus+4, gpus-1-g, g, g+1)
+		fmt.Fprintf(&b, "- root: 0000:%02x\n  numa: %d\n  below:\n  - port: %02x:01.0\n    below:\n    - switch: %02x:00.0\n      part: broadcom-c030\n      below:\n", bus, 2*g/gpus, bus, bus+1)
+		fmt.Fprintf(&b, "      - down: %02x:00.0\n        below: [{gpu: %02x:00.0, part: h100-sxm}]\n", bus+2, bus+3)
+		fmt.Fprintf(&b, "      - down: %02x:01.0\n        below: [{nic: %02x:00.0, part: connectx7, layer: ib, rdma: mlx5_%d, net: ib%d, lid: %d}]\n", bus+2, bus+4, gpus-1-g, g, g+1)
 	}
 	return b.String()
 }

@@ -24,15 +24,19 @@ var token = []byte("the token of the lanes lab")
 // for the engine to find out.
 func topology(end string, lanes int, addr func(int) netip.Addr) (*topo.Topology, error) {
 	var b strings.Builder
-	fmt.Fprintf(&b, `machine lab-%s "one end of the lab"
-source "test/lanes"
-host arch x86_64 kernel 6.8.0 vendor Lab product Lab name %s
-cpu vendor GenuineIntel family 6 model 85 name "Lab" threads 1
-numa 0 package 0 cpus 0-1 mem 8GiB distance "10"
-root 0000:00 numa 0
+	fmt.Fprintf(&b, `machine: lab-%s
+description: one end of the lab
+host: {arch: x86_64, kernel: 6.8.0, vendor: Lab, product: Lab, name: %s}
+cpu: {vendor: GenuineIntel, family: 6, model: 85, name: Lab, threads: 1}
+numa:
+- {node: 0, package: 0, cpus: 0-1, mem: 8GiB, distance: [10]}
+pci:
+- root: 0000:00
+  numa: 0
+  below:
 `, end, end)
 	for i := range lanes {
-		fmt.Fprintf(&b, "  port 00:%02x.0 intel-port-gen3 link gen3x8\n    nic %02x:00.0 x710 net %s%d gbps 1 ip %s/24\n", i+1, i+1, end, i, addr(i))
+		fmt.Fprintf(&b, "  - port: 00:%02x.0\n    part: intel-port-gen3\n    link: gen3x8\n    below: [{nic: %02x:00.0, part: x710, net: %s%d, gbps: 1, ip: %s/24}]\n", i+1, i+1, end, i, addr(i))
 	}
 	tree, err := fixtures.OpenFile([]byte(b.String()))
 	if err != nil {

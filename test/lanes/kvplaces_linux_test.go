@@ -23,23 +23,29 @@ import (
 // located is one end of a lab of two lanes, with a GPU beside the NIC of each.
 func located(end string, addr func(int) netip.Addr) (*topo.Topology, error) {
 	var b strings.Builder
-	fmt.Fprintf(&b, `machine lab-%s "one end of the lab"
-source "test/lanes"
-host arch x86_64 kernel 6.8.0 vendor Lab product Lab name %s
-cpu vendor GenuineIntel family 6 model 85 name "Lab" threads 1
-numa 0 package 0 cpus 0 mem 8GiB distance "10 20"
-numa 1 package 1 cpus 1 mem 8GiB distance "20 10"
-nvidia driver 535.161.08 cuda 12.2
+	fmt.Fprintf(&b, `machine: lab-%s
+description: one end of the lab
+host: {arch: x86_64, kernel: 6.8.0, vendor: Lab, product: Lab, name: %s}
+cpu: {vendor: GenuineIntel, family: 6, model: 85, name: Lab, threads: 1}
+numa:
+- {node: 0, package: 0, cpus: 0, mem: 8GiB, distance: [10, 20]}
+- {node: 1, package: 1, cpus: 1, mem: 8GiB, distance: [20, 10]}
+nvidia: {driver: 535.161.08, cuda: 12.2}
+pci:
 `, end, end)
 	for i := range 2 {
 		bus := i + 1
-		fmt.Fprintf(&b, `root 0000:%[1]d0 numa %[2]d
-  port %[1]d0:02.0 intel-port-gen4
-    switch %[1]d1:00.0 broadcom-c010
-      down %[1]d2:00.0
-        gpu %[1]d3:00.0 a10
-      down %[1]d2:04.0
-        nic %[1]d4:00.0 x710 net %[3]s%[2]d gbps 1 ip %[4]s/24
+		fmt.Fprintf(&b, `- root: 0000:%[1]d0
+  numa: %[2]d
+  below:
+  - port: %[1]d0:02.0
+    part: intel-port-gen4
+    below:
+    - switch: %[1]d1:00.0
+      part: broadcom-c010
+      below:
+      - {down: %[1]d2:00.0, below: [{gpu: %[1]d3:00.0, part: a10}]}
+      - {down: %[1]d2:04.0, below: [{nic: %[1]d4:00.0, part: x710, net: %[3]s%[2]d, gbps: 1, ip: %[4]s/24}]}
 `, bus, i, end, addr(i))
 	}
 	tree, err := fixtures.OpenFile([]byte(b.String()))

@@ -62,18 +62,20 @@ func (l *lab) startHost(number int, flags ...string) *host {
 func (l *lab) describe(h *host) string {
 	l.t.Helper()
 	var b strings.Builder
-	fmt.Fprintf(&b, `machine lab-%[1]s "a host of the probe lab"
-source "probelab"
-host arch x86_64 kernel 6.8.0 vendor Lab product Lab name %[1]s
-cpu vendor GenuineIntel family 6 model 85 name "Lab" threads 1
-numa 0 package 0 cpus 0-1 mem 8GiB distance "10"
+	fmt.Fprintf(&b, `machine: lab-%[1]s
+description: a host of the probe lab
+host: {arch: x86_64, kernel: 6.8.0, vendor: Lab, product: Lab, name: %[1]s}
+cpu: {vendor: GenuineIntel, family: 6, model: 85, name: Lab, threads: 1}
+numa:
+- {node: 0, package: 0, cpus: 0-1, mem: 8GiB, distance: [10]}
+pci:
 `, h.name())
 	for r := range l.rails {
 		if l.mbit == 0 { // nobody knows what it carries
-			fmt.Fprintf(&b, "root 0000:%[1]x0 numa 0\n  nic %[1]x0:03.0 virtio-net net %[2]s ip %[3]s/24 mtu %[4]d\n", r+1, portName(r), l.addressOf(h.number, r), mtu)
+			fmt.Fprintf(&b, "- root: 0000:%[1]x0\n  numa: 0\n  below: [{nic: %[1]x0:03.0, part: virtio-net, net: %[2]s, ip: %[3]s/24, mtu: %[4]d}]\n", r+1, portName(r), l.addressOf(h.number, r), mtu)
 			continue
 		}
-		fmt.Fprintf(&b, "root 0000:%[1]x0 numa 0\n  port %[1]x0:01.0 intel-port-gen3 link gen3x8\n    nic %[1]x1:00.0 x710 net %[2]s gbps 1 ip %[3]s/24 mtu %[4]d\n",
+		fmt.Fprintf(&b, "- root: 0000:%[1]x0\n  numa: 0\n  below:\n  - port: %[1]x0:01.0\n    part: intel-port-gen3\n    link: gen3x8\n    below: [{nic: %[1]x1:00.0, part: x710, net: %[2]s, gbps: 1, ip: %[3]s/24, mtu: %[4]d}]\n",
 			r+1, portName(r), l.addressOf(h.number, r), mtu)
 	}
 	tree, err := fixtures.OpenFile([]byte(b.String()))

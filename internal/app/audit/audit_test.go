@@ -255,17 +255,25 @@ func TestPackets(t *testing.T) {
 }
 
 // bonded has a bond of two interfaces, and one interface beside it.
-const bonded = `machine bonded "TCP over a bond"
-host virtual none
-cpu vendor GenuineIntel family 6 model 143 name "Intel(R) Xeon(R)" threads 2
-numa 0 package 0 cpus 0-7 mem 64GiB
-root 0000:10 numa 0
-  port 10:01.0
-    nic 11:00.0 e810 net eth0 gbps 100
-    nic 11:00.1 e810 net eth1 gbps 100
-  port 10:02.0
-    nic 12:00.0 e810 net eth2 gbps 100 ip 10.2.0.1/24
-bond bond0 legs eth0,eth1 mode 802.3ad hash layer3+4 ip 10.1.0.1/24
+const bonded = `machine: bonded
+description: TCP over a bond
+host: {virtual: none}
+cpu: {vendor: GenuineIntel, family: 6, model: 143, name: Intel(R) Xeon(R), threads: 2}
+numa:
+- {node: 0, package: 0, cpus: 0-7, mem: 64GiB}
+pci:
+- root: 0000:10
+  numa: 0
+  below:
+  - port: 10:01.0
+    below:
+    - {nic: 11:00.0, part: e810, net: eth0, gbps: 100}
+    - {nic: 11:00.1, part: e810, net: eth1, gbps: 100}
+  - port: 10:02.0
+    below:
+    - {nic: 12:00.0, part: e810, net: eth2, gbps: 100, ip: 10.2.0.1/24}
+interfaces:
+- {name: bond0, kind: bond, legs: [eth0, eth1], mode: 802.3ad, hash: layer3+4, ip: 10.1.0.1/24}
 `
 
 // Over TCP a bond is one port: what its legs carry is its own, whichever the kernel chose, and is counted once.

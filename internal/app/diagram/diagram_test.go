@@ -247,7 +247,7 @@ func TestShows(t *testing.T) {
 		{"NUMA nodes of who knows which sockets", noSockets(t, "epyc-nps4"), []string{"NUMA 7", "NUMA link between 16 pairs of NUMA nodes · ~16.0 GB/s"}, []string{"xGMI", "socket 1"}},
 		{"software stands apart", fixturetest.Topology(t, "lab-softrdma"), []string{"software and virtual devices", "siw0", "NUMA node unknown", "mgmt"}, nil},
 		{"slow interfaces are small", fixturetest.Topology(t, "cpu-2eth"), []string{"eno1", "1 Gb/s", "nvme0"}, nil},
-		{"a slot below the NIC's ability", fixturetest.Variant(t, "a10-2nic", "change 0000:1a:00.0 link gen5x16\n"), []string{"gen4 x16", "device: gen5 x16"}, nil},
+		{"a slot below the NIC's ability", fixturetest.Variant(t, "a10-2nic", "{change: 0000:1a:00.0, link: gen5x16}"), []string{"gen4 x16", "device: gen5 x16"}, nil},
 		{"an unknown state is told", fixturetest.Topology(t, "dgx-h100-missing-files"), []string{"InfiniBand · state ?", "incomplete: some of the host could not be read"}, nil},
 		{"a GPU's memory is no NUMA node of its own", &topo.Topology{NUMANodes: []topo.NUMANode{
 			{Node: topo.Node{ID: topo.NUMAID(0)}}, {Node: topo.Node{ID: topo.NUMAID(4)}, Index: 4, Owner: "gpu:0"}}}, []string{"NUMA 0"}, []string{"NUMA 4"}},

@@ -55,36 +55,57 @@ func compare(t testing.TB, older, newer *topo.Topology, o diff.Options) *diff.Re
 
 // box is a host small enough to be read: two sockets, two GPUs, four cards, one
 // of them with two ports, and a drive. Lines can be taken out and put elsewhere.
-const box = `machine box "a host to be changed"
-host arch x86_64 kernel 6.1.0 vendor ACME product Box name box1 iommu identity
-cpu vendor GenuineIntel family 6 model 143 name "Intel(R) Xeon(R)" threads 1
-numa 0 package 0 cpus 0-7 mem 64GiB distance "10 21"
-numa 1 package 1 cpus 8-15 mem 64GiB distance "21 10"
-nvidia driver 560.35 cuda 12.6
-module nvidia_peermem
-nvlink gpu0 gpu1 4
-root 0000:10 numa 0
-  port 10:01.0
-    switch 11:00.0 broadcom-c030
-      down 12:00.0
-        gpu 13:00.0 h100-sxm uuid GPU-aaaaaaaa-0000-0000-0000-000000000001 serial 1650000000001
-      down 12:01.0
-        nic 14:00.0 connectx7 eth gbps 400 rdma mlx5_0 net ens1 guid a088:c203:0001:0000 mac a0:88:c2:01:00:00 ip 10.1.0.1/24
-  port 10:02.0
-    nic 15:00.0 connectx7 eth gbps 400 rdma mlx5_1 net ens2 guid a088:c203:0002:0000 mac a0:88:c2:02:00:00 ip 10.2.0.1/24
-  port 10:03.0
-    nvme 16:00.0 nvme-3840
-root 0000:20 numa 1
-  port 20:01.0
-    switch 21:00.0 broadcom-c030
-      down 22:00.0
-        gpu 23:00.0 h100-sxm uuid GPU-aaaaaaaa-0000-0000-0000-000000000002 serial 1650000000002
-      down 22:01.0
-        nic 24:00.0 connectx7 eth gbps 400 rdma mlx5_2 net ens3 guid a088:c203:0003:0000 mac a0:88:c2:03:00:00 ip 10.3.0.1/24
-  port 20:02.0
-    nic 25:00.0 connectx7 ib gbps 200 rdma mlx5_3 net ib0 guid a088:c203:0004:0000 lid 7
-    nic 25:00.1 connectx7 ib gbps 200 rdma mlx5_4 net ib1 guid a088:c203:0004:0001 lid 8
-  port 20:03.0
+const box = `machine: box
+description: a host to be changed
+host: {arch: x86_64, kernel: 6.1.0, vendor: ACME, product: Box, name: box1, iommu: identity}
+cpu: {vendor: GenuineIntel, family: 6, model: 143, name: Intel(R) Xeon(R), threads: 1}
+numa:
+- {node: 0, package: 0, cpus: 0-7, mem: 64GiB, distance: [10, 21]}
+- {node: 1, package: 1, cpus: 8-15, mem: 64GiB, distance: [21, 10]}
+nvidia: {driver: 560.35, cuda: 12.6}
+modules: [nvidia_peermem]
+pci:
+- root: 0000:10
+  numa: 0
+  below:
+  - port: 10:01.0
+    below:
+    - switch: 11:00.0
+      part: broadcom-c030
+      below:
+      - down: 12:00.0
+        below:
+        - {gpu: 13:00.0, part: h100-sxm, uuid: GPU-aaaaaaaa-0000-0000-0000-000000000001, serial: 1650000000001}
+      - down: 12:01.0
+        below:
+        - {nic: 14:00.0, part: connectx7, layer: eth, gbps: 400, rdma: mlx5_0, net: ens1, guid: a088:c203:0001:0000, mac: a0:88:c2:01:00:00, ip: 10.1.0.1/24}
+  - port: 10:02.0
+    below:
+    - {nic: 15:00.0, part: connectx7, layer: eth, gbps: 400, rdma: mlx5_1, net: ens2, guid: a088:c203:0002:0000, mac: a0:88:c2:02:00:00, ip: 10.2.0.1/24}
+  - port: 10:03.0
+    below:
+    - {nvme: 16:00.0, part: nvme-3840}
+- root: 0000:20
+  numa: 1
+  below:
+  - port: 20:01.0
+    below:
+    - switch: 21:00.0
+      part: broadcom-c030
+      below:
+      - down: 22:00.0
+        below:
+        - {gpu: 23:00.0, part: h100-sxm, uuid: GPU-aaaaaaaa-0000-0000-0000-000000000002, serial: 1650000000002}
+      - down: 22:01.0
+        below:
+        - {nic: 24:00.0, part: connectx7, layer: eth, gbps: 400, rdma: mlx5_2, net: ens3, guid: a088:c203:0003:0000, mac: a0:88:c2:03:00:00, ip: 10.3.0.1/24}
+  - port: 20:02.0
+    below:
+    - {nic: 25:00.0, part: connectx7, layer: ib, gbps: 200, rdma: mlx5_3, net: ib0, guid: a088:c203:0004:0000, lid: 7}
+    - {nic: 25:00.1, part: connectx7, layer: ib, gbps: 200, rdma: mlx5_4, net: ib1, guid: a088:c203:0004:0001, lid: 8}
+  - {port: 20:03.0}
+nvlink:
+- {gpus: [0, 1], links: 4}
 `
 
 // swap changes a text, which must hold what is replaced.
@@ -100,18 +121,18 @@ func swap(t testing.TB, text string, pairs ...string) string {
 }
 
 const (
-	nic1 = "    nic 15:00.0 connectx7 eth gbps 400 rdma mlx5_1 net ens2 guid a088:c203:0002:0000 mac a0:88:c2:02:00:00 ip 10.2.0.1/24\n"
-	gpu0 = "        gpu 13:00.0 h100-sxm uuid GPU-aaaaaaaa-0000-0000-0000-000000000001 serial 1650000000001\n"
+	nic1 = "    - {nic: 15:00.0, part: connectx7, layer: eth, gbps: 400, rdma: mlx5_1, net: ens2, guid: a088:c203:0002:0000, mac: a0:88:c2:02:00:00, ip: 10.2.0.1/24}\n"
+	gpu0 = "        - {gpu: 13:00.0, part: h100-sxm, uuid: GPU-aaaaaaaa-0000-0000-0000-000000000001, serial: 1650000000001}\n"
 )
 
 // Transcripts: two machines and what is said of them.
 func TestTranscripts(t *testing.T) {
 	other := func(t *testing.T, more ...string) string {
-		text := swap(t, box, "name box1", "name box2")
+		text := swap(t, box, "name: box1", "name: box2")
 		for i, old := range []string{"aaaaaaaa", "aaaaaaaa", "1650000000001", "1650000000002", "a088:c203:0001", "a088:c203:0002", "a088:c203:0003",
-			"a088:c203:0004", "a088:c203:0004", "c2:01", "c2:02", "c2:03", "10.1.0.1", "10.2.0.1", "10.3.0.1", "lid 7", "lid 8"} {
+			"a088:c203:0004", "a088:c203:0004", "c2:01", "c2:02", "c2:03", "10.1.0.1", "10.2.0.1", "10.3.0.1", "lid: 7", "lid: 8"} {
 			text = swap(t, text, old, []string{"bbbbbbbb", "bbbbbbbb", "1660000000001", "1660000000002", "b088:c203:0001", "b088:c203:0002", "b088:c203:0003",
-				"b088:c203:0004", "b088:c203:0004", "c2:11", "c2:12", "c2:13", "10.1.0.2", "10.2.0.2", "10.3.0.2", "lid 17", "lid 18"}[i])
+				"b088:c203:0004", "b088:c203:0004", "c2:11", "c2:12", "c2:13", "10.1.0.2", "10.2.0.2", "10.3.0.2", "lid: 17", "lid: 18"}[i])
 		}
 		return swap(t, text, more...)
 	}
@@ -130,28 +151,28 @@ func TestTranscripts(t *testing.T) {
 		{"other-model", dgx("dgx-a100"), diff.Options{}},
 		{"other-model-structure", dgx("dgx-a100"), diff.Options{Structure: true}},
 		{"nic-renamed", [2]string{box, swap(t, box, "mlx5_0", "rdma_a")}, diff.Options{}},
-		{"nics-renumbered", [2]string{box, swap(t, box, "mlx5_4", "mlx5_14", "mlx5_3", "mlx5_13", "mlx5_2", "mlx5_12", "mlx5_1 ", "mlx5_11 ", "mlx5_0", "mlx5_10")}, diff.Options{}},
-		{"nics-swapped", [2]string{box, swap(t, box, "mlx5_1 ", "mlx5_x ", "mlx5_0", "mlx5_1", "mlx5_x ", "mlx5_0 ")}, diff.Options{}},
-		{"nic-moved", [2]string{box, swap(t, box, nic1, "", "  port 20:03.0\n", "  port 20:03.0\n"+strings.Replace(nic1, "15:00.0", "26:00.0", 1))}, diff.Options{}},
+		{"nics-renumbered", [2]string{box, swap(t, box, "mlx5_4", "mlx5_14", "mlx5_3", "mlx5_13", "mlx5_2", "mlx5_12", "mlx5_1,", "mlx5_11,", "mlx5_0", "mlx5_10")}, diff.Options{}},
+		{"nics-swapped", [2]string{box, swap(t, box, "mlx5_1,", "mlx5_x,", "mlx5_0", "mlx5_1", "mlx5_x,", "mlx5_0,")}, diff.Options{}},
+		{"nic-moved", [2]string{box, swap(t, box, nic1, "", "  - {port: 20:03.0}\n", "  - port: 20:03.0\n    below:\n"+strings.Replace(nic1, "15:00.0", "26:00.0", 1))}, diff.Options{}},
 		{"nic-replaced", [2]string{box, swap(t, box, "a088:c203:0001:0000", "a088:c203:0009:0000", "a0:88:c2:01", "a0:88:c2:09")}, diff.Options{}},
 		{"nic-gone", [2]string{box, swap(t, box, nic1, "")}, diff.Options{}},
 		{"gpu-replaced", [2]string{box, swap(t, box, "000000000001", "000000000009", "1650000000001", "1650000000009")}, diff.Options{}},
-		{"gpu-other-model", [2]string{box, swap(t, box, "h100-sxm uuid GPU-aaaaaaaa-0000-0000-0000-000000000002", "h200-sxm uuid GPU-aaaaaaaa-0000-0000-0000-000000000009")}, diff.Options{}},
-		{"gpu-missing", [2]string{box, swap(t, box, gpu0, "", "nvlink gpu0 gpu1 4\n", "")}, diff.Options{}},
-		{"bus-numbers", [2]string{swap(t, box, "    nvme 16:00.0 nvme-3840\n", ""), shiftBuses(swap(t, box, "    nvme 16:00.0 nvme-3840\n", ""))}, diff.Options{}},
-		{"settings", [2]string{box, swap(t, box, "kernel 6.1.0", "kernel 6.8.0", "iommu identity", "iommu DMA-FQ cmdline \"ro intel_iommu=on\" memlock 8388608", "module nvidia_peermem\n", "",
-			"560.35", "570.86", "ip 10.1.0.1/24", "ip 10.1.0.1/24 fw 28.41.1000 mtu 9000 pkeys 0xffff,0x8001 tc 106", "nvlink gpu0 gpu1 4", "nvlink gpu0 gpu1 2")}, diff.Options{}},
-		{"address", [2]string{box, swap(t, box, "ip 10.2.0.1/24", "ip 10.2.0.77/24")}, diff.Options{}},
-		{"gid-index", [2]string{box, box + "set sys/class/infiniband/mlx5_1/ports/1/gids/3 0000:0000:0000:0000:0000:0000:0000:0000\n" +
-			"set sys/class/infiniband/mlx5_1/ports/1/gids/5 0000:0000:0000:0000:0000:ffff:0a02:0001\n" +
-			"set sys/class/infiniband/mlx5_1/ports/1/gid_attrs/types/5 \"RoCE v2\"\n"}, diff.Options{}},
-		{"acs-and-numa", [2]string{swap(t, box, "iommu identity", "iommu identity config full"), swap(t, box, "iommu identity", "iommu identity config full", "down 12:01.0", "down 12:01.0 acs 0x001d", "nic 15:00.0 connectx7", "nic 15:00.0 connectx7 numa 1")}, diff.Options{}},
-		{"without-root", [2]string{swap(t, box, "iommu identity", "iommu identity config full", "down 12:01.0", "down 12:01.0 acs 0x001d"), box}, diff.Options{}},
+		{"gpu-other-model", [2]string{box, swap(t, box, "h100-sxm, uuid: GPU-aaaaaaaa-0000-0000-0000-000000000002", "h200-sxm, uuid: GPU-aaaaaaaa-0000-0000-0000-000000000009")}, diff.Options{}},
+		{"gpu-missing", [2]string{box, swap(t, box, gpu0, "", "nvlink:\n- {gpus: [0, 1], links: 4}\n", "")}, diff.Options{}},
+		{"bus-numbers", [2]string{swap(t, box, "    - {nvme: 16:00.0, part: nvme-3840}\n", ""), shiftBuses(swap(t, box, "    - {nvme: 16:00.0, part: nvme-3840}\n", ""))}, diff.Options{}},
+		{"settings", [2]string{box, swap(t, box, "kernel: 6.1.0", "kernel: 6.8.0", "iommu: identity", "iommu: DMA-FQ, cmdline: ro intel_iommu=on, memlock: 8388608", "modules: [nvidia_peermem]\n", "",
+			"560.35", "570.86", "ip: 10.1.0.1/24", "ip: 10.1.0.1/24, fw: 28.41.1000, mtu: 9000, pkeys: [0xffff, 0x8001], tc: 106", "links: 4", "links: 2")}, diff.Options{}},
+		{"address", [2]string{box, swap(t, box, "ip: 10.2.0.1/24", "ip: 10.2.0.77/24")}, diff.Options{}},
+		{"gid-index", [2]string{box, box + "patches:\n- {set: sys/class/infiniband/mlx5_1/ports/1/gids/3, to: 0000:0000:0000:0000:0000:0000:0000:0000}\n" +
+			"- {set: sys/class/infiniband/mlx5_1/ports/1/gids/5, to: 0000:0000:0000:0000:0000:ffff:0a02:0001}\n" +
+			"- {set: sys/class/infiniband/mlx5_1/ports/1/gid_attrs/types/5, to: RoCE v2}\n"}, diff.Options{}},
+		{"acs-and-numa", [2]string{swap(t, box, "iommu: identity", "iommu: identity, config: full"), swap(t, box, "iommu: identity", "iommu: identity, config: full", "down: 12:01.0", "down: 12:01.0\n        acs: 0x001d", "nic: 15:00.0", "nic: 15:00.0, numa: 1")}, diff.Options{}},
+		{"without-root", [2]string{swap(t, box, "iommu: identity", "iommu: identity, config: full", "down: 12:01.0", "down: 12:01.0\n        acs: 0x001d"), box}, diff.Options{}},
 		{"other-host", [2]string{box, other(t)}, diff.Options{}},
-		{"other-host-one-difference", [2]string{box, other(t, "gpu 23:00.0 h100-sxm", "gpu 23:00.0 h100-sxm at x8", "kernel 6.1.0", "kernel 6.2.0")}, diff.Options{}},
-		{"other-host-structure", [2]string{box, other(t, "gpu 23:00.0 h100-sxm", "gpu 23:00.0 h100-sxm at x8", "kernel 6.1.0", "kernel 6.2.0", "mlx5_2", "mlx5_9")}, diff.Options{Structure: true}},
-		{"ignored", [2]string{box, swap(t, box, "kernel 6.1.0", "kernel 6.8.0", "mlx5_0", "rdma_a")}, diff.Options{Ignore: []string{"renumbered", "kernel"}}},
-		{"gpu-worse-nic-better", [2]string{swap(t, box, "nic 14:00.0 connectx7", "nic 14:00.0 connectx7 at gen1"), swap(t, box, "gpu 13:00.0 h100-sxm", "gpu 13:00.0 h100-sxm at x4")}, diff.Options{}},
+		{"other-host-one-difference", [2]string{box, other(t, "gpu: 23:00.0", "gpu: 23:00.0, at: x8", "kernel: 6.1.0", "kernel: 6.2.0")}, diff.Options{}},
+		{"other-host-structure", [2]string{box, other(t, "gpu: 23:00.0", "gpu: 23:00.0, at: x8", "kernel: 6.1.0", "kernel: 6.2.0", "mlx5_2", "mlx5_9")}, diff.Options{Structure: true}},
+		{"ignored", [2]string{box, swap(t, box, "kernel: 6.1.0", "kernel: 6.8.0", "mlx5_0", "rdma_a")}, diff.Options{Ignore: []string{"renumbered", "kernel"}}},
+		{"gpu-worse-nic-better", [2]string{swap(t, box, "nic: 14:00.0", "nic: 14:00.0, at: gen1"), swap(t, box, "gpu: 13:00.0", "gpu: 13:00.0, at: x4")}, diff.Options{}},
 		{"nothing", [2]string{box, box}, diff.Options{}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -169,7 +190,7 @@ func shiftBuses(text string) string {
 			for _, before := range []string{" ", ":"} {
 				line = strings.ReplaceAll(line, fmt.Sprintf("%s%02x:0", before, bus), fmt.Sprintf("%s%02x:0", before, bus+1))
 			}
-			line = strings.ReplaceAll(line, fmt.Sprintf("root 0000:%02x ", bus), fmt.Sprintf("root 0000:%02x ", bus+1))
+			line = strings.ReplaceAll(line, fmt.Sprintf("root: 0000:%02x", bus), fmt.Sprintf("root: 0000:%02x", bus+1))
 		}
 		out.WriteString(line)
 	}
@@ -218,7 +239,7 @@ func TestOtherTranscripts(t *testing.T) {
 		return out
 	}
 	redacted := func(top *topo.Topology) *topo.Topology { return redact.New(top).Topology(top) }
-	renumbered := machine(t, swap(t, box, "mlx5_1 ", "mlx5_x ", "mlx5_0", "mlx5_1", "mlx5_x ", "mlx5_0 "))
+	renumbered := machine(t, swap(t, box, "mlx5_1,", "mlx5_x,", "mlx5_0", "mlx5_1", "mlx5_x,", "mlx5_0,"))
 	replaced := machine(t, swap(t, box, "000000000001", "000000000009", "1650000000001", "1650000000009"))
 	const smi = "\tGPU0\tGPU1\tNIC0\tNIC1\tCPU Affinity\tNUMA Affinity\nGPU0\t X \tNV18\tPIX\tSYS\t0-7\t0\n" +
 		"GPU1\tNV18\t X \tSYS\tPIX\t8-15\t1\nNIC0\tPIX\tSYS\t X \tSYS\nNIC1\tSYS\tPIX\tSYS\t X \n\nNIC Legend:\n\n  NIC0: mlx5_0\n  NIC1: mlx5_2\n"
@@ -226,11 +247,11 @@ func TestOtherTranscripts(t *testing.T) {
 		name         string
 		older, newer *topo.Topology
 	}{
-		{"redacted-both", redacted(plain), redacted(machine(t, swap(t, box, "13:00.0 h100-sxm", "13:00.0 h100-sxm at x8")))},
+		{"redacted-both", redacted(plain), redacted(machine(t, swap(t, box, "gpu: 13:00.0", "gpu: 13:00.0, at: x8")))},
 		{"redacted-one-renamed", plain, redacted(renumbered)},
 		{"redacted-hides-replaced", redacted(plain), redacted(replaced)},
 		{"import-nccl", plain, through(plain)},
-		{"import-nccl-x8", through(plain), through(machine(t, swap(t, box, "nic 14:00.0 connectx7 eth", "nic 14:00.0 connectx7 link gen5x8 eth")))},
+		{"import-nccl-x8", through(plain), through(machine(t, swap(t, box, "nic: 14:00.0", "nic: 14:00.0, link: gen5x8")))},
 		{"import-hwloc", plain, hwloc(plain)},
 		{"import-nvsmi", plain, matrix(smi)},
 		{"import-nvsmi-both", matrix(smi), matrix(strings.ReplaceAll(smi, "PIX", "NODE"))},

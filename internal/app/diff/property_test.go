@@ -115,12 +115,15 @@ func TestMirror(t *testing.T) {
 
 // full is a host on which hardly any attribute is empty.
 func full(t testing.TB) *topo.Topology {
-	text := swap(t, box, "iommu identity", "iommu identity config full cmdline \"ro iommu=pt pci=realloc\" memlock 8388608",
-		"down 12:01.0", "down 12:01.0 acs 0x001d", "ip 10.2.0.1/24", "ip 10.2.0.1/24 pkeys 0xffff,0x8001 tc 106 sriov 8")
-	top := machine(t, text+`p2p all ok
-bond bond0 legs ens3 mode 802.3ad hash layer3+4 ip 10.9.0.1/24
-vlan vlan7 on ens1 id 7 ip 10.7.0.1/24
-route default dev ens1 via 10.1.0.254 metric 100
+	text := swap(t, box, "iommu: identity", "iommu: identity, config: full, cmdline: ro iommu=pt pci=realloc, memlock: 8388608",
+		"down: 12:01.0", "down: 12:01.0\n        acs: 0x001d", "ip: 10.2.0.1/24", "ip: 10.2.0.1/24, pkeys: [0xffff, 0x8001], tc: 106, sriov: 8")
+	top := machine(t, text+`p2p:
+- {gpus: all, answer: ok}
+interfaces:
+- {name: bond0, kind: bond, legs: [ens3], mode: 802.3ad, hash: layer3+4, ip: 10.9.0.1/24}
+- {name: vlan7, kind: vlan, on: ens1, id: 7, ip: 10.7.0.1/24}
+routes:
+- {to: default, dev: ens1, via: 10.1.0.254, metric: 100}
 `)
 	yes, seven := true, 7
 	bytes := int64(64 << 30)
@@ -324,11 +327,11 @@ func TestUnseenIsNoDifference(t *testing.T) {
 	if r := compare(t, top, later, diff.Options{}); !r.Equal {
 		t.Errorf("a little later:\n%s", r.Text(diff.TextOptions{}))
 	}
-	idle := machine(t, swap(t, box, "gpu 13:00.0 h100-sxm", "gpu 13:00.0 h100-sxm at gen1"))
+	idle := machine(t, swap(t, box, "gpu: 13:00.0", "gpu: 13:00.0, at: gen1"))
 	if r := compare(t, machine(t, box), idle, diff.Options{}); !r.Equal {
 		t.Errorf("an idle GPU:\n%s", r.Text(diff.TextOptions{}))
 	}
-	slow := machine(t, swap(t, box, "nic 14:00.0 connectx7", "nic 14:00.0 connectx7 at gen1"))
+	slow := machine(t, swap(t, box, "nic: 14:00.0", "nic: 14:00.0, at: gen1"))
 	if r := compare(t, machine(t, box), slow, diff.Options{}); r.Equal {
 		t.Error("an idle NIC does not lower its link's speed")
 	}

@@ -110,13 +110,13 @@ func TestUCXLeavesADegradedNIC(t *testing.T) {
 // Mirrored indices: four GPUs that share four NICs start at 0, 2, 1, 3.
 func TestNCCLMirrorsIndices(t *testing.T) {
 	var b strings.Builder
-	b.WriteString("machine m \"4 GPUs and 4 NICs on one socket\"\nhost arch x86_64 name m\ncpu vendor GenuineIntel family 6 model 143 threads 1\n" +
-		"numa 0 package 0 cpus 0-7 mem 64GiB\nnvidia driver 550.54.15 cuda 12.4\nroot 0000:10 numa 0\n  port 10:01.0\n    switch 11:00.0 broadcom-c030\n")
+	b.WriteString("machine: m\ndescription: 4 GPUs and 4 NICs on one socket\ncpu: {vendor: GenuineIntel, family: 6, model: 143, threads: 1}\n" +
+		"numa:\n- {node: 0, package: 0, cpus: 0-7, mem: 64GiB}\nnvidia: {driver: 550.54.15, cuda: 12.4}\npci:\n- root: 0000:10\n  numa: 0\n  below:\n  - port: 10:01.0\n    below:\n    - switch: 11:00.0\n      part: broadcom-c030\n      below:\n")
 	for i := range 4 {
-		fmt.Fprintf(&b, "      down 12:%02x.0\n        gpu %02x:00.0 h100-sxm\n", i, 0x20+i)
+		fmt.Fprintf(&b, "      - down: 12:%02x.0\n        below: [{gpu: %02x:00.0, part: h100-sxm}]\n", i, 0x20+i)
 	}
 	for i := range 4 {
-		fmt.Fprintf(&b, "      down 12:%02x.0\n        nic %02x:00.0 connectx7 ib rdma mlx5_%d lid %d\n", 8+i, 0x30+i, i, i+1)
+		fmt.Fprintf(&b, "      - down: 12:%02x.0\n        below: [{nic: %02x:00.0, part: connectx7, layer: ib, rdma: mlx5_%d, lid: %d}]\n", 8+i, 0x30+i, i, i+1)
 	}
 	h := prepare(t, fixturetest.Spec(t, b.String()))
 	var got []string
@@ -179,10 +179,10 @@ func turn(t *testing.T, c *rival.Choice) string {
 
 // UCX rates another host bridge of the NUMA node better than the same one.
 func TestUCXPrefersTheFartherHostBridge(t *testing.T) {
-	h := prepare(t, fixturetest.Spec(t, "machine m \"one NIC on the GPU's host bridge, one on another\"\nhost arch x86_64 name m\n"+
-		"cpu vendor GenuineIntel family 6 model 143 threads 1\nnuma 0 package 0 cpus 0-7 mem 64GiB\nnvidia driver 550.54.15 cuda 12.4\n"+
-		"root 0000:10 numa 0\n  port 10:01.0\n    gpu 11:00.0 h100-sxm\n  port 10:03.0\n    nic 12:00.0 connectx7 ib rdma mlx5_0 lid 1\n"+
-		"root 0000:20 numa 0\n  port 20:01.0\n    nic 21:00.0 connectx7 ib rdma mlx5_1 lid 2\n"))
+	h := prepare(t, fixturetest.Spec(t, "machine: m\ndescription: one NIC on the GPU's host bridge, one on another\n"+
+		"cpu: {vendor: GenuineIntel, family: 6, model: 143, threads: 1}\nnuma:\n- {node: 0, package: 0, cpus: 0-7, mem: 64GiB}\nnvidia: {driver: 550.54.15, cuda: 12.4}\npci:\n"+
+		"- root: 0000:10\n  numa: 0\n  below:\n  - {port: 10:01.0, below: [{gpu: 11:00.0, part: h100-sxm}]}\n  - {port: 10:03.0, below: [{nic: 12:00.0, part: connectx7, layer: ib, rdma: mlx5_0, lid: 1}]}\n"+
+		"- root: 0000:20\n  numa: 0\n  below:\n  - {port: 20:01.0, below: [{nic: 21:00.0, part: connectx7, layer: ib, rdma: mlx5_1, lid: 2}]}\n"))
 	c := choose(t, h, rival.UCX, "gpu:0")
 	if names(c) != "mlx5_1" || rate(c.BelievedBytesPerSec) != "17.8 GB/s" {
 		t.Errorf("%s", line(c))
@@ -196,11 +196,33 @@ func TestUCXPrefersTheFartherHostBridge(t *testing.T) {
 // Mooncake's distance is one of characters and depth: a NIC that sits deep below
 // the GPU's own switch is as near as one on another host bridge.
 func TestMooncakeMeasuresDepth(t *testing.T) {
-	h := prepare(t, fixturetest.Spec(t, "machine m \"a deep NIC beside the GPU, a shallow one elsewhere\"\nhost arch x86_64 name m\n"+
-		"cpu vendor GenuineIntel family 6 model 143 threads 1\nnuma 0 package 0 cpus 0-7 mem 64GiB\nnvidia driver 550.54.15 cuda 12.4\n"+
-		"root 0000:10 numa 0\n  port 10:01.0\n    switch 11:00.0 broadcom-c030\n      down 12:00.0\n        switch 13:00.0 plx-9797\n          down 14:00.0\n            switch 15:00.0 plx-9797\n"+
-		"              down 16:00.0\n                nic 17:00.0 connectx7 ib rdma mlx5_0 lid 1\n      down 12:01.0\n        gpu 18:00.0 h100-sxm\n"+
-		"root 0000:40 numa 0\n  port 40:01.0\n    nic 41:00.0 connectx7 ib rdma mlx5_1 lid 2\n"))
+	h := prepare(t, fixturetest.Spec(t, "machine: m\ndescription: a deep NIC beside the GPU, a shallow one elsewhere\n"+
+		"cpu: {vendor: GenuineIntel, family: 6, model: 143, threads: 1}\nnuma:\n- {node: 0, package: 0, cpus: 0-7, mem: 64GiB}\nnvidia: {driver: 550.54.15, cuda: 12.4}\npci:\n"+
+		`- root: 0000:10
+  numa: 0
+  below:
+  - port: 10:01.0
+    below:
+    - switch: 11:00.0
+      part: broadcom-c030
+      below:
+      - down: 12:00.0
+        below:
+        - switch: 13:00.0
+          part: plx-9797
+          below:
+          - down: 14:00.0
+            below:
+            - switch: 15:00.0
+              part: plx-9797
+              below:
+              - {down: 16:00.0, below: [{nic: 17:00.0, part: connectx7, layer: ib, rdma: mlx5_0, lid: 1}]}
+      - {down: 12:01.0, below: [{gpu: 18:00.0, part: h100-sxm}]}
+- root: 0000:40
+  numa: 0
+  below:
+  - {port: 40:01.0, below: [{nic: 41:00.0, part: connectx7, layer: ib, rdma: mlx5_1, lid: 2}]}
+`))
 	c := choose(t, h, rival.Mooncake, "gpu:0")
 	if names(c) != "mlx5_0 mlx5_1" || c.Chosen[1].Rejects == nil {
 		t.Errorf("%s", line(c))

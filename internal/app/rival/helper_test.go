@@ -47,13 +47,13 @@ func names(c *rival.Choice) string {
 // below a switch of their own.
 func gpuHost(n int) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "machine m \"%d GPUs and NICs\"\nhost arch x86_64 name m\ncpu vendor GenuineIntel family 6 model 143 threads 1\n", n)
-	b.WriteString("numa 0 package 0 cpus 0-7 mem 64GiB\nnuma 1 package 1 cpus 8-15 mem 64GiB\nnvidia driver 550.54.15 cuda 12.4\n")
+	fmt.Fprintf(&b, "machine: m\ndescription: %d GPUs and NICs\ncpu: {vendor: GenuineIntel, family: 6, model: 143, threads: 1}\n", n)
+	b.WriteString("numa:\n- {node: 0, package: 0, cpus: 0-7, mem: 64GiB}\n- {node: 1, package: 1, cpus: 8-15, mem: 64GiB}\nnvidia: {driver: 550.54.15, cuda: 12.4}\npci:\n")
 	for i := range n {
 		bus := 0x10 + 8*i
-		fmt.Fprintf(&b, "root 0000:%02x numa %d\n  port %02x:01.0\n    switch %02x:00.0 broadcom-c030\n", bus, 2*i/n, bus, bus+1)
-		fmt.Fprintf(&b, "      down %02x:00.0\n        gpu %02x:00.0 h100-sxm\n", bus+2, bus+3)
-		fmt.Fprintf(&b, "      down %02x:01.0\n        nic %02x:00.0 connectx7 ib rdma mlx5_%d lid %d\n", bus+2, bus+4, i, i+1)
+		fmt.Fprintf(&b, "- root: 0000:%02x\n  numa: %d\n  below:\n  - port: %02x:01.0\n    below:\n    - switch: %02x:00.0\n      part: broadcom-c030\n      below:\n", bus, 2*i/n, bus, bus+1)
+		fmt.Fprintf(&b, "      - down: %02x:00.0\n        below: [{gpu: %02x:00.0, part: h100-sxm}]\n", bus+2, bus+3)
+		fmt.Fprintf(&b, "      - down: %02x:01.0\n        below: [{nic: %02x:00.0, part: connectx7, layer: ib, rdma: mlx5_%d, lid: %d}]\n", bus+2, bus+4, i, i+1)
 	}
 	return b.String()
 }
@@ -61,17 +61,17 @@ func gpuHost(n int) string {
 // pairHost is a host of 8 GPUs and 8 NICs, two of each below one switch.
 func pairHost() string {
 	var b strings.Builder
-	b.WriteString("machine m \"two GPUs and two NICs below each switch\"\nhost arch x86_64 name m\ncpu vendor GenuineIntel family 6 model 143 threads 1\n")
-	b.WriteString("numa 0 package 0 cpus 0-7 mem 64GiB\nnuma 1 package 1 cpus 8-15 mem 64GiB\nnvidia driver 550.54.15 cuda 12.4\n")
+	b.WriteString("machine: m\ndescription: two GPUs and two NICs below each switch\ncpu: {vendor: GenuineIntel, family: 6, model: 143, threads: 1}\n")
+	b.WriteString("numa:\n- {node: 0, package: 0, cpus: 0-7, mem: 64GiB}\n- {node: 1, package: 1, cpus: 8-15, mem: 64GiB}\nnvidia: {driver: 550.54.15, cuda: 12.4}\npci:\n")
 	for i := range 4 {
 		bus := 0x10 + 16*i
-		fmt.Fprintf(&b, "root 0000:%02x numa %d\n  port %02x:01.0\n    switch %02x:00.0 broadcom-c030\n", bus, i/2, bus, bus+1)
-		for j, part := range []string{"gpu %02x:00.0 h100-sxm", "gpu %02x:00.0 h100-sxm", "nic %02x:00.0 connectx7 ib rdma mlx5_%d lid %d", "nic %02x:00.0 connectx7 ib rdma mlx5_%d lid %d"} {
+		fmt.Fprintf(&b, "- root: 0000:%02x\n  numa: %d\n  below:\n  - port: %02x:01.0\n    below:\n    - switch: %02x:00.0\n      part: broadcom-c030\n      below:\n", bus, i/2, bus, bus+1)
+		for j, part := range []string{"{gpu: %02x:00.0, part: h100-sxm}", "{gpu: %02x:00.0, part: h100-sxm}", "{nic: %02x:00.0, part: connectx7, layer: ib, rdma: mlx5_%d, lid: %d}", "{nic: %02x:00.0, part: connectx7, layer: ib, rdma: mlx5_%d, lid: %d}"} {
 			args := []any{bus + 3 + j}
 			if j > 1 {
 				args = append(args, 2*i+j-2, 2*i+j-1)
 			}
-			fmt.Fprintf(&b, "      down %02x:%02x.0\n        "+part+"\n", append([]any{bus + 2, j}, args...)...)
+			fmt.Fprintf(&b, "      - down: %02x:%02x.0\n        below: ["+part+"]\n", append([]any{bus + 2, j}, args...)...)
 		}
 	}
 	return b.String()

@@ -65,10 +65,10 @@ func TestPeersAreSentToTheWrongNIC(t *testing.T) {
 	})
 	t.Run("NUMA nodes listed backwards", func(t *testing.T) {
 		h := prepare(t, fixturetest.Topology(t, "bonds"))
-		cpuOnly := fixturetest.Spec(t, "machine m \"no GPU\"\nhost arch x86_64 name m\ncpu vendor GenuineIntel family 6 model 143 threads 1\n"+
-			"numa 0 package 0 cpus 0-7 mem 64GiB\nnuma 1 package 1 cpus 8-15 mem 64GiB\n"+
-			"root 0000:10 numa 0\n  port 10:01.0\n    nic 11:00.0 connectx7 ib rdma mlx5_0 lid 1\n"+
-			"root 0000:20 numa 1\n  port 20:01.0\n    nic 21:00.0 connectx7 ib rdma mlx5_1 lid 2\n")
+		cpuOnly := fixturetest.Spec(t, "machine: m\ndescription: no GPU\ncpu: {vendor: GenuineIntel, family: 6, model: 143, threads: 1}\n"+
+			"numa:\n- {node: 0, package: 0, cpus: 0-7, mem: 64GiB}\n- {node: 1, package: 1, cpus: 8-15, mem: 64GiB}\npci:\n"+
+			"- root: 0000:10\n  numa: 0\n  below:\n  - port: 10:01.0\n    below: [{nic: 11:00.0, part: connectx7, layer: ib, rdma: mlx5_0, lid: 1}]\n"+
+			"- root: 0000:20\n  numa: 1\n  below:\n  - port: 20:01.0\n    below: [{nic: 21:00.0, part: connectx7, layer: ib, rdma: mlx5_1, lid: 2}]\n")
 		for _, tt := range []struct {
 			nodes []int
 			want  float64

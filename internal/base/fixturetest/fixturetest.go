@@ -112,10 +112,14 @@ func Spec(tb testing.TB, text string) *topo.Topology {
 	return top
 }
 
-// Variant is a fixture with changes, which are lines of the language of machines.
-func Variant(tb testing.TB, base string, changes ...string) *topo.Topology {
+// Variant is a fixture with patches, each of which is written as in a description of a machine.
+func Variant(tb testing.TB, base string, patches ...string) *topo.Topology {
 	tb.Helper()
-	return Spec(tb, "machine variant \"a variant\"\nbase "+base+"\n"+strings.Join(changes, "\n")+"\n")
+	text := "machine: variant\ndescription: a variant\nbase: " + base + "\n"
+	if len(patches) > 0 {
+		text += "patches:\n- " + strings.Join(patches, "\n- ") + "\n"
+	}
+	return Spec(tb, text)
 }
 
 // Shared is the folder of published files, which lies beside the repository and is no part of it.

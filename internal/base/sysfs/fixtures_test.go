@@ -112,23 +112,23 @@ func TestFixtureMI300X(t *testing.T) {
 	}
 }
 
-// TestFixtureMissingFiles: each line of the spec that takes something away has
+// TestFixtureMissingFiles: each patch that takes something away has
 // its warning. The others cost nothing that every machine has: product_name is
 // of the DMI tables, and a GPU's configuration space is not asked.
 func TestFixtureMissingFiles(t *testing.T) {
 	const name = "dgx-h100-missing-files"
-	text, err := os.ReadFile(filepath.Join("..", "..", "..", "fixtures", "machines", name+".machine"))
+	text, err := os.ReadFile(filepath.Join("..", "..", "..", "fixtures", "machines", name+".yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	top := readFixture(t, name)
 	silent := 0
 	for line := range strings.Lines(string(text)) {
-		words := strings.Fields(line)
-		if len(words) < 2 || words[0] != "remove" && words[0] != "unreadable" {
+		words := strings.Fields(strings.Trim(line, "-{} \n"))
+		if len(words) < 2 || words[0] != "remove:" && words[0] != "unreadable:" {
 			continue
 		}
-		path := "/" + words[1]
+		path := "/" + strings.TrimSuffix(words[1], ",")
 		if strings.HasSuffix(path, "/product_name") || strings.HasSuffix(path, "/0000:9d:00.0/config") {
 			silent++
 			continue

@@ -433,7 +433,7 @@ func (in *Host) recognize(name string, data []byte) (*topo.Topology, fs.FS, erro
 			return t, nil, nil
 		}
 	}
-	if !hosttree.DetectArchive(data) && !isSpec(data) {
+	if !hosttree.DetectArchive(data) && !fixtures.IsMachine(data) {
 		return nil, nil, WithHint(fmt.Errorf("%s: unknown format", name), "--from reads %s", Known("and"))
 	}
 	tree, err := fixtures.OpenFile(data)
@@ -441,17 +441,6 @@ func (in *Host) recognize(name string, data []byte) (*topo.Topology, fs.FS, erro
 		return nil, nil, fail(err)
 	}
 	return nil, tree, nil
-}
-
-// isSpec says whether a text looks like a machine spec: its first line that is
-// no comment begins with "machine".
-func isSpec(data []byte) bool {
-	for line := range bytes.Lines(data[:min(len(data), sniffed)]) {
-		if fields := bytes.Fields(line); len(fields) > 0 && fields[0][0] != '#' {
-			return string(fields[0]) == "machine"
-		}
-	}
-	return false
 }
 
 // sniffed is how much of a file is looked at to recognise it.

@@ -225,8 +225,8 @@ func TestPathDocumentsAreValid(t *testing.T) {
 	for _, policy := range pick.Policies() {
 		check(command.ExitOK, "gpu:0", "--fixture", "dgx-h100", "--peer", "fixture:hgx-h20-8nic", "--policy", policy)
 	}
-	down := filepath.Join(t.TempDir(), "down.machine")
-	if err := os.WriteFile(down, []byte("machine down \"no port is up\"\nbase a10-2nic\nchange 0000:1a:00.0 state down\nchange 0000:9b:00.0 state down\nchange 0000:01:00.0 state down\n"), 0o644); err != nil {
+	down := filepath.Join(t.TempDir(), "down.yaml")
+	if err := os.WriteFile(down, []byte("machine: down\ndescription: no port is up\nbase: a10-2nic\npatches:\n- {change: 0000:1a:00.0, state: down}\n- {change: 0000:9b:00.0, state: down}\n- {change: 0000:01:00.0, state: down}\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	check(command.ExitBad, "gpu:0", "--fixture", down)

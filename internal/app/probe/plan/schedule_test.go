@@ -24,12 +24,13 @@ import (
 // a GPU and a NIC below each switch.
 func twoSockets(t testing.TB) *topo.Topology {
 	t.Helper()
-	text := "machine example \"8 GPUs, 8 NICs, 2 sockets\"\ncpu vendor GenuineIntel family 6 model 143 name \"Intel(R) Xeon(R)\" threads 1\n" +
-		"numa 0 package 0 cpus 0-7 mem 64GiB\nnuma 1 package 1 cpus 8-15 mem 64GiB\n"
+	text := "machine: example\ndescription: 8 GPUs, 8 NICs, 2 sockets\ncpu: {vendor: GenuineIntel, family: 6, model: 143, name: Intel(R) Xeon(R), threads: 1}\n" +
+		"numa:\n- {node: 0, package: 0, cpus: 0-7, mem: 64GiB}\n- {node: 1, package: 1, cpus: 8-15, mem: 64GiB}\npci:\n"
 	for i := range 8 {
 		bus := 0x10 + 0x10*i
-		text += fmt.Sprintf("root 0000:%02x numa %d\n  port %02x:01.0\n    switch %02x:00.0 broadcom-c030\n      down %02x:00.0\n        gpu %02x:00.0 h100-pcie\n"+
-			"      down %02x:01.0\n        nic %02x:00.0 connectx7 ib rdma mlx5_%d net ib%d lid %d\n",
+		text += fmt.Sprintf("- root: 0000:%02x\n  numa: %d\n  below:\n  - port: %02x:01.0\n    below:\n    - switch: %02x:00.0\n      part: broadcom-c030\n      below:\n"+
+			"      - {down: %02x:00.0, below: [{gpu: %02x:00.0, part: h100-pcie}]}\n"+
+			"      - {down: %02x:01.0, below: [{nic: %02x:00.0, part: connectx7, layer: ib, rdma: mlx5_%d, net: ib%d, lid: %d}]}\n",
 			bus, i/4, bus, bus+1, bus+2, bus+3, bus+2, bus+4, i, i, 10+i)
 	}
 	return fixturetest.Spec(t, text)

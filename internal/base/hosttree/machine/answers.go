@@ -31,7 +31,7 @@ func (e *expansion) record(name string, v any) {
 
 // gpuReport is NVML's side of the machine, the GPUs in NVML's order.
 func (s *Spec) gpuReport() *replies.GPUReport {
-	r := &replies.GPUReport{Schema: replies.SchemaNVML, DriverVersion: s.nvidia.Driver, CUDAVersion: s.nvidia.CUDA, NVMLVersion: "12." + s.nvidia.Driver}
+	r := &replies.GPUReport{Schema: replies.SchemaNVML, DriverVersion: s.NVIDIA.Driver, CUDAVersion: s.NVIDIA.CUDA, NVMLVersion: "12." + s.NVIDIA.Driver}
 	gpus := s.gpus()
 	for i, f := range gpus {
 		if f.Driver == "nvidia" {
@@ -64,10 +64,10 @@ func (s *Spec) gpuAnswer(gpus []*function, i int) replies.GPU {
 			a.C2C.BytesPerSec = &f.gpu.C2CRate
 		}
 	}
-	for _, b := range s.between {
+	for _, b := range s.P2P {
 		for j, g := range gpus {
-			if j != i && g.Driver == "nvidia" && b.is("p2p", i, j) {
-				a.P2P[g.gpu.Index] = b.answer
+			if j != i && g.Driver == "nvidia" && b.joins(i, j) {
+				a.P2P[g.gpu.Index] = b.Answer
 			}
 		}
 	}
@@ -96,7 +96,7 @@ func (s *Spec) nvlinks(gpus []*function, i int) []replies.NVLink {
 		add("switch", switches[k%len(switches)])
 	}
 	for j, g := range gpus {
-		for range s.linksBetween("nvlink", i, j) {
+		for range linksBetween(s.NVLink, i, j) {
 			if j != i {
 				add("gpu", &g.bdf)
 			}
@@ -128,7 +128,7 @@ func (s *Spec) netlinkReport() *replies.NetlinkReport {
 	r := &replies.NetlinkReport{Schema: replies.SchemaNetlink}
 	r.Links = append(r.Links, replies.Link{Index: 1, Name: "lo", Kind: "device", Encap: "loopback", MTU: 65536, OperState: "unknown"})
 	r.Addresses = append(r.Addresses, replies.Address{Link: 1, CIDR: "127.0.0.1/8", Scope: "host"}, replies.Address{Link: 1, CIDR: "::1/128", Scope: "host"})
-	for _, d := range s.netdevs {
+	for _, d := range s.Netdevs {
 		r.Links = append(r.Links, s.linkReply(d))
 		for _, p := range d.addresses() {
 			scope := "universe"
@@ -144,7 +144,7 @@ func (s *Spec) netlinkReport() *replies.NetlinkReport {
 	for i, d := range s.rdma {
 		r.RDMA = append(r.RDMA, replies.RDMA{Index: i, Name: d.name, Firmware: d.fw, NodeGUID: d.guid, SysImageGUID: d.imageGUID, Ports: 1})
 	}
-	for _, x := range s.routes {
+	for _, x := range s.Routes {
 		r.Routes = append(r.Routes, replies.Route{Link: s.netdev(x.Dev).index, Dst: x.Dst, Gateway: x.Via, Metric: x.Metric})
 	}
 	return r
@@ -170,7 +170,7 @@ func (s *Spec) linkReply(d *netdev) replies.Link {
 	if f.carrier != f.path {
 		a.ParentBus = "virtio"
 	}
-	if f.nic.layer == "ib" {
+	if f.nic.Layer == "ib" {
 		a.Encap, a.MAC, a.PermMAC, a.Kind = "infiniband", ipoibAddress(f.nic.GUID), "", "ipoib"
 	}
 	if bond != nil {
@@ -178,7 +178,7 @@ func (s *Spec) linkReply(d *netdev) replies.Link {
 	}
 	for i, vf := range f.vfs {
 		x := replies.VF{ID: i}
-		if vf.nic.layer != "ib" {
+		if vf.nic.Layer != "ib" {
 			x.MAC = vf.nic.MAC
 		}
 		a.VFs = append(a.VFs, x)

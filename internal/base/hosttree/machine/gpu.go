@@ -18,14 +18,14 @@ func (e *expansion) addGPUs() {
 		dir := "proc/driver/nvidia/gpus/" + f.bdf.String()
 		e.put(dir, "information", raw("Model: \t\t %s\nIRQ:   \t\t %d\nGPU UUID: \t %s\nVideo BIOS: \t 96.00.00.00.01\nBus Type: \t PCIe\n"+
 			"DMA Size: \t 52 bits\nDMA Mask: \t 0xfffffffffffff\nBus Location: \t %s\nDevice Minor: \t %d\nGPU Firmware: \t %s\nGPU Excluded:\t No\n",
-			f.Title, f.irq, f.gpu.UUID, f.bdf, f.gpu.Minor, e.nvidia.Driver))
+			f.Title, f.irq, f.gpu.UUID, f.bdf, f.gpu.Minor, e.NVIDIA.Driver))
 		if f.gpu.MemoryNUMA != nil {
 			e.put(dir, "numa_status", raw("Node:           %d\nStatus:         online\n", *f.gpu.MemoryNUMA))
 		}
 	}
 	if nvidia {
 		e.put("proc/driver/nvidia", "version", "NVRM version: "+e.nvidiaModule()+"\nGCC version:  gcc version 12.3.0")
-		e.put("sys/module/nvidia", "version", e.nvidia.Driver)
+		e.put("sys/module/nvidia", "version", e.NVIDIA.Driver)
 	}
 	if amd {
 		e.addKFD()
@@ -45,7 +45,7 @@ func (e *expansion) addKFD() {
 	const kfd, nodes = "sys/devices/virtual/kfd/kfd", "sys/devices/virtual/kfd/kfd/topology/nodes/"
 	e.device("sys/class/kfd", kfd)
 	cpuNode, gpuNode := map[int]int{}, map[*function]int{} // by NUMA node; by GPU
-	for _, n := range e.numa {
+	for _, n := range e.NUMA {
 		if !n.CPUs.IsEmpty() {
 			number := len(cpuNode)
 			cpuNode[n.Index] = number
@@ -72,7 +72,7 @@ func (e *expansion) addKFD() {
 		}
 		link(kfdPCIe, cpuNode[f.NUMA], 20)
 		for j, g := range gpus {
-			if to, ours := gpuNode[g]; ours && j != i && e.linksBetween("xgmi", i, j) > 0 {
+			if to, ours := gpuNode[g]; ours && j != i && linksBetween(e.XGMI, i, j) > 0 {
 				link(kfdXGMI, to, 15)
 			}
 		}
@@ -100,12 +100,12 @@ func kfdVersion(gfx string) string {
 	return fmt.Sprintf("%s%02d%02d", digits[:len(digits)-2], minor, step)
 }
 
-// linksBetween counts the links of one kind between two GPUs.
-func (s *Spec) linksBetween(kind string, x, y int) int {
+// linksBetween counts the links between two GPUs.
+func linksBetween(all []*links, i, j int) int {
 	n := 0
-	for _, b := range s.between {
-		if b.is(kind, x, y) {
-			n += b.count
+	for _, x := range all {
+		if x.joins(i, j) {
+			n += x.Links
 		}
 	}
 	return n
@@ -115,11 +115,11 @@ func (s *Spec) linksBetween(kind string, x, y int) int {
 // installs where both would do changed with version 560; GPUs before Turing
 // have only the proprietary one, Grace and Blackwell only the open one.
 func (s *Spec) nvidiaModule() string {
-	kind := s.nvidia.Module
+	kind := s.NVIDIA.Module
 	if kind == "" {
 		kind = "proprietary"
-		major, _, _ := strings.Cut(s.nvidia.Driver, ".")
-		if n, err := strconv.Atoi(major); err == nil && n >= 560 || s.host.Arch == "aarch64" {
+		major, _, _ := strings.Cut(s.NVIDIA.Driver, ".")
+		if n, err := strconv.Atoi(major); err == nil && n >= 560 || s.Host.Arch == "aarch64" {
 			kind = "open"
 		}
 		for _, f := range s.gpus() {
@@ -134,7 +134,7 @@ func (s *Spec) nvidiaModule() string {
 		}
 	}
 	if kind == "open" {
-		return fmt.Sprintf("NVIDIA UNIX Open Kernel Module for %s  %s  Release Build  (build@example)", s.host.Arch, s.nvidia.Driver)
+		return fmt.Sprintf("NVIDIA UNIX Open Kernel Module for %s  %s  Release Build  (build@example)", s.Host.Arch, s.NVIDIA.Driver)
 	}
-	return fmt.Sprintf("NVIDIA UNIX %s Kernel Module  %s", s.host.Arch, s.nvidia.Driver)
+	return fmt.Sprintf("NVIDIA UNIX %s Kernel Module  %s", s.Host.Arch, s.NVIDIA.Driver)
 }

@@ -12,7 +12,7 @@ import (
 
 // addHost adds what is of the whole host, and the process that /proc/self leads to.
 func (e *expansion) addHost() {
-	h := &e.host
+	h := &e.Host
 	e.put("proc/sys/kernel", "hostname", h.Name, "osrelease", h.Kernel, "ostype", "Linux", "arch", h.Arch)
 	e.put("proc", "version", fmt.Sprintf("Linux version %s (build@example) (gcc 12.3.0) #1 SMP PREEMPT_DYNAMIC %s", h.Kernel, h.Arch),
 		"cmdline", cmp.Or(h.Cmdline, "BOOT_IMAGE=/boot/vmlinuz-"+h.Kernel+" ro"),
@@ -30,7 +30,7 @@ func (e *expansion) addHost() {
 }
 
 func (e *expansion) limits() entry {
-	memlock := e.host.Memlock
+	memlock := e.Host.Memlock
 	if memlock == "" {
 		memlock = "8388608"
 		if slices.ContainsFunc(e.gpus(), func(f *function) bool { return f.Driver != "" }) {
@@ -58,7 +58,7 @@ var rdmaModules = map[string]string{
 // moduleNames are the drivers, as modules are spelt, what goes with them, and
 // the modules of the text.
 func (s *Spec) moduleNames() []string {
-	out := slices.Clone(s.modules)
+	out := slices.Clone(s.Modules)
 	for _, f := range s.pci {
 		if f.Driver == "" || f.Driver == "pcieport" {
 			continue
@@ -69,12 +69,12 @@ func (s *Spec) moduleNames() []string {
 		}
 		if f.nic != nil && f.nic.RDMA != "" {
 			out = append(out, rdmaModules[f.Driver])
-			if f.nic.layer == "ib" && f.nic.Net != "" {
+			if f.nic.Layer == "ib" && f.nic.Net != "" {
 				out = append(out, "ib_ipoib")
 			}
 		}
 	}
-	for _, r := range s.software {
+	for _, r := range s.SoftRDMA {
 		out = append(out, rdmaModules[r.Driver])
 	}
 	if len(s.rdma) > 0 { // what rdma-core loads
@@ -92,13 +92,13 @@ func (e *expansion) addCPUs() {
 	all := e.cpus()
 	e.put(dir, "online", all, "possible", all, "present", all, "offline", "")
 	packages := map[int]cpuset.Set{}
-	for _, n := range e.numa {
+	for _, n := range e.NUMA {
 		packages[n.Package] = packages[n.Package].Union(n.CPUs)
 	}
 	width := all.Last() + 1
 	info := make([]string, width) // of /proc/cpuinfo
 	nextCore := map[int]int{}     // of a package
-	for _, n := range e.numa {
+	for _, n := range e.NUMA {
 		siblings := packages[n.Package]
 		siblingList, siblingMask := siblings.String(), siblings.KernelMask(width)
 		for _, threads := range e.cores(n) {
@@ -123,13 +123,13 @@ func (e *expansion) addCPUs() {
 // numbers, or (as Linux mostly numbers them) lie one share of the list apart.
 func (s *Spec) cores(n *numaNode) []cpuset.Set {
 	cpus := slices.Collect(n.CPUs.All())
-	threads := s.cpu.Threads
+	threads := s.CPU.Threads
 	out := make([]cpuset.Set, len(cpus)/threads)
 	for core := range out {
 		var members []int
 		for k := range threads {
 			i := core + k*len(out)
-			if s.cpu.Siblings == "adjacent" {
+			if s.CPU.Siblings == "adjacent" {
 				i = core*threads + k
 			}
 			members = append(members, cpus[i])
@@ -140,23 +140,23 @@ func (s *Spec) cores(n *numaNode) []cpuset.Set {
 }
 
 func (e *expansion) cpuinfo(c, pkg, core, siblings int) string {
-	if e.host.Arch != "x86_64" {
+	if e.Host.Arch != "x86_64" {
 		return fmt.Sprintf("processor\t: %d\nBogoMIPS\t: 2000.00\nFeatures\t: fp asimd evtstrm aes sha1 sha2 crc32 atomics cpuid sve\n"+
 			"CPU implementer\t: 0x41\nCPU architecture: 8\nCPU variant\t: 0x0\nCPU part\t: 0xd4f\nCPU revision\t: 0\n\n", c)
 	}
-	text := fmt.Sprintf("processor\t: %d\nvendor_id\t: %s\n", c, e.cpu.Vendor)
-	if e.cpu.Family != nil {
-		text += fmt.Sprintf("cpu family\t: %d\n", *e.cpu.Family)
+	text := fmt.Sprintf("processor\t: %d\nvendor_id\t: %s\n", c, e.CPU.Vendor)
+	if e.CPU.Family != nil {
+		text += fmt.Sprintf("cpu family\t: %d\n", *e.CPU.Family)
 	}
-	if e.cpu.Model != nil {
-		text += fmt.Sprintf("model\t\t: %d\n", *e.cpu.Model)
+	if e.CPU.Model != nil {
+		text += fmt.Sprintf("model\t\t: %d\n", *e.CPU.Model)
 	}
 	flags := "fpu tsc msr pae cx8 apic sep mtrr pge cmov sse sse2 ht syscall nx lm constant_tsc avx avx2"
-	if e.host.Virtual != "none" {
+	if e.Host.Virtual != "none" {
 		flags += " hypervisor"
 	}
 	return text + fmt.Sprintf("model name\t: %s\nphysical id\t: %d\nsiblings\t: %d\ncore id\t\t: %d\ncpu cores\t: %d\nflags\t\t: %s\n\n",
-		e.cpu.Name, pkg, siblings, core, siblings/e.cpu.Threads, flags)
+		e.CPU.Name, pkg, siblings, core, siblings/e.CPU.Threads, flags)
 }
 
 func (e *expansion) addNUMANodes() {
@@ -164,7 +164,7 @@ func (e *expansion) addNUMANodes() {
 	width := e.cpus().Last() + 1
 	var all, withCPU, withMemory []int
 	var total int64
-	for i, n := range e.numa {
+	for i, n := range e.NUMA {
 		all = append(all, n.Index)
 		if !n.CPUs.IsEmpty() {
 			withCPU = append(withCPU, n.Index)
@@ -199,9 +199,9 @@ func (e *expansion) addNUMANodes() {
 // distances is a node's row of the SLIT: what the text says, or 10 to itself,
 // 12 within a socket and 21 to another.
 func (s *Spec) distances(row int) string {
-	n := s.numa[row]
-	out := make([]string, len(s.numa))
-	for i, other := range s.numa {
+	n := s.NUMA[row]
+	out := make([]string, len(s.NUMA))
+	for i, other := range s.NUMA {
 		d := 21
 		switch {
 		case len(n.Distance) > 0:

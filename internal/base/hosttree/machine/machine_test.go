@@ -46,11 +46,11 @@ func read(t testing.TB, m *hosttree.Mem, name string) string {
 }
 
 // head is the part of a machine that most tests do not care about.
-const head = "machine m \"a machine\"\ncpu vendor GenuineIntel threads 2\nnuma 0 cpus 0-3 mem 1GiB\n"
+const head = "machine: m\ndescription: a machine\ncpu: {vendor: GenuineIntel, threads: 2}\nnuma: [{node: 0, cpus: 0-3, mem: 1GiB}]\n"
 
 // TestGolden compares every file of a small machine with the golden file.
 func TestGolden(t *testing.T) {
-	text, err := os.ReadFile("testdata/small.machine")
+	text, err := os.ReadFile("testdata/small.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,7 +62,7 @@ func TestGolden(t *testing.T) {
 }
 
 func TestExpansionIsStable(t *testing.T) {
-	text, err := os.ReadFile("testdata/small.machine")
+	text, err := os.ReadFile("testdata/small.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,21 +80,36 @@ func TestExpansionIsStable(t *testing.T) {
 
 // TestLinks checks what both ends of a link show.
 func TestLinks(t *testing.T) {
-	m := tree(t, parse(t, head+`
-root 0000:10 numa 0
-  port 10:00.0 intel-port-gen4
-    gpu 11:00.0 h100-sxm
-  port 10:01.0
-    switch 12:00.0 broadcom-c030
-      down 13:00.0
-        gpu 14:00.0 h100-sxm at x8
-      down 13:01.0 link gen4x4
-        nvme 15:00.0 nvme-1920 link gen5x4
-      down 13:02.0
-  port 10:02.0 at gen1
-    nic 16:00.0 connectx7
-  port 10:03.0 qemu-port at gen1x1
-    gpu 17:00.0 h100-sxm
+	m := tree(t, parse(t, head+`pci:
+- root: 0000:10
+  numa: 0
+  below:
+  - port: 10:00.0
+    part: intel-port-gen4
+    below:
+    - {gpu: 11:00.0, part: h100-sxm}
+  - port: 10:01.0
+    below:
+    - switch: 12:00.0
+      part: broadcom-c030
+      below:
+      - down: 13:00.0
+        below:
+        - {gpu: 14:00.0, part: h100-sxm, at: x8}
+      - down: 13:01.0
+        link: gen4x4
+        below:
+        - {nvme: 15:00.0, part: nvme-1920, link: gen5x4}
+      - {down: 13:02.0}
+  - port: 10:02.0
+    at: gen1
+    below:
+    - {nic: 16:00.0, part: connectx7}
+  - port: 10:03.0
+    part: qemu-port
+    at: gen1x1
+    below:
+    - {gpu: 17:00.0, part: h100-sxm}
 `))
 	for address, want := range map[string]string{
 		"10:00.0": "16.0 GT/s PCIe x16 of 16.0 GT/s PCIe x16",
@@ -121,12 +136,20 @@ root 0000:10 numa 0
 
 // TestConfig reads configuration space as discovery does.
 func TestConfig(t *testing.T) {
-	m := tree(t, parse(t, head+`
-root 0000:10 numa 0
-  port 10:00.0 acs 0x001d
-    switch 11:00.0 broadcom-c030
-      down 12:00.0 acs 5d
-        gpu 13:00.0 h100-sxm
+	m := tree(t, parse(t, head+`pci:
+- root: 0000:10
+  numa: 0
+  below:
+  - port: 10:00.0
+    acs: 0x001d
+    below:
+    - switch: 11:00.0
+      part: broadcom-c030
+      below:
+      - down: 12:00.0
+        acs: 5d
+        below:
+        - {gpu: 13:00.0, part: h100-sxm}
 `))
 	sizes := map[string]int{"10:00.0": 4096, "11:00.0": 64, "12:00.0": 4096, "13:00.0": 64}
 	portType := map[string]byte{"10:00.0": 4, "12:00.0": 6}
@@ -159,11 +182,13 @@ root 0000:10 numa 0
 }
 
 func TestCPUs(t *testing.T) {
-	m := tree(t, parse(t, `machine m "two sockets"
-cpu vendor GenuineIntel family 6 model 85 name X threads 2
-numa 0 package 0 cpus 0-19,40-59 mem 8GiB
-numa 1 package 1 cpus 20-39,60-79 mem 8GiB
-numa 2 package 1 mem 16GiB distance "30 20 10"
+	m := tree(t, parse(t, `machine: m
+description: two sockets
+cpu: {vendor: GenuineIntel, family: 6, model: 85, name: X, threads: 2}
+numa:
+- {node: 0, package: 0, cpus: "0-19,40-59", mem: 8GiB}
+- {node: 1, package: 1, cpus: "20-39,60-79", mem: 8GiB}
+- {node: 2, package: 1, mem: 16GiB, distance: [30, 20, 10]}
 `))
 	for name, want := range map[string]string{
 		"sys/devices/system/cpu/online":                               "0-79",
@@ -193,11 +218,13 @@ numa 2 package 1 mem 16GiB distance "30 20 10"
 
 // TestGIDs checks the tables of the three kinds of port.
 func TestGIDs(t *testing.T) {
-	m := tree(t, parse(t, head+`
-root 0000:10 numa 0
-  nic 10:00.0 connectx7 ib rdma mlx5_0 guid a088:c203:0000:0001 lid 12
-  nic 10:01.0 connectx7 eth rdma mlx5_1 net eth1 mac a0:88:c2:00:00:02 ip 10.0.0.1/24 ip fd00::1/64
-  nic 10:02.0 efa rdma efa_0
+	m := tree(t, parse(t, head+`pci:
+- root: 0000:10
+  numa: 0
+  below:
+  - {nic: 10:00.0, part: connectx7, layer: ib, rdma: mlx5_0, guid: a088:c203:0000:0001, lid: 12}
+  - {nic: 10:01.0, part: connectx7, layer: eth, rdma: mlx5_1, net: eth1, mac: a0:88:c2:00:00:02, ip: [10.0.0.1/24, fd00::1/64]}
+  - {nic: 10:02.0, part: efa, rdma: efa_0}
 `))
 	type port struct {
 		Layer, LID, GID0, Type1, GID3, Last string
@@ -253,18 +280,24 @@ func answers(t testing.TB, m *hosttree.Mem) (gpus replies.GPUReport, net replies
 }
 
 func TestAnswers(t *testing.T) {
-	gpus, net := answers(t, tree(t, parse(t, head+`
-root 0000:10 numa 0
-  gpu 10:00.0 a100-sxm4-40 nvml-index 1
-  gpu 10:01.0 a100-sxm4-40 mig 1g.5gb mig 2g.10gb
-  gpu 10:02.0 a100-sxm4-40 driver vfio-pci
-  nic 10:03.0 connectx6-dx net eth0 ip 10.0.0.1/24 sriov 4
-  nic 10:03.1 connectx7-vf eth net eth0v0 vf-of 10:03.0
-nvlink gpu0 gpu1 4
-p2p all ok
-p2p gpu0 gpu1 "not supported"
-vlan eth0.5 on eth0 id 5
-route 0.0.0.0/0 dev eth0 via 10.0.0.254 metric 3
+	gpus, net := answers(t, tree(t, parse(t, head+`pci:
+- root: 0000:10
+  numa: 0
+  below:
+  - {gpu: 10:00.0, part: a100-sxm4-40, nvml-index: 1}
+  - {gpu: 10:01.0, part: a100-sxm4-40, mig: [1g.5gb, 2g.10gb]}
+  - {gpu: 10:02.0, part: a100-sxm4-40, driver: vfio-pci}
+  - {nic: 10:03.0, part: connectx6-dx, net: eth0, ip: 10.0.0.1/24, sriov: 4}
+  - {nic: 10:03.1, part: connectx7-vf, layer: eth, net: eth0v0, vf-of: 10:03.0}
+nvlink:
+- {gpus: [0, 1], links: 4}
+p2p:
+- {gpus: all, answer: ok}
+- {gpus: [0, 1], answer: not supported}
+interfaces:
+- {name: eth0.5, kind: vlan, on: eth0, id: 5}
+routes:
+- {to: 0.0.0.0/0, dev: eth0, via: 10.0.0.254, metric: 3}
 `)))
 	if len(gpus.GPUs) != 2 || gpus.GPUs[0].BDF.String() != "0000:10:01.0" || gpus.GPUs[1].BDF.String() != "0000:10:00.0" {
 		t.Fatalf("NVML order: %+v", gpus.GPUs)
@@ -293,7 +326,7 @@ route 0.0.0.0/0 dev eth0 via 10.0.0.254 metric 3
 }
 
 func TestNoNVIDIADriverMeansNoAnswers(t *testing.T) {
-	m := tree(t, parse(t, head+"root 0000:10 numa 0\n  gpu 10:00.0 h100-sxm driver none\n"))
+	m := tree(t, parse(t, head+"pci:\n- root: 0000:10\n  numa: 0\n  below:\n  - {gpu: 10:00.0, part: h100-sxm, driver: none}\n"))
 	if _, err := m.Lstat(replies.NVMLPath); err == nil {
 		t.Error("a machine whose GPU has no driver has NVML answers")
 	}
@@ -303,7 +336,7 @@ func TestNoNVIDIADriverMeansNoAnswers(t *testing.T) {
 }
 
 func TestXGMI(t *testing.T) {
-	m := tree(t, parse(t, head+"root 0000:10 numa 0\n  gpu 10:00.0 mi300x\n  gpu 10:01.0 mi300x\nxgmi all 1\n"))
+	m := tree(t, parse(t, head+"pci:\n- root: 0000:10\n  numa: 0\n  below:\n  - {gpu: 10:00.0, part: mi300x}\n  - {gpu: 10:01.0, part: mi300x}\nxgmi:\n- {gpus: all, links: 1}\n"))
 	nodes := "sys/class/kfd/kfd/topology/nodes/"
 	if got := read(t, m, nodes+"1/io_links/1/properties"); !strings.Contains(got, "type 11\n") || !strings.Contains(got, "node_to 2\n") {
 		t.Errorf("xGMI link: %s", got)
@@ -314,19 +347,22 @@ func TestXGMI(t *testing.T) {
 }
 
 func TestPatches(t *testing.T) {
-	m := tree(t, parse(t, head+`
-root 0000:10 numa 0
-  gpu 10:00.0 h100-sxm
-  nic 10:01.0 connectx7 eth rdma mlx5_0 net eth0
-set sys/bus/pci/devices/*/numa_node -1
-set /sys/class/net/eth0/new "two\nlines"
-set sys/class/net/eth0/address ""
-remove sys/bus/pci/devices/0000:10:00.0/class
-remove sys/class/infiniband/mlx5_0/ports
-link sys/class/net/eth0/master -> ../nowhere
-unreadable sys/class/net/eth0/speed EINVAL
-unreadable sys/class/infiniband_verbs/uverbs0 EACCES
-move sys/class/infiniband/mlx5_0 -> sys/devices/virtual/infiniband/mlx5_0
+	m := tree(t, parse(t, head+`pci:
+- root: 0000:10
+  numa: 0
+  below:
+  - {gpu: 10:00.0, part: h100-sxm}
+  - {nic: 10:01.0, part: connectx7, layer: eth, rdma: mlx5_0, net: eth0}
+patches:
+- {set: sys/bus/pci/devices/*/numa_node, to: -1}
+- {set: /sys/class/net/eth0/new, to: "two\nlines"}
+- {set: sys/class/net/eth0/address, to: ""}
+- {remove: sys/bus/pci/devices/0000:10:00.0/class}
+- {remove: sys/class/infiniband/mlx5_0/ports}
+- {link: sys/class/net/eth0/master, to: ../nowhere}
+- {unreadable: sys/class/net/eth0/speed, error: EINVAL}
+- {unreadable: sys/class/infiniband_verbs/uverbs0, error: EACCES}
+- {move: sys/class/infiniband/mlx5_0, to: sys/devices/virtual/infiniband/mlx5_0}
 `))
 	if a, b := read(t, m, "sys/bus/pci/devices/0000:10:00.0/numa_node"), read(t, m, "sys/bus/pci/devices/0000:10:01.0/numa_node"); a+b != "-1-1" {
 		t.Errorf("numa_node %q and %q, want -1", a, b)
@@ -361,8 +397,8 @@ move sys/class/infiniband/mlx5_0 -> sys/devices/virtual/infiniband/mlx5_0
 }
 
 func TestVariant(t *testing.T) {
-	base := parse(t, head+"root 0000:10 numa 0\n  port 10:01.0\n    gpu 11:00.0 h100-sxm nvlink 2\nremove proc/version\n")
-	variant := parse(t, "machine slow \"a slow one\"\nbase m\nchange 0000:11:00.0 at x4 nvlink 1\nset proc/cmdline quiet\n")
+	base := parse(t, head+"pci:\n- root: 0000:10\n  numa: 0\n  below:\n  - port: 10:01.0\n    below:\n    - {gpu: 11:00.0, part: h100-sxm, nvlink: 2}\npatches:\n- {remove: proc/version}\n")
+	variant := parse(t, "machine: slow\ndescription: a slow one\nbase: m\npatches:\n- {change: 0000:11:00.0, at: x4, nvlink: 1}\n- {set: proc/cmdline, to: quiet}\n")
 	if _, err := variant.Tree(); err == nil || !strings.Contains(err.Error(), "variant of m") {
 		t.Errorf("Tree of a variant without its base: %v", err)
 	}
@@ -370,8 +406,8 @@ func TestVariant(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if whole.Name() != "slow" || whole.Description() != "a slow one" || variant.Base() != "m" || whole.Base() != "" {
-		t.Errorf("name %q, description %q, base %q", whole.Name(), whole.Description(), whole.Base())
+	if whole.Name != "slow" || whole.Description != "a slow one" || variant.Base != "m" || whole.Base != "" {
+		t.Errorf("name %q, description %q, base %q", whole.Name, whole.Description, whole.Base)
 	}
 	was, is := tree(t, base), tree(t, whole)
 	if got := read(t, is, "sys/bus/pci/devices/0000:10:01.0/current_link_width"); got != "4" {
@@ -391,7 +427,7 @@ func TestVariant(t *testing.T) {
 	if *b.GPUs[0].PCIeWidth != 4 || len(b.GPUs[0].NVLinks) != 1 {
 		t.Errorf("NVML of the variant: %+v", b.GPUs[0])
 	}
-	if _, err := parse(t, "machine x \"x\"\nbase m\nchange 12:00.0 at x4\n").On(base); err == nil || !strings.Contains(err.Error(), "line 3: change: there is no function 0000:12:00.0") {
+	if _, err := parse(t, "machine: x\ndescription: x\nbase: m\npatches:\n- {change: 12:00.0, at: x4}\n").On(base); err == nil || !strings.Contains(err.Error(), "line 5, column 3: change: there is no function 0000:12:00.0") {
 		t.Errorf("change of nothing: %v", err)
 	}
 }

@@ -22,22 +22,22 @@ func (d *netdev) hardwareType() int {
 	switch {
 	case d.Name == "lo":
 		return typeLoopback
-	case d.function != nil && d.function.nic.layer == "ib":
+	case d.function != nil && d.function.nic.Layer == "ib":
 		return typeInfiniBand
 	}
 	return typeEther
 }
 
 func (e *expansion) addNetworks() {
-	e.addNetdev(&netdev{Name: "lo", path: virtualNet + "lo", index: 1, mac: "00:00:00:00:00:00", bond: bond{MTU: 65536}, up: true})
-	for _, d := range e.netdevs {
+	e.addNetdev(&netdev{Name: "lo", path: virtualNet + "lo", index: 1, mac: "00:00:00:00:00:00", MTU: 65536, up: true})
+	for _, d := range e.Netdevs {
 		e.addNetdev(d)
 	}
 }
 
 // bondOf is the bond that an interface is a leg of, nil if there is none.
 func (s *Spec) bondOf(leg string) *netdev {
-	return first(s.netdevs, func(b *netdev) bool { return slices.Contains(b.Legs, leg) })
+	return first(s.Netdevs, func(b *netdev) bool { return slices.Contains(b.Legs, leg) })
 }
 
 // ipoibAddress is the 20-byte address of an IP-over-InfiniBand interface: flags

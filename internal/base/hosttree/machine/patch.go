@@ -15,16 +15,19 @@ import (
 // patch.
 func (e *expansion) patched() (*hosttree.Mem, error) {
 	m, err := e.tree()
-	if err != nil || len(e.patches) == 0 {
+	if err != nil || len(e.Patches) == 0 {
 		return m, err
 	}
-	for _, c := range e.patches {
+	for _, c := range e.Patches {
+		if c.word == "change" { // it was, before expansion
+			continue
+		}
 		names, err := patchedNames(m, c)
 		if err == nil && c.word == "move" && len(names) > 1 {
 			err = errors.New("matches several directories")
 		}
 		if err != nil {
-			return nil, fmt.Errorf("machine: line %d: %s %s: %w", c.line, c.word, c.path, err)
+			return nil, fmt.Errorf("machine: line %d, column %d: %s %s: %w", c.From.Line, c.From.Column, c.word, c.path, err)
 		}
 		e.patch(c, names)
 	}
@@ -36,24 +39,24 @@ var errnoByName = map[string]syscall.Errno{
 }
 
 // patch does one patch to the names that its path stands for.
-func (e *expansion) patch(c patch, names []string) {
+func (e *expansion) patch(c *patch, names []string) {
 	switch c.word {
 	case "set":
 		var data []byte
-		if c.operand != "" {
-			data = []byte(c.operand + "\n")
+		if c.To != "" {
+			data = []byte(c.To + "\n")
 		}
 		for _, name := range names {
 			e.set(name, entry{data: data})
 		}
 	case "link":
 		for _, name := range names {
-			e.set(name, entry{target: c.operand})
+			e.set(name, entry{target: c.To})
 		}
 	case "unreadable":
 		dirs := e.directories()
 		for _, name := range names {
-			e.set(name, entry{fail: errnoByName[c.operand], dir: dirs[name]})
+			e.set(name, entry{fail: errnoByName[c.Error], dir: dirs[name]})
 		}
 	case "remove":
 		gone := map[string]bool{}
@@ -73,7 +76,7 @@ func (e *expansion) patch(c patch, names []string) {
 			e.at[x.name] = i
 		}
 	case "move":
-		e.move(names[0], strings.TrimPrefix(c.operand, "/"))
+		e.move(names[0], strings.TrimPrefix(c.To, "/"))
 	}
 }
 
@@ -106,7 +109,7 @@ func (e *expansion) move(from, to string) {
 
 // patchedNames gives the real names that a patch's path stands for. A path
 // without "*" may name a new file in a directory that is there.
-func patchedNames(m *hosttree.Mem, c patch) ([]string, error) {
+func patchedNames(m *hosttree.Mem, c *patch) ([]string, error) {
 	dirs, several := []string{"."}, strings.Contains(c.path, "*")
 	elems := strings.Split(c.path, "/")
 	for i, elem := range elems {

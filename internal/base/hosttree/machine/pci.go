@@ -9,7 +9,7 @@ import (
 // addPCI adds the tree of PCI functions with their drivers and IOMMU groups, and
 // the NVMe controllers.
 func (e *expansion) addPCI() {
-	for _, r := range e.roots {
+	for _, r := range e.Roots {
 		e.put(r.path, "uevent", raw(""), "power", entry{dir: true})
 		e.addBus(r.path, r.Bus, r.NUMA)
 	}
@@ -21,14 +21,14 @@ func (e *expansion) addPCI() {
 	seen := map[string]bool{"": true, "pcieport": true} // drivers; pcieport is no module
 	for _, f := range e.pci {
 		e.addFunction(f, inSlot[f.bdf.Slot()] > 1)
-		if e.host.IOMMU != "off" {
+		if e.Host.IOMMU != "off" {
 			key := f.bdf.Slot()
 			if f.pf != nil {
 				key = f.bdf.String()
 			}
 			if groups[key] == "" {
 				groups[key] = "sys/kernel/iommu_groups/" + strconv.Itoa(len(groups))
-				e.put(groups[key], "type", e.host.IOMMU)
+				e.put(groups[key], "type", e.Host.IOMMU)
 			}
 			e.put(groups[key]+"/devices", f.bdf.String(), linkTo(f.path))
 			e.put(f.path, "iommu_group", linkTo(groups[key]))
@@ -81,7 +81,7 @@ func (e *expansion) addFunction(f *function, sharesSlot bool) {
 			driver, f.Class, f.ID.vendor, f.ID.device, f.Sub.vendor, f.Sub.device, f.bdf, modalias),
 		"numa_node", f.NUMA, "local_cpulist", list, "local_cpus", mask,
 		"irq", f.irq, "enable", enabled, "power_state", "D0", "dma_mask_bits", 64,
-		"config", entry{data: f.config(e.host.Config == "full", sharesSlot)})
+		"config", entry{data: f.config(e.Host.Config == "full", sharesSlot)})
 	if f.Link != (lane{}) {
 		cur := f.cur
 		if f.pf != nil && f.At == (lane{}) { // it knows what its device could do, but has no link of its own
@@ -98,7 +98,7 @@ func (e *expansion) addFunction(f *function, sharesSlot bool) {
 			e.put(f.path, "virtfn"+strconv.Itoa(i), linkTo(vf.path))
 		}
 	}
-	if len(f.kids) > 0 {
+	if len(f.Kids) > 0 {
 		e.put(f.path, "secondary_bus_number", f.secondary, "subordinate_bus_number", f.last)
 		e.addBus(f.path, bus{f.bdf.Domain, f.secondary}, f.NUMA)
 	}

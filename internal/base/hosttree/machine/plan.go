@@ -13,9 +13,9 @@ import (
 // plan computes what depends on the whole machine: paths, link states, interrupts,
 // interfaces, RDMA devices, and identifiers that the text leaves out.
 func (s *Spec) plan() {
-	for _, r := range s.roots {
+	for _, r := range s.Roots {
 		r.path = path.Join("sys/devices", r.Under, "pci"+r.Bus.String())
-		for _, f := range r.kids {
+		for _, f := range r.Kids {
 			f.place(r.path)
 		}
 	}
@@ -54,12 +54,12 @@ func (f *function) place(dir string) {
 		}
 		f.cur = f.At.or(f.cur)
 	}
-	for _, kid := range f.kids {
+	for _, kid := range f.Kids {
 		kid.place(f.path)
 	}
 	if isPort { // it shows the link below it; an empty slot trains at nothing
 		f.cur = lane{1, 0}
-		if kid := first(f.kids, func(kid *function) bool { return kid.cur != lane{} }); kid != nil {
+		if kid := first(f.Kids, func(kid *function) bool { return kid.cur != lane{} }); kid != nil {
 			f.cur = kid.cur
 		}
 		f.cur = f.At.or(f.cur)
@@ -105,13 +105,13 @@ func (s *Spec) planNICs() {
 // planNetdevs puts the interfaces of functions before the virtual ones, bonds before the
 // others, and numbers them.
 func (s *Spec) planNetdevs() {
-	virtual := s.netdevs
+	virtual := s.Netdevs
 	slices.SortStableFunc(virtual, func(a, b *netdev) int { return trueFirst(a.Kind == "bond", b.Kind == "bond") })
-	s.netdevs = nil
+	s.Netdevs = nil
 	for _, f := range s.pci {
 		if n := f.nic; n != nil && n.Net != "" {
-			s.netdevs = append(s.netdevs, &netdev{function: f, Name: n.Net, path: f.carrier + "/net/" + n.Net,
-				IPs: n.IPs, bond: bond{MTU: n.MTU}, mac: n.MAC, mbps: n.Gbps * 1000, up: n.State == "active"})
+			s.Netdevs = append(s.Netdevs, &netdev{function: f, Name: n.Net, path: f.carrier + "/net/" + n.Net,
+				IPs: n.IPs, MTU: n.MTU, mac: n.MAC, mbps: n.Gbps * 1000, up: n.State == "active"})
 		}
 	}
 	for _, d := range virtual {
@@ -119,8 +119,8 @@ func (s *Spec) planNetdevs() {
 		d.mac = fmt.Sprintf("02:%02x:%02x:%02x:%02x:%02x", b[0], b[1], b[2], b[3], b[4])
 		d.path, d.mbps, d.up = virtualNet+d.Name, -1, true
 	}
-	s.netdevs = append(s.netdevs, virtual...)
-	for i, d := range s.netdevs {
+	s.Netdevs = append(s.Netdevs, virtual...)
+	for i, d := range s.Netdevs {
 		d.index = i + 2 // lo is 1
 	}
 	for range 2 { // an interface may stand on one that stands on another
@@ -145,7 +145,7 @@ func trueFirst(a, b bool) int {
 func (s *Spec) follow(d *netdev) {
 	legs := d.Legs
 	if d.On != "" {
-		legs = names{d.On}
+		legs = []string{d.On}
 	}
 	for i, name := range legs {
 		leg := s.netdev(name)
@@ -160,7 +160,7 @@ func (s *Spec) follow(d *netdev) {
 
 // netdev is the interface of a name, nil where there is none.
 func (s *Spec) netdev(name string) *netdev {
-	return first(s.netdevs, func(d *netdev) bool { return d.Name == name })
+	return first(s.Netdevs, func(d *netdev) bool { return d.Name == name })
 }
 
 // planNVMes names the controllers that have no name: nvme0, nvme1, ... in PCI order.

@@ -42,7 +42,7 @@ func (s *Spec) planRDMA() {
 			s.rdma = append(s.rdma, s.hardwareRDMA(f))
 		}
 	}
-	for _, r := range s.software {
+	for _, r := range s.SoftRDMA {
 		s.rdma = append(s.rdma, s.softwareRDMA(r))
 	}
 }
@@ -61,7 +61,7 @@ func (s *Spec) hardwareRDMA(f *function) rdmaDevice {
 		"active": {"4: ACTIVE", "5: LinkUp"}, "down": {"1: DOWN", "3: Disabled"}, "init": {"2: INIT", "5: LinkUp"}, "armed": {"3: ARMED", "5: LinkUp"},
 	}[c.State]
 	d.state, d.physState = states[0], states[1]
-	switch c.layer {
+	switch c.Layer {
 	case "ib":
 		d.layer, d.lid, d.smLID = "InfiniBand", c.LID, c.SMLID
 		if c.State == "down" { // as mlx5 shows a port without a cable
@@ -81,7 +81,7 @@ func (s *Spec) hardwareRDMA(f *function) rdmaDevice {
 
 // softwareRDMA describes a device without hardware: it has no device link, and
 // only rxe names the interface that it stands on.
-func (s *Spec) softwareRDMA(r softRDMA) rdmaDevice {
+func (s *Spec) softwareRDMA(r *softRDMA) rdmaDevice {
 	d := rdmaDevice{
 		dir: "sys/devices/virtual/infiniband/" + r.Name, name: r.Name, nodeType: "1: CA", layer: "Ethernet", guid: zeroGID[20:],
 		state: "4: ACTIVE", physState: "5: LinkUp", rate: "25 Gb/sec (1X EDR)", pkeys: []string{"0xffff"}, gidTable: 1,
@@ -140,7 +140,7 @@ func (e *expansion) addRDMA() {
 			traffic = "Global tclass=" + d.tc
 		}
 		e.device("sys/class/infiniband", d.dir, "node_type", d.nodeType, "node_guid", d.guid, "sys_image_guid", d.imageGUID,
-			"node_desc", e.host.Name+" "+d.name, "fw_ver", d.fw, "uevent", "NAME="+d.name, "board_id", unlessEmpty(d.board),
+			"node_desc", e.Host.Name+" "+d.name, "fw_ver", d.fw, "uevent", "NAME="+d.name, "board_id", unlessEmpty(d.board),
 			"parent", unlessEmpty(d.parent), "device", device, "tc/1/traffic_class", traffic)
 		if d.hca != "" {
 			e.put(d.dir, "hca_type", d.hca, "hw_rev", 0)

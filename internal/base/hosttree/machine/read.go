@@ -11,45 +11,35 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
+
+	"go.yaml.in/yaml/v3"
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/base/cpuset"
 	"github.com/topoctl/topoctl/internal/base/text"
 )
 
-// option is one thing that a statement may say: the field where its value goes, and
+// option is one key that something may have: the field where its value goes, and
 // what values are like where the field's type does not say so.
 type option struct {
-	field reflect.Value
-	form  string
+	field    reflect.Value
+	form     string
+	required bool
 }
 
-// options are what one statement may say, by key. Reading a statement, changing it and the
-// lists in errors go by them alone.
+// options are the keys of one thing. Reading it, changing it and the lists in errors go by them
+// alone.
 type options map[string]option
 
-// fields are those of a struct and of what it embeds. They are worked out once: a machine has a
-// statement for each of its functions.
-func fields(t reflect.Type) []reflect.StructField {
-	if known, ok := visible.Load(t); ok {
-		return known.([]reflect.StructField)
-	}
-	all := reflect.VisibleFields(t)
-	visible.Store(t, all)
-	return all
-}
-
-var visible sync.Map // reflect.Type to []reflect.StructField
-
-// tagged are the fields of structs that have a tag, by the first word of it.
-func tagged(tag string, structs ...any) options {
+// tagged are the fields of structs that have a tag "key" or "needs", by the first word of it.
+func tagged(structs ...any) options {
 	o := options{}
 	for _, x := range structs {
 		v := reflect.ValueOf(x).Elem()
-		for _, f := range fields(v.Type()) {
-			if key, form, _ := strings.Cut(f.Tag.Get(tag), " "); key != "" {
-				o[key] = option{v.FieldByIndex(f.Index), form}
+		for _, f := range reflect.VisibleFields(v.Type()) {
+			needs := f.Tag.Get("needs")
+			if key, form, _ := strings.Cut(cmp.Or(needs, f.Tag.Get("key")), " "); key != "" {
+				o[key] = option{v.FieldByIndex(f.Index), form, needs != ""}
 			}
 		}
 	}
@@ -57,170 +47,91 @@ func tagged(tag string, structs ...any) options {
 }
 
 // into is the option of one variable.
-func into(variable any, form string) option { return option{reflect.ValueOf(variable).Elem(), form} }
-
-func (o options) known(t token) bool {
-	_, ok := o[t.text]
-	return ok && !t.quoted
+func into(variable any, form string) option {
+	return option{field: reflect.ValueOf(variable).Elem(), form: form}
 }
 
-// isFlag says whether the option has no value.
-func (o option) isFlag() bool { return o.field.Kind() == reflect.Bool }
-
-// isRepeated says whether the option may stand more than once.
-func (o option) isRepeated() bool {
-	switch o.field.Interface().(type) {
-	case []string, []netip.Prefix:
-		return true
+// read puts what stands in n into an option: keys into a struct, a list into a slice (where
+// one thing alone is a list of one, and nothing is none), a word into anything else.
+func (r *report) read(n *yaml.Node, what string, o option) {
+	v := o.field
+	x, word := v.Addr().Interface(), false
+	switch x.(type) {
+	case *netip.Prefix, *cpuset.Set, interface{ set(string) error }:
+		word = true
 	}
-	return false
-}
-
-// setting is an option as it stands in the text.
-type setting struct{ key, value string }
-
-// settings sorts the words of a statement out. It is false, after reporting, where they do not fit.
-func (o options) settings(rest []token, report func(format string, args ...any)) (list []setting, ok bool) {
-	for len(rest) > 0 {
-		key := rest[0].text
-		switch {
-		case !o.known(rest[0]):
-			report("unknown word %q%s", key, choices(slices.Collect(maps.Keys(o))))
-			return nil, false
-		case o[key].isFlag():
-			list, rest = append(list, setting{key, ""}), rest[1:]
-		case len(rest) < 2:
-			report("%s needs a value", key)
-			return nil, false
-		default:
-			list, rest = append(list, setting{key, rest[1].text}), rest[2:]
+	switch custom, is := x.(interface {
+		read(r *report, n *yaml.Node, what string)
+	}); {
+	case is:
+		custom.read(r, n, what)
+	case v.Kind() == reflect.Pointer:
+		v.Set(reflect.New(v.Type().Elem()))
+		r.read(n, what, option{field: v.Elem(), form: o.form})
+	case v.Kind() == reflect.Struct && !word:
+		if pairs := r.pairs(n, what); pairs != nil {
+			if x, ok := x.(interface{ preset() }); ok {
+				x.preset()
+			}
+			if from := v.FieldByName("From"); from.IsValid() {
+				from.Set(reflect.ValueOf(n))
+			}
+			r.readKeys(n, what, pairs, tagged(x))
+		}
+	case v.Kind() == reflect.Slice && !word:
+		items := n.Content // none where nothing stands
+		if n.Kind != yaml.SequenceNode && n.Tag != "!!null" {
+			items = []*yaml.Node{n}
+		}
+		if len(items) > maxList {
+			r.add(items[maxList], "%s: more than %d entries", what, maxList)
+			return
+		}
+		list := reflect.MakeSlice(v.Type(), len(items), len(items))
+		for i, item := range items {
+			r.read(item, what, option{field: list.Index(i), form: o.form})
+		}
+		v.Set(list)
+	case n.Kind != yaml.ScalarNode:
+		r.add(n, "%s: want one word, no list and no mapping", what)
+	default:
+		if err := o.set(n.Value); err != nil {
+			r.add(n, "%s %v", what, err)
 		}
 	}
-	return list, true
 }
 
-// choices ends a sentence about a word that is not known.
-func choices(words []string) string {
-	if len(words) == 0 {
-		return "; nothing can"
+// readKeys puts the values of keys where the options say, and reports what is unknown or missing.
+func (r *report) readKeys(n *yaml.Node, what string, pairs []pair, o options) {
+	prefix := what
+	if prefix != "" {
+		prefix += ": "
 	}
-	slices.Sort(words)
-	return "; allowed: " + strings.Join(words, ", ")
-}
-
-// words are a statement's words, sorted out.
-type words struct {
-	*stmt
-	rep      *report
-	args     []string
-	settings []setting
-}
-
-// words sorts out the words of a statement that has these options. It is nil, after
-// reporting, where they or what stands below do not fit.
-func (s *stmt) words(o options, rep *report) *words {
-	w := &words{stmt: s, rep: rep}
-	form := statements[s.word]
-	args := strings.Fields(form.args)
-	required := len(args) - strings.Count(form.args, "[")
-	rest := s.rest
-	for len(rest) > 0 && len(w.args) < len(args) && (len(w.args) < required || !o.known(rest[0])) {
-		w.args, rest = append(w.args, rest[0].text), rest[1:]
-	}
-	if len(w.args) < required {
-		w.fail("%s needs %s", s.word, form.args)
-		return nil
-	}
-	var ok bool
-	if w.settings, ok = o.settings(rest, func(format string, args ...any) { w.fail(s.word+": "+format, args...) }); !ok {
-		return nil
-	}
-	for i, x := range w.settings {
-		if !o[x.key].isRepeated() && slices.ContainsFunc(w.settings[:i], func(y setting) bool { return y.key == x.key }) {
-			w.fail("%s: %s is given twice", s.word, x.key)
-			return nil
+	what = cmp.Or(what, "top level")
+	given := map[string]bool{}
+	for _, x := range pairs {
+		given[x.key.Value] = true
+		if opt, known := o[x.key.Value]; known {
+			r.read(x.value, prefix+x.key.Value, opt)
+		} else {
+			r.add(x.key, "%s: unknown key %q%s", what, clip(x.key.Value), nearest(x.key.Value, slices.Collect(maps.Keys(o))))
 		}
 	}
-	for _, kid := range s.kids {
-		if below := strings.Fields(form.below); !slices.Contains(below, kid.word) {
-			rep.add(kid.line, "%s cannot be below %s%s", kid.word, s.word, choices(below))
-			return nil
+	for _, key := range slices.Sorted(maps.Keys(o)) {
+		if o[key].required && !given[key] {
+			r.add(n, "%s needs %s", what, key)
 		}
 	}
-	return w
-}
-
-// labels name the arguments in errors; others are named as in the table, in small letters.
-var labels = map[string]string{"BDF": "address", "DOMAIN:BUS": "address", "N": "node", "DST": "destination", "ERRNO": "error"}
-
-// read is words whose arguments and options go where args and o say. It is false, after
-// reporting, where the words do not fit or an argument makes no sense.
-func (p *parser) read(s *stmt, args, o options) (w *words, ok bool) {
-	if w = s.words(o, &p.rep); w == nil {
-		return nil, false
-	}
-	ok = true
-	for i, arg := range strings.Fields(statements[s.word].args)[:len(w.args)] {
-		if opt, bound := args[arg]; bound {
-			ok = w.put(cmp.Or(labels[arg], strings.ToLower(arg)), w.args[i], opt) && ok
-		}
-	}
-	w.apply(o)
-	return w, ok
-}
-
-// readInto reads a statement into a struct whose tags say what goes where.
-func (p *parser) readInto(s *stmt, to any) (w *words, ok bool) {
-	return p.read(s, tagged("arg", to), tagged("key", to))
-}
-
-func (w *words) apply(o options) {
-	for _, x := range w.settings {
-		w.put(x.key, x.value, o[x.key])
-	}
-}
-
-// put gives one value to an option, and reports what is wrong with it.
-func (w *words) put(what, value string, o option) bool {
-	err := o.set(value)
-	if err != nil {
-		w.fail("%s: %s %v", w.word, what, err)
-	}
-	return err == nil
-}
-
-func (w *words) has(key string) bool {
-	return slices.ContainsFunc(w.settings, func(x setting) bool { return x.key == key })
-}
-
-func (w *words) fail(format string, args ...any) { w.rep.add(w.line, format, args...) }
-
-// full reports a list that may not grow.
-func (w *words) full(have, most int) bool {
-	if have >= most {
-		w.fail("%s: more than %d such statements", w.word, most)
-	}
-	return have >= most
 }
 
 // set reads a value into the option's field. What makes no sense leaves the field as
 // it was.
 func (o option) set(s string) error {
 	switch to := o.field.Addr().Interface().(type) {
-	case *bool:
-		*to = true
 	case *string:
 		return setString(to, s, o.form)
 	case *int:
 		return setNumber(to, s, o.form)
-	case *[]int: // with blanks between them
-		for word := range strings.FieldsSeq(s) {
-			var n int
-			if err := setNumber(&n, word, o.form); err != nil {
-				return err
-			}
-			*to = append(*to, n)
-		}
 	case *uint8, *uint16, *uint32: // hexadecimal, with or without 0x
 		bits := map[reflect.Kind]int{reflect.Uint8: 8, reflect.Uint16: 16, reflect.Uint32: 24}[o.field.Kind()] // a class has 24
 		n, err := strconv.ParseUint(strings.TrimPrefix(s, "0x"), 16, bits)
@@ -238,31 +149,21 @@ func (o option) set(s string) error {
 			return p, err == nil && p.Addr().Zone() == ""
 		})
 	case *cpuset.Set:
-		return setCPUs(to, s)
+		return setTo(to, s, "CPUs such as 0-7,16-23, below "+strconv.Itoa(maxCPU), func(s string) (cpuset.Set, bool) {
+			set, err := cpuset.Parse(s)
+			return set, err == nil && set.Last() < maxCPU
+		})
 	case interface{ set(s string) error }:
 		return to.set(s)
-	default:
-		return o.setElem(s)
 	}
 	return nil
 }
 
-// setElem sets what a pointer or one more element of a list is.
-func (o option) setElem(s string) error {
-	elem := reflect.New(o.field.Type().Elem())
-	if err := (option{elem.Elem(), o.form}).set(s); err != nil {
-		return err
-	}
-	if o.field.Kind() == reflect.Pointer {
-		o.field.Set(elem)
-	} else {
-		o.field.Set(reflect.Append(o.field, elem.Elem()))
-	}
-	return nil
-}
+// clip bounds what an error repeats.
+func clip(value string) string { return text.Clip(value, 1024) }
 
 func want(value, what string) error {
-	return fmt.Errorf("%q: want %s", text.Clip(value, 1024), what)
+	return fmt.Errorf("%q: want %s", clip(value), what)
 }
 
 func setTo[T any](to *T, s, what string, parse func(string) (T, bool)) error {
@@ -274,20 +175,14 @@ func setTo[T any](to *T, s, what string, parse func(string) (T, bool)) error {
 	return nil
 }
 
-// limits are those of a form such as "0..255".
-func limits(form string) (lo, hi int64) {
-	low, high, _ := strings.Cut(form, "..")
-	lo, _ = strconv.ParseInt(low, 10, 64)
-	hi, _ = strconv.ParseInt(high, 10, 64)
-	return lo, hi
-}
-
-// setNumber reads an integer, decimal, or hexadecimal after 0x.
+// setNumber reads an integer, decimal, or hexadecimal after 0x, within a form such as "0..255".
 func setNumber(to *int, s, form string) error {
-	lo, hi := limits(form)
+	low, high, _ := strings.Cut(form, "..")
+	lo, _ := strconv.Atoi(low)
+	hi, _ := strconv.Atoi(high)
 	return setTo(to, s, fmt.Sprintf("a number from %d to %d", lo, hi), func(s string) (int, bool) {
 		n, err := strconv.ParseInt(s, 0, 64)
-		return int(n), err == nil && n >= lo && n <= hi
+		return int(n), err == nil && int64(lo) <= n && n <= int64(hi)
 	})
 }
 
@@ -314,6 +209,9 @@ var forms = map[string]form{
 	"guid":      matching("four groups such as a088:c203:0000:0001", `^([0-9a-f]{4}:){3}[0-9a-f]{4}$`),
 	"acpi":      matching("a path below /sys/devices", `^([A-Za-z0-9_:-][A-Za-z0-9_.:-]*/){0,7}[A-Za-z0-9_:-][A-Za-z0-9_.:-]*$`),
 	"serial":    matching("letters, digits and -", `^[A-Za-z0-9-]{1,64}$`),
+	"pkey":      matching("a key such as 0x8001", `^0x[0-9a-f]{4}$`),
+	"tc":        matching("unset, or a number from 0 to 255", `^(unset|1?[0-9]?[0-9]|2[0-4][0-9]|25[0-5])$`),
+	"memlock":   matching("unlimited, or a number of bytes", `^(unlimited|0|[1-9][0-9]{0,17})$`),
 	"mig":       matching("a profile such as 1g.10gb", `^[A-Za-z0-9.-]{1,64}$`),
 	"bond mode": oneOf(bondModes),
 	"bond hash": oneOf(bondHashes),
@@ -344,20 +242,10 @@ var forms = map[string]form{
 
 var fileName = matching("a name of letters, digits and . _ + -", `^[A-Za-z0-9_][A-Za-z0-9_.+-]{0,63}$`)
 
-// setString reads a text of a form: one of the table, a choice ("a|b|c"), or a word or
-// a decimal number ("unset|0..255").
+// setString reads a text of a form: one of the table, or a choice ("a|b|c").
 func setString(to *string, s, of string) error {
 	f, named := forms[of]
-	if word, numbers, either := strings.Cut(of, "|"); !named && either && strings.Contains(numbers, "..") {
-		_, most := limits(numbers)
-		f = form{fmt.Sprintf("%s, or a number from 0 to %d", word, most), func(s string) (string, bool) {
-			if s == word {
-				return s, true
-			}
-			n, err := strconv.ParseInt(s, 10, 64)
-			return strconv.FormatInt(n, 10), err == nil && n >= 0 && n <= most
-		}}
-	} else if !named {
+	if !named {
 		f = oneOf(strings.Split(of, "|"))
 	}
 	return setTo(to, s, f.what, f.parse)
@@ -380,23 +268,6 @@ func parseRate(s string) (topo.Rate, bool) {
 	digits, ok := strings.CutSuffix(s, "GB/s")
 	n, err := strconv.ParseInt(digits, 10, 32)
 	return topo.Rate(n) * topo.GBPerSec, ok && err == nil && n > 0
-}
-
-// setCPUs reads a list such as "0-55,112-167".
-func setCPUs(to *cpuset.Set, s string) error {
-	var all cpuset.Set
-	for part := range strings.SplitSeq(s, ",") {
-		set, err := cpuset.Parse(part)
-		if err != nil || set.IsEmpty() || set.Last() >= maxCPU {
-			return want(part, "CPUs such as 0-7,16-23, below "+strconv.Itoa(maxCPU))
-		}
-		if all.Overlaps(set) {
-			return want(s, "each CPU once")
-		}
-		all = all.Union(set)
-	}
-	*to = all
-	return nil
 }
 
 // idPair is "10de:2330".
@@ -467,41 +338,15 @@ func parseAddress(s string, domain uint32) (topo.BDF, bool) {
 	return b, err == nil
 }
 
-// gpuIndex is "gpu0": a GPU's place in PCI order.
+// gpuIndex is a GPU's place in PCI order, or -1 for "all".
 type gpuIndex int
 
 func (g *gpuIndex) set(s string) error {
-	return setTo(g, s, "gpu0, gpu1, ... in PCI order, or all", func(s string) (gpuIndex, bool) {
-		n, err := strconv.ParseUint(strings.TrimPrefix(s, "gpu"), 10, 12)
-		return gpuIndex(n), err == nil && strings.HasPrefix(s, "gpu")
-	})
-}
-
-// names is a list with commas.
-type names []string
-
-func (l *names) set(s string) error {
-	var all names
-	for part := range strings.SplitSeq(s, ",") {
-		var one string
-		if err := setString(&one, part, "name"); err != nil {
-			return err
+	return setTo(g, s, "all, or two GPUs such as [0, 1], in PCI order", func(s string) (gpuIndex, bool) {
+		if s == "all" {
+			return -1, true
 		}
-		all = append(all, one)
-	}
-	*l = all
-	return nil
-}
-
-// pkeys are partition keys as sysfs writes them, no more than a port's table has.
-type pkeys []string
-
-var pkeysForm = regexp.MustCompile(`^0x[0-9a-f]{4}(,0x[0-9a-f]{4})*$`)
-
-func (k *pkeys) set(s string) error {
-	if !pkeysForm.MatchString(s) || len(s) > pkeyTable*len("0xffff,") {
-		return want(s, "at most 128 keys such as 0xffff,0x8001")
-	}
-	*k = strings.Split(s, ",")
-	return nil
+		n, err := strconv.ParseUint(s, 10, 12)
+		return gpuIndex(n), err == nil
+	})
 }

@@ -2,109 +2,54 @@ package machine
 
 import (
 	"net/netip"
-	"slices"
+
+	"go.yaml.in/yaml/v3"
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/base/cpuset"
 )
 
-// Spec is a parsed machine spec.
+// Spec is a machine as its description says it, and what planning makes of that.
 type Spec struct {
-	name, description string
-	sources           []string
-	base              string  // "" for a whole machine
-	seed              string  // what invented identifiers are made from
-	top               []*stmt // the statements, to build variants from
+	Name        string      `needs:"machine name"`
+	Description string      `needs:"description text"`
+	Base        string      `key:"base name"` // the machine that this one is a variant of, "" for a whole machine
+	Sources     []string    `key:"sources any"`
+	Published   string      `key:"published any"`
+	Assumed     string      `key:"assumed any"`
+	Host        host        `key:"host"`
+	CPU         cpu         `key:"cpu"`
+	NUMA        []*numaNode `key:"numa"` // by index
+	NVIDIA      nvidia      `key:"nvidia"`
+	Modules     []string    `key:"modules name"`
+	Parts       []*part     `key:"parts"`
+	Roots       []*root     `key:"pci"`
+	NVLink      []*links    `key:"nvlink"`
+	XGMI        []*links    `key:"xgmi"`
+	P2P         []*answer   `key:"p2p"`
+	Netdevs     []*netdev   `key:"interfaces"` // those of functions, then bonds, then other virtual ones
+	SoftRDMA    []*softRDMA `key:"softrdma"`
+	Routes      []*route    `key:"routes"`
+	Patches     []*patch    `key:"patches"`
 
-	host     host
-	cpu      cpu
-	numa     []*numaNode // by index
-	roots    []*root
-	pci      []*function // every function, by address
-	nvidia   nvidia
-	between  []between
-	netdevs  []*netdev // those of functions, then bonds, then other virtual ones
-	software []softRDMA
-	rdma     []rdmaDevice // those of functions, then those of software
-	routes   []route
-	modules  []string
-	parts    map[string]*part // the spec's own
-	patches  []patch
+	doc  *yaml.Node   // to build variants from
+	seed string       // what invented identifiers are made from
+	pci  []*function  // every function, by address
+	rdma []rdmaDevice // those of functions, then those of software
 }
 
-// Name is the machine's name.
-func (s *Spec) Name() string { return s.name }
+// inVariant are the keys that a variant may have.
+var inVariant = []string{"machine", "description", "base", "sources", "published", "assumed", "patches"}
 
-// Description is the machine in one sentence.
-func (s *Spec) Description() string { return s.description }
-
-// Sources says where the facts come from.
-func (s *Spec) Sources() []string { return slices.Clone(s.sources) }
-
-// Base is the name of the machine that this one is a variant of, "" for a
-// whole machine.
-func (s *Spec) Base() string { return s.base }
-
-// statement is what may stand on a line, beside its options.
-type statement struct {
-	place place
-	args  string // the words that come first; "[X]" may be left out
-	below string // statements that may stand below
-	once  bool
-}
-
-// place is where a statement may stand.
-type place int
-
-const (
-	inTree   place = iota // below a root or a function
-	anywhere              // at the left margin
-	whole                 // at the left margin of a machine that is no variant
-	patching              // at the left margin, and it changes what others say
-)
+// below are the kinds of functions that may stand below a root or a bridge.
+var below = map[string]string{"root": "port " + functions, "port": functions, "switch": "down device", "down": functions, "bridge": functions}
 
 const functions = "bridge switch gpu nic nvme nvswitch device"
 
-var statements = map[string]statement{
-	"machine":    {place: anywhere, args: "NAME DESCRIPTION", once: true},
-	"base":       {place: anywhere, args: "NAME", once: true},
-	"source":     {place: anywhere, args: "TEXT"},
-	"host":       {place: whole, once: true},
-	"cpu":        {place: whole, once: true},
-	"numa":       {place: whole, args: "N"},
-	"part":       {place: whole, args: "NAME KIND"},
-	"root":       {place: whole, args: "DOMAIN:BUS", below: "port " + functions},
-	"nvidia":     {place: whole, once: true},
-	"nvlink":     {place: whole, args: "GPU GPU|COUNT [COUNT]"},
-	"xgmi":       {place: whole, args: "GPU GPU|COUNT [COUNT]"},
-	"p2p":        {place: whole, args: "GPU GPU|ANSWER [ANSWER]"},
-	"bond":       {place: whole, args: "NAME"},
-	"vlan":       {place: whole, args: "NAME"},
-	"netdev":     {place: whole, args: "NAME"},
-	"softrdma":   {place: whole, args: "NAME"},
-	"route":      {place: whole, args: "DST"},
-	"module":     {place: whole, args: "NAME"},
-	"change":     {place: patching},
-	"set":        {place: patching, args: "PATH VALUE"},
-	"remove":     {place: patching, args: "PATH"},
-	"link":       {place: patching, args: "PATH -> TARGET"},
-	"move":       {place: patching, args: "PATH -> TARGET"},
-	"unreadable": {place: patching, args: "PATH ERRNO"},
-	"port":       {args: "BDF [PART]", below: functions},
-	"switch":     {args: "BDF PART", below: "down device"},
-	"down":       {args: "BDF [PART]", below: functions},
-	"bridge":     {args: "BDF PART", below: functions},
-	"gpu":        {args: "BDF PART"},
-	"nic":        {args: "BDF PART"},
-	"nvme":       {args: "BDF PART"},
-	"nvswitch":   {args: "BDF PART"},
-	"device":     {args: "BDF PART"},
-}
-
-// What follows are the things that a machine has. The tag of a field is the key of
-// the option that sets it (or the argument, as the table above names it), then what
-// its values are like where the field's type does not say so: a range of numbers,
-// a choice, or a name from the table forms.
+// What follows are the things that a machine has. The tag of a field is the key that
+// sets it ("needs" where it must be there), then what its values are like where the
+// field's type does not say so: a range of numbers, a choice, or a name from the table
+// forms.
 
 type host struct {
 	Arch    string `key:"arch x86_64|aarch64|ppc64le"`
@@ -115,8 +60,8 @@ type host struct {
 	Name    string `key:"name name"`
 	IOMMU   string `key:"iommu off|identity|DMA|DMA-FQ"`
 	Cmdline string `key:"cmdline text"`
-	Memlock string `key:"memlock unlimited|0..9223372036854775807"` // "" for what such machines have
-	Config  string `key:"config header|full"`                       // how much of configuration space can be read
+	Memlock string `key:"memlock memlock"`    // "" for what such machines have
+	Config  string `key:"config header|full"` // how much of configuration space can be read
 }
 
 type cpu struct {
@@ -129,8 +74,8 @@ type cpu struct {
 }
 
 type numaNode struct {
-	line     int
-	Index    int        `arg:"N 0..255"`
+	From     *yaml.Node
+	Index    int        `needs:"node 0..255"`
 	Package  int        `key:"package 0..256"`
 	CPUs     cpuset.Set `key:"cpus"`
 	Mem      int64      `key:"mem"` // bytes
@@ -138,13 +83,15 @@ type numaNode struct {
 }
 
 type root struct {
-	line  int
-	Bus   bus    `arg:"DOMAIN:BUS"`
-	NUMA  int    `key:"numa -1..255"` // -1: the firmware does not say
-	Under string `key:"under acpi"`
-	kids  []*function
-	path  string // in the tree
+	From  *yaml.Node
+	Bus   bus         `needs:"root"`
+	NUMA  int         `key:"numa -1..255"` // -1: the firmware does not say
+	Under string      `key:"under acpi"`
+	Kids  []*function `key:"below"`
+	path  string      // in the tree
 }
+
+func (r *root) preset() { r.NUMA = -1 }
 
 type nvidia struct {
 	Driver string `key:"driver text"`
@@ -174,7 +121,9 @@ type ports struct {
 
 // part is a piece of hardware that a function is.
 type part struct {
-	name, kind string
+	From *yaml.Node
+	Name string `needs:"part name"`
+	Kind string `needs:"kind port|switch|bridge|gpu|nic|nvme|nvswitch|device"`
 	hardware
 	ports
 	Memory int64  `key:"memory"`           // bytes of a GPU
@@ -186,15 +135,17 @@ type part struct {
 	Bytes  int64  `key:"bytes"`      // of an NVMe drive
 }
 
+func (x *part) preset() { x.Layer, x.OUI, x.Gbps, x.GIDs = "eth", "02:00:00", 10, 256 }
+
 // function is one PCI function.
 type function struct {
-	line   int
+	From   *yaml.Node
+	Kids   []*function
 	kind   string
 	bdf    topo.BDF
 	part   *part
 	root   *root
 	parent *function // nil on the root bus
-	kids   []*function
 	hardware
 	At   lane    `key:"at"`
 	NUMA int     `key:"numa -1..255"`
@@ -202,6 +153,11 @@ type function struct {
 	gpu  *gpu
 	nic  *nic
 	nvme *nvme
+
+	// The description of it, until its part is known.
+	addresses []string
+	partName  string
+	keys      []pair
 
 	// What planning finds.
 	path      string // in the tree
@@ -214,8 +170,9 @@ type function struct {
 	pf        *function
 }
 
-func newFunction(kind string) *function {
-	f := &function{kind: kind}
+// become makes a function one of a kind.
+func (f *function) become(kind string) {
+	f.kind = kind
 	switch kind {
 	case "gpu":
 		f.gpu = &gpu{Index: -1, Minor: -1}
@@ -224,19 +181,18 @@ func newFunction(kind string) *function {
 	case "nvme":
 		f.nvme = &nvme{}
 	}
-	return f
 }
 
 func (f *function) options() options {
 	switch f.kind {
 	case "gpu":
-		return tagged("key", f, f.gpu)
+		return tagged(f, f.gpu)
 	case "nic":
-		return tagged("key", f, f.nic)
+		return tagged(f, f.nic)
 	case "nvme":
-		return tagged("key", f, f.nvme)
+		return tagged(f, f.nvme)
 	}
-	return tagged("key", f)
+	return tagged(f)
 }
 
 func (f *function) isBridge() bool {
@@ -264,8 +220,7 @@ type nvme struct {
 
 type nic struct {
 	ports
-	IB         bool           `key:"ib"`
-	Eth        bool           `key:"eth"`
+	Layer      string         `key:"layer ib|eth|efa"`
 	RDMA       string         `key:"rdma name"` // name of the RDMA device, "" for none
 	Net        string         `key:"net name"`  // name of the netdev, "" for none
 	Rate       string         `key:"rate text"`
@@ -277,87 +232,94 @@ type nic struct {
 	GUID       string         `key:"guid guid"`
 	MTU        int            `key:"mtu 68..65535"`
 	Ndev       string         `key:"ndev name"` // netdev of the GIDs where it is not Net
-	PKeys      pkeys          `key:"pkeys"`
-	TC         string         `key:"tc unset|0..255"` // traffic class, "" for no file
+	PKeys      []string       `key:"pkeys pkey"`
+	TC         string         `key:"tc tc"` // traffic class, "" for no file
 	VFOf       string         `key:"vf-of function"`
 	PhysPort   string         `key:"phys-port text"`
 	PhysSwitch string         `key:"phys-switch text"`
 
-	layer     string // "ib", "eth", "efa"
 	imageGUID string
 }
 
-// between is what there is between two GPUs, or every two.
-type between struct {
-	line   int
-	kind   string   // "nvlink", "xgmi", "p2p"
-	a, b   gpuIndex // -1: every pair
-	count  int      // of links
-	answer string   // of NVML to p2p
+// ends are two GPUs, or every two.
+type ends struct {
+	From *yaml.Node
+	GPUs []gpuIndex `needs:"gpus"`
 }
 
-func (x between) is(kind string, i, j int) bool {
-	a, b := gpuIndex(i), gpuIndex(j)
-	return x.kind == kind && (x.a < 0 || x.a == a && x.b == b || x.a == b && x.b == a)
+// joins says whether the ends are two GPUs, in either order.
+func (x ends) joins(i, j int) bool {
+	if len(x.GPUs) == 1 {
+		return true
+	}
+	a, b := int(x.GPUs[0]), int(x.GPUs[1])
+	return a == i && b == j || a == j && b == i
+}
+
+type links struct {
+	ends
+	Links int `needs:"links 1..64"`
+}
+
+// answer is what NVML says of peer access between two GPUs.
+type answer struct {
+	ends
+	Answer string `needs:"answer text"`
 }
 
 // netdev is a network interface: of a function, or a virtual one.
 type netdev struct {
-	line     int
-	function *function // nil of a virtual one
-	Name     string
-	IPs      []netip.Prefix
-	plain
-	bond
-	vlan
+	From *yaml.Node
+	Name string         `needs:"name name"`
+	Kind string         `needs:"kind bond|vlan|dummy|bridge|veth|tun|vxlan|wireguard"` // "" of a function's
+	IPs  []netip.Prefix `key:"ip"`
+	MTU  int            `key:"mtu 68..65535"`
+	Legs []string       `key:"legs name"` // of a bond, as are the next two
+	Mode string         `key:"mode bond mode"`
+	Hash string         `key:"hash bond hash"`
+	On   string         `key:"on name"` // of a VLAN, as is its ID
+	ID   int            `key:"id 1..4094"`
 
 	// What planning finds.
-	path  string
-	index int
-	mac   string
-	mbps  int
-	up    bool
+	function *function // nil of a virtual one
+	path     string
+	index    int
+	mac      string
+	mbps     int
+	up       bool
 }
 
-// plain are the options of a virtual interface that is neither bond nor VLAN.
-type plain struct {
-	Kind string `key:"kind dummy|bridge|veth|tun|vxlan|wireguard"` // "bond" and "vlan" of those, "" of a function's
-}
+func (d *netdev) preset() { d.MTU = 1500 }
 
 var (
 	bondModes  = []string{"balance-rr", "active-backup", "balance-xor", "broadcast", "802.3ad", "balance-tlb", "balance-alb"}
 	bondHashes = []string{"layer2", "layer3+4", "layer2+3", "encap2+3", "encap3+4"}
 )
 
-type bond struct {
-	Legs names  `key:"legs"`
-	Mode string `key:"mode bond mode"`
-	Hash string `key:"hash bond hash"`
-	MTU  int    `key:"mtu 68..65535"`
-}
-
-type vlan struct {
-	On string `key:"on name"`
-	ID int    `key:"id 1..4094"`
-}
-
 // softRDMA is an RDMA device without hardware.
 type softRDMA struct {
-	line   int
-	Name   string `arg:"NAME name"`
+	From   *yaml.Node
+	Name   string `needs:"name name"`
 	Driver string `key:"driver rxe|siw|scif"`
 	On     string `key:"on name"`
 }
 
+func (r *softRDMA) preset() { r.Driver = "rxe" }
+
 type route struct {
-	line   int
-	Dst    string `arg:"DST destination"`
-	Dev    string `key:"dev name"`
+	From   *yaml.Node
+	Dst    string `needs:"to destination"`
+	Dev    string `needs:"dev name"`
 	Via    string `key:"via address"`
 	Metric int    `key:"metric 0..1073741824"`
 }
 
+// patch changes one function before expansion ("change"), or a file after it.
 type patch struct {
-	line                int
-	word, path, operand string
+	From  *yaml.Node
+	word  string
+	path  string // of a change the function's address
+	pairs []pair // of a change
+	To    string `needs:"to any"`
+	Error string `needs:"error errno"`
 }

@@ -19,8 +19,8 @@ const (
 // Tree expands the machine to its files in /sys and /proc, and the recorded
 // answers of NVML and netlink. Two expansions of one spec are equal.
 func (s *Spec) Tree() (*hosttree.Mem, error) {
-	if s.base != "" {
-		return nil, fmt.Errorf("machine: %s is a variant of %s, which is not loaded", s.name, s.base)
+	if s.Base != "" {
+		return nil, fmt.Errorf("machine: %s is a variant of %s, which is not loaded", s.Name, s.Base)
 	}
 	e := &expansion{Spec: s, at: map[string]int{}}
 	e.addHost()
@@ -81,7 +81,7 @@ func (e *expansion) set(name string, x entry) {
 func (e *expansion) append(name string, x entry) {
 	e.bytes += len(x.data) + len(name)
 	if len(e.entries) >= maxEntries || e.bytes > maxBytes {
-		e.err = fmt.Errorf("machine: %s: expands to more than %d files or %d MiB", e.name, maxEntries, maxBytes>>20)
+		e.err = fmt.Errorf("machine: %s: expands to more than %d files or %d MiB", e.Name, maxEntries, maxBytes>>20)
 		return
 	}
 	x.name = name
@@ -97,7 +97,7 @@ func (e *expansion) add(name string, x entry) {
 		return
 	}
 	if !(e.entries[i].dir && x.dir) && e.err == nil {
-		e.err = fmt.Errorf("machine: %s: %s is defined twice", e.name, name)
+		e.err = fmt.Errorf("machine: %s: %s is defined twice", e.Name, name)
 	}
 	e.set(name, x)
 }
@@ -163,7 +163,7 @@ func (e *expansion) tree() (*hosttree.Mem, error) {
 			err = m.AddFile(name, x.data)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("machine: %s: %w", e.name, err)
+			return nil, fmt.Errorf("machine: %s: %w", e.Name, err)
 		}
 	}
 	return m, nil
