@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -154,8 +155,14 @@ func (r *etcd) attempt(ctx context.Context, limit time.Duration, request func(co
 		return registry.ErrClosed
 	case ctx.Err() != nil:
 		return ctx.Err()
+	case limited.Err() != nil: // our own limit: not that of the caller, who may have none
+		return r.late(limit)
 	}
 	return explain(err)
+}
+
+func (r *etcd) late(limit time.Duration) error {
+	return fmt.Errorf("%w: no answer from etcd at %s in %v", registry.ErrUnavailable, strings.Join(r.o.Endpoints, ", "), limit)
 }
 
 // explain says what an error of etcd's client means to users of a registry.
@@ -285,7 +292,9 @@ func (r *etcd) close() error {
 	var err error
 	if l != nil {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.ctx), r.o.RequestTimeout)
-		_, err = c.Revoke(ctx, l.id)
+		if _, err = c.Revoke(ctx, l.id); err != nil && ctx.Err() != nil {
+			err = r.late(r.o.RequestTimeout)
+		}
 		cancel()
 		switch {
 		case isLeaseGone(err) || len(held) == 0:
