@@ -16,6 +16,8 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"github.com/topoctl/topoctl/internal/base/engine/etcdtest"
 )
 
 func TestMain(m *testing.M) { os.Exit(withProgram(m)) }
@@ -60,8 +62,36 @@ func withProgram(m *testing.M) int {
 // and the condition [netns]: there can be a network namespace with veths and a /sys of its
 // own.
 func TestScripts(t *testing.T) {
-	testscript.Run(t, testscript.Params{
-		Dir: "testdata/script",
+	p := scripts()
+	p.Dir = "testdata/script"
+	testscript.Run(t, p)
+}
+
+// TestRegistryScript is a script with a registry, $REGISTRY, and one command more:
+//
+//	record NAME FILE            put FILE there as the record of NAME
+func TestRegistryScript(t *testing.T) {
+	c := etcdtest.Start(t, etcdtest.Options{})
+	client := c.Client(t)
+	p := scripts()
+	p.Files = []string{"testdata/registry.txtar"}
+	p.Cmds["record"] = func(ts *testscript.TestScript, neg bool, args []string) {
+		if neg || len(args) != 2 {
+			ts.Fatalf("usage: record NAME FILE")
+		}
+		ts.Check(etcdtest.Put(t.Context(), client, "/script/v1/engines/"+args[0], ts.ReadFile(args[1])))
+	}
+	setup := p.Setup
+	p.Setup = func(e *testscript.Env) error {
+		e.Setenv("REGISTRY", c.URL("/script"))
+		return setup(e)
+	}
+	testscript.Run(t, p)
+}
+
+// scripts is what all scripts have.
+func scripts() testscript.Params {
+	return testscript.Params{
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"exits": exits, "json": validJSON, "jsonl": validLines, "lines": lines, "sparse": sparse, "gz": gz,
 		},
@@ -72,17 +102,15 @@ func TestScripts(t *testing.T) {
 			return exec.Command("unshare", "-rnm", "sh", "-ec", "mount -t sysfs none /sys; ip link add name va type veth peer name vb").Run() == nil, nil
 		},
 		RequireExplicitExec: true,
-		// $REPORTS has reports of measurements, $EXAMPLES what people take and adapt; the registry of
-		// $TOPOCTL_PLUGINS is a file of records.
+		// $REPORTS has reports of measurements, $EXAMPLES what people take and adapt.
 		Setup: func(e *testscript.Env) error {
 			dir, err := filepath.Abs("../..")
 			e.Setenv("REPORTS", filepath.Join(dir, "probe/testdata"))
 			e.Setenv("EXAMPLES", filepath.Join(dir, "examples"))
-			e.Setenv("TOPOCTL_PLUGINS", filepath.Join(dir, "internal/app/cli/testdata"))
 			e.Setenv("GOGC", "400") // a command is over before its garbage matters
 			return err
 		},
-	})
+	}
 }
 
 // exits also requires that every failure says why.

@@ -1,8 +1,8 @@
 // Package registry says where peers are: a Registry finds the addresses of an engine by
 // name. P2P, the default, needs no server: the name is host:port. What the engine offers
 // (ports, regions, topology) it tells its peers itself. Records are small, published under a
-// lease and watched: the package etcd below keeps them in etcd, and the package plugin is for
-// programs that keep them elsewhere.
+// lease and watched: the package etcd below keeps them in etcd, and another Registry may keep
+// them elsewhere.
 package registry
 
 import (

@@ -6,6 +6,6 @@
 // lease is gone, registry.Lease.Lost says so, and the engine publishes again under a new one. While etcd is
 // away nothing ends: Lookup answers with what was found last, and says how old that is (Record.Stale).
 //
-// It is a module of its own, so that programs that do not import it have no part of etcd's client.
-// topoctl's command, its agent and the Python package run it as a process, topoctl-registry-etcd.
+// Programs that import engine and not this package have no part of etcd's client. topoctl and the C library have
+// it; the build tag noetcd leaves it out of them.
 package etcd

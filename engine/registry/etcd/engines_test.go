@@ -1,15 +1,11 @@
 package etcd_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -21,15 +17,12 @@ import (
 	"github.com/topoctl/topoctl/engine/memory"
 	"github.com/topoctl/topoctl/engine/registry"
 	"github.com/topoctl/topoctl/engine/registry/etcd"
-	"github.com/topoctl/topoctl/engine/registry/etcd/internal/etcdtest"
 	"github.com/topoctl/topoctl/internal/base/childtest"
-	"github.com/topoctl/topoctl/internal/base/engine/registryproc"
-	"github.com/topoctl/topoctl/internal/base/engine/registrytest"
+	"github.com/topoctl/topoctl/internal/base/engine/etcdtest"
 	"github.com/topoctl/topoctl/internal/base/longtest"
 )
 
-// engineVariable makes this program an engine: NAME URL PROGRAM, or NAME URL - for etcd's client in the engine's
-// own process.
+// engineVariable makes this program an engine: NAME URL.
 const engineVariable = "TOPOCTL_TEST_ENGINE"
 
 func TestMain(m *testing.M) {
@@ -40,19 +33,12 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
-	code := m.Run()
-	if built.dir != "" {
-		os.RemoveAll(built.dir)
-	}
-	os.Exit(code)
+	os.Exit(m.Run())
 }
 
 const regionBytes = 1 << 20
 
-func connect(ctx context.Context, url, program string) (registry.Registry, error) {
-	if program != "-" {
-		return registryproc.Open(ctx, registryproc.Options{URL: url, Program: program})
-	}
+func connect(ctx context.Context, url string) (registry.Registry, error) {
 	o, err := etcd.ParseURL(url, func(string) string { return "" })
 	if err != nil {
 		return nil, err
@@ -63,7 +49,7 @@ func connect(ctx context.Context, url, program string) (registry.Registry, error
 // serve is an engine with a region until its standard input ends.
 func serve(what []string) error {
 	ctx := context.Background()
-	names, err := connect(ctx, what[1], what[2])
+	names, err := connect(ctx, what[1])
 	if err != nil {
 		return err
 	}
@@ -80,44 +66,17 @@ func serve(what []string) error {
 	return errors.Join(e.Close(), names.Close())
 }
 
-// built is the program, built once.
-var built struct {
-	sync.Once
-	dir, path string
-	err       error
-}
+func url(c *etcdtest.Cluster) string { return c.URL("/test?ttl=5s") }
 
-func program(t *testing.T) string {
+func startEngine(t *testing.T, c *etcdtest.Cluster, name string) (p *childtest.Process, epoch string) {
 	t.Helper()
-	built.Do(func() {
-		if built.dir, built.err = os.MkdirTemp("", "registry"); built.err != nil { //nolint:usetesting // it outlives the test that builds it
-			return
-		}
-		built.path = filepath.Join(built.dir, "topoctl-registry-etcd")
-		var out []byte
-		if out, built.err = exec.Command("go", "build", "-o", built.path, "./cmd/topoctl-registry-etcd").CombinedOutput(); built.err != nil {
-			built.err = fmt.Errorf("%w: %s", built.err, out)
-		}
-	})
-	if built.err != nil {
-		t.Fatal(built.err)
-	}
-	return built.path
-}
-
-func url(c *etcdtest.Cluster) string {
-	return "etcd://" + strings.Join(c.Endpoints(), ",") + "/test?ttl=5s"
-}
-
-func startEngine(t *testing.T, c *etcdtest.Cluster, name, program string) (p *childtest.Process, epoch string) {
-	t.Helper()
-	p = childtest.Start(t, engineVariable+"="+name+" "+url(c)+" "+program)
+	p = childtest.Start(t, engineVariable+"="+name+" "+url(c))
 	return p, p.Line(t)
 }
 
 func open(t *testing.T, c *etcdtest.Cluster) registry.Registry {
 	t.Helper()
-	r, err := connect(t.Context(), url(c), "-")
+	r, err := connect(t.Context(), url(c))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -148,85 +107,48 @@ func gone(t *testing.T, r registry.Registry, name string) func() bool {
 	return func() bool { _, err := r.Lookup(t.Context(), name); return errors.Is(err, registry.ErrNotFound) }
 }
 
-// The suite of registries, over the program.
-func TestSuiteOverProgram(t *testing.T) {
-	t.Parallel()
-	c := etcdtest.Start(t, etcdtest.Options{})
-	cl := c.Client(t)
-	path := program(t)
-	prefixes := map[string]string{}
-	registrytest.Run(t, registrytest.Suite{
-		Open: func(t *testing.T) registry.Registry {
-			if prefixes[t.Name()] == "" {
-				prefixes[t.Name()] = fmt.Sprintf("/suite/%d", len(prefixes))
-			}
-			r, err := registryproc.Open(t.Context(), registryproc.Options{URL: "etcd://" + c.Members[0].Address + prefixes[t.Name()] + "?ttl=5s", Program: path})
-			if err != nil {
-				t.Fatal(err)
-			}
-			return r
-		},
-		Name: func(i int) string { return fmt.Sprintf("engine %d", i) },
-		Lose: func(t *testing.T, _ registry.Registry) { // that of the record number 0
-			got, err := cl.Get(t.Context(), prefixes[t.Name()]+"/v1/engines/engine%200")
-			if err != nil || len(got.Kvs) != 1 {
-				t.Fatalf("%d records, %v", len(got.Kvs), err)
-			}
-			if _, err := cl.Revoke(t.Context(), clientv3.LeaseID(got.Kvs[0].Lease)); err != nil {
-				t.Fatal(err)
-			}
-		},
-	})
-}
-
-// What becomes of the record of an engine that is killed, stands still, loses its lease, or whose program is killed,
-// with etcd's client in its own process and in the program's.
+// What becomes of the record of an engine that loses its lease, stands still, or is killed.
 func TestEngineFaults(t *testing.T) {
 	t.Parallel()
 	c := etcdtest.Start(t, etcdtest.Options{})
 	cl, names := c.Client(t), open(t, c)
 	ttl := 5 * time.Second
-	for how, path := range map[string]string{"program": program(t), "own process": "-"} {
-		t.Run(how, func(t *testing.T) {
-			t.Parallel()
-			name := "e" + strings.ReplaceAll(how, " ", "")
-			p, epoch := startEngine(t, c, name, path)
-			until(t, "published", there(t, names, name, epoch))
+	const name = "e"
+	p, epoch := startEngine(t, c, name)
+	until(t, "published", there(t, names, name, epoch))
 
-			got, err := cl.Get(t.Context(), "/test/v1/engines/"+name)
-			if err != nil || len(got.Kvs) != 1 {
-				t.Fatalf("%v", err)
-			}
-			if _, err := cl.Revoke(t.Context(), clientv3.LeaseID(got.Kvs[0].Lease)); err != nil {
-				t.Fatal(err)
-			}
-			t.Logf("its lease is revoked: the record is back after %v", until(t, "published again", there(t, names, name, epoch)))
-			if _, err := cl.Delete(t.Context(), "/test/v1/engines/"+name); err != nil {
-				t.Fatal(err)
-			}
-			t.Logf("its record is deleted: it is back after %v", until(t, "published again", there(t, names, name, epoch)))
-
-			stands := ttl + 3*time.Second
-			if longtest.On() {
-				stands = 20 * time.Second
-			}
-			began := time.Now()
-			if err := p.Process.Signal(syscall.SIGSTOP); err != nil {
-				t.Fatal(err)
-			}
-			t.Logf("it stands still: its record is gone after %v, TTL %v", until(t, "gone", gone(t, names, name)), ttl)
-			time.Sleep(max(0, stands-time.Since(began)))
-			if err := p.Process.Signal(syscall.SIGCONT); err != nil {
-				t.Fatal(err)
-			}
-			t.Logf("after %v it runs again: its record is back after %v", time.Since(began), until(t, "published again", there(t, names, name, epoch)))
-
-			p.Kill() // the program sees it at once
-			t.Logf("it is killed: its record is gone after %v, TTL %v", until(t, "gone", gone(t, names, name)), ttl)
-			_, epoch = startEngine(t, c, name, path)
-			until(t, "published", there(t, names, name, epoch))
-		})
+	got, err := cl.Get(t.Context(), "/test/v1/engines/"+name)
+	if err != nil || len(got.Kvs) != 1 {
+		t.Fatalf("%v", err)
 	}
+	if _, err := cl.Revoke(t.Context(), clientv3.LeaseID(got.Kvs[0].Lease)); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("its lease is revoked: the record is back after %v", until(t, "published again", there(t, names, name, epoch)))
+	if _, err := cl.Delete(t.Context(), "/test/v1/engines/"+name); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("its record is deleted: it is back after %v", until(t, "published again", there(t, names, name, epoch)))
+
+	stands := ttl + 3*time.Second
+	if longtest.On() {
+		stands = 20 * time.Second
+	}
+	began := time.Now()
+	if err := p.Process.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("it stands still: its record is gone after %v, TTL %v", until(t, "gone", gone(t, names, name)), ttl)
+	time.Sleep(max(0, stands-time.Since(began)))
+	if err := p.Process.Signal(syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("after %v it runs again: its record is back after %v", time.Since(began), until(t, "published again", there(t, names, name, epoch)))
+
+	p.Kill()
+	t.Logf("it is killed: its record is gone after %v, TTL %v", until(t, "gone", gone(t, names, name)), ttl)
+	_, epoch = startEngine(t, c, name)
+	until(t, "published", there(t, names, name, epoch))
 }
 
 // Two engines move bytes while etcd is away: no batch notices, a peer that is known is opened, and what is
@@ -238,9 +160,8 @@ func TestEtcdIsAway(t *testing.T) {
 		away = time.Minute
 	}
 	c := etcdtest.Start(t, etcdtest.Options{})
-	path := program(t)
-	_, epoch := startEngine(t, c, "server", path)
-	names, err := connect(t.Context(), url(c), path)
+	_, epoch := startEngine(t, c, "server")
+	names, err := connect(t.Context(), url(c))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -295,7 +216,7 @@ func TestEtcdIsAway(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	_, late := startEngine(t, c, "late", path) // it starts without etcd
+	_, late := startEngine(t, c, "late") // it starts without etcd
 	for time.Since(began) < away {
 		before := moved.Load()
 		time.Sleep(time.Second)
@@ -324,7 +245,7 @@ func TestEtcdIsAway(t *testing.T) {
 func TestFollow(t *testing.T) {
 	t.Parallel()
 	c := etcdtest.Start(t, etcdtest.Options{})
-	path, names := program(t), open(t, c)
+	names := open(t, c)
 	client, err := engine.New(t.Context(), engine.Options{Name: "client", Registry: registry.ReadOnly(names)})
 	if err != nil {
 		t.Fatal(err)
@@ -336,7 +257,7 @@ func TestFollow(t *testing.T) {
 	}
 	var slowest time.Duration
 	for i := range 3 {
-		old, _ := startEngine(t, c, "moves", path)
+		old, _ := startEngine(t, c, "moves")
 		var peer *engine.Peer
 		until(t, "opened", func() bool { peer, err = client.Open(t.Context(), "moves"); return err == nil })
 		kv, err := peer.Region(t.Context(), "kv")
@@ -351,7 +272,7 @@ func TestFollow(t *testing.T) {
 			t.Fatal(err)
 		}
 		began := time.Now()
-		fresh, epoch := startEngine(t, c, "moves", path)
+		fresh, epoch := startEngine(t, c, "moves")
 		started := time.Since(began)
 		<-peer.Done()
 		if !errors.Is(peer.Err(), engine.ErrPeerRestarted) && !errors.Is(peer.Err(), engine.ErrPeerLost) {
@@ -373,30 +294,4 @@ func TestFollow(t *testing.T) {
 		until(t, "gone", gone(t, names, "moves"))
 	}
 	t.Logf("slowest: %v", slowest)
-}
-
-// The program says what it is for, and refuses what it does not know.
-func TestProgram(t *testing.T) {
-	t.Parallel()
-	path := program(t)
-	for _, tt := range []struct {
-		args []string
-		code int
-		want string
-	}{{[]string{"--help"}, 0, "topoctl runs this program by itself"}, {[]string{"--endpoints=x"}, 2, "It has no flags"}, {[]string{"version"}, 0, "topoctl-registry-etcd "}} {
-		cmd := exec.Command(path, tt.args...)
-		out, _ := cmd.CombinedOutput()
-		if cmd.ProcessState.ExitCode() != tt.code || !bytes.Contains(out, []byte(tt.want)) {
-			t.Errorf("%q: code %d: %s", tt.args, cmd.ProcessState.ExitCode(), out)
-		}
-	}
-	for _, u := range []string{"etcd://user:secret@h1", "etcd://h1?password=secret", "etcd://h1:0", "etcd://", "etcd://h1/a b", "etcd://h1?ttl=1s", "etcd://h1?cacert=/nonexistent", "redis://h1"} {
-		r, err := registryproc.Open(t.Context(), registryproc.Options{URL: u, Program: path})
-		if err == nil {
-			t.Errorf("%s: opened", u)
-			_ = r.Close()
-		} else if strings.Contains(err.Error(), "secret") {
-			t.Errorf("%s: its secret is in the error: %v", u, err)
-		}
-	}
 }

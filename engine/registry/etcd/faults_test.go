@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"net/netip"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -16,7 +17,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/topoctl/topoctl/engine/registry"
-	"github.com/topoctl/topoctl/engine/registry/etcd/internal/etcdtest"
+	"github.com/topoctl/topoctl/internal/base/engine/etcdtest"
 	"github.com/topoctl/topoctl/internal/base/longtest"
 )
 
@@ -53,6 +54,39 @@ func closeAt(t *testing.T, r registry.Registry) {
 	})
 }
 
+// A registry that is closed leaves no goroutine, whether etcd answers or not. No test beside it, because they are counted.
+func TestNothingIsLeft(t *testing.T) {
+	c := etcdtest.Start(t, etcdtest.Options{})
+	before := runtime.NumGoroutine()
+	for _, there := range []bool{true, false} {
+		limit := 20 * time.Second
+		if !there {
+			limit = 300 * time.Millisecond
+			c.Members[0].Kill()
+		}
+		r := open(t, c, func(o *Options) { o.RequestTimeout = limit })
+		var asking sync.WaitGroup
+		ended := make(chan error, 2)
+		asking.Go(func() { ended <- r.WatchAll(t.Context(), func(registry.Listing) {}) })
+		_, err := r.Publish(t.Context(), record("a", 1))
+		if (err == nil) != there {
+			t.Errorf("etcd is there: %v: %v", there, err)
+		}
+		asking.Go(func() { ended <- r.Watch(t.Context(), "a", func(registry.Record, bool) {}) })
+		time.Sleep(50 * time.Millisecond)
+		if err := r.Close(); err != nil {
+			t.Error(err)
+		}
+		asking.Wait()
+		for range 2 {
+			if err := <-ended; !errors.Is(err, registry.ErrClosed) && there {
+				t.Error(err)
+			}
+		}
+		until(t, "no goroutine is left", func() bool { return runtime.NumGoroutine() <= before })
+	}
+}
+
 // etcd is killed with SIGKILL and started again: what is known is found meanwhile, and said to be old;
 // what was published stays, watches go on, and nothing is lost.
 func TestServerRestarts(t *testing.T) {
@@ -83,7 +117,8 @@ func TestServerRestarts(t *testing.T) {
 		}
 		t.Logf("look-up %d without etcd: %v, %v old", i, time.Since(began), rec.Stale)
 	}
-	if _, err := r.Lookup(t.Context(), "never seen"); !errors.Is(err, registry.ErrUnavailable) {
+	// Our own limit is not the deadline of the caller, who has none here.
+	if _, err := r.Lookup(t.Context(), "never seen"); !errors.Is(err, registry.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), c.Members[0].Address) {
 		t.Errorf("of one that is not known: %v", err)
 	}
 	if _, err := r.Publish(t.Context(), record("c", 1)); !errors.Is(err, registry.ErrUnavailable) {

@@ -18,14 +18,14 @@ import (
 	"time"
 
 	"github.com/topoctl/topoctl/engine"
-	"github.com/topoctl/topoctl/engine/registry/etcd/internal/etcdtest"
+	"github.com/topoctl/topoctl/internal/base/engine/etcdtest"
 	"github.com/topoctl/topoctl/internal/base/longtest"
 )
 
 // insideVariable says that this process has a network of its own.
 const insideVariable = "TOPOCTL_TEST_INSIDE"
 
-// Eight agents in network namespaces, topoctl's own program with the registry's beside it, found by name under load. One
+// Eight agents in network namespaces, topoctl's own program, found by name under load. One
 // host vanishes and its engine is started elsewhere: the writers follow it. Then etcd is away.
 func TestNamespaces(t *testing.T) {
 	t.Parallel()
@@ -40,8 +40,7 @@ func TestNamespaces(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	program(t) // beside which topoctl is built, for all of its namespaces
-	topoctl := filepath.Join(built.dir, "topoctl")
+	topoctl := filepath.Join(t.TempDir(), "topoctl")
 	if out, err := exec.Command("go", "build", "-C", "../../..", "-o", topoctl, "./cmd/topoctl").CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}

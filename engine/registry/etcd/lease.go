@@ -37,8 +37,6 @@ type held struct {
 const (
 	// maxConflicts is how often a record may be changed by others while it is published.
 	maxConflicts = 256
-	// aliveTime is how often someone who is not alive is asked again.
-	aliveTime = 100 * time.Millisecond
 	// minRenew and maxRenew bound the pause between two renewals of which the first had no answer.
 	minRenew, maxRenew = 200 * time.Millisecond, 5 * time.Second
 	// retryTime is the pause before something in the background is tried again.
@@ -264,11 +262,6 @@ func (r *etcd) keep(l *lease) {
 		}
 		if !sleep(r.ctx, jitter(pause)) {
 			return
-		}
-		for !r.o.Alive() {
-			if !sleep(r.ctx, aliveTime) {
-				return
-			}
 		}
 		limit := min(r.o.RequestTimeout, max(time.Until(l.until)/2, minRenew*2))
 		sent, left := time.Time{}, time.Duration(0)

@@ -32,9 +32,6 @@ type Options struct {
 	TTL time.Duration
 	// RequestTimeout bounds each request to etcd; default 3 s.
 	RequestTimeout time.Duration
-	// Alive, where it is not nil, is asked before each renewal: false leaves it out, so that the record
-	// ends with its TTL unless the answer changes.
-	Alive func() bool
 	// Logger is told what goes wrong in the background; nil: no one is.
 	Logger *slog.Logger
 }
@@ -63,9 +60,6 @@ func (o *Options) complete() error {
 	}
 	if o.RequestTimeout <= 0 {
 		o.RequestTimeout = defaultRequest
-	}
-	if o.Alive == nil {
-		o.Alive = func() bool { return true }
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/topoctl/topoctl/engine/registry"
-	"github.com/topoctl/topoctl/engine/registry/etcd/internal/etcdtest"
+	"github.com/topoctl/topoctl/internal/base/engine/etcdtest"
 	"github.com/topoctl/topoctl/internal/base/engine/registrytest"
 )
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -213,18 +214,8 @@ func (l listing) all() registry.Listing {
 			out.Records = append(out.Records, clone(e.record))
 		}
 	}
-	slices.SortFunc(out.Records, func(a, b registry.Record) int { return compare(a.Name, b.Name) })
+	slices.SortFunc(out.Records, func(a, b registry.Record) int { return strings.Compare(a.Name, b.Name) })
 	return out
-}
-
-func compare(a, b string) int {
-	switch {
-	case a < b:
-		return -1
-	case a > b:
-		return 1
-	}
-	return 0
 }
 
 // list reads all keys as they are at one revision.

@@ -21,6 +21,7 @@ import (
 	"github.com/topoctl/topoctl/engine"
 	"github.com/topoctl/topoctl/engine/memory"
 	"github.com/topoctl/topoctl/internal/app/agent"
+	"github.com/topoctl/topoctl/internal/base/engine/etcdtest"
 	"github.com/topoctl/topoctl/internal/base/longtest"
 )
 
@@ -300,8 +301,9 @@ func TestOptions(t *testing.T) {
 		`{"devices":["mlx5_0"],"topology":"none"}`:      "need a topology",
 		`{"devices":["no-such-nic"]}`:                   "no-such-nic",
 		`{"http":"nohost","topology":"none"}`:           "HTTP",
-		`{"registry":"host:7411"}`:                      "registry: \"host:7411\": want SCHEME://",
-		`{"registry":"nosuch://x"}`:                     "no program topoctl-registry-nosuch",
+		`{"registry":"host:7411"}`:                      "registry: \"host:7411\": want etcd://HOST",
+		`{"registry":"nosuch://x"}`:                     "registry: nosuch://: only registries in etcd are known",
+		`{"registry":"etcd://x?ttl=1s"}`:                "registry: etcd: TTL of 1s: want 5s",
 		`{"registry":"etcd://x","compat":["mooncake"]}`: "registry and compat",
 		`{"serves":["kv"]}`:                             "serves is for registry",
 		strings.Repeat(" ", maxOptions+1):               "at most",
@@ -320,16 +322,19 @@ func TestOptions(t *testing.T) {
 	}
 }
 
-// Engines find each other by name in a registry, here one in a shell script, and addresses are still names. The
-// script ends with its engine.
+// Engines find each other by name in a registry, and addresses are still names. Nothing is left of those that were closed.
 func TestRegistry(t *testing.T) {
-	plugins, err := filepath.Abs("../cli/testdata")
-	must(t, err)
-	t.Setenv("TOPOCTL_PLUGINS", plugins)
-	records := filepath.Join(t.TempDir(), "records")
-	must(t, os.WriteFile(records, nil, 0o600))
-	a := open(t, fmt.Sprintf(`,"name":"a","registry":"static://%s"`, records))
-	b := open(t, fmt.Sprintf(`,"name":"b","registry":"static://%s","serves":["kv"]`, records))
+	c := etcdtest.Start(t, etcdtest.Options{})
+	leavesNothing(t, 3, func() {
+		e, err := Open(t.Context(), fmt.Sprintf(`{"topology":"none","registry":"%s"}`, c.URL("/t")))
+		must(t, err)
+		if err := e.Probe("nobody", 0); StatusOf(err) != NoPeer {
+			t.Error(err)
+		}
+		must(t, e.Close())
+	})
+	a := open(t, fmt.Sprintf(`,"name":"a","registry":"%s"`, c.URL("/t")))
+	b := open(t, fmt.Sprintf(`,"name":"b","registry":"%s","serves":["kv"]`, c.URL("/t")))
 	_, here := mapped(t, 1<<16)
 	theirs, there := mapped(t, 1<<16)
 	theirs[0] = 7
@@ -343,10 +348,8 @@ func TestRegistry(t *testing.T) {
 	if err := a.Probe("c", 0); StatusOf(err) != NoPeer {
 		t.Errorf("one that is not there: %v", err)
 	}
-	data, err := os.ReadFile(records)
-	must(t, err)
-	if !strings.Contains(string(data), `"name":"b"`) || !strings.Contains(string(data), `"serves":["kv"]`) {
-		t.Errorf("%s", data)
+	if there, err := a.names.Lookup(t.Context(), "b"); err != nil || !slices.Equal(there.Serves, []string{"kv"}) {
+		t.Errorf("%+v, %v", there, err)
 	}
 }
 
@@ -685,6 +688,12 @@ func TestOpenAndClose(t *testing.T) {
 		_, err = e.Alloc(4096, "", both)
 		must(t, errors.Join(err, e.Close()))
 	}
+	leavesNothing(t, count, once)
+}
+
+// leavesNothing fails where goroutines or open files grow with what once does.
+func leavesNothing(t *testing.T, count int, once func()) {
+	t.Helper()
 	once()
 	goroutines, files := runtime.NumGoroutine(), openFiles(t)
 	for range count {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
+	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -13,7 +14,7 @@ import (
 	"github.com/topoctl/topoctl/engine/memory/cuda"
 	"github.com/topoctl/topoctl/engine/registry"
 	"github.com/topoctl/topoctl/internal/app/agent"
-	"github.com/topoctl/topoctl/internal/base/engine/registryproc"
+	"github.com/topoctl/topoctl/internal/app/registries"
 )
 
 // Engine is an engine with its memory by address and its peers by name. Its methods may be used
@@ -66,9 +67,7 @@ func Open(ctx context.Context, options string) (*Engine, error) {
 	}
 	names := registry.P2P()
 	if o.Registry != "" {
-		starting, stop := context.WithTimeout(ctx, o.DefaultTimeout)
-		r, err := registryproc.Open(starting, registryproc.Options{URL: o.Registry, Logger: eo.Logger})
-		stop()
+		r, err := registries.Open(ctx, o.Registry, eo.Logger, os.Getenv)
 		if err != nil {
 			e.cancel(errClosed)
 			return nil, fail(Invalid, "options: registry: %w", err)
@@ -126,7 +125,7 @@ func (e *Engine) Close() error {
 	return errors.Join(errs...)
 }
 
-// closeNames closes the registry, which ends its program. Where that fails, the record ends by itself.
+// closeNames closes the registry, which removes the record. Where that fails, the record ends by itself.
 func (e *Engine) closeNames() {
 	if e.names == nil {
 		return

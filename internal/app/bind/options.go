@@ -14,7 +14,7 @@ import (
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/engine"
 	"github.com/topoctl/topoctl/engine/transport/rdma"
-	"github.com/topoctl/topoctl/internal/base/engine/registryproc"
+	"github.com/topoctl/topoctl/internal/app/registries"
 	"github.com/topoctl/topoctl/internal/base/jsontext"
 	"github.com/topoctl/topoctl/internal/base/mooncake"
 	"github.com/topoctl/topoctl/pathsel"
@@ -151,7 +151,7 @@ func (o *Options) check() error {
 	case o.Registry == "" && len(o.Serves) > 0:
 		return fail(Invalid, "options: serves is for registry")
 	case o.Registry != "":
-		if _, err := registryproc.Scheme(o.Registry); err != nil {
+		if err := registries.Check(o.Registry); err != nil {
 			return fail(Invalid, "options: registry: %w", err)
 		}
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/topoctl/topoctl/internal/app/cli/clitest"
 	"github.com/topoctl/topoctl/internal/app/cli/command"
+	"github.com/topoctl/topoctl/internal/base/engine/etcdtest"
 	"github.com/topoctl/topoctl/internal/base/engine/trust"
 )
 
@@ -56,7 +57,7 @@ var jsonRuns = map[string][]jsonRun{
 	"kv predict":   {{args: "--model llama-3.1-8b --host p=host.json --host d=fixture:dgx-h100 --output-len 6 --requests 4"}},
 	"kv replay":    {{args: "--model llama-3.1-8b --gpu a10 --requests 1 --input-len 16 --output-len 2 --transport shm --memory 16MiB", own: true}},
 	"kv preset":    {{args: "a10-qwen2.5-7b-1nic", own: true}},
-	"peers":        {{args: "--registry static://records", code: command.ExitBad}},
+	"peers":        {}, // wants etcd: TestPeersAreSafe
 	"cert show":    {{args: "ca.crt"}},
 	"version":      {{own: true}},
 }
@@ -156,6 +157,38 @@ func TestEveryFormatIsSafe(t *testing.T) {
 	}
 }
 
+// What is in etcd may be anybody's.
+func TestPeersAreSafe(t *testing.T) {
+	c := etcdtest.Start(t, etcdtest.Options{})
+	client := c.Client(t)
+	for name, value := range map[string]string{
+		"n1":                 `{"name":"n1","epoch":"1882719971789818427","addresses":["10.0.0.1:7411"],"serves":["probe"]}`,
+		"n2" + clitest.Nasty: `{"name":"n2","epoch":"` + clitest.NastyJSON + `","addresses":[]}`,
+		"n3":                 `{"name":"n3","epoch":"7","addresses":["10.0.0.1:7411"],"serves":["` + clitest.NastyJSON + `"]}`,
+		"n4":                 `{"name":"n4` + clitest.NastyJSON + `","epoch":"7","addresses":["10.0.0.1:7411"]}`,
+		"n5":                 `{"name":"n5","epoch":"7","addresses":["` + clitest.NastyJSON + `"]}`,
+	} {
+		if err := etcdtest.Put(t.Context(), client, "/nasty/v1/engines/"+name, value); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f := clitest.New()
+	for _, format := range []string{command.FormatTable, command.FormatName, command.FormatJSON, "jsonl --watch --for 300ms"} {
+		args := strings.Fields("peers --registry " + c.URL("/nasty") + " -o " + format)
+		code := clitest.Run(t.Context(), f, commands, args...)
+		out := f.Stdout.String() + f.Stderr.String()
+		if !strings.Contains(out, "n1") || code != command.ExitBad && !strings.Contains(format, "watch") {
+			t.Errorf("%q: code %d: %s", args, code, out)
+		}
+		if i := clitest.Hidden([]byte(out)); i >= 0 {
+			t.Errorf("%q: a terminal would obey or not show %q", args, out[max(0, i-60):min(len(out), i+16)])
+		}
+		if format == command.FormatJSON {
+			clitest.CheckSafe(t, strings.Join(args, " "), f.Stdout.Bytes(), true)
+		}
+	}
+}
+
 // jsonCommands are the commands that take -o json.
 func jsonCommands(list []*cobra.Command) []string {
 	var out []string
@@ -186,16 +219,8 @@ func nastyFiles(t *testing.T, f *clitest.Fake) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	wd, err := os.Getwd()
-	if err != nil {
-		t.Fatal(err)
-	}
-	f.Environ["TOPOCTL_PLUGINS"] = filepath.Join(wd, "testdata")
 	t.Chdir(t.TempDir())
 	for name, text := range map[string]string{
-		"records": `{"record":{"name":"n1","epoch":"1882719971789818427","addresses":["10.0.0.1:7411"],"serves":["probe"]}}
-{"bad":{"key":"/a` + clitest.NastyJSON + `","error":"no ` + clitest.NastyJSON + `"}}
-`,
 		"fabric.json": `{"schema":"topoctl.fabric/v1","hosts":[{"host":"host","ports":[{"port":"eno1","leaf":"leaf` + clitest.NastyJSON + `"}]}]}`,
 		"ca.crt":      string(ca.Certificate), "host.json": host, "nccl.log": ncclLog, "report.json": report, "nasty" + clitest.Nasty + ".json": report,
 	} {

@@ -42,7 +42,7 @@ var hangs = map[string][]string{
 	"probe fabric":  {"--hosts PIPE", "--host n1=PEER --host n2=PEER2 --token-file TOKEN", "--host n1=PEER --host n2=PEER2 --token-file PIPE"},
 	"bench":         {"--peer PEER", "--peer PEER --token-file PIPE"},
 	"agent":         {"--token-file PIPE --listen 127.0.0.1:0"},
-	"peers":         {"--registry silent://x"},
+	"peers":         {"--registry etcd://PEER"},
 	"kv predict":    {"--model llama-3.1-8b --host p=PIPE --host d=PIPE2 --output-len 6"},
 	"kv replay":     {"--model llama-3.1-8b --gpu a10 --requests 1 --peer PEER --region kv", "--model llama-3.1-8b --gpu a10 --trace PIPE --peer PEER --region kv"},
 	"kv preset":     {}, // reads nothing
@@ -78,14 +78,6 @@ func TestTimeout(t *testing.T) {
 			}
 		}()
 	}
-	plugins := filepath.Join(dir, "plugins")
-	if err := os.Mkdir(plugins, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(plugins, "topoctl-registry-silent"), []byte("#!/bin/sh\nexec sleep 600\n"), 0o700); err != nil { //nolint:gosec // it is to be run
-		t.Fatal(err)
-	}
-	f.Environ["TOPOCTL_PLUGINS"] = plugins
 	place := strings.NewReplacer(words...)
 	const limit = 400 * time.Millisecond
 	for _, c := range runnable(commands(&command.Env{Streams: f.Streams, Now: time.Now})) {

@@ -46,10 +46,6 @@ CUDA_VISIBLE_DEVICES
   env". For AMD GPUs, it is ROCR_VISIBLE_DEVICES, then HIP_VISIBLE_DEVICES.
   --visible overrides them.
 
-TOPOCTL_PLUGINS
-  Folders, separated by colons, with programs for --registry (topoctl-registry-SCHEME).
-  They are looked for beside topoctl first, and in the PATH last.
-
 ETCDCTL_ENDPOINTS, ETCDCTL_CACERT, ETCDCTL_CERT, ETCDCTL_KEY, ETCDCTL_USER
   How --registry etcd:// reaches etcd, where the URL does not say; as etcdctl has them.`},
 		{"output", "Which command prints which formats", outputText(commands)},

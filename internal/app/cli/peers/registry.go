@@ -13,7 +13,7 @@ import (
 	"github.com/topoctl/topoctl/engine"
 	"github.com/topoctl/topoctl/engine/registry"
 	"github.com/topoctl/topoctl/internal/app/cli/command"
-	"github.com/topoctl/topoctl/internal/base/engine/registryproc"
+	"github.com/topoctl/topoctl/internal/app/registries"
 	"github.com/topoctl/topoctl/internal/base/pkgerr"
 	"github.com/topoctl/topoctl/internal/base/text"
 )
@@ -44,8 +44,8 @@ func (r *Registry) Check(cmd *cobra.Command) error {
 			return command.WithHint(errors.New("--registry: a user in the URL"), "others on this host could read the password in the list of processes; for etcd, use ETCDCTL_USER or user-file=FILE")
 		}
 	}
-	if _, err := registryproc.Scheme(r.URL); err != nil {
-		return command.WithHint(fmt.Errorf("--registry %w", err), "etcd://HOST1,HOST2/PREFIX is a registry in etcd")
+	if err := registries.Check(r.URL); err != nil {
+		return fmt.Errorf("--registry %w", err)
 	}
 	return nil
 }
@@ -74,17 +74,11 @@ func (r *Registry) Open(ctx context.Context, h *command.Host, log *slog.Logger) 
 		}
 		log = slog.New(slog.NewTextHandler(to, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	}
-	ctx, stop := h.Waiting(ctx)
-	defer stop()
-	out, err := registryproc.Open(ctx, registryproc.Options{URL: r.URL, Logger: log, Getenv: h.Streams.Getenv})
-	if err == nil {
-		return out, nil
+	out, err := registries.Open(ctx, r.URL, log, h.Streams.Getenv)
+	if err != nil {
+		return nil, fmt.Errorf("--registry %s: %w", r.URL, pkgerr.Plain(err))
 	}
-	err = fmt.Errorf("--registry %s: %w", r.URL, pkgerr.Plain(err))
-	if _, ok := errors.AsType[*registryproc.MissingError](err); ok {
-		return nil, command.WithHint(err, "topoctl's archives and packages have topoctl-registry-etcd; %s names folders with such programs", registryproc.PluginsVariable)
-	}
-	return nil, err
+	return out, nil
 }
 
 // List gives what is in an open registry, within the time limit of the command.

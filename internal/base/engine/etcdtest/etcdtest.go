@@ -55,7 +55,7 @@ type Options struct {
 	Within  []string // a command to run etcd by, such as ip netns exec NAME
 }
 
-// Program is etcd's; without it the test is skipped, unless the environment variable CI says that it has to run.
+// Program is etcd's; without it the test is skipped, unless TOPOCTL_REGISTRY=must says that it has to run.
 func Program(tb testing.TB) string {
 	tb.Helper()
 	path, err := exec.LookPath("etcd")
@@ -126,6 +126,20 @@ func (c *Cluster) Endpoints() []string {
 	return out
 }
 
+// URL is that of a registry in the cluster.
+func (c *Cluster) URL(prefix string) string {
+	return "etcd://" + strings.Join(c.Endpoints(), ",") + prefix
+}
+
+// Put puts a value there as an engine would, under a lease, but whatever it is.
+func Put(ctx context.Context, cl *clientv3.Client, key, value string) error {
+	lease, err := cl.Grant(ctx, 3600)
+	if err == nil {
+		_, err = cl.Put(ctx, key, value, clientv3.WithLease(lease.ID))
+	}
+	return err
+}
+
 // Client is etcd's own client, with options beside its endpoints.
 func (c *Cluster) Client(tb testing.TB, with ...func(*clientv3.Config)) *clientv3.Client {
 	tb.Helper()
@@ -178,7 +192,8 @@ func (m *Member) Run(tb testing.TB) {
 	words := append(append(append([]string{}, m.prefix...), m.program), m.args...)
 	cmd := exec.Command(words[0], words[1:]...)
 	cmd.Stdout, cmd.Stderr = log, log
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	endWithUs(cmd.SysProcAttr)
 	cmd.Env = append(os.Environ(), "ETCD_UNSUPPORTED_ARCH=arm64")
 	if err := cmd.Start(); err != nil {
 		tb.Fatal(err)

@@ -1,0 +1,29 @@
+//go:build !noetcd
+
+package registries
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"sync"
+
+	"google.golang.org/grpc/grpclog"
+
+	"github.com/topoctl/topoctl/engine/registry"
+	"github.com/topoctl/topoctl/engine/registry/etcd"
+)
+
+// silence keeps gRPC's log off the standard error, which is the command's, or that of a program with the C library.
+// What goes wrong is in the errors of calls.
+var silence = sync.OnceFunc(func() { grpclog.SetLoggerV2(grpclog.NewLoggerV2(io.Discard, io.Discard, io.Discard)) })
+
+func openEtcd(ctx context.Context, url string, log *slog.Logger, getenv func(string) string) (registry.Registry, error) {
+	o, err := etcd.ParseURL(url, getenv)
+	if err != nil {
+		return nil, err
+	}
+	silence()
+	o.Logger = log
+	return etcd.Open(ctx, o)
+}
