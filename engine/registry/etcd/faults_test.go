@@ -203,8 +203,24 @@ func TestMemberStands(t *testing.T) {
 	r := open(t, c, func(o *Options) { o.RequestTimeout = time.Second })
 	closeAt(t, r)
 	lease := publish(t, r, record("a", 1))
+	var others []*etcd // that are closed while the first member stands
+	for i := range 8 {
+		other := open(t, c)
+		publish(t, other, record(fmt.Sprintf("o%d", i), 1))
+		others = append(others, other)
+	}
 	for i, m := range c.Members {
 		m.Signal(t, syscall.SIGSTOP)
+		var closing sync.WaitGroup
+		for _, other := range others {
+			closing.Go(func() {
+				if err := other.Close(); err != nil {
+					t.Errorf("close: %v", err)
+				}
+			})
+		}
+		closing.Wait()
+		others = nil
 		began, slowest, failed := time.Now(), time.Duration(0), 0
 		for time.Since(began) < 6*time.Second { // longer than the TTL
 			at := time.Now()

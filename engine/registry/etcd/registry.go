@@ -291,20 +291,34 @@ func (r *etcd) close() error {
 	}
 	var err error
 	if l != nil {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.ctx), r.o.RequestTimeout)
-		if _, err = c.Revoke(ctx, l.id); err != nil && ctx.Err() != nil {
-			err = r.late(r.o.RequestTimeout)
+		for range min(len(r.o.Endpoints), maxAttempts) { // at another member where one does not answer
+			if err = r.revoke(c, l); !errors.Is(err, registry.ErrUnavailable) {
+				break
+			}
 		}
-		cancel()
 		switch {
 		case isLeaseGone(err) || len(held) == 0:
 			err = nil
 		case err != nil:
-			err = pkgerr.Errorf("etcd", "removing %d records, which end within %v: %w", len(held), l.ttl, explain(err))
+			err = pkgerr.Errorf("etcd", "removing %d records, which end within %v: %w", len(held), l.ttl, err)
 		}
 	}
 	if closed := c.Close(); closed != nil && !errors.Is(closed, context.Canceled) {
 		err = errors.Join(err, pkgerr.Errorf("etcd", "%w", closed))
 	}
 	return err
+}
+
+// revoke ends a lease of a registry that is closed.
+func (r *etcd) revoke(c *clientv3.Client, l *lease) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.ctx), r.o.RequestTimeout)
+	defer cancel()
+	_, err := c.Revoke(ctx, l.id)
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return r.late(r.o.RequestTimeout)
+	}
+	return explain(err)
 }
