@@ -215,12 +215,20 @@ func (m *Member) Kill() {
 	m.cmd = nil
 }
 
-// Signal sends the member a signal, SIGSTOP or SIGCONT.
+// Signal sends the member a signal, SIGSTOP or SIGCONT; it waits until the member has stopped.
 func (m *Member) Signal(tb testing.TB, s syscall.Signal) {
 	tb.Helper()
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if err := m.cmd.Process.Signal(s); err != nil {
+	err := m.cmd.Process.Signal(s)
+	if err == nil && s == syscall.SIGSTOP { // else its threads answer for a while
+		for {
+			if _, err = syscall.Wait4(m.cmd.Process.Pid, nil, syscall.WUNTRACED, nil); err != syscall.EINTR { //nolint:errorlint // a number
+				break
+			}
+		}
+	}
+	if err != nil {
 		tb.Fatal(err)
 	}
 }
