@@ -1,10 +1,11 @@
 package plan
 
 import (
+	"slices"
+
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/base/pkgerr"
 	"github.com/topoctl/topoctl/probe"
-	"slices"
 )
 
 // host is one host while its pairs are made.
