@@ -131,7 +131,7 @@ func TestFleetLabels(t *testing.T) {
 			}
 		}
 	}
-	if n != 6*6+6 {
+	if n != 6*7+7 {
 		t.Errorf("%d labels", n)
 	}
 }
