@@ -36,7 +36,7 @@ class TestDocuments(unittest.TestCase):
 
     def test_matrix(self):
         pair = topoctl.matrix(fixture=MACHINE).between("gpu:0", "rdma:mlx5_1")
-        self.assertEqual((pair["class"], pair.hops, pair.basis), ("SYS", 7, "bound"))
+        self.assertEqual((pair["class"], pair.hops, pair.basis), ("SYS", 7, "typical"))
         with self.assertRaises(KeyError):
             topoctl.matrix(fixture=MACHINE).between("gpu:0", "gpu:9")
 
