@@ -114,7 +114,7 @@ var optionPrefixes = []string{
 // hold, in their order: of two that set the same, the last counts. What
 // follows "--" is for the first process. Like the kernel it takes blanks
 // between quotes as part of a word.
-// None of these options has a value with blanks in it.
+// None of these options has a value with blanks or quotes in it.
 // Source: lib/cmdline.c (next_arg).
 func kernelOptions(line string) []string {
 	kept := []string{}
@@ -133,7 +133,7 @@ func kernelOptions(line string) []string {
 			word = strings.Trim(word, `"`)
 		}
 		begins := func(prefix string) bool { return strings.HasPrefix(word, prefix) }
-		if slices.ContainsFunc(optionPrefixes, begins) && !strings.ContainsAny(word, " \t") {
+		if slices.ContainsFunc(optionPrefixes, begins) && !strings.ContainsAny(word, " \t\"") {
 			kept = append(kept, word)
 		}
 	}
