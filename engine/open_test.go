@@ -79,7 +79,7 @@ func soon(t *testing.T) context.Context {
 	return ctx
 }
 
-// A region that grants nothing is not offered, and who asks for it is told so when his time is over.
+// A region that grants nothing is not offered, and a caller that asks for it gets an error when its time is over.
 func TestRegionWithoutGrant(t *testing.T) {
 	checkLeaks(t)
 	p, _ := fakePair(t, 4096, fake.Options{})
@@ -93,7 +93,7 @@ func TestRegionWithoutGrant(t *testing.T) {
 	}
 }
 
-// An engine can be opened before it has its regions: who wants one gets it when it is there, also where one of
+// An engine can be opened before it has its regions: a caller that wants one gets it when it is there, also where one of
 // that name is gone, and is not asked again and again meanwhile.
 func TestRegionIsWaitedFor(t *testing.T) {
 	checkLeaks(t)

@@ -880,7 +880,7 @@ func TestWords(t *testing.T) {
 		"sockets of sysfs":         {"asymmetric-sockets", named("h100-nvl-8gpu-2nic"), "/numa_node = 1", "*"},
 		"sockets of NCCL's file":   {"asymmetric-sockets", throughNCCL("h100-nvl-8gpu-2nic"), "system/cpu[1]", "/sys/"},
 		"sockets that are known":   {"asymmetric-sockets", named("h100-nvl-8gpu-2nic"), "crosses the link between sockets", "is not known"},
-		"NUMA nodes of who knows":  {"asymmetric-sockets", throughNCCL("h100-nvl-8gpu-2nic"), "crosses the link between NUMA nodes; whether they are of one socket is not known", "that socket"},
+		"sockets are not known":    {"asymmetric-sockets", throughNCCL("h100-nvl-8gpu-2nic"), "crosses the link between NUMA nodes; whether they are of one socket is not known", "that socket"},
 		"one NIC for several GPUs": {"nic-oversubscribed", named("dgx-a100"), "--for ucx (or vllm, nvshmem, mooncake) sets it for each rank; NCCL gets one list", "nccl sets"},
 		"numbers that mislead":     {"gpu-nic-index", named("b300-16nic"), "--for ucx (or vllm, nvshmem, mooncake) sets it for each rank; NCCL gets one list", "nccl sets"},
 	} {

@@ -117,7 +117,7 @@ func TestServerRestarts(t *testing.T) {
 		}
 		t.Logf("look-up %d without etcd: %v, %v old", i, time.Since(began), rec.Stale)
 	}
-	// Our own limit is not the deadline of the caller, who has none here.
+	// Our own limit is not the caller's deadline: it has none here.
 	if _, err := r.Lookup(t.Context(), "never seen"); !errors.Is(err, registry.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), c.Members[0].Address) {
 		t.Errorf("of one that is not known: %v", err)
 	}

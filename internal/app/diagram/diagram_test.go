@@ -244,7 +244,7 @@ func TestShows(t *testing.T) {
 		{"NICs alike are one box", fixturetest.Topology(t, "aws-p5-44nic-synthetic"), []string{"rdmap67s0 .. rdmap71s0", "5 NICs · EFA · ACTIVE", "each gen3 x16 · 15.8 GB/s", "?"}, []string{"rdmap68s0"}},
 		{"a bond names its legs", fixturetest.Topology(t, "bonds"), []string{"bond0: rdma0a + rdma0b", "bond0 .. bond7", "vlan 200 on bond0"}, []string{"rdma0b", "no interface"}},
 		{"NUMA nodes in sockets", fixturetest.Topology(t, "epyc-nps4"), []string{"NUMA 7", "socket 1", "xGMI", "~16.0 GB/s"}, nil},
-		{"NUMA nodes of who knows which sockets", noSockets(t, "epyc-nps4"), []string{"NUMA 7", "NUMA link between 16 pairs of NUMA nodes · ~16.0 GB/s"}, []string{"xGMI", "socket 1"}},
+		{"NUMA nodes whose sockets are not known", noSockets(t, "epyc-nps4"), []string{"NUMA 7", "NUMA link between 16 pairs of NUMA nodes · ~16.0 GB/s"}, []string{"xGMI", "socket 1"}},
 		{"software stands apart", fixturetest.Topology(t, "lab-softrdma"), []string{"software and virtual devices", "siw0", "NUMA node unknown", "mgmt"}, nil},
 		{"slow interfaces are small", fixturetest.Topology(t, "cpu-2eth"), []string{"eno1", "1 Gb/s", "nvme0"}, nil},
 		{"a slot below the NIC's ability", fixturetest.Variant(t, "a10-2nic", "{change: 0000:1a:00.0, link: gen5x16}"), []string{"gen4 x16", "device: gen5 x16"}, nil},

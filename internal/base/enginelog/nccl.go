@@ -118,7 +118,7 @@ func (p *parser) ncclDevices(at process, said string) {
 		d := device{name: name}
 		if network != socket {
 			number, _, _ := strings.Cut(rest, "/")
-			d.port, _ = strconv.Atoi(number) // 0 where there is none
+			d.port, _ = strconv.Atoi(number) // 0 if the log names none
 			p.list(at.host, name)
 		}
 		numbers[n] = []device{d}

@@ -43,11 +43,12 @@ func (w *crowd) add(c net.Conn) {
 	w.by[c] = &comer{conn: c, from: addressOf(c), order: w.comes}
 }
 
-// crowding is the one that makes room for a new one from an address, nil without any. It is of
-// the first stage that has more than its share of all, so that those who stay in one cannot push
-// out who has just come; and of the address that has most there, if that has more than the new
-// one's would have. Of the silent it is the oldest, because bytes that do not come with the
-// connection rarely come later; of others any one, so that nobody can be faster.
+// crowding chooses the connection to close to make room for one from the given address; nil
+// if there is none. It takes the first stage that holds more than its share, so that
+// connections lingering in a stage cannot crowd out new ones, and within it the address with
+// the most connections, if it has more than the new one's would. Among silent connections it
+// takes the oldest, because a peer that sends nothing at once rarely sends anything later;
+// otherwise a random one, so that no peer gains by being faster.
 func (w *crowd) crowding(from quota.Account) *comer {
 	var at [stages][]*comer
 	for _, x := range w.by {

@@ -118,7 +118,7 @@ type pendingRefusal struct {
 	from, cause string
 }
 
-// NewRefusalLog makes one; where log is nil it only counts. It is guarded by who has it.
+// NewRefusalLog makes one; if log is nil it only counts. Its owner must guard it.
 func NewRefusalLog(log *slog.Logger, message string, texts map[Refusal]string) RefusalLog {
 	l := RefusalLog{log: log, message: message, texts: texts, counts: map[Refusal]int64{}, pending: map[Refusal]pendingRefusal{}}
 	for why := range texts {
