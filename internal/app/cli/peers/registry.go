@@ -90,6 +90,9 @@ func (r *Registry) List(ctx context.Context, h *command.Host, names registry.Reg
 	ctx, stop := h.Waiting(ctx)
 	defer stop()
 	list, err := lister.List(ctx)
+	if errors.Is(err, context.DeadlineExceeded) {
+		err = fmt.Errorf("%w: no answer in %s", registry.ErrUnavailable, h.Globals.Timeout)
+	}
 	if err != nil {
 		hinted, _ := RegistryHint(fmt.Errorf("--registry %s: %w", r.URL, pkgerr.Plain(err)))
 		return registry.Listing{}, hinted
