@@ -64,7 +64,7 @@ func (l *loop) run(ctx context.Context, over *bool) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
-		l.runPosted()
+		l.runPosted(ctx)
 		for !*over && ctx.Err() == nil && l.due() {
 			x := heap.Pop(&l.alarms).(item)
 			if x.inFuture {
@@ -98,13 +98,17 @@ func (l *loop) due() bool {
 	return true
 }
 
-// runPosted runs what was posted.
-func (l *loop) runPosted() {
+// runPosted runs what was posted. Once ctx has ended it runs nothing more: transfers that were
+// stopped by it would count as failed.
+func (l *loop) runPosted(ctx context.Context) {
 	l.mu.Lock()
 	news := l.posted
 	l.posted = nil
 	l.mu.Unlock()
 	for _, x := range news {
+		if ctx.Err() != nil {
+			return
+		}
 		l.nowNS = l.sinceNS()
 		l.postedLate = append(l.postedLate, l.nowNS-x.atNS)
 		x.run()

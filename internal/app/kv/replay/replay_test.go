@@ -106,6 +106,23 @@ func TestCheckSees(t *testing.T) {
 	}
 }
 
+// What is posted after a run was stopped, such as the error of a transfer that this ended, is not
+// run.
+func TestNothingAfterStop(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	l, over, ran := newLoop(), false, false
+	l.begin()
+	l.post(func() {
+		cancel()
+		l.post(func() { t.Error("ran what was posted after the end") })
+		ran = true
+	})
+	l.post(func() { t.Error("ran after the end") })
+	if l.run(ctx, &over); !ran {
+		t.Error("ran nothing")
+	}
+}
+
 // Bytes beside a cache stay what they were.
 func TestTouchesNothingElse(t *testing.T) {
 	l := newLab(t, qwen, sideOf(2, 16, layout.NHD), sideOf(4, 16, layout.HND), serve.Push, [2]int{1, 1}, [2]int{20, 20})
