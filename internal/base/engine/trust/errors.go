@@ -93,6 +93,10 @@ func Explain(err error, c *Credentials) error {
 // IsAltered says whether a TLS connection ended, or did not come about, because bytes arrived, at
 // either end, that the other had not sent.
 func IsAltered(err error) bool {
+	// The header of a record is read before its tag; Conn is set where the peer does not speak TLS.
+	if header, ok := errors.AsType[tls.RecordHeaderError](err); ok {
+		return header.Conn == nil
+	}
 	said, ok := errors.AsType[*Error](err)
 	if !ok {
 		said = alert(err, nil)
@@ -110,7 +114,7 @@ func alert(err error, c *Credentials) *Error {
 	// The type of crypto/tls for alerts is not exported; its number is what RFC 8446 gives it.
 	if number := reflect.ValueOf(op.Err); number.Kind() == reflect.Uint8 {
 		switch number.Uint() {
-		case 20, 51: // bad_record_mac, decrypt_error
+		case 20, 22, 50, 51: // bad_record_mac, record_overflow, decode_error, decrypt_error
 			out.Cause = Altered
 		case 120:
 			out.Cause = OtherProtocol

@@ -255,6 +255,58 @@ func TestOtherClients(t *testing.T) {
 	})
 }
 
+// alteredConn changes one byte of the next that is read.
+type alteredConn struct {
+	net.Conn
+	at  int
+	xor byte // 0 once it did
+}
+
+func (c *alteredConn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	if c.xor != 0 && c.at < n {
+		b[c.at] ^= c.xor
+		c.xor = 0
+	}
+	return n, err
+}
+
+// Whichever bit of a record is changed, of its header or of its tag, the end that gets it says that
+// it was.
+func TestAltered(t *testing.T) {
+	e := NewEndpoint(nil)
+	check := func(at int, xor byte) {
+		var way *alteredConn
+		dialler, server, err, serveErr := shake(t,
+			func(raw net.Conn) (*tls.Conn, error) { return e.Dial(t.Context(), raw, nil, "node2") },
+			func(raw net.Conn) (*tls.Conn, error) {
+				way = &alteredConn{Conn: raw}
+				return e.Server(t.Context(), way, nil)
+			})
+		if err != nil || serveErr != nil {
+			t.Fatal(err, serveErr)
+		}
+		way.at, way.xor = at, xor
+		record := make([]byte, 1000)
+		for range 20 { // a record that became longer ends with others
+			if _, err := dialler.Write(record); err != nil {
+				break
+			}
+		}
+		if _, err = server.Read(record); !IsAltered(err) {
+			t.Errorf("byte %d ^ %#x: %v", at, xor, err)
+		}
+	}
+	for at := range 5 { // type, version, length: RFC 8446, 5.1
+		for bit := range 8 {
+			check(at, 1<<bit)
+		}
+	}
+	check(0, 23^20) // application data as change_cipher_spec
+	check(5, 1)
+	check(5+1000, 1)
+}
+
 // TestExporters: what a proof is bound to is the same at both ends of a channel, and another
 // one on each side of a relay.
 func TestExporters(t *testing.T) {
