@@ -2,6 +2,8 @@ package tcp
 
 import (
 	"bytes"
+	"crypto/tls"
+	"io"
 	"net"
 	"testing"
 	"time"
@@ -58,6 +60,49 @@ func TestClosedWhileSomebodyPolls(t *testing.T) {
 	}
 	if x := im.next(t); x.Request != req || x.Err == nil {
 		t.Errorf("completion %+v", x)
+	}
+}
+
+// A peer that hears that its frames were not as it sent them leaves at once: that can end the
+// connection before the reader does, which has sent the alert.
+func TestRefusedAfterTheEnd(t *testing.T) {
+	noLeaks(t)
+	b := newSide(t, Options{})
+	_, id := intrude(t, b)
+	b.Transport.mu.Lock()
+	p, _ := b.ends.Find(transport.ConnKey{Session: mySession, Conn: id})
+	b.Transport.mu.Unlock()
+	p.turn.Lock() // the reader goes on after this
+	p.fail(errLeft)
+	p.refuse(violation(headerTag, "as it was not sent"))
+	p.fail(errStuck)
+	p.refuse(io.EOF)
+	p.turn.Unlock()
+	if err := b.Leave(t.Context(), transport.Origin{Session: mySession}, id); err != nil {
+		t.Fatal(err)
+	}
+	if got := b.Served().Dropped; len(got) != 1 || got[headerTag] != 1 {
+		t.Errorf("dropped: %v", got)
+	}
+}
+
+// endedMeanwhile ends the connection after the alert is sent and before Read returns.
+type endedMeanwhile struct {
+	net.Conn
+	link *link
+}
+
+func (c *endedMeanwhile) Read([]byte) (int, error) {
+	c.link.dead.Store(true)
+	return 0, tls.RecordHeaderError{}
+}
+
+func TestRecordRefusedWhileItEnds(t *testing.T) {
+	l := &link{}
+	l.conn = &endedMeanwhile{link: l}
+	l.in.init()
+	if l.receiveSealed(); dropReason(l.in.err) != record {
+		t.Errorf("read: %v", l.in.err)
 	}
 }
 

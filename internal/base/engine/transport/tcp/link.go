@@ -111,7 +111,7 @@ func (l *link) init(e end, c net.Conn, polls int) error {
 // memory any more.
 func (l *link) run() {
 	go l.send()
-	l.fail(l.read())
+	l.refuse(l.read())
 	l.turn.Lock() // for good: nobody takes bytes in any more
 	l.mu.Lock()
 	close(l.wake)
@@ -143,6 +143,17 @@ func (l *link) fail(cause error) {
 	}
 }
 
+// refuse ends the connection by what reading it came to. A frame that is not as it was sent counts
+// where something else ended the connection meanwhile, too: the peer that learns of it leaves at once.
+func (l *link) refuse(err error) {
+	l.fail(err)
+	if dropReason(err) != "" {
+		l.mu.Lock()
+		l.cause = err
+		l.mu.Unlock()
+	}
+}
+
 // close closes the descriptor after all calls. What the kernel holds back must not
 // trickle to the peer later, unless the peer has ended the connection itself.
 func (l *link) close() {
@@ -167,7 +178,7 @@ func (l *link) read() error {
 		}
 		err := l.take()
 		if err != nil {
-			l.fail(err) // before anybody else has the turn
+			l.refuse(err) // before anybody else has the turn
 		}
 		l.turn.Unlock()
 		if err != nil {

@@ -70,7 +70,7 @@ func (c *conn) pollAll() error {
 			return nil
 		}
 		if err := c.take(); err != nil {
-			c.fail(err) // which wakes the reader, before it has the turn
+			c.refuse(err) // which wakes the reader, before it has the turn
 			return err
 		}
 	}

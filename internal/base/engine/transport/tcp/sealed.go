@@ -1,6 +1,7 @@
 package tcp
 
 import (
+	"cmp"
 	"fmt"
 	"net"
 
@@ -45,7 +46,7 @@ func (l *link) receiveSealed() {
 		in.err = nil // comes again
 	}
 	if l.dead.Load() {
-		in.n, in.err = 0, errDead
+		in.n, in.err = 0, cmp.Or(in.err, errDead)
 	}
 }
 

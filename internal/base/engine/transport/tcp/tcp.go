@@ -292,16 +292,22 @@ var alterations = map[session.Refusal]string{
 	record: "the tag of a TLS record is wrong: someone alters traffic between the hosts, or a network adapter is faulty. The record was refused",
 }
 
-// drop counts a connection that was ended by the reason: a frame that is not as it was sent,
-// another breach of the protocol, want of progress ("stuck"), or a region that was closed
-// ("region"). mu is held.
-func (t *Transport) drop(cause error, c net.Conn) {
-	reason := ""
+// dropReason is by what a connection is counted that the error ended: a frame that is not as it was
+// sent, another breach of the protocol, want of progress ("stuck"), or a region that was closed
+// ("region"); "" by nothing.
+func dropReason(cause error) string {
 	if v, ok := errors.AsType[*violated](cause); ok {
-		reason = v.reason
-	} else if trust.IsAltered(cause) {
-		reason = record
+		return v.reason
 	}
+	if trust.IsAltered(cause) {
+		return record
+	}
+	return ""
+}
+
+// drop counts a connection that has ended. mu is held.
+func (t *Transport) drop(cause error, c net.Conn) {
+	reason := dropReason(cause)
 	if reason == "" {
 		return
 	}
