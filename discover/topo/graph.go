@@ -368,7 +368,7 @@ func (g *Graph) route(a, b endpoint) route {
 		if over, ok := g.overC2C(a, b); ok {
 			return over
 		}
-		r.known = a.numa != nil && b.numa != nil || g.hostBridge(a.v) >= 0 && g.hostBridge(a.v) == g.hostBridge(b.v)
+		r.known = g.placed(a, b)
 	}
 	return r
 }
@@ -385,37 +385,32 @@ func (g *Graph) c2cBetween(a, b endpoint) (int, bool) {
 // a GPU's memory is memory of the CPU's, and the GPU's PCIe link is for control only. ok is false
 // where the GPU has no such link.
 func (g *Graph) overC2C(a, b endpoint) (r route, ok bool) {
+	gpu, other := a, b
 	if b.gpu {
-		a, b = b, a
-		defer func() { r.reverse() }()
+		gpu, other = b, a
 	}
-	l, ok := g.c2c[a.id]
-	if !ok || !a.gpu || b.gpu || b.v < 0 {
+	l, ok := g.c2c[gpu.id]
+	if !ok || !gpu.gpu || other.gpu || other.v < 0 {
 		return route{}, false
 	}
-	cpu, isNode := g.endpoint(g.links[l].B)
-	if !isNode {
-		cpu = endpoint{v: -1, cpu: true, numa: a.numa}
+	if n := g.index.NUMANode(g.links[l].B); n != nil {
+		gpu.numa = &n.Index
 	}
-	r = g.tree(cpu, b)
-	r.known = cpu.numa != nil && b.numa != nil || g.hostBridge(a.v) >= 0 && g.hostBridge(a.v) == g.hostBridge(b.v)
-	r.coherent = true
-	r.links, r.dirs = slices.Insert(r.links, 0, l), slices.Insert(r.dirs, 0, g.dirFrom(l, a.id))
+	cpu := endpoint{v: -1, cpu: true, numa: gpu.numa}
+	if b.gpu {
+		r = g.tree(other, cpu)
+		r.add(l, Up)
+	} else {
+		r = g.tree(cpu, other)
+		r.links, r.dirs = slices.Insert(r.links, 0, l), slices.Insert(r.dirs, 0, Down)
+	}
+	r.known, r.coherent = g.placed(gpu, other), true
 	return r, true
 }
 
-// reverse makes a route the way back.
-func (r *route) reverse() {
-	slices.Reverse(r.links)
-	slices.Reverse(r.dirs)
-	for i, d := range r.dirs {
-		switch d {
-		case Down:
-			r.dirs[i] = Up
-		case Up:
-			r.dirs[i] = Down
-		}
-	}
+// placed says whether enough is known of two ends that meet in no PCI tree to say what lies between them.
+func (g *Graph) placed(a, b endpoint) bool {
+	return a.numa != nil && b.numa != nil || g.hostBridge(a.v) >= 0 && g.hostBridge(a.v) == g.hostBridge(b.v)
 }
 
 // Direction is the way in which a path crosses a link. Each direction has the
