@@ -1,6 +1,9 @@
 package topo
 
-import "iter"
+import (
+	"iter"
+	"slices"
+)
 
 // Index finds the nodes of a topology without searching its lists: by ID, and by what they sit on,
 // hang from or belong to. It is a snapshot with pointers into the topology's lists, valid until
@@ -247,6 +250,27 @@ func (x *Index) Climb(function ID) iter.Seq[*PCIDevice] {
 			d = x.PCIDevice(d.Parent)
 		}
 	}
+}
+
+// Crossing are the ports of the switch that two functions share, one above each of them; root is true
+// where they meet in no switch, and the ports are root ports. ok is false for functions of one port,
+// and where the ports are not known.
+func (x *Index) Crossing(a, b ID) (ports [2]*PCIDevice, root, ok bool) {
+	up, down := slices.Collect(x.Climb(a)), slices.Collect(x.Climb(b))
+	i, j := len(up), len(down)
+	for i > 0 && j > 0 && up[i-1] == down[j-1] {
+		i, j = i-1, j-1
+	}
+	if i == 0 || j == 0 {
+		return ports, false, false // one is above the other
+	}
+	ports, root = [2]*PCIDevice{up[i-1], down[j-1]}, i == len(up)
+	for _, d := range ports {
+		if !d.IsBridge() || d.Role == RoleBridge || root && d.Role != RoleRootPort {
+			return ports, root, false
+		}
+	}
+	return ports, root, true
 }
 
 // Link returns the link with this ID as the topology has it, or nil (Graph.Link applies measured rates).

@@ -22,37 +22,36 @@ func (t *Topology) Nearness() Nearness {
 		return NearnessShown
 	}
 	x := NewIndex(t)
-	nics, function := []ID{}, map[ID]ID{}
+	type device struct{ id, function ID }
+	var others []device // that a GPU is compared with: the NICs, and the GPUs before it
 	for i := range t.RDMADevices {
 		if r := &t.RDMADevices[i]; !r.Software {
-			nics, function[r.ID] = append(nics, r.ID), r.PCI
+			others = append(others, device{r.ID, r.PCI})
 		}
 	}
-	if len(nics) == 0 {
-		nics = t.nics()
-		for _, id := range nics {
+	if len(others) == 0 {
+		for _, id := range t.nics() {
+			d := device{id: id}
 			if n := x.Netdev(id); n != nil {
-				function[id] = n.PCI
+				d.function = n.PCI
 			}
+			others = append(others, d)
 		}
 	}
 	out := NearnessHidden
 	for i := range t.GPUs {
 		g := &t.GPUs[i]
-		others := slices.Clone(nics)
-		for j := range t.GPUs[:i] {
-			others, function[t.GPUs[j].ID] = append(others, t.GPUs[j].ID), t.GPUs[j].PCI
-		}
-		for k, id := range others {
-			r, _ := x.Relation(g.ID, id)
+		for _, d := range others {
+			r, _ := x.Relation(g.ID, d.id)
 			asserted := t.Asserted != nil && (r.Class.Kind == ClassPIX || r.Class.Kind == ClassPXB)
-			if asserted || len(x.SwitchPorts(g.PCI, function[id])) > 0 {
+			if _, root, ok := x.Crossing(g.PCI, d.function); asserted || ok && !root {
 				return NearnessShown
 			}
-			if k < len(nics) && r.Class.Kind == ClassSYS {
+			if r.Class.Kind == ClassSYS && x.GPU(d.id) == nil {
 				out = NearnessByNUMA
 			}
 		}
+		others = append(others, device{g.ID, g.PCI})
 	}
 	return out
 }
@@ -72,22 +71,4 @@ func (n Nearness) Of(c Class) Class {
 		return Class{}
 	}
 	return c
-}
-
-// SwitchPorts are the switch ports that a transfer between two functions enters and leaves a common
-// switch by. It is empty for functions that meet nowhere below the root, or on one port.
-func (x *Index) SwitchPorts(a, b ID) []*PCIDevice {
-	up, down := slices.Collect(x.Climb(a)), slices.Collect(x.Climb(b))
-	i, j := len(up), len(down)
-	for i > 0 && j > 0 && up[i-1] == down[j-1] {
-		i, j = i-1, j-1
-	}
-	if i == len(up) || i == 0 || j == 0 {
-		return nil // nothing in common, or one above the other
-	}
-	ports := []*PCIDevice{up[i-1], down[j-1]}
-	if slices.ContainsFunc(ports, func(d *PCIDevice) bool { return !d.IsBridge() || d.Role == RoleBridge }) {
-		return nil
-	}
-	return ports
 }

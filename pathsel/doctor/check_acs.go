@@ -89,26 +89,16 @@ func (h *host) crossings() []crossing {
 	return out
 }
 
-// meet finds the ports between two devices; ok is false for functions of one port, and where the
-// tree is not known up to the root ports.
+// meet finds the ports between two devices, if there are any.
 func (h *host) meet(a, b device) (c crossing, ok bool) {
-	x, y := slices.Collect(h.Climb(a.pci)), slices.Collect(h.Climb(b.pci))
-	i, j := len(x), len(y)
-	for i > 0 && j > 0 && x[i-1] == y[j-1] {
-		i, j = i-1, j-1
+	ports, root, ok := h.Crossing(a.pci, b.pci)
+	if !ok {
+		return c, false
 	}
-	if i == 0 || j == 0 {
-		return c, false // one above the other
-	}
-	c = crossing{gpu: x[0], peer: y[0], gpuPort: x[i-1], peerPort: y[j-1], gpus: h.gpuOn(b.pci) != nil, direct: h.DataDirect(y[0]), root: i == len(x)}
-	c.pair = fmt.Sprintf("%s and %s", a.id, b.id)
+	c = crossing{gpu: h.PCIDevice(a.pci), peer: h.PCIDevice(b.pci), gpuPort: ports[0], peerPort: ports[1], gpus: h.gpuOn(b.pci) != nil, root: root}
+	c.direct, c.pair = h.DataDirect(c.peer), fmt.Sprintf("%s and %s", a.id, b.id)
 	if !c.gpus {
 		c.pair = fmt.Sprintf("%s and %s", a.id, b.id.Name())
-	}
-	for _, d := range c.ports() {
-		if !d.IsBridge() || d.Role == topo.RoleBridge || c.root && d.Role != topo.RoleRootPort {
-			return c, false
-		}
 	}
 	return c, true
 }
