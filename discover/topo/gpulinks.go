@@ -1,5 +1,7 @@
 package topo
 
+import "slices"
+
 // GPULinks are the NVLinks and xGMI links of a host's GPUs.
 type GPULinks struct {
 	// Links join two GPUs, or a GPU and FabricID.
@@ -37,7 +39,7 @@ func (t *Topology) GPULinks() GPULinks {
 		return out
 	}
 	n := len(t.GPUs) // the first of the axis
-	own, sum, all := make([]int, n), make([]int, n), mostNVLinks
+	own, sum := make([]int, n), make([]int, n)
 	between := func(i, j int) Class { return t.Derived.At(i, j).Class }
 	out.Stated = n > 1
 	for i := range n {
@@ -49,12 +51,9 @@ func (t *Topology) GPULinks() GPULinks {
 			}
 			own[i], sum[i] = max(own[i], c.Links), sum[i]+c.Links
 		}
-		all = max(all, own[i])
 	}
-	switched := false
-	for i := range n {
-		switched = switched || sum[i] > all
-	}
+	most := max(mostNVLinks, slices.Max(append(own, 0)))
+	switched := slices.ContainsFunc(sum, func(all int) bool { return all > most })
 	for i := range n {
 		a := t.GPUs[i].ID
 		if switched && own[i] > 0 {
@@ -94,10 +93,5 @@ func (l *GPULinks) Of(gpu ID) (n int) {
 
 // Switched says whether links lead to switches.
 func (l *GPULinks) Switched() bool {
-	for i := range l.Links {
-		if l.Links[i].A == FabricID || l.Links[i].B == FabricID {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(l.Links, func(x Link) bool { return x.A == FabricID || x.B == FabricID })
 }

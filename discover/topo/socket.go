@@ -23,9 +23,9 @@ func (l *Link) betweenSockets(h *Host) {
 // figure that is worth keeping. Source: NCCL src/graph/topo.h.
 func ncclSocketRate(h *Host) (Rate, string) {
 	switch {
-	case h.CPUVendor == vendorNameAMD:
+	case h.CPUVendor == "AuthenticAMD":
 		return 16 * GBPerSec, "AMD"
-	case h.CPUVendor == vendorNameIntel && h.CPUFamily != nil && *h.CPUFamily == 6 && h.CPUModelID != nil:
+	case h.CPUVendor == "GenuineIntel" && h.CPUFamily != nil && *h.CPUFamily == 6 && h.CPUModelID != nil:
 		switch model := *h.CPUModelID; {
 		case model >= 0xcf:
 			return 40 * GBPerSec, "Intel Emerald Rapids and later"
@@ -40,11 +40,6 @@ func ncclSocketRate(h *Host) (Rate, string) {
 	return 0, ""
 }
 
-const (
-	vendorNameAMD   = "AuthenticAMD"
-	vendorNameIntel = "GenuineIntel"
-)
-
 // socketLinks are the links that processors have for other sockets: how many at most, and their lanes.
 // On a board there may be fewer, and a pair of four sockets has only some of them.
 // Source: the vendors' product briefs (UPI of the 3rd to 5th generation of Xeon Scalable, xGMI of EPYC
@@ -55,10 +50,10 @@ var socketLinks = []struct {
 	most                int
 	speedMTs, lanes     int // of one link
 }{
-	{vendorNameIntel, 6, 0x6a, 0x6a, 3, 11_200, 20},  // Intel Ice Lake-SP
-	{vendorNameIntel, 6, 0x8f, 0x8f, 4, 16_000, 24},  // Intel Sapphire Rapids
-	{vendorNameIntel, 6, 0xcf, 0xcf, 4, 20_000, 24},  // Intel Emerald Rapids
-	{vendorNameAMD, 0x17, 0x31, 0x31, 4, 18_000, 16}, // AMD EPYC 7002
-	{vendorNameAMD, 0x19, 0x00, 0x0f, 4, 18_000, 16}, // AMD EPYC 7003
-	{vendorNameAMD, 0x19, 0x10, 0x1f, 4, 32_000, 16}, // AMD EPYC 9004
+	{"GenuineIntel", 6, 0x6a, 0x6a, 3, 11_200, 20},    // Intel Ice Lake-SP
+	{"GenuineIntel", 6, 0x8f, 0x8f, 4, 16_000, 24},    // Intel Sapphire Rapids
+	{"GenuineIntel", 6, 0xcf, 0xcf, 4, 20_000, 24},    // Intel Emerald Rapids
+	{"AuthenticAMD", 0x17, 0x31, 0x31, 4, 18_000, 16}, // AMD EPYC 7002
+	{"AuthenticAMD", 0x19, 0x00, 0x0f, 4, 18_000, 16}, // AMD EPYC 7003
+	{"AuthenticAMD", 0x19, 0x10, 0x1f, 4, 32_000, 16}, // AMD EPYC 9004
 }
