@@ -118,9 +118,9 @@ func (h *Host) candidate(loc int, p *Port) Candidate {
 	if p.VF {
 		c.Notes = append(c.Notes, Reason{codeVirtualFunction, "a virtual function: it shares its physical function's wire and slot", p.evidence})
 	}
-	if wire := h.wireOf[p.ID]; wire != "" && !p.VF {
+	if p.wire != "" && !p.VF {
 		for i := range h.ports {
-			if o := &h.ports[i]; o.ID != p.ID && h.wireOf[o.ID] == wire {
+			if o := &h.ports[i]; o.ID != p.ID && o.wire == p.wire {
 				c.Notes = append(c.Notes, Reason{CodeOneCable, "one cable with " + o.Name, p.evidence})
 			}
 		}

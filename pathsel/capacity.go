@@ -39,7 +39,7 @@ func (h *Host) Capacity(location Location, ports []topo.ID) (*Capacity, error) {
 	if err != nil {
 		return nil, err
 	}
-	flows := make([]maxmin.Flow, 0, len(ports))
+	routes := make([]*route, 0, len(ports))
 	through := make([]*Port, 0, len(ports))
 	seen := make(map[topo.ID]bool, len(ports))
 	for _, id := range ports {
@@ -51,14 +51,11 @@ func (h *Host) Capacity(location Location, ports []topo.ID) (*Capacity, error) {
 			return nil, pkgerr.Errorf("pathsel", "port %q is given twice", id)
 		}
 		seen[id] = true
-		flows = append(flows, maxmin.Flow{Segments: h.routes[loc][i].segments, Weight: 1})
+		routes = append(routes, &h.routes[loc][i])
 		through = append(through, &h.ports[i])
 	}
-	h.share(flows, through)
+	flows, bases := h.flows(routes, through)
 	c := &Capacity{Shares: make([]Share, 0, len(ports))}
-	bases := basesOf(flows, func(i int) bool {
-		return h.routes[loc][through[i].Index].uncertain || h.mayShareWire(through[i], through)
-	}, h.linkOf)
 	for i, id := range ports {
 		s := Share{Port: id, Basis: bases[i]}
 		if f := &flows[i]; !f.Unlimited() {
@@ -72,24 +69,39 @@ func (h *Host) Capacity(location Location, ports []topo.ID) (*Capacity, error) {
 		}
 		c.Shares = append(c.Shares, s)
 	}
-	c.BytesPerSec, c.Basis = sum(c.Shares), h.sumBasis(flows, bases)
+	c.BytesPerSec, c.Basis = h.together(flows, bases)
 	return c, nil
 }
 
-// sumBasis says how what flows have together is known: as the weakest share is, or, where a link that
-// all of them cross is full, as that link is: then it is a bound, whatever each of them has.
-func (h *Host) sumBasis(flows []maxmin.Flow, bases []topo.Basis) topo.Basis {
-	basis := weakest(bases)
-	if basis != topo.BasisTypical {
-		return basis
+// flows shares the links among flows along some routes, each through a port, and says how the share of
+// each is known.
+func (h *Host) flows(routes []*route, through []*Port) ([]maxmin.Flow, []topo.Basis) {
+	flows := make([]maxmin.Flow, len(routes))
+	for i, r := range routes {
+		flows[i] = maxmin.Flow{Segments: r.segments, Weight: 1}
+	}
+	h.share(flows, through)
+	return flows, basesOf(flows, func(i int) bool { return routes[i].uncertain || through[i].mayShareWire(through) }, h.linkOf)
+}
+
+// together is what flows have together, nil where the share of one is not known, and how that is known: as
+// the weakest share is, or, where a link that all of them cross is full, as that link is: then it is a
+// bound, whatever each of them has.
+func (h *Host) together(flows []maxmin.Flow, bases []topo.Basis) (*topo.Rate, topo.Basis) {
+	sum, basis := topo.Rate(0), weakest(bases)
+	for i := range flows {
+		if flows[i].Unlimited() {
+			return nil, basis
+		}
+		sum += roundRate(flows[i].Rate)
 	}
 	for i := range flows {
 		avoids := func(f maxmin.Flow) bool { return !slices.Contains(f.Segments, flows[i].Limit) }
-		if h.linkOf(flows[i].Limit).Basis.Sure() && !slices.ContainsFunc(flows, avoids) {
-			return topo.BasisBound
+		if basis == topo.BasisTypical && h.linkOf(flows[i].Limit).Basis.Sure() && !slices.ContainsFunc(flows, avoids) {
+			basis = topo.BasisBound
 		}
 	}
-	return basis
+	return &sum, basis
 }
 
 func (h *Host) linkOf(s segment) *topo.Link { return &h.segLinks[s/2] }
@@ -139,7 +151,7 @@ func (h *Host) share(flows []maxmin.Flow, through []*Port) {
 			continue
 		}
 		for _, s := range flows[i].Segments {
-			if l := &h.segLinks[s/2]; l.Kind == topo.LinkPCIe && l.BytesPerSec == nil {
+			if l := h.linkOf(s); l.Kind == topo.LinkPCIe && l.BytesPerSec == nil {
 				unrated = append(unrated, l.ID)
 			}
 		}
@@ -164,18 +176,6 @@ func fullTogether(flows []maxmin.Flow, of []int) bool {
 		limit := flows[i].Limit
 		return limit >= 0 && !slices.ContainsFunc(of, func(j int) bool { return !slices.Contains(flows[j].Segments, limit) })
 	})
-}
-
-// sum adds the shares up, nil where one is not known.
-func sum(shares []Share) *topo.Rate {
-	total := topo.Rate(0)
-	for _, s := range shares {
-		if s.BytesPerSec == nil {
-			return nil
-		}
-		total += *s.BytesPerSec
-	}
-	return &total
 }
 
 // roundRate gives whole bytes per second, never more than there are.

@@ -68,10 +68,6 @@ type Host struct {
 	segLinks  []topo.Link      // the link of each pair of segments
 	routes    [][]route        // [location][port]
 	fallbacks map[int]fallback // by location: those that have lost their nearest port
-	// wireOf is the link that stands for the wire of ports that share one, and perhapsOf what
-	// ports have in common that may share one.
-	wireOf    map[topo.ID]topo.LinkID
-	perhapsOf map[topo.ID]string
 }
 
 // New prepares a derived topology. The topology must not change afterwards.
@@ -100,7 +96,7 @@ func New(t *topo.Topology, o Options) (*Host, error) {
 		return nil, err
 	}
 	h.judgePorts()
-	h.findRoutes(o.Overlay)
+	h.findRoutes()
 	h.findFallbacks()
 	return h, nil
 }

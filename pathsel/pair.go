@@ -334,9 +334,9 @@ func (h *Host) assign(a *Affinity, ports []topo.ID, side Side) error {
 // linkOf is the link of a segment of either host.
 func (p *Pair) linkOf(s segment) *topo.Link {
 	if p.local != p.remote && s >= p.offset {
-		return &p.remote.segLinks[(s-p.offset)/2]
+		return p.remote.linkOf(s - p.offset)
 	}
-	return &p.local.segLinks[s/2]
+	return p.local.linkOf(s)
 }
 
 func (p *Pair) sideOf(s segment) Side {

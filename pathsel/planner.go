@@ -275,10 +275,8 @@ func planQuotas(rates []float64, g int) (least, most []int) {
 
 // planFlow is the data of one consumer through one port.
 type planFlow struct {
+	maxmin.Flow
 	consumer, port int
-	segments       []segment
-	rate           *topo.Rate
-	limit          segment // -1 where no known link bounds it
 	basis          topo.Basis
 }
 
@@ -310,38 +308,28 @@ func (pl *planner) evaluate() *Plan {
 // the same: so do connections that compete for a link.
 func (pl *planner) flow() []planFlow {
 	var pairs []planFlow
-	var flows []maxmin.Flow
+	var routes []*route
 	var ports []*Port
 	for c, of := range pl.portsOf {
 		for _, p := range of {
-			ports = append(ports, pl.ports[p])
-			segments := pl.route(c, p).segments
-			pairs = append(pairs, planFlow{consumer: c, port: p, segments: segments, limit: -1})
-			flows = append(flows, maxmin.Flow{Segments: segments, Weight: 1})
+			pairs = append(pairs, planFlow{consumer: c, port: p})
+			routes, ports = append(routes, pl.route(c, p)), append(ports, pl.ports[p])
 		}
 	}
-	pl.h.share(flows, ports)
-	bases := basesOf(flows, func(i int) bool {
-		return pl.route(pairs[i].consumer, pairs[i].port).uncertain || pl.h.mayShareWire(ports[i], ports)
-	}, pl.h.linkOf)
-	for i := range flows {
-		f := &pairs[i]
-		f.basis = bases[i]
-		if !flows[i].Unlimited() {
-			f.rate, f.limit = new(roundRate(flows[i].Rate)), flows[i].Limit
-		}
+	flows, bases := pl.h.flows(routes, ports)
+	for i := range pairs {
+		pairs[i].Flow, pairs[i].basis = flows[i], bases[i]
 	}
 	return pairs
 }
 
 // total is what flows have together, nil where the rate of one is not known.
-func (pl *planner) total(flows []planFlow) (*topo.Rate, topo.Basis) {
-	shares, bases, all := make([]Share, len(flows)), make([]topo.Basis, len(flows)), make([]maxmin.Flow, len(flows))
-	for i := range flows {
-		f := &flows[i]
-		shares[i], bases[i], all[i] = Share{BytesPerSec: f.rate}, f.basis, maxmin.Flow{Segments: f.segments, Limit: f.limit}
+func (pl *planner) total(pairs []planFlow) (*topo.Rate, topo.Basis) {
+	flows, bases := make([]maxmin.Flow, len(pairs)), make([]topo.Basis, len(pairs))
+	for i := range pairs {
+		flows[i], bases[i] = pairs[i].Flow, pairs[i].basis
 	}
-	return sum(shares), pl.h.sumBasis(all, bases)
+	return pl.h.together(flows, bases)
 }
 
 // planLimit is the link that keeps a consumer from more, -1 where none is known:
@@ -350,14 +338,14 @@ func planLimit(flows []planFlow) segment {
 	limit, least := segment(-1), topo.Rate(0)
 	for i := range flows {
 		f := &flows[i]
-		if f.limit < 0 {
+		if f.Unlimited() {
 			continue
 		}
-		if !slices.ContainsFunc(flows, func(other planFlow) bool { return !slices.Contains(other.segments, f.limit) }) {
-			return f.limit
+		if !slices.ContainsFunc(flows, func(other planFlow) bool { return !slices.Contains(other.Segments, f.Limit) }) {
+			return f.Limit
 		}
-		if limit < 0 || *f.rate < least {
-			limit, least = f.limit, *f.rate
+		if rate := roundRate(f.Rate); limit < 0 || rate < least {
+			limit, least = f.Limit, rate
 		}
 	}
 	return limit
@@ -372,7 +360,7 @@ func (pl *planner) assigned(c int, flows []planFlow) Assignment {
 	a := Assignment{Consumer: pl.consumers[c].Name, Location: pl.consumers[c].Location, Ports: []Candidate{}}
 	a.BytesPerSec, a.Basis = pl.total(flows)
 	if limit := planLimit(flows); limit >= 0 {
-		a.Limit = pl.h.segLinks[limit/2].ID
+		a.Limit = pl.h.linkOf(limit).ID
 	}
 	ports := slices.Clone(pl.portsOf[c])
 	slices.SortStableFunc(ports, func(x, y int) int {
@@ -493,13 +481,13 @@ func (pl *planner) bottleneck(p *Plan, flows []planFlow) *Bottleneck {
 	if slow == nil {
 		return nil
 	}
-	link := &pl.h.segLinks[limit/2]
+	link := pl.h.linkOf(limit)
 	b := &Bottleneck{Link: link.ID, BytesPerSec: link.BytesPerSec, Basis: slow.Basis, Consumers: []string{},
 		SlowestBytesPerSec: *slow.BytesPerSec, AsSlow: []string{}}
 	behind := make([]bool, len(pl.consumers))
 	for i := range flows {
 		f := &flows[i]
-		behind[f.consumer] = behind[f.consumer] || slices.Contains(f.segments, limit)
+		behind[f.consumer] = behind[f.consumer] || slices.Contains(f.Segments, limit)
 	}
 	for c := range pl.consumers {
 		switch rate := p.Assignments[pl.consumers[c].place].BytesPerSec; {

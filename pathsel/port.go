@@ -1,6 +1,7 @@
 package pathsel
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"net/netip"
@@ -46,6 +47,9 @@ type Port struct {
 	evidence string
 	doubt    int  // how doubtful a usable port is: 0 not at all
 	down     bool // by Options.Down
+
+	wire    topo.LinkID // the link that stands for the wire that the port shares with others, "" it shares none
+	perhaps string      // what the ports have in common that may share one wire, "" it shares none
 }
 
 // RDMA says whether the port belongs to an RDMA device.
@@ -285,27 +289,27 @@ func (h *Host) linkVFs() {
 // whose physical function's port is not visible, as in a container. The wire of the fastest of them
 // stands for it.
 func (h *Host) shareWires() {
-	h.wireOf, h.perhapsOf = map[topo.ID]topo.LinkID{}, map[topo.ID]string{}
-	best, all := map[string]*Port{}, map[string][]*Port{}
+	sharing := map[string][]*Port{}
 	for i := range h.ports {
 		p := &h.ports[i]
-		wire, perhaps := h.cable(p)
-		if perhaps != "" {
-			h.perhapsOf[p.ID] = perhaps
-		}
-		if wire == "" {
-			continue
-		}
-		all[wire] = append(all[wire], p)
-		if b := best[wire]; b == nil || p.BytesPerSec != nil && (b.BytesPerSec == nil || *p.BytesPerSec > *b.BytesPerSec) {
-			best[wire] = p
+		var cable string
+		if cable, p.perhaps = h.cable(p); cable != "" {
+			sharing[cable] = append(sharing[cable], p)
 		}
 	}
-	for wire, ports := range all {
+	rate := func(p *Port) topo.Rate {
+		if p.BytesPerSec == nil {
+			return -1
+		}
+		return *p.BytesPerSec
+	}
+	for _, ports := range sharing {
+		if len(ports) < 2 {
+			continue
+		}
+		fastest := slices.MaxFunc(ports, func(a, b *Port) int { return cmp.Compare(rate(a), rate(b)) })
 		for _, p := range ports {
-			if len(ports) > 1 {
-				h.wireOf[p.ID] = topo.LinkID(best[wire].ID)
-			}
+			p.wire = topo.LinkID(fastest.ID)
 		}
 	}
 }
@@ -342,7 +346,7 @@ func (h *Host) cable(p *Port) (wire, perhaps string) {
 	if len(numbers) == 1 {
 		return adapter + "/" + numbers[0], ""
 	}
-	if virtual := h.t.Host.Virtual; virtual != "" && virtual != "none" {
+	if h.t.Host.Guest() {
 		return "", adapter
 	}
 	if len(on.RDMADevices) > 1 {
@@ -352,9 +356,8 @@ func (h *Host) cable(p *Port) (wire, perhaps string) {
 }
 
 // mayShareWire says whether a port may share its wire with another of some ports.
-func (h *Host) mayShareWire(p *Port, with []*Port) bool {
-	adapter := h.perhapsOf[p.ID]
-	return adapter != "" && slices.ContainsFunc(with, func(o *Port) bool { return o != p && h.perhapsOf[o.ID] == adapter })
+func (p *Port) mayShareWire(with []*Port) bool {
+	return p.perhaps != "" && slices.ContainsFunc(with, func(o *Port) bool { return o != p && o.perhaps == p.perhaps })
 }
 
 // pci is the PCI function that the port's traffic crosses: of a software RDMA

@@ -30,13 +30,11 @@ type route struct {
 }
 
 // findRoutes computes the way from every location to every port.
-func (h *Host) findRoutes(overlay topo.Overlay) {
+func (h *Host) findRoutes() {
 	links := make(map[topo.LinkID]int, len(h.t.Links))
 	h.segLinks = make([]topo.Link, len(h.t.Links))
-	for i, l := range h.t.Links {
-		if r, ok := overlay[l.ID]; ok {
-			l.BytesPerSec, l.Basis = &r, topo.BasisMeasured
-		}
+	for i := range h.t.Links {
+		l, _ := h.graph.Link(h.t.Links[i].ID)
 		if l.BytesPerSec != nil {
 			rate := min(max(*l.BytesPerSec, 0), pick.MaxRate)
 			l.BytesPerSec = &rate
@@ -114,7 +112,7 @@ func (h *Host) Route(location Location, port topo.ID) ([]topo.Step, error) {
 	}
 	var steps []topo.Step
 	for _, s := range h.routes[loc][i].segments {
-		l := &h.segLinks[s/2]
+		l := h.linkOf(s)
 		dir := topo.Down
 		if s%2 == 1 {
 			dir = topo.Up
@@ -147,8 +145,8 @@ func (h *Host) wires(p *Port) []topo.LinkID {
 	if i, ok := h.portIndex[p.PF]; ok {
 		return append([]topo.LinkID{own}, h.wires(&h.ports[i])...)
 	}
-	if s := h.wireOf[p.ID]; s != "" && s != own {
-		return []topo.LinkID{own, s}
+	if p.wire != "" && p.wire != own {
+		return []topo.LinkID{own, p.wire}
 	}
 	return []topo.LinkID{own}
 }
@@ -159,7 +157,7 @@ func (h *Host) wires(p *Port) []topo.LinkID {
 func (h *Host) bound(r *route, loc topo.ID) {
 	memory := strings.HasPrefix(string(loc), "numa:") || slices.ContainsFunc(r.segments, func(s segment) bool { return h.linkOf(s).Kind == topo.LinkC2C })
 	for _, s := range r.segments {
-		l := &h.segLinks[s/2]
+		l := h.linkOf(s)
 		switch {
 		case l.BytesPerSec == nil:
 			r.uncertain = r.uncertain || !memory || l.Kind != topo.LinkRootComplex

@@ -48,7 +48,7 @@ func (h *Host) Split(location Location, ports []topo.ID, weights []float64) (*to
 		return nil, topo.BasisUnknown, nil
 	}
 	rate := roundRate(slowest.Rate / slowest.Weight * sum)
-	basis := h.segLinks[slowest.Limit/2].Basis
+	basis := h.linkOf(slowest.Limit).Basis
 	if uncertain && rate > 0 {
 		basis = basis.Bounded()
 	}
