@@ -87,18 +87,16 @@ func Matrix(w io.Writer, m *topo.Matrix, opts MatrixOptions) error {
 // grid is a matrix as text: head and rows have the same cells, the first of
 // which names the row.
 type grid struct {
-	m     *topo.Matrix
-	opts  MatrixOptions
-	head  []string
-	rows  [][]string
-	nics  []topo.MatrixEntry  // in the order of their numbers, for the legend
-	used  map[string]bool     // the cells that occur, NV4 and NV12 as "NV"
-	bases map[topo.Basis]bool // of the rates that occur
-	none  bool                // a rate is zero
+	m    *topo.Matrix
+	opts MatrixOptions
+	head []string
+	rows [][]string
+	nics []topo.MatrixEntry // in the order of their numbers, for the legend
+	used map[string]bool    // the cells that occur, NV4 and NV12 as "NV", of rates the marks
 }
 
 func newGrid(m *topo.Matrix, opts MatrixOptions) *grid {
-	g := &grid{m: m, opts: opts, used: map[string]bool{}, bases: map[topo.Basis]bool{}, head: []string{""}}
+	g := &grid{m: m, opts: opts, used: map[string]bool{}, head: []string{""}}
 	if opts.Format != FormatText && opts.Format != "" { // text says it in the legend
 		switch opts.View {
 		case ViewExpected, ViewMeasured:
@@ -179,13 +177,13 @@ func (g *grid) expected(i, j int) string {
 		g.used[unknown] = true
 		return unknown
 	case *rate == 0:
-		g.none = true
+		g.used["0"] = true
 		return "0"
 	case g.opts.Format == FormatCSV || g.opts.Format == FormatTSV:
 		return units.RateNumber(int64(*rate), g.opts.Units)
 	default:
 		basis := g.m.Basis[i][j]
-		g.bases[basis] = true
+		g.used[basis.Mark("")] = true
 		return basis.Mark(units.RateNumber(int64(*rate), g.opts.Units))
 	}
 }
@@ -398,13 +396,15 @@ type LegendEntry struct {
 	Rare          bool
 }
 
-// Legend says what the cells of a view of classes mean; other views have none.
+// Legend says what the cells of a view mean; views of measurements have none.
 func Legend(v View) []LegendEntry {
 	switch v {
 	case ViewClass:
 		return slices.Clone(classLegend)
 	case ViewNCCL:
 		return slices.Clone(ncclLegend)
+	case ViewExpected:
+		return slices.Clone(expectedLegend)
 	}
 	return nil
 }
@@ -435,6 +435,13 @@ var ncclLegend = []LegendEntry{
 	{unknown, "not known", true},
 }
 
+var expectedLegend = []LegendEntry{
+	{"<", "at most: a link of the path has no known rate", true},
+	{"~", "typical of such hardware, not measured: there may be less, and more", true},
+	{"0", "nothing: the NIC's network ports are down", true},
+	{unknown, "not known", true},
+}
+
 // legend says what the cells mean.
 func (g *grid) legend(w *bytes.Buffer) {
 	w.WriteString("\nLegend:\n\n")
@@ -442,18 +449,7 @@ func (g *grid) legend(w *bytes.Buffer) {
 	case ViewExpected:
 		fmt.Fprintf(w, "  Expected %s in one direction: slowest link of the path, after line coding.\n",
 			g.opts.Units.Suffix())
-		if g.bases[topo.BasisBound] {
-			w.WriteString("  <    = at most: a link of the path has no known rate\n")
-		}
-		if g.bases[topo.BasisTypical] {
-			w.WriteString("  ~    = typical of such hardware, not measured: there may be less, and more\n")
-		}
-		if g.none {
-			w.WriteString("  0    = nothing: the NIC's network ports are down\n")
-		}
-		if g.used[unknown] {
-			w.WriteString("  ?    = not known\n")
-		}
+		g.entries(w, expectedLegend)
 		return
 	case ViewMeasured, ViewDelta:
 		g.measuredLegend(w)

@@ -11,6 +11,14 @@ import (
 // Unknown is what stands where a value is not known.
 const Unknown = "?"
 
+// Class prints how near two devices are, "?" where that is not known.
+func Class(c topo.Class) string {
+	if !c.Known() {
+		return Unknown
+	}
+	return c.String()
+}
+
 // Rate prints bytes per second of links and memory ("63.0 GB/s"), "?" for nil.
 func (l *Look) Rate(r *topo.Rate) string { return rate(r, l.Units) }
 
@@ -20,10 +28,8 @@ func (l *Look) PortRate(r *topo.Rate) string { return rate(r, l.Units.Or(units.G
 // RateOf prints bytes per second of links and memory, "?" for NaN.
 func (l *Look) RateOf(bytesPerSec float64) string { return rateOf(bytesPerSec, l.Units) }
 
-// PortRateOf prints bytes per second of network ports, "?" for NaN.
-func (l *Look) PortRateOf(bytesPerSec float64) string {
-	return rateOf(bytesPerSec, l.Units.Or(units.Gbit))
-}
+// Expected prints a rate with how it is known ("~22.0 GB/s"), "?" for nil.
+func (l *Look) Expected(r *topo.Rate, basis topo.Basis) string { return basis.Mark(l.Rate(r)) }
 
 // Percent prints a part of a whole: "37%"; "?" for NaN. What is not quite the whole is
 // never 100%, and what is something never 0%.

@@ -188,8 +188,9 @@ func TestFigures(t *testing.T) {
 	zero := topo.Rate(0)
 	for _, tt := range []struct{ got, want string }{
 		{l.Rate(nil), "?"}, {l.Rate(&r), "50.0 GB/s"}, {l.PortRate(&r), "400 Gb/s"}, {l.PortRate(&zero), "0 Gb/s"},
-		{l.RateOf(nan), "?"}, {l.RateOf(math.Inf(1)), "?"}, {l.RateOf(1.5e9), "1.5 GB/s"}, {l.PortRateOf(1.25e9), "10 Gb/s"},
-		{l.PortRateOf(900), "<0.001 Gb/s"}, {l.RateOf(0), "0 GB/s"}, {l.PortRateOf(nan), "?"},
+		{l.RateOf(nan), "?"}, {l.RateOf(math.Inf(1)), "?"}, {l.RateOf(1.5e9), "1.5 GB/s"},
+		{l.PortRate(new(topo.Rate(900))), "<0.001 Gb/s"}, {l.RateOf(0), "0 GB/s"}, {l.PortRate(nil), "?"},
+		{l.Expected(&r, topo.BasisTypical), "~50.0 GB/s"}, {l.Expected(nil, topo.BasisUnknown), "?"},
 		{(&look.Look{Units: units.Gibyte}).PortRate(&r), "46.6 GiB/s"},
 		{l.Percent(0.371), "37%"}, {l.Percent(0), "0%"}, {l.Percent(1), "100%"}, {l.Percent(0.001), "<1%"}, {l.Percent(0.999), ">99%"},
 		{l.Percent(nan), "?"}, {l.Percent(1.2), "120%"},

@@ -25,17 +25,6 @@ func (s *State) Port(id topo.ID) *Port {
 	return nil
 }
 
-// PortOf is what is known of a port by the name that people have for it: "mlx5_0",
-// "mlx5_0/1", "eth0"; nil nothing.
-func (s *State) PortOf(name string) *Port {
-	for _, id := range []topo.ID{topo.ID("port:" + name), topo.RDMAID(name), topo.NetdevID(name)} {
-		if p := s.Port(id); p != nil {
-			return p
-		}
-	}
-	return nil
-}
-
 // Rates are what a port carries now, in bytes per second; nil not known.
 func (s *State) Rates(id topo.ID) (sent, received *topo.Rate) {
 	p := s.Port(id)

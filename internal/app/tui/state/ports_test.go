@@ -164,16 +164,15 @@ func kinds(s *state.State) map[watch.Kind]int {
 	return out
 }
 
-func TestPortsByName(t *testing.T) {
+func TestPortsByID(t *testing.T) {
 	s := state.New(state.Options{})
 	host := fixturetest.Topology(t, "dgx-h100")
 	s.Apply(&record.Record{Source: record.SourceHost, Topology: host})
 	p := &host.Ports[0]
 	s.Apply(sample(0, port(p.ID, 0, 0), port("net:eth7", 0, 0)))
-	name := p.RDMA.Name()
 	for want, list := range map[topo.ID][]*state.Port{
-		p.ID:       {s.Port(p.ID), s.Port(p.RDMA), s.PortOf(name), s.PortOf(name + "/1")},
-		"net:eth7": {s.Port("net:eth7"), s.PortOf("eth7")},
+		p.ID:       {s.Port(p.ID), s.Port(p.RDMA)},
+		"net:eth7": {s.Port("net:eth7")},
 	} {
 		for i, got := range list {
 			if got == nil || got.ID != want {
@@ -181,9 +180,9 @@ func TestPortsByName(t *testing.T) {
 			}
 		}
 	}
-	for _, name := range []string{"", "eth8", "../1", "\x1b[31m"} {
-		if got := s.PortOf(name); got != nil {
-			t.Errorf("%q is %s", name, got.ID)
+	for _, id := range []topo.ID{"", "net:eth8", "rdma:../1", "port:\x1b[31m"} {
+		if got := s.Port(id); got != nil {
+			t.Errorf("%q is %s", id, got.ID)
 		}
 	}
 	if sent, received := s.Rates("net:none"); sent != nil || received != nil {

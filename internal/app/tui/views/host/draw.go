@@ -3,6 +3,7 @@ package host
 import (
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/app/draw"
+	"github.com/topoctl/topoctl/internal/app/explain"
 	"github.com/topoctl/topoctl/internal/app/tui/look"
 	"github.com/topoctl/topoctl/internal/app/tui/state"
 	"github.com/topoctl/topoctl/pathsel/doctor"
@@ -83,11 +84,32 @@ func (l *Line) Received() *topo.Rate {
 
 // Busier is the larger of what goes and what comes, nil where neither is known.
 func (l *Line) Busier() *topo.Rate {
-	a, b := l.Sent(), l.Received()
-	if a == nil || b != nil && *b > *a {
-		return b
+	if l.Traffic == nil {
+		return nil
 	}
-	return a
+	return l.Traffic.Busy()
+}
+
+// Links draws a route link by link, the limiting one marked.
+func (h *Host) Links(l *look.Look, r *explain.Route) []string {
+	paths, err := h.Paths()
+	if err != nil {
+		return nil
+	}
+	var out []string
+	for i := range r.Steps {
+		s := &r.Steps[i]
+		mark, style := "  ", look.Plain
+		if s.Link == r.Limit {
+			mark, style = l.Fit(l.Arrow(), 2), look.Strong
+		}
+		text := l.Expected(s.BytesPerSec, s.Basis)
+		if s.Degraded {
+			text, style = text+"!", look.Bad
+		}
+		out = append(out, mark+l.Paint(l.Fit(text, 12), style)+" "+l.Paint(l.Fit(string(s.Basis), 9), look.Faint)+l.Safe(explain.LinkText(paths, s.Link)))
+	}
+	return out
 }
 
 // Netdevs are the interfaces of a port, or of an RDMA device.

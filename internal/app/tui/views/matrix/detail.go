@@ -58,10 +58,7 @@ func (d *detail) cell(i, j int) {
 	m := d.g.m
 	from, to := &m.Rows[i], &m.Cols[j]
 	d.add(d.l.Paint(d.l.Safe(label(from)+" ")+d.l.Arrow()+" "+d.l.Safe(label(to)), look.Strong))
-	kind := look.Unknown
-	if c := m.Class[i][j]; c.Known() {
-		kind = c.String()
-	}
+	kind := look.Class(m.Class[i][j])
 	paths, err := d.g.h.Paths()
 	if err != nil {
 		d.pair("class", kind)
@@ -82,17 +79,8 @@ func (d *detail) cell(i, j int) {
 		d.pair("limit", explain.LinkText(paths, limit))
 	}
 	d.pair("measured", d.measured(i, j))
-	for k := range route.Steps {
-		s := &route.Steps[k]
-		mark := "  "
-		if s.Link == m.Limit[i][j] {
-			mark = d.l.Fit(d.l.Arrow(), 2)
-		}
-		degraded := ""
-		if s.Degraded {
-			degraded = "!"
-		}
-		d.add(mark + d.l.Fit(s.Basis.Mark(d.l.Rate(s.BytesPerSec))+degraded, 12) + d.l.Fit(string(s.Basis), 9) + d.l.Safe(explain.LinkText(paths, s.Link)))
+	for _, line := range d.g.h.Links(d.l, route) {
+		d.add(line)
 	}
 }
 
@@ -140,8 +128,9 @@ func (d *detail) legend() {
 		}
 	case expected:
 		d.pair("  "+d.l.Units.Or(units.Gbyte).Suffix(), "in one direction: the slowest link of the path")
-		d.pair("  <", "at most: a link of the path has no known rate")
-		d.pair("  0", "nothing: the NIC's network ports are down")
+		for _, e := range draw.Legend(draw.ViewExpected) {
+			d.pair("  "+e.Name, e.Meaning)
+		}
 	case measured, delta:
 		rules := probe.DefaultRules()
 		d.pair("  marks", fmt.Sprintf("below %.0f%% of what is expected %s, below %.0f%% %s",

@@ -73,15 +73,11 @@ func (d *detail) reason(r pathsel.Reason, s look.Style) {
 
 // candidate is one port for the memory of the question.
 func (d *detail) candidate(c *pathsel.Candidate) {
-	class := look.Unknown
-	if c.Class.Known() {
-		class = c.Class.String()
-	}
-	facts := []string{class}
+	facts := []string{look.Class(c.Class)}
 	if c.NCCL != "" {
 		facts = append(facts, "NCCL "+string(c.NCCL))
 	}
-	facts = append(facts, rate(d.l, c.BytesPerSec, c.Basis), string(c.Basis), "role "+string(c.Role))
+	facts = append(facts, d.l.Expected(c.BytesPerSec, c.Basis), string(c.Basis), "role "+string(c.Role))
 	d.add(d.l.Paint(d.l.Safe(c.Name), look.Strong) + "  " + d.l.Paint(string(c.Verdict), styleOf(c.Verdict)))
 	d.add("  " + strings.Join(facts, ", "))
 	d.reason(c.Reason, look.Plain)
@@ -118,8 +114,8 @@ func (d *detail) location(paths *pathsel.Host) (pathsel.Location, bool) {
 
 // route lists links, each with what else is known of it below.
 func (d *detail) route(r *explain.Route) {
-	for i, line := range links(d.l, d.v.h, r) {
-		d.add(line)
+	for i, line := range d.v.h.Links(d.l, r) {
+		d.add(" " + line)
 		s := &r.Steps[i]
 		for _, text := range []string{s.Note, s.Evidence} {
 			if text != "" {
@@ -182,6 +178,6 @@ func (d *detail) together() {
 		if i == 0 {
 			d.section("together")
 		}
-		d.add("  " + rate(d.l, c.BytesPerSec, c.Basis) + " on " + text.Plural(len(c.Shares), c.Of+" port"))
+		d.add("  " + d.l.Expected(c.BytesPerSec, c.Basis) + " on " + text.Plural(len(c.Shares), c.Of+" port"))
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/app/audit"
 	"github.com/topoctl/topoctl/internal/app/explain"
 	"github.com/topoctl/topoctl/internal/app/tui/look"
@@ -135,16 +134,11 @@ func (p *drawing) headline() []string {
 	if r.Hops != nil {
 		facts = append(facts, text.Plural(*r.Hops, "link"))
 	}
-	out = append(out, line+"  "+strings.Join(append(facts, rate(l, r.BytesPerSec, r.Basis)), ", "))
+	out = append(out, line+"  "+strings.Join(append(facts, l.Expected(r.BytesPerSec, r.Basis)), ", "))
 	if paths, err := p.v.h.Paths(); err == nil && r.Limit != "" {
 		out = append(out, " limit: "+l.Safe(explain.LinkText(paths, r.Limit)))
 	}
 	return out
-}
-
-// rate is a rate with how it is known.
-func rate(l *look.Look, r *topo.Rate, basis topo.Basis) string {
-	return basis.Mark(l.Rate(r))
 }
 
 // route lists the links of the way in at most h lines.
@@ -153,35 +147,15 @@ func (p *drawing) route(h int) []string {
 	if r == nil || h <= 0 {
 		return nil
 	}
-	lines := links(p.l, p.v.h, r)
+	lines := p.v.h.Links(p.l, r)
+	for i := range lines {
+		lines[i] = " " + lines[i]
+	}
 	if len(lines) > h {
 		more := text.Plural(len(lines)-h+1, "more link")
 		lines = append(lines[:h-1], p.l.Paint("   "+p.l.Dots()+" "+more+" in the detail", look.Faint))
 	}
 	return lines
-}
-
-// links draws a route link by link, the limiting one marked.
-func links(l *look.Look, h *host.Host, r *explain.Route) []string {
-	paths, err := h.Paths()
-	if err != nil {
-		return nil
-	}
-	var out []string
-	for i := range r.Steps {
-		s := &r.Steps[i]
-		mark, style := "  ", look.Plain
-		if s.Link == r.Limit {
-			mark, style = l.Fit(l.Arrow(), 2), look.Strong
-		}
-		text := rate(l, s.BytesPerSec, s.Basis)
-		if s.Degraded {
-			text, style = text+"!", look.Bad
-		}
-		out = append(out, " "+mark+l.Paint(l.Fit(text, 12), style)+" "+l.Paint(l.Fit(string(s.Basis), 9), look.Faint)+
-			l.Safe(explain.LinkText(paths, s.Link)))
-	}
-	return out
 }
 
 // The columns of candidates.
@@ -279,17 +253,14 @@ func (p *drawing) cell(c *pathsel.Candidate, column int) (string, look.Style) {
 	case colWhy:
 		return reason(c), look.Plain
 	case colClass:
-		if !c.Class.Known() {
-			return look.Unknown, look.Plain
-		}
-		return c.Class.String(), look.Plain
+		return look.Class(c.Class), look.Plain
 	case colHops:
 		if c.Hops == nil {
 			return look.Unknown, look.Plain
 		}
 		return strconv.Itoa(*c.Hops), look.Plain
 	case colExpected:
-		return rate(p.l, c.BytesPerSec, c.Basis), look.Plain
+		return p.l.Expected(c.BytesPerSec, c.Basis), look.Plain
 	case colVerdict:
 		return string(c.Verdict), styleOf(c.Verdict)
 	}

@@ -335,11 +335,7 @@ func (d *detail) ports(location pathsel.Location) {
 	}
 	for i := range a.Ranked[:min(3, len(a.Ranked))] {
 		c := &a.Ranked[i]
-		class := look.Unknown
-		if c.Class.Known() {
-			class = c.Class.String()
-		}
-		d.add(fmt.Sprintf("  %d %s  %s  %s", i+1, d.l.Safe(c.Name), class, d.l.Rate(c.BytesPerSec)))
+		d.add(fmt.Sprintf("  %d %s  %s  %s", i+1, d.l.Safe(c.Name), look.Class(c.Class), d.l.Expected(c.BytesPerSec, c.Basis)))
 		d.wrapped(c.ShortReason(), 4)
 	}
 	if more := len(a.Ranked) - 3; more > 0 {
