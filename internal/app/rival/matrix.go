@@ -10,9 +10,6 @@ import (
 	"github.com/topoctl/topoctl/internal/base/pkgerr"
 )
 
-// Wildcard is the location that stands for any memory: every NIC is preferred.
-const Wildcard = "*"
-
 // ErrMalformed is the error for a priority matrix that Mooncake would refuse.
 var ErrMalformed = pkgerr.New("rival", "malformed priority matrix")
 
@@ -55,28 +52,21 @@ func NewMatrix(entries []Entry) *Matrix {
 		}
 		m.entries[e.Location] = &Entry{e.Location, slices.Clone(e.Preferred), slices.Clone(e.Available)}
 	}
-	all := &resolved{}
 	for _, key := range mapOrder(keys) {
-		e, r := m.entries[key], &resolved{}
-		r.preferred = m.number(e.Preferred, all)
-		r.available = m.number(e.Available, all)
-		m.resolved[key] = r
-	}
-	if len(all.preferred) > 0 {
-		m.resolved[Wildcard] = all
+		e := m.entries[key]
+		m.resolved[key] = &resolved{m.number(e.Preferred), m.number(e.Available)}
 	}
 	return m
 }
 
-// number gives NICs their numbers; what is new joins the wildcard.
-func (m *Matrix) number(names []string, all *resolved) []int {
+// number gives NICs their numbers.
+func (m *Matrix) number(names []string) []int {
 	out := make([]int, 0, len(names))
 	for _, name := range names {
 		i, ok := m.index[name]
 		if !ok {
 			i = len(m.devices)
 			m.devices, m.index[name] = append(m.devices, name), i
-			all.preferred = append(all.preferred, i)
 		}
 		out = append(out, i)
 	}
@@ -137,73 +127,12 @@ func (m *Matrix) Entries() []Entry {
 	return out
 }
 
-// Devices lists the NICs by number. A disabled one keeps its place.
-func (m *Matrix) Devices() []string { return slices.Clone(m.devices) }
-
-// Disable takes a NIC out of every location, as Mooncake does when the NIC
-// fails. The numbers of the others stay as they are.
-func (m *Matrix) Disable(name string) {
-	gone := func(n string) bool { return n == name }
-	for _, e := range m.entries {
-		e.Preferred, e.Available = slices.DeleteFunc(e.Preferred, gone), slices.DeleteFunc(e.Available, gone)
-	}
-	i, ok := m.index[name]
-	if !ok {
-		return
-	}
-	goneIndex := func(n int) bool { return n == i }
-	for _, r := range m.resolved {
-		r.preferred, r.available = slices.DeleteFunc(r.preferred, goneIndex), slices.DeleteFunc(r.available, goneIndex)
-	}
-}
-
-// Select returns the number of the NIC for a location: a random one of the
-// preferred (or, where there are none, of the available) at the first try, then
-// one after the other. random gives a number from 0 to n-1. ok is false where
-// Mooncake finds no device.
-func (m *Matrix) Select(location string, retry int, random func(n int) int) (device int, ok bool) {
-	r := m.resolved[location]
-	if r == nil || retry < 0 {
-		return 0, false
-	}
-	all := append(slices.Clone(r.preferred), r.available...)
-	switch {
-	case len(all) == 0:
-		return 0, false
-	case retry > 0:
-		return all[(retry-1)%len(all)], true
-	}
-	first := r.first()
-	return first[random(len(first))], true
-}
-
 // first are the NICs that a first try chooses from.
 func (r *resolved) first() []int {
 	if len(r.preferred) > 0 {
 		return r.preferred
 	}
 	return r.available
-}
-
-// SelectPeer is Select with a table of which remote NICs go with which local
-// one (MC_NIC_PEER_AFFINITY). Of those listed the ones that the location
-// prefers count; without any, the table says nothing.
-func (m *Matrix) SelectPeer(location, local string, table map[string][]string, retry int, random func(n int) int) (device int, ok bool) {
-	var wanted []int
-	if r := m.resolved[location]; r != nil {
-		for _, name := range table[local] {
-			if i, known := m.index[name]; known && slices.Contains(r.preferred, i) && !slices.Contains(wanted, i) {
-				wanted = append(wanted, i)
-			}
-		}
-	}
-	switch {
-	case len(wanted) == 0:
-		return m.Select(location, retry, random)
-	case retry > 0:
-		return wanted[(retry-1)%len(wanted)], true
-	}
-	return wanted[random(len(wanted))], true
 }
 
 // Misroute is where a peer's first picks for one location of a host end.

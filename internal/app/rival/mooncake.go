@@ -29,21 +29,6 @@ type mooncakeHost struct {
 	rebuilt  bool            // a path is not the kernel's
 }
 
-// Discover builds the matrix that Mooncake's own discovery would build on a
-// host, with NUMA nodes in the order in which the kernel lists their
-// directories. GPU keys are Mooncake's: "cuda:N", "hip:N", counted over the
-// GPUs that the process sees, in PCI order.
-func Discover(h *pathsel.Host, nodes []int) (*Matrix, error) {
-	if len(h.Locations()) == 0 {
-		return NewMatrix(nil), nil
-	}
-	v, err := newView(h, h.Locations()[0])
-	if err != nil {
-		return nil, err
-	}
-	return v.mooncakeHost().matrix(nodes), nil
-}
-
 func (v *view) mooncakeHost() *mooncakeHost {
 	m := &mooncakeHost{v: v}
 	for i := range v.t.RDMADevices {
