@@ -190,11 +190,8 @@ func (h *Host) judge(ranked []Candidate, i int) (Verdict, Reason) {
 // firstText says why the first candidate is the first.
 func (h *Host) firstText(ranked []Candidate) string {
 	first := &ranked[0]
-	if !first.Class.Known() {
-		return h.nearest(first)
-	}
 	for i := range ranked {
-		if c := &ranked[i]; c.Class.Known() && c.Class.Compare(first.Class) < 0 {
+		if c := &ranked[i]; first.Class.Known() && c.Class.Known() && c.Class.Compare(first.Class) < 0 {
 			return "the port most certain to be usable"
 		}
 	}

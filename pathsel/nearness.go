@@ -38,22 +38,23 @@ func (h *Host) Blind(locations ...Location) *Reason {
 	if usable < 2 || len(locations) == 0 {
 		return nil
 	}
-	whom := string(locations[0])
-	if len(locations) > 1 {
-		whom = "which GPU"
-		if strings.HasPrefix(string(locations[0]), "cpu:") {
-			whom = "which NUMA node"
-		}
+	what := "which GPU"
+	switch {
+	case len(locations) == 1:
+		what = string(locations[0])
+	case strings.HasPrefix(string(locations[0]), "cpu:"):
+		what = "which NUMA node"
 	}
-	return h.unplaced(fmt.Sprintf("which NIC is near %s %s", whom, h.Unseen()))
+	return h.unplaced("which NIC is near " + what)
 }
 
-// unplaced makes a reason of a sentence about ports of unknown class.
-func (h *Host) unplaced(text string) *Reason {
+// unplaced says that something cannot be seen, or is not known, of ports of unknown class.
+func (h *Host) unplaced(what string) *Reason {
+	code := CodeNearUnknown
 	if h.near == topo.NearnessHidden {
-		return &Reason{CodeNearHidden, text, ""}
+		code = CodeNearHidden
 	}
-	return &Reason{CodeNearUnknown, text, ""}
+	return &Reason{code, what + " " + h.Unseen(), ""}
 }
 
 // HowToSee says how to learn which ports are near, where that is not known.
@@ -83,7 +84,7 @@ func (pl *planner) nearness(p *Plan) *Reason {
 	if r := pl.h.Blind(locations...); r != nil && len(names) == len(p.Assignments) {
 		return r
 	}
-	return pl.h.unplaced(fmt.Sprintf("how near %s %s ports %s", planNames(names), text.Noun(len(names), "is to its", "are to their"), pl.h.Unseen()))
+	return pl.h.unplaced(fmt.Sprintf("how near %s %s ports", planNames(names), text.Noun(len(names), "is to its", "are to their")))
 }
 
 // blindLanes is the note about a host whose lanes are chosen without knowing which ports are near.

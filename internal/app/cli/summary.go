@@ -145,16 +145,18 @@ func (d *summaryDoc) choose(h *pathsel.Host, l command.Look) {
 	if len(p.Ports) == 0 {
 		return
 	}
+	all := make([]string, len(p.Ports))
+	for i := range all {
+		all[i] = p.Ports[i].Name
+	}
 	for i := range p.Assignments {
-		u := user{Name: p.Assignments[i].Consumer, Ports: []string{}}
-		for _, port := range p.Assignments[i].Ports {
+		a := &p.Assignments[i]
+		u := user{Name: a.Consumer, Ports: []string{}}
+		for _, port := range a.Ports {
 			u.Ports = append(u.Ports, port.Name)
 		}
-		if a := &p.Assignments[i]; len(p.Ports) > 1 && len(a.Ports) > 0 && !a.Ports[0].Class.Known() {
-			u.any, u.Ports = true, u.Ports[:0]
-			for _, port := range p.Ports {
-				u.Ports = append(u.Ports, port.Name)
-			}
+		if p.Nearness != nil && len(a.Ports) > 0 && !a.Ports[0].Class.Known() {
+			u.any, u.Ports = true, all
 		}
 		d.Choice.Users = append(d.Choice.Users, u)
 	}

@@ -1,6 +1,7 @@
 package explain
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/topoctl/topoctl/internal/base/text"
@@ -42,15 +43,13 @@ func (a *Answer) nearness() {
 // direct says of a GPU beside a data direct function that class and rate to NICs leave its way out.
 func (a *Answer) direct() {
 	x := a.h.Index()
-	g, other := x.GPU(a.From), x.GPU(a.To)
-	if g == nil {
-		g, other = other, nil
-	}
-	if g == nil || other != nil {
+	from, to := x.GPU(a.From), x.GPU(a.To)
+	if (from == nil) == (to == nil) {
 		return
 	}
+	g := cmp.Or(from, to)
 	if d := x.DataDirectBeside(g.PCI); d != nil {
-		a.hint(HintDirect, d.Evidence, "%s is the data direct function of a NIC and shares a PCIe switch with %s: data may go by it, straight over the switch and possibly faster; classes and rates here do not know that way yet", d.BDF, g.ID)
+		a.hint(HintDirect, d.Evidence, "%s is the data direct function of a NIC and shares a PCIe switch with %s: data may go by it, straight over the switch and possibly faster; classes and rates here leave that path out", d.BDF, g.ID)
 	}
 }
 

@@ -1,12 +1,14 @@
 package explain
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/base/pcilink"
+	"github.com/topoctl/topoctl/internal/base/text"
 	"github.com/topoctl/topoctl/pathsel"
 )
 
@@ -146,6 +148,23 @@ func evidenceOf(index *topo.Index, l *topo.Link) string {
 		return ""
 	}
 	return at + file
+}
+
+// Facts say what the route is in the terms of nvidia-smi and, with nccl, of NCCL; unknown stands for a class
+// that is not known.
+func (r *Route) Facts(unknown string, nccl bool) []string {
+	class := cmp.Or(r.Class.String(), unknown)
+	if nccl && r.NCCL != "" && string(r.NCCL) != class {
+		class += " (NCCL " + string(r.NCCL) + ")"
+	}
+	facts := []string{class}
+	if r.SamePackage {
+		facts = append(facts, "one socket")
+	}
+	if r.Hops != nil {
+		facts = append(facts, text.Plural(*r.Hops, "link"))
+	}
+	return facts
 }
 
 // Why says what makes the class of a route: the switch or host bridge where the ways of

@@ -127,10 +127,11 @@ func rateText(l *command.Look, r *topo.Rate, basis topo.Basis) string {
 
 // together is the rate of several.
 func together(l *command.Look, r *topo.Rate, basis topo.Basis) string {
-	if r == nil {
-		return rateText(l, r, basis)
+	s := rateText(l, r, basis)
+	if r != nil {
+		s += " together"
 	}
-	return l.Rate(r, basis) + " together"
+	return s
 }
 
 func lanesHeadline(s *pathsel.LaneSet, l *command.Look) string {
@@ -138,21 +139,17 @@ func lanesHeadline(s *pathsel.LaneSet, l *command.Look) string {
 	for i := range s.Lanes[:s.Chosen] {
 		names = append(names, s.Lanes[i].LocalName+" -> "+s.Lanes[i].RemoteName)
 	}
-	return fmt.Sprintf("%s of %s reaches %s of %s over %s by %s (%s): %s.", s.Source, s.LocalHost, s.Destination, s.RemoteHost, strings.ToUpper(string(s.Transport)),
-		text.Plural(s.Chosen, "lane"), together(l, s.BytesPerSec, s.Basis), text.List(names, mostNamed)+blindLanes(s))
-}
-
-// blindLanes says of which host it is not known what is near.
-func blindLanes(s *pathsel.LaneSet) string {
-	out := ""
+	out := fmt.Sprintf("%s of %s reaches %s of %s over %s by %s (%s): %s", s.Source, s.LocalHost, s.Destination, s.RemoteHost, strings.ToUpper(string(s.Transport)),
+		text.Plural(s.Chosen, "lane"), together(l, s.BytesPerSec, s.Basis), text.List(names, mostNamed))
 	for _, n := range s.Notes {
 		if isBlind(n) {
 			out += "; " + n.Text
 		}
 	}
-	return out
+	return out + "."
 }
 
+// isBlind says whether a remark is that nothing tells which ports of a host are near.
 func isBlind(r pathsel.Reason) bool {
 	return r.Code == pathsel.CodeNearHidden || r.Code == pathsel.CodeNearUnknown
 }

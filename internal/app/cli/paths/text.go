@@ -2,6 +2,7 @@ package paths
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -53,21 +54,7 @@ func (d *pathDoc) text(l command.Look) string {
 // factsText says what the route is in the terms of nvidia-smi and NCCL, and what limits it.
 func (d *pathDoc) factsText(l *command.Look) string {
 	r := d.Route
-	class := "class unknown"
-	if r.Class.Known() {
-		class = r.Class.String()
-	}
-	if r.NCCL != "" && string(r.NCCL) != class && d.Request.Destination != "" {
-		class += " (NCCL " + string(r.NCCL) + ")"
-	}
-	facts := []string{class}
-	if r.SamePackage {
-		facts = append(facts, "one socket")
-	}
-	if r.Hops != nil {
-		facts = append(facts, text.Plural(*r.Hops, "link"))
-	}
-	line := strings.Join(facts, ", ")
+	line := strings.Join(r.Facts("class unknown", d.Request.Destination != ""), ", ")
 	if r.Limit != "" {
 		line += "; limit: " + explain.LinkText(d.h, r.Limit)
 	}
@@ -221,29 +208,19 @@ func (d *pathDoc) betweenText(l *command.Look) string {
 	case strings.HasPrefix(string(r.From), "gpu:") && strings.HasPrefix(string(r.To), "gpu:") && r.From != r.To:
 		out += "  peer access: not known, the driver was not asked\n"
 	}
+	ends := []topo.ID{d.Request.Source, d.Request.Destination}
+	asked := func(c *pathsel.Candidate) bool { return slices.Contains(ends, c.NIC) || slices.Contains(ends, c.Port) }
 	for i := range d.Ranked {
-		c := &d.Ranked[i]
-		if c.NIC == d.portNIC() || c.Port == d.Request.Destination || c.Port == d.Request.Source {
+		if c := &d.Ranked[i]; asked(c) {
 			out += l.Wrap("  ", fmt.Sprintf("%s ranks %d of %d for this memory (%s): %s", c.Name, i+1, len(d.Ranked), c.Verdict, c.Reason.Text), "")
 		}
 	}
 	for i := range d.Rejected {
-		c := &d.Rejected[i]
-		if c.NIC == d.portNIC() || c.Port == d.Request.Destination || c.Port == d.Request.Source {
+		if c := &d.Rejected[i]; asked(c) {
 			out += l.Wrap("  ", fmt.Sprintf("%s is rejected for this memory: %s", c.Name, c.Reason.Text), command.Caution)
 		}
 	}
 	return out
-}
-
-// portNIC is the end of the route that is a NIC, "" if none is.
-func (d *pathDoc) portNIC() topo.ID {
-	for _, id := range []topo.ID{d.Request.Source, d.Request.Destination} {
-		if strings.HasPrefix(string(id), "rdma:") || strings.HasPrefix(string(id), "net:") {
-			return id
-		}
-	}
-	return ""
 }
 
 // enginesText says what other engines would choose.

@@ -121,21 +121,13 @@ func (p *drawing) headline() []string {
 		return append(out, pane.Wrap(" "+l.Mark(look.Bad)+" "+l.Safe(a.Why), p.width, 3)...)
 	}
 	r := a.Route
-	facts := []string{r.Class.String()}
-	if paths, err := p.v.h.Paths(); !r.Class.Known() && err == nil {
-		facts[0] = "how near " + paths.Unseen()
+	paths, err := p.v.h.Paths()
+	if err != nil {
+		return append(out, line)
 	}
-	if r.NCCL != "" && string(r.NCCL) != facts[0] {
-		facts[0] += " (NCCL " + string(r.NCCL) + ")"
-	}
-	if r.SamePackage {
-		facts = append(facts, "one socket")
-	}
-	if r.Hops != nil {
-		facts = append(facts, text.Plural(*r.Hops, "link"))
-	}
-	out = append(out, line+"  "+strings.Join(append(facts, l.Expected(r.BytesPerSec, r.Basis)), ", "))
-	if paths, err := p.v.h.Paths(); err == nil && r.Limit != "" {
+	facts := append(r.Facts("how near "+paths.Unseen(), true), l.Expected(r.BytesPerSec, r.Basis))
+	out = append(out, line+"  "+strings.Join(facts, ", "))
+	if r.Limit != "" {
 		out = append(out, " limit: "+l.Safe(explain.LinkText(paths, r.Limit)))
 	}
 	return out
