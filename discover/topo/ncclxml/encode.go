@@ -30,9 +30,9 @@ func Encode(w io.Writer, t *topo.Topology) error { return encode(w, t, false) }
 // it finds at the addresses, with their own speeds.
 func EncodeSkeleton(w io.Writer, t *topo.Topology) error { return encode(w, t, true) }
 
-// MaxNodes is how many elements NCCL has room for since 2.21; reading a file, it wants one to spare.
+// maxNodes is how many elements NCCL has room for since 2.21; reading a file, it wants one to spare.
 // Source: NCCL_TOPO_XML_MAX_NODES in NCCL's src/graph/topo.h, xmlLoadSub in src/graph/xml.cc.
-const MaxNodes = 256 - 1
+const maxNodes = 256 - 1
 
 // TooLarge says what NCCL makes of the size of the file that Encode or, as a skeleton, EncodeSkeleton writes,
 // "" if it has room for it. NCCL adds what it finds itself: two elements for a NIC that it knows by
@@ -41,14 +41,19 @@ func TooLarge(t *topo.Topology, skeleton bool) string {
 	whole, e := newEncoder(t, false), newEncoder(t, skeleton)
 	whole.write()
 	e.write()
-	most := whole.nodes + 2*whole.nets + len(t.GPUs)
+	nodes, most := e.nodes(), whole.nodes()+2*whole.nets+len(t.GPUs)
 	switch {
-	case e.nodes > MaxNodes:
-		return fmt.Sprintf("the topology file of this host has %d elements, and NCCL since 2.21 reads %d at most: with NCCL_TOPO_FILE it would fail", e.nodes, MaxNodes)
-	case most > MaxNodes:
-		return fmt.Sprintf("the topology file of this host has %d elements; NCCL since 2.21 has room for %d and may come to %d with what it adds itself: it may fail with \"too many XML nodes\"", e.nodes, MaxNodes, most)
+	case nodes > maxNodes:
+		return fmt.Sprintf("the topology file of this host has %d elements, and NCCL since 2.21 reads %d at most: with NCCL_TOPO_FILE it would fail", nodes, maxNodes)
+	case most > maxNodes:
+		return fmt.Sprintf("the topology file of this host has %d elements; NCCL since 2.21 has room for %d and may come to %d with what it adds itself: it may fail with \"too many XML nodes\"", nodes, maxNodes, most)
 	}
 	return ""
+}
+
+// nodes counts the elements that are written. No attribute has a "<": it is escaped there.
+func (e *encoder) nodes() int {
+	return bytes.Count(e.buf.Bytes(), []byte("<")) - bytes.Count(e.buf.Bytes(), []byte("</"))
 }
 
 func encode(w io.Writer, t *topo.Topology, skeleton bool) error {
@@ -69,7 +74,6 @@ type encoder struct {
 	host  *topo.Index
 	cards map[topo.ID]*card  // by PCI function: what an endpoint's element holds
 	loose []*topo.RDMADevice // on no PCI function: NCCL puts them below its first CPU
-	nodes int                // elements so far
 	nets  int                // net elements so far
 	index map[topo.ID]int    // of GPUs in the file
 	// skeleton leaves out what NCCL finds at the addresses.
@@ -342,12 +346,6 @@ func (e *encoder) tag(depth int, name, end string, attrs []attr) {
 	e.buf.WriteString(end + ">\n")
 }
 
-func (e *encoder) open(depth int, name string, attrs ...attr) {
-	e.nodes++
-	e.tag(depth, name, "", attrs)
-}
-func (e *encoder) leaf(depth int, name string, attrs ...attr) {
-	e.nodes++
-	e.tag(depth, name, "/", attrs)
-}
-func (e *encoder) close(depth int, name string) { e.tag(depth, "/"+name, "", nil) }
+func (e *encoder) open(depth int, name string, attrs ...attr) { e.tag(depth, name, "", attrs) }
+func (e *encoder) leaf(depth int, name string, attrs ...attr) { e.tag(depth, name, "/", attrs) }
+func (e *encoder) close(depth int, name string)               { e.tag(depth, "/"+name, "", nil) }
