@@ -173,9 +173,6 @@ func (d *decoder) c2c(g *gpuElement, e *xmltree.Element) {
 		end = topo.NUMAID(*g.cpu.numa)
 	}
 	l := topo.Link{ID: topo.C2CLinkID(g.gpu.ID), Kind: topo.LinkC2C, A: g.gpu.ID, B: end, Count: count, BytesPerSec: &r, Basis: topo.BasisRead}
-	if g.cpu.numa != nil {
-		l.B = topo.NUMAID(*g.cpu.numa)
-	}
 	l.Facts.Set("bytes_per_sec", topo.SourceNCCL, e.Path()+" bw")
 	d.t.Links = append(d.t.Links, l)
 }
