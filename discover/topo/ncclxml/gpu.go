@@ -20,14 +20,6 @@ type gpuElement struct {
 	sm  int
 }
 
-// gpuElements adds the gpu elements of a function: one, or one for each part
-// that NCCL uses on its own (mlopart).
-func (d *decoder) gpuElements(e *xmltree.Element, p *topo.PCIDevice, c *cpu) {
-	for _, g := range e.All("gpu") {
-		d.gpu(g, e, p, c)
-	}
-}
-
 // gpu adds one GPU. e is its gpu element, nil where there is only the function.
 func (d *decoder) gpu(e, at *xmltree.Element, p *topo.PCIDevice, c *cpu) {
 	bdf := p.BDF

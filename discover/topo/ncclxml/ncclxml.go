@@ -141,15 +141,7 @@ func oneHost(system *xmltree.Element) error {
 const maxHosts = 64
 
 func (d *decoder) cpu(e *xmltree.Element) {
-	c := d.cpuAt(e, e)
-	for _, child := range e.Children {
-		switch child.Name {
-		case "pci":
-			d.pci(child, c, nil)
-		case "nic":
-			d.virtualNIC(child)
-		}
-	}
+	d.below(e, d.cpuAt(e, e), nil)
 }
 
 // finish numbers the GPUs, adds their links and says what is missing.

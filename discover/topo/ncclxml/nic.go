@@ -3,9 +3,11 @@ package ncclxml
 import (
 	"fmt"
 	"math/bits"
+	"slices"
 	"strconv"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/group"
 	"github.com/topoctl/topoctl/internal/base/text"
 	"github.com/topoctl/topoctl/internal/base/xmltree"
 )
@@ -17,37 +19,32 @@ const maxMbps = 6_400_000
 // nic adds the net elements of one card. NCCL merges the functions of a card
 // into function 0 and adds the function number to each port number, so where a
 // card has several names, each is an own device with its port 1.
+//
+// NICs that are on no PCI function it attaches to its first CPU, so their NUMA node is not known.
 func (d *decoder) nic(e *xmltree.Element, c *cpu, at *function) {
-	if at == nil {
-		d.virtualNIC(e)
-		return
-	}
-	names, byName := d.nets(e)
-	for _, name := range names {
-		nets := byName[name]
-		if isSocket(nets[0]) {
-			d.netdev(nets[0], name, at, c.numa)
-			continue
-		}
-		d.rdma(nets, name, at, c.numa, len(names) > 1)
-	}
-}
-
-// nets are the net elements of a card by name, and the names in order.
-func (d *decoder) nets(e *xmltree.Element) (names []string, byName map[string][]*xmltree.Element) {
-	byName = map[string][]*xmltree.Element{}
-	for _, net := range e.All("net") {
-		name := net.Get("name")
-		if name == "" {
+	named := slices.DeleteFunc(e.All("net"), func(net *xmltree.Element) bool {
+		if net.Get("name") == "" {
 			d.warn(topo.CodeMalformed, "", "a net element without a name", net.Path())
-			continue
+			return true
 		}
-		if byName[name] == nil {
-			names = append(names, name)
+		return false
+	})
+	devices := group.By(named, func(net *xmltree.Element) string { return net.Get("name") })
+	for _, nets := range devices {
+		var id topo.ID
+		var numa *int
+		if at != nil {
+			numa = c.numa
 		}
-		byName[name] = append(byName[name], net)
+		if isSocket(nets[0]) {
+			id = d.netdev(nets[0], at, numa)
+		} else {
+			id = d.rdma(nets, at, numa, len(devices) > 1)
+		}
+		if at == nil {
+			d.warn(topo.CodeNoPCIParent, id, "on no PCI function: it has no class to any device", nets[0].Path())
+		}
 	}
-	return names, byName
 }
 
 // isSocket says whether a net element is of NCCL's socket transport, which
@@ -55,8 +52,8 @@ func (d *decoder) nets(e *xmltree.Element) (names []string, byName map[string][]
 func isSocket(net *xmltree.Element) bool { return net.Get("port") == "0" }
 
 // rdma adds an RDMA device with one port for each of its net elements.
-func (d *decoder) rdma(nets []*xmltree.Element, name string, at *function, numa *int, merged bool) {
-	name = d.free(topo.RDMAID, name, at, nets[0])
+func (d *decoder) rdma(nets []*xmltree.Element, at *function, numa *int, merged bool) topo.ID {
+	name := d.free(topo.RDMAID, nets[0].Get("name"), at, nets[0])
 	r := topo.RDMADevice{Node: topo.Node{ID: topo.RDMAID(name), Evidence: nets[0].Path()}, Name: name, NUMA: numa, Uverbs: "unknown"}
 	r.Facts.Set("name", topo.SourceNCCL, "")
 	if at != nil {
@@ -73,13 +70,12 @@ func (d *decoder) rdma(nets []*xmltree.Element, name string, at *function, numa 
 	d.t.RDMADevices = append(d.t.RDMADevices, r)
 	used := map[int]bool{}
 	for _, net := range nets {
-		number, err := strconv.Atoi(net.Get("port"))
-		var adapterPort *int
-		if err == nil && number >= 1 && number <= 255 {
-			adapterPort = new(number)
-		}
-		if adapterPort == nil || merged && len(nets) == 1 {
-			number = 1
+		number, adapterPort := 1, (*int)(nil)
+		if n, err := strconv.Atoi(net.Get("port")); err == nil && n >= 1 && n <= 255 {
+			adapterPort = &n
+			if !merged || len(nets) > 1 {
+				number = n
+			}
 		}
 		if used[number] {
 			d.warn(topo.CodeConflict, r.ID, fmt.Sprintf("two net elements of %.40q port %d: the first is kept", name, number), net.Path())
@@ -93,6 +89,7 @@ func (d *decoder) rdma(nets []*xmltree.Element, name string, at *function, numa 
 		}
 		d.t.Ports = append(d.t.Ports, p)
 	}
+	return r.ID
 }
 
 // free gives a NIC name that no other node has.
@@ -113,8 +110,8 @@ func (d *decoder) free(id func(string) topo.ID, name string, at *function, e *xm
 }
 
 // netdev adds a network interface.
-func (d *decoder) netdev(net *xmltree.Element, name string, at *function, numa *int) {
-	name = d.free(topo.NetdevID, name, at, net)
+func (d *decoder) netdev(net *xmltree.Element, at *function, numa *int) topo.ID {
+	name := d.free(topo.NetdevID, net.Get("name"), at, net)
 	n := topo.Netdev{Node: topo.Node{ID: topo.NetdevID(name), Evidence: net.Path()}, Name: name, NUMA: numa, Virtual: at == nil}
 	if at != nil {
 		n.PCI, n.BDF = at.id, &at.bdf
@@ -124,23 +121,7 @@ func (d *decoder) netdev(net *xmltree.Element, name string, at *function, numa *
 		n.Facts.Set("bytes_per_sec", topo.SourceNCCL, "speed")
 	}
 	d.t.Netdevs = append(d.t.Netdevs, n)
-}
-
-// virtualNIC adds the net elements of a nic that is on no PCI function. NCCL
-// attaches such NICs to its first CPU, so their NUMA node is not known.
-func (d *decoder) virtualNIC(e *xmltree.Element) {
-	names, byName := d.nets(e)
-	for _, name := range names {
-		nets := byName[name]
-		id := topo.RDMAID(text.Clip(name, maxName))
-		if isSocket(nets[0]) {
-			id = topo.NetdevID(text.Clip(name, maxName))
-			d.netdev(nets[0], name, nil, nil)
-		} else {
-			d.rdma(nets, name, nil, nil, len(names) > 1)
-		}
-		d.warn(topo.CodeNoPCIParent, id, "on no PCI function: it has no class to any device", nets[0].Path())
-	}
+	return n.ID
 }
 
 // unnamedNIC stands for a NIC of which only the PCI function is known: files

@@ -57,7 +57,9 @@ func (d *decoder) pci(e *xmltree.Element, c *cpu, parent *function) {
 	case len(e.All("pci")) > 0, class == 0x0604:
 		p.Role = topo.RoleUpstream
 	case len(e.All("gpu")) > 0:
-		d.gpuElements(e, &p, c)
+		for _, g := range e.All("gpu") { // one, or one for each part that NCCL uses on its own (mlopart)
+			d.gpu(g, e, &p, c)
+		}
 	case len(e.All("nic")) > 0:
 	case isGPU(&p):
 		d.gpu(nil, e, &p, c)
@@ -75,7 +77,7 @@ func (d *decoder) pci(e *xmltree.Element, c *cpu, parent *function) {
 	d.below(e, c, at)
 }
 
-// below adds the functions and named NICs below a pci element.
+// below adds the functions and named NICs below a cpu element, or below a pci element at a function.
 func (d *decoder) below(e *xmltree.Element, c *cpu, at *function) {
 	for _, child := range e.Children {
 		switch child.Name {
