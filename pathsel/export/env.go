@@ -8,6 +8,7 @@ import (
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/base/pkgerr"
+	"github.com/topoctl/topoctl/internal/base/text"
 	"github.com/topoctl/topoctl/pathsel"
 )
 
@@ -28,19 +29,18 @@ const (
 // its own, env_NAME.go: a new one is such a file and a line here.
 var writers = []writer{
 	{engine: NCCL, title: "NCCL", fill: (*env).nccl, takesTopology: true},
-	{engine: UCX, title: "UCX", fill: (*env).ucx, maps: []string{"UCX_NET_DEVICES", "UCX_MAX_RNDV_RAILS"}},
-	{engine: NVSHMEM, title: "NVSHMEM", fill: (*env).nvshmem, maps: []string{"NVSHMEM_HCA_LIST", "NVSHMEM_ENABLE_NIC_PE_MAPPING"}},
-	{engine: VLLM, title: "vLLM", fill: (*env).vllm, maps: []string{"VLLM_GPU_NIC_PCIE_MAPPING", "VLLM_NIC_SELECTION_VARS"}},
-	{engine: SGLang, title: "SGLang", fill: (*env).sglang, maps: []string{"topoctl_ib_device"}},
-	{engine: MooncakeTool, title: "Mooncake", fill: (*env).mooncake, maps: []string{"MC_TE_FILTERS"}, takesTopology: true},
+	{engine: UCX, title: "UCX", fill: (*env).ucx},
+	{engine: NVSHMEM, title: "NVSHMEM", fill: (*env).nvshmem},
+	{engine: VLLM, title: "vLLM", fill: (*env).vllm},
+	{engine: SGLang, title: "SGLang", fill: (*env).sglang},
+	{engine: MooncakeTool, title: "Mooncake", fill: (*env).mooncake, takesTopology: true},
 }
 
 type writer struct {
 	engine        Engine
 	title         string // in a sentence
 	fill          func(*env)
-	maps          []string // the variables that give each rank ports of its own
-	takesTopology bool     // from a file
+	takesTopology bool // from a file
 }
 
 // Engines lists the engines, for flags and completion.
@@ -72,14 +72,14 @@ func (e Engine) TakesTopology() bool {
 
 // env collects the settings of one engine on one host.
 type env struct {
-	h      *pathsel.Host
-	index  *topo.Index
-	o      EnvOptions
-	ranks  []rank
-	ports  []pathsel.Port // of all ranks
-	blind  string         // why no rank is given ports of its own: which are near is not known
-	head   []string
-	common []setting
+	h     *pathsel.Host
+	index *topo.Index
+	o     EnvOptions
+	ranks []rank
+	ports []pathsel.Port // of all ranks
+	blind string         // why no rank is given ports of its own: which are near is not known
+	head  []string
+	settings
 }
 
 // Env writes an engine's environment for the local ranks of a host as a text
@@ -100,9 +100,7 @@ func Env(w io.Writer, h *pathsel.Host, o EnvOptions) error {
 	}
 	e := &env{h: h, index: h.Index(), o: o, ranks: ranks, ports: allPorts(ranks)}
 	e.blind = e.unseen()
-	if writers[i].fill(e); e.blind != "" {
-		e.unmap(writers[i].maps)
-	}
+	writers[i].fill(e)
 	if _, err := w.Write(e.script(writers[i].title)); err != nil {
 		return pkgerr.Errorf("export", "write: %w", err)
 	}
@@ -121,24 +119,17 @@ func (e *env) unseen() string {
 	return ""
 }
 
-// unmap takes out the variables that give ranks ports of their own.
-func (e *env) unmap(variables []string) {
-	drop := func(list []setting) []setting {
-		return slices.DeleteFunc(list, func(s setting) bool { return slices.Contains(variables, s.name) })
+// mapped are the ranks, for variables that give each of them ports of its own. Where nothing tells which are near
+// it leaves the variables out and gives no rank.
+func (e *env) mapped(variables ...string) []rank {
+	if e.blind == "" {
+		return e.ranks
 	}
-	e.common = drop(e.common)
-	for i := range e.ranks {
-		e.ranks[i].settings = drop(e.ranks[i].settings)
+	e.leaveOut(variables[0], e.blind)
+	for _, name := range variables[1:] {
+		e.leaveOut(name, "it goes with "+variables[0])
 	}
-	var left []setting
-	for i, name := range variables {
-		why := e.blind
-		if i > 0 {
-			why = "it goes with " + variables[0]
-		}
-		left = append(left, setting{name: name, why: []string{why}})
-	}
-	e.common = append(left, e.common...)
+	return nil
 }
 
 func engineNames() string {
@@ -166,9 +157,9 @@ func (e *env) script(title string) []byte {
 	for _, line := range append(e.o.Visible.Notes, e.head...) {
 		s.comment("", line)
 	}
-	if len(e.common) > 0 {
+	if len(e.settings) > 0 {
 		s.out.WriteString("\n")
-		s.settings("", e.common)
+		s.settings("", e.settings)
 	}
 	some := false
 	for i := range e.ranks {
@@ -195,7 +186,7 @@ func (e *env) nothing() string {
 			all = append(all, e.ranks[i].settings...)
 		}
 	}
-	all = append(all, e.common...)
+	all = append(all, e.settings...)
 	if len(all) == 0 || slices.ContainsFunc(all, func(s setting) bool { return s.ok }) {
 		return ""
 	}
@@ -211,32 +202,11 @@ func (e *env) whatNow() string {
 }
 
 func (e *env) ranksText() string {
-	n, unit := len(e.ranks), "local ranks"
-	if n == 1 {
-		unit = "local rank"
-	}
+	ranks := text.Plural(len(e.ranks), "local rank")
 	if e.ranks[0].gpu == nil {
-		return fmt.Sprintf("%d %s without GPU, on the NUMA nodes in turn", n, unit)
+		return ranks + " without GPU, on the NUMA nodes in turn"
 	}
-	return fmt.Sprintf("%d %s, rank N on visible GPU N", n, unit)
-}
-
-// set and leaveOut add to the settings of all ranks.
-func (e *env) set(name, value string, why ...string) {
-	e.common = append(e.common, setting{name: name, value: value, why: why, ok: true})
-}
-
-func (e *env) leaveOut(name, why string) {
-	e.common = append(e.common, setting{name: name, why: []string{why}})
-}
-
-// set and leaveOut add to the settings of one rank.
-func (r *rank) set(name, value string, why ...string) {
-	r.settings = append(r.settings, setting{name: name, value: value, why: why, ok: true})
-}
-
-func (r *rank) leaveOut(name, why string) {
-	r.settings = append(r.settings, setting{name: name, why: []string{why}})
+	return ranks + ", rank N on visible GPU N"
 }
 
 // number adds a variable whose value follows from the ports: one for all ranks

@@ -27,10 +27,10 @@ func (e *env) mooncake() {
 		if e.blind == "" {
 			why += ", and only which devices it may use is set below"
 		}
-		e.leaveOut("MC_CUSTOM_TOPO_JSON", why)
-		for i := range e.ranks {
+		for i := range e.mapped("MC_TE_FILTERS") {
 			e.mooncakeFilter(&e.ranks[i], engine)
 		}
+		e.leaveOut("MC_CUSTOM_TOPO_JSON", why)
 	}
 	e.number("MC_GID_INDEX", e.o.TopologyFile == "", gidIndex)
 	e.number("MC_IB_TC", e.o.TopologyFile == "", trafficClass)

@@ -34,8 +34,11 @@ func (e *env) nvshmem() {
 		e.leaveOut(name, strings.Join(append([]string{"no port of the plan can be used"}, why...), "; "))
 		return
 	}
-	e.set("NVSHMEM_ENABLE_NIC_PE_MAPPING", "1", "without it NVSHMEM_HCA_LIST has no effect")
-	for i := range e.ranks {
+	ranks := e.mapped(name, "NVSHMEM_ENABLE_NIC_PE_MAPPING")
+	if ranks != nil {
+		e.set("NVSHMEM_ENABLE_NIC_PE_MAPPING", "1", "without it NVSHMEM_HCA_LIST has no effect")
+	}
+	for i := range ranks {
 		r := &e.ranks[i]
 		var own []string
 		for j := range r.ports {

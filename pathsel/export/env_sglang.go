@@ -22,6 +22,8 @@ func (e *env) sglang() {
 	case e.ranks[0].gpu == nil:
 		e.leaveOut(name, "this host has no GPU")
 		return
+	case e.mapped(name) == nil:
+		return
 	}
 	engine := enginePort(e.h)
 	var why []string
@@ -52,5 +54,5 @@ func (e *env) sglang() {
 		value = "{" + b.String()[1:] + "}"
 		why = append(why, "by the number that the process has for the GPU. Versions that refuse the map (before pull request 12817, and some after it, issue 20241) take what --rank prints")
 	}
-	e.common = append(e.common, setting{name: name, value: value, why: append([]string{flag}, why...), ok: true, local: true})
+	e.settings = append(e.settings, setting{name: name, value: value, why: append([]string{flag}, why...), ok: true, local: true})
 }

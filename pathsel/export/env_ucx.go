@@ -14,7 +14,7 @@ import (
 
 // ucx limits each rank to its own ports.
 func (e *env) ucx() {
-	for i := range e.ranks {
+	for i := range e.mapped("UCX_NET_DEVICES", "UCX_MAX_RNDV_RAILS") {
 		r := &e.ranks[i]
 		if why := unnamed(e.h.Topology(), r.ports); why != "" {
 			r.leaveOut("UCX_NET_DEVICES", why)

@@ -20,6 +20,14 @@ func (e *env) vllm() {
 		e.leaveOut(mapping, "no usable RDMA port")
 		return
 	}
+	if e.mapped(mapping, selection) != nil {
+		e.vllmMapping(mapping, selection)
+	}
+	e.number("UCX_IB_GID_INDEX", false, gidIndex)
+	e.number("UCX_IB_TRAFFIC_CLASS", false, trafficClass)
+}
+
+func (e *env) vllmMapping(mapping, selection string) {
 	var pairs, why []string
 	var faults []fault
 	number := -1
@@ -65,8 +73,6 @@ func (e *env) vllm() {
 		e.set(selection, variable, "what each worker sets to its NIC, for NIXL over UCX. Leave UCX_NET_DEVICES itself unset: vLLM adds to what it holds",
 			"NCCL_IB_HCA is not among them: it must be the same for all ranks of a host (NVIDIA/nccl issue 1478, topoctl export env --for nccl)")
 	}
-	e.number("UCX_IB_GID_INDEX", false, gidIndex)
-	e.number("UCX_IB_TRAFFIC_CLASS", false, trafficClass)
 }
 
 // fault is why vLLM's mapping cannot have something.

@@ -18,7 +18,7 @@ type rank struct {
 	location pathsel.Location
 	chosen   []pathsel.Candidate // best first
 	ports    []pathsel.Port      // of chosen
-	settings []setting
+	settings
 }
 
 // label names the rank's memory.

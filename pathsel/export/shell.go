@@ -19,6 +19,17 @@ type setting struct {
 	local bool
 }
 
+// settings are the variables of all ranks, or of one.
+type settings []setting
+
+func (s *settings) set(name, value string, why ...string) {
+	*s = append(*s, setting{name: name, value: value, why: why, ok: true})
+}
+
+func (s *settings) leaveOut(name, why string) {
+	*s = append(*s, setting{name: name, why: []string{why}})
+}
+
 // rankVariables are what launchers call the local rank: torchrun, Open MPI,
 // Slurm, Intel MPI and MPICH.
 var rankVariables = []string{"LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "SLURM_LOCALID", "MPI_LOCALRANKID"}
