@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/group"
 	"github.com/topoctl/topoctl/internal/base/pkgerr"
 	"github.com/topoctl/topoctl/internal/base/text"
 	"github.com/topoctl/topoctl/pathsel"
@@ -240,8 +241,7 @@ func (e *env) rdma() bool { return e.h.Transport() == pathsel.RDMA }
 // devices are ports as "mlx5_0:1" and why some are not among them. refuse says
 // why a port cannot be used at all, "" if it can.
 func (e *env) devices(ports []pathsel.Port, refuse func(*pathsel.Port) string) (list, why []string) {
-	left := map[string][]string{}
-	var order []string
+	var faults []fault
 	for i := range ports {
 		p := &ports[i]
 		reason := refuse(p)
@@ -255,13 +255,23 @@ func (e *env) devices(ports []pathsel.Port, refuse func(*pathsel.Port) string) (
 			list = append(list, devicePort(p))
 			continue
 		}
-		if left[reason] == nil {
-			order = append(order, reason)
+		faults = append(faults, fault{p.Name, reason})
+	}
+	return list, together(faults, " cannot be listed: ")
+}
+
+// fault is why an engine cannot use something.
+type fault struct{ name, reason string }
+
+// together has a sentence for what cannot be used for one reason.
+func together(faults []fault, verb string) []string {
+	var out []string
+	for _, same := range group.By(faults, func(f fault) string { return f.reason }) {
+		var names []string
+		for _, f := range same {
+			names = append(names, f.name)
 		}
-		left[reason] = append(left[reason], p.Name)
+		out = append(out, few(names)+verb+same[0].reason)
 	}
-	for _, reason := range order {
-		why = append(why, fmt.Sprintf("%s cannot be listed: %s", few(left[reason]), reason))
-	}
-	return list, why
+	return out
 }

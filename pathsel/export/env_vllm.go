@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-
-	"github.com/topoctl/topoctl/internal/base/group"
 )
 
 // The names and forms of the variables are from:
@@ -34,10 +32,10 @@ func (e *env) vllmMapping(mapping, selection string) {
 	for i := range e.ranks {
 		r := &e.ranks[i]
 		nic, problem := e.vllmNIC(r)
-		if problem.what == "" && number >= 0 && number != r.ports[0].Number {
+		if problem.reason == "" && number >= 0 && number != r.ports[0].Number {
 			problem = fault{r.ports[0].Name, "vLLM adds the same port number to every NIC"}
 		}
-		if problem.what != "" {
+		if problem.reason != "" {
 			faults = append(faults, problem)
 			continue
 		}
@@ -54,15 +52,7 @@ func (e *env) vllmMapping(mapping, selection string) {
 		why = append(why, about)
 	}
 	if len(faults) > 0 {
-		var problems []string
-		for _, same := range group.By(faults, func(f fault) string { return f.what }) {
-			var who []string
-			for _, f := range same {
-				who = append(who, f.who)
-			}
-			problems = append(problems, few(who)+": "+same[0].what)
-		}
-		e.leaveOut(mapping, strings.Join(problems, "; ")+". A worker whose GPU is missing in it fails")
+		e.leaveOut(mapping, strings.Join(together(faults, ": "), "; ")+". A worker whose GPU is missing in it fails")
 		e.leaveOut(selection, "it has no effect without "+mapping)
 	} else {
 		e.set(mapping, strings.Join(pairs, ","), why...)
@@ -74,9 +64,6 @@ func (e *env) vllmMapping(mapping, selection string) {
 			"NCCL_IB_HCA is not among them: it must be the same for all ranks of a host (NVIDIA/nccl issue 1478, topoctl export env --for nccl)")
 	}
 }
-
-// fault is why vLLM's mapping cannot have something.
-type fault struct{ who, what string }
 
 // vllmNIC is the PCI address by which vLLM finds the RDMA device of a rank, or why it would not.
 func (e *env) vllmNIC(r *rank) (bdf string, _ fault) {
