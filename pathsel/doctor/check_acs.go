@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -15,11 +16,11 @@ var acsRedirect = Check{
 	Judged: "The ACS control register of the ports between each GPU and the NICs and GPUs that it reaches over PCIe. " +
 		"At ports of one switch, request or completion redirect is an error; a warning where direct translated requests are let through, unless the devices are known to use ATS, and where a device of the host is bound to vfio. " +
 		"At root ports of one socket it is a warning where an IOMMU is on that is not known to pass addresses through; Grace and Vera want it there. " +
-		"Inside ConnectX switches it depends on the use, which the NICs tell: without ATS (bare metal) nothing should be redirected; with ATS (passthrough) redirection is right where the NIC's port lets translated requests through; " +
+		"Inside ConnectX switches it depends on the use, which the NICs show: without ATS (bare metal) nothing should be redirected; with ATS (passthrough) redirection is right where the NIC's port lets translated requests through; " +
 		"with a data direct function, its port must not redirect requests and the GPU's no completions. " +
 		"A guest does not see the switches of its host, so there a clean look proves nothing.",
 	Facts: "the ACS and ATS capabilities in config of /sys/bus/pci/devices, beyond byte 256: root only; IOMMU groups and their types",
-	Fix: "Where no device goes to a virtual machine: boot with pci=disable_acs_redir=BDF;BDF (Linux 4.19), or turn ACS off in the firmware set-up. Either merges IOMMU groups, so that devices can be passed on only together. " +
+	Fix: "Where no device is passed through to a virtual machine: boot with pci=disable_acs_redir=BDF;BDF (Linux 4.19), or turn ACS off in the firmware set-up. Either merges IOMMU groups, and the devices of a group can be passed through only together. " +
 		"pci=config_acs=BITS@BDF;BITS@BDF (Linux 6.11) sets single bits; rdma_topo of rdma-core writes it for ConnectX switches. Linux 6.11 to 6.14 takes one address only of either option, unless the fix was backported.",
 	run: checkACS,
 }
@@ -46,17 +47,14 @@ func redirects(d *topo.PCIDevice) bool {
 	return d.ACS != nil && (d.ACS.RequestRedirect || d.ACS.CompletionRedir)
 }
 
-// crossing is a way over PCIe between a GPU and another device, with the port on the side of each:
-// of the switch that they share, or root ports.
+// crossing is a way over PCIe between a GPU and another device.
 type crossing struct {
-	gpu, peer         *topo.PCIDevice
-	gpuPort, peerPort *topo.PCIDevice
-	pair              string
-	gpus, direct      bool // the peer is a GPU, or a data direct function
-	root              bool // the ports are root ports
+	gpu, peer    *topo.PCIDevice
+	ports        []*topo.PCIDevice // on the side of each: of the switch that they share, or root ports
+	root         bool              // the ports are root ports
+	gpus, direct bool              // the peer is a GPU, or a data direct function
+	pair         string            // both in words
 }
-
-func (c *crossing) ports() []*topo.PCIDevice { return []*topo.PCIDevice{c.gpuPort, c.peerPort} }
 
 // crossings lists the ways between GPUs, RDMA devices and data direct functions: below a switch,
 // and at root ports of one socket for what has no nearer way. GPUs that have a direct link do not
@@ -95,12 +93,8 @@ func (h *host) meet(a, b device) (c crossing, ok bool) {
 	if !ok {
 		return c, false
 	}
-	c = crossing{gpu: h.PCIDevice(a.pci), peer: h.PCIDevice(b.pci), gpuPort: ports[0], peerPort: ports[1], gpus: h.gpuOn(b.pci) != nil, root: root}
-	c.direct, c.pair = h.DataDirect(c.peer), fmt.Sprintf("%s and %s", a.id, b.id)
-	if !c.gpus {
-		c.pair = fmt.Sprintf("%s and %s", a.id, b.id.Name())
-	}
-	return c, true
+	gpu, peer := h.PCIDevice(a.pci), h.PCIDevice(b.pci)
+	return crossing{gpu, peer, ports[:], root, h.gpuOn(b.pci) != nil, h.DataDirect(peer), SubjectName(a.id) + " and " + SubjectName(b.id)}, true
 }
 
 // dataDirect lists the data direct functions.
@@ -113,59 +107,52 @@ func (h *host) passedOn() bool {
 	return slices.ContainsFunc(h.t.PCIDevices, func(d topo.PCIDevice) bool { return strings.HasPrefix(d.Driver, "vfio") })
 }
 
-// acsUse is what the ports inside ConnectX switches have to be set for. Source: rdma_topo of rdma-core.
-type acsUse string
+// acsUse is what the ports inside ConnectX switches have to be set for: the bits of the port on the GPU's side, and of
+// the port of a NIC or data direct function, as pci=config_acs= takes them: from bit 6 down, x for either. It is
+// zero where it is not known. Source: rdma_topo of rdma-core.
+type acsUse struct{ name, gpu, nic string }
 
-const (
-	useUnknown     acsUse = ""
-	useBare        acsUse = "bare metal"  // NICs without ATS
-	usePassthrough acsUse = "passthrough" // NICs with ATS
-	useDirect      acsUse = "data direct"
+var (
+	bareMetal   = acsUse{"bare metal", "xx000x0", "xx000x0"}  // NICs without ATS
+	passthrough = acsUse{"passthrough", "xx111x1", "1x111x1"} // NICs with ATS
+	dataDirect  = acsUse{"data direct", "xx101x1", "xx110x1"}
 )
 
 // insideConnectX says whether the ports of a crossing are of the switch inside a ConnectX-7 or
 // later. Source: the PCI ID repository, vendor 15b3.
 func (c *crossing) insideConnectX() bool {
-	return !slices.ContainsFunc(c.ports(), func(d *topo.PCIDevice) bool {
+	return !slices.ContainsFunc(c.ports, func(d *topo.PCIDevice) bool {
 		return c.root || d.Vendor != "0x15b3" || d.Device != "0x197c" && d.Device != "0x1979"
 	})
 }
 
 // acsUse tells the use by the NICs. Devices that are bound to vfio speak against bare metal.
-func (h *host) acsUse(list []crossing) acsUse {
+func (h *host) acsUse(list []crossing) (use acsUse) {
 	if len(h.dataDirect()) > 0 {
-		return useDirect
+		return dataDirect
 	}
-	var uses []acsUse
 	for _, c := range list {
-		switch {
-		case !c.insideConnectX() || c.gpus:
-		case c.peer.ATS == "", c.peer.ATS == "absent" && h.passedOn():
-			return useUnknown
-		case c.peer.ATS == "absent":
-			uses = append(uses, useBare)
-		default:
-			uses = append(uses, usePassthrough)
+		if !c.insideConnectX() || c.gpus {
+			continue
 		}
+		this := passthrough
+		if c.peer.ATS == "absent" {
+			this = bareMetal
+		}
+		if c.peer.ATS == "" || this == bareMetal && h.passedOn() || use != (acsUse{}) && use != this {
+			return acsUse{}
+		}
+		use = this
 	}
-	if uses = unique(uses); len(uses) == 1 {
-		return uses[0]
-	}
-	return useUnknown
+	return use
 }
 
-// wanted are the bits of the ports on the GPU's side and on the other, as pci=config_acs= takes
-// them: from bit 6 down, x for either.
-func (c *crossing) wanted(use acsUse) (gpu, peer string) {
-	switch {
-	case use == useBare:
-		return "xx000x0", "xx000x0"
-	case c.direct:
-		return "xx101x1", "xx110x1"
-	case use == usePassthrough && !c.gpus:
-		return "xx111x1", "1x111x1"
+// wanted are the bits of the ports of a crossing.
+func (u acsUse) wanted(c *crossing) [2]string {
+	if c.gpus {
+		return [2]string{u.gpu, u.gpu}
 	}
-	return "xx111x1", "xx111x1"
+	return [2]string{u.gpu, u.nic}
 }
 
 // fits says whether a port is set as wanted.
@@ -206,32 +193,31 @@ type acsFault struct {
 
 const (
 	goesUp = "transfers such as those between %s go up to the root complex, which halves them or hangs them"
-	merges = "that merges IOMMU groups: devices can then go to virtual machines only together"
-	redir  = "if no device of this host goes to a virtual machine, boot with %s (Linux 4.19), or turn ACS off in the firmware set-up; " + merges
+	merges = "that merges IOMMU groups, and the devices of a group can be passed through to virtual machines only together"
+	redir  = "if no device of this host is passed through to a virtual machine, boot with %s (Linux 4.19), or turn ACS off in the firmware set-up; " + merges
 	single = "boot with %s (Linux 6.11), as rdma_topo write-grub-acs of rdma-core writes it for all ports"
 )
 
 // insideFault judges a crossing inside a ConnectX switch of which a port redirects.
-func (h *host) insideFault(c *crossing, use acsUse, o *outcome) (f acsFault, ok bool) {
+func insideFault(c *crossing, use acsUse, o *outcome) (f acsFault, ok bool) {
 	f = acsFault{Warning, "port", goesUp, single, use}
-	gpu, peer := c.wanted(use)
 	switch use {
-	case useUnknown:
-		for _, d := range c.ports() {
-			o.missing("ACS redirect is on inside ConnectX switches, and whether the host is set up for passthrough is not known: bare metal wants xx000x0 at these ports, "+
-				"passthrough 1x111x1 at those of NICs and xx111x1 at those of GPUs (bits 6 to 0; x is either)",
-				"as root on the host: rdma_topo check of rdma-core; lspci -vvv shows whether the NICs have ATS, which passthrough needs", d.ID)
-		}
-		return f, false
-	case useBare:
+	case bareMetal:
 		f.severity, f.means, f.fix = Error, goesUp+"; the NICs have no ATS, as on bare metal", single+"; "+merges
 		return f, true
-	case useDirect:
-		f.means = "what goes straight between %s takes the way over the root complex"
-		return f, c.direct && (c.peerPort.ACS != nil && c.peerPort.ACS.RequestRedirect || c.gpuPort.ACS != nil && c.gpuPort.ACS.CompletionRedir)
+	case passthrough:
+		want := use.wanted(c)
+		f.means += "; the NICs have ATS, as for passthrough, and this setting does not let translated requests through"
+		return f, !fits(c.ports[0], want[0]) || !fits(c.ports[1], want[1])
+	case dataDirect:
+		gpu, peer := c.ports[0].ACS, c.ports[1].ACS
+		f.means = "direct transfers between %s go up to the root complex"
+		return f, c.direct && (gpu != nil && gpu.CompletionRedir || peer != nil && peer.RequestRedirect)
 	}
-	f.means += "; the NICs have ATS, as for passthrough, and this setting does not let translated requests through"
-	return f, !fits(c.gpuPort, gpu) || !fits(c.peerPort, peer)
+	o.missing(fmt.Sprintf("ACS redirect is on inside ConnectX switches, and whether the host is set up for passthrough is not known: bare metal wants %s at these ports, "+
+		"passthrough %s at those of NICs and %s at those of GPUs (bits 6 to 0; x is either)", bareMetal.nic, passthrough.nic, passthrough.gpu),
+		"as root on the host: rdma_topo check of rdma-core; lspci -vvv shows whether the NICs have ATS, which passthrough needs", functionIDs(c.ports)...)
+	return f, false
 }
 
 // switchFault judges a crossing of another switch of which a port redirects.
@@ -240,7 +226,7 @@ func (h *host) switchFault(c *crossing) (f acsFault, ok bool) {
 	if h.passedOn() {
 		f.severity, f.means = Warning, goesUp+"; devices of this host are bound to vfio, and redirection keeps virtual machines apart"
 	}
-	if slices.ContainsFunc(c.ports(), func(d *topo.PCIDevice) bool { return redirects(d) && d.ACS.Control.Uint()&directTranslated == 0 }) {
+	if slices.ContainsFunc(c.ports, func(d *topo.PCIDevice) bool { return redirects(d) && d.ACS.Control.Uint()&directTranslated == 0 }) {
 		return f, true
 	}
 	f.severity = Warning
@@ -261,16 +247,14 @@ func (h *host) rootFault(c *crossing, o *outcome) (f acsFault, ok bool) {
 	f = acsFault{severity: Warning, where: "root port", means: "requests between %s are redirected to the IOMMU there"}
 	switch kinds := []string{h.translation(c.gpu), h.translation(c.peer)}; {
 	case slices.Contains(kinds, ""):
-		for _, d := range c.ports() {
-			o.missing("ACS redirect is on at root ports, and whether an IOMMU translates what is sent there is not known", h.lookAgain(), d.ID)
-		}
+		o.missing("ACS redirect is on at root ports, and whether an IOMMU translates what is sent there is not known", h.lookAgain(), functionIDs(c.ports)...)
 		return f, false
 	case slices.Contains(kinds, "on"):
 		f.means += "; both are in IOMMU groups, so an IOMMU is on, and with translation peer access may hang, be slow or corrupt data"
 	default:
 		f.means += ", which translates: peer access may hang, be slow or corrupt data"
 	}
-	f.fix = "see /sys/kernel/iommu_groups/*/type: identity is fine; for DMA and DMA-FQ boot with " + h.passOption() + ", or, if no device goes to a virtual machine, with %s (Linux 4.19): " +
+	f.fix = "see /sys/kernel/iommu_groups/*/type: identity is fine; for DMA and DMA-FQ boot with " + h.passOption() + ", or, if no device is passed through to a virtual machine, with %s (Linux 4.19): " +
 		merges + "; until then NCCL_P2P_DISABLE=1 keeps NCCL off that way"
 	return f, true
 }
@@ -294,11 +278,11 @@ func checkACS(h *host) (o outcome) {
 			o.absent = "no GPU shares a PCIe switch with another GPU or an RDMA NIC, and at root ports no IOMMU translates"
 			continue
 		}
-		if c.root && c.gpuPort.Vendor == "0x10de" {
+		if c.root && c.ports[0].Vendor == "0x10de" {
 			continue // Grace and Vera want it
 		}
-		seen = append(seen, c.ports()...)
-		if !h.acsKnown(c.gpuPort) || !h.acsKnown(c.peerPort) || !redirects(c.gpuPort) && !redirects(c.peerPort) {
+		seen = append(seen, c.ports...)
+		if !h.acsKnown(c.ports[0]) || !h.acsKnown(c.ports[1]) || !slices.ContainsFunc(c.ports, redirects) {
 			continue
 		}
 		var f acsFault
@@ -307,7 +291,7 @@ func checkACS(h *host) (o outcome) {
 		case c.root:
 			f, bad = h.rootFault(c, &o)
 		case c.insideConnectX():
-			f, bad = h.insideFault(c, use, &o)
+			f, bad = insideFault(c, use, &o)
 		default:
 			f, bad = h.switchFault(c)
 		}
@@ -316,7 +300,7 @@ func checkACS(h *host) (o outcome) {
 		}
 	}
 	seen = unique(seen)
-	slices.SortFunc(seen, func(a, b *topo.PCIDevice) int { return a.BDF.Compare(b.BDF) })
+	slices.SortFunc(seen, byAddress)
 	for _, d := range seen {
 		if !h.acsKnown(d) && !guest {
 			sentence := "configuration space could not be read far enough for the ACS register"
@@ -329,16 +313,17 @@ func checkACS(h *host) (o outcome) {
 	by.each(func(f acsFault, list []*crossing) { o.find(f.finding(list)) })
 	if len(seen) > 0 {
 		o.absent, o.note = "", text.Plural(len(seen), "port")
-		if use != useUnknown {
-			o.note += ", inside ConnectX switches as for " + string(use)
+		if use != (acsUse{}) {
+			o.note += ", inside ConnectX switches as for " + use.name
 		}
 	}
 	switch {
 	case guest:
 		o.missingOfHost("a guest does not see the PCIe switches of its host", "look at ACS on the host of the virtual machine")
-	case len(seen) == 0 && !known && len(h.t.Switches) == 0:
-		o.missingOfHost("no PCIe switch is visible, and whether the host is a virtual machine, which would hide them, is not known", h.lookAgain())
 	case len(seen) == 0 && !known:
+		if len(h.t.Switches) == 0 {
+			o.absent = "no PCIe switch is visible"
+		}
 		o.missingOfHost(o.absent+"; whether the host is a virtual machine, which would hide switches, is not known", h.lookAgain())
 	}
 	return o
@@ -346,39 +331,36 @@ func checkACS(h *host) (o outcome) {
 
 // finding says at which ports a fault is, and with which option of the kernel they are set right.
 func (f acsFault) finding(list []*crossing) Finding {
-	bits := map[*topo.PCIDevice]string{}
+	wrong, option := "ACS redirect is on at", "pci=disable_acs_redir="
+	if f.use != (acsUse{}) {
+		wrong, option = "ACS is not set as "+f.use.name+" needs it at", "pci=config_acs="
+	}
+	right := map[*topo.PCIDevice]string{} // a port, as the option sets it
 	for _, c := range list {
-		gpu, peer := c.wanted(f.use)
-		for d, want := range map[*topo.PCIDevice]string{c.gpuPort: gpu, c.peerPort: peer} {
-			if f.use == useUnknown && redirects(d) || f.use != useUnknown && !fits(d, want) {
-				bits[d] = want
+		want := f.use.wanted(c)
+		for i, d := range c.ports {
+			switch {
+			case f.use == acsUse{} && redirects(d):
+				right[d] = d.BDF.String()
+			case f.use != acsUse{} && !fits(d, want[i]):
+				right[d] = want[i] + "@" + d.BDF.String()
 			}
 		}
 	}
-	var ports []*topo.PCIDevice
-	for d := range bits {
-		ports = append(ports, d)
-	}
-	slices.SortFunc(ports, func(a, b *topo.PCIDevice) int { return a.BDF.Compare(b.BDF) })
+	ports := slices.SortedFunc(maps.Keys(right), byAddress)
 	out := Finding{Severity: f.severity, Subjects: functionIDs(ports)}
-	var names, words []string
 	for _, d := range ports {
-		names, words = append(names, d.BDF.String()), append(words, d.BDF.String())
-		if f.use != useUnknown {
-			words[len(words)-1] = bits[d] + "@" + d.BDF.String()
-		}
 		if d.ACS != nil {
 			out.Evidence = append(out.Evidence, pciFile(d, "config", "ACS control "+string(d.ACS.Control)))
 		}
 	}
-	wrong, option := "ACS redirect is on at %s (%s): ", "pci=disable_acs_redir="
-	if f.use != useUnknown {
-		wrong, option = "ACS is not set as "+string(f.use)+" needs it at %s (%s): ", "pci=config_acs="
-	}
-	out.Text = fmt.Sprintf(wrong+f.means, text.Plural(len(ports), f.where), text.Join(names, mostNames), list[0].pair)
-	out.Fix = fmt.Sprintf(f.fix, option+strings.Join(words, ";"))
+	names := mapped(ports, func(d *topo.PCIDevice) string { return d.BDF.String() })
+	out.Text = fmt.Sprintf("%s %s (%s): "+f.means, wrong, text.Plural(len(ports), f.where), text.Join(names, mostNames), list[0].pair)
+	out.Fix = fmt.Sprintf(f.fix, option+strings.Join(mapped(ports, func(d *topo.PCIDevice) string { return right[d] }), ";"))
 	return out
 }
+
+func byAddress(a, b *topo.PCIDevice) int { return a.BDF.Compare(b.BDF) }
 
 func functionIDs(list []*topo.PCIDevice) []topo.ID {
 	return mapped(list, func(d *topo.PCIDevice) topo.ID { return d.ID })

@@ -165,19 +165,17 @@ func couldNotCheck(what, how string) outcome {
 
 func (o *outcome) find(f Finding) { o.findings = append(o.findings, f) }
 
-// missing notes a fact that is not known of some devices. Those that are noted one by one for
-// the same fact are listed together.
+// missing notes a fact that is not known of some devices. Those that lack the same fact are listed
+// together, each once.
 func (o *outcome) missing(what, how string, devices ...topo.ID) {
 	if len(devices) == 0 {
 		return
 	}
-	for i := range o.unknown {
-		if m := &o.unknown[i]; len(devices) == 1 && len(m.Subjects) > 0 && m.Text == what && m.How == how {
-			m.Subjects = append(m.Subjects, devices...)
-			return
-		}
+	i := slices.IndexFunc(o.unknown, func(m Missing) bool { return len(m.Subjects) > 0 && m.Text == what && m.How == how })
+	if i < 0 {
+		i, o.unknown = len(o.unknown), append(o.unknown, Missing{Text: what, How: how})
 	}
-	o.unknown = append(o.unknown, Missing{Subjects: devices, Text: what, How: how})
+	o.unknown[i].Subjects = unique(append(o.unknown[i].Subjects, devices...))
 }
 
 // missingOfHost notes a fact about the whole host that is not known.

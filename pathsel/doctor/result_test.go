@@ -106,6 +106,8 @@ func TestNote(t *testing.T) {
 	partly.missing("state", "look", "port:a")
 	partly.missing("state", "look", "port:b")
 	partly.missing("rate", "look", "port:c", "port:d")
+	partly.missing("state", "look", "port:b")
+	partly.missing("rate", "look", "port:d")
 	for _, tt := range []struct {
 		o      outcome
 		status Status
