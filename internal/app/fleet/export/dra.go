@@ -110,7 +110,7 @@ func Claims(f *fleet.Fleet, documents Documents, gpus int) (Output, error) {
 	}
 	notes = append(notes, fmt.Sprintf("device classes: GPUs are asked for by %q, NICs by %q, which has to exist and to select dranet's devices", gpuClass, nicClass),
 		"a claim takes these devices of one node and no others: two pods on a node need two templates")
-	out := manifest("ResourceClaimTemplates", notes)
+	out := head("ResourceClaimTemplates", notes)
 	w := objects()
 	for _, x := range list {
 		what := fmt.Sprintf("%s of a host with %s", text.Plural(len(x.gpus), "GPU"), strings.TrimSpace(x.class.GPUModel))

@@ -10,6 +10,7 @@ import (
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/app/fleet"
+	"github.com/topoctl/topoctl/internal/base/group"
 	"github.com/topoctl/topoctl/internal/base/text"
 	"github.com/topoctl/topoctl/internal/base/units"
 )
@@ -99,29 +100,21 @@ func (p *picture) markStorage() {
 
 // hosts adds the hosts, each or together.
 func (p *picture) hosts(f *fleet.Fleet, join func(a, b string, count int, r *topo.Rate)) {
-	same := map[string][]*fleet.Host{}
-	var order []string
-	for i := range f.Hosts {
-		h := &f.Hosts[i]
-		var leaves []string
-		for k := range h.Ports {
-			if h.Ports[k].Leaf != "" {
-				leaves = append(leaves, h.Ports[k].Leaf)
+	key := func(h fleet.Host) string { return h.Host }
+	if len(f.Hosts) > mostHosts {
+		key = func(h fleet.Host) string {
+			var leaves []string
+			for k := range h.Ports {
+				if h.Ports[k].Leaf != "" {
+					leaves = append(leaves, h.Ports[k].Leaf)
+				}
 			}
-		}
-		key := h.Host
-		if len(f.Hosts) > mostHosts {
 			slices.Sort(leaves)
-			key = strings.Join(append(leaves, h.Class), "\x00")
+			return strings.Join(append(leaves, h.Class), "\x00")
 		}
-		if same[key] == nil {
-			order = append(order, key)
-		}
-		same[key] = append(same[key], h)
 	}
 	outside := 0
-	for _, key := range order {
-		list := same[key]
+	for _, list := range group.By(f.Hosts, key) {
 		var names []string
 		for _, h := range list {
 			names = append(names, h.Host)
@@ -168,11 +161,7 @@ func (w *wire) about() string {
 // DOT draws the network for Graphviz.
 func DOT(f *fleet.Fleet) Output {
 	p := pictureOf(f)
-	var out bytes.Buffer
-	out.WriteString("// The network of a fleet, written by topoctl fleet export.\n")
-	for _, n := range p.notes {
-		fmt.Fprintf(&out, "// %s\n", comment(n))
-	}
+	out := begin("// ", "// The network of a fleet, written by topoctl fleet export.\n", p.notes)
 	out.WriteString("graph fleet {\n  rankdir=BT;\n  node [shape=box, fontname=\"sans-serif\", fontsize=10];\n  edge [fontname=\"sans-serif\", fontsize=8];\n")
 	for _, tier := range p.tiers() {
 		out.WriteString("  { rank=same;\n")
@@ -183,7 +172,7 @@ func DOT(f *fleet.Fleet) Output {
 			} else if b.storage {
 				style = "style=\"filled,dashed\", fillcolor=\"#e4e7eb\""
 			}
-			fmt.Fprintf(&out, "    %s [label=%s, tooltip=%s, %s];\n", dot(b.id), dot(strings.TrimRight(b.title+"\n"+b.sub, "\n")), dot(b.tip), style)
+			fmt.Fprintf(out, "    %s [label=%s, tooltip=%s, %s];\n", dot(b.id), dot(strings.TrimRight(b.title+"\n"+b.sub, "\n")), dot(b.tip), style)
 		}
 		out.WriteString("  }\n")
 	}
@@ -192,7 +181,7 @@ func DOT(f *fleet.Fleet) Output {
 		if w.count > 1 {
 			label = fmt.Sprintf("×%d", w.count)
 		}
-		fmt.Fprintf(&out, "  %s -- %s [label=%s, tooltip=%s];\n", dot(w.a), dot(w.b), dot(label), dot(w.about()))
+		fmt.Fprintf(out, "  %s -- %s [label=%s, tooltip=%s];\n", dot(w.a), dot(w.b), dot(label), dot(w.about()))
 	}
 	out.WriteString("}\n")
 	return Output{out.Bytes(), p.notes}

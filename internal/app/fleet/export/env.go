@@ -3,9 +3,11 @@ package export
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/topoctl/topoctl/internal/app/fleet"
+	"github.com/topoctl/topoctl/internal/base/group"
 	"github.com/topoctl/topoctl/internal/base/text"
 	"github.com/topoctl/topoctl/pathsel"
 	"github.com/topoctl/topoctl/pathsel/export"
@@ -26,7 +28,11 @@ func Env(f *fleet.Fleet, documents Documents, class string, engine export.Engine
 		return Output{}, fmt.Errorf("no class %q: the fleet has %s", class, text.List(known, 8))
 	}
 	var o Output
-	hosts, scripts, order := map[string][]string{}, map[string][]byte{}, []string(nil)
+	type settings struct {
+		host   string
+		script []byte
+	}
+	var all []settings
 	for i := range f.Hosts {
 		h := &f.Hosts[i]
 		if h.Class != c.Class {
@@ -45,43 +51,42 @@ func Env(f *fleet.Fleet, documents Documents, class string, engine export.Engine
 		if err := export.Env(&script, host, export.EnvOptions{For: engine, Visible: export.AllGPUs(t), Rank: -1}); err != nil {
 			return o, fmt.Errorf("%s: %w", h.Host, err)
 		}
-		key := settings(script.Bytes())
-		if hosts[key] == nil {
-			order, scripts[key] = append(order, key), script.Bytes()
-		}
-		hosts[key] = append(hosts[key], h.Host)
+		all = append(all, settings{h.Host, script.Bytes()})
 	}
-	best := ""
-	for _, key := range order {
-		if len(hosts[key]) > len(hosts[best]) {
-			best = key
-		}
-	}
-	if len(hosts[best]) == 0 {
+	if len(all) == 0 {
 		return o, fmt.Errorf("class %s: no host's topology could be read: %s", c.Class, strings.Join(o.Notes, "; "))
 	}
-	for _, key := range order {
-		if key != best {
-			o.Notes = append(o.Notes, fmt.Sprintf("not for %s: %s other settings", text.List(hosts[key], 8), text.Noun(len(hosts[key]), "it needs", "they need")))
+	names := func(list []settings) (out []string) {
+		for _, x := range list {
+			out = append(out, x.host)
 		}
+		return out
 	}
-	var out bytes.Buffer
-	fmt.Fprintf(&out, "# For %s of class %s: %s\n", text.Plural(len(hosts[best]), "host"), c.Class, comment(hostlist(hosts[best])))
-	for _, n := range o.Notes {
-		fmt.Fprintf(&out, "# %s\n", comment(n))
+	groups := largestFirst(all, func(x settings) string { return withoutComments(x.script) })
+	for _, same := range groups[1:] {
+		o.Notes = append(o.Notes, fmt.Sprintf("not for %s: %s other settings", text.List(names(same), 8), text.Noun(len(same), "it needs", "they need")))
 	}
-	out.Write(scripts[best])
+	most := groups[0]
+	out := begin("# ", fmt.Sprintf("# For %s of class %s: %s\n", text.Plural(len(most), "host"), c.Class, comment(hostlist(names(most)))), o.Notes)
+	out.Write(most[0].script)
 	o.Data = out.Bytes()
 	return o, nil
 }
 
-// settings is a script without its comments, which name the host.
-func settings(script []byte) string {
+// largestFirst groups a list, the largest group first.
+func largestFirst[T any](list []T, key func(T) string) [][]T {
+	groups := group.By(list, key)
+	slices.SortStableFunc(groups, func(a, b []T) int { return len(b) - len(a) })
+	return groups
+}
+
+// withoutComments is a script without its comments, which name the host.
+func withoutComments(script []byte) string {
 	var out strings.Builder
 	for line := range strings.Lines(string(script)) {
 		if !strings.HasPrefix(strings.TrimSpace(line), "#") {
 			out.WriteString(line)
 		}
 	}
-	return "x" + out.String() // "" is no key
+	return out.String()
 }

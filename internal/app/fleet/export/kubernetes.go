@@ -20,26 +20,21 @@ func FeatureFile(f *fleet.Fleet, host string) (Output, error) {
 	}
 	l := newLabeler(f)
 	h := &f.Hosts[i]
-	var out bytes.Buffer
-	fmt.Fprintf(&out, "# Features of %s, written by topoctl fleet export. Move it into features.d in one step (mv).\n", comment(h.Host))
-	notes := l.notes
-	for _, n := range notes {
-		fmt.Fprintf(&out, "# %s\n", comment(n))
-	}
+	out := begin("# ", fmt.Sprintf("# Features of %s, written by topoctl fleet export. Move it into features.d in one step (mv).\n", comment(h.Host)), l.notes)
 	for _, x := range l.own(h) {
-		fmt.Fprintf(&out, "%s=%s\n", x.key, x.value)
+		fmt.Fprintf(out, "%s=%s\n", x.key, x.value)
 	}
 	for p := l.of[h.Host]; p != nil; p = p.above {
-		fmt.Fprintf(&out, "topoctl.dev/fabric-tier-%d=%s\n", p.tier, l.names[p])
+		fmt.Fprintf(out, "topoctl.dev/fabric-tier-%d=%s\n", p.tier, l.names[p])
 	}
 	if h.NVLinkDomain != "" {
-		fmt.Fprintf(&out, "topoctl.dev/nvlink-domain=%s\n", l.value.name(h.NVLinkDomain))
+		fmt.Fprintf(out, "topoctl.dev/nvlink-domain=%s\n", l.value.name(h.NVLinkDomain))
 	}
 	const most = 64 << 10
 	if out.Len() > most {
 		return Output{}, fmt.Errorf("%d bytes: Node Feature Discovery reads at most %d", out.Len(), most)
 	}
-	return Output{out.Bytes(), notes}, nil
+	return Output{out.Bytes(), l.notes}, nil
 }
 
 // NodeFeatures writes a NodeFeature of Node Feature Discovery for each host: labels, the host's place, and its ports.
@@ -48,7 +43,7 @@ func NodeFeatures(f *fleet.Fleet, namespace string) Output {
 	known, notes := nodes(hostNames(f))
 	notes = append(notes, l.notes...)
 	names := objects()
-	out := manifest("NodeFeatures", notes)
+	out := head("NodeFeatures", notes)
 	for i := range f.Hosts {
 		h := &f.Hosts[i]
 		if !slices.Contains(known, h.Host) || !h.Known() {
@@ -126,16 +121,6 @@ func trim(b *bytes.Buffer, tail string) {
 	}
 }
 
-// manifest begins a file of objects.
-func manifest(what string, notes []string) *bytes.Buffer {
-	var out bytes.Buffer
-	fmt.Fprintf(&out, "# %s, written by topoctl fleet export.\n", what)
-	for _, n := range notes {
-		fmt.Fprintf(&out, "# %s\n", comment(n))
-	}
-	return &out
-}
-
 // KueueTopology writes a Topology for Kueue's topology-aware scheduling: its levels are the labels of NodeLabels.
 func KueueTopology(f *fleet.Fleet, name string) Output {
 	t := treeOf(f)
@@ -158,7 +143,7 @@ func KueueTopology(f *fleet.Fleet, name string) Output {
 		}
 	}
 	levels = append(levels, "kubernetes.io/hostname")
-	out := manifest("A Topology", notes)
+	out := head("A Topology", notes)
 	fmt.Fprintf(out, "apiVersion: kueue.x-k8s.io/v1beta2\nkind: Topology\nmetadata:\n  name: %s\nspec:\n  levels:\n", yaml(objects().name(name)))
 	for _, l := range levels {
 		fmt.Fprintf(out, "  - nodeLabel: %s\n", yaml(l))
@@ -171,11 +156,8 @@ func HyperNodes(f *fleet.Fleet) Output {
 	t := treeOf(f)
 	known, notes := nodes(hostNames(f))
 	notes = append(notes, t.notes...)
-	names, w := map[*place]string{}, objects()
-	for _, p := range t.all() {
-		names[p] = w.name(p.name)
-	}
-	out := manifest("HyperNodes", notes)
+	names := t.names(objects())
+	out := head("HyperNodes", notes)
 	for _, p := range t.all() {
 		members, kind := p.hosts, "Node"
 		if p.tier > 0 {

@@ -1,7 +1,6 @@
 package export
 
 import (
-	"bytes"
 	"fmt"
 	"slices"
 	"strconv"
@@ -27,10 +26,9 @@ type block struct {
 }
 
 func newSlurm(f *fleet.Fleet) *slurm {
-	s := &slurm{tree: treeOf(f), names: map[*place]string{}}
-	w := words()
+	s := &slurm{tree: treeOf(f)}
+	s.names = s.tree.names(words())
 	for _, p := range s.all() {
-		s.names[p] = w.name(p.name)
 		p.hosts = s.listable(p.hosts)
 	}
 	s.outside = s.listable(s.outside)
@@ -103,31 +101,11 @@ func (s *slurm) blockSizes() {
 	}
 }
 
-// head begins a file: what it is, and what it lacks.
-func (s *slurm) head(what string) *bytes.Buffer {
-	var out bytes.Buffer
-	fmt.Fprintf(&out, "# %s, written by topoctl fleet export.\n", what)
-	for _, n := range s.notes {
-		fmt.Fprintf(&out, "# %s\n", comment(n))
-	}
-	return &out
-}
-
-// comment keeps a text on its line.
-func comment(s string) string {
-	return strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f {
-			return ' '
-		}
-		return r
-	}, text.Printable(s))
-}
-
 // SlurmTree writes topology.conf for Slurm's plugin topology/tree.
 func SlurmTree(f *fleet.Fleet) Output {
 	s := newSlurm(f)
 	s.oneSwitch()
-	out := s.head("topology.conf for TopologyPlugin=topology/tree")
+	out := head("topology.conf for TopologyPlugin=topology/tree", s.notes)
 	for _, p := range s.all() {
 		switch {
 		case p.tier == 0 && len(p.hosts) > 0:
@@ -167,7 +145,7 @@ func (s *slurm) children(p *place) []string {
 // are any, else hosts that share leaves.
 func SlurmBlock(f *fleet.Fleet) Output {
 	s := newSlurm(f)
-	out := s.head("topology.conf for TopologyPlugin=topology/block")
+	out := head("topology.conf for TopologyPlugin=topology/block", s.notes)
 	for _, b := range s.blocks {
 		if len(b.hosts) > 0 {
 			fmt.Fprintf(out, "# %s\nBlockName=%s Nodes=%s\n", comment(b.about), b.name, hostlist(b.hosts))
@@ -192,7 +170,7 @@ func numbers(list []int, between string) string {
 func SlurmYAML(f *fleet.Fleet) Output {
 	s := newSlurm(f)
 	s.oneSwitch()
-	out := s.head("topology.yaml; where it is, Slurm ignores topology.conf")
+	out := head("topology.yaml; where it is, Slurm ignores topology.conf", s.notes)
 	first := true
 	entry := func(name string) {
 		fmt.Fprintf(out, "- topology: %s\n  cluster_default: %v\n", name, first)

@@ -1,12 +1,13 @@
 package export
 
 import (
-	"bytes"
 	"cmp"
 	"fmt"
 	"slices"
 
+	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/app/fleet"
+	"github.com/topoctl/topoctl/internal/base/group"
 	"github.com/topoctl/topoctl/pathsel"
 )
 
@@ -33,10 +34,8 @@ type labeler struct {
 }
 
 func newLabeler(f *fleet.Fleet) *labeler {
-	l := &labeler{tree: treeOf(f), f: f, names: map[*place]string{}, value: labels()}
-	for _, p := range l.all() {
-		l.names[p] = l.value.name(p.name)
-	}
+	l := &labeler{tree: treeOf(f), f: f, value: labels()}
+	l.names = l.tree.names(l.value)
 	return l
 }
 
@@ -84,33 +83,25 @@ func rails(h *fleet.Host) int {
 // worstClass is the class between that GPU and its planned ports that are farthest from each other, "" where it is not
 // known of a GPU.
 func worstClass(h *fleet.Host) string {
-	worst := -1
+	var worst topo.Class
 	for i := range h.GPUs {
-		rank := slices.Index(classOrder, h.GPUs[i].PlanClass)
-		if rank < 0 {
+		class, err := topo.ParseClass(h.GPUs[i].PlanClass)
+		if err != nil {
 			return ""
 		}
-		worst = max(worst, rank)
+		if i == 0 || class.Compare(worst) > 0 {
+			worst = class
+		}
 	}
-	if worst < 0 {
-		return ""
-	}
-	return classOrder[worst]
+	return worst.String()
 }
-
-// classOrder are the classes of paths, the nearest first.
-var classOrder = []string{"C2C", "PIX", "PXB", "PHB", "NODE", "SYS"}
 
 // NodeLabels writes a script of kubectl commands that labels the nodes with topograph's keys and ours.
 func NodeLabels(f *fleet.Fleet) Output {
 	l := newLabeler(f)
 	known, notes := nodes(hostNames(f))
 	notes = append(notes, l.notes...)
-	var out bytes.Buffer
-	out.WriteString("#!/bin/sh\n# Node labels, written by topoctl fleet export. A label of another place is overwritten.\n")
-	for _, n := range notes {
-		fmt.Fprintf(&out, "# %s\n", comment(n))
-	}
+	out := begin("# ", "#!/bin/sh\n# Node labels, written by topoctl fleet export. A label of another place is overwritten.\n", notes)
 	out.WriteString("set -eu\n")
 	for i := range f.Hosts {
 		h := &f.Hosts[i]
@@ -118,9 +109,9 @@ func NodeLabels(f *fleet.Fleet) Output {
 		if len(list) == 0 || !slices.Contains(known, h.Host) {
 			continue
 		}
-		fmt.Fprintf(&out, "kubectl label --overwrite node %s", h.Host)
+		fmt.Fprintf(out, "kubectl label --overwrite node %s", h.Host)
 		for _, x := range list {
-			fmt.Fprintf(&out, " %s=%s", x.key, x.value)
+			fmt.Fprintf(out, " %s=%s", x.key, x.value)
 		}
 		out.WriteString("\n")
 	}
@@ -138,16 +129,8 @@ func hostNames(f *fleet.Fleet) []string {
 // TopographModel writes the model that topograph's tests and simulator read.
 func TopographModel(f *fleet.Fleet) Output {
 	t := treeOf(f)
-	w := labels()
-	names := map[*place]string{}
-	for _, p := range t.all() {
-		names[p] = w.name(p.name)
-	}
-	var out bytes.Buffer
-	out.WriteString("# A model for topograph, written by topoctl fleet export.\n")
-	for _, n := range t.notes {
-		fmt.Fprintf(&out, "# %s\n", comment(n))
-	}
+	names := t.names(labels())
+	out := head("A model for topograph", t.notes)
 	domain := map[string]string{}
 	for i := range f.Hosts {
 		domain[f.Hosts[i].Host] = f.Hosts[i].NVLinkDomain
@@ -157,12 +140,12 @@ func TopographModel(f *fleet.Fleet) Output {
 	for i := len(all) - 1; i >= 0; i-- {
 		p := all[i]
 		if p.tier == 0 {
-			fmt.Fprintf(&out, "  %s: {} # %s\n", yaml(names[p]), comment(p.about()))
+			fmt.Fprintf(out, "  %s: {} # %s\n", yaml(names[p]), comment(p.about()))
 			continue
 		}
-		fmt.Fprintf(&out, "  %s: # %s\n    switches:\n", yaml(names[p]), comment(p.about()))
+		fmt.Fprintf(out, "  %s: # %s\n    switches:\n", yaml(names[p]), comment(p.about()))
 		for _, b := range p.below {
-			fmt.Fprintf(&out, "    - %s\n", yaml(names[b]))
+			fmt.Fprintf(out, "    - %s\n", yaml(names[b]))
 		}
 	}
 	out.WriteString("blocks:\n")
@@ -170,31 +153,15 @@ func TopographModel(f *fleet.Fleet) Output {
 		if p.tier > 0 {
 			continue
 		}
-		for _, of := range byDomain(p.hosts, domain) {
-			fmt.Fprintf(&out, "- switch: %s\n  nodes:\n", yaml(names[p]))
+		for _, of := range group.By(p.hosts, func(h string) string { return domain[h] }) {
+			fmt.Fprintf(out, "- switch: %s\n  nodes:\n", yaml(names[p]))
 			for _, h := range of {
-				fmt.Fprintf(&out, "  - %s\n", yaml(h))
+				fmt.Fprintf(out, "  - %s\n", yaml(h))
 			}
 			if d := domain[of[0]]; d != "" {
-				fmt.Fprintf(&out, "  annotations:\n    accelerator.topology.test/domain: %s\n", yaml(d))
+				fmt.Fprintf(out, "  annotations:\n    accelerator.topology.test/domain: %s\n", yaml(d))
 			}
 		}
 	}
 	return Output{out.Bytes(), t.notes}
-}
-
-// byDomain splits hosts by their NVLink domain.
-func byDomain(hosts []string, domain map[string]string) [][]string {
-	at := map[string]int{}
-	var out [][]string
-	for _, h := range hosts {
-		i, ok := at[domain[h]]
-		if !ok {
-			i = len(out)
-			at[domain[h]] = i
-			out = append(out, nil)
-		}
-		out[i] = append(out[i], h)
-	}
-	return out
 }

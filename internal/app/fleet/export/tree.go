@@ -35,22 +35,7 @@ type place struct {
 // treeOf finds the places. A host whose cables are swapped is where most of its ports are.
 func treeOf(f *fleet.Fleet) *tree {
 	t := &tree{of: map[string]*place{}}
-	units := unitsOf(f, t)
-	byLeaf := map[string]*place{}
-	var ring []*place
-	for _, u := range units {
-		p := &place{name: u.name, hosts: u.hosts}
-		for _, leaf := range u.leaves {
-			p.switches = append(p.switches, f.SwitchName(leaf))
-			byLeaf[leaf] = p
-		}
-		for _, h := range u.hosts {
-			t.of[h] = p
-		}
-		ring = append(ring, p)
-	}
-	t.roots = ring
-	t.join(f, byLeaf)
+	t.join(f, t.lowest(f))
 	return t
 }
 
@@ -123,15 +108,10 @@ func (t *tree) join(f *fleet.Fleet, byLeaf map[string]*place) {
 	}
 }
 
-// unit is hosts with the leaves that they share.
-type unit struct {
-	name          string
-	leaves, hosts []string
-}
-
-// unitsOf takes the fleet's groups of leaves. Where too few hosts say which cables are right, groups differ by a host
-// whose cables are swapped; such a group of leaves belongs to the one where most of its hosts are.
-func unitsOf(f *fleet.Fleet, t *tree) []*unit {
+// lowest makes places of the fleet's groups of leaves, and gives them by leaf. Where too few hosts say which cables
+// are right, groups differ by a host whose cables are swapped; such a group of leaves belongs to the one where most of
+// its hosts are.
+func (t *tree) lowest(f *fleet.Fleet) (byLeaf map[string]*place) {
 	groupOf := map[string]int{}
 	for i := range f.Groups {
 		for _, leaf := range f.Groups[i].Leaves {
@@ -165,21 +145,21 @@ func unitsOf(f *fleet.Fleet, t *tree) []*unit {
 		home[h.Host] = best
 	}
 	data := f.DataLeaves()
-	into := map[int]*unit{}
-	var out []*unit
+	into := map[int]*place{}
 	for i := range f.Groups {
-		g := &f.Groups[i]
-		var hosts []string
-		for _, h := range g.Hosts {
+		p := &place{name: f.Groups[i].Group}
+		for _, h := range f.Groups[i].Hosts {
 			if at, ok := home[h]; ok && at == i {
-				hosts = append(hosts, h)
+				p.hosts = append(p.hosts, h)
+				t.of[h] = p
 			}
 		}
-		if len(hosts) > 0 {
-			into[i] = &unit{name: g.Group, hosts: hosts}
-			out = append(out, into[i])
+		if len(p.hosts) > 0 {
+			into[i] = p
+			t.roots = append(t.roots, p)
 		}
 	}
+	byLeaf = map[string]*place{}
 	for i := range f.Groups {
 		at := i
 		if into[i] == nil {
@@ -195,12 +175,13 @@ func unitsOf(f *fleet.Fleet, t *tree) []*unit {
 			}
 		}
 		for _, leaf := range f.Groups[i].Leaves {
-			if u := into[at]; u != nil && data[leaf] {
-				u.leaves = append(u.leaves, leaf)
+			if p := into[at]; p != nil && data[leaf] {
+				p.switches = append(p.switches, f.SwitchName(leaf))
+				byLeaf[leaf] = p
 			}
 		}
 	}
-	slices.SortFunc(out, func(a, b *unit) int { return topo.NaturalCompare(a.hosts[0], b.hosts[0]) })
+	slices.SortFunc(t.roots, func(a, b *place) int { return topo.NaturalCompare(a.hosts[0], b.hosts[0]) })
 	slices.SortFunc(t.outside, topo.NaturalCompare)
 	if len(t.outside) > 0 {
 		t.notes = append(t.notes, fmt.Sprintf("%s no place in the fabric, because no data port of %s is known to be cabled: %s", text.Plural(len(t.outside), "host has", "hosts have"),
@@ -210,7 +191,7 @@ func unitsOf(f *fleet.Fleet, t *tree) []*unit {
 		t.notes = append(t.notes, fmt.Sprintf("%s not in it, because %s not reached: %s", text.Plural(len(missing), "host is", "hosts are"),
 			text.Noun(len(missing), "it was", "they were"), text.List(missing, 8)))
 	}
-	return out
+	return byLeaf
 }
 
 // all are the places from the lowest tier up.
@@ -225,6 +206,15 @@ func (t *tree) all() []*place {
 	}
 	walk(t.roots)
 	slices.SortStableFunc(out, func(a, b *place) int { return a.tier - b.tier })
+	return out
+}
+
+// names are the names of the places in a format.
+func (t *tree) names(n *namer) map[*place]string {
+	out := map[*place]string{}
+	for _, p := range t.all() {
+		out[p] = n.name(p.name)
+	}
 	return out
 }
 
