@@ -45,7 +45,8 @@ type Device struct {
 type Host struct {
 	t     *topo.Topology
 	index *topo.Index
-	fleet *fleet.Fleet // with this host alone
+	fleet *fleet.Fleet // for the names of switches
+	host  *fleet.Host
 }
 
 // New prepares a host; network is what is known of its cables, nil for nothing. name is what the network calls the host.
@@ -58,12 +59,17 @@ func New(name string, t *topo.Topology, network *fleet.Network) (*Host, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Host{t: t, index: topo.NewIndex(t), fleet: f}, nil
+	return Of(f, &f.Hosts[0], t), nil
+}
+
+// Of is a host of a fleet, with what the fleet knows of its cables; t is its topology.
+func Of(f *fleet.Fleet, h *fleet.Host, t *topo.Topology) *Host {
+	return &Host{t: t, index: topo.NewIndex(t), fleet: f, host: h}
 }
 
 // Port finds the port of a device, nil for none: by PCI address, else by MAC, else by name.
 func (h *Host) Port(d Device) *fleet.Port {
-	ports := h.fleet.Hosts[0].Ports
+	ports := h.host.Ports
 	for _, fits := range []func(p *fleet.Port) bool{
 		func(p *fleet.Port) bool {
 			return d.PCI != "" && strings.EqualFold(string(h.function(p)), string(topo.KindPCI)+":"+d.PCI)
@@ -90,10 +96,8 @@ func (h *Host) mac(p *fleet.Port) string {
 
 // function is the PCI function of a port, "" where it has none.
 func (h *Host) function(p *fleet.Port) topo.ID {
-	for i := range h.t.RDMADevices {
-		if r := &h.t.RDMADevices[i]; p.Device != "" && r.Name == p.Device {
-			return r.PCI
-		}
+	if r := h.index.RDMADevice(topo.RDMAID(p.Device)); r != nil {
+		return r.PCI
 	}
 	if n := h.index.NetdevNamed(cmp.Or(p.Netdev, p.Port)); n != nil {
 		return n.PCI
@@ -122,7 +126,7 @@ func (h *Host) Attributes(p *fleet.Port, lists bool) Attributes {
 	word("role", string(p.Role))
 	word("leafPort", p.LeafPort)
 	if p.Leaf != "" {
-		word("leaf", h.leaf(p.Leaf))
+		word("leaf", h.fleet.SwitchName(p.Leaf))
 	}
 	word("gpuClass", p.Class)
 	function := h.function(p)
@@ -142,16 +146,6 @@ func (h *Host) Attributes(p *fleet.Port, lists bool) Attributes {
 		}
 	}
 	return out
-}
-
-// leaf is the name of a leaf.
-func (h *Host) leaf(id string) string {
-	for i := range h.fleet.Switches {
-		if s := &h.fleet.Switches[i]; s.ID == id {
-			return cmp.Or(s.Name, id)
-		}
-	}
-	return id
 }
 
 // pcieSwitch is the upstream port of the topmost PCIe switch above a function: what a GPU and a NIC of one switch have in
@@ -191,15 +185,13 @@ func (h *Host) GPUs() (out []string, ok bool) {
 
 // Planned are the PCI addresses of the ports that the plan for all GPUs gives each GPU, by place in GPUs.
 func (h *Host) Planned() [][]string {
-	host := &h.fleet.Hosts[0]
-	out := make([][]string, len(host.GPUs))
-	for i := range host.GPUs {
-		for _, place := range host.GPUs[i].Plan {
-			for k := range host.Ports {
-				if p := &host.Ports[k]; cmp.Or(p.Place, p.Port) == place {
-					if d := h.index.PCIDevice(h.function(p)); d != nil {
-						out[i] = append(out[i], d.BDF.String())
-					}
+	out := make([][]string, len(h.host.GPUs))
+	for i := range h.host.GPUs {
+		for _, place := range h.host.GPUs[i].Plan {
+			for k := range h.host.Ports {
+				p := &h.host.Ports[k]
+				if at := h.Address(p); at != "" && cmp.Or(p.Place, p.Port) == place {
+					out[i] = append(out[i], at)
 				}
 			}
 		}
@@ -213,7 +205,7 @@ func (h *Host) Blind() bool {
 }
 
 // Ports are the host's ports.
-func (h *Host) Ports() []fleet.Port { return h.fleet.Hosts[0].Ports }
+func (h *Host) Ports() []fleet.Port { return h.host.Ports }
 
 // Address is the PCI address of a port, "" where it has none.
 func (h *Host) Address(p *fleet.Port) string {

@@ -28,11 +28,12 @@ func DeviceAttributes(f *fleet.Fleet, documents Documents, lists bool) (Output, 
 	var o Output
 	for i := range f.Hosts {
 		fh := &f.Hosts[i]
-		h, err := deviceHost(f, fh, documents)
+		t, err := documents(fh)
 		if err != nil {
 			o.Notes = append(o.Notes, err.Error())
 			continue
 		}
+		h := dra.Of(f, fh, t)
 		devices := map[string]dra.Attributes{}
 		ports := h.Ports()
 		for k := range ports {
@@ -46,25 +47,6 @@ func DeviceAttributes(f *fleet.Fleet, documents Documents, lists bool) (Output, 
 	data = append(data, '\n')
 	o.Data = data
 	return o, err
-}
-
-// deviceHost prepares a host with the cables that the fleet knows of it.
-func deviceHost(f *fleet.Fleet, fh *fleet.Host, documents Documents) (*dra.Host, error) {
-	t, err := documents(fh)
-	if err != nil {
-		return nil, err
-	}
-	n := &fleet.Network{Switches: f.Switches}
-	for i := range fh.Ports {
-		if p := &fh.Ports[i]; p.Known != "" {
-			n.Cables = append(n.Cables, fleet.Cable{Host: fh.Host, Port: p.Port, Rail: p.Rail, Plane: p.Plane, Leaf: p.Leaf, LeafPort: p.LeafPort, Known: p.Known})
-		}
-	}
-	h, err := dra.New(fh.Host, t, n)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", fh.Host, err)
-	}
-	return h, nil
 }
 
 // Claims writes ResourceClaimTemplates for each class of hosts: GPUs, as many as a claim takes, with the NICs that the
@@ -137,52 +119,45 @@ func request(write func(string) (int, error), name, class, driver, domain, attri
 		name, yaml(class), len(addresses), yaml(cel))) // a buffer takes everything
 }
 
-// claimable is what hosts of a class have at the same addresses.
+// claimable is what a host has for claims.
 type claimable struct {
-	gpus []string
-	nics [][]string // of each GPU
-
-	blind bool // which are near is not known
+	host  string
+	gpus  []string   // addresses
+	nics  [][]string // of each GPU
+	blind bool       // which are near is not known
 }
 
-// claimHosts reads the hosts of a class. Where they have devices at other addresses than most, they are told.
-func claimHosts(f *fleet.Fleet, c *fleet.Class, documents Documents) (same *claimable, notes []string) {
-	hosts := map[string][]string{}
-	found := map[string]*claimable{}
-	var order []string
+// claimHosts reads the hosts of a class and gives one of most; notes name those with devices at other addresses.
+func claimHosts(f *fleet.Fleet, c *fleet.Class, documents Documents) (most *claimable, notes []string) {
+	var found []*claimable
 	for _, name := range c.Hosts {
 		i := slices.IndexFunc(f.Hosts, func(h fleet.Host) bool { return h.Host == name })
 		if i < 0 {
 			continue
 		}
-		h, err := deviceHost(f, &f.Hosts[i], documents)
+		t, err := documents(&f.Hosts[i])
 		if err != nil {
 			notes = append(notes, err.Error())
 			continue
 		}
+		h := dra.Of(f, &f.Hosts[i], t)
 		gpus, ok := h.GPUs()
 		if !ok || len(gpus) == 0 {
 			notes = append(notes, name+": no GPUs with known PCI addresses")
 			continue
 		}
-		x := &claimable{gpus: gpus, nics: h.Planned(), blind: h.Blind()}
-		key := fmt.Sprint(*x)
-		if found[key] == nil {
-			order = append(order, key)
-			found[key] = x
-		}
-		hosts[key] = append(hosts[key], name)
+		found = append(found, &claimable{name, gpus, h.Planned(), h.Blind()})
 	}
-	best := ""
-	for _, key := range order {
-		if best == "" || len(hosts[key]) > len(hosts[best]) {
-			best = key
+	for i, same := range largestFirst(found, func(x *claimable) string { return fmt.Sprint(x.gpus, x.nics, x.blind) }) {
+		if i == 0 {
+			most = same[0]
+			continue
 		}
-	}
-	for _, key := range order {
-		if key != best {
-			notes = append(notes, fmt.Sprintf("%s: devices at other PCI addresses, or another plan, than most of %s: the templates do not fit", text.List(hosts[key], 8), c.Class))
+		var hosts []string
+		for _, x := range same {
+			hosts = append(hosts, x.host)
 		}
+		notes = append(notes, fmt.Sprintf("%s: devices at other PCI addresses, or another plan, than most of %s: the templates do not fit", text.List(hosts, 8), c.Class))
 	}
-	return found[best], notes
+	return most, notes
 }
