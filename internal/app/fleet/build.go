@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/topoctl/topoctl/discover/topo"
@@ -172,7 +171,11 @@ func (f *Fleet) compare() {
 	var facts []Fact
 	for _, hosts := range kinds(f.known()) {
 		c := comparison{among: "kind:" + hosts[0].kindName(), hosts: hosts}
-		gpus := usualGPUs(hosts)
+		counts := map[int]int{}
+		for _, h := range hosts {
+			counts[len(h.GPUs)]++
+		}
+		gpus, _ := majorityOf(counts)
 		c.values = func(h *Host) []value {
 			out := h.ofHost()
 			if len(h.GPUs) == gpus { // else places mean nothing
@@ -192,16 +195,6 @@ func (f *Fleet) compare() {
 	}
 	slices.SortStableFunc(facts, func(a, b Fact) int { return strings.Compare(a.Among, b.Among) })
 	f.Facts = facts
-}
-
-// usualGPUs is how many GPUs most hosts have.
-func usualGPUs(hosts []*Host) int {
-	counts := map[string]int{}
-	for _, h := range hosts {
-		counts[strconv.Itoa(len(h.GPUs))]++
-	}
-	n, _ := strconv.Atoi(mostFrequent(counts))
-	return n
 }
 
 // take runs a comparison and takes over what it finds.
@@ -250,18 +243,18 @@ func (f *Fleet) sumDoctor() {
 				finding.Subjects = append(finding.Subjects, x.host.Host+"/"+s)
 			}
 		}
-		first := strings.TrimPrefix(text.Join(same[0].Subjects, mostNames)+": "+same[0].Text, ": ")
-		finding.Text, finding.Evidence = first, []string{}
+		say := func(x hit) string { return strings.TrimPrefix(text.Join(x.Subjects, mostNames)+": "+x.Text, ": ") }
+		finding.Text, finding.Evidence = say(same[0]), []string{}
 		from := "--from DOCUMENT"
 		if len(finding.Hosts) == 1 {
 			from = same[0].host.flag()
 		} else {
-			finding.Text = fmt.Sprintf("%d of %s: %s", len(finding.Hosts), text.Plural(of, "host"), first)
+			finding.Text = fmt.Sprintf("%d of %s: %s", len(finding.Hosts), text.Plural(of, "host"), say(same[0]))
 		}
 		const shown = 5
 		for _, x := range same[:min(shown, len(same))] {
 			if len(same) > 1 {
-				finding.Evidence = append(finding.Evidence, fmt.Sprintf("%s: %s", x.host.Host, strings.TrimPrefix(text.Join(x.Subjects, mostNames)+": "+x.Text, ": ")))
+				finding.Evidence = append(finding.Evidence, x.host.Host+": "+say(x))
 			}
 		}
 		finding.Fix = "\"topoctl doctor " + string(finding.Code) + " " + from + "\" says more"

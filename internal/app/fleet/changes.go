@@ -93,22 +93,11 @@ type changed struct {
 // changesOf compares a host with itself.
 func changesOf(old, now *Host) []changed {
 	was := map[cell]value{}
-	structure := old.Fingerprint == now.Fingerprint
-	values := func(h *Host) []value {
-		out := h.ofHost()
-		if len(old.GPUs) == len(now.GPUs) {
-			out = append(out, h.ofLinks()...)
-		}
-		if structure { // else places mean something else
-			out = append(out, h.ofDevices()...)
-		}
-		return out
-	}
-	for _, v := range values(old) {
+	for _, v := range old.valuesAgainst(now) {
 		was[cell{v.attr, v.place}] = v
 	}
 	var out []changed
-	for _, v := range values(now) {
+	for _, v := range now.valuesAgainst(old) {
 		w, ok := was[cell{v.attr, v.place}]
 		if !ok || w.text == v.text || v.attr.near && nearEnough(w.number, v.number) {
 			continue
@@ -142,11 +131,8 @@ func likeChanges(all []changed) []FactChange {
 		}
 		out = append(out, f)
 	}
-	rank := func(key string) int {
-		return slices.IndexFunc(attributes, func(a *attribute) bool { return a.key == key })
-	}
 	slices.SortStableFunc(out, func(a, b FactChange) int {
-		return cmp.Or(rank(a.Key)-rank(b.Key), compareLists(a.Hosts, b.Hosts), compareLists(a.Subjects, b.Subjects))
+		return cmp.Or(attributeOf(a.Key).rank()-attributeOf(b.Key).rank(), compareLists(a.Hosts, b.Hosts), compareLists(a.Subjects, b.Subjects))
 	})
 	return out
 }
@@ -207,7 +193,7 @@ func (c *Changes) Headline() string {
 
 // Sentence says what was and what is, without the hosts.
 func (f *FactChange) Sentence() string {
-	a := attributes[slices.IndexFunc(attributes, func(a *attribute) bool { return a.key == f.Key })]
+	a := attributeOf(f.Key)
 	switch a {
 	case attrStructure:
 		return "it is built differently"
@@ -221,5 +207,5 @@ func (f *FactChange) Sentence() string {
 		}
 		return a.words + ": " + strings.Join(parts, ", ")
 	}
-	return fmt.Sprintf("%s%s was %s, is %s", a.words, ofWhat(text.Join(f.Subjects, mostNames)), f.Old, f.New)
+	return fmt.Sprintf("%s%s %s %s, %s %s", a.words, ofWhat(text.Join(f.Subjects, mostNames)), a.verb("was", "were"), f.Old, a.verb("is", "are"), f.New)
 }

@@ -27,9 +27,9 @@ const (
 	CodeNotCompared   Code = "not-compared"
 )
 
-// majorityOf is the value that more than 60 % of three hosts or more have, by the number of hosts
-// that have each.
-func majorityOf(counts map[string]int) (value string, ok bool) {
+// majorityOf is the value that most hosts have, by the number of hosts that have each; ok says whether these are more
+// than 60 % of three hosts or more.
+func majorityOf[V cmp.Ordered](counts map[V]int) (value V, ok bool) {
 	of, most := 0, 0
 	for v, n := range counts {
 		if of += n; n > most || n == most && v < value {
@@ -285,11 +285,7 @@ func (d *difference) sentence(names []string, golden string) string {
 		}
 		return fmt.Sprintf("%s: has %s where %s %s", what, text.Join(has, mostNames), they, text.Join(lacks, mostNames))
 	}
-	verb := "is"
-	if a == attrNearest || a == attrPlan || a == attrVFs || a == attrPKeys || a == attrLinks {
-		verb = "are"
-	}
-	return fmt.Sprintf("%s %s %s, %s %s", what, verb, own, others, where)
+	return fmt.Sprintf("%s %s %s, %s %s", what, a.verb("is", "are"), own, others, where)
 }
 
 // counted is a number of what the attribute counts: "7 GPUs".
@@ -319,7 +315,7 @@ func (c *comparison) disagreements(list []Fact) []Finding {
 	direct := slices.ContainsFunc(c.disagreed, func(f fact) bool { return !f.cell.attr.follows })
 	var out []Finding
 	for _, f := range list {
-		a := attributes[slices.IndexFunc(attributes, func(a *attribute) bool { return a.key == f.Key })]
+		a := attributeOf(f.Key)
 		if f.Majority != nil || a.follows && direct {
 			continue
 		}
@@ -336,7 +332,7 @@ func (c *comparison) disagreements(list []Fact) []Finding {
 			hosts = append(hosts, o.Hosts...)
 		}
 		slices.SortFunc(hosts, topo.NaturalCompare)
-		said := a.words + ofWhat(text.Join(f.Subjects, mostNames)) + " is " + text.Join(parts, mostNames)
+		said := a.words + ofWhat(text.Join(f.Subjects, mostNames)) + " " + a.verb("is", "are") + " " + text.Join(parts, mostNames)
 		switch {
 		case a.noun != "":
 			said = text.Join(parts, mostNames)
@@ -348,8 +344,7 @@ func (c *comparison) disagreements(list []Fact) []Finding {
 				parts = differ
 			}
 		}
-		severity := doctor.Warning
-		out = append(out, Finding{Code: CodeHostsDisagree, Severity: severity, Hosts: hosts, Text: said, Evidence: parts,
+		out = append(out, Finding{Code: CodeHostsDisagree, Severity: doctor.Warning, Hosts: hosts, Text: said, Evidence: parts,
 			Fix: "nothing says which value is right: compare with --against GOLDEN, or collect more hosts of this kind"})
 	}
 	return out

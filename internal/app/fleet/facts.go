@@ -24,9 +24,10 @@ type attribute struct {
 	// finding beside one.
 	follows bool
 	// near says that values within 2 % are one.
-	near bool
-	noun string // of what a number is counted
-	fix  string
+	near   bool
+	plural bool   // the words are a plural
+	noun   string // of what a number is counted
+	fix    string
 }
 
 // value is what one host has. An attribute that a host's document does not tell has none.
@@ -46,15 +47,15 @@ var (
 	attrNUMANodes = &attribute{key: "numa_nodes", words: "number of NUMA nodes", noun: "NUMA node", severity: doctor.Warning, structural: true, fix: "compare the firmware's settings (NPS, SNC)"}
 	attrCPUs      = &attribute{key: "cpus", words: "number of CPUs", noun: "CPU", severity: doctor.Warning, structural: true, fix: "compare the firmware's settings (SMT) and what is offline"}
 	attrCPUModel  = &attribute{key: "cpu_model", words: "CPU model", severity: doctor.Warning, structural: true}
-	attrLinks     = &attribute{key: "direct_links", words: "NVLink or xGMI links", severity: doctor.Error, fix: "nvidia-smi nvlink -s, or amd-smi xgmi, on the host; dmesg for Xid messages"}
+	attrLinks     = &attribute{key: "direct_links", words: "NVLink or xGMI links", plural: true, severity: doctor.Error, fix: "nvidia-smi nvlink -s, or amd-smi xgmi, on the host; dmesg for Xid messages"}
 	attrStructure = &attribute{key: "structure", words: "structure", severity: doctor.Warning, structural: true, fix: "\"topoctl diff --structure\" of its document and that of another host says what differs"}
 
 	attrMemory  = &attribute{key: "memory_bytes", words: "memory", severity: doctor.Warning, near: true, fix: "look for a memory module that is not seen: dmidecode -t memory"}
 	attrKernel  = &attribute{key: "kernel", words: "kernel", severity: doctor.Warning, fix: "install and boot the kernel of the others"}
 	attrDriver  = &attribute{key: "gpu_driver_version", words: "GPU driver", severity: doctor.Warning, fix: "install the GPU driver of the others"}
 	attrModule  = &attribute{key: "gpu_module", words: "GPU kernel module", severity: doctor.Warning, fix: "install the kernel module of the others (open or proprietary)"}
-	attrModules = &attribute{key: "modules", words: "kernel modules", severity: doctor.Warning, fix: "load what is missing: modprobe"}
-	attrOptions = &attribute{key: "kernel_options", words: "kernel options", severity: doctor.Warning, fix: "compare /proc/cmdline"}
+	attrModules = &attribute{key: "modules", words: "kernel modules", plural: true, severity: doctor.Warning, fix: "load what is missing: modprobe"}
+	attrOptions = &attribute{key: "kernel_options", words: "kernel options", plural: true, severity: doctor.Warning, fix: "compare /proc/cmdline"}
 	attrVirtual = &attribute{key: "virtual", words: "virtualization", severity: doctor.Warning}
 
 	attrState     = &attribute{key: "state", words: "state", severity: doctor.Error, fix: "look at cable, transceiver and switch port"}
@@ -69,8 +70,8 @@ var (
 	attrGIDIndex  = &attribute{key: "gid_index", words: "GID index", severity: doctor.Warning, fix: "programs that are told one index for all hosts reach nobody from here: make addresses in the order of the others"}
 	attrGIDType   = &attribute{key: "gid_type", words: "GID type", severity: doctor.Warning}
 	attrTraffic   = &attribute{key: "traffic_class", words: "traffic class", severity: doctor.Warning, fix: "set it as on the others"}
-	attrPKeys     = &attribute{key: "pkeys", words: "partition keys", severity: doctor.Warning, fix: "compare the subnet manager's partitions"}
-	attrVFs       = &attribute{key: "vfs", words: "virtual functions", severity: doctor.Warning}
+	attrPKeys     = &attribute{key: "pkeys", words: "partition keys", plural: true, severity: doctor.Warning, fix: "compare the subnet manager's partitions"}
+	attrVFs       = &attribute{key: "vfs", words: "virtual functions", plural: true, severity: doctor.Warning}
 	attrWidth     = &attribute{key: "pcie_width", words: "PCIe width", severity: doctor.Error, fix: "reseat the card, look at riser and slot"}
 	attrSpeed     = &attribute{key: "pcie_speed", words: "PCIe speed", severity: doctor.Error, fix: "reseat the card, look at riser, slot and firmware settings"}
 	attrNUMA      = &attribute{key: "numa_node", words: "NUMA node", severity: doctor.Warning, fix: "compare the firmware's settings"}
@@ -79,9 +80,9 @@ var (
 	attrMIG       = &attribute{key: "mig", words: "MIG", severity: doctor.Warning, fix: "nvidia-smi -mig"}
 
 	attrClass   = &attribute{key: "nearest_class", words: "class to its nearest GPUs", severity: doctor.Warning, follows: true}
-	attrNearest = &attribute{key: "nearest", words: "nearest GPUs", severity: doctor.Warning, follows: true}
+	attrNearest = &attribute{key: "nearest", words: "nearest GPUs", plural: true, severity: doctor.Warning, follows: true}
 	attrRole    = &attribute{key: "role", words: "role", severity: doctor.Warning, follows: true}
-	attrPlan    = &attribute{key: "plan", words: "planned ports", severity: doctor.Warning, follows: true}
+	attrPlan    = &attribute{key: "plan", words: "planned ports", plural: true, severity: doctor.Warning, follows: true}
 )
 
 // attributes are all, in that order.
@@ -93,6 +94,18 @@ var attributes = []*attribute{attrGPUs, attrNICs, attrNUMANodes, attrCPUs, attrC
 
 // rank is the place of an attribute in the list.
 func (a *attribute) rank() int { return slices.Index(attributes, a) }
+
+func attributeOf(key string) *attribute {
+	return attributes[slices.IndexFunc(attributes, func(a *attribute) bool { return a.key == key })]
+}
+
+// verb is the form of a verb that follows the attribute's words.
+func (a *attribute) verb(one, many string) string {
+	if a.plural {
+		return many
+	}
+	return one
+}
 
 // ofHost are the values of the host as a whole.
 func (h *Host) ofHost() []value {
@@ -144,6 +157,19 @@ func (h *Host) ofLinks() []value {
 			said += " (fewer to " + text.Join(g.NoLinkTo, mostNames) + ")"
 		}
 		out = append(out, value{attr: attrLinks, place: g.GPU, name: g.GPU, text: said})
+	}
+	return out
+}
+
+// valuesAgainst are all values of the host that are compared with those of another: where that has another number of
+// GPUs, or another fingerprint, places mean something else.
+func (h *Host) valuesAgainst(o *Host) []value {
+	out := h.ofHost()
+	if len(h.GPUs) == len(o.GPUs) {
+		out = append(out, h.ofLinks()...)
+	}
+	if h.Fingerprint == o.Fingerprint {
+		out = append(out, h.ofDevices()...)
 	}
 	return out
 }

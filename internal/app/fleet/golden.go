@@ -34,22 +34,11 @@ func (f *Fleet) Against(golden *Fleet, label string) {
 // against compares one host.
 func (f *Fleet) against(h *Host, models []*Host, label string) {
 	c := comparison{among: label, golden: label}
-	same := slices.ContainsFunc(models, func(m *Host) bool { return m.Fingerprint == h.Fingerprint })
-	values := func(x *Host) []value {
-		out := x.ofHost()
-		if len(x.GPUs) == len(h.GPUs) {
-			out = append(out, x.ofLinks()...)
-		}
-		if same && x.Fingerprint == h.Fingerprint { // else places mean nothing
-			out = append(out, x.ofDevices()...)
-		}
-		return out
-	}
 	want := map[cell]map[string]int{}
 	shown := map[cell]value{}
 	by := map[cell]*Host{}
 	for _, m := range models {
-		for _, v := range values(m) {
+		for _, v := range m.valuesAgainst(h) {
 			at := cell{v.attr, v.place}
 			if want[at] == nil {
 				want[at] = map[string]int{}
@@ -58,7 +47,7 @@ func (f *Fleet) against(h *Host, models []*Host, label string) {
 			shown[at], by[at] = v, m
 		}
 	}
-	for _, v := range values(h) {
+	for _, v := range h.valuesAgainst(h) {
 		at := cell{v.attr, v.place}
 		counts := want[at]
 		if counts == nil || counts[v.text] > 0 || v.attr.near && nearEnough(v.number, shown[at].number) {

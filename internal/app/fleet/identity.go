@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/topoctl/topoctl/discover/topo"
@@ -102,18 +101,11 @@ func (f *Fleet) duplicates(code Code, what, fix string, id func(*Port) string) {
 		}
 		finding.Text = fmt.Sprintf("%s have one %s", text.Join(finding.Subjects, mostNames), what)
 		if len(same) > 1 {
-			finding.Text = fmt.Sprintf("%s have the same %s on %s: perhaps one host under several names", text.Join(hosts, mostNames), pluralOf(what), text.Plural(len(same), "port"))
+			finding.Text = fmt.Sprintf("%s have the same %s on %s: perhaps one host under several names", text.Join(hosts, mostNames), text.Noun(len(same), what), text.Plural(len(same), "port"))
 			finding.Fix = "leave out what was collected twice; else " + fix
 		}
 		f.find(finding)
 	}
-}
-
-func pluralOf(what string) string {
-	if what == "MAC address" {
-		return "MAC addresses"
-	}
-	return what + "s"
 }
 
 func hostNames(hosts []*Host) []string {
@@ -166,18 +158,17 @@ func (f *Fleet) checkDomains() {
 		f.unknown(CodeDomainIncomplete, fmt.Sprintf("%s: %s not tell the NVLink domain, others of the class do", text.Join(silent, mostNames), text.Noun(len(silent), "its document does", "their documents do")), "", silent)
 	}
 	missing := append(f.Missing(), silent...)
-	counts := map[string]int{}
+	counts := map[int]int{}
 	for _, d := range f.Domains {
-		counts[strconv.Itoa(len(d.Hosts))]++
+		counts[len(d.Hosts)]++
 	}
-	usual, ok := majorityOf(counts)
+	most, ok := majorityOf(counts)
 	if !ok {
 		if len(counts) > 1 {
 			f.unknown(CodeDomainIncomplete, fmt.Sprintf("%s have different numbers of hosts, and no majority says which is right", text.Plural(len(f.Domains), "NVLink domain")), "", nil)
 		}
 		return
 	}
-	most, _ := strconv.Atoi(usual)
 	for _, d := range f.Domains {
 		if lacks := most - len(d.Hosts); lacks > 0 && lacks <= len(missing) {
 			f.unknown(CodeDomainIncomplete, fmt.Sprintf("NVLink domain %s has %s, its sisters %d: the rest may be among those that are not known: %s", d.Domain, text.Plural(len(d.Hosts), "host"), most, text.Join(missing, mostNames)),

@@ -36,7 +36,11 @@ func kinds(hosts []*Host) [][]*Host {
 
 // build is all that says whether a host is like another.
 func (h *Host) build() string {
-	return fmt.Sprintf("%q", []any{h.format(), h.Arch, h.Vendor, h.Product, h.Virtual, h.CPUModel, h.linked(), fmt.Sprint(h.parts())})
+	parts := h.Parts
+	if parts == nil {
+		parts = h.fewParts()
+	}
+	return fmt.Sprintf("%q", []any{h.format(), h.Arch, h.Vendor, h.Product, h.Virtual, h.CPUModel, h.linked(), fmt.Sprint(parts)})
 }
 
 // format is the tool whose file the host is known from, "" for topoctl itself: files of one format lack the same.
@@ -52,8 +56,8 @@ func (h *Host) format() string {
 func (h *Host) like(o *Host) bool {
 	const few, most = 2, 0.15 // parts that may be other ones, or what part of all
 	differ := func(a, b string) bool { return a != "" && b != "" && a != b }
-	a, b := h.parts(), o.parts()
-	if h.Parts == nil || o.Parts == nil {
+	a, b := h.Parts, o.Parts
+	if a == nil || b == nil {
 		a, b = h.fewParts(), o.fewParts()
 	}
 	apart := func(sort string) bool {
@@ -90,15 +94,7 @@ func (h *Host) linked() string {
 	return said
 }
 
-// parts are what the host is built of, as far as its document tells.
-func (h *Host) parts() map[string]int {
-	if h.Parts != nil {
-		return h.Parts
-	}
-	return h.fewParts()
-}
-
-// fewParts are the parts that a document of an earlier version tells, too.
+// fewParts are the parts that a document of an earlier version has too, which has no Parts.
 func (h *Host) fewParts() map[string]int {
 	out := map[string]int{"network functions": h.NICs, "NUMA nodes": len(h.NUMA)}
 	for i := range h.GPUs {

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/topoctl/topoctl/discover/topo"
@@ -101,12 +100,11 @@ func (f *Fleet) checkLeaves(list []*leaf) {
 		}
 		return
 	}
-	counts := map[string]int{}
+	counts := map[int]int{}
 	for _, l := range list {
-		counts[strconv.Itoa(l.links)]++
+		counts[l.links]++
 	}
-	usual, ok := majorityOf(counts)
-	most, _ := strconv.Atoi(usual)
+	most, ok := majorityOf(counts)
 	if !ok && len(counts) > 1 {
 		f.unknown(CodeLeafUplinkDown, fmt.Sprintf("%s have different numbers of uplinks, and no majority says which is right", text.Plural(len(list), "leaf", "leaves")), "", nil)
 	}
