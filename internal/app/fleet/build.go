@@ -112,10 +112,12 @@ func (f *Fleet) reached(h *Host) {
 }
 
 // known are the hosts that something is known of.
-func (f *Fleet) known() []*Host {
+func (f *Fleet) known() []*Host { return f.hosts(true) }
+
+func (f *Fleet) hosts(known bool) []*Host {
 	var out []*Host
 	for i := range f.Hosts {
-		if h := &f.Hosts[i]; h.Known() {
+		if h := &f.Hosts[i]; h.Known() == known {
 			out = append(out, h)
 		}
 	}

@@ -172,18 +172,12 @@ func (c *Changes) Headline() string {
 	if len(c.Facts) > 0 {
 		var hosts []string
 		for _, f := range c.Facts {
-			for _, h := range f.Hosts {
-				if !slices.Contains(hosts, h) {
-					hosts = append(hosts, h)
-				}
-			}
+			hosts = append(hosts, f.Hosts...)
 		}
 		slices.SortFunc(hosts, topo.NaturalCompare)
+		hosts = slices.Compact(hosts)
 		s := fmt.Sprintf("%s changed: %s: %s", text.Plural(len(hosts), "host"), text.List(hosts, mostNames), c.Facts[0].Sentence())
-		if n := len(c.Facts) - 1; n > 0 {
-			s += fmt.Sprintf(", and %s", text.Plural(n, "more change"))
-		}
-		parts = append(parts, s)
+		parts = append(parts, andMore(s, len(c.Facts)-1, "change"))
 	}
 	if len(parts) == 0 {
 		parts = append(parts, fmt.Sprintf("%s appeared, %d are gone", text.Plural(len(c.Appeared), "finding"), len(c.Gone)))

@@ -237,8 +237,7 @@ type Domain struct {
 
 // Fact is something that hosts of a kind are expected to have in common.
 type Fact struct {
-	// Among is whom it is compared among: a class, or "kind:" and what hosts that are like each other have in
-	// common, for what makes classes.
+	// Among names the hosts that are compared: a class, or "kind:" and what hosts of one kind have in common.
 	Among    string   `json:"among"`
 	Key      string   `json:"key"`                // "firmware", "kernel"
 	Subjects []string `json:"subjects,omitempty"` // devices, as most hosts call them; none: the host

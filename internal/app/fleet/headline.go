@@ -106,16 +106,13 @@ func upperIfWord(s string) string {
 func (f *Fleet) sayOdd() string {
 	odd := f.serious(CodeHostOdd, CodeNotGolden)
 	byHost := group.By(odd, func(x *Finding) string { return x.Hosts[0] })
-	known := len(f.Hosts) - len(f.Missing())
+	known := len(f.known())
 	switch {
 	case len(byHost) == 0:
 		return f.sayDisagree()
 	case len(byHost) == 1:
 		s := fmt.Sprintf("1 of %s is odd: %s: %s", text.Plural(known, "host"), byHost[0][0].Hosts[0], byHost[0][0].Text)
-		if n := len(byHost[0]) - 1; n > 0 {
-			s += fmt.Sprintf(", and %s", text.Plural(n, "more difference"))
-		}
-		return s
+		return andMore(s, len(byHost[0])-1, "difference")
 	}
 	slices.SortStableFunc(byHost, func(a, b []*Finding) int {
 		return topo.NaturalCompare(a[0].Hosts[0], b[0].Hosts[0])
@@ -129,7 +126,15 @@ func (f *Fleet) sayOdd() string {
 	if len(alike) == 1 {
 		return s + ": " + alike[0][0].Text
 	}
-	return s + fmt.Sprintf(": %s: %s, and %s", odd[0].Hosts[0], odd[0].Text, text.Plural(len(odd)-1, "more difference"))
+	return andMore(s+": "+odd[0].Hosts[0]+": "+odd[0].Text, len(odd)-1, "difference")
+}
+
+// andMore says after the first of several things how many others there are.
+func andMore(first string, others int, noun string) string {
+	if others == 0 {
+		return first
+	}
+	return first + ", and " + text.Plural(others, "more "+noun)
 }
 
 func (f *Fleet) sayDisagree() string {
@@ -137,19 +142,13 @@ func (f *Fleet) sayDisagree() string {
 	if len(list) == 0 {
 		return ""
 	}
-	var hosts []string
+	hosts := map[string]bool{}
 	for _, x := range list {
 		for _, h := range x.Hosts {
-			if !slices.Contains(hosts, h) {
-				hosts = append(hosts, h)
-			}
+			hosts[h] = true
 		}
 	}
-	s := fmt.Sprintf("%s disagree: %s", text.Plural(len(hosts), "host"), list[0].Text)
-	if n := len(list) - 1; n > 0 {
-		s += fmt.Sprintf(", and %s", text.Plural(n, "more difference"))
-	}
-	return s
+	return andMore(fmt.Sprintf("%s disagree: %s", text.Plural(len(hosts), "host"), list[0].Text), len(list)-1, "difference")
 }
 
 // sayOther says what else is wrong with the fleet.
@@ -164,10 +163,7 @@ func (f *Fleet) sayOther() string {
 	if len(list) == 0 {
 		return ""
 	}
-	if n := len(list) - 1; n > 0 {
-		return fmt.Sprintf("%s, and %s", list[0].Text, text.Plural(n, "more finding"))
-	}
-	return list[0].Text
+	return andMore(list[0].Text, len(list)-1, "finding")
 }
 
 // sayDoctor says on how many hosts doctor finds something, of those that are not told to be odd.
@@ -198,7 +194,7 @@ func (f *Fleet) sayDoctor() string {
 
 // sayFine says what was compared where nothing is wrong.
 func (f *Fleet) sayFine() string {
-	known := len(f.Hosts) - len(f.Missing())
+	known := len(f.known())
 	hosts := text.Plural(known, "host")
 	if !f.Compared() {
 		if known == 1 {

@@ -26,7 +26,6 @@ const (
 type owner struct {
 	host *Host
 	port *Port
-	id   string
 }
 
 // checkIdentities finds what should be unique and is not.
@@ -44,13 +43,8 @@ func (f *Fleet) checkIdentities() {
 	}
 	f.duplicates(CodeGUIDDuplicate, "GUID", "set GUIDs of virtual functions by hand or by the subnet manager; two cards with one GUID need other firmware settings", func(p *Port) string { return cmp.Or(p.GUID, p.NodeGUID) })
 	f.duplicates(CodeMACDuplicate, "MAC address", "give each interface an address of its own", func(p *Port) string { return p.MAC })
-	by := map[string][]*Host{}
-	for i := range f.Hosts {
-		if h := &f.Hosts[i]; h.MachineID != "" && !h.Anonymous {
-			by[h.MachineID] = append(by[h.MachineID], h)
-		}
-	}
-	for _, hosts := range by {
+	named := slices.DeleteFunc(f.known(), func(h *Host) bool { return h.MachineID == "" || h.Anonymous })
+	for _, hosts := range group.By(named, func(h *Host) string { return h.MachineID }) {
 		if len(hosts) > 1 {
 			names := hostNames(hosts)
 			f.find(Finding{Code: CodeMachineDuplicate, Severity: doctor.Warning, Hosts: names,
@@ -66,7 +60,7 @@ func (f *Fleet) duplicates(code Code, what, fix string, id func(*Port) string) {
 	for _, h := range f.known() {
 		for j := range h.Ports {
 			if p := &h.Ports[j]; !h.Anonymous && p.Place != "" && id(p) != "" && strings.Trim(id(p), "0:x") != "" {
-				by[id(p)] = append(by[id(p)], owner{h, p, id(p)})
+				by[id(p)] = append(by[id(p)], owner{h, p})
 			}
 		}
 	}
@@ -97,7 +91,7 @@ func (f *Fleet) duplicates(code Code, what, fix string, id func(*Port) string) {
 				ports = append(ports, o.host.Host+"/"+o.port.ShortName())
 			}
 			finding.Subjects = append(finding.Subjects, ports...)
-			finding.Evidence = append(finding.Evidence, fmt.Sprintf("%s %s: %s", what, owners[0].id, text.Join(ports, mostNames)))
+			finding.Evidence = append(finding.Evidence, fmt.Sprintf("%s %s: %s", what, id(owners[0].port), text.Join(ports, mostNames)))
 		}
 		finding.Text = fmt.Sprintf("%s have one %s", text.Join(finding.Subjects, mostNames), what)
 		if len(same) > 1 {

@@ -24,7 +24,6 @@ const (
 type wiring struct {
 	host  *Host
 	ports []*Port
-	su    *unit
 }
 
 // unit is hosts whose ports of one place are meant to be on one leaf.
@@ -96,7 +95,6 @@ func unitsOf(list []*wiring) []*unit {
 			out = append(out, &unit{})
 			i = len(out) - 1
 		}
-		w.su = out[i]
 		out[i].members = append(out[i].members, w)
 	}
 	for _, u := range out {
@@ -300,7 +298,7 @@ func (f *Fleet) checkPresence(source string) {
 			x.Hosts = append(x.Hosts, l.host.Host)
 			for _, p := range l.ports {
 				x.Subjects = append(x.Subjects, l.host.Host+"/"+p.ShortName())
-				x.Evidence = append(x.Evidence, fmt.Sprintf("%s/%s: GUID %s, MAC %s, state %s: not in %s", l.host.Host, p.Port, orNone(p.GUID), orNone(p.MAC), cmp.Or(p.State, "unknown"), source))
+				x.Evidence = append(x.Evidence, fmt.Sprintf("%s/%s: GUID %s, MAC %s, state %s: not in %s", l.host.Host, p.Port, cmp.Or(p.GUID, "none"), cmp.Or(p.MAC, "none"), cmp.Or(p.State, "unknown"), source))
 			}
 		}
 		for _, p := range same[0].ports {
@@ -321,5 +319,3 @@ func (f *Fleet) checkPresence(source string) {
 		f.find(x)
 	}
 }
-
-func orNone(s string) string { return cmp.Or(s, "none") }

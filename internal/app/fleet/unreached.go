@@ -19,16 +19,8 @@ type Unreached struct {
 	Reason  string   // names "HOST" where the reasons name a host each
 }
 
-// Missing are the hosts that were not reached.
-func (f *Fleet) Missing() []string {
-	var out []string
-	for i := range f.Hosts {
-		if !f.Hosts[i].Known() {
-			out = append(out, f.Hosts[i].Host)
-		}
-	}
-	return out
-}
+// Missing are the names of the hosts that were not reached.
+func (f *Fleet) Missing() []string { return hostNames(f.hosts(false)) }
 
 // NoneReached says whether nothing is known of any host.
 func (f *Fleet) NoneReached() bool {
@@ -37,14 +29,8 @@ func (f *Fleet) NoneReached() bool {
 
 // Unreached are the hosts that were not reached, by reason, the commonest first.
 func (f *Fleet) Unreached() []Unreached {
-	var missing []*Host
-	for i := range f.Hosts {
-		if h := &f.Hosts[i]; !h.Known() {
-			missing = append(missing, h)
-		}
-	}
 	var out []Unreached
-	for _, same := range group.By(missing, (*Host).anyReason) {
+	for _, same := range group.By(f.hosts(false), (*Host).anyReason) {
 		x := Unreached{Reason: cmp.Or(same[0].Reason, noReason)}
 		for _, h := range same {
 			x.Hosts, x.Sources = append(x.Hosts, h.Host), append(x.Sources, h.Source)
