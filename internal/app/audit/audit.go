@@ -172,11 +172,11 @@ func (a *Audit) Log(name string, l *enginelog.Log) error {
 		a.Note(fmt.Sprintf("%s: %s left out: too many devices", name, text.Plural(l.Left, "line")))
 	}
 	for _, u := range hosts[i].Uses {
-		if a.o.Engine == "" || engineLogs(a.o.Engine, u.Engine) {
+		if engineLogs(a.o.Engine, u.Engine) {
 			a.logs = append(a.logs, u)
 		}
 	}
-	if a.o.Engine == "" || engineLogs(a.o.Engine, enginelog.NCCL) {
+	if engineLogs(a.o.Engine, enginelog.NCCL) {
 		a.hosts = append(a.hosts, hosts[i])
 	}
 	return nil
@@ -189,11 +189,7 @@ func shortName(name string) string {
 }
 
 // Note adds a note to the report, once.
-func (a *Audit) Note(n string) {
-	if !slices.Contains(a.notes, n) {
-		a.notes = append(a.notes, n)
-	}
-}
+func (a *Audit) Note(n string) { a.notes = withNew(a.notes, n) }
 
 // Report is the answer to all that came in so far.
 func (a *Audit) Report() *Report {
@@ -222,7 +218,7 @@ func (a *Audit) processes() []Process {
 		p := a.held.Processes[pid]
 		x := Process{PID: pid, Name: p.Name, Variables: []Variable{}}
 		for _, name := range slices.Sorted(maps.Keys(p.Variables)) {
-			if a.o.Engine == "" || engineReads(a.o.Engine, name) {
+			if engineReads(a.o.Engine, name) {
 				x.Variables = append(x.Variables, Variable{name, p.Variables[name]})
 			}
 		}

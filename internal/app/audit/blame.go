@@ -161,14 +161,14 @@ var Engines = []struct {
 	{"sglang", []string{"SGLANG_", "NCCL_", "UCX_", "NIXL_", "MC_", "MOONCAKE_", "GLOO_"}, ""},
 }
 
-// engineReads says whether an engine reads a variable.
+// engineReads says whether an engine reads a variable; "" stands for all engines.
 func engineReads(engine, variable string) bool {
 	for _, e := range Engines {
 		if e.Name == engine {
 			return slices.ContainsFunc(e.Variables, func(p string) bool { return strings.HasPrefix(variable, p) })
 		}
 	}
-	return false
+	return engine == ""
 }
 
 // engineLogs says whether an engine writes logs of a kind: the serving engines those of all.
@@ -178,5 +178,5 @@ func engineLogs(engine string, of enginelog.Engine) bool {
 			return e.Log == "" || e.Log == of
 		}
 	}
-	return false
+	return engine == ""
 }

@@ -21,14 +21,13 @@ type judge struct {
 	total uint64
 	// tcp is what interfaces carried beside a plan for RDMA.
 	tcp uint64
-	// unnamed are the channels of which logs do not say by which device they go, and networks what they say.
-	unnamed  int
-	networks []string
+	// unnamed says how many channels go by a device that the log does not name, "" where it names all.
+	unnamed string
 }
 
 func (j *judge) judge() {
 	j.chooseUnit()
-	j.findUnnamed()
+	j.unnamed = unnamed(j.a.logs)
 	ports := j.a.o.Host.Ports()
 	for i := range ports {
 		if p := &ports[i]; j.counts(p) && j.standsForItself(p, ports) {
@@ -202,10 +201,7 @@ func used(t *Traffic, line *topo.Rate, ns int64) *float64 {
 // carried is what a port carried in the report's unit; doubt says why that is not all.
 func (j *judge) carried(p *Port) (n uint64, doubt string) {
 	if j.r.Unit == Channels {
-		if j.unnamed > 0 {
-			doubt = j.doubtOfLog()
-		}
-		return uint64(max(0, *p.Channels)), doubt
+		return uint64(max(0, *p.Channels)), j.unnamed
 	}
 	port, _ := j.a.o.Host.Port(p.ID)
 	t := j.a.tallies[j.meter(&port)]
@@ -253,14 +249,12 @@ func (j *judge) quiet() uint64 {
 
 // share adds up what all ports carried and gives each its part.
 func (j *judge) share() {
-	known := false
+	if j.r.Unit != Channels && j.a.samples < 2 {
+		return
+	}
 	for i := range j.r.Ports {
 		n, _ := j.carried(&j.r.Ports[i])
 		j.total += n
-		known = known || j.r.Unit == Channels || j.a.samples > 1
-	}
-	if !known {
-		return
 	}
 	j.r.Carried = &j.total
 	for i := range j.r.Ports {
@@ -286,10 +280,7 @@ func (j *judge) decide(p *Port) {
 		} else {
 			say("nothing moved, so there is no share to compare")
 		}
-	case doubt != "" && plan == 0 && n <= j.quiet():
-		p.Verdict = CouldNotCheck
-		say("%s", doubt)
-	case doubt != "" && plan > 0:
+	case doubt != "" && (plan > 0 || n <= j.quiet()):
 		p.Verdict = CouldNotCheck
 		say("%s", doubt)
 	case plan == 0 && (float64(n) <= strayPart*float64(j.total) || n <= j.quiet()):
@@ -430,33 +421,32 @@ func (j *judge) answer() {
 		return
 	}
 	count := map[Verdict][]string{}
+	unchecked := 0
 	for i := range r.Ports {
 		p := &r.Ports[i]
 		count[p.Verdict] = append(count[p.Verdict], p.Name)
-	}
-	unchecked := 0
-	for i := range r.Ports {
-		if r.Ports[i].Verdict == CouldNotCheck && *r.Ports[i].PlannedShare > 0 {
+		if p.Verdict == CouldNotCheck && *p.PlannedShare > 0 {
 			unchecked++
 		}
 	}
+	missed := len(count[Idle])+len(count[Above])+len(count[Below]) > 0
 	beside, devices := j.elsewhere()
 	if len(devices) > 0 {
 		r.Notes = append(r.Notes, fmt.Sprintf("devices of the log that are not among this host's ports for %s: %s", r.Transport, text.Join(devices, 32)))
 	}
 	switch {
-	case r.Unit == Channels && j.unnamed > 0:
-		r.Answer, r.Text = Unchecked, "Could not check: "+j.doubtOfLog()
-	case r.Unit == Channels && beside > 0 && len(count[Idle])+len(count[Above])+len(count[Below]) == 0:
+	case r.Unit == Channels && j.unnamed != "":
+		r.Answer, r.Text = Unchecked, "Could not check: "+j.unnamed
+	case r.Unit == Channels && beside > 0 && !missed:
 		r.Answer = Unchecked
 		r.Text = fmt.Sprintf("Could not check %d of %s: %s not among this host's ports for %s (%s)", beside, j.amount(j.total+uint64(beside)), //nolint:gosec // bounded by the log
 			text.Plural(len(devices), "device of the log is", "devices of the log are"), r.Transport, text.Join(devices, 4))
 	case r.Unit == Channels && j.total == 0:
 		r.Answer, r.Text = Unchecked, "Could not check: the log has no channel that leaves the host"
-	case j.total <= j.quiet() && j.readable():
+	case j.total <= j.quiet() && j.firstDoubt() == "":
 		r.Answer = NothingSeen
 		r.Text = fmt.Sprintf("Nothing moved in %s: the plan could not be checked", window(r.WindowNS))
-	case len(count[Idle])+len(count[Above])+len(count[Below]) > 0:
+	case missed:
 		r.Answer = Missed
 		r.Text = "Plan missed: " + j.missed(count)
 	case unchecked > 0:
@@ -471,16 +461,7 @@ func (j *judge) answer() {
 	}
 }
 
-// readable says whether all ports of the plan have counters: then that nothing moved is known.
-func (j *judge) readable() bool {
-	for i := range j.r.Ports {
-		if _, doubt := j.carried(&j.r.Ports[i]); *j.r.Ports[i].PlannedShare > 0 && doubt != "" {
-			return false
-		}
-	}
-	return true
-}
-
+// firstDoubt is why it is not known what the first such port of the plan carried, "" where it is known of all.
 func (j *judge) firstDoubt() string {
 	for i := range j.r.Ports {
 		if _, doubt := j.carried(&j.r.Ports[i]); doubt != "" && *j.r.Ports[i].PlannedShare > 0 {
@@ -490,25 +471,29 @@ func (j *judge) firstDoubt() string {
 	return ""
 }
 
-// findUnnamed counts the channels of logs that go by no device that a log names.
-func (j *judge) findUnnamed() {
-	for _, u := range j.a.logs {
+// unnamed says how many channels of a log go by a device that it does not name, "" where it names all.
+func unnamed(log []enginelog.Use) string {
+	all, without := 0, 0
+	var networks []string
+	for _, u := range log {
+		all += u.Channels
 		if u.Way == enginelog.Unnamed {
-			j.unnamed += u.Channels
-			if !slices.Contains(j.networks, u.Device) {
-				j.networks = append(j.networks, u.Device)
-			}
+			without += u.Channels
+			networks = withNew(networks, u.Device)
 		}
 	}
+	if without == 0 {
+		return ""
+	}
+	return fmt.Sprintf("the log does not say by which device %d of %s (%s)", without, text.Plural(all, "channel goes", "channels go"), text.Join(networks, 4))
 }
 
-// doubtOfLog is why the log's channels are not those of ports.
-func (j *judge) doubtOfLog() string {
-	all := 0
-	for _, u := range j.a.logs {
-		all += u.Channels
+// withNew is a list with a name that it may have already.
+func withNew(list []string, name string) []string {
+	if slices.Contains(list, name) {
+		return list
 	}
-	return fmt.Sprintf("the log does not say by which device %d of %s (%s)", j.unnamed, text.Plural(all, "channel goes", "channels go"), text.Join(j.networks, 4))
+	return append(list, name)
 }
 
 // elsewhere are the devices of logs that no port of this host is, and the channels by them. TCP beside a plan for RDMA
@@ -518,22 +503,17 @@ func (j *judge) elsewhere() (channels int, devices []string) {
 	known := func(u *enginelog.Use) bool {
 		return slices.ContainsFunc(ports, func(p pathsel.Port) bool { return j.logged(&p, u) })
 	}
-	note := func(name string) {
-		if !slices.Contains(devices, name) {
-			devices = append(devices, name)
-		}
-	}
 	for i := range j.a.logs {
 		if u := &j.a.logs[i]; (u.Way == enginelog.RDMA || u.Way == enginelog.TCP && j.r.Transport == pathsel.TCP) && !known(u) {
 			channels += u.Channels
-			note(u.Device)
+			devices = withNew(devices, u.Device)
 		}
 	}
 	if j.r.Transport == pathsel.RDMA {
 		for i := range j.a.hosts {
 			for _, name := range j.a.hosts[i].Listed {
 				if !known(&enginelog.Use{Way: enginelog.RDMA, Device: name}) {
-					note(name)
+					devices = withNew(devices, name)
 				}
 			}
 		}
@@ -625,9 +605,11 @@ func (j *judge) missed(count map[Verdict][]string) string {
 
 // fallback finds TCP where RDMA was planned: interfaces carried more than the RDMA ports.
 func (j *judge) fallback() bool {
+	var names []string
 	for _, u := range j.a.logs {
 		if j.r.Unit == Channels && u.Way == enginelog.TCP && j.r.Transport == pathsel.RDMA {
 			j.tcp += uint64(u.Channels)
+			names = withNew(names, u.Device)
 		}
 	}
 	j.markInterfaces()
@@ -636,14 +618,10 @@ func (j *judge) fallback() bool {
 	}
 	r := j.r
 	r.Answer = Fallback
-	var names []string
 	for i := range r.Interfaces {
 		if r.Interfaces[i].Verdict == TCPFallback {
 			names = append(names, r.Interfaces[i].Name)
 		}
-	}
-	if r.Unit == Channels {
-		names = j.loggedInterfaces()
 	}
 	rdma := "the RDMA ports nothing"
 	if j.total > j.quiet() {
@@ -672,16 +650,6 @@ func (j *judge) markInterfaces() {
 			n.Verdict = TCPFallback
 		}
 	}
-}
-
-func (j *judge) loggedInterfaces() []string {
-	var names []string
-	for _, u := range j.a.logs {
-		if u.Way == enginelog.TCP && !slices.Contains(names, u.Device) {
-			names = append(names, u.Device)
-		}
-	}
-	return names
 }
 
 // amount is a number of the report's unit, for people.
