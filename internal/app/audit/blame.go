@@ -58,7 +58,7 @@ func (j *judge) variableAgainst(p *pathsel.Port) string {
 	for _, x := range processes {
 		for _, v := range x.Variables {
 			if j.r.Transport == pathsel.RDMA && disablesRDMA(v) || excludes(v, p) {
-				return fmt.Sprintf("%s of %s is %q", v.Name, processName(x.PID, x.Name), v.Value)
+				return fmt.Sprintf("%s of %s is %q", v.Name, ProcessName(x.PID, x.Name), v.Value)
 			}
 		}
 	}
@@ -72,7 +72,8 @@ func btoi(b bool) int {
 	return 0
 }
 
-func processName(pid int, name string) string {
+// ProcessName is what people call a process: "vllm (PID 7)".
+func ProcessName(pid int, name string) string {
 	if name == "" {
 		return "PID " + strconv.Itoa(pid)
 	}

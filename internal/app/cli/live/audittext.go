@@ -9,8 +9,6 @@ import (
 	"github.com/topoctl/topoctl/internal/app/audit"
 	"github.com/topoctl/topoctl/internal/app/cli/command"
 	"github.com/topoctl/topoctl/internal/base/text"
-	"github.com/topoctl/topoctl/internal/base/units"
-	"github.com/topoctl/topoctl/pathsel"
 )
 
 // answerColors are the colours of the first line; of the rows, those of their verdicts.
@@ -96,12 +94,11 @@ func auditRows(r *audit.Report, l *command.Look) []command.Row {
 		}
 		why := p.Reasons
 		if p.Verdict == audit.OK || p.Verdict == audit.Above {
-			why = append(usersText(p.Users, r.Transport), why...)
+			why = append(usersText(p.Users), why...)
 		} else if len(p.Users) > 0 {
-			why = append(why[:len(why):len(why)], usersText(p.Users, r.Transport)...)
+			why = append(why[:len(why):len(why)], usersText(p.Users)...)
 		}
-		row := command.Row{Cells: append(cells, string(p.Verdict), strings.Join(why, "; ")), Color: verdictColors[p.Verdict]}
-		rows = append(rows, row)
+		rows = append(rows, command.Row{Cells: append(cells, string(p.Verdict), strings.Join(why, "; ")), Color: verdictColors[p.Verdict]})
 	}
 	if hidden > 0 {
 		rows[len(rows)-1].Below = append(rows[len(rows)-1].Below, fmt.Sprintf("and %s outside the plan that carried next to nothing (--verbose lists them)", text.Plural(hidden, "port")))
@@ -110,29 +107,24 @@ func auditRows(r *audit.Report, l *command.Look) []command.Row {
 }
 
 // usersText names the processes of a port.
-func usersText(users []audit.User, transport pathsel.Transport) []string {
+func usersText(users []audit.User) []string {
 	var names []string
 	for _, u := range users {
-		name := u.Name
-		switch {
-		case u.PID == 0:
+		name := audit.ProcessName(u.PID, u.Name)
+		if u.PID == 0 {
 			name = "a process of another user or container, or the kernel"
-		case name == "":
-			name = "PID " + strconv.Itoa(u.PID)
-		default:
-			name += " (PID " + strconv.Itoa(u.PID) + ")"
 		}
 		what := ""
 		if u.QueuePairs > 0 {
 			what = ", " + text.Plural(u.QueuePairs, "queue pair")
 		}
-		if u.TCPBytes > 0 && transport != "" {
-			what += ", " + units.Bytes(int64(min(u.TCPBytes, 1<<62))) + " by TCP" //nolint:gosec // bounded
+		if u.TCPBytes > 0 {
+			what += ", " + audit.Amount(u.TCPBytes, audit.Bytes) + " by TCP"
 		}
 		names = append(names, name+what)
 	}
 	if len(names) > 3 {
-		names = append(names[:3], fmt.Sprintf("%d more processes", len(names)-3))
+		names = append(names[:3], text.Plural(len(names)-3, "more process"))
 	}
 	return names
 }
@@ -144,11 +136,7 @@ func interfaceRows(r *audit.Report, l *command.Look) []command.Row {
 		if n.Verdict == audit.NotPlanned && !l.Verbose && len(n.Users) == 0 {
 			continue
 		}
-		tcp := "?"
-		if n.TCP != nil {
-			tcp = audit.Amount(*n.TCP, r.Unit)
-		}
-		rows = append(rows, command.Row{Cells: []string{n.Name, tcp, string(n.Verdict), strings.Join(append(usersText(n.Users, r.Transport), n.Reasons...), "; ")}, Color: verdictColors[n.Verdict]})
+		rows = append(rows, command.Row{Cells: []string{n.Name, amountOf(n.TCP, n.TCP, r.Unit), string(n.Verdict), strings.Join(append(usersText(n.Users), n.Reasons...), "; ")}, Color: verdictColors[n.Verdict]})
 	}
 	return rows
 }
@@ -171,7 +159,7 @@ func processRows(r *audit.Report, l *command.Look) []command.Row {
 		for _, v := range p.Variables {
 			set = append(set, v.Name+"="+text.Cut(v.Value, 120, "..."))
 		}
-		rows = append(rows, command.Row{Cells: []string{fmt.Sprintf("%s (PID %d)", p.Name, p.PID), strings.Join(set, " ")}})
+		rows = append(rows, command.Row{Cells: []string{audit.ProcessName(p.PID, p.Name), strings.Join(set, " ")}})
 	}
 	if left > 0 {
 		rows[len(rows)-1].Below = []string{fmt.Sprintf("and %s (--verbose lists them)", text.Plural(left, "process"))}
