@@ -397,7 +397,7 @@ func (c *comparer) choose(ch Choice, unless *omission) {
 	}
 	if unless != nil {
 		c.omitFor(attr, node, unless.side, fmt.Sprintf("%s instead of %s, but that depends on the %s of %s, which it does not contain",
-			orNone(names(ch.NewNames)), orNone(names(ch.OldNames)), wordsOf(unless.attr), unless.node.Name))
+			cmp.Or(names(ch.NewNames), absent), cmp.Or(names(ch.OldNames), absent), wordsOf(unless.attr), unless.node.Name))
 		return
 	}
 	if !c.wants(Policy, attr) {

@@ -87,7 +87,7 @@ func (c *comparer) comparesIdentities() Identities {
 		return IdentitiesIgnored
 	case c.hosts == DifferentHosts:
 		return IdentitiesOfOthers
-	case c.old.redacted() || c.new.redacted():
+	case Redacted(c.old.t) || Redacted(c.new.t):
 		return IdentitiesRedacted
 	}
 	return IdentitiesCompared

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/group"
 	"github.com/topoctl/topoctl/internal/base/text"
 )
 
@@ -18,35 +19,30 @@ func (c *comparer) differences() []Difference {
 		kind, attr, old, new, note string
 	}
 	out := []Difference{}
-	var links [][][2]topo.LinkID
-	at := map[key]int{}
-	for run := range runs(c.found, movesAlong) {
+	for _, alike := range group.By(slices.Collect(runs(c.found, movesAlong)), func(run []finding) key {
 		f := run[0]
 		k := key{string(f.kind), f.attr, f.old.key + "\x00" + f.old.text, f.new.key + "\x00" + f.new.text, f.note}
 		if f.attr == "presence" { // devices of unlike kinds are told apart
 			k.attr += string(f.node.Kind)
 		}
-		i, ok := at[k]
-		if !ok {
-			i = len(out)
-			at[k] = i
-			out = append(out, Difference{Kind: f.kind, Attribute: f.attr, Nodes: []Node{},
-				Old: f.old.text, New: f.new.text, OldValue: f.old.data, NewValue: f.new.data, Note: f.note})
-			links = append(links, nil)
+		return k
+	}) {
+		f := alike[0][0]
+		d := Difference{Kind: f.kind, Attribute: f.attr, Old: f.old.text, New: f.new.text, OldValue: f.old.data, NewValue: f.new.data, Note: f.note}
+		var links [][2]topo.LinkID
+		for _, run := range alike {
+			if last := run[len(run)-1]; len(run) > 1 {
+				d.Old, d.New = span(f.attr, f.old.text, last.old.text, len(run)), span(f.attr, f.new.text, last.new.text, len(run))
+				d.OldValue, d.NewValue = d.Old, d.New
+			}
+			for _, f := range run {
+				d.Nodes = append(d.Nodes, f.node)
+				links = append(links, f.links)
+			}
 		}
-		if len(run) > 1 {
-			last := run[len(run)-1]
-			out[i].Old, out[i].New = span(f.attr, f.old.text, last.old.text, len(run)), span(f.attr, f.new.text, last.new.text, len(run))
-			out[i].OldValue, out[i].NewValue = out[i].Old, out[i].New
-		}
-		for _, f := range run {
-			out[i].Nodes = append(out[i].Nodes, f.node)
-			links[i] = append(links[i], f.links)
-		}
-	}
-	for i := range out {
-		c.effects(&out[i], links[i])
-		c.consequence(&out[i])
+		c.effects(&d, links)
+		c.consequence(&d)
+		out = append(out, d)
 	}
 	return out
 }

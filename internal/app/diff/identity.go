@@ -50,9 +50,6 @@ func realMachineID(s string) bool {
 	return s != "" && strings.Trim(s[:max(0, len(s)-8)], "0") != ""
 }
 
-// redacted says whether a side's identities and addresses are stand-ins.
-func (s *side) redacted() bool { return Redacted(s.t) }
-
 // Redacted says whether the identities and addresses of a host are the stand-ins of a redacted
 // capture, which other hosts have too.
 func Redacted(t *topo.Topology) bool {
@@ -114,7 +111,7 @@ func compareHosts(o, n *side) Hosts {
 		}
 		fewer += min(len(ids), len(theirs[sort]))
 	}
-	names := o.t.Host.Name != "" && n.t.Host.Name != "" && !o.redacted() && !n.redacted()
+	names := o.t.Host.Name != "" && n.t.Host.Name != "" && !Redacted(o.t) && !Redacted(n.t)
 	switch {
 	case shared > 0 && 2*shared >= fewer: // a card or drive may have come from elsewhere
 		return SameHost

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/base/group"
 	"github.com/topoctl/topoctl/internal/base/text"
 )
 
@@ -59,14 +60,14 @@ func (r *Report) Rows() [][]string {
 		if _, makes := r.plainFunctions(d.Kind); d.ofPlainFunctions() && makes > mostMakes {
 			continue
 		}
-		rows = append(rows, row{d.Kind, d.costs(), []string{string(d.Kind), d.subject(), d.what(), d.Effect}})
+		rows = append(rows, row{d.Kind, d.costs(), []string{string(d.Kind), d.subject(), d.Text(), d.Effect}})
 	}
 	for i := range r.Policy {
 		p := &r.Policy[i]
 		if p.Choice == ChoicePlan && r.planFollows(p) {
 			continue
 		}
-		rows = append(rows, row{Policy, true, []string{string(Policy), p.subject(), p.what(), p.why()}})
+		rows = append(rows, row{Policy, true, []string{string(Policy), p.subject(), p.Text(), p.why()}})
 	}
 	slices.SortStableFunc(rows, func(a, b row) int {
 		if a.costs != b.costs {
@@ -156,7 +157,7 @@ func (d *Difference) sentence() string {
 	case d.Kind == Degraded && d.Note == "":
 		return fmt.Sprintf("%s: %s is %s, was %s", d.subject(), wordsOf(d.Attribute), d.New, d.Old)
 	}
-	return d.subject() + ": " + d.what()
+	return d.subject() + ": " + d.Text()
 }
 
 // noDifference says that there is none, in what was compared.
@@ -204,13 +205,7 @@ func (d *Difference) subject() string {
 }
 
 // Text says in words what differs, without naming the nodes: "PCIe width x16 -> x8".
-func (d *Difference) Text() string { return d.what() }
-
-// Text says in words what is chosen now: "preferred mlx5_6 -> mlx5_7".
-func (p *Choice) Text() string { return p.what() }
-
-// what says in words what differs.
-func (d *Difference) what() string {
+func (d *Difference) Text() string {
 	words := wordsOf(d.Attribute)
 	switch {
 	case d.Attribute == "presence":
@@ -278,9 +273,9 @@ func (p *Choice) subject() string {
 	return nodeNames(p.Locations)
 }
 
-func (p *Choice) what() string {
-	word := p.Choice
-	return fmt.Sprintf("%s %s -> %s", word, orNone(names(p.OldNames)), orNone(names(p.NewNames)))
+// Text says in words what is chosen now: "preferred mlx5_6 -> mlx5_7".
+func (p *Choice) Text() string {
+	return fmt.Sprintf("%s %s -> %s", p.Choice, cmp.Or(names(p.OldNames), absent), cmp.Or(names(p.NewNames), absent))
 }
 
 // why is the reason and the effect of a choice that changes.
@@ -321,36 +316,29 @@ func (r *Report) omitted(all bool) string {
 		return text.Plural(n, "fact") + " could not be compared; --all lists " + text.Noun(n, "it", "them") + "\n"
 	}
 	const most = 12
-	type key struct{ side, reason string }
-	var order []key
-	parts := map[key][]string{}
-	for i := range r.NotCompared {
-		o := &r.NotCompared[i]
-		k := key{o.Side, o.Reason}
-		if parts[k] == nil {
-			order = append(order, k)
-		}
-		what := wordsOf(o.Attribute)
-		if of := nodeNames(o.Nodes); of != string(KindHost) {
-			what += " of " + of
-		}
-		parts[k] = append(parts[k], what)
-	}
 	var b strings.Builder
-	for i, k := range order {
+	reasons := group.By(r.NotCompared, func(o Omission) [2]string { return [2]string{o.Side, o.Reason} })
+	for i, same := range reasons {
 		if i == most {
-			fmt.Fprintf(&b, "not compared: and for %d more reasons (see not_compared in the JSON)\n", len(order)-most)
+			fmt.Fprintf(&b, "not compared: and for %d more reasons (see not_compared in the JSON)\n", len(reasons)-most)
 			break
 		}
 		label := r.Old.Label
-		if k.side == "new" {
+		if same[0].Side == "new" {
 			label = r.New.Label
 		}
-		list := parts[k]
-		if rest := len(list) - mostParts; rest > 1 {
-			list = append(slices.Clone(list[:mostParts]), fmt.Sprintf("and %d more (see not_compared in the JSON)", rest))
+		var list []string
+		for _, o := range same {
+			what := wordsOf(o.Attribute)
+			if of := nodeNames(o.Nodes); of != string(KindHost) {
+				what += " of " + of
+			}
+			list = append(list, what)
 		}
-		fmt.Fprintf(&b, "not compared: %s (%s: %s)\n", strings.Join(list, ", "), label, k.reason)
+		if rest := len(list) - mostParts; rest > 1 {
+			list = append(list[:mostParts], fmt.Sprintf("and %d more (see not_compared in the JSON)", rest))
+		}
+		fmt.Fprintf(&b, "not compared: %s (%s: %s)\n", strings.Join(list, ", "), label, same[0].Reason)
 	}
 	return b.String()
 }
@@ -436,11 +424,4 @@ func without(list, other []string, prefix string) string {
 		return ""
 	}
 	return prefix + names(out)
-}
-
-func orNone(s string) string {
-	if s == "" {
-		return absent
-	}
-	return s
 }
