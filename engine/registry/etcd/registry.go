@@ -60,9 +60,10 @@ const (
 	knownFactor, awayFactor = 3, 4
 )
 
-// reconnect is how a member is tried again: after a long time without it, not only after minutes, as is gRPC's way.
+// reconnect is how a member is tried again: after a long time without it, too, at least twice in the time of one
+// request. gRPC's default is to wait for up to two minutes.
 var reconnect = grpc.ConnectParams{
-	Backoff:           backoff.Config{BaseDelay: 200 * time.Millisecond, Multiplier: 1.6, Jitter: 0.5, MaxDelay: 3 * time.Second},
+	Backoff:           backoff.Config{BaseDelay: 200 * time.Millisecond, Multiplier: 1.6, Jitter: 0.5, MaxDelay: time.Second},
 	MinConnectTimeout: defaultRequest,
 }
 
