@@ -16,13 +16,12 @@ const (
 
 // Prefill is the time of a step that computes n new tokens of one prompt: A + B*n + C*n*n.
 type Prefill struct {
-	ANS           float64 // ns: fixed for each step
-	BNSPerToken   float64
-	CNSPerSquare  float64 // ns for each token squared: attention
-	Basis         Basis
-	Source        string
-	Rows          []Row   // that were fitted; nil where assumed
-	WorstResidual float64 // of the rows, in parts of their time
+	ANS          float64 // ns: fixed for each step
+	BNSPerToken  float64
+	CNSPerSquare float64 // ns for each token squared: attention
+	Basis        Basis
+	Source       string
+	Rows         []Row // that were fitted; nil where assumed
 }
 
 // Decode is the time of a step that produces one token for each request of a batch:
@@ -34,7 +33,17 @@ type Decode struct {
 	Basis              Basis
 	Source             string
 	Rows               []Row
-	WorstResidual      float64
+}
+
+// Row is a row of a published table.
+type Row struct {
+	Table  string  // of what the row is
+	Key    string  // the row in it, and where it matters the column
+	Tokens float64 // of a prompt
+	Batch  float64 // requests that decode together
+	// ContextTokens are those of all requests of the batch.
+	ContextTokens float64
+	MS            float64
 }
 
 // Params are the parameters of a model on one kind of GPU.

@@ -5,18 +5,18 @@ import (
 	"fmt"
 )
 
-// published are the settings whose parameters were fitted. Its figures are what Fit gives for
-// the rows, which a test checks.
+// published are the settings whose parameters were fitted. Its figures are what a fit of the rows
+// gives, which a test checks.
 var published = []Params{
 	{Model: "Qwen3-32B", GPU: "H20", TP: 4, PP: 1,
 		Prefill: Prefill{ANS: 64.385e6, BNSPerToken: 93_435, CNSPerSquare: 14.51, Basis: Published, Rows: qwen32Prefill,
 			Source: "mean TTFT of vLLM 0.9.0.1, 4 x TP4 without disaggregation, at concurrency 1 and 2 (500 to 3000 tokens)"},
-		Decode: Decode{DNS: 20.8265e6, ENSPerRequest: 76_281.3, FNSPerContextToken: 101.089, Basis: Published, Rows: qwen32Decode, WorstResidual: 0.050,
+		Decode: Decode{DNS: 20.8265e6, ENSPerRequest: 76_281.3, FNSPerContextToken: 101.089, Basis: Published, Rows: qwen32Decode,
 			Source: "mean TPOT of Dynamo 0.3.0's decode instance TP4 at concurrency 1, 4, 16, 64"}},
 	{Model: "DeepSeek-R1", GPU: "H20", TP: 16, PP: 1,
 		Prefill: Prefill{ANS: 80.095e6, BNSPerToken: 78_545, Basis: Published, Rows: r1Prefill,
 			Source: "mean TTFT of vLLM 0.9.0.1, TP16 without disaggregation, at concurrency 1 (1000 and 3000 tokens)"},
-		Decode: Decode{DNS: 30.9082e6, ENSPerRequest: 624_746, Basis: Published, Rows: r1Decode, WorstResidual: 0.091,
+		Decode: Decode{DNS: 30.9082e6, ENSPerRequest: 624_746, Basis: Published, Rows: r1Decode,
 			Source: "mean TPOT of vLLM 0.9.0.1, TP16 without disaggregation, at concurrency 1, 4, 16, 64"}},
 	{Model: "Qwen2.5-7B", GPU: "A10", TP: 1, PP: 1, WeightBytes: qwen7Int4Bytes,
 		Prefill: Prefill{BNSPerToken: 218_062, CNSPerSquare: 39.496, Basis: Published, Rows: qwen7Prefill,
@@ -65,8 +65,8 @@ func (p Params) scaled(tp int) Params {
 	s.Prefill.CNSPerSquare *= f
 	s.Decode.ENSPerRequest *= f
 	s.Decode.FNSPerContextToken *= f
-	s.Prefill.Basis, s.Prefill.Source, s.Prefill.Rows, s.Prefill.WorstResidual = Assumed, from+p.Prefill.Source, nil, 0
-	s.Decode.Basis, s.Decode.Source, s.Decode.Rows, s.Decode.WorstResidual = Assumed, from+p.Decode.Source, nil, 0
+	s.Prefill.Basis, s.Prefill.Source, s.Prefill.Rows = Assumed, from+p.Prefill.Source, nil
+	s.Decode.Basis, s.Decode.Source, s.Decode.Rows = Assumed, from+p.Decode.Source, nil
 	return s
 }
 

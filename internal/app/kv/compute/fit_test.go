@@ -6,17 +6,6 @@ import (
 	"math"
 )
 
-// Row is a row of a published table.
-type Row struct {
-	Table  string  // of what the row is
-	Key    string  // the row in it, and where it matters the column
-	Tokens float64 // of a prompt
-	Batch  float64 // requests that decode together
-	// ContextTokens are those of all requests of the batch.
-	ContextTokens float64
-	MS            float64
-}
-
 // x are a row's factors of A, B and C, or of D, E and F.
 func (r Row) x() [3]float64 {
 	if r.Tokens > 0 {
