@@ -48,15 +48,6 @@ func (u uniform) draw(n int, r *rand.Rand) ([]int, error) {
 	return lengths, nil
 }
 
-// z90 is the 90th percentile of the normal distribution.
-const z90 = 1.2815515655446004
-
-// LognormalP90 draws from the lognormal distribution that has this median and this 90th
-// percentile, in tokens; none is longer than most.
-func LognormalP90(median, p90, most int) Lengths {
-	return lognormal{median, most, math.Log(float64(p90)/float64(median)) / z90, fmt.Sprintf("p90 %d", p90)}
-}
-
 // LognormalMean draws from the lognormal distribution that has this median and this mean, in
 // tokens; none is longer than most, which makes their mean a little less.
 func LognormalMean(median, mean, most int) Lengths {

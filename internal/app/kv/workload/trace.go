@@ -17,7 +17,7 @@ import (
 // maxLine bounds a line of a trace. The blocks of the longest prompt fit with room to spare.
 const maxLine = 1 << 20
 
-// maxBlock leaves names above those of a trace for WriteTrace to give.
+// maxBlock leaves names above those of a trace for requests that have none.
 const maxBlock = 1 << 62
 
 // record is a line of a trace. Pointers tell what is missing from what is 0.
@@ -145,37 +145,4 @@ func formatMS(ns int64) string {
 		return strconv.FormatInt(whole, 10)
 	}
 	return strings.TrimRight(fmt.Sprintf("%d.%06d", whole, rest), "0")
-}
-
-// WriteTrace writes the requests of a workload in the format that ReadTrace reads, which
-// gives them back. Times that are no whole milliseconds get decimals. Requests without
-// Blocks get names that no other has, because other readers of the format want them. The
-// format has no place for a concurrency: such a workload is refused.
-func WriteTrace(out io.Writer, w *kv.Workload) error {
-	if w.Concurrency > 0 {
-		return errors.New("a workload of fixed concurrency has no arrival times and cannot be written as a trace")
-	}
-	next := int64(0)
-	for _, r := range w.Requests {
-		for _, b := range r.Blocks {
-			next = max(next, b+1)
-		}
-	}
-	buffer := bufio.NewWriter(out)
-	for _, r := range w.Requests {
-		ids := r.Blocks
-		if ids == nil {
-			ids = make([]int64, blocks(r.Input))
-			for i := range ids {
-				ids[i] = next
-				next++
-			}
-		}
-		names, err := json.Marshal(ids)
-		if err != nil {
-			return err
-		}
-		fmt.Fprintf(buffer, `{"timestamp": %s, "input_length": %d, "output_length": %d, "hash_ids": %s}`+"\n", formatMS(r.ArriveNS), r.Input, r.Output, names)
-	}
-	return buffer.Flush()
 }
