@@ -25,15 +25,6 @@ func (r *Recorder) Add(ns int64) {
 	r.max = max(r.max, ns)
 }
 
-// Merge adds the samples of another recorder.
-func (r *Recorder) Merge(o *Recorder) {
-	for i, c := range o.counts {
-		r.counts[i] += c
-	}
-	r.n += o.n
-	r.max = max(r.max, o.max)
-}
-
 // N is how many samples there are.
 func (r *Recorder) N() int64 { return r.n }
 

@@ -98,27 +98,6 @@ func (w *Writer) Item(v any) {
 	w.value(v)
 }
 
-// ItemWith writes an item that is an object and adds a field at its end.
-func (w *Writer) ItemWith(v any, name string, value any) {
-	w.Item(v)
-	if w.err != nil {
-		return
-	}
-	written := w.buf.Bytes()
-	if written[len(written)-1] != '}' {
-		w.err = fmt.Errorf("%T is no object that %q could be added to", v, name)
-		return
-	}
-	w.buf.Truncate(len(written) - 1)
-	if written[len(written)-2] != '{' {
-		w.buf.WriteByte(',')
-	}
-	w.value(name)
-	w.buf.WriteByte(':')
-	w.value(value)
-	w.buf.WriteByte('}')
-}
-
 // End ends the list or object that was begun last.
 func (w *Writer) End() {
 	last := len(w.open) - 1
