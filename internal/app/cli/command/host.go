@@ -75,24 +75,19 @@ func Action[O interface {
 	}
 }
 
-// whole is the time of a command: --timeout bounds all of it, but for what Lasts or TakesLong.
+// whole is the context of a command: --timeout bounds it, unless Lasts or TakesLong says otherwise.
 func (in *Host) whole(cmd *cobra.Command) (context.Context, context.CancelFunc) {
-	ctx := cmd.Context()
-	switch cmd.Annotations[lengthKey] {
-	case lasts:
-		return ctx, func() {}
-	case takesLong:
-		if !cmd.Flags().Changed("timeout") {
-			return ctx, func() {}
-		}
+	length := cmd.Annotations[lengthKey]
+	if length == lasts || length == takesLong && !cmd.Flags().Changed("timeout") {
+		return cmd.Context(), func() {}
 	}
-	return in.Waiting(ctx)
+	return in.Waiting(cmd.Context())
 }
 
 // Waiting bounds waits by --timeout: all those together that have this context. What a user asked to last,
 // such as a measurement, is no wait.
 func (in *Host) Waiting(ctx context.Context) (context.Context, context.CancelFunc) {
-	if ctx.Value(waitingKey{}) != nil || in.Globals.Timeout <= 0 { // it is a part of a wait that is bounded
+	if ctx.Value(waitingKey{}) != nil || in.Globals.Timeout <= 0 { // a part of a wait that is bounded already
 		return ctx, func() {}
 	}
 	return context.WithTimeout(context.WithValue(ctx, waitingKey{}, true), in.Globals.Timeout)
@@ -487,24 +482,34 @@ func (in *Host) ReadFile(ctx context.Context, name string) ([]byte, error) {
 func Within[T any](ctx context.Context, in *Host, name string, read func() (T, error)) (T, error) {
 	ctx, stop := in.Waiting(ctx)
 	defer stop()
+	value, err := Interruptible(ctx, read)
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		err = WithHint(fmt.Errorf("%s: could not be read within %s", name, in.Globals.Timeout), "use --timeout DURATION to allow more time")
+	case errors.Is(err, context.Canceled):
+		err = fmt.Errorf("%s: %w", name, err)
+	}
+	return value, err
+}
+
+// Interruptible is what run gives, or the error of ctx where that ends first: run is left behind then, and the
+// program ends.
+func Interruptible[T any](ctx context.Context, run func() (T, error)) (T, error) {
 	type result struct {
 		value T
 		err   error
 	}
 	done := make(chan result, 1)
-	go func() { // left behind when ctx ends; the program ends then too
-		value, err := read()
+	go func() {
+		value, err := run()
 		done <- result{value, err}
 	}()
-	var none T
 	select {
 	case got := <-done:
 		return got.value, got.err
 	case <-ctx.Done():
-		if err := ctx.Err(); !errors.Is(err, context.DeadlineExceeded) {
-			return none, fmt.Errorf("%s: %w", name, err)
-		}
-		return none, WithHint(fmt.Errorf("%s: could not be read within %s", name, in.Globals.Timeout), "use --timeout DURATION to allow more time")
+		var none T
+		return none, ctx.Err()
 	}
 }
 

@@ -69,18 +69,18 @@ const (
 	lengthKey  = "length"
 )
 
-// How long commands take that do not end by themselves soon.
+// What --timeout bounds, where it is not all of a command.
 const (
 	lasts     = "lasts"
 	takesLong = "takes long"
 )
 
-// Lasts notes that a command goes on as long as the user wants: --timeout bounds what it waits for, by
-// Host.Waiting, and not the command.
+// Lasts notes that a command runs for as long as the user wants: --timeout bounds what it waits for (Host.Waiting),
+// and not the command.
 func Lasts(cmd *cobra.Command) { annotate(cmd, lengthKey, lasts) }
 
-// TakesLong notes that a command may take longer than --timeout is by default, for all that it has to read or to
-// compute: only one that is given bounds it.
+// TakesLong notes that a command has so much to read or to compute that it may need more than the default of
+// --timeout: only a --timeout that the user gives bounds it.
 func TakesLong(cmd *cobra.Command) { annotate(cmd, lengthKey, takesLong) }
 
 // Uses notes the global flags of a command. The others are refused: a flag that

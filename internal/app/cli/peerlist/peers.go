@@ -122,11 +122,6 @@ func peerOf(r *registry.Record, now time.Time) Peer {
 }
 
 func run(ctx context.Context, o *options) error {
-	if !o.watch {
-		var stop context.CancelFunc
-		ctx, stop = o.Waiting(ctx)
-		defer stop()
-	}
 	r, err := o.registry.Open(ctx, o.Host, nil)
 	if err != nil {
 		return err

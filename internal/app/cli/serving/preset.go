@@ -75,7 +75,7 @@ func runPreset(ctx context.Context, o *presetOptions) error {
 	}
 	var cs []*preset.Comparison
 	for _, name := range o.names {
-		c, err := interruptible(ctx, func() (*preset.Comparison, error) {
+		c, err := command.Interruptible(ctx, func() (*preset.Comparison, error) {
 			return preset.Run(name, preset.Options{Topology: func(fixture string) (*topo.Topology, error) { return o.Named(ctx, command.FixturePrefix+fixture) }})
 		})
 		if err != nil {

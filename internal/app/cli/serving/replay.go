@@ -227,8 +227,10 @@ func rankPlaces(t *topo.Topology, given []pathsel.Location, ranks int) ([]pathse
 }
 
 // allocate makes the memory of the instances here, a region for each rank.
-func (o *replayOptions) allocate(e *engine.Engine, p *placement, tp int) ([][]*engine.Region, error) {
+func (o *replayOptions) allocate(e *engine.Engine, p *placement) ([][]*engine.Region, error) {
 	var out [][]*engine.Region
+	here, _ := o.sides()
+	tp := here.tp
 	for i, at := range p.here {
 		nodes := peers.NodesAt(p.t, at)
 		p.unbound = p.unbound || nodes == nil && peers.NodeOf(p.t, at) != nil
@@ -292,9 +294,14 @@ func runReplay(ctx context.Context, o *replayOptions) error {
 	}
 	defer e.Close() //nolint:errcheck // what was moved is there
 	run := &replayRun{o: o, Options: replay.Options{Serve: *c, Workload: w, Seed: o.load.seed, Check: o.verify}}
-	if err := run.memories(ctx, waiting, e, places); err != nil {
+	if err := run.memories(waiting, e); err != nil {
 		return err
 	}
+	// Making a large memory resident takes seconds and cannot be stopped.
+	if run.Local, err = command.Interruptible(ctx, func() ([][]*engine.Region, error) { return o.allocate(e, places) }); err != nil {
+		return err
+	}
+	run.unbound = places.unbound
 	return run.replay(ctx)
 }
 
@@ -442,9 +449,8 @@ func (o *replayOptions) startAgent(ctx context.Context, places *placement) (*tra
 	return a, nil
 }
 
-// memories finds the memory of the instances, and says how many pages that is. waiting is the time that peers have to
-// answer.
-func (r *replayRun) memories(ctx, waiting context.Context, e *engine.Engine, places *placement) error {
+// memories finds the memory of the peers, and how many pages instances have on both sides.
+func (r *replayRun) memories(ctx context.Context, e *engine.Engine) error {
 	o, c := r.o, &r.Serve
 	here, there, hereSide, thereSide := &c.Prefill, &c.Decode, c.Cache.Prefill, c.Cache.Decode
 	if o.move == serve.Pull {
@@ -456,7 +462,7 @@ func (r *replayRun) memories(ctx, waiting context.Context, e *engine.Engine, pla
 	}
 	least := int64(-1)
 	for _, address := range o.peers {
-		found, err := o.regionsAt(ctx, waiting, e, address)
+		found, err := o.regionsAt(ctx, e, address)
 		if err != nil {
 			return err
 		}
@@ -476,26 +482,20 @@ func (r *replayRun) memories(ctx, waiting context.Context, e *engine.Engine, pla
 	} else if there.Pages, err = o.pagesIn(thereSide, len(r.Remote[0]), least, "--region"); err != nil {
 		err = command.WithHint(err, "use \"topoctl agent --region NAME=SIZE\" there for a larger region")
 	}
-	if err != nil {
-		return err
-	}
-	// Making a large memory resident takes seconds and cannot be stopped.
-	r.Local, err = interruptible(ctx, func() ([][]*engine.Region, error) { return o.allocate(e, places, hereSide.TP) })
-	r.unbound = places.unbound
 	return err
 }
 
 // regionsAt opens a peer and finds its regions.
-func (o *replayOptions) regionsAt(ctx, waiting context.Context, e *engine.Engine, address string) ([]*engine.RemoteRegion, error) {
-	p, err := e.Open(waiting, address)
+func (o *replayOptions) regionsAt(ctx context.Context, e *engine.Engine, address string) ([]*engine.RemoteRegion, error) {
+	p, err := e.Open(ctx, address)
 	if err != nil {
 		return nil, o.peerHint(ctx, err, address)
 	}
 	var out []*engine.RemoteRegion
-	waiting, stop := context.WithTimeout(waiting, bench.RegionTime)
+	limited, stop := context.WithTimeout(ctx, bench.RegionTime)
 	defer stop()
 	for _, name := range o.regions {
-		x, err := p.Region(waiting, name)
+		x, err := p.Region(limited, name)
 		if err != nil {
 			return nil, o.regionHint(ctx, err, p, name)
 		}
@@ -520,7 +520,7 @@ func (o *replayOptions) pagesIn(s kvlayout.Side, regions int, size int64, flag s
 
 // peerHint says what to do where a peer cannot be opened.
 func (o *replayOptions) peerHint(ctx context.Context, err error, address string) error {
-	if ctx.Err() != nil {
+	if errors.Is(ctx.Err(), context.Canceled) {
 		return ctx.Err()
 	}
 	err = fmt.Errorf("--peer %s: %w", address, pkgerr.Plain(err))
@@ -543,9 +543,7 @@ func (o *replayOptions) regionHint(ctx context.Context, err error, p *engine.Pee
 	}
 	err = fmt.Errorf("--region %s: the peer at %s has no such region", name, p.Name())
 	var known []string
-	limited, stop := o.Waiting(ctx)
-	defer stop()
-	if list, asked := p.Regions(limited); asked == nil {
+	if list, asked := p.Regions(ctx); asked == nil {
 		for _, r := range list {
 			known = append(known, r.Name())
 		}

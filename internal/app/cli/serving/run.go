@@ -44,7 +44,7 @@ func runPredict(ctx context.Context, o *predictOptions) error {
 	if err != nil {
 		return err
 	}
-	results, err := interruptible(ctx, func() ([]*predict.Result, error) { return predict.Compare(run.spec, run.networks, run.progress()) })
+	results, err := command.Interruptible(ctx, func() ([]*predict.Result, error) { return predict.Compare(run.spec, run.networks, run.progress()) })
 	if run.progress() != nil {
 		fmt.Fprint(o.Streams.Err, command.ClearLine)
 	}
@@ -56,27 +56,6 @@ func runPredict(ctx context.Context, o *predictOptions) error {
 		return err
 	}
 	return o.answer(r, func() string { return run.advice(results[0].Times) })
-}
-
-// interruptible gives up waiting when ctx ends: what runs has no other end, and the program
-// ends then too.
-func interruptible[T any](ctx context.Context, run func() (T, error)) (T, error) {
-	type result struct {
-		value T
-		err   error
-	}
-	done := make(chan result, 1)
-	go func() {
-		value, err := run()
-		done <- result{value, err}
-	}()
-	select {
-	case got := <-done:
-		return got.value, got.err
-	case <-ctx.Done():
-		var none T
-		return none, ctx.Err()
-	}
 }
 
 // layouts are how caches are stored on both sides. Where these have different numbers of ranks, the tokens of a
