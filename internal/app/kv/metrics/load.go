@@ -6,20 +6,15 @@ import "github.com/topoctl/topoctl/internal/app/kv"
 // whether the system keeps up.
 type Load struct {
 	ArrivalsPerSec float64
-	// Overloaded says that requests arrive faster than they are served: waiting is more than half
-	// of TTFT and grows with the arrivals.
-	Overloaded bool
-	// Wait is what grows most then.
-	Wait Wait
+	// GrowingWait is what requests wait for, ForPrefill or ForMemory, where they arrive faster than
+	// they are served: waiting is more than half of TTFT and grows with the arrivals. "" otherwise.
+	GrowingWait string
 }
 
-// Wait is what requests wait for.
-type Wait string
-
-// Waits.
+// What requests wait for.
 const (
-	ForPrefill Wait = "prefill"   // an instance that computes the prompt
-	ForMemory  Wait = "KV memory" // of the decode side
+	ForPrefill = "prefill"   // an instance that computes the prompt
+	ForMemory  = "KV memory" // of the decode side
 )
 
 const (
@@ -33,9 +28,9 @@ const (
 	lag = 0.03
 )
 
-// loadOf judges the waits of requests, in the order of their arrival. It is nil where requests do
-// not arrive over time: all at once, or when others end.
-func loadOf(w *kv.Workload, waits map[Wait][]int64, allNS int64) *Load {
+// load judges the waits of requests, which were added in the order of their arrival. It is nil where
+// requests do not arrive over time: all at once, or when others end.
+func (s *samples) load(w *kv.Workload) *Load {
 	if w.Concurrency > 0 || len(w.Requests) < 2 {
 		return nil
 	}
@@ -44,17 +39,19 @@ func loadOf(w *kv.Workload, waits map[Wait][]int64, allNS int64) *Load {
 		return nil
 	}
 	l := &Load{ArrivalsPerSec: float64(len(w.Requests)-1) / (float64(spanNS) / 1e9)}
-	queue, memory := waits[ForPrefill], waits[ForMemory]
-	if n := len(queue); n >= fewest {
-		all := make([]int64, n)
-		for i := range all {
-			all[i] = queue[i] + memory[i]
-		}
-		early, late := meanOf(all[:n/2]), meanOf(all[n-n/4:])
-		l.Overloaded = 2*meanOf(all)*float64(n) > float64(allNS) && late > growth*early && late > lag*float64(spanNS)
-		l.Wait = ForPrefill
-		if meanOf(memory[n-n/4:]) > meanOf(queue[n-n/4:]) {
-			l.Wait = ForMemory
+	n := len(s.queue)
+	if n < fewest {
+		return l
+	}
+	waits := make([]int64, n)
+	for i := range waits {
+		waits[i] = s.queue[i] + s.memoryWait[i]
+	}
+	early, late := meanOf(waits[:n/2]), meanOf(waits[n-n/4:])
+	if 2*meanOf(waits)*float64(n) > float64(s.all) && late > growth*early && late > lag*float64(spanNS) {
+		l.GrowingWait = ForPrefill
+		if 2*meanOf(s.memoryWait[n-n/4:]) > late {
+			l.GrowingWait = ForMemory
 		}
 	}
 	return l

@@ -96,8 +96,8 @@ type Bucket struct {
 }
 
 // Compute computes the metrics of a run. times are at most one per request, in any order, which
-// only Load assumes to be that of arrival; failed requests only count as failed, as in vLLM. The error names a request whose times are
-// impossible.
+// only Load assumes to be that of arrival; failed requests only count as failed, as in vLLM. The
+// error names a request whose times are impossible.
 func Compute(w *kv.Workload, times []kv.Times, o Options) (*Metrics, error) {
 	bounds := o.Buckets
 	if bounds == nil {
@@ -113,7 +113,6 @@ func Compute(w *kv.Workload, times []kv.Times, o Options) (*Metrics, error) {
 	m := &Metrics{Requests: len(w.Requests)}
 	all, buckets, good := newSamples(times), make([]samples, len(bounds)+1), 0
 	end := int64(0)
-	waits := map[Wait][]int64{}
 	for i := range times {
 		t := &times[i]
 		request := byID[t.Request]
@@ -139,8 +138,6 @@ func Compute(w *kv.Workload, times []kv.Times, o Options) (*Metrics, error) {
 		m.KVBytes += t.KVBytes
 		end = max(end, t.TokensNS[len(t.TokensNS)-1])
 		all.add(t, &parts)
-		waits[ForPrefill] = append(waits[ForPrefill], parts.QueueNS)
-		waits[ForMemory] = append(waits[ForMemory], parts.MemoryWaitNS)
 		which, _ := slices.BinarySearch(bounds, request.Input)
 		buckets[which].add(t, &parts)
 		if o.SLO.met(t) {
@@ -149,7 +146,7 @@ func Compute(w *kv.Workload, times []kv.Times, o Options) (*Metrics, error) {
 	}
 	m.Unfinished += len(byID)
 	m.rates(end, good, o.SLO)
-	m.Load = loadOf(w, waits, all.all)
+	m.Load = all.load(w) // before others sort the samples
 	m.Latencies, m.Split = all.latencies(), all.split()
 	m.Buckets = collect(bounds, buckets)
 	return m, nil

@@ -136,7 +136,7 @@ func TestLoad(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if (m.Load == nil) != (tt.want == nil) || m.Load != nil && (m.Load.Overloaded != *tt.want || math.Abs(m.Load.ArrivalsPerSec/tt.ratePerSec-1) > 0.3) {
+		if (m.Load == nil) != (tt.want == nil) || m.Load != nil && ((m.Load.GrowingWait != "") != *tt.want || math.Abs(m.Load.ArrivalsPerSec/tt.ratePerSec-1) > 0.3) {
 			t.Errorf("%s: %+v, want %v", tt.name, m.Load, tt.want)
 		}
 	}

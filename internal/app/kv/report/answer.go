@@ -17,19 +17,18 @@ func (r *Report) Answer() []string {
 	if m.TTFT == nil {
 		return []string{"No request was answered."}
 	}
-	ttft := fmt.Sprintf("he first token takes %s on average (P99 %s)", millis(m.TTFT.Mean), millis(m.TTFT.P99))
-	begin := "T" + ttft
+	ttft := fmt.Sprintf("the first token takes %s on average (P99 %s)", millis(m.TTFT.Mean), millis(m.TTFT.P99))
 	if r.wireAlone() {
-		begin = "At best, t" + ttft
+		ttft = "at best, " + ttft
 	}
 	overload := r.overload()
 	switch {
 	case overload != "":
-		ttft = fmt.Sprintf("Overloaded: %s. %s in this run, and ever longer in a longer one.", overload, begin)
+		ttft = fmt.Sprintf("Overloaded: %s. %s in this run, and ever longer in a longer one.", overload, capital(ttft))
 	case m.Load == nil && r.Workload.Concurrency == nil && m.Requests > 1:
-		ttft = fmt.Sprintf("All %d requests arrive at once, and %s, %s.", m.Requests, strings.ToLower(begin[:1])+begin[1:], r.bound())
+		ttft = fmt.Sprintf("All %d requests arrive at once, and %s, %s.", m.Requests, ttft, r.bound())
 	default:
-		ttft = fmt.Sprintf("%s, %s.", begin, r.bound())
+		ttft = fmt.Sprintf("%s, %s.", capital(ttft), r.bound())
 	}
 	if r.wireAlone() {
 		ttft += " That is the wire alone: " + Published + "."
@@ -79,23 +78,22 @@ func (r *Report) bound() string {
 	return out
 }
 
-// Published is what published systems took, beside the wire alone: a test of presets computes it.
+// Published compares published systems with predictions of the wire alone. A test of presets computes it.
 const Published = "published systems took 1.4 times as long in the median, 48 times at worst"
 
-// wireAlone says whether moving a cache costs nothing but the wire's time here, as it does in no real system.
+// wireAlone says whether moving a cache is taken to cost only the wire's time. It costs more in every real system.
 func (r *Report) wireAlone() bool {
 	s := &r.Serving
 	return r.Decode != nil && r.NetworkBasis == Simulated && s.HandoffNS == 0 && s.SetupNS == 0 && s.PieceNS == 0
 }
 
-// overload says which side cannot keep up with the arrivals, "" if both can: by what they could compute, or by
-// the wait that grows.
+// overload says which side cannot keep up with the arrivals, by what it can compute or by the wait that grows;
+// "" if both can.
 func (r *Report) overload() string {
-	load := r.Metrics.Load
+	load, served := r.Metrics.Load, r.Metrics.RequestsPerSec
 	if load == nil {
 		return ""
 	}
-	arrive := rounded(load.ArrivalsPerSec) + " requests arrive each second, and "
 	name, capacity := "the instances", r.Prefill.CapacityPerSec
 	if r.Decode != nil {
 		name = "prefill"
@@ -103,16 +101,19 @@ func (r *Report) overload() string {
 			name, capacity = "decode", of
 		}
 	}
+	out := rounded(load.ArrivalsPerSec) + " requests arrive each second, and "
 	switch {
 	case capacity != nil && *capacity < load.ArrivalsPerSec:
-		return fmt.Sprintf("%s%s can compute %s at most", arrive, name, rounded(*capacity))
-	case !load.Overloaded || r.Metrics.RequestsPerSec == nil:
+		return out + name + " can compute " + rounded(*capacity) + " at most"
+	case load.GrowingWait == "" || served == nil:
 		return ""
 	case r.Decode == nil:
-		return fmt.Sprintf("%s%s are served", arrive, rounded(*r.Metrics.RequestsPerSec))
+		return out + rounded(*served) + " are served"
 	}
-	return fmt.Sprintf("%s%s are served; what grows is the wait for %s", arrive, rounded(*r.Metrics.RequestsPerSec), load.Wait)
+	return out + rounded(*served) + " are served; what grows is the wait for " + load.GrowingWait
 }
+
+func capital(s string) string { return strings.ToUpper(s[:1]) + s[1:] }
 
 // networks are the names of choices in a sentence.
 var networks = map[string]string{"infinite": "an infinite network", "best-nic": "the best NIC alone", "random-nic": "a random NIC"}
@@ -138,8 +139,7 @@ func (r *Report) others() string {
 	if said == nil {
 		return ""
 	}
-	said[0] = strings.ToUpper(said[0][:1]) + said[0][1:]
-	return strings.Join(said, ", ") + "."
+	return capital(strings.Join(said, ", ")) + "."
 }
 
 // shown is the least difference that is worth a word, in milliseconds.

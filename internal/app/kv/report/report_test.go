@@ -139,9 +139,9 @@ func TestAnswer(t *testing.T) {
 		"the wire alone": {func(r *report.Report) { r.Serving = report.Serving{} }, "At best, the first token takes 218 ms on average (P99 293 ms), the largest part prefill (45.8 %); moving the KV cache is 11.5 % of it. " +
 			"That is the wire alone: published systems took "},
 		"a real network": {func(r *report.Report) { r.NetworkBasis = report.Measured }, "The first token takes 218 ms"},
-		"prefill queues": {func(r *report.Report) { r.Metrics.Load.Overloaded, r.Metrics.Load.Wait = true, metrics.ForPrefill }, "Overloaded: 42.9 requests arrive each second, and 7.23 are served; what grows is the wait for prefill. " +
+		"prefill queues": {func(r *report.Report) { r.Metrics.Load.GrowingWait = metrics.ForPrefill }, "Overloaded: 42.9 requests arrive each second, and 7.23 are served; what grows is the wait for prefill. " +
 			"The first token takes 218 ms on average (P99 293 ms) in this run, and ever longer in a longer one. "},
-		"memory is short": {func(r *report.Report) { r.Metrics.Load.Overloaded, r.Metrics.Load.Wait = true, metrics.ForMemory }, "what grows is the wait for KV memory. "},
+		"memory is short": {func(r *report.Report) { r.Metrics.Load.GrowingWait = metrics.ForMemory }, "what grows is the wait for KV memory. "},
 		"a side cannot": {func(r *report.Report) { r.Prefill.CapacityPerSec, r.Decode.CapacityPerSec = ptr(50.), ptr(40.) },
 			"Overloaded: 42.9 requests arrive each second, and decode can compute 40.0 at most. "},
 		"both can":                {func(r *report.Report) { r.Prefill.CapacityPerSec, r.Decode.CapacityPerSec = ptr(50.), ptr(43.) }, "The first token takes 218 ms"},
