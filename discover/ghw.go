@@ -5,8 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/jaypipes/ghw"
 	"github.com/jaypipes/pcidb/types"
@@ -35,12 +35,12 @@ func numberOf(d *topo.PCIDevice) (pciNumber, bool) {
 	return pciNumber{fmt.Sprintf("%04x", d.Vendor.Uint()), fmt.Sprintf("%04x", d.Device.Uint())}, true
 }
 
-// wantNames lists the numbers that need names.
+// wantNames lists the numbers that need names; those of vendors have no device.
 func wantNames(t *topo.Topology) map[pciNumber]bool {
 	want := map[pciNumber]bool{}
 	for i := range t.PCIDevices {
 		if n, ok := numberOf(&t.PCIDevices[i]); ok {
-			want[n] = true
+			want[n], want[pciNumber{vendor: n.vendor}] = true, true
 		}
 	}
 	return want
@@ -48,16 +48,9 @@ func wantNames(t *topo.Topology) map[pciNumber]bool {
 
 // pciNames are the names of the wanted numbers.
 type pciNames struct {
-	vendor  map[string]string
-	device  map[pciNumber]string
+	*pciids.DB
 	from    string // the database that came first
 	problem error  // why the one that the user named is not used
-}
-
-// ghwDevice is what ghw says about a PCI function apart from names.
-type ghwDevice struct {
-	driver     string
-	iommuGroup *int
 }
 
 // ghw runs ghw on this machine while sysfs is read, then looks up the names of
@@ -66,7 +59,7 @@ type ghwDevice struct {
 // Names are looked up by number in ghw's database package rather than in its
 // device list, which is empty, without an error, if one device is unusual.
 func (p pipeline) ghw(ctx context.Context, numbers <-chan map[pciNumber]bool) outcome {
-	devices, errDevices := p.ghwDevices()
+	listed, errListed := p.ghwDevices()
 	var want map[pciNumber]bool
 	select {
 	case want = <-numbers:
@@ -83,24 +76,24 @@ func (p pipeline) ghw(ctx context.Context, numbers <-chan map[pciNumber]bool) ou
 		o.report.Detail += "; " + names.problem.Error()
 	}
 	switch {
-	case errors.Is(errDevices, types.ErrNoDB): // ghw lists nothing without names for it; sysfs does
+	case errors.Is(errListed, types.ErrNoDB): // ghw lists nothing without names for it; sysfs does
 		o.report.Detail += "; ghw itself lists no device: no pci.ids is installed"
-	case errDevices != nil:
+	case errListed != nil:
 		o.report.Status = topo.StatusPartial
-		o.report.Detail += "; its own look at the devices failed: " + errDevices.Error()
+		o.report.Detail += "; its own look at the devices failed: " + errListed.Error()
 	}
 	o.apply = func(t *topo.Topology, r *topo.SourceReport) {
 		applyNames(t, names)
-		if devices == nil {
+		if listed == nil {
 			return
 		}
-		applyGHW(t, devices)
+		applyGHW(t, listed.Devices)
 		// ghw drops its whole list because of one device without modalias,
 		// so a shorter list than that of sysfs is not worth a warning.
-		if len(devices) < len(t.PCIDevices) {
+		if len(listed.Devices) < len(t.PCIDevices) {
 			r.Status = topo.StatusPartial
 		}
-		r.Detail += fmt.Sprintf("; ghw lists %d of %d PCI functions", len(devices), len(t.PCIDevices))
+		r.Detail += fmt.Sprintf("; ghw lists %d of %d PCI functions", len(listed.Devices), len(t.PCIDevices))
 	}
 	return o
 }
@@ -108,14 +101,7 @@ func (p pipeline) ghw(ctx context.Context, numbers <-chan map[pciNumber]bool) ou
 // names looks the numbers up: in the database that the user named, or for this
 // machine in that of its distribution, and then in the embedded one.
 func (p pipeline) names(want map[pciNumber]bool) (pciNames, error) {
-	names := pciNames{vendor: map[string]string{}, device: map[pciNumber]string{}, from: "the embedded pci.ids"}
-	for n := range want {
-		names.vendor[n.vendor] = ""
-	}
-	wanted := func(vendor, device string) bool {
-		_, known := names.vendor[vendor]
-		return device == "" && known || want[pciNumber{vendor, device}]
-	}
+	names := pciNames{from: "the embedded pci.ids"}
 	var places []string
 	if p.live {
 		places = systemIDs
@@ -136,15 +122,9 @@ func (p pipeline) names(want map[pciNumber]bool) (pciNames, error) {
 			names.problem = fmt.Errorf("%s: %w", envPCIDB, err)
 		}
 	}
-	db, err := pciids.Open(wanted, texts...)
-	if err != nil {
-		return names, err
-	}
-	for n := range want {
-		names.vendor[n.vendor] = db.Vendor(n.vendor)
-		names.device[n] = db.Device(n.vendor, n.device)
-	}
-	return names, nil
+	var err error
+	names.DB, err = pciids.Open(func(vendor, device string) bool { return want[pciNumber{vendor, device}] }, texts...)
+	return names, err
 }
 
 // readIDs reads a database file.
@@ -170,40 +150,16 @@ func listPCI(dir string) (*ghw.PCIInfo, error) {
 // another machine. A panic costs this list and not the names. ghw finds a
 // database by itself: pointing it at ours would take an environment variable,
 // and a library must not change that under the threads of its program.
-func (p pipeline) ghwDevices() (devices map[topo.BDF]ghwDevice, err error) {
+func (p pipeline) ghwDevices() (info *ghw.PCIInfo, err error) {
 	defer func() {
 		if r := recover(); r != nil {
-			devices, err = nil, fmt.Errorf("the library panicked: %v", r)
+			info, err = nil, fmt.Errorf("the library panicked: %v", r)
 		}
 	}()
 	if p.dir == "" {
 		return nil, nil
 	}
-	info, err := p.listPCI(p.dir)
-	if err != nil {
-		return nil, err
-	}
-	devices = make(map[topo.BDF]ghwDevice, len(info.Devices))
-	for _, d := range info.Devices {
-		bdf, err := topo.ParseBDF(d.Address)
-		if err != nil {
-			continue
-		}
-		g := ghwDevice{driver: plainName(d.Driver)}
-		if n, err := strconv.Atoi(d.IOMMUGroup); err == nil && n >= 0 {
-			g.iommuGroup = &n
-		}
-		devices[bdf] = g
-	}
-	return devices, nil
-}
-
-// plainName is a link's base name, "" where it cannot be one.
-func plainName(s string) string {
-	if s == "." || s == ".." || strings.Contains(s, "/") {
-		return ""
-	}
-	return s
+	return p.listPCI(p.dir)
 }
 
 // applyNames names PCI functions by their numbers.
@@ -215,22 +171,27 @@ func applyNames(t *topo.Topology, names pciNames) {
 			continue
 		}
 		m := merger{t, d.ID, &d.Facts, topo.SourceGHW}
-		m.fill("vendor_name", &d.VendorName, names.vendor[n.vendor], "pci.ids")
-		m.fill("device_name", &d.DeviceName, names.device[n], "pci.ids")
+		m.fill("vendor_name", &d.VendorName, names.Vendor(n.vendor), "pci.ids")
+		m.fill("device_name", &d.DeviceName, names.Device(n.vendor, n.device), "pci.ids")
 	}
 }
 
 // applyGHW adds what ghw read of the devices where sysfs had nothing.
-func applyGHW(t *topo.Topology, devices map[topo.BDF]ghwDevice) {
-	for i := range t.PCIDevices {
-		d := &t.PCIDevices[i]
-		g, ok := devices[d.BDF]
-		if !ok {
+func applyGHW(t *topo.Topology, devices []*ghw.PCIDevice) {
+	index := topo.NewIndex(t)
+	for _, g := range devices {
+		bdf, err := topo.ParseBDF(g.Address)
+		d := index.PCIDevice(topo.PCIID(bdf))
+		if err != nil || d == nil {
 			continue
 		}
 		m := merger{t, d.ID, &d.Facts, topo.SourceGHW}
-		m.fill("driver", &d.Driver, g.driver, "driver")
-		fillNumber(m, "iommu_group", &d.IOMMUGroup, g.iommuGroup, "iommu_group")
+		if !slices.Contains([]string{".", "..", "/"}, g.Driver) { // of a link that leads to no driver
+			m.fill("driver", &d.Driver, g.Driver, "driver")
+		}
+		if n, err := strconv.Atoi(g.IOMMUGroup); err == nil && n >= 0 {
+			fillNumber(m, "iommu_group", &d.IOMMUGroup, &n, "iommu_group")
+		}
 	}
 }
 
