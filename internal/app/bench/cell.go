@@ -17,11 +17,11 @@ import (
 
 // end is a local engine and its view of the peer.
 type end struct {
-	patience time.Duration // of a batch
-	engine   *engine.Engine
-	local    *engine.Region
-	peer     *engine.Peer
-	remote   *engine.RemoteRegion
+	batchTime time.Duration // at most
+	engine    *engine.Engine
+	local     *engine.Region
+	peer      *engine.Peer
+	remote    *engine.RemoteRegion
 }
 
 // cell is one measurement: an op of one size, over one transport, by one policy.

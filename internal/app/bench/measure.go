@@ -3,6 +3,7 @@ package bench
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"runtime"
 	"slices"
@@ -220,12 +221,17 @@ func (r *run) warmUp(ctx context.Context, g *group, c *cell) error {
 	return nil
 }
 
-// round is that of a cell. A batch that waits in vain is one wait.
+// round is that of a cell. A batch that timed out takes its time from what is left for all.
 func (r *run) round(ctx context.Context, c *cell, d time.Duration, record bool) error {
 	if err := c.round(ctx, d, record, r.watch.follow); err != nil {
 		return err
 	}
-	return r.tired(c.err, c.patience)
+	if errors.Is(c.err, context.DeadlineExceeded) {
+		if r.left -= c.batchTime; r.left <= 0 {
+			return noAnswer{&r.o}
+		}
+	}
+	return nil
 }
 
 // fillPiece is how much of the peer's region is filled at a time.
@@ -251,7 +257,7 @@ func (r *run) fillRemote(ctx context.Context, p pattern) error {
 	for at := int64(0); at < r.memory; at += piece {
 		n := min(piece, r.memory-at)
 		p.fill(from.Bytes()[:n], at)
-		limited, stop := context.WithTimeout(ctx, r.patience())
+		limited, stop := context.WithTimeout(ctx, r.batchTime())
 		err := v.peer.Write(limited, from.Span(0, n), v.remote.At(at))
 		stop()
 		if err != nil {

@@ -28,8 +28,8 @@ type Options struct {
 	Peer string // host:port, or a name of Registry
 	// Registry finds the peer; nil: by its address.
 	Registry registry.Registry
-	// Timeout bounds how long is waited for a peer that does not answer or moves nothing, all together; 0: unlimited.
-	// Waited is how much of that was over before.
+	// Timeout bounds all waits together for a peer that does not answer or moves nothing; 0: unlimited.
+	// Waited is the part of it that has passed already.
 	Timeout, Waited time.Duration
 	Credentials     func() *engine.Credentials // nil: none
 	Region          string                     // of the peer

@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -31,49 +32,30 @@ type run struct {
 	fillTime       func(bytes int64) time.Duration
 	report         *Report
 	watch          watcher
-	waited         time.Duration // of Options.Timeout
+	left           time.Duration // of Options.Timeout
 }
 
-// stall is how long a batch may take at most.
-const stall = 30 * time.Second
+const (
+	stall     = 30 * time.Second     // the most that a batch may take
+	unlimited = 365 * 24 * time.Hour // what is left without a timeout
+)
 
-// patience is how long a single wait may take.
-func (r *run) patience() time.Duration {
-	if r.o.Timeout <= 0 {
-		return stall
-	}
-	return max(time.Millisecond, min(stall, r.o.Timeout-r.waited))
+// batchTime is how long the next batch may take.
+func (r *run) batchTime() time.Duration { return max(time.Millisecond, min(stall, r.left)) }
+
+// noAnswer is the error of a peer that does not answer within Options.Timeout.
+type noAnswer struct{ o *Options }
+
+func (e noAnswer) Error() string {
+	return fmt.Sprintf("peer %q has not answered in %s", e.o.Peer, e.o.Timeout)
 }
 
-// tired counts a wait that was in vain, and is the error of one too many.
-func (r *run) tired(err error, wait time.Duration) error {
-	if !errors.Is(err, context.DeadlineExceeded) {
-		return nil
-	}
-	if r.waited += wait; r.o.Timeout <= 0 || r.waited < r.o.Timeout {
-		return nil
-	}
-	return &NoAnswerError{r.o.Peer, r.o.Timeout}
-}
-
-// NoAnswerError is the error of a peer that was waited for in vain.
-type NoAnswerError struct {
-	Peer string
-	In   time.Duration
-}
-
-// Error says so.
-func (e *NoAnswerError) Error() string {
-	return fmt.Sprintf("peer %q has not answered in %s", e.Peer, e.In)
-}
-
-// Unwrap is that a time was over.
-func (e *NoAnswerError) Unwrap() error { return context.DeadlineExceeded }
+func (noAnswer) Unwrap() error { return context.DeadlineExceeded }
 
 // Run measures. If something was measured it returns a report together with an error, such as
 // the context's when the user stopped the run, or a *PeerGoneError.
 func Run(ctx context.Context, o Options) (*Report, error) {
-	r := &run{o: o, ends: map[pick.Policy]*end{}, fillTime: fillTime, waited: o.Waited}
+	r := &run{o: o, ends: map[pick.Policy]*end{}, fillTime: fillTime, left: cmp.Or(o.Timeout, unlimited) - o.Waited}
 	hide := func() {}
 	err := r.open(ctx)
 	if err == nil && o.Show != nil {
@@ -149,12 +131,12 @@ func (r *run) openEnd(ctx context.Context, p pick.Policy) error {
 
 // dial makes an engine, opens the peer and finds the region.
 func (r *run) dial(ctx context.Context, p pick.Policy) (*end, error) {
-	o, patience := &r.o, r.patience()
-	e, err := engine.New(ctx, engine.Options{Name: fmt.Sprintf("bench-%d", os.Getpid()), Credentials: o.Credentials, Ports: engine.Ports{Topology: o.Topology, Overlay: o.Overlay}, Policy: string(p), DefaultTimeout: patience, Transports: o.Engine, Protection: o.Protection, Registry: o.Registry})
+	o, batchTime := &r.o, r.batchTime()
+	e, err := engine.New(ctx, engine.Options{Name: fmt.Sprintf("bench-%d", os.Getpid()), Credentials: o.Credentials, Ports: engine.Ports{Topology: o.Topology, Overlay: o.Overlay}, Policy: string(p), DefaultTimeout: batchTime, Transports: o.Engine, Protection: o.Protection, Registry: o.Registry})
 	if err != nil {
 		return nil, err
 	}
-	x := &end{engine: e, patience: patience}
+	x := &end{engine: e, batchTime: batchTime}
 	if err := r.reach(ctx, x); err != nil {
 		return nil, errors.Join(err, e.Close())
 	}
@@ -169,10 +151,7 @@ const RegionTime = 2 * time.Second
 
 // reach opens the peer and finds the region. The time also bounds a peer that accepts and does not answer.
 func (r *run) reach(ctx context.Context, x *end) error {
-	limited, stop := ctx, context.CancelFunc(func() {})
-	if r.o.Timeout > 0 {
-		limited, stop = context.WithTimeout(ctx, r.o.Timeout-r.waited)
-	}
+	limited, stop := context.WithTimeout(ctx, r.left)
 	defer stop()
 	began := time.Now()
 	var err error
@@ -181,9 +160,9 @@ func (r *run) reach(ctx context.Context, x *end) error {
 		defer stop()
 		x.remote, err = x.peer.Region(waiting, r.o.Region)
 	}
-	r.waited += time.Since(began)
+	r.left -= time.Since(began)
 	if err != nil && !errors.Is(err, engine.ErrNoRegion) && limited.Err() != nil && ctx.Err() == nil {
-		return &NoAnswerError{r.o.Peer, r.o.Timeout}
+		return noAnswer{&r.o}
 	}
 	return err
 }

@@ -413,7 +413,7 @@ func TestFillHasALimit(t *testing.T) {
 	address, _ := serve(t, memory.PeerRead|memory.PeerWrite)
 	o := quick(address)
 	o.Ops, o.Check = []string{Read}, true
-	r := &run{o: o, ends: map[pick.Policy]*end{}, fillTime: func(int64) time.Duration { return time.Nanosecond }}
+	r := &run{o: o, ends: map[pick.Policy]*end{}, left: unlimited, fillTime: func(int64) time.Duration { return time.Nanosecond }}
 	if err := r.open(t.Context()); err != nil {
 		t.Fatal(err)
 	}
