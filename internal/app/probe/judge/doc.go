@@ -26,7 +26,7 @@ const (
 	CodeOutlier        = "outlier"         // below Rules.OutlierUnder of the best of its group
 	CodeLatencyOutlier = "latency-outlier" // above Rules.OutlierOver of the smallest latency of its group
 	CodeConfirmed      = "confirmed"       // as bad when measured again alone
-	CodeAlone          = "measured-alone"  // what a measurement alone told where the first could not
+	CodeAlone          = "measured-alone"  // the rate alone, where the first measurement could not be judged
 	CodeContended      = "contended"       // others, or chance, made it slow: alone it is fine
 	CodeWideInterval   = "wide-interval"   // the requested interval was not reached
 	CodeBusy           = "busy-processors" // the hosts' processors were too busy to tell

@@ -42,7 +42,7 @@ func Retests(r *probe.Report) []Request {
 			again = append(again, i)
 		}
 	}
-	for i := range r.Results { // these after those that are known to be slow
+	for i := range r.Results { // after those that are known to be slow
 		if c.undecided(i) && c.retestCount(i) == 0 {
 			again = append(again, i)
 		}
@@ -71,7 +71,7 @@ func (c *judgement) suspicious() []int {
 }
 
 // undecided says whether the rate of a result was measured and could not be judged: processors were busy, or
-// the samples are scattered. One more measurement, alone, may tell.
+// the samples are scattered. It is measured once more, alone.
 func (c *judgement) undecided(i int) bool {
 	return c.r.Results[i].Verdict == probe.Inconclusive && (c.hasReason(i, CodeBusy) || c.hasReason(i, CodeWideInterval))
 }

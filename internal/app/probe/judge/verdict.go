@@ -15,6 +15,8 @@ type finding struct {
 	probe.Reason
 }
 
+func (f finding) inconclusive() bool { return f.verdict == probe.Inconclusive }
+
 func found(v probe.Verdict, code, format string, args ...any) finding {
 	return finding{v, probe.Reason{Code: code, Text: fmt.Sprintf(format, args...)}}
 }
@@ -39,7 +41,7 @@ func (c *judgement) judge(i int) {
 		case again == nil:
 		case len(slowCodes(found)) > 0:
 			found = c.withRetest(i, found, again)
-		case again.BytesPerSec != nil:
+		case again.BytesPerSec != nil && slices.ContainsFunc(found, finding.inconclusive):
 			found = c.decided(i, found, again)
 		}
 	}
@@ -212,28 +214,22 @@ func (c *judgement) lastRetest(i int) *probe.Retest {
 func (c *judgement) withRetest(i int, first []finding, again *probe.Retest) []finding {
 	res, f := &c.r.Results[i], retestFigure(again, &c.r.Spec).decisive()
 	if !again.Confirms {
-		out := make([]finding, 0, len(first))
-		for _, x := range first {
-			if !isSlow(x.Code) {
-				out = append(out, x)
-			}
-		}
+		out := slices.DeleteFunc(slices.Clone(first), func(x finding) bool { return isSlow(x.Code) })
 		verdict := probe.Warn
 		if slices.Equal(slowCodes(first), []string{CodeLatencyOutlier}) {
-			verdict = probe.Pass // a late answer beside others says nothing of the path
+			verdict = probe.Pass // a late answer during other traffic says nothing about the path
 		}
 		return append(out, found(verdict, CodeContended, "%s at first and %s when measured again alone: other traffic, or chance", c.figureText(i, &c.figures[i], first), c.figureText(i, &f, first)))
 	}
-	out := make([]finding, 0, len(first)+1)
+	out := slices.Clone(first)
 	expected, _ := c.expected(i)
-	for _, x := range first {
-		if x.Code == CodeBelowFail {
-			x.verdict = probe.Warn // the milder of both
+	for k := range out {
+		if out[k].Code == CodeBelowFail {
+			out[k].verdict = probe.Warn // the milder of both
 			if res.Expected.Basis.Sure() && slow(&f, expected, &c.r.Rules) == belowFail {
-				x.verdict = probe.Fail
+				out[k].verdict = probe.Fail
 			}
 		}
-		out = append(out, x)
 	}
 	verdict := probe.Warn // no latency is expected, so none fails
 	if res.Expected.Basis.Sure() && c.outlier(i, &c.figures[i]) && c.outlier(i, &f) {
@@ -242,18 +238,14 @@ func (c *judgement) withRetest(i int, first []finding, again *probe.Retest) []fi
 	return append(out, found(verdict, CodeConfirmed, "%s when measured again alone", c.figureText(i, &f, first)))
 }
 
-// decided replaces the finding that nothing can be told, of busy processors or scattered samples, by what a
-// measurement alone told. Where that could tell no more it has an error, and is not the last retest.
+// decided judges a result by a measurement alone, where the first could not be judged because processors were
+// busy or samples scattered. A retest that could not be judged either has an error, and lastRetest skips it.
 func (c *judgement) decided(i int, first []finding, again *probe.Retest) []finding {
 	out := slices.Clone(first)
-	open := false
 	for k := range out {
-		if x := &out[k]; x.verdict == probe.Inconclusive {
-			x.verdict, open = probe.Pass, true
+		if out[k].inconclusive() {
+			out[k].verdict = probe.Pass
 		}
-	}
-	if !open {
-		return first
 	}
 	f := retestFigure(again, &c.r.Spec).decisive()
 	f.wide = false

@@ -72,7 +72,7 @@ func (h *host) path(a, b topo.ID, toMemory bool) way {
 	return h.way(steps, ok, toMemory)
 }
 
-// way makes a way of steps.
+// way makes a way of steps. A GPU that a chip-to-chip link joins to a CPU is reached as that CPU's memory is.
 func (h *host) way(steps []topo.Step, known, toMemory bool) way {
 	w := way{known: known}
 	toMemory = toMemory || slices.ContainsFunc(steps, func(s topo.Step) bool { return s.Kind == topo.LinkC2C })
@@ -95,8 +95,7 @@ func (h *host) way(steps []topo.Step, known, toMemory bool) way {
 // reversed are the steps in the other direction.
 func reversed(steps []topo.Step) []topo.Step {
 	out := make([]topo.Step, 0, len(steps))
-	for i := len(steps) - 1; i >= 0; i-- {
-		s := steps[i]
+	for _, s := range slices.Backward(steps) {
 		switch s.Dir {
 		case topo.Down:
 			s.Dir = topo.Up

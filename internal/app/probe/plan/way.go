@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/topoctl/topoctl/discover/topo"
@@ -63,24 +64,24 @@ func (n bottleneck) expected() probe.Expected {
 	}
 	rate := *n.limit.Payload()
 	e := probe.Expected{BytesPerSec: &rate, Basis: n.limit.Basis, Limit: n.limit.Key}
-	shared := n.flow > 0 && n.flow < rate && n.unknownLink == nil && n.known
-	if sure := rate == 0 || n.unknownLink == nil && n.known; !sure || shared {
+	doubt := ""
+	switch {
+	case rate == 0: // whatever the others carry
+	case n.unknownLink != nil:
+		doubt = fmt.Sprintf("and the rate of %s is not known", n.unknownLink.Name)
+	case !n.known:
+		doubt = "and a part of the path is not known"
+	case n.flow > 0 && n.flow < rate:
+		doubt = fmt.Sprintf("and of uplinks that share flows a single one may have %s", units.Rate(int64(n.flow), units.Gbyte))
+	}
+	if doubt != "" {
 		e.Basis = e.Basis.Bounded()
 	}
 	text := e.Basis.Text(units.Rate(int64(rate), units.Gbyte))
 	if raw := *n.limit.BytesPerSec; raw != rate {
 		text = fmt.Sprintf("%s of data (%s with headers)", text, units.Rate(int64(raw), units.Gbyte))
 	}
-	switch {
-	case shared:
-		e.Why = fmt.Sprintf("%s: %s, and of uplinks that share flows a single one may have %s", n.limit.Name, text, units.Rate(int64(n.flow), units.Gbyte))
-	case rate == 0 || n.unknownLink == nil && n.known:
-		e.Why = fmt.Sprintf("%s: %s, %s", n.limit.Name, text, n.limit.Basis)
-	case n.unknownLink != nil:
-		e.Why = fmt.Sprintf("%s: %s, and the rate of %s is not known", n.limit.Name, text, n.unknownLink.Name)
-	default:
-		e.Why = fmt.Sprintf("%s: %s, and a part of the path is not known", n.limit.Name, text)
-	}
+	e.Why = fmt.Sprintf("%s: %s, %s", n.limit.Name, text, cmp.Or(doubt, string(n.limit.Basis)))
 	return e
 }
 
