@@ -29,7 +29,8 @@ var (
 	// not there any more: its host refuses connections. Errors of that kind, and ErrUnreachable
 	// where Open meets it, wrap syscall.ECONNREFUSED.
 	ErrPeerLost = errors.New("peer is lost")
-	// ErrPeerRestarted: the peer's engine was restarted; open it again.
+	// ErrPeerRestarted: another engine answers where the peer's did, mostly because that was
+	// restarted; open it again.
 	ErrPeerRestarted = errors.New("peer was restarted")
 	// ErrUnreachable: no address of the peer answered.
 	ErrUnreachable = session.ErrUnreachable

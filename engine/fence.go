@@ -9,6 +9,7 @@ import (
 
 	"github.com/topoctl/topoctl/engine/memory"
 	"github.com/topoctl/topoctl/internal/base/engine/sched"
+	"github.com/topoctl/topoctl/internal/base/engine/transport"
 )
 
 // fenceKey names a connection that a peer has to leave.
@@ -17,13 +18,26 @@ type fenceKey struct {
 	leaving
 }
 
-// quarantined is a range of a peer's memory in which bytes may still land.
+// quarantined is a range of a peer's memory, or all of it, in which bytes may still land.
 type quarantined struct {
+	all    bool
 	region memory.ID
 	name   string
 	byteRange
 	conns []fenceKey
-	at    netip.AddrPort // where the peer was
+	home
+}
+
+// home is where an engine answers.
+type home struct {
+	boot string // of its host's kernel, "" if unknown
+	at   netip.AddrPort
+}
+
+func (p *Peer) home() home { return home{p.boot, p.session.Remote()} }
+
+func (l *lane) fenceKey(conn sched.ConnID) fenceKey {
+	return fenceKey{l.peer.epoch, newLeaving(l.peer.session, l.carrier.name, transport.ConnID(conn))}
 }
 
 const fenceRetry = 250 * time.Millisecond
@@ -86,13 +100,38 @@ func (e *Engine) quarantine(p *part) {
 	if len(conns) == 0 {
 		return // all were left meanwhile
 	}
-	epoch, at := p.batch.peer.epoch, p.batch.peer.session.Remote()
+	list, at := e.quarantines[p.batch.peer.epoch], p.batch.peer.home()
 	for i := range p.ops {
 		if o := &p.ops[i]; !o.Read {
 			r := p.batch.remotes[o.Remote]
-			e.quarantines[epoch] = append(e.quarantines[epoch], quarantined{r.t.ID, r.name, p.places[i].remote, conns, at})
-			e.anyQuarantine.Store(true)
+			list = append(list, quarantined{region: r.t.ID, name: r.name, byteRange: p.places[i].remote, conns: conns, home: at})
 		}
+	}
+	e.setQuarantines(p.batch.peer.epoch, list)
+}
+
+// quarantineAll is for an engine in whose place another one answered. Most likely it has ended, so no batch waits
+// for it. Behind a load balancer it may still run: it has to leave its connections before it is used again.
+// The mutex is held.
+func (e *Engine) quarantineAll(p *Peer) {
+	for id, c := range e.conns {
+		if c.lane.peer == p {
+			e.unfenced[id] = c.lane.fenceKey(id)
+		}
+	}
+	e.mergeQuarantines(p.epoch, p.home())
+}
+
+// mergeQuarantines keeps one entry for all memory of an engine that may have ended. The mutex is held.
+func (e *Engine) mergeQuarantines(epoch uint64, at home) {
+	var conns []fenceKey
+	for _, key := range e.unfenced {
+		if key.epoch == epoch {
+			conns = append(conns, key)
+		}
+	}
+	if len(conns) > 0 {
+		e.setQuarantines(epoch, []quarantined{{all: true, conns: conns, home: at}})
 	}
 }
 
@@ -123,30 +162,31 @@ func (e *Engine) forgetFences(p *Peer) {
 	})
 }
 
-// liftAll forgets the memory of a peer's former life.
-func (e *Engine) liftAll(epoch uint64) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.setQuarantines(epoch, nil)
-	maps.DeleteFunc(e.unfenced, func(_ sched.ConnID, key fenceKey) bool { return key.epoch == epoch })
-}
-
-// liftFormer forgets the memory of engines that were where p is now: it was started in their place.
+// liftFormer looks at engines that were where p is now. They have ended if p listens at that address on the host
+// that they ran on: its kernel gives an address to one process at a time. Otherwise a load balancer may have
+// chosen p, or the address may have moved, and only they can say that nothing lands in their memory.
 func (e *Engine) liftFormer(p *Peer) {
 	if !e.anyQuarantine.Load() {
 		return
 	}
-	at := p.session.Remote()
-	var former []uint64
+	here := p.home()
+	p.mu.RLock()
+	listens := p.boot != "" && slices.ContainsFunc(p.desc.Endpoints, func(x transport.Endpoint) bool {
+		return x.Transport == "tcp" && x.Address == here.at.String()
+	})
+	p.mu.RUnlock()
 	e.mu.Lock()
+	defer e.mu.Unlock()
 	for epoch, list := range e.quarantines {
-		if epoch != p.epoch && slices.ContainsFunc(list, func(q quarantined) bool { return q.at == at }) {
-			former = append(former, epoch)
+		was := list[0].home
+		switch {
+		case epoch == p.epoch || was.at != here.at:
+		case listens && was.boot == here.boot:
+			e.setQuarantines(epoch, nil)
+			maps.DeleteFunc(e.unfenced, func(_ sched.ConnID, key fenceKey) bool { return key.epoch == epoch })
+		default:
+			e.mergeQuarantines(epoch, was)
 		}
-	}
-	e.mu.Unlock()
-	for _, epoch := range former {
-		e.liftAll(epoch)
 	}
 }
 
@@ -193,13 +233,17 @@ func (p *Peer) checkQuarantine(b *Batch) error {
 			for k := range list {
 				q := &list[k]
 				r := b.remotes[part.ops[i].Remote]
-				if q.region == r.t.ID && q.lo < all.hi && all.lo < q.hi && meets(&part.ops[i], q.byteRange) {
+				if q.all || q.region == r.t.ID && q.lo < all.hi && all.lo < q.hi && meets(&part.ops[i], q.byteRange) {
 					if lost := p.lost(); lost != nil {
 						return lost // which is why, and the answer to it is another
 					}
+					where := "its memory is"
+					if !q.all {
+						where = fmt.Sprintf("region %q of the peer: bytes %d to %d are", q.name, q.lo, q.hi)
+					}
 					return &OpError{Op: int(part.places[i].op), Err: fmt.Errorf(
-						"region %q of the peer: bytes %d to %d are %w: a write that was given up may still land there; use another place until the peer has answered or was restarted",
-						q.name, q.lo, q.hi, ErrQuarantined)}
+						"%s %w: a write that was given up may still land there; use another place until the peer has answered or was restarted",
+						where, ErrQuarantined)}
 				}
 			}
 		}

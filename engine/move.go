@@ -87,7 +87,7 @@ func (e *Engine) step(w *work) {
 			e.conns[a.Conn] = e.newConn(a.Conn, e.lanes[a.Lane])
 		case sched.Fence:
 			if l := e.lanes[a.Lane]; l != nil { // it is there as long as it has connections
-				key := fenceKey{l.peer.epoch, newLeaving(l.peer.session, l.carrier.name, transport.ConnID(a.Conn))}
+				key := l.fenceKey(a.Conn)
 				e.unfenced[a.Conn] = key
 				w.fences = append(w.fences, fencing{l.peer, key})
 			}

@@ -26,6 +26,7 @@ type Peer struct {
 	engine  *Engine
 	name    string // that it was opened by
 	epoch   uint64
+	boot    string // of its host's kernel, "" if unknown
 	self    string // what it calls itself
 	id      sched.PeerID
 	session *session.Session
@@ -136,7 +137,9 @@ func (e *Engine) openAt(ctx context.Context, name string, record registry.Record
 	}
 	p.session = s
 	p.self, p.epoch = s.Peer()
-	err = p.describe(ctx)
+	if err = p.describe(ctx); err == nil {
+		p.boot = p.desc.Boot
+	}
 	<-p.descriptorLock
 	if err == nil {
 		err = e.addPeer(p)
@@ -344,16 +347,26 @@ func (p *Peer) end(err error, restarted bool) {
 	if !p.ended.CompareAndSwap(nil, &err) {
 		return
 	}
+	w := e.getWork()
 	e.mu.Lock()
 	known := p.scheduled
-	e.mu.Unlock()
 	if known {
-		e.tell(sched.Event{Kind: sched.PeerGone, Peer: p.id, Err: err, Restarted: restarted})
+		if restarted { // no batch ends with a fence
+			e.quarantineAll(p)
+		}
+		w.events = append(w.events, sched.Event{Kind: sched.PeerGone, Peer: p.id, Err: err, Restarted: restarted})
+		e.step(w)
 	}
-	if restarted { // from here on no batch ends with a fence
-		e.liftAll(p.epoch)
-	}
+	e.mu.Unlock()
+	e.perform(w)
+	e.run(w)
+	e.putWork(w)
 	close(p.gone)
+	if restarted && known {
+		if same := e.peerOf(p.epoch); same != nil { // it was opened twice, and still runs
+			e.adoptFences(same)
+		}
+	}
 	if !errors.Is(err, ErrClosed) {
 		e.log.Warn("peer is gone", "peer", p.name, "error", err)
 	}

@@ -57,11 +57,16 @@ func TestLostWhileSubmitting(t *testing.T) {
 // A peer is lost with a write on the wire: when it is opened again, the place of
 // the write cannot be used before it has left the old connection.
 func TestQuarantineAfterLostPeer(t *testing.T) {
-	t.Run("opened again", func(t *testing.T) { quarantineAfterLostPeer(t, false) })
-	t.Run("open another way", func(t *testing.T) { quarantineAfterLostPeer(t, true) })
+	t.Run("opened again", func(t *testing.T) { quarantineAfterLostPeer(t, quarantineCase{}) })
+	t.Run("open another way", func(t *testing.T) { quarantineAfterLostPeer(t, quarantineCase{twice: true}) })
+	// Behind a balancer the address answers with another engine, and the former one still runs.
+	t.Run("another engine at its address", func(t *testing.T) { quarantineAfterLostPeer(t, quarantineCase{replaced: true}) })
+	t.Run("another engine resumes", func(t *testing.T) { quarantineAfterLostPeer(t, quarantineCase{resumes: true}) })
 }
 
-func quarantineAfterLostPeer(t *testing.T, twice bool) {
+type quarantineCase struct{ twice, replaced, resumes bool }
+
+func quarantineAfterLostPeer(t *testing.T, c quarantineCase) {
 	checkLeaks(t)
 	n := newNetwork()
 	list := []TransportFactory{n.transport(fake.Options{Name: "fake"})}
@@ -83,7 +88,8 @@ func quarantineAfterLostPeer(t *testing.T, twice bool) {
 		t.Fatal(err)
 	}
 	other := &pair{server: server, client: p.client}
-	if twice {
+	second := newEngine(t, Options{Name: "second", Transports: list})
+	if c.twice {
 		other.open(t, ctx)
 	}
 	p.warm(t)
@@ -100,12 +106,28 @@ func quarantineAfterLostPeer(t *testing.T, twice bool) {
 	}
 	eventually(t, "the write is on the wire", func() bool { return conn.Held() == 1 })
 	way.lead("127.0.0.1:1") // nobody is there
+	if c.resumes {
+		way.lead(second.Addrs()[0].String())
+	}
 	way.cut()
 	<-b.Done()
-	if err := b.Err(); !errors.Is(err, ErrUnsafeBuffer) || !errors.Is(err, ErrPeerLost) {
+	switch err := b.Err(); {
+	case c.resumes && !errors.Is(err, ErrPeerRestarted):
+		t.Fatalf("got %v, want ErrPeerRestarted", err)
+	case !c.resumes && (!errors.Is(err, ErrUnsafeBuffer) || !errors.Is(err, ErrPeerLost)):
 		t.Fatalf("got %v, want ErrUnsafeBuffer and ErrPeerLost", err)
 	}
-	if !twice {
+	if c.replaced || c.resumes {
+		way.lead(second.Addrs()[0].String())
+		q, err := p.client.Open(ctx, way.address())
+		if err != nil || q.Epoch() != second.Epoch() {
+			t.Fatalf("opening the second engine: %v", err)
+		}
+		if err := p.peer.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	if !c.twice {
 		other.open(t, ctx)
 	}
 	p.peer, p.to = other.peer, other.to
