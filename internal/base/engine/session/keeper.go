@@ -54,13 +54,37 @@ type keeper struct {
 	searchTime   time.Duration
 	lastErr      error
 
-	patience       int64 // grows with every move that brought no answer
-	answersAtMove  uint64
-	deliveredBytes uint64 // that the peer's kernel has acknowledged
+	patience      int64 // grows with every move that brought no answer
+	answersAtMove uint64
 
-	movedAt    int64  // see moving
-	movedBytes uint64 // acknowledged at the last look
-	backlog    bool   // there was more then
+	taken deliveries
+}
+
+// deliveries are what the peer's kernel has taken of what we sent, at the last look.
+type deliveries struct {
+	bytes uint64
+	all   bool  // there was no more
+	known bool  // this host's kernel tells it
+	at    int64 // when it was seen to take something
+	// movedAt is when it was seen to take a part of what is still on the way, as it does where a message is
+	// large and the network slow. A small message that it took says nothing of the process: the kernel of one
+	// that stands still takes them for as long as they fit. Where the kernel does not tell, any write counts.
+	movedAt int64
+}
+
+// look asks the kernel.
+func (d *deliveries) look(l *link, now int64) {
+	before := *d
+	d.bytes, d.all, d.known = delivered(l.c)
+	switch {
+	case !d.known:
+		d.movedAt = l.lastActive.Load()
+	case before.known && d.bytes != before.bytes:
+		d.at = now
+		if !before.all && !d.all {
+			d.movedAt = now
+		}
+	}
 }
 
 type searchOutcome struct {
@@ -160,7 +184,8 @@ func (k *keeper) check(now int64) (wait time.Duration, end error) {
 	}
 	heard := s.lastHeard.Load()
 	if l != nil {
-		heard = max(heard, k.moving(l, now))
+		k.taken.look(l, now)
+		heard = max(heard, k.taken.movedAt)
 	}
 	gone := k.peerSilence.elapsed(now, heard, k.lateBy)
 	if k.tooLateToJudge() {
@@ -188,21 +213,6 @@ func (k *keeper) check(now int64) (wait time.Duration, end error) {
 		k.endSearch() // it speaks again
 	}
 	return min(k.checkLink(l, now, waiting), giveUp), nil
-}
-
-// moving is when the peer's kernel was last seen to take a part of what is still on the way, as it does where a
-// message is large and the network slow. A small message that it took says nothing of the process: the kernel of
-// one that stands still takes them for as long as they fit. Where the kernel does not tell, any write counts.
-func (k *keeper) moving(l *link, now int64) int64 {
-	bytes, all, ok := delivered(l.c)
-	if !ok {
-		return l.lastActive.Load()
-	}
-	if k.backlog && !all && bytes != k.movedBytes {
-		k.movedAt = now
-	}
-	k.backlog, k.movedBytes = !all, bytes
-	return k.movedAt
 }
 
 // refusesOurs says whether a peer that has let us in before does not accept our token or
@@ -254,7 +264,7 @@ func (k *keeper) checkLink(l *link, now int64, waiting bool) time.Duration {
 	if !awaitingPong {
 		return every - time.Duration(now-active)
 	}
-	silent := k.linkSilence.elapsed(now, max(asked, active), k.lateBy)
+	silent := k.linkSilence.elapsed(now, max(asked, active, k.taken.at), k.lateBy)
 	maxSilence *= time.Duration(k.patience)
 	if silent < maxSilence {
 		return maxSilence - silent
@@ -265,13 +275,7 @@ func (k *keeper) checkLink(l *link, now int64, waiting bool) time.Duration {
 		}
 		return maxSilence
 	}
-	bytes, all, ok := delivered(l.c)
-	if ok && bytes != k.deliveredBytes {
-		k.deliveredBytes = bytes
-		l.lastActive.Store(now)
-		return maxSilence
-	}
-	if ok && all && silent < deliveredSilenceFactor*maxSilence {
+	if k.taken.known && k.taken.all && silent < deliveredSilenceFactor*maxSilence {
 		return deliveredSilenceFactor*maxSilence - silent
 	}
 	k.suspectedAt, k.retryPause = now, 0
@@ -359,7 +363,7 @@ func (k *keeper) adopt(o searchOutcome) bool {
 	s.roundTrips.reset()
 	s.roundTrips.add(o.trip)
 	k.route = o.route
-	k.suspectedAt, k.deliveredBytes, k.attachedAt, k.answersAtMove, k.searchTime = 0, 0, now, answers, firstSearchTime
-	k.linkLost, k.lastErr, k.backlog = false, nil, false
+	k.suspectedAt, k.attachedAt, k.answersAtMove, k.searchTime = 0, now, answers, firstSearchTime
+	k.linkLost, k.lastErr, k.taken = false, nil, deliveries{movedAt: k.taken.movedAt}
 	return false
 }
