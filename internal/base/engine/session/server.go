@@ -122,7 +122,7 @@ func (s *Server) accept(l net.Listener) {
 	for {
 		c, err := l.Accept()
 		if err == nil {
-			ask(c, limitSilence)
+			_ = control(c, limitSilence)
 			s.admit(c)
 			continue
 		}

@@ -22,42 +22,30 @@ func Listen(ctx context.Context, address string) (net.Listener, error) {
 
 // CongestionControl is the algorithm that is in force for a connection, "" where
 // that cannot be asked.
-func CongestionControl(c net.Conn) string {
-	return ask(c, congestionControl)
+func CongestionControl(c net.Conn) (name string) {
+	_ = control(c, func(fd uintptr) { name = congestionControl(fd) })
+	return name
 }
 
-// BoundInterface is the interface that a connection is bound to, "" none.
-func BoundInterface(c net.Conn) string {
-	return ask(c, boundInterface)
-}
+var errNoSocket = errors.New("the connection has no socket")
 
-func ask(c net.Conn, what func(fd uintptr) string) string {
+// control calls f with a connection's socket.
+func control(c net.Conn, f func(fd uintptr)) error {
 	sc, ok := socketOf(c).(syscall.Conn)
 	if !ok {
-		return ""
+		return errNoSocket
 	}
 	raw, err := sc.SyscallConn()
 	if err != nil {
-		return ""
+		return err
 	}
-	var out string
-	if raw.Control(func(fd uintptr) { out = what(fd) }) != nil {
-		return ""
-	}
-	return out
+	return raw.Control(f)
 }
 
 // closed says whether our own side has closed a connection.
 func closed(c net.Conn) bool {
-	sc, ok := socketOf(c).(syscall.Conn)
-	if !ok {
-		return false
-	}
-	raw, err := sc.SyscallConn()
-	if err != nil {
-		return true
-	}
-	return raw.Control(func(uintptr) {}) != nil
+	err := control(c, func(uintptr) {})
+	return err != nil && !errors.Is(err, errNoSocket)
 }
 
 func loopback(address string) bool {

@@ -2,7 +2,6 @@ package session
 
 import (
 	"net"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -31,9 +30,8 @@ func Tune(fd uintptr, local bool) {
 }
 
 // limitSilence sets unacknowledged for a socket. Not every kernel has connections inherit it.
-func limitSilence(fd uintptr) string {
+func limitSilence(fd uintptr) {
 	_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(unacknowledged.Milliseconds()))
-	return ""
 }
 
 // bindInterface keeps a socket's packets on one interface, where we may ask for
@@ -60,30 +58,14 @@ func congestionControl(fd uintptr) string {
 	return s
 }
 
-func boundInterface(fd uintptr) string {
-	s, err := unix.GetsockoptString(int(fd), unix.SOL_SOCKET, unix.SO_BINDTODEVICE)
-	if err != nil {
-		return ""
-	}
-	return s
-}
-
 // delivered asks the kernel how many bytes the peer's has taken, and whether
 // that is all that we wrote.
 func delivered(c net.Conn) (bytes uint64, all, ok bool) {
-	sc, isSocket := socketOf(c).(syscall.Conn)
-	if !isSocket {
-		return 0, false, false
-	}
-	raw, err := sc.SyscallConn()
-	if err != nil {
-		return 0, false, false
-	}
-	err = raw.Control(func(fd uintptr) {
+	_ = control(c, func(fd uintptr) {
 		info, err := unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO)
 		if err == nil {
 			bytes, all, ok = info.Bytes_acked, info.Unacked == 0 && info.Notsent_bytes == 0, true
 		}
 	})
-	return bytes, all, ok && err == nil
+	return bytes, all, ok
 }

@@ -3,7 +3,6 @@ package session
 import (
 	"context"
 	"net"
-	"syscall"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -26,17 +25,19 @@ func TestUnacknowledged(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer accepted.Close()
-	ask(accepted, limitSilence) // as the server does
+	_ = control(accepted, limitSilence) // as the server does
 	for name, c := range map[string]net.Conn{"dialled": dialled, "accepted": accepted} {
-		raw, err := c.(syscall.Conn).SyscallConn()
-		if err != nil {
-			t.Fatal(err)
-		}
-		_ = raw.Control(func(fd uintptr) {
+		err := control(c, func(fd uintptr) {
 			got, err := unix.GetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT)
 			if want := int(unacknowledged.Milliseconds()); err != nil || got != want {
 				t.Errorf("%s: %d ms, want %d: %v", name, got, want, err)
 			}
+			if i, err := unix.GetsockoptString(int(fd), unix.SOL_SOCKET, unix.SO_BINDTODEVICE); err != nil || i != "" {
+				t.Errorf("%s is bound to %q: %v", name, i, err)
+			}
 		})
+		if err != nil {
+			t.Error(err)
+		}
 	}
 }

@@ -8,7 +8,7 @@ import "net"
 // connection on Linux only.
 func Tune(uintptr, bool) {}
 
-func limitSilence(uintptr) string { return "" }
+func limitSilence(uintptr) {}
 
 // bindInterface leaves the choice to the source address.
 func bindInterface(uintptr, string) error { return nil }
@@ -16,7 +16,5 @@ func bindInterface(uintptr, string) error { return nil }
 func deferPort(uintptr) {}
 
 func congestionControl(uintptr) string { return "" }
-
-func boundInterface(uintptr) string { return "" }
 
 func delivered(net.Conn) (bytes uint64, all, ok bool) { return 0, false, false }

@@ -11,6 +11,7 @@
 package tcp
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -184,7 +185,7 @@ func (t *Transport) Dial(ctx context.Context, d transport.Dial) (transport.Conn,
 		_ = nc.Close()
 		return nil, err
 	}
-	c.describe = describe(nc, c.raw, agreed.offer)
+	c.describe = describe(c.socket, agreed.offer)
 	t.mu.Lock()
 	if t.closed {
 		t.mu.Unlock()
@@ -238,13 +239,8 @@ func (t *Transport) negotiate(ctx context.Context, d transport.Dial) (grant, err
 }
 
 // describe says what a connection is made of.
-func describe(c net.Conn, raw interface{ Control(func(uintptr)) error }, o offer) string {
-	congestion := "unknown congestion control"
-	_ = raw.Control(func(fd uintptr) {
-		if name := congestionControl(fd); name != "" {
-			congestion = name
-		}
-	})
+func describe(c net.Conn, o offer) string {
+	congestion := cmp.Or(session.CongestionControl(c), "unknown congestion control")
 	return fmt.Sprintf("tcp %s > %s, %s, %s", c.LocalAddr(), c.RemoteAddr(), congestion, o.protection())
 }
 
