@@ -68,10 +68,6 @@ var (
 	ErrCanceled = errors.New("cancelled")
 )
 
-// RoutesError is why Open fails where nothing else is wrong: it says of each address of the peer what became
-// of it, and is found by errors.As.
-type RoutesError = session.RoutesError
-
 // OpError says which op of a batch is at fault.
 type OpError struct {
 	Op  int // place in the batch

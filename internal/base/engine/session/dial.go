@@ -195,17 +195,17 @@ func search(ctx context.Context, routes []Route, try func(context.Context, Route
 	defer cancel()
 	type result struct {
 		established
-		failed RouteError
+		failed routeError
 	}
 	results := make(chan result)
 	begin := func(r Route) {
 		e, err := try(ctx, r)
-		results <- result{e, RouteError{r, err}}
+		results <- result{e, routeError{r, err}}
 	}
 	t := time.NewTimer(0)
 	defer t.Stop()
 	var won established
-	var failed []RouteError
+	var failed routeErrors
 	next, running := 0, 0
 	for next < len(routes) || running > 0 {
 		var later <-chan time.Time
@@ -221,7 +221,7 @@ func search(ctx context.Context, routes []Route, try func(context.Context, Route
 		case r := <-results:
 			running--
 			switch {
-			case r.failed.Err != nil:
+			case r.failed.err != nil:
 				failed = append(failed, r.failed)
 				t.Reset(0)
 			case won.conn != nil:
@@ -236,7 +236,8 @@ func search(ctx context.Context, routes []Route, try func(context.Context, Route
 	if won.conn != nil {
 		return won, nil
 	}
-	return established{}, noRoute(failed)
+	failed.sort()
+	return established{}, failed
 }
 
 func distinct(routes []Route) []Route {

@@ -33,91 +33,73 @@ func (r Route) String() string {
 	return s
 }
 
-// RouteError is what became of one route.
-type RouteError struct {
-	Route Route
-	Err   error
+// routeError is what became of one route.
+type routeError struct {
+	route Route
+	err   error
 }
 
-func (e RouteError) Error() string {
-	err := e.Err
+func (e routeError) Error() string {
+	err := e.err
 	switch op, isOp := errors.AsType[*net.OpError](err); {
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, os.ErrDeadlineExceeded):
-		return e.Route.String() + ": no answer in time"
+		return e.route.String() + ": no answer in time"
 	case isOp && op.Op == "dial": // it has the addresses once more
 		err = op.Err
 		if call, ok := errors.AsType[*os.SyscallError](err); ok {
 			err = call.Err
 		}
 	}
-	return fmt.Sprintf("%s: %v", e.Route, err)
+	return fmt.Sprintf("%s: %v", e.route, err)
 }
 
-func (e RouteError) Unwrap() error { return e.Err }
+func (e routeError) Unwrap() error { return e.err }
 
-// RoutesError says of all routes to a peer what became of them. It is, by errors.Is, what the
-// first of them is, and ErrUnreachable where that is an error of the network.
-type RoutesError struct {
-	Routes []RouteError // what says most comes first, loopback last
-}
+// ranked are errors by how much they say: a peer's own words more than those of its host, and those more than the
+// network's, which nil stands for.
+var ranked = []error{ErrRestarted, ErrEnded, ErrLimit, ErrToken, trust.ErrCertificate, ErrVersion, errBusy, errCut, syscall.ECONNREFUSED, nil, ErrOtherEngine}
 
-// noRoute is the error of routes that all failed.
-func noRoute(failed []RouteError) error {
-	slices.SortStableFunc(failed, func(a, b RouteError) int { return a.rank() - b.rank() })
-	return &RoutesError{failed}
-}
-
-// words are a peer's own, which say more than those of its host, and those than the network's.
-var words = []error{ErrRestarted, ErrEnded, ErrLimit, ErrToken, trust.ErrCertificate, ErrVersion, errBusy, errCut}
-
-const loopbackRank = 100
-
-func (e RouteError) rank() int {
-	rank := slices.IndexFunc(words, func(w error) bool { return errors.Is(e.Err, w) })
-	switch {
-	case rank >= 0:
-	case errors.Is(e.Err, syscall.ECONNREFUSED):
-		rank = len(words)
-	case errors.Is(e.Err, ErrOtherEngine):
-		rank = len(words) + 2
-	default:
-		rank = len(words) + 1
+// rank is the place in ranked, for loopback after all others: every host has it, and refuses there.
+func (e routeError) rank() int {
+	rank := slices.IndexFunc(ranked, func(known error) bool { return errors.Is(e.err, known) })
+	if rank < 0 {
+		rank = slices.Index(ranked, nil)
 	}
-	if e.Route.Remote.Addr().IsLoopback() { // every host has it, and refuses there
-		rank += loopbackRank
+	if e.route.Remote.Addr().IsLoopback() {
+		rank += len(ranked)
 	}
 	return rank
 }
 
-// unreachable says whether no engine has said what is wrong.
-func (e *RoutesError) unreachable() bool {
-	rank := e.Routes[0].rank() % loopbackRank
-	return rank == len(words) || rank == len(words)+1
+// routeErrors say of all routes to a peer what became of them, what says most first. By errors.Is they are what the
+// first of them is, and ErrUnreachable where no engine has said what is wrong.
+type routeErrors []routeError
+
+func (n routeErrors) sort() {
+	slices.SortStableFunc(n, func(a, b routeError) int { return a.rank() - b.rank() })
 }
 
-const maxToldRoutes = 8
+const maxRoutesInText = 8
 
-func (e *RoutesError) Error() string {
-	var b strings.Builder
-	if e.unreachable() {
-		b.WriteString(ErrUnreachable.Error() + ": ")
+func (n routeErrors) Error() string {
+	var texts []string
+	for _, e := range n[:min(len(n), maxRoutesInText)] {
+		texts = append(texts, e.Error())
 	}
-	for i := range e.Routes {
-		switch {
-		case i == maxToldRoutes:
-			fmt.Fprintf(&b, "; and %d other addresses", len(e.Routes)-i)
-			return b.String()
-		case i > 0:
-			b.WriteString("; ")
-		}
-		b.WriteString(e.Routes[i].Error())
+	if more := len(n) - len(texts); more > 0 {
+		texts = append(texts, fmt.Sprintf("and %d other addresses", more))
 	}
-	return b.String()
+	text := strings.Join(texts, "; ")
+	if len(n.Unwrap()) > 1 {
+		text = ErrUnreachable.Error() + ": " + text
+	}
+	return text
 }
 
-func (e *RoutesError) Unwrap() []error {
-	if e.unreachable() {
-		return []error{ErrUnreachable, e.Routes[0]}
+func (n routeErrors) Unwrap() []error {
+	switch ranked[n[0].rank()%len(ranked)] { //nolint:errorlint // the very values of ranked
+	case nil, syscall.ECONNREFUSED:
+		return []error{ErrUnreachable, n[0]}
 	}
-	return []error{e.Routes[0]}
+	return []error{n[0]}
 }

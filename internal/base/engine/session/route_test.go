@@ -89,8 +89,8 @@ func TestNoRoute(t *testing.T) {
 		many = append(many, Route{Remote: netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, 0, byte(i)}), 9)})
 	}
 	_, err := search(t.Context(), many, func(context.Context, Route) (established, error) { return established{}, refusedDial() })
-	all, ok := errors.AsType[*RoutesError](err)
-	if !ok || len(all.Routes) != maxRoutes || len(err.Error()) > 400 || !strings.HasSuffix(err.Error(), "; and 56 other addresses") {
+	all, ok := errors.AsType[routeErrors](err)
+	if !ok || len(all) != maxRoutes || len(err.Error()) > 400 || !strings.HasSuffix(err.Error(), "; and 56 other addresses") {
 		t.Errorf("%v", err)
 	}
 }
@@ -131,13 +131,13 @@ func TestSearchFindsThePeer(t *testing.T) {
 			}
 			continue
 		}
-		all, ok := errors.AsType[*RoutesError](err)
-		if !ok || len(all.Routes) != len(routes) {
+		all, ok := errors.AsType[routeErrors](err)
+		if !ok || len(all) != len(routes) {
 			t.Fatalf("seed %d: %v", seed, err)
 		}
-		for i, failed := range all.Routes {
-			before := i > 0 && all.Routes[i-1].Route.Remote.Addr().IsLoopback()
-			if !errors.Is(failed.Err, outcome[failed.Route]) || before && !failed.Route.Remote.Addr().IsLoopback() {
+		for i, failed := range all {
+			before := i > 0 && all[i-1].route.Remote.Addr().IsLoopback()
+			if !errors.Is(failed.err, outcome[failed.route]) || before && !failed.route.Remote.Addr().IsLoopback() {
 				t.Errorf("seed %d: %d: %v of %v", seed, i, failed, err)
 			}
 		}
