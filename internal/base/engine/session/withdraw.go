@@ -44,14 +44,18 @@ func (s *Server) withdraw(now time.Time) {
 		j.withdrawn, j.renewable = creds.Withdrawn(p)
 		judged[p] = j
 	}
-	begun, over := map[judgment]int{}, map[judgment]int{}
+	lines := map[string]int{} // of the log, by what they say of how many sessions
 	var ask, end []*Session
 	s.mu.Lock()
 	for _, v := range s.sessions {
 		if j, ok := judged[v.proof]; ok {
 			if j.withdrawn != v.withdrawn && j.withdrawn != "" {
 				v.since, v.asked = now, false
-				begun[j]++
+				unless := ""
+				if j.renewable {
+					unless = ", unless their peers have renewed it"
+				}
+				lines[fmt.Sprintf("sessions of withdrawn %s end in %v%s", j.withdrawn, grace, unless)]++
 			}
 			v.judgment, v.by = j, creds
 		}
@@ -59,7 +63,7 @@ func (s *Server) withdraw(now time.Time) {
 		case v.withdrawn == "" || v.ended:
 		case left <= 0:
 			v.ended = true
-			over[v.judgment]++
+			lines[fmt.Sprintf("sessions of withdrawn %s ended", v.withdrawn)]++
 			end = append(end, v.Session)
 		case v.renewable && !v.asked && (left < grace/2 || rand.N(4) == 0):
 			v.asked = true
@@ -67,37 +71,21 @@ func (s *Server) withdraw(now time.Time) {
 		}
 	}
 	s.mu.Unlock()
-	s.tellWithdrawn(begun, func(j judgment) string {
-		if j.renewable {
-			return fmt.Sprintf("end in %v, unless their peers have renewed it", grace)
+	for line, n := range lines {
+		if s.o.Logger != nil {
+			s.o.Logger.Warn(line, "count", n)
 		}
-		return fmt.Sprintf("end in %v", grace)
-	})
-	s.tellWithdrawn(over, func(judgment) string { return "ended" })
-	for _, v := range ask {
-		v.reconnect()
+	}
+	for _, v := range ask { // it connects again
+		v.mu.Lock()
+		l := v.link
+		v.mu.Unlock()
+		if l != nil {
+			l.close()
+		}
 	}
 	for _, v := range end {
 		s.wg.Go(func() { v.leave(byeWithdrawn) })
-	}
-}
-
-func (s *Server) tellWithdrawn(sessions map[judgment]int, what func(judgment) string) {
-	if s.o.Logger == nil {
-		return
-	}
-	for j, n := range sessions {
-		s.o.Logger.Warn(fmt.Sprintf("sessions of withdrawn %s %s", j.withdrawn, what(j)), "count", n)
-	}
-}
-
-// reconnect has the peer connect again.
-func (s *Session) reconnect() {
-	s.mu.Lock()
-	l := s.link
-	s.mu.Unlock()
-	if l != nil {
-		l.close()
 	}
 }
 
