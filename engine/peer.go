@@ -347,20 +347,22 @@ func (p *Peer) end(err error, restarted bool) {
 	if !p.ended.CompareAndSwap(nil, &err) {
 		return
 	}
-	w := e.getWork()
 	e.mu.Lock()
 	known := p.scheduled
-	if known {
+	if !known {
+		e.mu.Unlock()
+	} else {
+		w := e.getWork()
 		if restarted { // no batch ends with a fence
 			e.quarantineAll(p)
 		}
 		w.events = append(w.events, sched.Event{Kind: sched.PeerGone, Peer: p.id, Err: err, Restarted: restarted})
 		e.step(w)
+		e.mu.Unlock()
+		e.perform(w)
+		e.run(w)
+		e.putWork(w)
 	}
-	e.mu.Unlock()
-	e.perform(w)
-	e.run(w)
-	e.putWork(w)
 	close(p.gone)
 	if restarted && known {
 		if same := e.peerOf(p.epoch); same != nil { // it was opened twice, and still runs

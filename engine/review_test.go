@@ -15,6 +15,7 @@ import (
 
 	"github.com/topoctl/topoctl/engine/memory"
 	mem "github.com/topoctl/topoctl/internal/base/engine/memory"
+	"github.com/topoctl/topoctl/internal/base/engine/sched"
 	"github.com/topoctl/topoctl/internal/base/engine/session"
 	"github.com/topoctl/topoctl/internal/base/engine/transport"
 	"github.com/topoctl/topoctl/internal/base/engine/transport/fake"
@@ -416,4 +417,16 @@ func TestIdlePeerIsNotLost(t *testing.T) {
 		}
 	}
 	t.Error("an idle peer was lost each time")
+}
+
+// A peer that ends before the scheduler has it leaves what was done before alone: work is pooled.
+func TestEndBeforeScheduled(t *testing.T) {
+	checkLeaks(t)
+	e := newEngine(t, Options{Name: "client", Transports: []TransportFactory{TCP()}})
+	w := e.getWork()
+	w.actions = append(w.actions, sched.Action{Do: sched.Connect, Conn: 1})
+	e.putWork(w)
+	p := &Peer{engine: e, name: "server", gone: make(chan struct{})}
+	p.end(ErrClosed, true)
+	<-p.Done()
 }
