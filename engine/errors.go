@@ -41,6 +41,10 @@ var (
 	ErrWithdrawn = session.ErrWithdrawn
 	// ErrCertificate: a certificate is missing or not accepted, that of the peer or ours.
 	ErrCertificate = trust.ErrCertificate
+	// ErrNotEngine: what answers at the address is no engine.
+	ErrNotEngine = session.ErrNotEngine
+	// ErrPeerEnded: the peer closed the session. It comes with ErrPeerLost.
+	ErrPeerEnded = session.ErrEnded
 	// ErrNoPeer: the registry has no engine of that name.
 	ErrNoPeer = registry.ErrNotFound
 	// ErrOtherEngine: at the addresses that are known of an engine there is another one.
@@ -67,6 +71,9 @@ var (
 	// ErrCanceled: the batch was cancelled by Cancel.
 	ErrCanceled = errors.New("cancelled")
 )
+
+// NotOfferedError names the transports that the peer does not offer, where an error came about because of that.
+type NotOfferedError = transport.NotOfferedError
 
 // OpError says which op of a batch is at fault.
 type OpError struct {

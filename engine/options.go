@@ -15,10 +15,7 @@ import (
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/engine/memory"
 	"github.com/topoctl/topoctl/engine/registry"
-	"github.com/topoctl/topoctl/internal/base/engine/session"
 	"github.com/topoctl/topoctl/internal/base/engine/transport"
-	"github.com/topoctl/topoctl/internal/base/engine/transport/shm"
-	"github.com/topoctl/topoctl/internal/base/engine/transport/tcp"
 	"github.com/topoctl/topoctl/internal/base/pick"
 	"github.com/topoctl/topoctl/pathsel"
 )
@@ -105,11 +102,6 @@ type Ports struct {
 	// only when its own fail. 0 and 0 mean that it is alone.
 	LocalRank, LocalSize int
 }
-
-// TransportFactory makes a transport for an engine: TCP and SHM give one, and rdma.Factory.
-// Its parameters are internal: programs cannot add transports of their own. An engine
-// works without a transport that its host does not support; Engine.Unavailable says why.
-type TransportFactory = transport.Factory
 
 // Check says whether slices carry checksums.
 type Check uint8
@@ -281,34 +273,6 @@ func checkListen(address string, others bool) error {
 		return nil
 	}
 	return errors.New("listen " + address + ": peers on other hosts could read and write without a token or certificate: give one, or listen at 127.0.0.1")
-}
-
-// TCP moves memory over TCP connections to the addresses that engines listen at.
-func TCP() TransportFactory {
-	return func(env transport.Env) (transport.Transport, error) {
-		t, err := tcp.New(tcp.Options{
-			Regions: env.Regions, Memory: env.Memory, Logger: env.Logger, Conns: min(4096, max(session.Files()/4, 1)), Protection: env.Protection, Identity: session.Identity{Name: env.Name, Epoch: env.Epoch, Credentials: env.Credentials, TLS: env.TLS},
-		})
-		if err != nil {
-			return nil, err
-		}
-		return t, nil
-	}
-}
-
-// SHM moves memory between engines of the same user on one host, through memory that
-// both have mapped. It needs Linux.
-func SHM() TransportFactory {
-	return func(env transport.Env) (transport.Transport, error) {
-		t, err := shm.New(shm.Options{Regions: env.Regions, Memory: env.Memory})
-		if err != nil && !errors.Is(err, errors.ErrUnsupported) {
-			env.Logger.Warn("shared memory is not used, though this system has it", "error", err)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("shared memory is %w: %w", ErrUnavailable, err)
-		}
-		return t, nil
-	}
 }
 
 // carrierNames lists the transports, for messages.

@@ -28,6 +28,7 @@ var rooms = map[string]string{
 	"internal/base/lspci":      "the text of `lspci -vv`, read",
 	"discover/topo/nvsmi":      "the text of `nvidia-smi topo -m`, read and written",
 	"engine":                   "the importable API: regions, peers, batches, explanations; carries out what the scheduler says",
+	"engine/enginetest":        "transports for tests of programs that use engines",
 	"engine/memory":            "memory outside Go's heap that users allocate or hand over, and what peers may do with it",
 	"engine/memory/cuda":       "memory of GPUs ([GPU memory](gpu.md)): a leaf that users pass in",
 	"engine/registry":          "where engines are and what they offer; where another registry plugs in",

@@ -148,3 +148,7 @@ func (b *Block) WriteAt(p []byte, off int64) (int, error) { return (*memory.Bloc
 // Free unmaps the block. Nothing may use it afterwards. Memory of somebody else's
 // (Foreign) stays.
 func (b *Block) Free() error { return (*memory.Block)(b).Free() }
+
+// Stream copies like copy, past the processor's caches where it can (streaming stores, from 4 KiB on): for many
+// pieces that are together larger than a cache.
+func Stream(dst, src []byte) int { return memory.Stream(dst, src) }

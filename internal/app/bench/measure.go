@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/topoctl/topoctl/engine"
-	"github.com/topoctl/topoctl/internal/base/engine/memory"
+	"github.com/topoctl/topoctl/engine/memory"
 	"github.com/topoctl/topoctl/internal/base/pkgerr"
 	"github.com/topoctl/topoctl/internal/base/units"
 )

@@ -12,7 +12,6 @@ import (
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/engine"
 	"github.com/topoctl/topoctl/engine/registry"
-	"github.com/topoctl/topoctl/internal/base/engine/session"
 	"github.com/topoctl/topoctl/internal/base/pick"
 )
 
@@ -144,7 +143,7 @@ func (e *PeerGoneError) known() (why, next string) {
 	switch {
 	case errors.Is(e.Err, engine.ErrPeerRestarted):
 		return "it was started again", "see why the agent on the other host ended, and repeat the benchmark"
-	case errors.Is(e.Err, session.ErrEnded):
+	case errors.Is(e.Err, engine.ErrPeerEnded):
 		return "it closed the session", "see the log of the agent on the other host, and repeat the benchmark"
 	case errors.Is(e.Err, syscall.ECONNREFUSED):
 		return "its host refuses connections", "see whether the agent on the other host still runs; if not, see why it ended, start it again, and repeat the benchmark"

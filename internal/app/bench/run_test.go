@@ -20,7 +20,6 @@ import (
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/engine"
 	"github.com/topoctl/topoctl/engine/memory"
-	"github.com/topoctl/topoctl/internal/base/engine/session"
 	"github.com/topoctl/topoctl/internal/base/pick"
 	"github.com/topoctl/topoctl/internal/base/schematest"
 )
@@ -303,7 +302,7 @@ func TestPeerGoneHints(t *testing.T) {
 		"the agent may still run: check the links":  fmt.Errorf("%w: %w: nothing was received for 10s", engine.ErrPeerLost, engine.ErrUnreachable),
 		"see why the agent on the other host ended": engine.ErrPeerRestarted,
 		"see whether the agent":                     fmt.Errorf("%w: %w", engine.ErrPeerLost, syscall.ECONNREFUSED),
-		"see the log":                               fmt.Errorf("%w: %w", engine.ErrPeerLost, session.ErrEnded),
+		"see the log":                               fmt.Errorf("%w: %w", engine.ErrPeerLost, engine.ErrPeerEnded),
 	} {
 		if got := (&PeerGoneError{Err: err}).Hint(); !strings.HasPrefix(got, want) {
 			t.Errorf("%v: %s", err, got)

@@ -12,7 +12,6 @@ import (
 	"github.com/topoctl/topoctl/engine/transport/rdma"
 	"github.com/topoctl/topoctl/internal/app/bench"
 	"github.com/topoctl/topoctl/internal/app/cli/command"
-	"github.com/topoctl/topoctl/internal/base/engine/transport"
 	"github.com/topoctl/topoctl/internal/base/pkgerr"
 )
 
@@ -114,14 +113,13 @@ func (r *RDMA) options() rdma.Options {
 // transport makes RDMA for an engine. Where the host has none the engine goes on
 // without, unless RDMA was asked for by name.
 func (r *RDMA) transport(must bool) engine.TransportFactory {
-	return func(env transport.Env) (transport.Transport, error) {
-		t, err := rdma.Factory(r.options())(env)
-		if err != nil && must {
-			// Not wrapped: an engine goes on without what is unavailable.
-			return nil, command.WithHint(errors.New("--transport rdma on this host: "+pkgerr.Message(err)), "%s", withoutRDMA(env.Topology))
-		}
-		return t, err
+	f := rdma.Factory(r.options())
+	if !must {
+		return f
 	}
+	return engine.Require(f, func(err error, t *topo.Topology) error {
+		return command.WithHint(errors.New("--transport rdma on this host: "+pkgerr.Message(err)), "%s", withoutRDMA(t))
+	})
 }
 
 // withoutRDMA is the next step where RDMA cannot be had. The doctor has nothing to say of
@@ -163,8 +161,8 @@ type Transports struct {
 // Add registers the flags.
 func (t *Transports) Add(cmd *cobra.Command, usage string) {
 	cmd.Flags().StringSliceVar(&t.Names, "transport", []string{bench.Auto}, usage)
-	cmd.Flags().StringVar(&t.Protection, "protect", "", "`LEVEL` of protection that data over TCP has at least: "+command.Either(transport.Protections)+" (default: headers with a token, open without)")
-	command.Offer(cmd, map[string]command.Completer{"transport": command.WordList(transportChoices...), "protect": command.WordList(transport.Protections...)})
+	cmd.Flags().StringVar(&t.Protection, "protect", "", "`LEVEL` of protection that data over TCP has at least: "+command.Either(engine.Protections)+" (default: headers with a token, open without)")
+	command.Offer(cmd, map[string]command.Completer{"transport": command.WordList(transportChoices...), "protect": command.WordList(engine.Protections...)})
 	t.RDMA.Add(cmd)
 }
 
@@ -178,10 +176,10 @@ func (t *Transports) checkProtection(cmd *cobra.Command) error {
 	if !cmd.Flags().Changed("protect") {
 		return nil
 	}
-	if err := command.CheckWords("protect", []string{t.Protection}, transport.Protections); err != nil {
+	if err := command.CheckWords("protect", []string{t.Protection}, engine.Protections); err != nil {
 		return err
 	}
-	if level, _ := transport.ParseProtection(t.Protection); level >= transport.Payload && slices.Contains(t.Names, "rdma") {
+	if slices.Contains([]string{"payload", "sealed"}, t.Protection) && slices.Contains(t.Names, "rdma") {
 		return fmt.Errorf("--protect %s with --transport rdma: network cards neither authenticate nor encrypt what they move; use --transport tcp, or --protect headers", t.Protection)
 	}
 	return nil

@@ -11,7 +11,6 @@ import (
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/engine"
 	"github.com/topoctl/topoctl/internal/app/cli/command"
-	"github.com/topoctl/topoctl/internal/base/engine/transport"
 )
 
 // An engine goes on without RDMA that the host has not got, unless it was asked for by
@@ -19,19 +18,25 @@ import (
 func TestRDMAByName(t *testing.T) {
 	r := DefaultRDMA()
 	r.devices = []string{"no_such_device"}
-	_, err := r.transport(false)(transport.Env{})
-	if !errors.Is(err, engine.ErrUnavailable) || strings.Count(err.Error(), "not available") != 1 {
-		t.Errorf("not asked for by name: %v", err)
+	e, err := engine.New(t.Context(), engine.Options{Transports: r.Factories("auto")})
+	if err != nil {
+		t.Fatal(err)
 	}
-	_, err = r.transport(true)(transport.Env{})
-	if err == nil || errors.Is(err, engine.ErrUnavailable) || !strings.Contains(err.Error(), "--transport rdma on this host: RDMA verbs are not available") {
+	defer e.Close()
+	if why := e.Unavailable(); len(why) != 1 || strings.Count(why[0].Error(), "not available") != 1 {
+		t.Errorf("not asked for by name: %v", why)
+	}
+	_, err = engine.New(t.Context(), engine.Options{Transports: r.Factories("rdma")})
+	if err == nil || !strings.Contains(err.Error(), "--transport rdma on this host: RDMA verbs are not available") {
 		t.Errorf("asked for by name: %v", err)
 	}
 	const doctor, none = `"topoctl doctor" to see what is missing`, "this host has no RDMA device"
+	if hint := command.Hint(err); !strings.Contains(hint, doctor) {
+		t.Errorf("want %q as hint of %v, got %q", doctor, err, hint)
+	}
 	for x, want := range map[*topo.Topology]string{nil: doctor, {RDMADevices: make([]topo.RDMADevice, 1)}: doctor, {}: none} {
-		_, err := r.transport(true)(transport.Env{Topology: x})
-		if !strings.Contains(command.Hint(err), want) {
-			t.Errorf("want %q as hint of %v", want, err)
+		if hint := withoutRDMA(x); !strings.Contains(hint, want) {
+			t.Errorf("want %q, got %q", want, hint)
 		}
 	}
 }

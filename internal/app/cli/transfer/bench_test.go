@@ -16,8 +16,6 @@ import (
 	"github.com/topoctl/topoctl/internal/app/bench"
 	"github.com/topoctl/topoctl/internal/app/cli/clitest"
 	"github.com/topoctl/topoctl/internal/app/cli/command"
-	"github.com/topoctl/topoctl/internal/base/engine/session"
-	"github.com/topoctl/topoctl/internal/base/engine/transport"
 	"github.com/topoctl/topoctl/internal/base/pick"
 	"github.com/topoctl/topoctl/internal/base/units"
 )
@@ -98,11 +96,11 @@ func TestBenchHints(t *testing.T) {
 		{&bench.UnknownLaneError{Name: "wlan", Lanes: []string{"eth0 > n2:eth0"}}, ""},
 		{errors.Join(errors.New("no kv"), engine.ErrNoRegion), `"topoctl agent" serves "bench"; use --region NAME for another`},
 		{fmt.Errorf("dial tcp 10.0.0.1:7411: connect: %w", syscall.ECONNREFUSED), `run "topoctl agent" on the other host; it prints the command to run here`},
-		{fmt.Errorf("10.0.0.1:9411: %w", session.ErrNotEngine), `--peer is the --listen address of "topoctl agent", not its --http address`},
+		{fmt.Errorf("10.0.0.1:9411: %w", engine.ErrNotEngine), `--peer is the --listen address of "topoctl agent", not its --http address`},
 		{fmt.Errorf("has not answered: %w", context.DeadlineExceeded), `check that this is the address of "topoctl agent", or use --timeout DURATION to allow more time`},
 		{fmt.Errorf("agent: HTTP at 127.0.0.1:1: %w", syscall.EADDRINUSE), "another program uses this port; --http with port 0 chooses a free one"},
-		{&transport.NotOfferedError{Transports: []string{"shm", "rdma"}, Err: engine.ErrNoLane}, "see the output of the agent on the other host for why it has no RDMA"},
-		{&transport.NotOfferedError{Transports: []string{"shm"}, Err: engine.ErrNoLane}, ""},
+		{&engine.NotOfferedError{Transports: []string{"shm", "rdma"}, Err: engine.ErrNoLane}, "see the output of the agent on the other host for why it has no RDMA"},
+		{&engine.NotOfferedError{Transports: []string{"shm"}, Err: engine.ErrNoLane}, ""},
 		{fmt.Errorf("peer \"n2:7411\": %w: lookup n2: no such host", engine.ErrNoPeer), `--peer wants the address or a name of the other host, and the port of its "topoctl agent"`},
 		{fmt.Errorf("10.0.0.1:7411: %w", engine.ErrToken), "use the same --token-file on both hosts"},
 	} {

@@ -19,8 +19,6 @@ import (
 	"github.com/topoctl/topoctl/internal/app/cli/build"
 	"github.com/topoctl/topoctl/internal/app/cli/command"
 	"github.com/topoctl/topoctl/internal/app/cli/peers"
-	"github.com/topoctl/topoctl/internal/base/engine/session"
-	"github.com/topoctl/topoctl/internal/base/engine/transport"
 	"github.com/topoctl/topoctl/internal/base/text"
 	"github.com/topoctl/topoctl/internal/base/units"
 )
@@ -148,7 +146,7 @@ func (o *benchOptions) measurements() int {
 // PeerHint adds the next step to what commonly goes wrong.
 func PeerHint(err error) error {
 	var lane *bench.UnknownLaneError
-	var missing *transport.NotOfferedError
+	var missing *engine.NotOfferedError
 	if hinted, ok := peers.CredentialHint(err); ok {
 		return hinted
 	}
@@ -166,7 +164,7 @@ func PeerHint(err error) error {
 		return command.WithHint(err, "another program uses this port; --http with port 0 chooses a free one")
 	case errors.Is(err, engine.ErrNoPeer):
 		return command.WithHint(err, "--peer wants the address or a name of the other host, and the port of its \"topoctl agent\"")
-	case errors.Is(err, session.ErrNotEngine):
+	case errors.Is(err, engine.ErrNotEngine):
 		return command.WithHint(err, "--peer is the --listen address of \"topoctl agent\", not its --http address")
 	case errors.As(err, &missing) && slices.Contains(missing.Transports, "rdma"):
 		return command.WithHint(err, "see the output of the agent on the other host for why it has no RDMA")

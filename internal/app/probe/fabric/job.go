@@ -145,17 +145,17 @@ type worker struct {
 // connect creates the engine of a job, with memory, and finds the lane.
 func (w *worker) connect(ctx context.Context) error {
 	want := w.want
-	transports := []engine.TransportFactory{w.s.o.Transports[want.Transport]}
+	transport := w.s.o.Transports[want.Transport]
 	if want.LocalPort != "" {
-		transports = lane.OnPort(transports, want.LocalPort)
+		transport = engine.OnPort(transport, want.LocalPort)
 	}
 	for _, t := range w.targets {
-		transports = t.only(transports)
+		transport = engine.Within(transport, func(ctx context.Context, to netip.AddrPort) error { return t.allows(ctx, to.String()) })
 	}
 	var err error
 	w.engine, err = engine.New(ctx, engine.Options{
 		Name: fmt.Sprintf("%s-probe-%d-%d", w.e.Name(), os.Getpid(), want.ID), Credentials: w.s.o.Credentials, Ports: engine.Ports{Topology: w.e.Topology()},
-		Logger: w.s.o.Logger, Transports: transports, GiveUp: want.GiveUp,
+		Logger: w.s.o.Logger, Transports: []engine.TransportFactory{transport}, GiveUp: want.GiveUp,
 	})
 	if err != nil {
 		return waiveUnavailable(err)

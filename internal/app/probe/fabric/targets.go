@@ -9,8 +9,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/topoctl/topoctl/engine"
-	"github.com/topoctl/topoctl/internal/base/engine/transport"
 	"github.com/topoctl/topoctl/internal/base/pkgerr"
 )
 
@@ -111,44 +109,6 @@ func (t Targets) allows(ctx context.Context, address string) error {
 		}
 	}
 	return fmt.Errorf("%s is not among the targets that this agent may connect to (--probe-targets)", address)
-}
-
-// only are transports that connect to targets alone, whatever addresses a peer says that it has.
-func (t Targets) only(all []engine.TransportFactory) []engine.TransportFactory {
-	out := make([]engine.TransportFactory, len(all))
-	for i, make := range all {
-		out[i] = func(env transport.Env) (transport.Transport, error) {
-			x, err := make(env)
-			if err != nil {
-				return nil, err
-			}
-			return targeted{x, t}, nil
-		}
-	}
-	return out
-}
-
-type targeted struct {
-	transport.Transport
-	targets Targets
-}
-
-// Unwrap is the transport that connects anywhere.
-func (t targeted) Unwrap() transport.Transport { return t.Transport }
-
-// Connects implements transport.Bounded.
-func (t targeted) Connects(ctx context.Context, to netip.AddrPort) error {
-	return t.targets.allows(ctx, to.String())
-}
-
-// Dial refuses addresses of the network that are no targets.
-func (t targeted) Dial(ctx context.Context, d transport.Dial) (transport.Conn, error) {
-	if to, err := netip.ParseAddrPort(d.Remote.Address); err == nil {
-		if err := t.Connects(ctx, to); err != nil {
-			return nil, err
-		}
-	}
-	return t.Transport.Dial(ctx, d)
 }
 
 // pace lets a number of things begin at once, and then some in each second.

@@ -1,16 +1,12 @@
 package fabric
 
 import (
-	"context"
-	"errors"
 	"net"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/topoctl/topoctl/engine"
-	"github.com/topoctl/topoctl/internal/base/engine/transport"
 )
 
 func TestTargets(t *testing.T) {
@@ -70,32 +66,6 @@ func TestAgentConnectsToTargetsOnly(t *testing.T) {
 	stranger.Close()
 	if <-reached {
 		t.Error("the agent connected to an address that is no target")
-	}
-}
-
-// dialled is a transport that notes what it is to dial.
-type dialled struct {
-	transport.Transport
-	addresses *[]string
-}
-
-func (d dialled) Dial(_ context.Context, to transport.Dial) (transport.Conn, error) {
-	*d.addresses = append(*d.addresses, to.Remote.Address)
-	return nil, errors.New("not dialled")
-}
-
-// Nor does it connect to what an engine at a target says that its other addresses are.
-func TestTransportsConnectToTargetsOnly(t *testing.T) {
-	var addresses []string
-	x, err := Loopback.only([]engine.TransportFactory{func(transport.Env) (transport.Transport, error) { return dialled{addresses: &addresses}, nil }})[0](transport.Env{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, address := range []string{"10.0.0.1:22", "127.0.0.1:7411", "[fe80::1%eth0]:1", "/tmp/topoctl-0/1-a.shm", "rdma1 mlx5_0/1"} {
-		_, _ = x.Dial(t.Context(), transport.Dial{Remote: transport.Endpoint{Address: address}})
-	}
-	if want := []string{"127.0.0.1:7411", "/tmp/topoctl-0/1-a.shm", "rdma1 mlx5_0/1"}; !slices.Equal(addresses, want) {
-		t.Errorf("dialled %q, want %q", addresses, want)
 	}
 }
 

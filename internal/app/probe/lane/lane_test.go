@@ -12,11 +12,10 @@ import (
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/engine"
+	"github.com/topoctl/topoctl/engine/enginetest"
 	"github.com/topoctl/topoctl/engine/memory"
 	"github.com/topoctl/topoctl/internal/app/probe/cause"
 	"github.com/topoctl/topoctl/internal/app/probe/sampling"
-	"github.com/topoctl/topoctl/internal/base/engine/transport"
-	"github.com/topoctl/topoctl/internal/base/engine/transport/fake"
 	"github.com/topoctl/topoctl/probe"
 )
 
@@ -62,19 +61,6 @@ func (x *two) only(transport string, from, to topo.ID) {
 	x.lane.Transport = transport
 	x.lane.Name, err = Isolate(x.client, x.lane.Peer, x.lane.Local, x.lane.Remote, transport, from, to)
 	x.must(err)
-}
-
-// ported is a transport with ports of its own, called "rdma".
-func ported(n *fake.Network, o fake.Options, ports ...string) engine.TransportFactory {
-	for _, p := range ports {
-		o.Ports = append(o.Ports, transport.LocalPort{ID: topo.PortID(p, 1), Name: p, BytesPerSec: 1e9})
-	}
-	o.Name = "rdma"
-	return func(env transport.Env) (transport.Transport, error) {
-		o := o
-		o.Changed = env.Changed
-		return fake.Ported{Transport: n.Transport(env.Name, env.Regions, o)}, nil
-	}
 }
 
 func quick() probe.Spec {
@@ -131,14 +117,13 @@ func TestOnly(t *testing.T) {
 	for _, restricted := range []bool{false, true} {
 		for _, from := range []string{"a0", "a1"} {
 			for _, to := range []string{"b0", "b1"} {
-				n := fake.NewNetwork()
-				server := []engine.TransportFactory{ported(n, fake.Options{}, "b0", "b1"), engine.TCP()}
-				client := []engine.TransportFactory{ported(n, fake.Options{}, "a0", "a1"), engine.TCP()}
+				n := enginetest.NewNetwork()
+				server, client := n.RDMA(enginetest.Options{}, "b0", "b1"), n.RDMA(enginetest.Options{}, "a0", "a1")
 				here, there := topo.PortID(from, 1), topo.PortID(to, 1)
 				if restricted {
-					server, client = OnPort(server, there), OnPort(client, here)
+					server, client = engine.OnPort(server, there), engine.OnPort(client, here)
 				}
-				x := open(t, 1<<20, server, client)
+				x := open(t, 1<<20, []engine.TransportFactory{server, engine.TCP()}, []engine.TransportFactory{client, engine.TCP()})
 				x.only("rdma", here, there)
 				spec := quick()
 				spec.SizesBytes, spec.LatencySamples = []int64{64 << 10}, 1
@@ -165,9 +150,9 @@ func TestOnly(t *testing.T) {
 
 // What cannot be measured says why.
 func TestNoLane(t *testing.T) {
-	n := fake.NewNetwork()
+	n := enginetest.NewNetwork()
 	apart := func(topo.ID, topo.ID) error { return errors.New("another subnet") }
-	x := open(t, 1<<20, []engine.TransportFactory{ported(n, fake.Options{}, "b0"), engine.TCP()}, []engine.TransportFactory{ported(n, fake.Options{Reach: apart}, "a0"), engine.TCP()})
+	x := open(t, 1<<20, []engine.TransportFactory{n.RDMA(enginetest.Options{}, "b0"), engine.TCP()}, []engine.TransportFactory{n.RDMA(enginetest.Options{Reach: apart}, "a0"), engine.TCP()})
 	for _, c := range []struct {
 		transport string
 		from      topo.ID
@@ -202,9 +187,9 @@ func TestEnded(t *testing.T) {
 		"interrupted": func(_ *two, cancel func()) { cancel() },
 		"peer dies":   func(x *two, _ func()) { go x.server.Close() },
 	} {
-		n := fake.NewNetwork()
-		slow := fake.Options{BytesPerSec: 50e6}
-		x := open(t, 4<<20, []engine.TransportFactory{ported(n, slow, "b0"), engine.TCP()}, []engine.TransportFactory{ported(n, slow, "a0"), engine.TCP()})
+		n := enginetest.NewNetwork()
+		slow := enginetest.Options{BytesPerSec: 50e6}
+		x := open(t, 4<<20, []engine.TransportFactory{n.RDMA(slow, "b0"), engine.TCP()}, []engine.TransportFactory{n.RDMA(slow, "a0"), engine.TCP()})
 		x.only("rdma", "", "")
 		spec := quick()
 		spec.MinSamples, spec.MaxSamples, spec.LatencySamples, spec.CI = 10000, 10000, 0, 0
@@ -231,9 +216,9 @@ func TestEnded(t *testing.T) {
 
 // The time for a pair holds for all sizes and round trips together, and each has its part.
 func TestPairTime(t *testing.T) {
-	n := fake.NewNetwork()
-	slow := fake.Options{BytesPerSec: 20e6, Latency: time.Millisecond}
-	x := open(t, 4<<20, []engine.TransportFactory{ported(n, slow, "b0")}, []engine.TransportFactory{ported(n, slow, "a0")})
+	n := enginetest.NewNetwork()
+	slow := enginetest.Options{BytesPerSec: 20e6, Latency: time.Millisecond}
+	x := open(t, 4<<20, []engine.TransportFactory{n.RDMA(slow, "b0")}, []engine.TransportFactory{n.RDMA(slow, "a0")})
 	x.only("rdma", "", "")
 	spec := quick()
 	spec.MinSamples, spec.MaxSamples, spec.LatencySamples = 10000, 10000, 10000
@@ -334,9 +319,9 @@ func TestPlaces(t *testing.T) {
 
 // A lane over which nothing comes is an error in time, not a wait for the engine's own limit.
 func TestStalled(t *testing.T) {
-	n := fake.NewNetwork()
-	still := fake.Options{Latency: time.Minute}
-	x := open(t, 1<<20, []engine.TransportFactory{ported(n, still, "b0")}, []engine.TransportFactory{ported(n, still, "a0")})
+	n := enginetest.NewNetwork()
+	still := enginetest.Options{Latency: time.Minute}
+	x := open(t, 1<<20, []engine.TransportFactory{n.RDMA(still, "b0")}, []engine.TransportFactory{n.RDMA(still, "a0")})
 	x.only("rdma", "", "")
 	for _, latency := range []int{0, 1} {
 		spec := quick()

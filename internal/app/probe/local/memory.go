@@ -18,7 +18,6 @@ import (
 	"github.com/topoctl/topoctl/internal/app/probe/lane"
 	"github.com/topoctl/topoctl/internal/app/probe/sampling"
 	"github.com/topoctl/topoctl/internal/base/cpuset"
-	mem "github.com/topoctl/topoctl/internal/base/engine/memory"
 	"github.com/topoctl/topoctl/probe"
 )
 
@@ -330,7 +329,7 @@ func (t *thread) move(ctx context.Context, size int64) (int64, error) {
 		}
 		n := int(min(want, pieceBytes, int64(len(t.src)-t.at)))
 		if t.dst != nil {
-			mem.Stream(t.dst[t.at:t.at+n], t.src[t.at:t.at+n])
+			memory.Stream(t.dst[t.at:t.at+n], t.src[t.at:t.at+n])
 			left -= 2 * int64(n)
 		} else {
 			if !loadAll(t.src[t.at : t.at+n]) {

@@ -126,7 +126,7 @@ func (p *Prober) newEngine(ctx context.Context, key engineKey) (*engineAtPort, e
 		transports = []engine.TransportFactory{engine.SHM(), engine.TCP()}
 	}
 	if key.port != "" {
-		transports = lane.OnPort(transports, key.port)
+		transports = onPort(transports, key.port)
 	}
 	role := "to"
 	if key.posts {
@@ -173,4 +173,13 @@ func (p *Prober) memoryNodes() int {
 		}
 	}
 	return n
+}
+
+// onPort leaves transports one port.
+func onPort(all []engine.TransportFactory, port topo.ID) []engine.TransportFactory {
+	out := make([]engine.TransportFactory, 0, len(all))
+	for _, f := range all {
+		out = append(out, engine.OnPort(f, port))
+	}
+	return out
 }

@@ -9,7 +9,7 @@ import (
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/engine"
-	"github.com/topoctl/topoctl/internal/base/engine/transport"
+	"github.com/topoctl/topoctl/engine/enginetest"
 	"github.com/topoctl/topoctl/probe"
 )
 
@@ -82,14 +82,11 @@ func TestPorts(t *testing.T) {
 
 // What an engine cannot have, it says why; what fails is an error, and Close ends it all.
 func TestPortsFail(t *testing.T) {
-	none := func(transport.Env) (transport.Transport, error) {
-		return nil, errors.Join(errors.New("rdma: no device here"), engine.ErrUnavailable)
-	}
-	p := portProber(t, engine.TransportFactory(none), engine.TCP())
+	p := portProber(t, enginetest.Failing(errors.Join(errors.New("rdma: no device here"), engine.ErrUnavailable)), engine.TCP())
 	if m := one(t, p, portPair("port:a/1", "port:b/1", probe.RDMA, ""), portSpec()); m.Err != nil || !strings.Contains(m.Waived, "rdma: no device here") {
 		t.Errorf("%+v", m)
 	}
-	broken := portProber(t, func(transport.Env) (transport.Transport, error) { return nil, errors.New("broken") })
+	broken := portProber(t, enginetest.Failing(errors.New("broken")))
 	if m := one(t, broken, portPair("net:lo", "net:lo", probe.TCP, ""), portSpec()); m.Err == nil || !strings.Contains(m.Err.Error(), "broken") {
 		t.Errorf("%+v", m)
 	}

@@ -8,8 +8,7 @@ import (
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/engine"
-	"github.com/topoctl/topoctl/internal/base/engine/transport"
-	"github.com/topoctl/topoctl/internal/base/engine/transport/rdma"
+	"github.com/topoctl/topoctl/engine/enginetest"
 	"github.com/topoctl/topoctl/internal/base/verbs"
 	"github.com/topoctl/topoctl/internal/base/verbs/verbsfake"
 	"github.com/topoctl/topoctl/probe"
@@ -22,9 +21,7 @@ func TestRDMAPorts(t *testing.T) {
 		verbsfake.RoCE("a0", 1, "10.0.0.1"), verbsfake.RoCE("a1", 2, "10.0.0.2"), verbsfake.RoCE("a2", 3, "10.0.0.3"),
 	}})
 	defer f.Close()
-	p := portProber(t, func(env transport.Env) (transport.Transport, error) {
-		return rdma.New(rdma.Options{}, f.Lib("a0", "a1", "a2"), env.Changed)
-	}, engine.TCP())
+	p := portProber(t, enginetest.Verbs(f.Lib("a0", "a1", "a2")), engine.TCP())
 	f.SetPort("a2", 1, verbs.PortDown)
 	port := func(name string) topo.ID { return topo.PortID(name, 1) }
 	for _, c := range []struct{ from, to, variant string }{{"a0", "a1", ""}, {"a1", "a0", ""}, {"a0", "a1", probe.VariantBothWays}} {

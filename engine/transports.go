@@ -1,0 +1,132 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/topoctl/topoctl/discover/topo"
+	mem "github.com/topoctl/topoctl/internal/base/engine/memory"
+	"github.com/topoctl/topoctl/internal/base/engine/session"
+	"github.com/topoctl/topoctl/internal/base/engine/transport"
+	"github.com/topoctl/topoctl/internal/base/engine/transport/shm"
+	"github.com/topoctl/topoctl/internal/base/engine/transport/tcp"
+)
+
+// TransportFactory makes a transport for an engine: TCP and SHM give one, and rdma.Factory.
+// Its parameters are internal: programs cannot add transports of their own. An engine
+// works without a transport that its host does not support; Engine.Unavailable says why.
+type TransportFactory = transport.Factory
+
+// TCP moves memory over TCP connections to the addresses that engines listen at.
+func TCP() TransportFactory {
+	return func(env transport.Env) (transport.Transport, error) {
+		t, err := tcp.New(tcp.Options{
+			Regions: env.Regions, Memory: env.Memory, Logger: env.Logger, Conns: min(4096, max(session.Files()/4, 1)), Protection: env.Protection, Identity: session.Identity{Name: env.Name, Epoch: env.Epoch, Credentials: env.Credentials, TLS: env.TLS},
+		})
+		if err != nil {
+			return nil, err
+		}
+		return t, nil
+	}
+}
+
+// SHM moves memory between engines of the same user on one host, through memory that
+// both have mapped. It needs Linux.
+func SHM() TransportFactory {
+	return func(env transport.Env) (transport.Transport, error) {
+		t, err := shm.New(shm.Options{Regions: env.Regions, Memory: env.Memory})
+		if err != nil && !errors.Is(err, errors.ErrUnsupported) {
+			env.Logger.Warn("shared memory is not used, though this system has it", "error", err)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("shared memory is %w: %w", ErrUnavailable, err)
+		}
+		return t, nil
+	}
+}
+
+// Protections are the values of Options.Protection, from the weakest to the strongest.
+var Protections = transport.Protections
+
+// Require has New fail where the host does not support the transport. explain makes the error of what is
+// missing, which must not wrap ErrUnavailable, and of the engine's topology, nil without one.
+func Require(f TransportFactory, explain func(error, *topo.Topology) error) TransportFactory {
+	return func(env transport.Env) (transport.Transport, error) {
+		t, err := f(env)
+		if err != nil {
+			return nil, explain(err, env.Topology)
+		}
+		return t, nil
+	}
+}
+
+// OnPort leaves a transport one port of the topology, so that an engine on a host with many ports makes
+// no unwanted lanes. One without ports of its own (TCP, shared memory) stays as it is.
+func OnPort(f TransportFactory, port topo.ID) TransportFactory {
+	return func(env transport.Env) (transport.Transport, error) {
+		t, err := f(env)
+		if ported, ok := transport.As[transport.Ported](t); err == nil && ok {
+			return onPort{t, ported, port}, nil
+		}
+		return t, err
+	}
+}
+
+// onPort is a transport that shows one of its ports.
+type onPort struct {
+	transport.Transport
+	all  transport.Ported
+	port topo.ID
+}
+
+var _ transport.Ported = onPort{}
+
+func (o onPort) Unwrap() transport.Transport { return o.Transport }
+
+func (o onPort) Offers() []transport.Endpoint {
+	return slices.DeleteFunc(slices.Clone(o.all.Offers()), func(e transport.Endpoint) bool { return e.Port != o.port })
+}
+
+func (o onPort) LocalPorts() []transport.LocalPort {
+	return slices.DeleteFunc(slices.Clone(o.all.LocalPorts()), func(p transport.LocalPort) bool { return p.ID != o.port })
+}
+
+func (o onPort) Key(r *mem.Region) string { return o.all.Key(r) }
+
+func (o onPort) PortReaches(local topo.ID, remote transport.Endpoint) error {
+	return o.all.PortReaches(local, remote)
+}
+
+// Within bounds a transport to the addresses of a network that allow has no error for, whatever addresses a
+// peer says that it has. What has no address of that kind, such as shared memory, is not bound.
+func Within(f TransportFactory, allow func(ctx context.Context, to netip.AddrPort) error) TransportFactory {
+	return func(env transport.Env) (transport.Transport, error) {
+		t, err := f(env)
+		if err != nil {
+			return nil, err
+		}
+		return bounded{t, allow}, nil
+	}
+}
+
+type bounded struct {
+	transport.Transport
+	allow func(context.Context, netip.AddrPort) error
+}
+
+func (b bounded) Unwrap() transport.Transport { return b.Transport }
+
+// Connects implements transport.Bounded.
+func (b bounded) Connects(ctx context.Context, to netip.AddrPort) error { return b.allow(ctx, to) }
+
+func (b bounded) Dial(ctx context.Context, d transport.Dial) (transport.Conn, error) {
+	if to, err := netip.ParseAddrPort(d.Remote.Address); err == nil {
+		if err := b.allow(ctx, to); err != nil {
+			return nil, err
+		}
+	}
+	return b.Transport.Dial(ctx, d)
+}
