@@ -97,8 +97,7 @@ func (n routeErrors) Error() string {
 }
 
 func (n routeErrors) Unwrap() []error {
-	switch ranked[n[0].rank()%len(ranked)] { //nolint:errorlint // the very values of ranked
-	case nil, syscall.ECONNREFUSED:
+	if known := ranked[n[0].rank()%len(ranked)]; known == nil || errors.Is(known, syscall.ECONNREFUSED) {
 		return []error{ErrUnreachable, n[0]}
 	}
 	return []error{n[0]}
