@@ -132,7 +132,14 @@ func TestHungPeer(t *testing.T) {
 		k := keptOver(t, a, b, true)
 		written := make(chan struct{})
 		if slow {
-			go func() { defer close(written); _, _ = a.Write(make([]byte, 256<<20)) }() // until a is closed
+			go func() {
+				defer close(written)
+				for part := make([]byte, 8<<20); ; { // until a is closed
+					if _, err := a.Write(part); err != nil {
+						return
+					}
+				}
+			}()
 		} else {
 			close(written)
 		}
@@ -143,13 +150,16 @@ func TestHungPeer(t *testing.T) {
 				called = now
 				k.s.link.lastActive.Store(int64(now))
 			}
-			if slow && now-came >= time.Second { // a part comes in, until the kernel has told so
+			if slow && now-came >= time.Second { // a part comes in, until the kernel has said so, and has more to send
 				came = now
 				before, _, _ := delivered(a)
 				for bytes := before; bytes == before; bytes, _, _ = delivered(a) {
 					if _, err := io.CopyN(io.Discard, b, 1<<20); err != nil {
 						t.Fatal(err)
 					}
+				}
+				for all := true; all; _, all, _ = delivered(a) { // the writer has its turn
+					time.Sleep(100 * time.Microsecond)
 				}
 			}
 			var wait time.Duration
