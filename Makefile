@@ -4,7 +4,7 @@
 # -z lazy: go-nvml's calls are looked up when they are made, so that a machine
 # without the driver can start the program.
 # -X: what "topoctl version" says; Go's own stamp would be a pseudo-version.
-stamps = github.com/topoctl/topoctl/internal/app/cli/build
+stamps = github.com/topoctl/topoctl/internal/build
 version = $(shell ./.ci/version 2>/dev/null)
 commit = $(shell git rev-parse HEAD 2>/dev/null)
 program = bin/topoctl
@@ -53,7 +53,7 @@ gpu:
 	./.ci/gpu
 
 golden:
-	go test $$(git grep -l internal/base/golden -- '*_test.go' | xargs -n1 dirname | sort -u | sed "s,^,./,") -update
+	go test $$(git grep -l testkit/golden -- '*_test.go' | xargs -n1 dirname | sort -u | sed "s,^,./,") -update
 
 ci:
 	./.ci/run

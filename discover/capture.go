@@ -13,13 +13,13 @@ import (
 	"strings"
 	"time"
 
+	"github.com/topoctl/topoctl/discover/internal/sysfs"
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/internal/base/hosttree"
-	"github.com/topoctl/topoctl/internal/base/pkgerr"
-	"github.com/topoctl/topoctl/internal/base/redact"
-	"github.com/topoctl/topoctl/internal/base/replies"
-	"github.com/topoctl/topoctl/internal/base/sysfs"
-	"github.com/topoctl/topoctl/internal/base/text"
+	"github.com/topoctl/topoctl/internal/hosttree"
+	"github.com/topoctl/topoctl/internal/pkgerr"
+	"github.com/topoctl/topoctl/internal/redact"
+	"github.com/topoctl/topoctl/internal/replies"
+	"github.com/topoctl/topoctl/internal/text"
 )
 
 // Capture discovers a host and writes what it read, redacted, as a text archive:

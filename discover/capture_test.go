@@ -11,12 +11,12 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/topoctl/topoctl/discover/internal/sysfs"
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/fixtures"
-	"github.com/topoctl/topoctl/internal/base/hosttree"
-	"github.com/topoctl/topoctl/internal/base/redact"
-	"github.com/topoctl/topoctl/internal/base/replies"
-	"github.com/topoctl/topoctl/internal/base/sysfs"
+	"github.com/topoctl/topoctl/internal/hosttree"
+	"github.com/topoctl/topoctl/internal/redact"
+	"github.com/topoctl/topoctl/internal/replies"
 )
 
 // anonymous removes what a capture leaves out and how a tree is named.

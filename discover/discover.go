@@ -11,11 +11,11 @@ import (
 
 	"github.com/jaypipes/ghw"
 
+	"github.com/topoctl/topoctl/discover/internal/sysfs"
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/internal/base/hosttree"
-	"github.com/topoctl/topoctl/internal/base/pkgerr"
-	"github.com/topoctl/topoctl/internal/base/replies"
-	"github.com/topoctl/topoctl/internal/base/sysfs"
+	"github.com/topoctl/topoctl/internal/hosttree"
+	"github.com/topoctl/topoctl/internal/pkgerr"
+	"github.com/topoctl/topoctl/internal/replies"
 )
 
 // Options say which host to look at and how. The zero value is this machine

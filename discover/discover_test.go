@@ -16,9 +16,9 @@ import (
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/fixtures"
-	"github.com/topoctl/topoctl/internal/base/hosttree"
-	"github.com/topoctl/topoctl/internal/base/longtest"
-	"github.com/topoctl/topoctl/internal/base/replies"
+	"github.com/topoctl/topoctl/internal/hosttree"
+	"github.com/topoctl/topoctl/internal/replies"
+	"github.com/topoctl/topoctl/testkit/longtest"
 )
 
 func TestForeignTree(t *testing.T) {

@@ -11,8 +11,8 @@ import (
 	"github.com/jaypipes/ghw"
 	"github.com/jaypipes/pcidb/types"
 
+	"github.com/topoctl/topoctl/discover/internal/pciids"
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/internal/base/pciids"
 )
 
 // envPCIDB is the environment variable that names ghw's database.

@@ -9,12 +9,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/topoctl/topoctl/discover/internal/sysfs"
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/internal/base/hosttree"
-	"github.com/topoctl/topoctl/internal/base/hosttree/machine"
-	"github.com/topoctl/topoctl/internal/base/longtest"
-	"github.com/topoctl/topoctl/internal/base/replies"
-	"github.com/topoctl/topoctl/internal/base/sysfs"
+	"github.com/topoctl/topoctl/internal/hosttree"
+	"github.com/topoctl/topoctl/internal/hosttree/machine"
+	"github.com/topoctl/topoctl/internal/replies"
+	"github.com/topoctl/topoctl/testkit/longtest"
 )
 
 // smallMachine has two GPUs and an RDMA NIC below a switch, and a bare NIC.

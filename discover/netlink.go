@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/internal/base/replies"
+	"github.com/topoctl/topoctl/internal/replies"
 )
 
 // errNoNetlink says that this system has no netlink to ask.

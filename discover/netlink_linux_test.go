@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/internal/base/replies"
+	"github.com/topoctl/topoctl/internal/replies"
 )
 
 // The running kernel answers an unprivileged process, in an order that stays.

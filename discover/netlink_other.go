@@ -5,7 +5,7 @@ package discover
 import (
 	"context"
 
-	"github.com/topoctl/topoctl/internal/base/replies"
+	"github.com/topoctl/topoctl/internal/replies"
 )
 
 // dumpNetlink asks the kernel, which here knows no netlink.

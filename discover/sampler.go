@@ -8,10 +8,10 @@ import (
 	"sync"
 	"time"
 
+	"github.com/topoctl/topoctl/discover/internal/sysfs"
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/internal/base/counters"
-	"github.com/topoctl/topoctl/internal/base/pkgerr"
-	"github.com/topoctl/topoctl/internal/base/sysfs"
+	"github.com/topoctl/topoctl/internal/counters"
+	"github.com/topoctl/topoctl/internal/pkgerr"
 )
 
 // Time limits of a sample. It usually takes a few milliseconds, or a few hundred if GPUs are

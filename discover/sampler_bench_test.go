@@ -7,8 +7,8 @@ import (
 	"testing"
 
 	"github.com/topoctl/topoctl/fixtures"
-	"github.com/topoctl/topoctl/internal/base/counters"
-	"github.com/topoctl/topoctl/internal/base/hosttree"
+	"github.com/topoctl/topoctl/internal/counters"
+	"github.com/topoctl/topoctl/internal/hosttree"
 )
 
 // BenchmarkSample reads hosts that lie on disk. What drivers take is not in it.

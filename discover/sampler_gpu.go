@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/internal/base/counters"
-	"github.com/topoctl/topoctl/internal/base/pkgerr"
+	"github.com/topoctl/topoctl/internal/counters"
+	"github.com/topoctl/topoctl/internal/pkgerr"
 )
 
 // GPULoadSource is a GPUSource that also knows the load of the GPUs. Load may keep the library

@@ -17,8 +17,8 @@ import (
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/fixtures"
-	"github.com/topoctl/topoctl/internal/base/counters"
-	"github.com/topoctl/topoctl/internal/base/hosttree"
+	"github.com/topoctl/topoctl/internal/counters"
+	"github.com/topoctl/topoctl/internal/hosttree"
 )
 
 // sampler opens a sampler and the topology of the same host. A machine that is busy with

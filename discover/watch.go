@@ -11,7 +11,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/topoctl/topoctl/internal/base/pkgerr"
+	"github.com/topoctl/topoctl/internal/pkgerr"
 )
 
 // WatchOptions say how Watch reports changes of this machine. The zero value is usable.

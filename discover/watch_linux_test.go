@@ -17,7 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/internal/base/counters"
+	"github.com/topoctl/topoctl/internal/counters"
 )
 
 // envNamespace makes the test binary a child in a network namespace of its own.

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/topoctl/topoctl/internal/base/hosttree"
+	"github.com/topoctl/topoctl/internal/hosttree"
 )
 
 // poller compares files of this machine with what they were before. It reads no file for which

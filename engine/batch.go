@@ -8,8 +8,8 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/topoctl/topoctl/internal/base/engine/sched"
-	"github.com/topoctl/topoctl/internal/base/pkgerr"
+	"github.com/topoctl/topoctl/internal/pkgerr"
+	"github.com/topoctl/topoctl/internal/sched"
 )
 
 // Batch is a set of ops that was submitted. Its methods may be used by many goroutines.

@@ -6,9 +6,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/topoctl/topoctl/internal/base/engine/sched"
-	"github.com/topoctl/topoctl/internal/base/engine/session"
-	"github.com/topoctl/topoctl/internal/base/engine/transport"
+	"github.com/topoctl/topoctl/engine/internal/session"
+	"github.com/topoctl/topoctl/engine/internal/transport"
+	"github.com/topoctl/topoctl/internal/sched"
 )
 
 func TestCallBodies(t *testing.T) {

@@ -4,7 +4,7 @@ import (
 	"errors"
 	"sync/atomic"
 
-	"github.com/topoctl/topoctl/internal/base/engine/trust"
+	"github.com/topoctl/topoctl/engine/trust"
 )
 
 // Credentials are what an engine proves itself with, and what it demands of its peers: with

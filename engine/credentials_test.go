@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/topoctl/topoctl/engine/memory"
-	"github.com/topoctl/topoctl/internal/base/engine/trust"
+	"github.com/topoctl/topoctl/engine/trust"
 )
 
 // issuer is a CA of two hosts, and the tokens that they have.

@@ -11,12 +11,12 @@ import (
 	"sync"
 	"time"
 
+	mem "github.com/topoctl/topoctl/engine/internal/memory"
+	"github.com/topoctl/topoctl/engine/internal/peerdoc"
+	"github.com/topoctl/topoctl/engine/internal/session"
+	"github.com/topoctl/topoctl/engine/internal/transport"
 	"github.com/topoctl/topoctl/engine/memory"
-	mem "github.com/topoctl/topoctl/internal/base/engine/memory"
-	"github.com/topoctl/topoctl/internal/base/engine/peerdoc"
-	"github.com/topoctl/topoctl/internal/base/engine/session"
-	"github.com/topoctl/topoctl/internal/base/engine/transport"
-	"github.com/topoctl/topoctl/internal/base/pkgerr"
+	"github.com/topoctl/topoctl/internal/pkgerr"
 )
 
 const deltaTimeout = 30 * time.Second

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/topoctl/topoctl/engine/registry"
-	"github.com/topoctl/topoctl/internal/base/engine/registrytest"
+	"github.com/topoctl/topoctl/engine/registry/registrytest"
 )
 
 // slowRelay leads to an address, and passes on all that it gets a while later.

@@ -11,9 +11,9 @@ import (
 	"fmt"
 	"time"
 
+	mem "github.com/topoctl/topoctl/engine/internal/memory"
 	"github.com/topoctl/topoctl/engine/memory"
-	mem "github.com/topoctl/topoctl/internal/base/engine/memory"
-	"github.com/topoctl/topoctl/internal/base/engine/sched"
+	"github.com/topoctl/topoctl/internal/sched"
 )
 
 // A digest compares a range here with one of a peer without moving it: both ends make tags of

@@ -5,13 +5,13 @@ import (
 	"errors"
 	"fmt"
 
+	mem "github.com/topoctl/topoctl/engine/internal/memory"
+	"github.com/topoctl/topoctl/engine/internal/session"
+	"github.com/topoctl/topoctl/engine/internal/transport"
 	"github.com/topoctl/topoctl/engine/memory"
 	"github.com/topoctl/topoctl/engine/registry"
-	mem "github.com/topoctl/topoctl/internal/base/engine/memory"
-	"github.com/topoctl/topoctl/internal/base/engine/sched"
-	"github.com/topoctl/topoctl/internal/base/engine/session"
-	"github.com/topoctl/topoctl/internal/base/engine/transport"
-	"github.com/topoctl/topoctl/internal/base/engine/trust"
+	"github.com/topoctl/topoctl/engine/trust"
+	"github.com/topoctl/topoctl/internal/sched"
 )
 
 // The reasons why calls are refused and transfers fail. The errors that wrap them say

@@ -9,10 +9,10 @@ import (
 	"time"
 
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/internal/base/engine/sched"
-	"github.com/topoctl/topoctl/internal/base/pick"
-	"github.com/topoctl/topoctl/internal/base/pkgerr"
-	"github.com/topoctl/topoctl/internal/base/units"
+	"github.com/topoctl/topoctl/internal/pick"
+	"github.com/topoctl/topoctl/internal/pkgerr"
+	"github.com/topoctl/topoctl/internal/sched"
+	"github.com/topoctl/topoctl/internal/units"
 	"github.com/topoctl/topoctl/pathsel"
 )
 

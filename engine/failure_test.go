@@ -10,10 +10,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/topoctl/topoctl/engine/internal/transport/fake"
 	"github.com/topoctl/topoctl/engine/memory"
 	"github.com/topoctl/topoctl/engine/registry"
-	"github.com/topoctl/topoctl/internal/base/engine/registrytest"
-	"github.com/topoctl/topoctl/internal/base/engine/transport/fake"
+	"github.com/topoctl/topoctl/engine/registry/registrytest"
 )
 
 // stallAll has every connection that the client dialled stand still, or go on.

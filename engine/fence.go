@@ -7,9 +7,9 @@ import (
 	"slices"
 	"time"
 
+	"github.com/topoctl/topoctl/engine/internal/transport"
 	"github.com/topoctl/topoctl/engine/memory"
-	"github.com/topoctl/topoctl/internal/base/engine/sched"
-	"github.com/topoctl/topoctl/internal/base/engine/transport"
+	"github.com/topoctl/topoctl/internal/sched"
 )
 
 // fenceKey names a connection that a peer has to leave.

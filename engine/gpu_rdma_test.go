@@ -7,13 +7,13 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/topoctl/topoctl/engine/internal/gputest"
+	"github.com/topoctl/topoctl/engine/internal/transport"
+	"github.com/topoctl/topoctl/engine/internal/transport/rdma"
 	"github.com/topoctl/topoctl/engine/memory"
 	"github.com/topoctl/topoctl/engine/memory/cuda"
-	"github.com/topoctl/topoctl/internal/base/cuda/cudafake"
-	"github.com/topoctl/topoctl/internal/base/engine/gputest"
-	"github.com/topoctl/topoctl/internal/base/engine/transport"
-	"github.com/topoctl/topoctl/internal/base/engine/transport/rdma"
-	"github.com/topoctl/topoctl/internal/base/verbs/verbsfake"
+	"github.com/topoctl/topoctl/internal/cuda/cudafake"
+	"github.com/topoctl/topoctl/internal/verbs/verbsfake"
 )
 
 // Memory of a GPU whose driver exports none goes over RDMA through staging buffers where

@@ -16,10 +16,10 @@ import (
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/engine"
+	"github.com/topoctl/topoctl/engine/internal/gputest"
 	"github.com/topoctl/topoctl/engine/memory"
 	"github.com/topoctl/topoctl/engine/memory/cuda"
-	"github.com/topoctl/topoctl/internal/base/cuda/cudafake"
-	"github.com/topoctl/topoctl/internal/base/engine/gputest"
+	"github.com/topoctl/topoctl/internal/cuda/cudafake"
 )
 
 // fakeGPUs are gpu:0 and gpu:1 of a fake libcuda.

@@ -6,9 +6,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/topoctl/topoctl/internal/base/engine/memory"
-	"github.com/topoctl/topoctl/internal/base/engine/quota"
-	"github.com/topoctl/topoctl/internal/base/engine/session"
+	"github.com/topoctl/topoctl/engine/internal/memory"
+	"github.com/topoctl/topoctl/engine/internal/quota"
+	"github.com/topoctl/topoctl/engine/internal/session"
 )
 
 // What peers can make an engine hold is bounded together, in bytes, and divided between them.

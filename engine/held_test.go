@@ -5,8 +5,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/topoctl/topoctl/internal/base/engine/quota"
-	"github.com/topoctl/topoctl/internal/base/engine/session"
+	"github.com/topoctl/topoctl/engine/internal/quota"
+	"github.com/topoctl/topoctl/engine/internal/session"
 )
 
 // Notifications have memory until they are read, and one peer's do not take that of others.

@@ -13,13 +13,13 @@ import (
 	"time"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/engine/internal/peerdoc"
+	"github.com/topoctl/topoctl/engine/internal/session"
+	"github.com/topoctl/topoctl/engine/internal/transport"
+	"github.com/topoctl/topoctl/engine/internal/transport/fake"
 	"github.com/topoctl/topoctl/engine/memory"
-	"github.com/topoctl/topoctl/internal/base/engine/peerdoc"
-	"github.com/topoctl/topoctl/internal/base/engine/session"
-	"github.com/topoctl/topoctl/internal/base/engine/transport"
-	"github.com/topoctl/topoctl/internal/base/engine/transport/fake"
-	"github.com/topoctl/topoctl/internal/base/fixturetest"
 	"github.com/topoctl/topoctl/pathsel"
+	"github.com/topoctl/topoctl/testkit/fixturetest"
 )
 
 // twoPorts is a host with two ports, in two networks.

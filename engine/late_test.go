@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/topoctl/topoctl/internal/base/engine/transport"
-	"github.com/topoctl/topoctl/internal/base/engine/transport/fake"
+	"github.com/topoctl/topoctl/engine/internal/transport"
+	"github.com/topoctl/topoctl/engine/internal/transport/fake"
 )
 
 // slowEnd is a transport whose connections take their time to end.

@@ -4,9 +4,9 @@ import (
 	"errors"
 	"time"
 
+	"github.com/topoctl/topoctl/engine/internal/transport"
 	"github.com/topoctl/topoctl/engine/memory"
-	"github.com/topoctl/topoctl/internal/base/engine/sched"
-	"github.com/topoctl/topoctl/internal/base/engine/transport"
+	"github.com/topoctl/topoctl/internal/sched"
 )
 
 // work is what one goroutine needs to bring news to the core and to carry out

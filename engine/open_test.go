@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/topoctl/topoctl/engine/internal/transport/fake"
 	"github.com/topoctl/topoctl/engine/memory"
-	"github.com/topoctl/topoctl/internal/base/engine/transport/fake"
 )
 
 // mute accepts connections and says nothing.

@@ -13,10 +13,10 @@ import (
 	"time"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/engine/internal/transport"
 	"github.com/topoctl/topoctl/engine/memory"
 	"github.com/topoctl/topoctl/engine/registry"
-	"github.com/topoctl/topoctl/internal/base/engine/transport"
-	"github.com/topoctl/topoctl/internal/base/pick"
+	"github.com/topoctl/topoctl/internal/pick"
 	"github.com/topoctl/topoctl/pathsel"
 )
 

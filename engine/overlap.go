@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/topoctl/topoctl/internal/base/engine/sched"
+	"github.com/topoctl/topoctl/internal/sched"
 )
 
 // maxPieces bounds what is expanded to find out whether ops that interleave

@@ -13,8 +13,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/topoctl/topoctl/internal/base/engine/transport"
-	"github.com/topoctl/topoctl/internal/base/engine/transport/fake"
+	"github.com/topoctl/topoctl/engine/internal/transport"
+	"github.com/topoctl/topoctl/engine/internal/transport/fake"
 )
 
 // history is what happened to one place of a peer's memory, and which connections a write

@@ -6,11 +6,11 @@ import (
 	"strings"
 	"sync"
 
+	mem "github.com/topoctl/topoctl/engine/internal/memory"
+	"github.com/topoctl/topoctl/engine/internal/session"
 	"github.com/topoctl/topoctl/engine/memory"
-	mem "github.com/topoctl/topoctl/internal/base/engine/memory"
-	"github.com/topoctl/topoctl/internal/base/engine/session"
-	"github.com/topoctl/topoctl/internal/base/engine/trust"
-	"github.com/topoctl/topoctl/internal/base/text"
+	"github.com/topoctl/topoctl/engine/trust"
+	"github.com/topoctl/topoctl/internal/text"
 )
 
 // PeerID says who a peer is: what it has proven, and what it only claims.

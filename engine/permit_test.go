@@ -10,11 +10,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/topoctl/topoctl/engine/internal/transport"
+	"github.com/topoctl/topoctl/engine/internal/transport/shm"
 	"github.com/topoctl/topoctl/engine/memory"
-	"github.com/topoctl/topoctl/internal/base/engine/transport"
-	"github.com/topoctl/topoctl/internal/base/engine/transport/shm"
-	"github.com/topoctl/topoctl/internal/base/engine/trust"
-	"github.com/topoctl/topoctl/internal/base/fixturetest"
+	"github.com/topoctl/topoctl/engine/trust"
+	"github.com/topoctl/topoctl/testkit/fixturetest"
 )
 
 const readWrite = memory.PeerRead | memory.PeerWrite

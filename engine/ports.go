@@ -8,8 +8,8 @@ import (
 	"strings"
 
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/internal/base/engine/transport"
-	"github.com/topoctl/topoctl/internal/base/pick"
+	"github.com/topoctl/topoctl/engine/internal/transport"
+	"github.com/topoctl/topoctl/internal/pick"
 	"github.com/topoctl/topoctl/pathsel"
 )
 

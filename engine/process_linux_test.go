@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/topoctl/topoctl/engine/memory"
-	"github.com/topoctl/topoctl/internal/base/childtest"
-	"github.com/topoctl/topoctl/internal/base/longtest"
+	"github.com/topoctl/topoctl/testkit/childtest"
+	"github.com/topoctl/topoctl/testkit/longtest"
 )
 
 // The tests of this file run this program again, as a peer that is killed or stopped.

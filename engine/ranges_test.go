@@ -10,9 +10,9 @@ import (
 	"testing"
 	"unsafe"
 
+	"github.com/topoctl/topoctl/engine/internal/peerdoc"
+	"github.com/topoctl/topoctl/engine/internal/transport/fake"
 	"github.com/topoctl/topoctl/engine/memory"
-	"github.com/topoctl/topoctl/internal/base/engine/peerdoc"
-	"github.com/topoctl/topoctl/internal/base/engine/transport/fake"
 	"github.com/topoctl/topoctl/pathsel"
 )
 

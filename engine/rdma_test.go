@@ -9,11 +9,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/topoctl/topoctl/engine/internal/transport"
+	"github.com/topoctl/topoctl/engine/internal/transport/rdma"
 	"github.com/topoctl/topoctl/engine/memory"
-	"github.com/topoctl/topoctl/internal/base/engine/transport"
-	"github.com/topoctl/topoctl/internal/base/engine/transport/rdma"
-	"github.com/topoctl/topoctl/internal/base/verbs"
-	"github.com/topoctl/topoctl/internal/base/verbs/verbsfake"
+	"github.com/topoctl/topoctl/internal/verbs"
+	"github.com/topoctl/topoctl/internal/verbs/verbsfake"
 )
 
 // overRDMA is the real transport on a fake provider of verbs.

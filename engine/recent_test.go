@@ -8,8 +8,8 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/topoctl/topoctl/internal/base/engine/transport"
-	"github.com/topoctl/topoctl/internal/base/engine/transport/fake"
+	"github.com/topoctl/topoctl/engine/internal/transport"
+	"github.com/topoctl/topoctl/engine/internal/transport/fake"
 )
 
 // The latest batches are listed: those that run first, and failures are not pushed out by

@@ -10,9 +10,9 @@ import (
 	"sync"
 	"sync/atomic"
 
+	mem "github.com/topoctl/topoctl/engine/internal/memory"
 	"github.com/topoctl/topoctl/engine/memory"
-	mem "github.com/topoctl/topoctl/internal/base/engine/memory"
-	"github.com/topoctl/topoctl/internal/base/pkgerr"
+	"github.com/topoctl/topoctl/internal/pkgerr"
 	"github.com/topoctl/topoctl/pathsel"
 )
 

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/topoctl/topoctl/engine/registry"
-	"github.com/topoctl/topoctl/internal/base/pkgerr"
+	"github.com/topoctl/topoctl/internal/pkgerr"
 )
 
 // Record is what a registry is told of the engine, and what others need to open it by name.

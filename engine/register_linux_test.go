@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"github.com/topoctl/topoctl/engine/registry"
-	"github.com/topoctl/topoctl/internal/base/childtest"
-	"github.com/topoctl/topoctl/internal/base/engine/registrytest"
+	"github.com/topoctl/topoctl/engine/registry/registrytest"
+	"github.com/topoctl/topoctl/testkit/childtest"
 )
 
 // register puts a process's engine into a registry as it would itself, and gives its epoch.

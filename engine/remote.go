@@ -11,10 +11,10 @@ import (
 	"sync/atomic"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/engine/internal/peerdoc"
+	"github.com/topoctl/topoctl/engine/internal/transport"
 	"github.com/topoctl/topoctl/engine/memory"
-	"github.com/topoctl/topoctl/internal/base/engine/peerdoc"
-	"github.com/topoctl/topoctl/internal/base/engine/transport"
-	"github.com/topoctl/topoctl/internal/base/pkgerr"
+	"github.com/topoctl/topoctl/internal/pkgerr"
 	"github.com/topoctl/topoctl/pathsel"
 )
 

@@ -13,12 +13,12 @@ import (
 	"testing"
 	"time"
 
+	mem "github.com/topoctl/topoctl/engine/internal/memory"
+	"github.com/topoctl/topoctl/engine/internal/session"
+	"github.com/topoctl/topoctl/engine/internal/transport"
+	"github.com/topoctl/topoctl/engine/internal/transport/fake"
 	"github.com/topoctl/topoctl/engine/memory"
-	mem "github.com/topoctl/topoctl/internal/base/engine/memory"
-	"github.com/topoctl/topoctl/internal/base/engine/sched"
-	"github.com/topoctl/topoctl/internal/base/engine/session"
-	"github.com/topoctl/topoctl/internal/base/engine/transport"
-	"github.com/topoctl/topoctl/internal/base/engine/transport/fake"
+	"github.com/topoctl/topoctl/internal/sched"
 )
 
 // An idle connection is lost at the moment at which somebody submits.

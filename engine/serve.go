@@ -10,11 +10,11 @@ import (
 	"sync"
 	"time"
 
-	mem "github.com/topoctl/topoctl/internal/base/engine/memory"
-	"github.com/topoctl/topoctl/internal/base/engine/quota"
-	"github.com/topoctl/topoctl/internal/base/engine/session"
-	"github.com/topoctl/topoctl/internal/base/engine/transport"
-	"github.com/topoctl/topoctl/internal/base/pkgerr"
+	mem "github.com/topoctl/topoctl/engine/internal/memory"
+	"github.com/topoctl/topoctl/engine/internal/quota"
+	"github.com/topoctl/topoctl/engine/internal/session"
+	"github.com/topoctl/topoctl/engine/internal/transport"
+	"github.com/topoctl/topoctl/internal/pkgerr"
 )
 
 // The calls between engines, over a session. docs/wire.md specifies them.

@@ -6,9 +6,9 @@ import (
 	"slices"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/engine/internal/transport"
 	"github.com/topoctl/topoctl/engine/memory"
-	"github.com/topoctl/topoctl/internal/base/engine/sched"
-	"github.com/topoctl/topoctl/internal/base/engine/transport"
+	"github.com/topoctl/topoctl/internal/sched"
 )
 
 // Stats are an engine's state and its counters since it was made.

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/topoctl/topoctl/engine/memory"
-	"github.com/topoctl/topoctl/internal/base/engine/sched"
-	"github.com/topoctl/topoctl/internal/base/pkgerr"
+	"github.com/topoctl/topoctl/internal/pkgerr"
+	"github.com/topoctl/topoctl/internal/sched"
 )
 
 // Span is a range of a local region.

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/topoctl/topoctl/engine/internal/transport/fake"
 	"github.com/topoctl/topoctl/engine/memory"
-	"github.com/topoctl/topoctl/internal/base/engine/transport/fake"
 )
 
 // Nothing of these moves, and each message says what, where and why.

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/topoctl/topoctl/internal/base/engine/transport/fake"
+	"github.com/topoctl/topoctl/engine/internal/transport/fake"
 )
 
 // Errors of batches are one line that names the peer, the lane and the cause once.

@@ -7,11 +7,11 @@ import (
 	"slices"
 
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/internal/base/engine/peerdoc"
-	hostroute "github.com/topoctl/topoctl/internal/base/engine/route"
-	"github.com/topoctl/topoctl/internal/base/engine/sched"
-	"github.com/topoctl/topoctl/internal/base/engine/transport"
-	"github.com/topoctl/topoctl/internal/base/pkgerr"
+	"github.com/topoctl/topoctl/engine/internal/peerdoc"
+	hostroute "github.com/topoctl/topoctl/engine/internal/route"
+	"github.com/topoctl/topoctl/engine/internal/transport"
+	"github.com/topoctl/topoctl/internal/pkgerr"
+	"github.com/topoctl/topoctl/internal/sched"
 	"github.com/topoctl/topoctl/pathsel"
 )
 

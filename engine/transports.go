@@ -8,11 +8,11 @@ import (
 	"slices"
 
 	"github.com/topoctl/topoctl/discover/topo"
-	mem "github.com/topoctl/topoctl/internal/base/engine/memory"
-	"github.com/topoctl/topoctl/internal/base/engine/session"
-	"github.com/topoctl/topoctl/internal/base/engine/transport"
-	"github.com/topoctl/topoctl/internal/base/engine/transport/shm"
-	"github.com/topoctl/topoctl/internal/base/engine/transport/tcp"
+	mem "github.com/topoctl/topoctl/engine/internal/memory"
+	"github.com/topoctl/topoctl/engine/internal/session"
+	"github.com/topoctl/topoctl/engine/internal/transport"
+	"github.com/topoctl/topoctl/engine/internal/transport/shm"
+	"github.com/topoctl/topoctl/engine/internal/transport/tcp"
 )
 
 // TransportFactory makes a transport for an engine: TCP and SHM give one, and rdma.Factory.

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/topoctl/topoctl/internal/base/engine/transport"
+	"github.com/topoctl/topoctl/engine/internal/transport"
 )
 
 // noting is a transport that notes what it is to dial.

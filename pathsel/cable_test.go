@@ -4,8 +4,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/topoctl/topoctl/discover/formats/ncclxml"
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/discover/topo/ncclxml"
 	"github.com/topoctl/topoctl/pathsel"
 )
 

@@ -6,8 +6,8 @@ import (
 	"slices"
 
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/internal/base/maxmin"
-	"github.com/topoctl/topoctl/internal/base/pkgerr"
+	"github.com/topoctl/topoctl/internal/maxmin"
+	"github.com/topoctl/topoctl/internal/pkgerr"
 )
 
 // Capacity is what several ports carry together for one memory location, in one

@@ -11,8 +11,8 @@ import (
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/fixtures"
-	"github.com/topoctl/topoctl/internal/base/fixturetest"
 	"github.com/topoctl/topoctl/pathsel"
+	"github.com/topoctl/topoctl/testkit/fixturetest"
 )
 
 const gb = topo.GBPerSec

@@ -10,8 +10,8 @@ import (
 	"unicode"
 
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/internal/base/jsontext"
-	"github.com/topoctl/topoctl/internal/base/text"
+	"github.com/topoctl/topoctl/internal/jsontext"
+	"github.com/topoctl/topoctl/internal/text"
 )
 
 // SchemaFabric is the name and major version of a fabric file.

@@ -10,9 +10,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/internal/base/fixturetest"
-	"github.com/topoctl/topoctl/internal/base/schematest"
 	"github.com/topoctl/topoctl/pathsel"
+	"github.com/topoctl/topoctl/testkit/fixturetest"
+	"github.com/topoctl/topoctl/testkit/schematest"
 )
 
 // spines are leaves under two spines, one by four links and one by an unknown number.

@@ -9,8 +9,8 @@ import (
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/fixtures"
-	"github.com/topoctl/topoctl/internal/base/fixturetest"
-	"github.com/topoctl/topoctl/internal/base/maxmin"
+	"github.com/topoctl/topoctl/internal/maxmin"
+	"github.com/topoctl/topoctl/testkit/fixturetest"
 )
 
 // machinesForLanes are the fixtures that properties are tried on.

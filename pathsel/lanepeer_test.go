@@ -12,8 +12,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/internal/base/fixturetest"
 	"github.com/topoctl/topoctl/pathsel"
+	"github.com/topoctl/topoctl/testkit/fixturetest"
 )
 
 // manyGPUs is a host of n GPUs on two sockets, each below a switch with a NIC of

@@ -4,8 +4,8 @@ import (
 	"time"
 
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/internal/base/maxmin"
-	"github.com/topoctl/topoctl/internal/base/pick"
+	"github.com/topoctl/topoctl/internal/maxmin"
+	"github.com/topoctl/topoctl/internal/pick"
 )
 
 // Lane is a pair of ports, one of each host, that a transfer can use.

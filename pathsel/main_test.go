@@ -3,7 +3,7 @@ package pathsel_test
 import (
 	"testing"
 
-	"github.com/topoctl/topoctl/internal/base/longtest"
+	"github.com/topoctl/topoctl/testkit/longtest"
 )
 
 func TestMain(m *testing.M) { longtest.Main(m) }

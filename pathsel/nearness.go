@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/internal/base/text"
+	"github.com/topoctl/topoctl/internal/text"
 )
 
 // Nearness says whether the classes of this host can be believed. One that cannot is unknown in every

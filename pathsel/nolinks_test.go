@@ -3,9 +3,9 @@ package pathsel_test
 import (
 	"testing"
 
-	"github.com/topoctl/topoctl/discover/topo/nvsmi"
-	"github.com/topoctl/topoctl/internal/base/fixturetest"
+	"github.com/topoctl/topoctl/discover/formats/nvsmi"
 	"github.com/topoctl/topoctl/pathsel"
+	"github.com/topoctl/topoctl/testkit/fixturetest"
 )
 
 // The text of nvidia-smi has classes and no link at all: lanes from there are of

@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/internal/base/pkgerr"
+	"github.com/topoctl/topoctl/internal/pkgerr"
 )
 
 // SchemaPlan is the name and major version of a plan as a document.

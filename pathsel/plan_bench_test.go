@@ -3,8 +3,8 @@ package pathsel_test
 import (
 	"testing"
 
-	"github.com/topoctl/topoctl/internal/base/fixturetest"
 	"github.com/topoctl/topoctl/pathsel"
+	"github.com/topoctl/topoctl/testkit/fixturetest"
 )
 
 // The plan of 72 GPUs and 72 NICs: the goal is under 10 ms.

@@ -15,11 +15,11 @@ import (
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/fixtures"
-	"github.com/topoctl/topoctl/internal/base/fixturetest"
-	"github.com/topoctl/topoctl/internal/base/golden"
-	"github.com/topoctl/topoctl/internal/base/importtest"
-	"github.com/topoctl/topoctl/internal/base/schematest"
 	"github.com/topoctl/topoctl/pathsel"
+	"github.com/topoctl/topoctl/testkit/fixturetest"
+	"github.com/topoctl/topoctl/testkit/golden"
+	"github.com/topoctl/topoctl/testkit/importtest"
+	"github.com/topoctl/topoctl/testkit/schematest"
 )
 
 func planOf(t testing.TB, h *pathsel.Host, consumers []pathsel.Consumer) *pathsel.Plan {

@@ -6,9 +6,9 @@ import (
 	"slices"
 
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/internal/base/maxmin"
-	"github.com/topoctl/topoctl/internal/base/pkgerr"
-	"github.com/topoctl/topoctl/internal/base/text"
+	"github.com/topoctl/topoctl/internal/maxmin"
+	"github.com/topoctl/topoctl/internal/pkgerr"
+	"github.com/topoctl/topoctl/internal/text"
 )
 
 // planner is a plan in the making. Consumers and ports are in an order that

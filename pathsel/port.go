@@ -10,7 +10,7 @@ import (
 	"strings"
 
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/internal/base/pkgerr"
+	"github.com/topoctl/topoctl/internal/pkgerr"
 )
 
 // Port is a port that data can leave the host by: a port of an RDMA device, or

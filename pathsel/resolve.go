@@ -8,8 +8,8 @@ import (
 	"strings"
 
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/internal/base/edit"
-	"github.com/topoctl/topoctl/internal/base/text"
+	"github.com/topoctl/topoctl/internal/edit"
+	"github.com/topoctl/topoctl/internal/text"
 )
 
 // maxRef bounds the length of a name: a UUID of a MIG device has 45 characters.

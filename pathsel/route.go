@@ -6,9 +6,9 @@ import (
 	"strings"
 
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/internal/base/maxmin"
-	"github.com/topoctl/topoctl/internal/base/pick"
-	"github.com/topoctl/topoctl/internal/base/pkgerr"
+	"github.com/topoctl/topoctl/internal/maxmin"
+	"github.com/topoctl/topoctl/internal/pick"
+	"github.com/topoctl/topoctl/internal/pkgerr"
 )
 
 // A segment is one direction of a link: 2*link for Down, 2*link+1 for Up.

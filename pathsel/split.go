@@ -2,8 +2,8 @@ package pathsel
 
 import (
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/internal/base/maxmin"
-	"github.com/topoctl/topoctl/internal/base/pkgerr"
+	"github.com/topoctl/topoctl/internal/maxmin"
+	"github.com/topoctl/topoctl/internal/pkgerr"
 )
 
 // Split returns the rate, in bytes per second, of one transfer whose bytes are divided among ports

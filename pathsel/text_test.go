@@ -6,8 +6,8 @@ import (
 	"strings"
 
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/internal/base/text"
-	"github.com/topoctl/topoctl/internal/base/units"
+	"github.com/topoctl/topoctl/internal/text"
+	"github.com/topoctl/topoctl/internal/units"
 )
 
 // The records of decisions for people, as golden files have them: the command and the

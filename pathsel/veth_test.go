@@ -6,8 +6,8 @@ import (
 	"testing"
 
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/internal/base/fixturetest"
 	"github.com/topoctl/topoctl/pathsel"
+	"github.com/topoctl/topoctl/testkit/fixturetest"
 )
 
 // namespace is what `topoctl discover` reads in a network namespace of a machine

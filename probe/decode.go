@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"unicode/utf8"
 
-	"github.com/topoctl/topoctl/internal/base/jsontext"
-	"github.com/topoctl/topoctl/internal/base/pkgerr"
+	"github.com/topoctl/topoctl/internal/jsontext"
+	"github.com/topoctl/topoctl/internal/pkgerr"
 )
 
 // What a report may hold at most. A run of 128 hosts with 8 ports each, every port with

@@ -8,8 +8,8 @@ import (
 	"strings"
 
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/internal/base/jsontext"
-	"github.com/topoctl/topoctl/internal/base/pkgerr"
+	"github.com/topoctl/topoctl/internal/jsontext"
+	"github.com/topoctl/topoctl/internal/pkgerr"
 )
 
 // Encode writes the report as a topoctl.probe/v1 document: valid JSON with one host,

@@ -8,8 +8,8 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/topoctl/topoctl/internal/base/jsontext"
-	"github.com/topoctl/topoctl/internal/base/pkgerr"
+	"github.com/topoctl/topoctl/internal/jsontext"
+	"github.com/topoctl/topoctl/internal/pkgerr"
 )
 
 // EventSchema is the name and major version of the lines that a run writes.

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/topoctl/topoctl/internal/base/schematest"
 	"github.com/topoctl/topoctl/probe"
+	"github.com/topoctl/topoctl/testkit/schematest"
 )
 
 // events are those that a run of the report writes.

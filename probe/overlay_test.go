@@ -7,9 +7,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/internal/base/fixturetest"
 	"github.com/topoctl/topoctl/pathsel"
 	"github.com/topoctl/topoctl/probe"
+	"github.com/topoctl/topoctl/testkit/fixturetest"
 )
 
 const gb = 1_000_000_000

@@ -9,11 +9,11 @@ import (
 	"time"
 
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/internal/app/probe/stats"
-	"github.com/topoctl/topoctl/internal/base/fixturetest"
-	"github.com/topoctl/topoctl/internal/base/longtest"
+	"github.com/topoctl/topoctl/internal/measure/stats"
 	"github.com/topoctl/topoctl/pathsel"
 	"github.com/topoctl/topoctl/probe"
+	"github.com/topoctl/topoctl/testkit/fixturetest"
+	"github.com/topoctl/topoctl/testkit/longtest"
 )
 
 // An ordinary run tries the properties on fewer cases.

@@ -10,9 +10,9 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/topoctl/topoctl/internal/base/golden"
-	"github.com/topoctl/topoctl/internal/base/schematest"
 	"github.com/topoctl/topoctl/probe"
+	"github.com/topoctl/topoctl/testkit/golden"
+	"github.com/topoctl/topoctl/testkit/schematest"
 )
 
 const (

@@ -8,9 +8,9 @@ import (
 
 	tea "charm.land/bubbletea/v2"
 
-	"github.com/topoctl/topoctl/internal/app/tui/keys"
-	"github.com/topoctl/topoctl/internal/app/tui/look"
-	"github.com/topoctl/topoctl/internal/app/tui/ui"
+	"github.com/topoctl/topoctl/tui/internal/keys"
+	"github.com/topoctl/topoctl/tui/internal/look"
+	"github.com/topoctl/topoctl/tui/internal/ui"
 )
 
 // key takes a key, by the name that bubbletea gives it, and the text that it types.

@@ -6,9 +6,9 @@ import (
 
 	tea "charm.land/bubbletea/v2"
 
-	"github.com/topoctl/topoctl/internal/app/tui/keys"
-	"github.com/topoctl/topoctl/internal/app/tui/look"
-	"github.com/topoctl/topoctl/internal/app/tui/pane"
+	"github.com/topoctl/topoctl/tui/internal/keys"
+	"github.com/topoctl/topoctl/tui/internal/look"
+	"github.com/topoctl/topoctl/tui/internal/pane"
 )
 
 // dialog asks whether to do something.

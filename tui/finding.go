@@ -6,9 +6,9 @@ import (
 	"slices"
 
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/internal/app/tui/views/host"
-	"github.com/topoctl/topoctl/internal/base/text"
+	"github.com/topoctl/topoctl/internal/text"
 	"github.com/topoctl/topoctl/pathsel/doctor"
+	"github.com/topoctl/topoctl/tui/internal/views/host"
 )
 
 // findings are what is wrong with the host that is shown, the errors first. What the doctor

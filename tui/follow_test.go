@@ -6,8 +6,8 @@ import (
 	"testing"
 
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/internal/app/record"
-	"github.com/topoctl/topoctl/internal/base/fixturetest"
+	"github.com/topoctl/topoctl/internal/record"
+	"github.com/topoctl/topoctl/testkit/fixturetest"
 )
 
 // withoutGPU is a fixture's host after a GPU has fallen off the bus: the next ones take its

@@ -6,9 +6,9 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/topoctl/topoctl/internal/app/record"
-	"github.com/topoctl/topoctl/internal/app/tui/state"
-	"github.com/topoctl/topoctl/internal/base/pkgerr"
+	"github.com/topoctl/topoctl/internal/pkgerr"
+	"github.com/topoctl/topoctl/internal/record"
+	"github.com/topoctl/topoctl/tui/internal/state"
 )
 
 // Frame returns the dashboard's first complete picture as text of h lines of at most w columns,

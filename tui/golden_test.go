@@ -9,10 +9,10 @@ import (
 	tea "charm.land/bubbletea/v2"
 
 	"github.com/topoctl/topoctl/engine"
-	"github.com/topoctl/topoctl/internal/app/record"
-	"github.com/topoctl/topoctl/internal/base/fixturetest"
-	"github.com/topoctl/topoctl/internal/base/golden"
+	"github.com/topoctl/topoctl/internal/record"
 	"github.com/topoctl/topoctl/probe"
+	"github.com/topoctl/topoctl/testkit/fixturetest"
+	"github.com/topoctl/topoctl/testkit/golden"
 )
 
 // The frames of testdata/frames: each view of each host at each size, in colour (⟨32⟩ is

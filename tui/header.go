@@ -7,10 +7,10 @@ import (
 	"github.com/charmbracelet/x/ansi"
 
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/internal/app/record"
-	"github.com/topoctl/topoctl/internal/app/tui/keys"
-	"github.com/topoctl/topoctl/internal/app/tui/look"
-	"github.com/topoctl/topoctl/internal/base/units"
+	"github.com/topoctl/topoctl/internal/record"
+	"github.com/topoctl/topoctl/internal/units"
+	"github.com/topoctl/topoctl/tui/internal/keys"
+	"github.com/topoctl/topoctl/tui/internal/look"
 )
 
 // part is a piece of the header. Where there is no room for all, those of the smallest

@@ -13,10 +13,10 @@ import (
 	"github.com/charmbracelet/x/ansi"
 
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/internal/app/record"
-	"github.com/topoctl/topoctl/internal/base/counters"
-	"github.com/topoctl/topoctl/internal/base/fixturetest"
+	"github.com/topoctl/topoctl/internal/counters"
+	"github.com/topoctl/topoctl/internal/record"
 	"github.com/topoctl/topoctl/probe"
+	"github.com/topoctl/topoctl/testkit/fixturetest"
 )
 
 // sample is what the counters of a host say after some seconds: port i sends i+1 gigabits

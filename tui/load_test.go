@@ -9,9 +9,9 @@ import (
 	tea "charm.land/bubbletea/v2"
 
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/internal/app/record"
-	"github.com/topoctl/topoctl/internal/base/counters"
-	"github.com/topoctl/topoctl/internal/base/units"
+	"github.com/topoctl/topoctl/internal/counters"
+	"github.com/topoctl/topoctl/internal/record"
+	"github.com/topoctl/topoctl/internal/units"
 )
 
 // samples are some seconds of a host, to be played again and again.

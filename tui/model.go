@@ -8,13 +8,13 @@ import (
 	tea "charm.land/bubbletea/v2"
 
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/internal/app/record"
-	"github.com/topoctl/topoctl/internal/app/tui/keys"
-	"github.com/topoctl/topoctl/internal/app/tui/layout"
-	"github.com/topoctl/topoctl/internal/app/tui/look"
-	"github.com/topoctl/topoctl/internal/app/tui/state"
-	"github.com/topoctl/topoctl/internal/app/tui/ui"
-	"github.com/topoctl/topoctl/internal/base/counters"
+	"github.com/topoctl/topoctl/internal/counters"
+	"github.com/topoctl/topoctl/internal/record"
+	"github.com/topoctl/topoctl/tui/internal/keys"
+	"github.com/topoctl/topoctl/tui/internal/layout"
+	"github.com/topoctl/topoctl/tui/internal/look"
+	"github.com/topoctl/topoctl/tui/internal/state"
+	"github.com/topoctl/topoctl/tui/internal/ui"
 )
 
 // model is the dashboard between two messages. One goroutine owns it: that of the event

@@ -8,10 +8,10 @@ import (
 
 	tea "charm.land/bubbletea/v2"
 
-	"github.com/topoctl/topoctl/internal/app/record"
-	"github.com/topoctl/topoctl/internal/app/tui/ui"
-	"github.com/topoctl/topoctl/internal/base/units"
+	"github.com/topoctl/topoctl/internal/record"
+	"github.com/topoctl/topoctl/internal/units"
 	"github.com/topoctl/topoctl/probe"
+	"github.com/topoctl/topoctl/tui/internal/ui"
 )
 
 // probing is a probe that this dashboard runs.

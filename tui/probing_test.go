@@ -10,8 +10,8 @@ import (
 	tea "charm.land/bubbletea/v2"
 
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/internal/app/tui/keys"
 	"github.com/topoctl/topoctl/probe"
+	"github.com/topoctl/topoctl/tui/internal/keys"
 )
 
 var pairs = []probe.Pair{{ID: "port a/mlx5_0>a/mlx5_1 rdma", Kind: probe.Port}, {ID: "port a/mlx5_1>a/mlx5_0 rdma", Kind: probe.Port}}

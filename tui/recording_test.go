@@ -10,9 +10,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/topoctl/topoctl/internal/app/record"
-	"github.com/topoctl/topoctl/internal/base/fixturetest"
+	"github.com/topoctl/topoctl/internal/record"
 	"github.com/topoctl/topoctl/probe"
+	"github.com/topoctl/topoctl/testkit/fixturetest"
 )
 
 // tape is a recording in memory.

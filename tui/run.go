@@ -12,8 +12,8 @@ import (
 	tea "charm.land/bubbletea/v2"
 	"github.com/charmbracelet/colorprofile"
 
-	"github.com/topoctl/topoctl/internal/app/record"
-	"github.com/topoctl/topoctl/internal/base/pkgerr"
+	"github.com/topoctl/topoctl/internal/pkgerr"
+	"github.com/topoctl/topoctl/internal/record"
 )
 
 // How often the screen may change, and how far apart bunches of news are.

@@ -7,9 +7,9 @@ import (
 
 	tea "charm.land/bubbletea/v2"
 
-	"github.com/topoctl/topoctl/internal/app/tui/keys"
-	"github.com/topoctl/topoctl/internal/base/jsontext"
-	"github.com/topoctl/topoctl/internal/base/units"
+	"github.com/topoctl/topoctl/internal/jsontext"
+	"github.com/topoctl/topoctl/internal/units"
+	"github.com/topoctl/topoctl/tui/internal/keys"
 )
 
 // maxClipboard is the most that is sent to a clipboard: terminals take little more.

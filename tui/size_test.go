@@ -13,7 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/internal/app/tui/ui"
+	"github.com/topoctl/topoctl/tui/internal/ui"
 )
 
 var sizedHosts = []string{"dgx-h100", "gb200-tray", "dgx-h100-gpu2-x8"}

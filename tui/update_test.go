@@ -13,12 +13,12 @@ import (
 
 	tea "charm.land/bubbletea/v2"
 
-	"github.com/topoctl/topoctl/internal/app/record"
-	"github.com/topoctl/topoctl/internal/app/tui/keys"
-	"github.com/topoctl/topoctl/internal/app/tui/ui"
-	"github.com/topoctl/topoctl/internal/app/watch"
-	"github.com/topoctl/topoctl/internal/base/fixturetest"
-	"github.com/topoctl/topoctl/internal/base/units"
+	"github.com/topoctl/topoctl/internal/record"
+	"github.com/topoctl/topoctl/internal/units"
+	"github.com/topoctl/topoctl/internal/watch"
+	"github.com/topoctl/topoctl/testkit/fixturetest"
+	"github.com/topoctl/topoctl/tui/internal/keys"
+	"github.com/topoctl/topoctl/tui/internal/ui"
 )
 
 func TestKeysSwitchViews(t *testing.T) {

@@ -1,15 +1,15 @@
 package tui
 
 import (
-	"github.com/topoctl/topoctl/internal/app/tui/keys"
-	"github.com/topoctl/topoctl/internal/app/tui/state"
-	"github.com/topoctl/topoctl/internal/app/tui/ui"
-	"github.com/topoctl/topoctl/internal/app/tui/views/engine"
-	"github.com/topoctl/topoctl/internal/app/tui/views/events"
-	"github.com/topoctl/topoctl/internal/app/tui/views/matrix"
-	"github.com/topoctl/topoctl/internal/app/tui/views/path"
-	"github.com/topoctl/topoctl/internal/app/tui/views/probe"
-	"github.com/topoctl/topoctl/internal/app/tui/views/tree"
+	"github.com/topoctl/topoctl/tui/internal/keys"
+	"github.com/topoctl/topoctl/tui/internal/state"
+	"github.com/topoctl/topoctl/tui/internal/ui"
+	"github.com/topoctl/topoctl/tui/internal/views/engine"
+	"github.com/topoctl/topoctl/tui/internal/views/events"
+	"github.com/topoctl/topoctl/tui/internal/views/matrix"
+	"github.com/topoctl/topoctl/tui/internal/views/path"
+	"github.com/topoctl/topoctl/tui/internal/views/probe"
+	"github.com/topoctl/topoctl/tui/internal/views/tree"
 )
 
 // newViews makes the views in the order of keys.ViewActions.

@@ -1,7 +1,7 @@
 //go:build cgo && linux
 
 // Command libtopoctl is the C library, built with -buildmode=c-shared by "make lib": what
-// topoctl.h promises, over internal/app/bind. docs/c-api.md is its page.
+// topoctl.h promises, over internal/bind. docs/c-api.md is its page.
 package main
 
 /*
@@ -17,9 +17,9 @@ import (
 	"runtime/debug"
 	"unsafe"
 
-	"github.com/topoctl/topoctl/internal/app/bind"
-	"github.com/topoctl/topoctl/internal/app/cli/build"
-	"github.com/topoctl/topoctl/internal/base/pkgerr"
+	"github.com/topoctl/topoctl/internal/bind"
+	"github.com/topoctl/topoctl/internal/build"
+	"github.com/topoctl/topoctl/internal/pkgerr"
 )
 
 func main() {}

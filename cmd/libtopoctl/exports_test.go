@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/topoctl/topoctl/internal/app/bind"
+	"github.com/topoctl/topoctl/internal/bind"
 )
 
 func TestPanicIsAStatus(t *testing.T) {

@@ -11,7 +11,7 @@ import (
 
 	"github.com/topoctl/topoctl/engine"
 	"github.com/topoctl/topoctl/engine/memory"
-	"github.com/topoctl/topoctl/internal/app/agent"
+	"github.com/topoctl/topoctl/internal/agent"
 )
 
 // The metrics that examples/kubernetes alerts on are those that topoctl writes, with the labels that

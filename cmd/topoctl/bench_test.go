@@ -13,7 +13,7 @@ import (
 	"github.com/topoctl/topoctl/discover"
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/fixtures"
-	"github.com/topoctl/topoctl/internal/base/hosttree"
+	"github.com/topoctl/topoctl/internal/hosttree"
 )
 
 const benchMachine = "dgx-h100"

@@ -13,9 +13,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/topoctl/topoctl/cmd/topoctl/internal/cli"
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/internal/app/cli"
-	"github.com/topoctl/topoctl/internal/base/longtest"
+	"github.com/topoctl/topoctl/testkit/longtest"
 )
 
 const sharedCaptures = "../../../shared/data/captures/sysfs"

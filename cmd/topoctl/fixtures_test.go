@@ -9,9 +9,9 @@ import (
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/fixtures"
-	"github.com/topoctl/topoctl/internal/base/fixturetest"
-	"github.com/topoctl/topoctl/internal/base/golden"
-	"github.com/topoctl/topoctl/internal/base/schematest"
+	"github.com/topoctl/topoctl/testkit/fixturetest"
+	"github.com/topoctl/topoctl/testkit/golden"
+	"github.com/topoctl/topoctl/testkit/schematest"
 )
 
 // Every machine gives the same document as before, valid by the published

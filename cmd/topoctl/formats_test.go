@@ -14,14 +14,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/topoctl/topoctl/discover"
+	"github.com/topoctl/topoctl/discover/formats/hwlocxml"
+	"github.com/topoctl/topoctl/discover/formats/ncclxml"
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/discover/topo/hwlocxml"
-	"github.com/topoctl/topoctl/discover/topo/ncclxml"
 	"github.com/topoctl/topoctl/fixtures"
-	"github.com/topoctl/topoctl/internal/base/fixturetest"
-	"github.com/topoctl/topoctl/internal/base/hosttree"
-	"github.com/topoctl/topoctl/internal/base/longtest"
-	"github.com/topoctl/topoctl/internal/base/replies"
+	"github.com/topoctl/topoctl/internal/hosttree"
+	"github.com/topoctl/topoctl/internal/replies"
+	"github.com/topoctl/topoctl/testkit/fixturetest"
+	"github.com/topoctl/topoctl/testkit/longtest"
 )
 
 // Writing a machine in another tool's format and reading it back keeps what

@@ -5,12 +5,12 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/topoctl/topoctl/internal/base/golden"
+	"github.com/topoctl/topoctl/testkit/golden"
 )
 
 // What people see of texts of other tools: the tree and the matrix.
 func TestImportViews(t *testing.T) {
-	texts, err := filepath.Glob("../../internal/base/*/testdata/*.txt")
+	texts, err := filepath.Glob("../../discover/formats/*/testdata/*.txt")
 	if err != nil || len(texts) == 0 {
 		t.Fatal(texts, err)
 	}

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/topoctl/topoctl/fixtures"
-	"github.com/topoctl/topoctl/internal/base/golden"
+	"github.com/topoctl/topoctl/testkit/golden"
 )
 
 // What people see of the lab's machines as they were captured.

@@ -5,9 +5,9 @@ import (
 	"context"
 	"os"
 
+	"github.com/topoctl/topoctl/cmd/topoctl/internal/cli"
 	"github.com/topoctl/topoctl/discover/nvml"
-	"github.com/topoctl/topoctl/internal/app/cli"
-	"github.com/topoctl/topoctl/internal/base/verbscheck"
+	"github.com/topoctl/topoctl/internal/verbscheck"
 )
 
 func main() {

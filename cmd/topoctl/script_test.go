@@ -17,7 +17,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
-	"github.com/topoctl/topoctl/internal/base/engine/etcdtest"
+	"github.com/topoctl/topoctl/testkit/etcdtest"
 )
 
 func TestMain(m *testing.M) { os.Exit(withProgram(m)) }

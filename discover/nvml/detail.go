@@ -9,8 +9,8 @@ import (
 	gonvml "github.com/NVIDIA/go-nvml/pkg/nvml"
 
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/internal/base/cpuset"
-	"github.com/topoctl/topoctl/internal/base/replies"
+	"github.com/topoctl/topoctl/internal/cpuset"
+	"github.com/topoctl/topoctl/internal/replies"
 )
 
 // maxCPUs and maxNodes size the sets that NVML fills; go-nvml makes them eight

@@ -17,7 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/internal/base/replies"
+	"github.com/topoctl/topoctl/internal/replies"
 )
 
 // envLibrary makes the test binary a child that asks the named library and

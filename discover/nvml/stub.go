@@ -5,8 +5,8 @@ package nvml
 import (
 	"context"
 
-	"github.com/topoctl/topoctl/internal/base/counters"
-	"github.com/topoctl/topoctl/internal/base/replies"
+	"github.com/topoctl/topoctl/internal/counters"
+	"github.com/topoctl/topoctl/internal/replies"
 )
 
 // Source asks no NVML.

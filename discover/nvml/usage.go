@@ -13,7 +13,7 @@ import (
 	gonvml "github.com/NVIDIA/go-nvml/pkg/nvml"
 
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/internal/base/counters"
+	"github.com/topoctl/topoctl/internal/counters"
 )
 
 // kept is the library that Load started, guarded by one.

@@ -19,7 +19,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/internal/base/counters"
+	"github.com/topoctl/topoctl/internal/counters"
 )
 
 // envLoad makes the child of envLibrary ask for load: "again" or "hang".

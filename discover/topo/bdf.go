@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/topoctl/topoctl/internal/base/pkgerr"
+	"github.com/topoctl/topoctl/internal/pkgerr"
 )
 
 // BDF is a PCI function address: domain (segment), bus, device and function.

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/topoctl/topoctl/internal/base/jsontext"
-	"github.com/topoctl/topoctl/internal/base/pkgerr"
+	"github.com/topoctl/topoctl/internal/jsontext"
+	"github.com/topoctl/topoctl/internal/pkgerr"
 )
 
 // Encode writes the topology as a topoctl.topology/v1 document: valid JSON with

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/internal/base/fixturetest"
+	"github.com/topoctl/topoctl/testkit/fixturetest"
 )
 
 func TestDecodeRefuses(t *testing.T) {

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/topoctl/topoctl/internal/base/pkgerr"
+	"github.com/topoctl/topoctl/internal/pkgerr"
 )
 
 // Source names where a fact came from.

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/topoctl/topoctl/internal/base/cpuset"
+	"github.com/topoctl/topoctl/internal/cpuset"
 )
 
 // Fingerprint is a digest of the host's structure: "sha256:" and 64 hex digits.

@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/topoctl/topoctl/internal/base/pkgerr"
+	"github.com/topoctl/topoctl/internal/pkgerr"
 )
 
 // Kind says what a node is.

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/internal/base/schematest"
+	"github.com/topoctl/topoctl/testkit/schematest"
 )
 
 const (

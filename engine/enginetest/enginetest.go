@@ -7,10 +7,10 @@ import (
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/engine"
-	"github.com/topoctl/topoctl/internal/base/engine/transport"
-	"github.com/topoctl/topoctl/internal/base/engine/transport/fake"
-	"github.com/topoctl/topoctl/internal/base/engine/transport/rdma"
-	"github.com/topoctl/topoctl/internal/base/verbs"
+	"github.com/topoctl/topoctl/engine/internal/transport"
+	"github.com/topoctl/topoctl/engine/internal/transport/fake"
+	"github.com/topoctl/topoctl/engine/internal/transport/rdma"
+	"github.com/topoctl/topoctl/internal/verbs"
 )
 
 // Network is what ports of engines in this process are connected to.

@@ -10,7 +10,7 @@
 package memory
 
 import (
-	"github.com/topoctl/topoctl/internal/base/engine/memory"
+	"github.com/topoctl/topoctl/engine/internal/memory"
 )
 
 // Backing is what a block's pages belong to.

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/topoctl/topoctl/engine/registry"
-	"github.com/topoctl/topoctl/internal/base/engine/registrytest"
+	"github.com/topoctl/topoctl/engine/registry/registrytest"
 )
 
 // With a registry, names are the registry's, and addresses are addresses, whoever has registered them.

@@ -9,8 +9,8 @@ import (
 	"strconv"
 	"sync/atomic"
 
-	"github.com/topoctl/topoctl/internal/base/engine/peerdoc"
-	"github.com/topoctl/topoctl/internal/base/pkgerr"
+	"github.com/topoctl/topoctl/engine/internal/peerdoc"
+	"github.com/topoctl/topoctl/internal/pkgerr"
 )
 
 // P2P is the registry without a server: the name of an engine is host:port, an

@@ -14,8 +14,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/topoctl/topoctl/internal/base/engine/peerdoc"
-	"github.com/topoctl/topoctl/internal/base/pkgerr"
+	"github.com/topoctl/topoctl/engine/internal/peerdoc"
+	"github.com/topoctl/topoctl/internal/pkgerr"
 )
 
 // Record is what a registry stores for an engine. It is small, so that thousands fit.

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/topoctl/topoctl/engine/registry"
-	"github.com/topoctl/topoctl/internal/base/engine/registrytest"
+	"github.com/topoctl/topoctl/engine/registry/registrytest"
 )
 
 func TestP2P(t *testing.T) {

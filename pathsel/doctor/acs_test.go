@@ -5,8 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/topoctl/topoctl/discover/formats/lspci"
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/internal/base/lspci"
 	"github.com/topoctl/topoctl/pathsel/doctor"
 )
 

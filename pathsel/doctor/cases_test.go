@@ -6,14 +6,14 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/topoctl/topoctl/discover/formats/ncclxml"
+	"github.com/topoctl/topoctl/discover/formats/nvsmi"
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/discover/topo/ncclxml"
-	"github.com/topoctl/topoctl/discover/topo/nvsmi"
 	"github.com/topoctl/topoctl/fixtures"
-	"github.com/topoctl/topoctl/internal/base/fixturetest"
-	"github.com/topoctl/topoctl/internal/base/replies"
+	"github.com/topoctl/topoctl/internal/replies"
 	"github.com/topoctl/topoctl/pathsel"
 	"github.com/topoctl/topoctl/pathsel/doctor"
+	"github.com/topoctl/topoctl/testkit/fixturetest"
 )
 
 // A machine makes a topology for a case.

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/internal/base/text"
+	"github.com/topoctl/topoctl/internal/text"
 )
 
 // nvidia lists the NVIDIA GPUs, and those whose vendor is not known.

@@ -7,9 +7,9 @@ import (
 	"strings"
 
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/internal/base/replies"
-	"github.com/topoctl/topoctl/internal/base/text"
-	"github.com/topoctl/topoctl/internal/base/units"
+	"github.com/topoctl/topoctl/internal/replies"
+	"github.com/topoctl/topoctl/internal/text"
+	"github.com/topoctl/topoctl/internal/units"
 )
 
 var gpuDriverMissing = Check{

@@ -5,11 +5,11 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/topoctl/topoctl/discover/formats/ncclxml"
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/discover/topo/ncclxml"
-	"github.com/topoctl/topoctl/internal/base/pcilink"
-	"github.com/topoctl/topoctl/internal/base/text"
-	"github.com/topoctl/topoctl/internal/base/units"
+	"github.com/topoctl/topoctl/internal/pcilink"
+	"github.com/topoctl/topoctl/internal/text"
+	"github.com/topoctl/topoctl/internal/units"
 )
 
 // end is a PCIe link with both of its ends and what hangs from it.

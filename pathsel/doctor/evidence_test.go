@@ -12,11 +12,11 @@ import (
 	"github.com/topoctl/topoctl/discover"
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/fixtures"
-	"github.com/topoctl/topoctl/internal/base/fixturetest"
-	"github.com/topoctl/topoctl/internal/base/hosttree"
-	"github.com/topoctl/topoctl/internal/base/longtest"
-	"github.com/topoctl/topoctl/internal/base/replies"
+	"github.com/topoctl/topoctl/internal/hosttree"
+	"github.com/topoctl/topoctl/internal/replies"
 	"github.com/topoctl/topoctl/pathsel/doctor"
+	"github.com/topoctl/topoctl/testkit/fixturetest"
+	"github.com/topoctl/topoctl/testkit/longtest"
 )
 
 // faulty are machines on which a check has something to find that no fixture has: a fixture and

@@ -6,9 +6,9 @@ import (
 	"testing"
 
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/internal/base/golden"
-	"github.com/topoctl/topoctl/internal/base/replies"
+	"github.com/topoctl/topoctl/internal/replies"
 	"github.com/topoctl/topoctl/pathsel/doctor"
+	"github.com/topoctl/topoctl/testkit/golden"
 )
 
 // fault is a host that was well until one thing broke.

@@ -6,9 +6,9 @@ import (
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/fixtures"
-	"github.com/topoctl/topoctl/internal/base/fixturetest"
-	"github.com/topoctl/topoctl/internal/base/golden"
 	"github.com/topoctl/topoctl/pathsel/doctor"
+	"github.com/topoctl/topoctl/testkit/fixturetest"
+	"github.com/topoctl/topoctl/testkit/golden"
 )
 
 func run(tb testing.TB, t *topo.Topology, codes ...doctor.Code) *doctor.Report {

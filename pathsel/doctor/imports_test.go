@@ -3,8 +3,8 @@ package doctor_test
 import (
 	"testing"
 
-	"github.com/topoctl/topoctl/internal/base/importtest"
 	"github.com/topoctl/topoctl/pathsel/doctor"
+	"github.com/topoctl/topoctl/testkit/importtest"
 )
 
 // What another tool's file does not tell is never ok. The right-hand side are

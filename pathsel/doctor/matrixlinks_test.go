@@ -5,8 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/topoctl/topoctl/discover/formats/nvsmi"
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/discover/topo/nvsmi"
 	"github.com/topoctl/topoctl/pathsel/doctor"
 )
 

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/internal/base/text"
+	"github.com/topoctl/topoctl/internal/text"
 )
 
 // Schema is the name and major version of a report document.

@@ -14,12 +14,12 @@ import (
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/fixtures"
-	"github.com/topoctl/topoctl/internal/base/fixturetest"
-	"github.com/topoctl/topoctl/internal/base/golden"
-	"github.com/topoctl/topoctl/internal/base/importtest"
-	"github.com/topoctl/topoctl/internal/base/schematest"
-	"github.com/topoctl/topoctl/internal/base/units"
+	"github.com/topoctl/topoctl/internal/units"
 	"github.com/topoctl/topoctl/pathsel/doctor"
+	"github.com/topoctl/topoctl/testkit/fixturetest"
+	"github.com/topoctl/topoctl/testkit/golden"
+	"github.com/topoctl/topoctl/testkit/importtest"
+	"github.com/topoctl/topoctl/testkit/schematest"
 )
 
 // everyHost gives all fixtures and all published files of other tools.

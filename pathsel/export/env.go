@@ -7,9 +7,9 @@ import (
 	"strings"
 
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/internal/base/group"
-	"github.com/topoctl/topoctl/internal/base/pkgerr"
-	"github.com/topoctl/topoctl/internal/base/text"
+	"github.com/topoctl/topoctl/internal/group"
+	"github.com/topoctl/topoctl/internal/pkgerr"
+	"github.com/topoctl/topoctl/internal/text"
 	"github.com/topoctl/topoctl/pathsel"
 )
 

@@ -16,10 +16,10 @@ import (
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/fixtures"
-	"github.com/topoctl/topoctl/internal/base/fixturetest"
-	"github.com/topoctl/topoctl/internal/base/golden"
 	"github.com/topoctl/topoctl/pathsel"
 	"github.com/topoctl/topoctl/pathsel/export"
+	"github.com/topoctl/topoctl/testkit/fixturetest"
+	"github.com/topoctl/topoctl/testkit/golden"
 )
 
 // source runs a script in a shell with nothing but a local rank in its

@@ -6,13 +6,13 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/topoctl/topoctl/discover/formats/ncclxml"
+	"github.com/topoctl/topoctl/discover/formats/nvsmi"
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/discover/topo/ncclxml"
-	"github.com/topoctl/topoctl/discover/topo/nvsmi"
-	"github.com/topoctl/topoctl/internal/base/fixturetest"
-	"github.com/topoctl/topoctl/internal/base/importtest"
 	"github.com/topoctl/topoctl/pathsel"
 	"github.com/topoctl/topoctl/pathsel/export"
+	"github.com/topoctl/topoctl/testkit/fixturetest"
+	"github.com/topoctl/topoctl/testkit/importtest"
 )
 
 // smi is nvidia-smi's matrix of two GPUs and two NICs, with legend below it.

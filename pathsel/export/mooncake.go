@@ -10,7 +10,7 @@ import (
 	"strings"
 
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/internal/base/pkgerr"
+	"github.com/topoctl/topoctl/internal/pkgerr"
 	"github.com/topoctl/topoctl/pathsel"
 )
 

@@ -10,11 +10,11 @@ import (
 	"testing"
 
 	"github.com/topoctl/topoctl/fixtures"
-	"github.com/topoctl/topoctl/internal/app/rival"
-	"github.com/topoctl/topoctl/internal/base/fixturetest"
-	"github.com/topoctl/topoctl/internal/base/golden"
+	"github.com/topoctl/topoctl/internal/rival"
 	"github.com/topoctl/topoctl/pathsel"
 	"github.com/topoctl/topoctl/pathsel/export"
+	"github.com/topoctl/topoctl/testkit/fixturetest"
+	"github.com/topoctl/topoctl/testkit/golden"
 )
 
 // matrixEntry is one key of a priority matrix and its lists, as they stand in

@@ -5,8 +5,8 @@ import (
 	"strconv"
 
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/internal/base/pkgerr"
-	"github.com/topoctl/topoctl/internal/base/promtext"
+	"github.com/topoctl/topoctl/internal/pkgerr"
+	"github.com/topoctl/topoctl/internal/promtext"
 	"github.com/topoctl/topoctl/pathsel"
 )
 

@@ -6,8 +6,8 @@ import (
 	"strconv"
 
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/internal/base/pkgerr"
-	"github.com/topoctl/topoctl/internal/base/text"
+	"github.com/topoctl/topoctl/internal/pkgerr"
+	"github.com/topoctl/topoctl/internal/text"
 	"github.com/topoctl/topoctl/pathsel"
 )
 

@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/topoctl/topoctl/internal/base/text"
+	"github.com/topoctl/topoctl/internal/text"
 )
 
 // setting is one variable and why it has its value; without a value it is left

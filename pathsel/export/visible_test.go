@@ -6,8 +6,8 @@ import (
 	"testing"
 
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/internal/base/fixturetest"
 	"github.com/topoctl/topoctl/pathsel/export"
+	"github.com/topoctl/topoctl/testkit/fixturetest"
 )
 
 func locations(v export.Visible) string {

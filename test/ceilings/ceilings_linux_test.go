@@ -18,7 +18,7 @@ import (
 
 	"github.com/topoctl/topoctl/discover"
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/internal/app/probe/local"
+	"github.com/topoctl/topoctl/internal/measure/local"
 	"github.com/topoctl/topoctl/probe"
 )
 

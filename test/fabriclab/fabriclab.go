@@ -10,7 +10,7 @@ import (
 	"strconv"
 
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/internal/app/fleet"
+	"github.com/topoctl/topoctl/internal/fleet"
 )
 
 // Shape says what a fabric is like. Compute ports are in order of their GPUs: port r is rail r.

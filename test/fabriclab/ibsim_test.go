@@ -15,12 +15,12 @@ import (
 	"time"
 
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/internal/app/fleet"
-	"github.com/topoctl/topoctl/internal/app/fleet/export"
-	"github.com/topoctl/topoctl/internal/app/fleet/sources"
-	"github.com/topoctl/topoctl/internal/base/fixturetest"
-	"github.com/topoctl/topoctl/internal/base/ibnet"
+	"github.com/topoctl/topoctl/internal/fleet"
+	"github.com/topoctl/topoctl/internal/fleet/export"
+	"github.com/topoctl/topoctl/internal/fleet/ibnet"
+	"github.com/topoctl/topoctl/internal/fleet/sources"
 	"github.com/topoctl/topoctl/test/fabriclab"
+	"github.com/topoctl/topoctl/testkit/fixturetest"
 )
 
 // tools is where .ci/fabric unpacks Debian's packages, "" where it did not.

@@ -12,10 +12,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/topoctl/topoctl/internal/app/fleet"
-	"github.com/topoctl/topoctl/internal/app/fleet/export"
-	"github.com/topoctl/topoctl/internal/app/fleet/sources"
-	"github.com/topoctl/topoctl/internal/base/lldp"
+	"github.com/topoctl/topoctl/internal/fleet"
+	"github.com/topoctl/topoctl/internal/fleet/export"
+	"github.com/topoctl/topoctl/internal/fleet/lldp"
+	"github.com/topoctl/topoctl/internal/fleet/sources"
 	"github.com/topoctl/topoctl/test/fabriclab"
 )
 

@@ -17,7 +17,7 @@ import (
 )
 
 // exports are the golden files of "topoctl fleet export".
-const exports = "../../internal/app/fleet/export/testdata"
+const exports = "../../internal/fleet/export/testdata"
 
 func init() {
 	for kind, make := range map[string]func() any{

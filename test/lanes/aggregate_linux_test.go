@@ -4,8 +4,8 @@ import (
 	"os"
 	"testing"
 
-	"github.com/topoctl/topoctl/internal/base/longtest"
-	"github.com/topoctl/topoctl/internal/base/pick"
+	"github.com/topoctl/topoctl/internal/pick"
+	"github.com/topoctl/topoctl/testkit/longtest"
 )
 
 // Several lanes carry what they carry alone, together.

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/topoctl/topoctl/engine"
-	"github.com/topoctl/topoctl/internal/base/longtest"
-	"github.com/topoctl/topoctl/internal/base/pick"
+	"github.com/topoctl/topoctl/internal/pick"
+	"github.com/topoctl/topoctl/testkit/longtest"
 )
 
 const killBytes = 16 << 20

@@ -12,16 +12,16 @@ import (
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/engine"
-	"github.com/topoctl/topoctl/internal/app/kv"
-	"github.com/topoctl/topoctl/internal/app/kv/compute"
-	"github.com/topoctl/topoctl/internal/app/kv/layout"
-	"github.com/topoctl/topoctl/internal/app/kv/metrics"
-	"github.com/topoctl/topoctl/internal/app/kv/predict"
-	"github.com/topoctl/topoctl/internal/app/kv/replay"
-	"github.com/topoctl/topoctl/internal/app/kv/serve"
-	"github.com/topoctl/topoctl/internal/app/kv/workload"
-	"github.com/topoctl/topoctl/internal/app/sim"
-	"github.com/topoctl/topoctl/internal/base/pick"
+	"github.com/topoctl/topoctl/internal/kv"
+	"github.com/topoctl/topoctl/internal/kv/compute"
+	"github.com/topoctl/topoctl/internal/kv/layout"
+	"github.com/topoctl/topoctl/internal/kv/metrics"
+	"github.com/topoctl/topoctl/internal/kv/predict"
+	"github.com/topoctl/topoctl/internal/kv/replay"
+	"github.com/topoctl/topoctl/internal/kv/serve"
+	"github.com/topoctl/topoctl/internal/kv/workload"
+	"github.com/topoctl/topoctl/internal/pick"
+	"github.com/topoctl/topoctl/internal/sim"
 )
 
 // The KV caches of this lab: 8 KiB for each token, 256 KiB of a prompt for each lane.

@@ -8,10 +8,10 @@ import (
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/engine"
-	"github.com/topoctl/topoctl/internal/app/kv/replay"
-	"github.com/topoctl/topoctl/internal/app/kv/workload"
-	"github.com/topoctl/topoctl/internal/base/longtest"
-	"github.com/topoctl/topoctl/internal/base/pick"
+	"github.com/topoctl/topoctl/internal/kv/replay"
+	"github.com/topoctl/topoctl/internal/kv/workload"
+	"github.com/topoctl/topoctl/internal/pick"
+	"github.com/topoctl/topoctl/testkit/longtest"
 )
 
 // A lane dies, loudly or silently, while caches move: every request is answered, no byte is

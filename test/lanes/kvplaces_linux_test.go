@@ -13,10 +13,10 @@ import (
 	"github.com/topoctl/topoctl/engine"
 	"github.com/topoctl/topoctl/engine/memory"
 	"github.com/topoctl/topoctl/fixtures"
-	"github.com/topoctl/topoctl/internal/app/kv/layout"
-	"github.com/topoctl/topoctl/internal/app/kv/replay"
-	"github.com/topoctl/topoctl/internal/app/kv/workload"
-	"github.com/topoctl/topoctl/internal/base/pick"
+	"github.com/topoctl/topoctl/internal/kv/layout"
+	"github.com/topoctl/topoctl/internal/kv/replay"
+	"github.com/topoctl/topoctl/internal/kv/workload"
+	"github.com/topoctl/topoctl/internal/pick"
 	"github.com/topoctl/topoctl/pathsel"
 )
 

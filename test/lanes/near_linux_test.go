@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/topoctl/topoctl/engine"
-	"github.com/topoctl/topoctl/internal/base/pick"
+	"github.com/topoctl/topoctl/internal/pick"
 )
 
 // nearEngine is the engine of this process, which drives.

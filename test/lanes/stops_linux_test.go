@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/topoctl/topoctl/internal/app/kv"
+	"github.com/topoctl/topoctl/internal/kv"
 )
 
 // stops are moments in which this machine stood still, from and to in Unix time in ns: what

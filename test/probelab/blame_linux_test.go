@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/topoctl/topoctl/internal/base/longtest"
 	"github.com/topoctl/topoctl/probe"
+	"github.com/topoctl/topoctl/testkit/longtest"
 )
 
 const (

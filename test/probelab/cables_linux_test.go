@@ -10,8 +10,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/topoctl/topoctl/internal/base/longtest"
 	"github.com/topoctl/topoctl/probe"
+	"github.com/topoctl/topoctl/testkit/longtest"
 )
 
 // Four hosts with two ports each, of which nobody says what they carry: 300 Mbit/s, and one cable a fifth.

@@ -17,8 +17,8 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"github.com/topoctl/topoctl/fixtures"
-	"github.com/topoctl/topoctl/internal/base/hosttree"
-	"github.com/topoctl/topoctl/internal/base/longtest"
+	"github.com/topoctl/topoctl/internal/hosttree"
+	"github.com/topoctl/topoctl/testkit/longtest"
 )
 
 // host is a namespace and the agent in it.

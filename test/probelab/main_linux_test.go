@@ -10,7 +10,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/topoctl/topoctl/internal/app/cli"
+	"github.com/topoctl/topoctl/cmd/topoctl/inprocess"
 )
 
 // The tests run inside a network namespace of their own, which is the network's switches:
@@ -53,7 +53,7 @@ func TestMain(m *testing.M) {
 }
 
 func topoctl() int {
-	return cli.Main(context.Background(), os.Args[1:], cli.Stdio(), nil, nil)
+	return inprocess.Main(context.Background(), os.Args[1:], nil, nil)
 }
 
 // waitForCables waits for a line: the ports are there.

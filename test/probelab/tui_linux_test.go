@@ -9,9 +9,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/topoctl/topoctl/internal/app/record"
-	"github.com/topoctl/topoctl/internal/base/longtest"
+	"github.com/topoctl/topoctl/internal/record"
 	"github.com/topoctl/topoctl/probe"
+	"github.com/topoctl/topoctl/testkit/longtest"
 )
 
 // A wire that carries some ops of the dashboard's size in a sample.

@@ -25,10 +25,10 @@ import (
 	"sync"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	mem "github.com/topoctl/topoctl/engine/internal/memory"
 	"github.com/topoctl/topoctl/engine/memory"
-	driver "github.com/topoctl/topoctl/internal/base/cuda"
-	mem "github.com/topoctl/topoctl/internal/base/engine/memory"
-	"github.com/topoctl/topoctl/internal/base/pkgerr"
+	driver "github.com/topoctl/topoctl/internal/cuda"
+	"github.com/topoctl/topoctl/internal/pkgerr"
 )
 
 // ErrUnavailable says that there is no libcuda, no driver or no GPU, or this program was

@@ -15,10 +15,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/engine/internal/memory"
 	blocks "github.com/topoctl/topoctl/engine/memory"
-	driver "github.com/topoctl/topoctl/internal/base/cuda"
-	"github.com/topoctl/topoctl/internal/base/cuda/cudafake"
-	"github.com/topoctl/topoctl/internal/base/engine/memory"
+	driver "github.com/topoctl/topoctl/internal/cuda"
+	"github.com/topoctl/topoctl/internal/cuda/cudafake"
 )
 
 // open gives a driver on the fake, and sees at the end that nothing is left.

@@ -8,9 +8,9 @@ import (
 	"sync/atomic"
 	"unsafe"
 
-	driver "github.com/topoctl/topoctl/internal/base/cuda"
-	"github.com/topoctl/topoctl/internal/base/engine/memory"
-	"github.com/topoctl/topoctl/internal/base/pkgerr"
+	"github.com/topoctl/topoctl/engine/internal/memory"
+	driver "github.com/topoctl/topoctl/internal/cuda"
+	"github.com/topoctl/topoctl/internal/pkgerr"
 )
 
 // used is what is held of a GPU from its first use on.

@@ -17,9 +17,9 @@ import (
 	"github.com/topoctl/topoctl/engine/memory"
 	"github.com/topoctl/topoctl/engine/registry"
 	"github.com/topoctl/topoctl/engine/registry/etcd"
-	"github.com/topoctl/topoctl/internal/base/childtest"
-	"github.com/topoctl/topoctl/internal/base/engine/etcdtest"
-	"github.com/topoctl/topoctl/internal/base/longtest"
+	"github.com/topoctl/topoctl/testkit/childtest"
+	"github.com/topoctl/topoctl/testkit/etcdtest"
+	"github.com/topoctl/topoctl/testkit/longtest"
 )
 
 // engineVariable makes this program an engine: NAME URL.

@@ -17,8 +17,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/topoctl/topoctl/engine/registry"
-	"github.com/topoctl/topoctl/internal/base/engine/etcdtest"
-	"github.com/topoctl/topoctl/internal/base/longtest"
+	"github.com/topoctl/topoctl/testkit/etcdtest"
+	"github.com/topoctl/topoctl/testkit/longtest"
 )
 
 func record(name string, epoch uint64) registry.Record {

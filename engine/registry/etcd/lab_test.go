@@ -18,8 +18,8 @@ import (
 	"time"
 
 	"github.com/topoctl/topoctl/engine"
-	"github.com/topoctl/topoctl/internal/base/engine/etcdtest"
-	"github.com/topoctl/topoctl/internal/base/longtest"
+	"github.com/topoctl/topoctl/testkit/etcdtest"
+	"github.com/topoctl/topoctl/testkit/longtest"
 )
 
 // insideVariable says that this process has a network of its own.

@@ -14,7 +14,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/topoctl/topoctl/internal/base/pkgerr"
+	"github.com/topoctl/topoctl/internal/pkgerr"
 )
 
 // Options say which etcd, and how.

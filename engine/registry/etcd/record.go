@@ -10,7 +10,7 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 
 	"github.com/topoctl/topoctl/engine/registry"
-	"github.com/topoctl/topoctl/internal/base/jsontext"
+	"github.com/topoctl/topoctl/internal/jsontext"
 )
 
 // What one record may be. Users of etcd may have put anything there.

@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/topoctl/topoctl/engine/registry"
-	"github.com/topoctl/topoctl/internal/base/engine/etcdtest"
-	"github.com/topoctl/topoctl/internal/base/engine/registrytest"
+	"github.com/topoctl/topoctl/engine/registry/registrytest"
+	"github.com/topoctl/topoctl/testkit/etcdtest"
 )
 
 // open opens a registry in a cluster, which the test closes.

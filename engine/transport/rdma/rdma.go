@@ -14,8 +14,8 @@ import (
 	"time"
 
 	"github.com/topoctl/topoctl/engine"
-	"github.com/topoctl/topoctl/internal/base/engine/transport"
-	"github.com/topoctl/topoctl/internal/base/engine/transport/rdma"
+	"github.com/topoctl/topoctl/engine/internal/transport"
+	"github.com/topoctl/topoctl/engine/internal/transport/rdma"
 )
 
 // ErrBudget is that all queue pairs that the options allow are in use.

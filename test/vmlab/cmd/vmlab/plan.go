@@ -8,7 +8,10 @@ import (
 	"github.com/topoctl/topoctl/test/vmlab/hardware"
 )
 
-const suites = "github.com/topoctl/topoctl/test/vmlab/suites/"
+const (
+	suites = "github.com/topoctl/topoctl/test/vmlab/suites/"
+	rdma   = "github.com/topoctl/topoctl/engine/internal/transport/rdma/rdmalab" // which reaches into the engine
+)
 
 // only runs the tests of those names.
 func only(tests ...string) []string {
@@ -27,7 +30,7 @@ func all(short bool) []vmlab.Options {
 			Suites: []vmlab.Suite{
 				{Package: suites + "discovery", Programs: program, Args: only("TestDiscover", "TestMatrix", "TestRemap")},
 				{Package: suites + "doctor", Programs: program},
-				{Package: suites + "rdma", Programs: program, Args: only("TestLateBytes", "TestLaneLost")},
+				{Package: rdma, Programs: program, Args: only("TestLateBytes", "TestLaneLost")},
 			},
 			Limit: 10 * time.Minute,
 		}}
@@ -42,7 +45,7 @@ func all(short bool) []vmlab.Options {
 			Suites: []vmlab.Suite{
 				{Package: suites + "lab"},
 				{Package: suites + "doctor", Programs: program},
-				{Package: suites + "rdma", Programs: program},
+				{Package: rdma, Programs: program},
 				{Package: suites + "probe", Programs: program},
 			},
 			Limit: 10 * time.Minute,

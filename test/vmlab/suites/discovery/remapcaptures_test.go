@@ -7,8 +7,8 @@ import (
 	"testing"
 
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/internal/app/remap"
-	"github.com/topoctl/topoctl/internal/base/libvirtxml"
+	"github.com/topoctl/topoctl/internal/remap"
+	"github.com/topoctl/topoctl/internal/remap/libvirtxml"
 	"github.com/topoctl/topoctl/test/vmlab/hardware"
 )
 

@@ -1,0 +1,54 @@
+package cli
+
+import (
+	"regexp"
+	"testing"
+	"time"
+
+	"github.com/topoctl/topoctl/cmd/topoctl/internal/clitest"
+	"github.com/topoctl/topoctl/cmd/topoctl/internal/command"
+	"github.com/topoctl/topoctl/pathsel/doctor"
+)
+
+var (
+	adviceCommand = regexp.MustCompile(`topoctl (discover|topo|matrix|path|export|doctor|diff|version)\b((?: [a-z0-9:-]+| --[a-z-]+| [A-Z]+)*)`)
+	adviceFlag    = regexp.MustCompile(`--([a-z-]+)`)
+)
+
+// The commands that findings advise exist, with their flags.
+func TestDoctorAdvisesCommandsThatExist(t *testing.T) {
+	env := &command.Env{Streams: clitest.New().Streams, Now: time.Now}
+	root := command.NewRoot(env, commands(env)...)
+	seen := 0
+	check := func(where, advice string) {
+		for _, m := range adviceCommand.FindAllStringSubmatch(advice, -1) {
+			seen++
+			cmd, _, err := root.Find([]string{m[1]})
+			if err != nil || cmd.Name() != m[1] {
+				t.Errorf("%s: no command %q: %s", where, m[1], advice)
+				continue
+			}
+			for _, flag := range adviceFlag.FindAllStringSubmatch(m[2], -1) {
+				if cmd.Flag(flag[1]) == nil {
+					t.Errorf("%s: topoctl %s has no --%s: %s", where, m[1], flag[1], advice)
+				}
+			}
+		}
+	}
+	for name, r := range clitest.DoctorReports(t) {
+		for _, c := range r.Checks {
+			for _, f := range c.Findings {
+				check(name+" "+string(c.Code), f.Fix)
+			}
+			for _, m := range c.Missing {
+				check(name+" "+string(c.Code), m.How)
+			}
+		}
+	}
+	for _, c := range doctor.Checks() {
+		check(string(c.Code), c.Fix)
+	}
+	if seen < 50 {
+		t.Errorf("%d commands in all advice", seen)
+	}
+}

@@ -1,0 +1,84 @@
+package cli
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/topoctl/topoctl/cmd/topoctl/internal/certs"
+	"github.com/topoctl/topoctl/cmd/topoctl/internal/hosts"
+	"github.com/topoctl/topoctl/cmd/topoctl/internal/paths"
+	"github.com/topoctl/topoctl/cmd/topoctl/internal/peerlist"
+	"github.com/topoctl/topoctl/cmd/topoctl/internal/probing"
+	"github.com/topoctl/topoctl/cmd/topoctl/internal/serving"
+	"github.com/topoctl/topoctl/cmd/topoctl/internal/transfer"
+	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/agent"
+	"github.com/topoctl/topoctl/internal/audit"
+	"github.com/topoctl/topoctl/internal/bench"
+	"github.com/topoctl/topoctl/internal/diff"
+	"github.com/topoctl/topoctl/internal/fleet"
+	"github.com/topoctl/topoctl/internal/kv/preset"
+	kvreport "github.com/topoctl/topoctl/internal/kv/report"
+	"github.com/topoctl/topoctl/internal/measure/compare"
+	"github.com/topoctl/topoctl/internal/record"
+	"github.com/topoctl/topoctl/internal/replies"
+	"github.com/topoctl/topoctl/internal/watch"
+	"github.com/topoctl/topoctl/pathsel"
+	"github.com/topoctl/topoctl/pathsel/doctor"
+	"github.com/topoctl/topoctl/probe"
+)
+
+// documents are the formats that topoctl writes or reads, by schema, with the command that
+// prints them where "topoctl help json" is to name one.
+var documents = []struct{ schema, from string }{
+	{schemaSummary, "topoctl -o json"},
+	{topo.SchemaTopology, "topoctl discover"},
+	{topo.SchemaMatrix, "topoctl matrix -o json"},
+	{replies.SchemaNVML, ""},
+	{replies.SchemaNetlink, ""},
+	{paths.Schema, "topoctl path -o json"},
+	{pathsel.SchemaPlan, "topoctl path --plan -o json"},
+	{pathsel.SchemaFabric, ""},
+	{doctor.Schema, "topoctl doctor -o json"},
+	{diff.Schema, "topoctl diff -o json"},
+	{fleet.Schema, "topoctl fleet collect -o json"},
+	{fleet.SchemaChanges, "topoctl fleet diff -o json"},
+	{bench.Schema, "topoctl bench -o json"},
+	{probe.Schema, "topoctl probe -o json"},
+	{probe.EventSchema, "topoctl probe -o jsonl, a line each"},
+	{compare.Schema, ""},
+	{probing.SchemaPlan, "topoctl probe --dry-run -o json"},
+	{kvreport.Schema, "topoctl kv -o json"},
+	{preset.Schema, ""},
+	{serving.SchemaPresets, ""},
+	{watch.Schema, "topoctl watch -o jsonl, a line each"},
+	{audit.Schema, "topoctl audit -o json"},
+	{record.Schema, "topoctl tui --record, a line each"},
+	{transfer.SchemaAgent, "topoctl agent -o json, one line"},
+	{agent.SchemaEngine, "GET /v1/engine of topoctl agent --http"},
+	{peerlist.Schema, "topoctl peers -o json"},
+	{peerlist.SchemaEvent, "topoctl peers --watch -o jsonl, a line each"},
+	{certs.Schema, "topoctl cert show -o json"},
+	{hosts.SchemaFixtures, "topoctl fixtures -o json"},
+	{schemaVersion, "topoctl version -o json"},
+}
+
+// schemas are those of all documents.
+func schemas() []string {
+	var out []string
+	for _, d := range documents {
+		out = append(out, d.schema)
+	}
+	return out
+}
+
+// documentsText lists which command prints what.
+func documentsText() string {
+	var b strings.Builder
+	for _, d := range documents {
+		if d.from != "" {
+			fmt.Fprintf(&b, "  %-23s  %s\n", d.schema, d.from)
+		}
+	}
+	return b.String()
+}

@@ -1,0 +1,272 @@
+package fleet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/topoctl/topoctl/cmd/topoctl/internal/command"
+	model "github.com/topoctl/topoctl/internal/fleet"
+	"github.com/topoctl/topoctl/internal/fleet/show"
+	"github.com/topoctl/topoctl/internal/units"
+	"github.com/topoctl/topoctl/pathsel/doctor"
+)
+
+// printing is what show and check share: which fleet, and how it is printed.
+type printing struct {
+	*command.Host
+	args   []string
+	fabric string
+	out    command.OutFile
+}
+
+func (p *printing) add(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&p.fabric, "fabric", "", "`FILE` with the rail and leaf of each port, and uplinks (topoctl.fabric/v1)")
+	p.out.Add(cmd)
+	cmd.ValidArgsFunction = func(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
+		return command.HostArgs(typed, "")
+	}
+	command.Uses(cmd, "from", "timeout", "quiet", "units")
+	command.TakesLong(cmd)
+}
+
+func (p *printing) parse(cmd *cobra.Command, args []string) error {
+	if err := errors.Join(command.NotEmpty(cmd, "fabric", "out-file"), p.out.Check()); err != nil {
+		return err
+	}
+	var err error
+	p.args, err = fleetArgs(p.Host, args)
+	return err
+}
+
+// load gives the fleet.
+func (p *printing) load(ctx context.Context) (*model.Fleet, error) {
+	net, err := network(ctx, p.Host, p.fabric)
+	if err != nil {
+		return nil, err
+	}
+	return load(ctx, p.Host, p.args, net)
+}
+
+func (p *printing) options(all bool) show.Options {
+	o := show.Options{All: all, Units: units.System(p.Globals.Units)}
+	if p.out.Stdout() {
+		o.Width = p.Streams.Width
+	}
+	return o
+}
+
+// document writes what all formats but the table have in common.
+func (p *printing) document(f *model.Fleet, table func() string) error {
+	var data []byte
+	var err error
+	switch p.Format {
+	case command.FormatJSON:
+		data, err = command.SafeJSON(f.Encode())
+	case command.FormatSVG:
+		data = show.SVG(f)
+	case command.FormatHTML:
+		data, err = show.HTML(f)
+	default:
+		data = []byte(printable(table()))
+	}
+	if err != nil {
+		return err
+	}
+	return p.out.Write(p.Streams, data)
+}
+
+type showOptions struct {
+	printing
+	by string
+}
+
+func newShowCmd(f *command.Env, runF func(context.Context, *showOptions) error) *cobra.Command {
+	opts := &showOptions{printing: printing{Host: f.Host()}}
+	cmd := &cobra.Command{
+		Use:   "show FLEET | SOURCE...",
+		Short: "Show what a fleet consists of",
+		Long: "show prints the classes of equal hosts, the hosts, the tree of switches with their ports, the\n" +
+			"rails, or the facts in which hosts are compared. FLEET is what \"topoctl fleet collect\" has\n" +
+			"written: its folder or fleet.json, - for standard input.\n\n" + sourcesHelp + "\n\n" +
+			"The exit code is 3 if a host was not reached or is known in part.",
+		Example: "  topoctl fleet show fleet\n  topoctl fleet show fleet --by leaf --fabric fabric.json\n" +
+			"  topoctl fleet show fleet -o html --out-file fleet.html",
+		RunE: command.Action(opts, opts.parse, runF),
+	}
+	cmd.Flags().StringVar(&opts.by, "by", show.Views[0], "print a line for each `THING`: "+command.Either(show.Views))
+	opts.add(cmd)
+	command.Offer(cmd, map[string]command.Completer{"by": command.Words(show.Views...)})
+	command.Formats(cmd, command.FormatTable, command.FormatJSON, command.FormatTSV, command.FormatSVG, command.FormatHTML)
+	return cmd
+}
+
+func (o *showOptions) parse(cmd *cobra.Command, args []string) error {
+	if err := o.printing.parse(cmd, args); err != nil {
+		return err
+	}
+	if err := command.CheckWords("by", []string{o.by}, show.Views); err != nil {
+		return err
+	}
+	if cmd.Flags().Changed("by") && o.Format != command.FormatTable && o.Format != command.FormatTSV {
+		return fmt.Errorf("--by has no effect with -o %s", o.Format)
+	}
+	return nil
+}
+
+func runShow(ctx context.Context, o *showOptions) error {
+	f, err := o.load(ctx)
+	if err != nil {
+		return err
+	}
+	if o.Format == command.FormatTSV {
+		err = o.rows(show.Rows(f, o.by))
+	} else {
+		err = o.document(f, func() string { return show.Show(f, o.by, o.options(false)) })
+	}
+	if err != nil {
+		return err
+	}
+	return partial(f)
+}
+
+// rows prints rows for programs.
+func (p *printing) rows(rows [][]string) error {
+	return p.out.Write(p.Streams, []byte(strings.Join(tsv(rows), "\n")+"\n"))
+}
+
+// partial is the error of a fleet that is known in part.
+func partial(f *model.Fleet) error {
+	if slices.ContainsFunc(f.Hosts, func(h model.Host) bool { return h.Status != model.OK }) {
+		return command.ErrPartial
+	}
+	return nil
+}
+
+type checkOptions struct {
+	printing
+	against string
+	failOn  string
+	all     bool
+}
+
+const failNever = "never"
+
+var failLevels = []string{string(doctor.Info), string(doctor.Warning), string(doctor.Error), failNever}
+
+func newCheckCmd(f *command.Env, runF func(context.Context, *checkOptions) error) *cobra.Command {
+	opts := &checkOptions{printing: printing{Host: f.Host()}}
+	cmd := &cobra.Command{
+		Use:   "check FLEET | SOURCE...",
+		Short: "Find the host, device or cable that differs from the others",
+		Long: "check compares hosts that should be alike: what they are made of, firmware, drivers,\n" +
+			"settings, and states of links and ports. It sums up what doctor finds on them, and with\n" +
+			"--fabric (or a fleet that has the fabric) judges cables and uplinks. The first line is\n" +
+			"the answer. FLEET is what \"topoctl fleet collect\" has written.\n\n" + sourcesHelp + "\n\n" +
+			"A host is blamed if more than 60 % of three hosts or more have another value. With\n" +
+			"--against, hosts are also compared with those of another fleet, or with one host.\n\n" +
+			"The exit code is 1 if a finding has the severity of --fail-on or a higher one, and else 3\n" +
+			"if a host was not reached or is known in part, or if no two hosts could be compared.",
+		Example: "  topoctl fleet check node*.json\n  topoctl fleet check fleet --fabric fabric.json\n" +
+			"  topoctl fleet check fleet --against golden.json -o nagios",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return command.ForNagios(opts.Host, command.Action(opts, opts.parse, runF)(cmd, args))
+		},
+	}
+	fl := cmd.Flags()
+	fl.StringVar(&opts.against, "against", "", "also compare with the hosts of `GOLDEN`: a fleet, or a file as for --from")
+	fl.StringVar(&opts.failOn, "fail-on", string(doctor.Warning), "exit with code 1 for findings of this `SEVERITY` or higher: info, warning, error or never")
+	fl.BoolVar(&opts.all, "all", false, "print notes, checks that could not be made, and all facts")
+	opts.add(cmd)
+	command.Offer(cmd, map[string]command.Completer{"fail-on": command.Words(failLevels...), "against": command.HostFlag})
+	command.Formats(cmd, command.FormatTable, command.FormatJSON, command.FormatTSV, command.FormatNagios, command.FormatSVG, command.FormatHTML)
+	return cmd
+}
+
+func (o *checkOptions) parse(cmd *cobra.Command, args []string) error {
+	if err := o.printing.parse(cmd, args); err != nil {
+		return err
+	}
+	if err := errors.Join(command.NotEmpty(cmd, "against"), command.CheckWords("fail-on", []string{o.failOn}, failLevels)); err != nil {
+		return err
+	}
+	switch {
+	case o.all && o.Format != command.FormatTable:
+		return fmt.Errorf("--all has no effect with -o %s", o.Format)
+	case o.Format == command.FormatNagios && cmd.Flags().Changed("fail-on"):
+		return command.WithHint(errors.New("--fail-on has no effect with -o nagios"), "its exit codes are 0 OK, 1 WARNING, 2 CRITICAL and 3 UNKNOWN")
+	}
+	return nil
+}
+
+func runCheck(ctx context.Context, o *checkOptions) error {
+	f, err := o.load(ctx)
+	if err != nil {
+		return err
+	}
+	if o.against != "" {
+		golden, err := load(ctx, o.Host, []string{o.against}, nil)
+		if err == nil && golden.NoneReached() {
+			err = fmt.Errorf("%s: %w", o.against, someReached(golden))
+		}
+		if err != nil {
+			return fmt.Errorf("--against %w", err)
+		}
+		f.Against(golden, o.against)
+	}
+	switch o.Format {
+	case command.FormatTSV:
+		err = o.rows(show.FindingRows(f))
+	case command.FormatNagios:
+		err = o.out.Write(o.Streams, []byte(nagiosText(f)))
+	default:
+		err = o.document(f, func() string { return show.Check(f, o.options(o.all)) })
+	}
+	switch {
+	case err != nil:
+		return err
+	case o.Format == command.FormatNagios:
+		return command.Exit(nagiosCode(f))
+	case f.Worst() != "" && o.failOn != failNever && f.Worst().AtLeast(doctor.Severity(o.failOn)):
+		return command.ErrBad
+	case !f.Compared() && o.against == "":
+		return command.ErrPartial
+	}
+	return partial(f)
+}
+
+// nagiosCode sums a fleet up for a monitoring system.
+func nagiosCode(f *model.Fleet) int {
+	switch f.Worst() {
+	case doctor.Error:
+		return command.NagiosCritical
+	case doctor.Warning:
+		return command.NagiosWarning
+	}
+	if partial(f) != nil || !f.Compared() {
+		return command.NagiosUnknown
+	}
+	return command.NagiosOK
+}
+
+// nagiosText is the answer with the counts as performance data, and a line for each finding.
+func nagiosText(f *model.Fleet) string {
+	counts := map[doctor.Severity]int{}
+	for i := range f.Findings {
+		counts[f.Findings[i].Severity]++
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "TOPOCTL %s - %s | hosts=%d not_reached=%d classes=%d errors=%d warnings=%d infos=%d could_not_check=%d\n",
+		command.NagiosWords[nagiosCode(f)], command.NagiosLine(strings.TrimSuffix(f.Headline(), ".")), len(f.Hosts), len(f.Missing()), len(f.Classes),
+		counts[doctor.Error], counts[doctor.Warning], counts[doctor.Info], len(f.Unknown))
+	for i := range f.Findings {
+		if x := &f.Findings[i]; x.Severity != doctor.Info {
+			fmt.Fprintf(&b, "%s %s: %s\n", x.Severity.Label(), x.Code, command.NagiosLine(strings.Join(x.Hosts, ",")+": "+x.Text))
+		}
+	}
+	return b.String()
+}

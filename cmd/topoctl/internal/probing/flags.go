@@ -1,0 +1,306 @@
+package probing
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/topoctl/topoctl/cmd/topoctl/internal/command"
+	"github.com/topoctl/topoctl/internal/bench"
+	"github.com/topoctl/topoctl/internal/measure/plan"
+	"github.com/topoctl/topoctl/pathsel"
+	"github.com/topoctl/topoctl/probe"
+)
+
+// measureFlags are the flags of a run of measurements, by topic.
+type measureFlags struct {
+	sampleFlags
+	judgeFlags
+	planFlags
+	outputFlags
+}
+
+func (m *measureFlags) add(cmd *cobra.Command, defaults probe.Spec) {
+	m.planFlags.add(cmd)
+	m.outputFlags.add(cmd)
+	m.sampleFlags.add(cmd, defaults)
+	m.judgeFlags.add(cmd)
+}
+
+// parse checks the flags and gives what measurements and verdicts go by.
+func (m *measureFlags) parse(cmd *cobra.Command, defaults probe.Spec) (spec probe.Spec, rules probe.Rules, err error) {
+	if err := errors.Join(m.planFlags.check(cmd), m.outputFlags.check(cmd)); err != nil {
+		return spec, rules, err
+	}
+	if m.dryRun {
+		if err := command.NoEffect(cmd, "with --dry-run", "report", "events"); err != nil {
+			return spec, rules, err
+		}
+	}
+	if spec, err = m.spec(cmd, defaults); err != nil {
+		return spec, rules, err
+	}
+	rules, err = m.rules(cmd)
+	return spec, rules, err
+}
+
+// sampleFlags say what is measured of each pair, and how long.
+type sampleFlags struct {
+	bw, lat                bool
+	size, sweep            string
+	warmup, duration       time.Duration
+	ci                     string
+	minSamples, maxSamples int
+	rateLimit              string
+}
+
+// The defaults of the measurements that flags do not name: samples of latency, and how
+// often the time for the fewest samples a pair may take.
+const (
+	latencySamples = 1000
+	pairTimeFactor = 4
+)
+
+func (s *sampleFlags) add(cmd *cobra.Command, defaults probe.Spec) {
+	fl := cmd.Flags()
+	fl.BoolVar(&s.bw, "bw", false, "measure bandwidth only")
+	fl.BoolVar(&s.lat, "lat", false, "measure latency only")
+	fl.StringVar(&s.size, "size", command.SizeText(defaults.SizesBytes[0]), "`SIZE` of each op")
+	fl.StringVar(&s.sweep, "sweep", "", "range of sizes (`FROM:TO:xFACTOR`), such as 4KiB:256MiB:x4; the largest is judged")
+	fl.DurationVar(&s.warmup, "warmup", defaults.Warmup, "warm up for `TIME` before each size")
+	fl.DurationVar(&s.duration, "duration", defaults.SampleTime*time.Duration(defaults.MinSamples), "`TIME` for --min-samples of each size; more follow until --ci is reached")
+	fl.StringVar(&s.ci, "ci", command.PartText(defaults.CI), "stop when the 95 % interval is within this `PERCENT` of the mean")
+	fl.IntVar(&s.minSamples, "min-samples", defaults.MinSamples, "minimum number `N` of samples")
+	fl.IntVar(&s.maxSamples, "max-samples", defaults.MaxSamples, "maximum number `N` of samples")
+	fl.StringVar(&s.rateLimit, "rate-limit", "", "limit each pair to `RATE`, such as 10Gb/s")
+	command.Group(cmd, "Samples", "bw", "lat", "size", "sweep", "warmup", "duration", "ci", "min-samples", "max-samples", "rate-limit")
+	command.Offer(cmd, map[string]command.Completer{
+		"size": command.Words("64KiB", "1MiB", "16MiB"), "sweep": command.Words("4KiB:16MiB:x4"), "duration": command.Words("500ms", "2s"),
+		"ci": command.Words("2.5%", "5%"), "rate-limit": command.Words("1GB/s"),
+	})
+}
+
+// spec checks the flags and gives what they say of measurements.
+func (s *sampleFlags) spec(cmd *cobra.Command, defaults probe.Spec) (probe.Spec, error) {
+	out := defaults
+	if err := command.NotEmpty(cmd, "size", "sweep", "ci", "rate-limit"); err != nil {
+		return out, err
+	}
+	changed := cmd.Flags().Changed
+	for _, pair := range [][2]string{{"size", "sweep"}, {"bw", "lat"}} {
+		if changed(pair[0]) && changed(pair[1]) {
+			return out, fmt.Errorf("--%s and --%s cannot be used together", pair[0], pair[1])
+		}
+	}
+	if s.lat {
+		if err := command.NoEffect(cmd, "with --lat", "size", "sweep", "duration", "ci", "min-samples", "max-samples", "rate-limit", "bidir"); err != nil {
+			return out, err
+		}
+	}
+	out.Warmup, out.MinSamples, out.MaxSamples, out.LatencySamples = s.warmup, s.minSamples, s.maxSamples, latencySamples
+	switch {
+	case s.minSamples < 2 || s.minSamples > 1000:
+		return out, fmt.Errorf("--min-samples %d: want 2 to 1000", s.minSamples)
+	case !changed("max-samples") && s.maxSamples < s.minSamples:
+		out.MaxSamples = s.minSamples
+	case s.maxSamples < s.minSamples || s.maxSamples > 1000:
+		return out, fmt.Errorf("--max-samples %d: want --min-samples (%d) to 1000", s.maxSamples, s.minSamples)
+	}
+	out.SampleTime = s.duration / time.Duration(s.minSamples)
+	switch {
+	case s.warmup < 0 || s.warmup > time.Hour:
+		return out, fmt.Errorf("--warmup %s: want 0 to 1h", s.warmup)
+	case out.SampleTime < time.Millisecond || s.duration > time.Hour:
+		return out, fmt.Errorf("--duration %s: want %s (1 ms for each of --min-samples) to 1h", s.duration, time.Duration(s.minSamples)*time.Millisecond)
+	}
+	var err error
+	if out.CI, err = command.ParsePart(s.ci); err != nil {
+		return out, fmt.Errorf("--ci %w", err)
+	}
+	if out.SizesBytes, err = s.sizes(); err != nil {
+		return out, err
+	}
+	if s.bw {
+		out.LatencySamples = 0
+	}
+	if s.rateLimit != "" {
+		if out.RateLimit, err = command.ParseRate(s.rateLimit); err != nil {
+			return out, fmt.Errorf("--rate-limit %w", err)
+		}
+	}
+	// Samples that do not settle are taken to --max-samples, but not for ever.
+	each := s.warmup + pairTimeFactor*s.duration
+	out.PairTime = time.Duration(len(out.SizesBytes))*each + s.warmup + time.Second
+	return out, nil
+}
+
+// sizes are those of ops; none where only latency is measured.
+func (s *sampleFlags) sizes() ([]int64, error) {
+	if s.lat {
+		return []int64{}, nil
+	}
+	flag, sizes := "size", []int64{0}
+	var err error
+	if s.sweep != "" {
+		flag = "sweep"
+		sizes, err = command.ParseSweep(s.sweep)
+	} else {
+		sizes[0], err = command.ParseBytes(s.size)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("--%s %w", flag, err)
+	}
+	if sizes[len(sizes)-1] > 1<<30 {
+		return nil, fmt.Errorf("--%s: ops of more than 1 GiB are not measured", flag)
+	}
+	return sizes, nil
+}
+
+// judgeFlags say when a pair is bad, and how often it is measured again then.
+type judgeFlags struct {
+	failUnder, warnUnder string
+	outlier              string
+	retest               int
+}
+
+func (j *judgeFlags) add(cmd *cobra.Command) {
+	fl := cmd.Flags()
+	rules := probe.DefaultRules()
+	fl.StringVar(&j.failUnder, "fail-under", command.PartText(rules.FailUnder), "a pair fails below this `PERCENT` of the expected rate")
+	fl.StringVar(&j.warnUnder, "warn-under", command.PartText(rules.WarnUnder), "warn about a pair below this `PERCENT` of the expected rate")
+	fl.StringVar(&j.outlier, "outlier", fmt.Sprintf("%s/%gx", command.PartText(rules.OutlierUnder), rules.OutlierOver), "outliers: below this part of the best similar rate, or above this multiple of the latency (`PERCENT/MULTIPLEx`)")
+	fl.IntVar(&j.retest, "retest", rules.Retests, "number `N` of times to measure bad pairs again, alone")
+	command.Group(cmd, "Verdicts", "fail-under", "warn-under", "outlier", "retest")
+	command.Offer(cmd, map[string]command.Completer{
+		"fail-under": command.Words("80%"), "warn-under": command.Words("90%"), "outlier": command.Words("93%/2.1x"),
+	})
+}
+
+// rules checks the flags and gives what they say of verdicts.
+func (j *judgeFlags) rules(cmd *cobra.Command) (probe.Rules, error) {
+	r := probe.Rules{Retests: j.retest}
+	err := command.NotEmpty(cmd, "fail-under", "warn-under", "outlier")
+	if err != nil {
+		return r, err
+	}
+	if r.FailUnder, err = command.ParsePart(j.failUnder); err != nil {
+		return r, fmt.Errorf("--fail-under %w", err)
+	}
+	if r.WarnUnder, err = command.ParsePart(j.warnUnder); err != nil {
+		return r, fmt.Errorf("--warn-under %w", err)
+	}
+	if r.OutlierUnder, r.OutlierOver, err = command.ParseOutlier(j.outlier); err != nil {
+		return r, fmt.Errorf("--outlier %w", err)
+	}
+	switch {
+	case r.WarnUnder < r.FailUnder:
+		return r, fmt.Errorf("--warn-under %s is below --fail-under %s", j.warnUnder, j.failUnder)
+	case j.retest < 0 || j.retest > 10:
+		return r, fmt.Errorf("--retest %d: want 0 to 10", j.retest)
+	}
+	return r, nil
+}
+
+// planFlags say which pairs are measured, and which of them at the same time.
+type planFlags struct {
+	selected          []string
+	bidir             bool
+	schedule, contend string
+	maxDuration       time.Duration
+	dryRun            bool
+}
+
+var schedules = []string{string(plan.ByLink), string(plan.ByEndpoint), string(plan.Serial)}
+
+func (p *planFlags) add(cmd *cobra.Command) {
+	fl := cmd.Flags()
+	fl.StringArrayVar(&p.selected, "select", nil, "only pairs that match `FROM>TO`, or an endpoint NAME; * and ? are wildcards; repeatable")
+	fl.BoolVar(&p.bidir, "bidir", false, "load both directions of each pair")
+	fl.StringVar(&p.schedule, "schedule", schedules[0], "pairs at the same time share no `WHAT`: link or endpoint; serial: one at a time")
+	fl.StringVar(&p.contend, "contend", "", "all pairs that use `LINK` at the same time, to find its capacity")
+	fl.DurationVar(&p.maxDuration, "max-duration", 0, "start no round that would end after `TIME`; 0 for no limit")
+	fl.BoolVar(&p.dryRun, "dry-run", false, "print the rounds with their time and bytes, but measure nothing")
+	command.Group(cmd, pairsGroup, "select", "bidir", "schedule", "contend", "max-duration", "dry-run")
+	command.Offer(cmd, map[string]command.Completer{
+		"schedule": command.Words(schedules...), "max-duration": command.Words("1m", "10m"),
+	})
+}
+
+func (p *planFlags) check(cmd *cobra.Command) error {
+	for i, s := range p.selected {
+		p.selected[i] = strings.ReplaceAll(s, "->", ">")
+	}
+	if p.maxDuration < 0 {
+		return fmt.Errorf("--max-duration %s: want 0 or more", p.maxDuration)
+	}
+	return errors.Join(command.NotEmpty(cmd, "select", "contend"), command.CheckWords("schedule", []string{p.schedule}, schedules))
+}
+
+// outputFlags say where results go, and which there are already.
+type outputFlags struct {
+	outFile                command.OutFile
+	all                    bool
+	report, events, resume string
+}
+
+// pairsGroup is the heading of the flags that say what is measured.
+const pairsGroup = "Pairs"
+
+func (o *outputFlags) add(cmd *cobra.Command) {
+	fl := cmd.Flags()
+	o.addPrinted(cmd)
+	fl.StringVar(&o.report, "report", "", "also write the report as JSON to `FILE`")
+	fl.StringVar(&o.events, "events", "", "also write events as JSON lines to `FILE` during the run")
+	command.Group(cmd, "Output", "all", "out-file", "report", "events")
+	fl.StringVar(&o.resume, "resume", "", "only pairs that are not in `FILE`, the report or events of an earlier run")
+	command.Group(cmd, pairsGroup, "resume")
+}
+
+// addPrinted adds the flags of commands that print a report.
+func (o *outputFlags) addPrinted(cmd *cobra.Command) {
+	o.outFile.Add(cmd)
+	cmd.Flags().BoolVar(&o.all, "all", false, "list every pair, all evidence and all notes")
+}
+
+func (o *outputFlags) check(cmd *cobra.Command) error {
+	files := []string{o.outFile.Name, o.report, o.events}
+	for i, f := range files {
+		if f != "" && f != "/dev/full" && slices.Contains(files[:i], f) {
+			return fmt.Errorf("more than one output would go to %s", f)
+		}
+	}
+	return command.NotEmpty(cmd, "out-file", "report", "events", "resume")
+}
+
+// portFlags say how pairs of ports are measured.
+type portFlags struct {
+	transport, memory string
+}
+
+var (
+	probeTransports = []string{bench.Auto, "rdma", "tcp"}
+	memoryKinds     = []string{string(plan.OnCPU), string(plan.OnGPU)}
+)
+
+func (p *portFlags) add(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&p.transport, "transport", bench.Auto, "`TRANSPORT` between ports: "+command.Either(probeTransports)+"; auto uses RDMA if both ends have it")
+	cmd.Flags().StringVar(&p.memory, "memory", memoryKinds[0], "`KIND` of memory to move between ports, nearest to each: cpu or gpu")
+	command.Group(cmd, pairsGroup, "transport", "memory")
+	command.Offer(cmd, map[string]command.Completer{"transport": command.Words(probeTransports...), "memory": command.Words(memoryKinds...)})
+}
+
+func (p *portFlags) check() error {
+	return errors.Join(command.CheckWords("transport", []string{p.transport}, probeTransports), command.CheckWords("memory", []string{p.memory}, memoryKinds))
+}
+
+// wanted is the transport that pathsel is asked for.
+func (p *portFlags) wanted() pathsel.Transport {
+	if p.transport == bench.Auto {
+		return pathsel.Auto
+	}
+	return pathsel.Transport(p.transport)
+}

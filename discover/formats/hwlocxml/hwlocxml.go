@@ -1,0 +1,186 @@
+// Package hwlocxml reads and writes hwloc's XML: versions 2 and 3, and, as far
+// as they go, files of version 1 (Open MPI 3 and before).
+//
+// What hwloc has no word for is written into info elements whose names start
+// with "topoctl.", so that reading our own files back loses nothing; other
+// programs pass over them.
+// Source: hwloc 2.9 and 3.0, hwloc.dtd, hwloc2.dtd and the chapter on XML.
+package hwlocxml
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/pkgerr"
+	"github.com/topoctl/topoctl/internal/xmltree"
+)
+
+// The info elements of our own.
+const (
+	infoNode     = "topoctl.node"     // the object's node as JSON
+	infoHost     = "topoctl.host"     // the host as JSON
+	infoPort     = "topoctl.port"     // a port of an RDMA device as JSON
+	infoLink     = "topoctl.link"     // an NVLink, xGMI or C2C link as JSON
+	infoAsserted = "topoctl.asserted" // asserted classes as JSON
+	infoInvented = "topoctl.invented" // hwloc wants such an object, the topology has none
+)
+
+// maxDevices bounds the relations, which grow with its square.
+const maxDevices = 1024
+
+// Detect says whether head, the first bytes of a text, is hwloc's XML.
+func Detect(head []byte) bool { return xmltree.First(head) == "topology" }
+
+// Decode reads a file; its relations are derived.
+func Decode(data []byte) (*topo.Topology, error) {
+	roots, err := xmltree.Parse(data)
+	if err != nil {
+		return nil, pkgerr.Errorf("hwlocxml", "%w", err)
+	}
+	if roots[0].Name != "topology" {
+		return nil, pkgerr.Errorf("hwlocxml", "line %d: root element <%s>, want <topology>", roots[0].Line, roots[0].Name)
+	}
+	if len(roots) > 1 {
+		return nil, pkgerr.Errorf("hwlocxml", "lines %d and %d begin two topologies: give each a file", roots[0].Line, roots[1].Line)
+	}
+	root := roots[0]
+	objects := root.All("object")
+	if len(objects) == 0 {
+		return nil, pkgerr.New("hwlocxml", "no <object> in it: not a topology of hwloc's")
+	}
+	d := newDecoder(root)
+	for _, e := range objects {
+		d.machine(e, nil)
+	}
+	d.finishMachine(objects[0])
+	for _, e := range objects {
+		d.object(e, place{pci: -1})
+	}
+	d.numberGPUs()
+	d.matrices()
+	if n := len(d.t.GPUs) + len(d.t.RDMADevices) + len(d.t.Netdevs) + len(d.t.NUMANodes); n > maxDevices {
+		return nil, pkgerr.Errorf("hwlocxml", "%d GPUs, NICs and NUMA nodes: at most %d are read", n, maxDevices)
+	}
+	d.finish()
+	return d.t, nil
+}
+
+// lacks is what no file of hwloc's tells.
+var lacks = []string{
+	"network rates, link layers, MTUs and drivers",
+	"IOMMU groups and ACS, and which functions are virtual ones",
+	"maximum PCIe speeds and widths; the current ones apart, as hwloc gives their product",
+}
+
+type decoder struct {
+	t       *topo.Topology
+	version int // major
+	root    *xmltree.Element
+
+	cpuNodes  map[int]bool // NUMA nodes with CPUs
+	functions map[topo.BDF]bool
+	bridges   map[topo.ID]bool
+	names     map[topo.ID]bool
+	raw       map[topo.ID]topo.Rate // of PCI functions: what hwloc says of the link
+	objects   map[string]topo.ID    // gp_index of GPUs' and NVSwitches' objects
+	gpus      []gpuItem
+	memoryOf  map[int]string // NUMA nodes that are a GPU's memory: its PCI address
+	strays    int            // compute devices on no PCI function
+	ours      bool           // the file is of our own writing
+}
+
+func newDecoder(root *xmltree.Element) *decoder {
+	d := &decoder{root: root, t: &topo.Topology{Origin: string(topo.SourceHwloc)}, cpuNodes: map[int]bool{}, functions: map[topo.BDF]bool{},
+		bridges: map[topo.ID]bool{}, names: map[topo.ID]bool{}, raw: map[topo.ID]topo.Rate{}, objects: map[string]topo.ID{}, memoryOf: map[int]string{}}
+	d.t.Host.Lacks = slices.Clone(lacks)
+	switch version, _ := root.Attr("version"); {
+	case strings.HasPrefix(version, "3."):
+		d.version = 3
+	case strings.HasPrefix(version, "2."):
+		d.version = 2
+	case version == "":
+		d.version = 1
+		d.warn(topo.CodeLossyImport, "", "a file of hwloc 1.x: read as far as it goes", root.Path())
+	default:
+		d.version = 3
+		d.warn(topo.CodeLossyImport, "", fmt.Sprintf("version %.20q is not known: read as 3", version), root.Path())
+	}
+	return d
+}
+
+func (d *decoder) warn(code topo.Code, subject topo.ID, detail, evidence string) {
+	d.t.Warnings = append(d.t.Warnings, topo.Warning{Code: code, Subject: subject, Detail: detail, Evidence: evidence, Source: topo.SourceHwloc})
+}
+
+// kind is an object's type in the words of version 2.
+func kind(e *xmltree.Element) string {
+	switch t := e.Get("type"); t {
+	case "Socket":
+		return "Package"
+	case "System":
+		return "Machine"
+	default:
+		return t
+	}
+}
+
+// info is the value of an object's first info element of a name.
+func info(e *xmltree.Element, name string) string {
+	for _, c := range e.Children {
+		if c.Name == "info" && c.Get("name") == name {
+			return strings.TrimSpace(c.Get("value"))
+		}
+	}
+	return ""
+}
+
+// restore replaces v by the node that Encode kept with the object.
+func restore[T any](d *decoder, e *xmltree.Element, v *T) bool {
+	text := info(e, infoNode)
+	if text == "" {
+		return false
+	}
+	var node T
+	if err := json.Unmarshal([]byte(text), &node); err != nil {
+		d.warn(topo.CodeMalformed, "", fmt.Sprintf("info %s is not understood: %.100s", infoNode, err), e.Path())
+		return false
+	}
+	*v = node
+	d.ours = true
+	return true
+}
+
+// restoredKind is the kind of the node that Encode kept with the object.
+func restoredKind(e *xmltree.Element) topo.Kind {
+	var head struct {
+		Kind topo.Kind `json:"kind"`
+	}
+	if text := info(e, infoNode); text == "" || json.Unmarshal([]byte(text), &head) != nil {
+		return ""
+	}
+	return head.Kind
+}
+
+// finish derives, and fills in the rates that hwloc gives without speed and width.
+func (d *decoder) finish() {
+	if d.strays > 0 {
+		d.warn(topo.CodeLossyImport, "", fmt.Sprintf("%d compute devices (OpenCL, CUDA) name no PCI function: left out", d.strays), "")
+	}
+	if !d.ours {
+		d.warn(topo.CodeLossyImport, "", "hwloc keeps no network rates and no PCIe maxima", "")
+	}
+	d.t.Complete = !slices.ContainsFunc(d.t.Warnings, topo.Warning.Partial)
+	status := topo.StatusOK
+	if !d.t.Complete {
+		status = topo.StatusPartial
+	}
+	d.t.Sources = []topo.SourceReport{{Source: topo.SourceHwloc, Status: status,
+		Detail: fmt.Sprintf("version %d, %d NUMA nodes, %d PCI functions", d.version, len(d.t.NUMANodes), len(d.t.PCIDevices))}}
+	d.t.Derive()
+	if d.fillRates() {
+		d.t.Derive()
+	}
+}

@@ -1,0 +1,226 @@
+package hwlocxml
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/cpuset"
+	"github.com/topoctl/topoctl/internal/xmltree"
+)
+
+// machine collects packages, cores, NUMA nodes and host facts from an object
+// and all below. pkg is the package around it, nil outside.
+func (d *decoder) machine(e *xmltree.Element, pkg *int) {
+	switch kind(e) {
+	case "Machine":
+		d.hostFacts(e)
+	case "Package":
+		d.pkg(e)
+		pkg = &d.t.Packages[len(d.t.Packages)-1].Index
+		d.cpuFacts(e)
+	case "Core":
+		if pkg != nil {
+			d.core()
+		}
+	case "NUMANode":
+		d.numaNode(e)
+	case "Bridge", "PCIDev", "OSDev", "PU":
+		return
+	}
+	for _, c := range e.All("object") {
+		d.machine(c, pkg)
+	}
+}
+
+// set reads an attribute that is a set; empty where it is missing or malformed.
+func (d *decoder) set(e *xmltree.Element, attr string) cpuset.Set {
+	text, ok := e.Attr(attr)
+	if !ok {
+		return cpuset.Set{}
+	}
+	s, err := cpuset.ParseHwlocMask(text)
+	if err != nil {
+		d.warn(topo.CodeMalformed, "", attr+" "+err.Error(), e.Path())
+	}
+	return s
+}
+
+// osIndex is an object's number in the operating system, -1 where there is none.
+func osIndex(e *xmltree.Element) int {
+	n, err := strconv.Atoi(e.Get("os_index"))
+	if err != nil || n < 0 || n > cpuset.Max {
+		return -1
+	}
+	return n
+}
+
+func (d *decoder) pkg(e *xmltree.Element) {
+	p := topo.Package{Index: osIndex(e), CPUs: d.set(e, "cpuset").String(), Model: info(e, "CPUModel")}
+	taken := func(n int) bool {
+		return slices.ContainsFunc(d.t.Packages, func(o topo.Package) bool { return o.Index == n })
+	}
+	if p.Index < 0 || taken(p.Index) {
+		for p.Index = 0; taken(p.Index); p.Index++ {
+		}
+	}
+	index := p.Index
+	p.Facts.Set("cpus", topo.SourceHwloc, "cpuset")
+	if p.Model != "" {
+		p.Facts.Set("model", topo.SourceHwloc, "info CPUModel")
+	}
+	facts := p.Facts
+	if restore(d, e, &p) {
+		p.Index = index
+	}
+	p.ID, p.Evidence, p.Facts = topo.PackageID(index), e.Path(), facts
+	d.t.Packages = append(d.t.Packages, p)
+}
+
+// core counts one core of the package that was read last.
+func (d *decoder) core() {
+	p := &d.t.Packages[len(d.t.Packages)-1]
+	if p.Cores == nil {
+		p.Cores = new(int)
+		p.Facts.Set("cores", topo.SourceHwloc, "objects of type Core")
+	}
+	*p.Cores++
+}
+
+func (d *decoder) numaNode(e *xmltree.Element) {
+	index := osIndex(e)
+	if info(e, infoInvented) != "" {
+		return
+	}
+	if index < 0 || slices.ContainsFunc(d.t.NUMANodes, func(o topo.NUMANode) bool { return o.Index == index }) {
+		d.warn(topo.CodeMalformed, "", fmt.Sprintf("NUMA node with os_index %.20q, which is no number or a second one: left out", e.Get("os_index")), e.Path())
+		return
+	}
+	n := topo.NUMANode{Index: index, CPUs: d.set(e, "cpuset").String()}
+	n.Facts.Set("index", topo.SourceHwloc, "os_index")
+	n.Facts.Set("cpus", topo.SourceHwloc, "cpuset")
+	if bytes, err := strconv.ParseInt(e.Get("local_memory"), 10, 64); err == nil && bytes >= 0 {
+		n.MemoryBytes = &bytes
+		n.Facts.Set("memory_bytes", topo.SourceHwloc, "local_memory")
+	}
+	n.MemoryOnly = n.CPUs == ""
+	if e.Get("subtype") == "GPUMemory" {
+		n.MemoryOnly = true
+		d.memoryOf[index] = info(e, "PCIBusID")
+	}
+	facts := n.Facts
+	if !restore(d, e, &n) {
+		// Two nodes with the same CPUs: the second is other memory (HBM, CXL).
+		n.MemoryOnly = n.MemoryOnly || slices.ContainsFunc(d.t.NUMANodes, func(o topo.NUMANode) bool { return o.CPUs == n.CPUs })
+	}
+	n.ID, n.Index, n.Evidence, n.Facts = topo.NUMAID(index), index, e.Path(), facts
+	d.t.NUMANodes = append(d.t.NUMANodes, n)
+}
+
+// finishMachine puts NUMA nodes into packages. A machine without NUMA objects
+// (hwloc 1.x leaves a single node out) has one.
+func (d *decoder) finishMachine(machine *xmltree.Element) {
+	t := d.t
+	if len(t.NUMANodes) == 0 && !d.ours {
+		n := topo.NUMANode{Node: topo.Node{ID: topo.NUMAID(0), Evidence: machine.Path()}, CPUs: t.Host.CPUs, MemoryBytes: t.Host.MemoryBytes}
+		n.Facts.Set("index", topo.SourceDerived, "no NUMA node in the file: the machine is one")
+		t.NUMANodes = append(t.NUMANodes, n)
+	}
+	var total int64
+	for i := range t.NUMANodes {
+		n := &t.NUMANodes[i]
+		if !n.MemoryOnly {
+			d.cpuNodes[n.Index] = true
+		}
+		if n.MemoryBytes != nil {
+			total += *n.MemoryBytes
+		}
+		d.packageOf(n)
+	}
+	if total > 0 && t.Host.MemoryBytes == nil {
+		t.Host.MemoryBytes = &total
+		t.Host.Facts.Set("memory_bytes", topo.SourceHwloc, "local_memory of all NUMA nodes")
+	}
+	d.distances()
+}
+
+// packageOf finds the package that holds all of a node's CPUs.
+func (d *decoder) packageOf(n *topo.NUMANode) {
+	cpus, err := cpuset.Parse(n.CPUs)
+	if err != nil || cpus.IsEmpty() || d.ours {
+		return
+	}
+	for i := range d.t.Packages {
+		p := &d.t.Packages[i]
+		if all, err := cpuset.Parse(p.CPUs); err == nil && cpus.SubsetOf(all) {
+			index := p.Index
+			n.Package = &index
+			n.Facts.Set("package", topo.SourceHwloc, "cpuset")
+			p.NUMA = append(p.NUMA, n.Index)
+			return
+		}
+	}
+}
+
+func (d *decoder) hostFacts(e *xmltree.Element) {
+	h := &d.t.Host
+	if text := info(e, infoHost); text != "" {
+		var host topo.Host
+		if err := json.Unmarshal([]byte(text), &host); err != nil {
+			d.warn(topo.CodeMalformed, "", fmt.Sprintf("info %s is not understood: %.100s", infoHost, err), e.Path())
+		} else {
+			*h, d.ours = host, true
+			return
+		}
+	}
+	for _, f := range []struct {
+		dst        *string
+		name, fact string
+	}{
+		{&h.Name, "HostName", "name"}, {&h.Kernel, "OSRelease", "kernel"}, {&h.Arch, "Architecture", "arch"},
+		{&h.Vendor, "DMISysVendor", "vendor"}, {&h.Product, "DMIProductName", "product"}, {&h.Product, "PlatformModel", "product"},
+	} {
+		for _, at := range []*xmltree.Element{e, d.root} { // version 3 keeps some at the root
+			if v := info(at, f.name); v != "" && *f.dst == "" {
+				*f.dst = v
+				h.Facts.Set(f.fact, topo.SourceHwloc, at.Path()+" info "+f.name)
+			}
+		}
+	}
+	cpus := d.set(e, "cpuset")
+	if h.CPUs = cpus.String(); h.CPUs != "" {
+		h.Facts.Set("cpus", topo.SourceHwloc, e.Path()+" cpuset")
+	}
+	if allowed := d.set(e, "allowed_cpuset"); !allowed.IsEmpty() && !cpus.SubsetOf(allowed) {
+		h.AllowedCPUs = allowed.String()
+		h.Facts.Set("allowed_cpus", topo.SourceHwloc, e.Path()+" allowed_cpuset")
+	}
+	d.cpuFacts(e)
+}
+
+// cpuFacts takes the processor's name and numbers from the first object that
+// has them.
+func (d *decoder) cpuFacts(e *xmltree.Element) {
+	h := &d.t.Host
+	set := func(dst *string, name, fact string) {
+		if v := info(e, name); v != "" && *dst == "" {
+			*dst = v
+			h.Facts.Set(fact, topo.SourceHwloc, e.Path()+" info "+name)
+		}
+	}
+	set(&h.CPUVendor, "CPUVendor", "cpu_vendor")
+	set(&h.CPUModel, "CPUModel", "cpu_model")
+	number := func(dst **int, name, fact string) {
+		if v, err := strconv.Atoi(info(e, name)); err == nil && v >= 0 && *dst == nil {
+			*dst = &v
+			h.Facts.Set(fact, topo.SourceHwloc, e.Path()+" info "+name)
+		}
+	}
+	if strings.HasPrefix(h.Arch, "x86") || h.Arch == "" {
+		number(&h.CPUFamily, "CPUFamilyNumber", "cpu_family")
+		number(&h.CPUModelID, "CPUModelNumber", "cpu_model_id")
+	}
+}

@@ -1,0 +1,285 @@
+package hwlocxml
+
+import (
+	"cmp"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/xmltree"
+)
+
+// osKind is what an OS device is, in the bits of version 3.
+type osKind int
+
+const (
+	osStorage osKind = 1 << iota
+	osMemory
+	osGPU
+	osCoproc
+	osNetwork
+	osOpenFabrics
+	osDMA
+)
+
+// osKindOf reads osdev_type: a bit set since version 3, a number before.
+func (d *decoder) osKindOf(e *xmltree.Element) osKind {
+	n, err := strconv.Atoi(e.Get("osdev_type"))
+	if err != nil || n < 0 {
+		return 0
+	}
+	if d.version >= 3 {
+		return osKind(n)
+	}
+	old := []osKind{osStorage, osGPU, osNetwork, osOpenFabrics, osDMA, osCoproc, osMemory}
+	if n >= len(old) {
+		return 0
+	}
+	return old[n]
+}
+
+// osDevice adds an OS device that is no GPU; functionNodes took the GPUs of
+// PCI functions.
+func (d *decoder) osDevice(e *xmltree.Element, at place) {
+	var pci *topo.PCIDevice
+	if at.pci >= 0 {
+		pci = &d.t.PCIDevices[at.pci]
+	}
+	k := d.osKindOf(e)
+	switch restored := restoredKind(e); {
+	case restored == topo.KindGPU:
+		if pci == nil {
+			d.gpu(e, nil)
+		}
+	case restored == topo.KindRDMA, restored == "" && k&osOpenFabrics != 0:
+		d.rdma(e, pci)
+	case restored == topo.KindNetdev, restored == "" && k&osNetwork != 0:
+		d.netdev(e, pci)
+	case restored == topo.KindNVMe, restored == "" && k&osStorage != 0:
+		d.nvme(e, pci)
+	case k&(osGPU|osCoproc) != 0 && pci == nil:
+		d.strays++
+	}
+}
+
+// identity is the part of a NIC that its PCI function tells.
+func identity(pci *topo.PCIDevice) (id topo.ID, bdf *topo.BDF, numa *int) {
+	if pci == nil {
+		return "", nil, nil
+	}
+	b := pci.BDF
+	return pci.ID, &b, pci.NUMA
+}
+
+// fresh says whether a name is not taken yet.
+func (d *decoder) fresh(id topo.ID, e *xmltree.Element) bool {
+	if id.Name() == "" || len(id) > 300 || d.names[id] {
+		d.warn(topo.CodeConflict, "", fmt.Sprintf("a device called %.40q, which is no name or a second one: left out", e.Get("name")), e.Path())
+		return false
+	}
+	d.names[id] = true
+	return true
+}
+
+func (d *decoder) rdma(e *xmltree.Element, pci *topo.PCIDevice) {
+	name := e.Get("name")
+	if !d.fresh(topo.RDMAID(name), e) {
+		return
+	}
+	r := topo.RDMADevice{NodeGUID: info(e, "NodeGUID"), SysImageGUID: info(e, "SysImageGUID"), Uverbs: "unknown", Software: pci == nil}
+	r.PCI, r.BDF, r.NUMA = identity(pci)
+	r.Facts.Set("name", topo.SourceHwloc, "")
+	if pci != nil {
+		r.Facts.Set("pci", topo.SourceHwloc, "")
+		if pci.Vendor == "0x1d0f" && strings.HasPrefix(string(pci.Device), "0xefa") {
+			r.Transport = "efa"
+			r.Facts.Set("transport", topo.SourceDerived, "pci_type")
+		}
+	} else {
+		r.Transport = "software"
+		d.warn(topo.CodeNoPCIParent, topo.RDMAID(name), "on no PCI function: taken for a software device", e.Path())
+	}
+	if r.NodeGUID != "" {
+		r.Facts.Set("node_guid", topo.SourceHwloc, "info NodeGUID")
+	}
+	if r.SysImageGUID != "" {
+		r.Facts.Set("sys_image_guid", topo.SourceHwloc, "info SysImageGUID")
+	}
+	facts := r.Facts
+	restore(d, e, &r)
+	r.ID, r.Name, r.Evidence, r.Facts = topo.RDMAID(name), name, e.Path(), facts
+	r.PCI, r.BDF, _ = identity(pci)
+	d.t.RDMADevices = append(d.t.RDMADevices, r)
+	d.ports(e, &r)
+}
+
+var portInfo = regexp.MustCompile(`^Port([1-9][0-9]{0,2})(State|LID|LMC|GID[0-9]{1,3})$`)
+
+// portStates are the states of a port by the number that hwloc copies from
+// sysfs. Source: InfiniBand Architecture, PortInfo.
+var portStates = map[string]string{"1": "DOWN", "2": "INIT", "3": "ARMED", "4": "ACTIVE"}
+
+// ports adds the ports that a device's infos tell of.
+func (d *decoder) ports(e *xmltree.Element, r *topo.RDMADevice) {
+	byNumber := map[int]*topo.Port{}
+	var numbers []int
+	for _, c := range e.All("info") {
+		m := portInfo.FindStringSubmatch(c.Get("name"))
+		if m == nil {
+			continue
+		}
+		n, err := strconv.Atoi(m[1])
+		if err != nil || n > 255 {
+			continue
+		}
+		p := byNumber[n]
+		if p == nil {
+			p = &topo.Port{RDMA: r.ID, Number: n}
+			byNumber[n] = p
+			numbers = append(numbers, n)
+		}
+		d.portFact(p, m[2], strings.TrimSpace(c.Get("value")))
+	}
+	slices.Sort(numbers)
+	for _, n := range numbers {
+		p := byNumber[n]
+		p.ID, p.Evidence = topo.PortID(r.Name, n), e.Path()
+		d.t.Ports = append(d.t.Ports, *p)
+	}
+	d.restorePorts(e, r)
+}
+
+func (d *decoder) portFact(p *topo.Port, what, value string) {
+	switch {
+	case what == "State":
+		p.State = portStates[value]
+		p.Facts.Set("state", topo.SourceHwloc, fmt.Sprintf("info Port%dState", p.Number))
+	case what == "LID":
+		lid, err := strconv.ParseUint(strings.TrimPrefix(value, "0x"), 16, 16)
+		if err != nil {
+			return
+		}
+		n := int(lid)
+		p.LID = &n
+		p.Facts.Set("lid", topo.SourceHwloc, fmt.Sprintf("info Port%dLID", p.Number))
+		if n > 0 {
+			p.LinkLayer = "InfiniBand"
+			p.Facts.Set("link_layer", topo.SourceDerived, "a LID above 0")
+		}
+	case strings.HasPrefix(what, "GID"):
+		index, err := strconv.Atoi(what[len("GID"):])
+		if err != nil || len(value) > 64 || value == "" {
+			return
+		}
+		p.GIDs = append(p.GIDs, topo.GID{Index: index, GID: value})
+		p.Facts.Set("gids", topo.SourceHwloc, fmt.Sprintf("info Port%dGIDn", p.Number))
+	}
+}
+
+func (d *decoder) netdev(e *xmltree.Element, pci *topo.PCIDevice) {
+	name := e.Get("name")
+	if !d.fresh(topo.NetdevID(name), e) {
+		return
+	}
+	n := topo.Netdev{MAC: info(e, "Address"), Virtual: pci == nil}
+	n.PCI, n.BDF, n.NUMA = identity(pci)
+	n.Facts.Set("name", topo.SourceHwloc, "")
+	if n.MAC != "" {
+		n.Facts.Set("mac", topo.SourceHwloc, "info Address")
+		switch strings.Count(n.MAC, ":") {
+		case 5:
+			n.Type = "ether"
+		case 19:
+			n.Type = "infiniband"
+		}
+		n.Facts.Set("type", topo.SourceDerived, "length of the address")
+	}
+	facts := n.Facts
+	restore(d, e, &n)
+	n.ID, n.Name, n.Evidence, n.Facts = topo.NetdevID(name), name, e.Path(), facts
+	n.PCI, n.BDF, _ = identity(pci)
+	d.t.Netdevs = append(d.t.Netdevs, n)
+}
+
+var nvmeName = regexp.MustCompile(`^(nvme[0-9]{1,5})(c[0-9]{1,5})?(n[0-9]{1,5})?$`)
+
+// nvme adds the controller of a namespace, or the namespace to its controller.
+func (d *decoder) nvme(e *xmltree.Element, pci *topo.PCIDevice) {
+	m := nvmeName.FindStringSubmatch(e.Get("name"))
+	if m == nil || pci == nil {
+		return
+	}
+	id := topo.NVMeID(m[1])
+	for i := range d.t.NVMes {
+		if n := &d.t.NVMes[i]; n.ID == id {
+			if m[3] != "" && !slices.Contains(n.Namespaces, m[1]+m[3]) {
+				n.Namespaces = append(n.Namespaces, m[1]+m[3])
+			}
+			return
+		}
+	}
+	n := topo.NVMe{Model: info(e, "Model"), Serial: info(e, "SerialNumber")}
+	if strings.HasPrefix(n.Model, "LVM PV ") {
+		n.Model = "" // udev's word for the volume on it. Source: LVM2 udev/69-dm-lvm.rules.in
+	}
+	n.PCI, n.BDF, n.NUMA = identity(pci)
+	if m[3] != "" {
+		n.Namespaces = []string{m[1] + m[3]}
+	}
+	n.Facts.Set("name", topo.SourceHwloc, "")
+	facts := n.Facts
+	restore(d, e, &n)
+	n.ID, n.Name, n.Evidence, n.Facts = id, m[1], e.Path(), facts
+	n.PCI, n.BDF, _ = identity(pci)
+	d.t.NVMes = append(d.t.NVMes, n)
+}
+
+// numberGPUs gives the GPUs their indices in PCI order, or those that Encode
+// kept where all of them have one.
+func (d *decoder) numberGPUs() {
+	kept := map[int]bool{}
+	for _, g := range d.gpus {
+		if g.restored {
+			kept[g.gpu.Index] = true
+		}
+	}
+	slices.SortStableFunc(d.gpus, func(a, b gpuItem) int {
+		if a.gpu.BDF == nil || b.gpu.BDF == nil {
+			return cmp.Compare(a.gpu.Index, b.gpu.Index)
+		}
+		return cmp.Or(a.gpu.BDF.Compare(*b.gpu.BDF), cmp.Compare(a.gpu.Index, b.gpu.Index))
+	})
+	for i := range d.gpus {
+		g := &d.gpus[i].gpu
+		if len(kept) != len(d.gpus) {
+			g.Index = i
+		}
+		g.ID = topo.GPUID(g.Index)
+		for _, gp := range d.gpus[i].objects {
+			d.objects[gp] = g.ID
+		}
+		d.t.GPUs = append(d.t.GPUs, *g)
+	}
+	d.gpuMemory()
+}
+
+// gpuMemory ties NUMA nodes that are GPU memory to their GPUs.
+func (d *decoder) gpuMemory() {
+	for i := range d.t.NUMANodes {
+		n := &d.t.NUMANodes[i]
+		bdf, err := topo.ParseBDF(d.memoryOf[n.Index])
+		if err != nil {
+			continue
+		}
+		for j := range d.t.GPUs {
+			if g := &d.t.GPUs[j]; g.BDF != nil && *g.BDF == bdf {
+				index := n.Index
+				n.Owner, g.MemoryNUMA = g.ID, &index
+				g.Facts.Set("memory_numa_node", topo.SourceHwloc, n.Evidence)
+			}
+		}
+	}
+}

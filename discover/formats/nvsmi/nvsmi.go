@@ -1,0 +1,117 @@
+// Package nvsmi reads and writes the matrices that vendor tools print: the
+// text of nvidia-smi topo -m (with NICs, any driver since 2016), of
+// nvidia-smi topo -p2p, and of rocm-smi --showtopo.
+//
+// Such a text states classes without the tree behind them, so a topology made
+// from it carries asserted classes, no PCI devices and no link rates.
+package nvsmi
+
+import (
+	"bytes"
+	"io"
+	"slices"
+
+	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/pkgerr"
+)
+
+// tableKind says which tool's matrix a table is.
+type tableKind string
+
+// The kinds of table.
+const (
+	kindTopo tableKind = "topo" // nvidia-smi topo -m: classes
+	kindP2P  tableKind = "p2p"  // nvidia-smi topo -p2p: peer access states
+	kindROCm tableKind = "rocm" // rocm-smi --showtopotype: link types
+	// rocm-smi --showtopohops and --showtopoweight.
+	kindNumbers tableKind = "numbers"
+)
+
+// matrix is a matrix as it was printed. Cells are kept as written.
+type matrix struct {
+	Kind     tableKind
+	Line     int        // of the column heads, from 1
+	Title    string     // "Link Type", "Hops", "Weight" of rocm-smi; "" for none
+	Devices  []string   // column heads: "GPU0", "NIC0", or NIC names in old drivers
+	Rows     []tableRow // published texts may lack rows
+	NICNames []nicName
+	// Affinities is how many of the columns CPU Affinity, NUMA Affinity and GPU
+	// NUMA ID there are, in this order; it grew with the driver's age.
+	Affinities int
+	// Across are the pairs of devices whose NUMA nodes differ, as rocm-smi's table of hops says.
+	Across   map[[2]string]bool
+	Problems []topo.Warning // what could not be understood or was left out, each with its line
+}
+
+// tableRow is one device's line.
+type tableRow struct {
+	Name         string
+	Line         int      // in the text, from 1
+	Cells        []string // one per device; "" where the row was cut short
+	CPUAffinity  string   // list form; "" where blank
+	NUMAAffinity string
+	GPUNUMAID    string
+}
+
+// nicName is one entry of the "NIC Legend".
+type nicName struct{ Label, Name string }
+
+// row finds a device's line.
+func (t *matrix) row(name string) *tableRow {
+	for i := range t.Rows {
+		if t.Rows[i].Name == name {
+			return &t.Rows[i]
+		}
+	}
+	return nil
+}
+
+// nicName is the RDMA device behind a column head.
+func (t *matrix) nameOf(label string) string {
+	for _, n := range t.NICNames {
+		if n.Label == label {
+			return n.Name
+		}
+	}
+	return label
+}
+
+// Detect says whether head, the first bytes of a text, holds a matrix: column heads that start with a
+// GPU, and a row of one of them.
+func Detect(head []byte) bool {
+	if trimmed := bytes.TrimSpace(head); len(trimmed) > 0 && (trimmed[0] == '<' || trimmed[0] == '{') {
+		return false
+	}
+	found, err := matrices(lines(head))
+	return err != nil || slices.ContainsFunc(found, (*matrix).readable)
+}
+
+// Decode reads a matrix as a topology; its relations are derived.
+func Decode(data []byte) (*topo.Topology, error) {
+	table, err := parse(data)
+	if err != nil {
+		return nil, err
+	}
+	t, err := table.topology()
+	if err != nil {
+		return nil, err
+	}
+	t.Derive()
+	return t, nil
+}
+
+// Encode prints the GPU and NIC matrix of a topology as nvidia-smi topo -m
+// does, with tabs, legend and NIC legend. Classes that are not known are "?".
+// A topology without GPUs is refused: the tool has no form for it.
+func Encode(w io.Writer, t *topo.Topology) error {
+	table, err := fromTopology(t)
+	if err != nil {
+		return err
+	}
+	var out bytes.Buffer
+	table.writeTopo(&out)
+	if _, err := out.WriteTo(w); err != nil {
+		return pkgerr.Errorf("nvsmi", "write: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,329 @@
+package memory
+
+import (
+	"errors"
+	"net"
+	"sync"
+
+	"github.com/topoctl/topoctl/internal/pkgerr"
+)
+
+// PieceBytes is the size of a buffer: what is copied at once between a device and the
+// host, and what a request may ask of a peer's device memory (docs/wire.md): at 25 GB/s
+// 20 µs, so that beginning a copy and waiting for it are little beside it.
+const PieceBytes = 512 << 10
+
+// Use says what buffers are for. Each use has its own, so that those who wait for a
+// peer never hold what the peer's requests need here.
+type Use uint8
+
+// The uses.
+const (
+	ForRequests Use = iota // our own requests
+	ForAnswers             // what peers ask for
+)
+
+// Pin allocates pinned memory of the host near a device. release has the device forget
+// it, after the last copy and before the block is freed.
+type Pin func(size int64, backing Backing) (b *Block, release func() error, err error)
+
+// Pinned is all the host memory through which the memory of one device is copied: pools
+// of buffers that are used again, and windows, which a peer maps and which belong to
+// nobody else afterwards. Its methods may be used by many goroutines.
+type Pinned struct {
+	pin     Pin
+	buffers int // of each pool
+
+	mu      sync.Mutex
+	closed  bool
+	pools   [2]*Pool // by use; made when they are first wanted
+	windows int
+}
+
+// NewPinned has as many buffers for each use as bytes has room for, at least two.
+func NewPinned(bytes int64, pin Pin) *Pinned {
+	return &Pinned{pin: pin, buffers: max(int(bytes/2/PieceBytes), 2)}
+}
+
+// Buffers is how many there are for each use. All windows together have no more.
+func (p *Pinned) Buffers() int { return p.buffers }
+
+// PoolOf is the pool that a device's memory is copied through.
+func PoolOf(d DeviceMemory, use Use) (*Pool, error) {
+	p := d.Pinned()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return nil, pkgerr.Errorf("memory", "pinned memory: %s is %w", d.Device(), net.ErrClosed)
+	}
+	if pool := p.pools[use]; pool != nil {
+		return pool, nil
+	}
+	run, err := p.newRun(p.buffers, Private, "staging", None)
+	if err != nil {
+		return nil, err
+	}
+	pool := &Pool{run: run, over: make(chan struct{})}
+	pool.wake = sync.NewCond(&pool.mu)
+	for i := p.buffers - 1; i >= 0; i-- {
+		pool.free = append(pool.free, &Buffer{pool: pool, Region: run.region, Offset: int64(i) * PieceBytes})
+	}
+	go pool.serve()
+	p.pools[use] = pool
+	return pool, nil
+}
+
+// run is a block of several buffers, as a region of its own.
+type run struct {
+	table   *Table
+	region  *Region
+	release func() error
+	count   int
+}
+
+// newRun allocates and pins.
+func (p *Pinned) newRun(count int, backing Backing, name string, grant Grant) (run, error) {
+	size := int64(count) * PieceBytes
+	b, release, err := p.pin(size, backing)
+	if err != nil {
+		return run{}, pkgerr.Errorf("memory", "pinned memory of %d bytes: %w", size, err)
+	}
+	r := run{table: NewTable(1), release: release, count: count}
+	if r.region, err = r.table.Add(b, name, "", grant); err != nil {
+		return run{}, errors.Join(err, release(), b.Free())
+	}
+	return r, nil
+}
+
+// free gives the memory back. With an error it stays: something still knows it.
+func (r *run) free() error {
+	if err := r.release(); err != nil {
+		return pkgerr.Errorf("memory", "pinned memory of %d bytes: %w", r.region.Size(), err)
+	}
+	return r.table.Close()
+}
+
+// Window is memory of some buffers that a peer maps. Free gives it back; the peer may keep
+// its mapping, whose pages are not used again.
+type Window struct {
+	run
+	of *Pinned
+}
+
+// Window makes one.
+func (p *Pinned) Window(buffers int) (*Window, error) {
+	p.mu.Lock()
+	closed := p.closed
+	if !closed {
+		p.windows++
+	}
+	p.mu.Unlock()
+	if closed {
+		return nil, pkgerr.Errorf("memory", "a window of %d buffers: the device is %w", buffers, net.ErrClosed)
+	}
+	r, err := p.newRun(buffers, Shared, "window", PeerRead|PeerWrite)
+	if err != nil {
+		p.countDown()
+		return nil, err
+	}
+	return &Window{r, p}, nil
+}
+
+// Buffers is how many the window has.
+func (w *Window) Buffers() int { return w.count }
+
+// Block is the window's memory.
+func (w *Window) Block() *Block { return w.region.Block() }
+
+// Buffer is the window's buffer at a place. It is the caller's to use again.
+func (w *Window) Buffer(i int) Buffer {
+	return Buffer{Region: w.region, Offset: int64(i) * PieceBytes}
+}
+
+// Free gives the memory back.
+func (w *Window) Free() error {
+	if err := w.free(); err != nil {
+		return err
+	}
+	w.of.countDown()
+	return nil
+}
+
+func (p *Pinned) countDown() {
+	p.mu.Lock()
+	p.windows--
+	p.mu.Unlock()
+}
+
+// Close frees the memory, of which nothing may be in use.
+func (p *Pinned) Close() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.windows > 0 {
+		return pkgerr.Errorf("memory", "%d windows of pinned memory are in use: close the engines first", p.windows)
+	}
+	for i, pool := range p.pools {
+		if pool == nil {
+			continue
+		}
+		if err := pool.close(); err != nil {
+			return err
+		}
+		p.pools[i] = nil
+	}
+	p.closed = true
+	return nil
+}
+
+// Pool is a bounded set of buffers. Whoever finds none waits: nothing fails for want of
+// buffers.
+type Pool struct {
+	run
+
+	mu          sync.Mutex
+	free        []*Buffer
+	first, last *Wait
+	closed      bool
+	wake        *sync.Cond // there are both buffers and waits, or it is closed
+	over        chan struct{}
+}
+
+// Buffer is a piece of pinned memory: PieceBytes of the region from Offset on.
+type Buffer struct {
+	pool   *Pool // nil: of a window
+	Region *Region
+	Offset int64
+}
+
+// Bytes are the first n bytes of the buffer.
+func (b *Buffer) Bytes(n int64) []byte { return b.Region.Bytes(b.Offset, n) }
+
+// Release returns the buffer to its pool, if it is of one. It calls nobody, so that any
+// lock may be held.
+func (b *Buffer) Release() {
+	p := b.pool
+	if p == nil {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.free = append(p.free, b)
+	if p.first != nil || p.closed {
+		p.wake.Signal()
+	}
+}
+
+// Wait is somebody's wait for a buffer. It is used for one wait at a time.
+type Wait struct {
+	// Ready takes the buffer. It is called from the pool's goroutine and must be quick.
+	Ready  func(*Buffer)
+	next   *Wait
+	queued bool
+}
+
+// Region is what all buffers are pieces of.
+func (p *Pool) Region() *Region { return p.region }
+
+// Get gives a buffer, or nil; then w.Ready is called when there is one.
+func (p *Pool) Get(w *Wait) *Buffer {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if n := len(p.free); n > 0 && p.first == nil {
+		b := p.free[n-1]
+		p.free = p.free[:n-1]
+		return b
+	}
+	w.queued, w.next = true, nil
+	if p.last == nil {
+		p.first = w
+	} else {
+		p.last.next = w
+	}
+	p.last = w
+	if len(p.free) > 0 {
+		p.wake.Signal()
+	}
+	return nil
+}
+
+// Cancel ends a wait: Ready is not called any more. false: it was, or is being.
+func (p *Pool) Cancel(w *Wait) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !w.queued {
+		return false
+	}
+	w.queued = false
+	var before *Wait
+	for at := p.first; at != w; at = at.next {
+		before = at
+	}
+	if before == nil {
+		p.first = w.next
+	} else {
+		before.next = w.next
+	}
+	if p.last == w {
+		p.last = before
+	}
+	w.next = nil
+	return true
+}
+
+// Await waits for a buffer, but not longer than until stop is closed: nil then.
+func (p *Pool) Await(stop <-chan struct{}) *Buffer {
+	got := make(chan *Buffer, 1)
+	w := &Wait{Ready: func(b *Buffer) { got <- b }}
+	if b := p.Get(w); b != nil {
+		return b
+	}
+	select {
+	case b := <-got:
+		return b
+	case <-stop:
+		if !p.Cancel(w) {
+			(<-got).Release()
+		}
+		return nil
+	}
+}
+
+// serve hands buffers to those who wait.
+func (p *Pool) serve() {
+	defer close(p.over)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for {
+		for !p.closed && (p.first == nil || len(p.free) == 0) {
+			p.wake.Wait()
+		}
+		if p.first == nil || len(p.free) == 0 {
+			return
+		}
+		w, b := p.first, p.free[len(p.free)-1]
+		p.free = p.free[:len(p.free)-1]
+		if p.first = w.next; p.first == nil {
+			p.last = nil
+		}
+		w.queued, w.next = false, nil
+		p.mu.Unlock()
+		w.Ready(b)
+		p.mu.Lock()
+	}
+}
+
+// close ends the pool. All buffers must be back.
+func (p *Pool) close() error {
+	p.mu.Lock()
+	if missing := p.count - len(p.free); missing > 0 || p.first != nil {
+		p.mu.Unlock()
+		return pkgerr.Errorf("memory", "%d of %d buffers of pinned memory are in use: close the engines first", missing, p.count)
+	}
+	if !p.closed {
+		p.closed = true
+		p.wake.Signal()
+	}
+	p.mu.Unlock()
+	<-p.over
+	return p.run.free()
+}

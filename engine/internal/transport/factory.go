@@ -1,0 +1,36 @@
+package transport
+
+import (
+	"log/slog"
+	"net/netip"
+
+	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/engine/internal/memory"
+	"github.com/topoctl/topoctl/engine/internal/quota"
+	"github.com/topoctl/topoctl/engine/trust"
+)
+
+// Factory makes a transport for an engine. What it makes may also be a DataServer, an
+// Offerer, a Ported, a Selective and a Serving. An error that wraps
+// ErrUnavailable says that this host cannot have it: the engine goes on without.
+type Factory func(Env) (Transport, error)
+
+// Env is what an engine gives to its transports.
+type Env struct {
+	Name  string
+	Epoch uint64
+	// Credentials and TLS are the engine's, for connections that the transport makes itself.
+	Credentials func() *trust.Credentials
+	TLS         *trust.Endpoint
+	// Protection is the least that bytes have which leave this host.
+	Protection Protection
+	Regions    *memory.Table
+	Memory     *quota.Shares    // that peers may make the engine hold
+	Topology   *topo.Topology   // nil: not known
+	Addrs      []netip.AddrPort // that the engine listens at
+	Logger     *slog.Logger     // never nil
+	// Changed is for a Ported to call when its ports, or what it offers, are not what
+	// they were: the engine asks for them again, tells its peers and makes its routes
+	// anew. It returns at once, and may be called at any time.
+	Changed func()
+}

@@ -1,0 +1,286 @@
+package agent
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/topoctl/topoctl/engine"
+	"github.com/topoctl/topoctl/engine/memory"
+	"github.com/topoctl/topoctl/engine/registry"
+	"github.com/topoctl/topoctl/engine/registry/registrytest"
+	"github.com/topoctl/topoctl/engine/trust"
+	"github.com/topoctl/topoctl/internal/agent/grants"
+	"github.com/topoctl/topoctl/internal/measure/fabric"
+	"github.com/topoctl/topoctl/probe"
+)
+
+// An agent serves what it was told to, counts it, and leaves nothing behind; here without its name, which the
+// registry has for another engine.
+func TestRun(t *testing.T) {
+	names := registrytest.NewMemory(0, nil)
+	if _, err := names.Client().Publish(t.Context(), registry.Record{Name: "n1", Epoch: registry.NewEpoch(time.Now().Add(time.Minute)), Addresses: []netip.AddrPort{netip.MustParseAddrPort("10.0.0.1:7411")}}); err != nil {
+		t.Fatal(err)
+	}
+	before := runtime.NumGoroutine()
+	token := []byte("0123456789abcdef")
+	var log bytes.Buffer // read when the agent has ended
+	ctx, stop := context.WithCancel(t.Context())
+	ready, ended := make(chan Info, 1), make(chan error, 1)
+	go func() {
+		ended <- Run(ctx, Options{Engine: engine.Options{Name: "n1", Token: token, Registry: names.Client(), Logger: slog.New(slog.NewTextHandler(&log, nil))}, HTTP: []string{"127.0.0.1:0"}, Ready: func(i Info) { ready <- i },
+			Regions: []Region{{4096, engine.RegionOptions{Name: "bench", Grant: memory.PeerRead | memory.PeerWrite}}, {8192, engine.RegionOptions{Name: "private"}}}})
+	}()
+	var i Info
+	select {
+	case i = <-ready:
+	case err := <-ended:
+		t.Fatal(err)
+	}
+	if i.Name != "n1" || len(i.Addresses) != 1 || len(i.HTTP) != 1 || len(i.Regions) != 2 || i.Regions[0].Name != "bench" || i.Epoch == 0 || i.Registered {
+		t.Errorf("%+v", i)
+	}
+	e, err := engine.New(t.Context(), engine.Options{Token: token})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := e.Open(t.Context(), i.Addresses[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	to, err := p.Region(t.Context(), "bench")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := to.WriteAt([]byte("hello"), 7); err != nil {
+		t.Fatal(err)
+	}
+	got := make([]byte, 5)
+	if _, err := to.ReadAt(got, 7); err != nil || string(got) != "hello" {
+		t.Errorf("%q, %v", got, err)
+	}
+	if err := p.Notify(t.Context(), make([]byte, 64<<10)); err == nil || !strings.Contains(err.Error(), "takes no notifications") {
+		t.Errorf("a notification that no one reads: %v", err)
+	}
+	stranger, err := engine.New(t.Context(), engine.Options{Token: []byte("another token, 1")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := stranger.Open(t.Context(), i.Addresses[0]); err == nil {
+		t.Error("let in without the token")
+	}
+	if err := stranger.Close(); err != nil {
+		t.Error(err)
+	}
+	var metrics string
+	refused := `topoctl_engine_refused_connections_total{reason="wrong_token"} 1` + "\n"
+	for until := time.Now().Add(30 * time.Second); !strings.Contains(metrics, refused) && time.Now().Before(until); { // it is counted when it has been sent
+		resp, err := http.Get("http://" + i.HTTP[0] + "/metrics")
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(resp.Body)
+		resp.Body.Close()
+		if err != nil {
+			t.Fatal(err)
+		}
+		metrics = string(text)
+	}
+	for _, want := range []string{`topoctl_engine_registered{name="n1"} 0` + "\n", `topoctl_engine_region_bytes{region="bench",`, "topoctl_engine_served_sessions 1\n", refused} {
+		if !strings.Contains(metrics, want) {
+			t.Errorf("no %q in: %s", want, metrics)
+		}
+	}
+	http.DefaultClient.CloseIdleConnections()
+	stop()
+	select {
+	case err := <-ended:
+		if err != nil {
+			t.Errorf("being stopped is an error: %v", err)
+		}
+	case <-time.After(time.Minute):
+		t.Fatal("it does not stop")
+	}
+	if !strings.Contains(log.String(), "level=INFO msg=stopped sessions_closed=1") {
+		t.Errorf("the end is not in the log:\n%s", &log)
+	}
+	if !strings.Contains(log.String(), "has this engine's name in the registry") {
+		t.Errorf("the name is not in the log:\n%s", &log)
+	}
+	if err := e.Close(); err != nil {
+		t.Error(err)
+	}
+	for range 6000 {
+		if runtime.NumGoroutine() <= before {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Errorf("%d goroutines, before %d", runtime.NumGoroutine(), before)
+}
+
+// What cannot be served is said, and nothing stays open.
+func TestRunFails(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	for want, o := range map[string]Options{
+		"address already in use": {Engine: engine.Options{Listen: []string{taken.Addr().String()}}},
+		"agent: HTTP at":         {HTTP: []string{taken.Addr().String()}},
+		`region "twice"`:         {Regions: []Region{{4096, engine.RegionOptions{Name: "twice"}}, {4096, engine.RegionOptions{Name: "twice"}}}},
+	} {
+		o.Ready = func(Info) { t.Errorf("%s: ready", want) }
+		if err := Run(t.Context(), o); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	stop()
+	if err := Run(ctx, Options{}); err != nil && !errors.Is(err, context.Canceled) {
+		t.Errorf("stopped before it began: %v", err)
+	}
+}
+
+// An agent lets a controller measure where it was told to, and does not where it was not.
+func TestProbe(t *testing.T) {
+	before := runtime.NumGoroutine()
+	token := []byte("0123456789abcdef")
+	ctx, stop := context.WithCancel(t.Context())
+	var hosts []probe.Host
+	ended := make(chan error, 3)
+	for _, o := range []*fabric.ServerOptions{{Targets: fabric.Loopback, Limits: fabric.Limits{MemoryBytes: 1 << 20}}, {}, nil} {
+		ready := make(chan Info, 1)
+		name := fmt.Sprintf("n%d", len(hosts))
+		go func() {
+			ended <- Run(ctx, Options{Engine: engine.Options{Name: name, Token: token}, Probe: o, Ready: func(i Info) { ready <- i }})
+		}()
+		select {
+		case i := <-ready:
+			hosts = append(hosts, probe.Host{Name: name, Address: i.Addresses[0]})
+		case err := <-ended:
+			t.Fatal(err)
+		}
+	}
+	f, err := fabric.Open(t.Context(), fabric.Options{Hosts: hosts, Credentials: trust.OfSecret(token)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if h := f.Hosts()[2]; !strings.Contains(h.Error, "start it with --serve-probes") {
+		t.Errorf("an agent that does not probe: %q", h.Error)
+	}
+	pair := probe.Pair{ID: "p", Kind: probe.Port, Transport: probe.TCP, From: probe.End{Host: "n0"}, To: probe.End{Host: "n1"}}
+	out := f.Round(t.Context(), []probe.Pair{pair}, probe.Spec{LatencySamples: 10, PairTime: 10 * time.Second}, nil)
+	if out[0].Err != nil || out[0].Latency == nil {
+		t.Errorf("%+v", out[0])
+	}
+	stop() // while the controller holds it
+	for range hosts {
+		select {
+		case err := <-ended:
+			if err != nil {
+				t.Error(err)
+			}
+		case <-time.After(time.Minute):
+			t.Fatal("it does not stop")
+		}
+	}
+	if err := f.Close(); err != nil {
+		t.Error(err)
+	}
+	for range 6000 {
+		if runtime.NumGoroutine() <= before {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Errorf("%d goroutines, before %d", runtime.NumGoroutine(), before)
+}
+
+// Peers do what the file of grants says, also after it was changed.
+func TestGrants(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "grants")
+	write := func(text string) {
+		if err := os.WriteFile(name+".new", []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(name+".new", name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("token:nobody read=*\n* read=bench\n")
+	file, err := grants.Open(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	ready, ended := make(chan Info, 1), make(chan error, 1)
+	both := memory.PeerRead | memory.PeerWrite
+	go func() {
+		ended <- Run(ctx, Options{Grants: file, reloadEvery: time.Millisecond, Probe: &fabric.ServerOptions{}, Ready: func(i Info) { ready <- i },
+			Regions: []Region{{4096, engine.RegionOptions{Name: "bench", Grant: both}}, {4096, engine.RegionOptions{Name: "kv", Grant: both}}}})
+	}()
+	i := <-ready
+	e, err := engine.New(t.Context(), engine.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	open := func() (*engine.Peer, string, error) {
+		p, err := e.Open(t.Context(), i.Addresses[0])
+		if err != nil {
+			return nil, "", err
+		}
+		list, err := p.Regions(t.Context())
+		var may []string
+		for _, r := range list {
+			may = append(may, r.Name()+" "+r.Grant().String())
+		}
+		return p, strings.Join(may, ", "), err
+	}
+	p, may, err := open()
+	if err != nil || may != "bench read" || p.Topology() != nil {
+		t.Errorf("%q, %v", may, err)
+	}
+	if _, err := p.Call(t.Context(), []byte("{}")); err == nil || !strings.Contains(err.Error(), "not permitted") {
+		t.Errorf("a probe: %v", err)
+	}
+	write("* write=kv\n")
+	for until := time.Now().Add(time.Minute); p.Err() == nil; time.Sleep(time.Millisecond) {
+		if time.Now().After(until) {
+			t.Fatal("a peer goes on with what it could")
+		}
+	}
+	if _, may, err = open(); err != nil || may != "kv write" {
+		t.Errorf("after the change: %q, %v", may, err)
+	}
+	write("* nothing\n")
+	// A peer that opens it at the moment of the change is lost, and may try again.
+	refused := func() bool {
+		return err != nil && strings.Contains(err.Error(), "not permitted: this engine does not allow anything")
+	}
+	for until := time.Now().Add(time.Minute); !refused() && time.Now().Before(until); {
+		if p, _, err = open(); p != nil {
+			_ = p.Close()
+		}
+	}
+	if !refused() {
+		t.Errorf("a peer that may do nothing: %v", err)
+	}
+	stop()
+	if err := errors.Join(<-ended, e.Close()); err != nil {
+		t.Error(err)
+	}
+}

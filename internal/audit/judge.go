@@ -1,0 +1,672 @@
+package audit
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/audit/enginelog"
+	"github.com/topoctl/topoctl/internal/text"
+	"github.com/topoctl/topoctl/internal/units"
+	"github.com/topoctl/topoctl/pathsel"
+)
+
+// judge makes a report's verdicts.
+type judge struct {
+	a *Audit
+	r *Report
+	// total is what the ports of the plan's transport carried, in the report's unit.
+	total uint64
+	// tcp is what interfaces carried beside a plan for RDMA.
+	tcp uint64
+	// unnamed says how many channels go by a device that the log does not name, "" where it names all.
+	unnamed string
+}
+
+func (j *judge) judge() {
+	j.chooseUnit()
+	j.unnamed = unnamed(j.a.logs)
+	ports := j.a.o.Host.Ports()
+	for i := range ports {
+		if p := &ports[i]; j.counts(p) && j.standsForItself(p, ports) {
+			j.r.Ports = append(j.r.Ports, j.measure(p, ports))
+		}
+	}
+	if j.r.Transport == pathsel.RDMA && j.r.Unit != Channels {
+		j.measureInterfaces(ports)
+	}
+	j.share()
+	for i := range j.r.Ports {
+		j.decide(&j.r.Ports[i])
+	}
+	j.blameIdle()
+	j.answer()
+	j.judgeGPUDirect()
+	slices.SortStableFunc(j.r.Ports, func(a, b Port) int { return rank(&a) - rank(&b) })
+}
+
+// rank puts the ports of the plan before the others.
+func rank(p *Port) int {
+	if p.PlannedShare != nil && *p.PlannedShare > 0 {
+		return 0
+	}
+	return 1
+}
+
+// counts says whether a port takes part: one of the plan's transport.
+func (j *judge) counts(p *pathsel.Port) bool {
+	return p.RDMA() || j.r.Transport == pathsel.TCP
+}
+
+// meter is whose counters tell what a port carried: over TCP those of its interface, and of a bond for all its legs,
+// since the kernel chooses the leg.
+func (j *judge) meter(p *pathsel.Port) topo.ID {
+	if j.r.Transport == pathsel.TCP && p.RDMA() || j.bond(p) != "" {
+		return topo.NetdevID(p.Netdev)
+	}
+	return p.ID
+}
+
+// bond is the bond whose leg a port is over TCP, "" for none.
+func (j *judge) bond(p *pathsel.Port) string {
+	if j.r.Transport != pathsel.TCP || len(p.Legs) == 0 {
+		return ""
+	}
+	if n := j.a.o.Host.Index().NetdevNamed(p.Netdev); n == nil || n.Bond == nil && n.LinkKind != "bond" {
+		return ""
+	}
+	return p.Netdev
+}
+
+// legs are the ports that count together: those of a port's bond, or the port alone.
+func (j *judge) legs(p *pathsel.Port, ports []pathsel.Port) []*pathsel.Port {
+	name := j.bond(p)
+	if name == "" {
+		return []*pathsel.Port{p}
+	}
+	var out []*pathsel.Port
+	for i := range ports {
+		if j.bond(&ports[i]) == name {
+			out = append(out, &ports[i])
+		}
+	}
+	return out
+}
+
+// standsForItself says whether a port is judged: of a bond's legs one is for all, that of the plan.
+func (j *judge) standsForItself(p *pathsel.Port, ports []pathsel.Port) bool {
+	legs := j.legs(p, ports)
+	for _, l := range legs {
+		if j.a.shares[l.ID] != nil {
+			return l.ID == p.ID
+		}
+	}
+	return legs[0].ID == p.ID
+}
+
+// chooseUnit takes bytes where every port of the plan counts them, else packets. Without counters
+// there are the channels of logs.
+func (j *judge) chooseUnit() {
+	j.r.Unit = Bytes
+	if j.a.samples < 2 && len(j.a.logs)+len(j.a.hosts) > 0 {
+		j.r.Unit = Channels
+		return
+	}
+	bytes, packets := true, true
+	for id := range j.a.shares {
+		p, _ := j.a.o.Host.Port(id)
+		t := j.a.tallies[j.meter(&p)]
+		if t == nil {
+			continue // it cannot be checked in either
+		}
+		_, hasBytes := t.total.in(Bytes)
+		_, hasPackets := t.total.in(Packets)
+		bytes, packets = bytes && hasBytes, packets && hasPackets
+	}
+	if !bytes && packets {
+		j.r.Unit = Packets
+		j.r.Notes = append(j.r.Notes, "shares are of packets: the driver of these ports counts packets and no bytes")
+	}
+}
+
+// measure puts together what is known of a port.
+func (j *judge) measure(p *pathsel.Port, ports []pathsel.Port) Port {
+	out := Port{ID: p.ID, Name: p.Name, Reasons: []string{}, For: []string{}, LineBytesPerSec: p.BytesPerSec, PlannedShare: new(float64), Users: []User{}}
+	if bond := j.bond(p); bond != "" {
+		out.Name = bond
+	}
+	for _, l := range j.legs(p, ports) {
+		if s := j.a.shares[l.ID]; s != nil {
+			*out.PlannedShare += s.share
+			out.For = append(out.For, s.of...)
+		}
+	}
+	if t := j.a.tallies[j.meter(p)]; t != nil {
+		out.Traffic = t.total
+		if t.rate != nil && !p.Software {
+			out.LineBytesPerSec = t.rate
+		}
+		out.Used = used(&t.total, out.LineBytesPerSec, j.r.WindowNS)
+	}
+	if len(j.a.logs)+len(j.a.hosts) > 0 {
+		out.Channels = new(int)
+		dataDirect := 0
+		for _, u := range j.a.logs {
+			if j.logged(p, &u) {
+				*out.Channels += u.Channels
+				if u.Device != p.Device && u.Way == enginelog.RDMA {
+					dataDirect += u.Channels
+				}
+			}
+		}
+		if dataDirect > 0 {
+			out.Reasons = append(out.Reasons, fmt.Sprintf("%s by data direct (%s%s)", text.Plural(dataDirect, "channel"), p.Device, dataDirectSuffix))
+		}
+	}
+	if j.r.Transport == pathsel.RDMA {
+		out.Users = j.a.queuePairUsers(p.Device, p.Number)
+	} else if n := j.a.o.Host.Index().NetdevNamed(p.Netdev); n != nil {
+		out.Users = j.a.tcpUsers(n)
+	}
+	return out
+}
+
+// dataDirectSuffix ends NCCL's name for the function of a ConnectX-8 by which it reaches GPU memory past the CPU:
+// mlx5_0_dma is mlx5_0.
+// Source: NVIDIA/nccl, src/transport/net_ib/init.cc.
+const dataDirectSuffix = "_dma"
+
+// logged says whether an engine's log is about a port.
+func (j *judge) logged(p *pathsel.Port, u *enginelog.Use) bool {
+	switch {
+	case u.Way == enginelog.RDMA && j.r.Transport == pathsel.RDMA:
+		return strings.TrimSuffix(u.Device, dataDirectSuffix) == strings.TrimSuffix(p.Device, dataDirectSuffix) && samePort(u.Port, p.Number)
+	case u.Way == enginelog.TCP && j.r.Transport == pathsel.TCP:
+		return u.Device == p.Netdev
+	}
+	return false
+}
+
+// used is the part of a port's rate that its fuller direction had.
+func used(t *Traffic, line *topo.Rate, ns int64) *float64 {
+	if t.SentBytes == nil || t.ReceivedBytes == nil || line == nil || *line <= 0 || ns <= 0 {
+		return nil
+	}
+	v := float64(max(*t.SentBytes, *t.ReceivedBytes)) / (float64(ns) / float64(time.Second)) / float64(*line)
+	return &v
+}
+
+// carried is what a port carried in the report's unit; doubt says why that is not all.
+func (j *judge) carried(p *Port) (n uint64, doubt string) {
+	if j.r.Unit == Channels {
+		return uint64(max(0, *p.Channels)), j.unnamed
+	}
+	port, _ := j.a.o.Host.Port(p.ID)
+	t := j.a.tallies[j.meter(&port)]
+	if t == nil {
+		return 0, "its counters could not be read"
+	}
+	n, _ = t.total.in(j.r.Unit)
+	if ip := j.ipOver(&port); ip != nil {
+		over, _ := ip.total.in(j.r.Unit)
+		n -= min(n, over) // TCP that the port carries as InfiniBand
+	}
+	return n, t.doubt(j.r.Unit, j.a.began)
+}
+
+// ipOver is the interface whose IP packets go through an InfiniBand port and count there.
+func (j *judge) ipOver(p *pathsel.Port) *tally {
+	if j.r.Transport != pathsel.RDMA || p.LinkLayer != "InfiniBand" || p.Netdev == "" {
+		return nil
+	}
+	top := j.a.o.Host.Topology()
+	for i := range top.Ports {
+		if top.Ports[i].ID != p.ID {
+			continue
+		}
+		for _, name := range top.Ports[i].Netdevs { // of a bond, what went by this leg
+			if slices.Contains(p.Legs, name) {
+				return j.a.tallies[topo.NetdevID(name)]
+			}
+		}
+	}
+	return j.a.tallies[topo.NetdevID(p.Netdev)]
+}
+
+// quiet is what a port may carry that nothing uses.
+func (j *judge) quiet() uint64 {
+	seconds := float64(j.r.WindowNS) / float64(time.Second)
+	switch j.r.Unit {
+	case Channels:
+		return 0
+	case Packets:
+		return max(leastPackets, uint64(quietPacketsPerSec*seconds))
+	}
+	return max(leastBytes, uint64(quietBytesPerSec*seconds))
+}
+
+// share adds up what all ports carried and gives each its part.
+func (j *judge) share() {
+	if j.r.Unit != Channels && j.a.samples < 2 {
+		return
+	}
+	for i := range j.r.Ports {
+		n, _ := j.carried(&j.r.Ports[i])
+		j.total += n
+	}
+	j.r.Carried = &j.total
+	for i := range j.r.Ports {
+		p := &j.r.Ports[i]
+		n, doubt := j.carried(p)
+		if doubt == "" && j.total > 0 {
+			p.CarriedShare = new(float64(n) / float64(j.total))
+		}
+	}
+}
+
+// decide gives a port its verdict by its share.
+func (j *judge) decide(p *Port) {
+	port, _ := j.a.o.Host.Port(p.ID)
+	n, doubt := j.carried(p)
+	plan := *p.PlannedShare
+	say := func(format string, args ...any) { p.Reasons = append(p.Reasons, fmt.Sprintf(format, args...)) }
+	switch {
+	case j.total <= j.quiet() && plan > 0:
+		p.Verdict = CouldNotCheck
+		if doubt != "" {
+			say("%s", doubt)
+		} else {
+			say("nothing moved, so there is no share to compare")
+		}
+	case doubt != "" && (plan > 0 || n <= j.quiet()):
+		p.Verdict = CouldNotCheck
+		say("%s", doubt)
+	case plan == 0 && (float64(n) <= strayPart*float64(j.total) || n <= j.quiet()):
+		p.Verdict = NotPlanned
+	case plan == 0:
+		p.Verdict = Above
+		say("the plan leaves it out: %s", j.leftOut(p.ID))
+		if doubt != "" {
+			say("%s", doubt)
+		}
+	default:
+		share := float64(n) / float64(j.total)
+		switch {
+		case share < plan*idlePart:
+			p.Verdict = Idle
+		case share < plan*(1-j.r.Tolerance):
+			p.Verdict = Below
+		case share > plan*(1+j.r.Tolerance):
+			p.Verdict = Above
+		default:
+			p.Verdict = OK
+		}
+	}
+	if t := j.a.tallies[j.meter(&port)]; t != nil && plan > 0 && down(t.state) && p.Verdict != OK {
+		say("it is %s now", t.state)
+	}
+	if port.VF {
+		say("it is a virtual function: what others of its card carry is not in these counters")
+	}
+	if len(port.Legs) > 0 && p.Verdict != NotPlanned {
+		say("%s", j.overLegs(&port))
+	}
+}
+
+// overLegs says how a bond's traffic is split over its legs. That is the kernel's or the card's choice and has no verdict.
+func (j *judge) overLegs(p *pathsel.Port) string {
+	of := "it is a bond of " + text.Join(p.Legs, 4)
+	var sum float64
+	var carried []uint64
+	for _, name := range p.Legs {
+		t := j.a.tallies[topo.NetdevID(name)]
+		if t == nil || j.bond(p) == "" || t.doubt(j.r.Unit, j.a.began) != "" { // interfaces do not count what RDMA moves
+			return of + ": how its traffic splits over them is not checked"
+		}
+		n, _ := t.total.in(j.r.Unit)
+		carried, sum = append(carried, n), sum+float64(n)
+	}
+	if sum == 0 {
+		return of
+	}
+	var parts []string
+	for _, n := range carried {
+		parts = append(parts, Percent(float64(n)/sum))
+	}
+	return of + ", which carried " + text.Join(parts, 4)
+}
+
+func down(state string) bool {
+	switch state {
+	case "DOWN", "INIT", "ARMED", "down", "lowerlayerdown", "dormant":
+		return true
+	}
+	return false
+}
+
+// leftOut is why the plan leaves a port out.
+func (j *judge) leftOut(id topo.ID) string {
+	for i := range j.a.o.Plan.Rejected {
+		if c := &j.a.o.Plan.Rejected[i]; c.Port == id && c.Reason.Text != "" {
+			return c.Reason.Text
+		}
+	}
+	return "it is in no consumer's part"
+}
+
+// measureInterfaces lists what went by TCP while RDMA was planned.
+func (j *judge) measureInterfaces(ports []pathsel.Port) {
+	index := j.a.o.Host.Index()
+	seen := map[string]bool{}
+	for i := range ports {
+		p := &ports[i]
+		n := index.NetdevNamed(p.Netdev)
+		if n == nil || seen[n.Name] {
+			continue
+		}
+		seen[n.Name] = true
+		t := j.a.tallies[n.ID]
+		if t == nil {
+			continue
+		}
+		out := Interface{ID: n.ID, Name: n.Name, Verdict: NotPlanned, Reasons: []string{}, Traffic: t.total, Users: j.a.tcpUsers(n)}
+		if moved, known := t.total.in(j.r.Unit); known {
+			moved -= min(moved, j.rdmaIn(ports, n, &out))
+			out.TCP = &moved
+			if moved > j.quiet() {
+				j.tcp += moved
+			}
+		}
+		j.r.Interfaces = append(j.r.Interfaces, out)
+	}
+}
+
+// apart are the drivers whose interfaces do not count what their RDMA devices carry.
+// Source: mlx5e_get_stats of drivers/net/ethernet/mellanox/mlx5/core/en_main.c (its own queues), and
+// bnxt_get_stats64 of drivers/net/ethernet/broadcom/bnxt/bnxt.c (its rings).
+var apart = []string{"mlx5_core", "mlx5_ib", "bnxt_en", "bnxt_re"}
+
+// rdmaIn is what an interface's counters may have of RDMA: what is left is TCP for certain.
+func (j *judge) rdmaIn(ports []pathsel.Port, n *topo.Netdev, out *Interface) uint64 {
+	sum := uint64(0)
+	for i := range ports {
+		p := &ports[i]
+		if !p.RDMA() || p.Netdev != n.Name || p.LinkLayer == "InfiniBand" || slices.Contains(apart, n.Driver) {
+			continue
+		}
+		t := j.a.tallies[p.ID]
+		if t == nil {
+			continue
+		}
+		carried, known := t.total.in(j.r.Unit)
+		if !known {
+			out.Reasons = append(out.Reasons, fmt.Sprintf("it also counts what %s carries, which is not known", p.Name))
+			return ^uint64(0)
+		}
+		sum += carried
+	}
+	return sum
+}
+
+// answer comes to the report's answer.
+func (j *judge) answer() {
+	r := j.r
+	if r.Carried == nil {
+		r.Answer, r.Text = Unchecked, "Could not check: the counters were not read twice"
+		return
+	}
+	if j.fallback() {
+		return
+	}
+	count := map[Verdict][]string{}
+	unchecked := 0
+	for i := range r.Ports {
+		p := &r.Ports[i]
+		count[p.Verdict] = append(count[p.Verdict], p.Name)
+		if p.Verdict == CouldNotCheck && *p.PlannedShare > 0 {
+			unchecked++
+		}
+	}
+	missed := len(count[Idle])+len(count[Above])+len(count[Below]) > 0
+	beside, devices := j.elsewhere()
+	if len(devices) > 0 {
+		r.Notes = append(r.Notes, fmt.Sprintf("devices of the log that are not among this host's ports for %s: %s", r.Transport, text.Join(devices, 32)))
+	}
+	switch {
+	case r.Unit == Channels && j.unnamed != "":
+		r.Answer, r.Text = Unchecked, "Could not check: "+j.unnamed
+	case r.Unit == Channels && beside > 0 && !missed:
+		r.Answer = Unchecked
+		r.Text = fmt.Sprintf("Could not check %d of %s: %s not among this host's ports for %s (%s)", beside, j.amount(j.total+uint64(beside)), //nolint:gosec // bounded by the log
+			text.Plural(len(devices), "device of the log is", "devices of the log are"), r.Transport, text.Join(devices, 4))
+	case r.Unit == Channels && j.total == 0:
+		r.Answer, r.Text = Unchecked, "Could not check: the log has no channel that leaves the host"
+	case j.total <= j.quiet() && j.firstDoubt() == "":
+		r.Answer = NothingSeen
+		r.Text = fmt.Sprintf("Nothing moved in %s: the plan could not be checked", window(r.WindowNS))
+	case missed:
+		r.Answer = Missed
+		r.Text = "Plan missed: " + j.missed(count)
+	case unchecked > 0:
+		r.Answer = Unchecked
+		r.Text = fmt.Sprintf("Could not check %d of %s: %s", unchecked, text.Plural(len(j.a.shares), "planned port"), j.firstDoubt())
+	default:
+		r.Answer = AsPlanned
+		r.Text = fmt.Sprintf("As planned: %s carried %s, each its part", text.Plural(len(j.a.shares), "port"), j.amount(j.total))
+		if len(j.a.shares) == 1 {
+			r.Text = fmt.Sprintf("As planned: the only port of the plan carried %s", j.amount(j.total))
+		}
+	}
+}
+
+// firstDoubt is why it is not known what the first such port of the plan carried, "" where it is known of all.
+func (j *judge) firstDoubt() string {
+	for i := range j.r.Ports {
+		if _, doubt := j.carried(&j.r.Ports[i]); doubt != "" && *j.r.Ports[i].PlannedShare > 0 {
+			return j.r.Ports[i].Name + ": " + doubt
+		}
+	}
+	return ""
+}
+
+// unnamed says how many channels of a log go by a device that it does not name, "" where it names all.
+func unnamed(log []enginelog.Use) string {
+	all, without := 0, 0
+	var networks []string
+	for _, u := range log {
+		all += u.Channels
+		if u.Way == enginelog.Unnamed {
+			without += u.Channels
+			networks = withNew(networks, u.Device)
+		}
+	}
+	if without == 0 {
+		return ""
+	}
+	return fmt.Sprintf("the log does not say by which device %d of %s (%s)", without, text.Plural(all, "channel goes", "channels go"), text.Join(networks, 4))
+}
+
+// withNew is a list with a name that it may have already.
+func withNew(list []string, name string) []string {
+	if slices.Contains(list, name) {
+		return list
+	}
+	return append(list, name)
+}
+
+// elsewhere are the devices of logs that no port of this host is, and the channels by them. TCP beside a plan for RDMA
+// is judged for itself.
+func (j *judge) elsewhere() (channels int, devices []string) {
+	ports := j.a.o.Host.Ports()
+	known := func(u *enginelog.Use) bool {
+		return slices.ContainsFunc(ports, func(p pathsel.Port) bool { return j.logged(&p, u) })
+	}
+	for i := range j.a.logs {
+		if u := &j.a.logs[i]; (u.Way == enginelog.RDMA || u.Way == enginelog.TCP && j.r.Transport == pathsel.TCP) && !known(u) {
+			channels += u.Channels
+			devices = withNew(devices, u.Device)
+		}
+	}
+	if j.r.Transport == pathsel.RDMA {
+		for i := range j.a.hosts {
+			for _, name := range j.a.hosts[i].Listed {
+				if !known(&enginelog.Use{Way: enginelog.RDMA, Device: name}) {
+					devices = withNew(devices, name)
+				}
+			}
+		}
+	}
+	return channels, devices
+}
+
+// judgeGPUDirect says what logs tell of GPUDirect RDMA. A job that goes without it is never as planned.
+func (j *judge) judgeGPUDirect() {
+	r := j.r
+	g := &GPUDirect{Disabled: []string{}, Said: []string{}}
+	var devices, far []string
+	for i := range j.a.hosts {
+		h := &j.a.hosts[i]
+		g.Channels += h.Channels
+		g.Without += h.Channels - h.Direct
+		for _, d := range h.Disabled {
+			if !slices.Contains(g.Disabled, d.Device) {
+				g.Disabled, g.Said = append(g.Disabled, d.Device), append(g.Said, d.Said)
+				devices = append(devices, strings.TrimPrefix(d.Said, "Disabled for "))
+			}
+		}
+		for _, d := range h.Far {
+			far = append(far, d.Said)
+		}
+		if h.NoGDR && len(far) == 0 {
+			far = append(far, "GDR 0")
+		}
+	}
+	if g.Channels > 0 || len(devices) > 0 {
+		r.GPUDirect = g
+	}
+	said := ""
+	switch {
+	case g.Without > 0:
+		why := "no line of the log says why"
+		if len(devices) > 0 {
+			why = "the log: Disabled for " + text.Join(devices, 2)
+		} else if len(far) > 0 {
+			g.Said, why = far, "the log: "+text.Join(far, 2)
+		}
+		said = fmt.Sprintf("%d of %s without GPUDirect RDMA (%s)", g.Without, text.Plural(g.Channels, "channel goes", "channels go"), why)
+	case g.Channels == 0 && len(devices) > 0:
+		said = "GPUDirect RDMA is disabled for " + text.Join(devices, 4)
+	case r.Answer == AsPlanned && len(j.a.logs) > 0 && g.Channels == 0:
+		r.Text += "; could not check GPUDirect RDMA: the log does not say"
+	}
+	if said == "" {
+		return
+	}
+	switch r.Answer {
+	case Missed, Fallback:
+		r.Text += "; " + said
+	default:
+		shares := strings.TrimPrefix(r.Text, "As planned: ")
+		r.Answer, r.Text = NoGPUDirect, said+"; "+strings.ToLower(shares[:1])+shares[1:]
+	}
+}
+
+// missed says what is wrong with the shares: the port that carried too much first, then the idle.
+func (j *judge) missed(count map[Verdict][]string) string {
+	var parts []string
+	var most *Port
+	for i := range j.r.Ports {
+		p := &j.r.Ports[i]
+		if p.Verdict == Above && p.CarriedShare != nil && (most == nil || *p.CarriedShare > *most.CarriedShare) {
+			most = p
+		}
+	}
+	if most != nil {
+		parts = append(parts, fmt.Sprintf("%s carried %s of %s (planned: %s)", most.Name, Percent(*most.CarriedShare), j.amount(j.total), Percent(*most.PlannedShare)))
+	}
+	for _, v := range []Verdict{Idle, Below} {
+		if names := count[v]; len(names) > 0 {
+			what := "were idle"
+			if v == Below {
+				what = "carried less than planned"
+			} else if len(names) == 1 {
+				what = "was idle"
+			}
+			parts = append(parts, text.List(names, 4)+" "+what)
+		}
+	}
+	if len(parts) == 0 {
+		parts = append(parts, text.List(count[Above], 4)+" carried more than planned")
+	}
+	return strings.Join(parts, ", ")
+}
+
+// fallback finds TCP where RDMA was planned: interfaces carried more than the RDMA ports.
+func (j *judge) fallback() bool {
+	var names []string
+	for _, u := range j.a.logs {
+		if j.r.Unit == Channels && u.Way == enginelog.TCP && j.r.Transport == pathsel.RDMA {
+			j.tcp += uint64(u.Channels)
+			names = withNew(names, u.Device)
+		}
+	}
+	j.markInterfaces()
+	if j.tcp <= j.quiet() || j.tcp <= j.total {
+		return false
+	}
+	r := j.r
+	r.Answer = Fallback
+	for i := range r.Interfaces {
+		if r.Interfaces[i].Verdict == TCPFallback {
+			names = append(names, r.Interfaces[i].Name)
+		}
+	}
+	rdma := "the RDMA ports nothing"
+	if j.total > j.quiet() {
+		rdma = "the RDMA ports " + j.amount(j.total)
+	}
+	r.Text = fmt.Sprintf("TCP fallback: %s carried %s, %s", text.List(names, 4), j.amount(j.tcp), rdma)
+	for i := range r.Ports { // it is known that they were idle, whatever moved over RDMA
+		if p := &r.Ports[i]; p.Verdict == CouldNotCheck && *p.PlannedShare > 0 {
+			if n, doubt := j.carried(p); doubt == "" && n <= j.quiet() {
+				p.Verdict, p.Reasons = Idle, []string{"the data went by TCP"}
+			}
+		}
+	}
+	j.blameIdle()
+	return true
+}
+
+// markInterfaces gives verdicts to interfaces.
+func (j *judge) markInterfaces() {
+	for i := range j.r.Interfaces {
+		n := &j.r.Interfaces[i]
+		switch {
+		case n.TCP == nil:
+			n.Verdict = CouldNotCheck
+		case *n.TCP > j.quiet() && j.tcp > j.total && *n.TCP > uint64(strayPart*float64(j.tcp)):
+			n.Verdict = TCPFallback
+		}
+	}
+}
+
+// amount is a number of the report's unit, for people.
+func (j *judge) amount(n uint64) string { return Amount(n, j.r.Unit) }
+
+// Amount prints bytes, packets or channels.
+func Amount(n uint64, u Unit) string {
+	switch u {
+	case Packets:
+		return text.Plural(int64(n), "packet") //nolint:gosec // counters of this size do not exist
+	case Channels:
+		return text.Plural(int64(n), "channel") //nolint:gosec // bounded by the log
+	}
+	return units.Bytes(int64(min(n, 1<<62))) //nolint:gosec // bounded
+}
+
+// Percent prints a share.
+func Percent(v float64) string { return fmt.Sprintf("%.1f %%", 100*v) }
+
+func window(ns int64) string { return time.Duration(ns).Round(100 * time.Millisecond).String() }

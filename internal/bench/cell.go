@@ -1,0 +1,273 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/topoctl/topoctl/engine"
+	"github.com/topoctl/topoctl/internal/pick"
+	"github.com/topoctl/topoctl/internal/pkgerr"
+	"github.com/topoctl/topoctl/internal/units"
+)
+
+// end is a local engine and its view of the peer.
+type end struct {
+	batchTime time.Duration // at most
+	engine    *engine.Engine
+	local     *engine.Region
+	peer      *engine.Peer
+	remote    *engine.RemoteRegion
+}
+
+// cell is one measurement: an op of one size, over one transport, by one policy.
+type cell struct {
+	*end
+	verifier  *end // reads back and fills; nil unless every byte is verified
+	op        string
+	size      int64
+	batch     int
+	threads   int
+	inFlight  int
+	transport string
+	policy    pick.Policy
+	layout    layout
+	pattern   pattern
+	childPID  int
+	fault     *FaultPlan
+	planned   int // rounds
+
+	samples   samples
+	latency   Recorder
+	ops       int64
+	lanes     []LaneResult
+	retries   int64
+	fallbacks int64
+	explained sync.Once // the first batch of any worker tells:
+	checksum  string
+	verifying sync.Mutex // guards the fields of verified
+	verified  *Check
+	faulted   *Fault
+	err       error
+	rounds    int // that were measured to their end
+	workers   []*worker
+}
+
+func (c *cell) name() string {
+	return fmt.Sprintf("%s %s, %s, %s", c.op, units.Bytes(c.size), c.transport, c.policy)
+}
+
+// round moves batches for a while. The error of a failed batch is c.err; it returns that of ctx, or
+// a *PeerGoneError.
+func (c *cell) round(ctx context.Context, d time.Duration, record bool, watch func(*meter)) error {
+	peerCPU, known := processCPU(c.childPID)
+	stats, lanes := c.engine.Stats(), c.peer.Lanes()
+	latency := &c.latency
+	if !record {
+		latency = &Recorder{}
+	}
+	start, cpu := time.Now(), selfCPU()
+	m := newMeter(start, latency)
+	watch(m)
+	if err := c.runWorkers(ctx, m, start.Add(d)); err != nil {
+		c.err = err
+	}
+	if !record {
+		return c.over(ctx)
+	}
+	s := sample{bytes: m.bytes, elapsed: m.last.Sub(start), self: selfCPU() - cpu}
+	if after, ok := processCPU(c.childPID); ok && known {
+		s.peer, s.peerKnown = after-peerCPU, true
+	}
+	c.samples = append(c.samples, s)
+	c.ops += m.ops
+	after := c.engine.Stats()
+	c.retries += after.Retries - stats.Retries
+	c.fallbacks += after.Fallback - stats.Fallback
+	c.countLanes(lanes, c.peer.Lanes())
+	if c.err == nil && ctx.Err() == nil {
+		c.rounds++
+	}
+	return c.over(ctx)
+}
+
+// over is why nothing more can be measured, nil where it can: a failed batch of one measurement says
+// nothing of the others, unless the peer is gone.
+func (c *cell) over(ctx context.Context) error {
+	if errors.Is(c.err, engine.ErrPeerLost) || errors.Is(c.err, engine.ErrPeerRestarted) {
+		c.err = &PeerGoneError{Peer: c.peer.Name(), During: c.name(), Err: c.err}
+		return c.err
+	}
+	return ctx.Err()
+}
+
+// runWorkers runs a goroutine for each batch in flight, and the fault.
+func (c *cell) runWorkers(ctx context.Context, m *meter, until time.Time) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	var running, faults sync.WaitGroup
+	errs := make([]error, len(c.workers)+1)
+	over := make(chan struct{})
+	if c.fault != nil {
+		faults.Go(func() { errs[len(c.workers)] = c.runFault(m, over) })
+	}
+	for i, w := range c.workers {
+		running.Go(func() {
+			if err := w.run(ctx, m, until); err != nil && ctx.Err() == nil {
+				errs[i] = err
+				stop() // the others stop as well
+			}
+		})
+	}
+	running.Wait()
+	close(over)
+	faults.Wait()
+	if c.fault != nil {
+		c.faulted = m.fault(c.fault.Lane, time.Now())
+	}
+	return errors.Join(errs...)
+}
+
+// runFault suspends the lane and, after the planned time or at the end, resumes it.
+func (c *cell) runFault(m *meter, over <-chan struct{}) error {
+	wait := func(d time.Duration) bool {
+		t := time.NewTimer(d)
+		defer t.Stop()
+		select {
+		case <-t.C:
+			return true
+		case <-over:
+			return false
+		}
+	}
+	if !wait(c.fault.At) {
+		return nil
+	}
+	m.setPhase(duringFault, time.Now())
+	if err := c.engine.Suspend(c.fault.Lane); err != nil {
+		return err
+	}
+	inTime := c.fault.For > 0 && wait(c.fault.For)
+	if c.fault.For == 0 {
+		<-over
+	}
+	err := c.engine.Resume(c.fault.Lane)
+	if inTime {
+		m.setPhase(afterFault, time.Now())
+	}
+	return err
+}
+
+// countLanes adds the difference between two readings of the lanes.
+func (c *cell) countLanes(before, after []engine.LaneStats) {
+	key := func(l *engine.LaneStats) string { return l.Transport + "\x00" + l.Lane }
+	was := map[string]engine.LaneStats{}
+	for i := range before {
+		was[key(&before[i])] = before[i]
+	}
+	for i := range after {
+		now := &after[i]
+		old := was[key(now)]
+		if now.Bytes == old.Bytes && now.Retries == old.Retries {
+			continue
+		}
+		k := slices.IndexFunc(c.lanes, func(l LaneResult) bool { return l.Lane == now.Lane && l.Transport == now.Transport })
+		if k < 0 {
+			k = len(c.lanes)
+			c.lanes = append(c.lanes, LaneResult{Lane: now.Lane, Transport: now.Transport})
+		}
+		c.lanes[k].Bytes += now.Bytes - old.Bytes
+		c.lanes[k].Slices += now.Slices - old.Slices
+		c.lanes[k].Retries += now.Retries - old.Retries
+		if now.Connection != "" {
+			c.lanes[k].Connection = now.Connection
+		}
+	}
+	slices.SortFunc(c.lanes, func(a, b LaneResult) int {
+		return strings.Compare(a.Transport+"\x00"+a.Lane, b.Transport+"\x00"+b.Lane)
+	})
+}
+
+// usesTransport says whether a transport carried any of the ops, or was asked to.
+func (c *cell) usesTransport(transport string) bool {
+	return c.transport == transport || slices.ContainsFunc(c.lanes, func(l LaneResult) bool { return l.Transport == transport })
+}
+
+// streams is how many sockets carried the ops.
+func (c *cell) streams() int {
+	n := 0
+	for _, l := range c.lanes {
+		if l.Transport == "tcp" {
+			n++
+		}
+	}
+	return max(1, n)
+}
+
+// congestionControl is that of the sockets, nil without sockets.
+func (c *cell) congestionControl() *string {
+	var names []string
+	for _, l := range c.lanes {
+		if l.Transport == "tcp" {
+			names = append(names, congestionIn(l.Connection))
+		}
+	}
+	slices.Sort(names)
+	names = slices.DeleteFunc(slices.Compact(names), func(n string) bool { return n == "" })
+	if len(names) == 0 {
+		return nil
+	}
+	all := strings.Join(names, ", ")
+	return &all
+}
+
+// result is the measurement for the report.
+func (c *cell) result() Result {
+	all := c.samples.sum()
+	r := Result{
+		Op: c.op, Transport: c.transport, Policy: c.policy, SizeBytes: c.size, Batch: c.batch, Threads: c.threads, InFlight: c.inFlight,
+		DurationNS: int64(all.elapsed), Bytes: all.bytes, Ops: c.ops, BytesPerSec: all.bytesPerSec(),
+		RoundsBytesPerSec: c.samples.rates(), Latency: latencyOf(&c.latency),
+		Complete: c.rounds == c.planned, Lanes: c.lanes, Checksum: c.checksum, CongestionControl: c.congestionControl(),
+		Retries: c.retries, Fallbacks: c.fallbacks, Verified: c.verified, Fault: c.faulted,
+	}
+	if r.Lanes == nil {
+		r.Lanes = []LaneResult{}
+	}
+	if all.elapsed > 0 {
+		r.OpsPerSec = int64(float64(c.ops) / all.elapsed.Seconds())
+	}
+	if c.verified == nil { // verifying takes more time than moving
+		r.LocalCPUSecondsPerGB = perGB(all.self, all.bytes)
+		if all.peerKnown {
+			r.PeerCPUSecondsPerGB = perGB(all.peer, all.bytes)
+			r.CPUSecondsPerGB = perGB(all.self+all.peer, all.bytes)
+		}
+	}
+	if c.err != nil {
+		text := pkgerr.Message(c.err)
+		r.Error = &text
+	}
+	return r
+}
+
+// recordCheck counts the verification of one op.
+func (c *cell) recordCheck(bytes, wrong, at int64) {
+	c.verifying.Lock()
+	defer c.verifying.Unlock()
+	v := c.verified
+	v.Bytes += bytes
+	if wrong == 0 {
+		return
+	}
+	v.MismatchedBytes += wrong
+	v.MismatchedOps++
+	if v.First == nil {
+		where := fmt.Sprintf("%s of %s: byte %d of the peer's region", c.op, units.Bytes(c.size), at)
+		v.First = &where
+	}
+}

@@ -1,0 +1,268 @@
+package bench
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"time"
+
+	"github.com/topoctl/topoctl/engine"
+	"github.com/topoctl/topoctl/engine/memory"
+	"github.com/topoctl/topoctl/internal/pkgerr"
+	"github.com/topoctl/topoctl/internal/units"
+)
+
+// step is one measurement that alternates with others.
+type step struct {
+	name  string
+	run   func(ctx context.Context, d time.Duration) error
+	takes time.Duration // of one round
+}
+
+// group is what is compared: cells of one op and size, and their ceilings.
+type group struct {
+	op      string
+	size    int64
+	cells   []*cell
+	raw     samples
+	streams int
+	layout  layout
+	copies  []*copying
+}
+
+// copying is one way to copy memory.
+type copying struct {
+	kind    string
+	threads int
+	layout  layout
+	copyTo  func(dst, src []byte) int
+	samples samples
+}
+
+// copyThreads is the number of threads of the copies that results are compared with: as many
+// as submit batches, but at most the number of processors.
+func (r *run) copyThreads() int { return min(r.o.Threads, runtime.GOMAXPROCS(0)) }
+
+// copyings are the ways to copy ops of one size: with copyThreads and, if that is fewer, with
+// all processors, since an engine may copy on more threads than call it.
+func (r *run) copyings(size int64) ([]*copying, error) {
+	own := r.copyThreads()
+	threads := []int{own}
+	if n := runtime.GOMAXPROCS(0); n > own {
+		threads = append(threads, n)
+	}
+	var out []*copying
+	for _, n := range threads {
+		l, err := newLayout(r.memory, size, n, 1)
+		if err != nil && n > own {
+			continue // too few pieces of this size
+		} else if err != nil {
+			return nil, err
+		}
+		out = append(out, &copying{kind: Memcpy, threads: n, layout: l, copyTo: func(dst, src []byte) int { return copy(dst, src) }},
+			&copying{kind: StreamingCopy, threads: n, layout: l, copyTo: memory.Stream})
+	}
+	return out, nil
+}
+
+// measure measures one group after the other.
+func (r *run) measure(ctx context.Context) error {
+	groups, err := r.groups()
+	if err != nil {
+		return err
+	}
+	r.watch.plan(r.total(groups))
+	for _, g := range groups {
+		err := r.measureGroup(ctx, g)
+		r.addResults(g)
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *run) groups() ([]*group, error) {
+	var out []*group
+	for _, op := range r.o.Ops {
+		for _, size := range r.o.Sizes {
+			l, err := r.layout(size)
+			if err != nil {
+				return nil, err
+			}
+			g := &group{op: op, size: size, layout: l, streams: 1}
+			if g.copies, err = r.copyings(size); err != nil {
+				return nil, err
+			}
+			for _, transport := range r.o.Transports {
+				for _, policy := range r.o.Policies {
+					c := &cell{end: r.ends[policy], verifier: r.verifier, op: op, size: size, batch: r.o.batchFor(size), threads: r.o.Threads,
+						inFlight: r.o.InFlight, transport: transport, policy: policy, layout: l, pattern: pattern(r.o.Seed),
+						childPID: r.o.ChildPID, fault: r.o.Fault, planned: r.o.rounds()}
+					if r.o.Check {
+						c.verified = &Check{}
+					}
+					g.cells = append(g.cells, c)
+				}
+			}
+			out = append(out, g)
+		}
+	}
+	return out, nil
+}
+
+// total is the number of steps, and how long all of them take at least.
+func (r *run) total(groups []*group) (steps int, d time.Duration) {
+	for _, g := range groups {
+		for _, s := range r.steps(g) {
+			steps += r.o.rounds()
+			d += s.takes * time.Duration(r.o.rounds())
+		}
+		steps += len(g.cells)
+		d += r.o.Warmup * time.Duration(len(g.cells))
+	}
+	return steps, d
+}
+
+// steps are the parts of a group's round, in order. Ceilings get a half and a quarter of the
+// time of a measurement, since they vary less.
+func (r *run) steps(g *group) []step {
+	each := r.o.Duration / time.Duration(r.o.rounds())
+	var out []step
+	for _, c := range g.cells {
+		out = append(out, step{c.name(), func(ctx context.Context, d time.Duration) error {
+			if c.err == nil { // otherwise it has already failed
+				return r.round(ctx, c, d, true)
+			}
+			return ctx.Err()
+		}, each})
+	}
+	if r.raw != nil {
+		out = append(out, step{describe(g.op, g.size, "raw socket"), func(ctx context.Context, d time.Duration) error {
+			l, err := newLayout(r.memory, g.size, g.streams, 1)
+			if err != nil {
+				return err
+			}
+			s, err := rawRound(ctx, r.raw, g.op == Read, g.cells[0].local.Bytes(), l, d)
+			return appendSample(&g.raw, s, err)
+		}, each / 2})
+	}
+	for _, c := range g.copies {
+		name := describe("copy", g.size, fmt.Sprintf("%s x %d", c.kind, c.threads))
+		out = append(out, step{name, func(ctx context.Context, d time.Duration) error {
+			s, err := copyRound(ctx, r.copyTo.Bytes(), g.cells[0].local.Bytes(), c.layout, d, c.copyTo)
+			return appendSample(&c.samples, s, err)
+		}, each / 4})
+	}
+	return out
+}
+
+func appendSample(to *samples, s sample, err error) error {
+	if err == nil {
+		*to = append(*to, s)
+	}
+	return err
+}
+
+// measureGroup warms the cells up, then alternates between them, forwards and backwards, so
+// that a machine that gets slower or faster affects all alike.
+func (r *run) measureGroup(ctx context.Context, g *group) (err error) {
+	for _, c := range g.cells {
+		if err := r.warmUp(ctx, g, c); err != nil {
+			return err
+		}
+	}
+	defer func() {
+		for _, c := range g.cells {
+			if e := closeWorkers(context.WithoutCancel(ctx), c); err == nil {
+				err = e
+			}
+		}
+	}()
+	steps := r.steps(g)
+	for range r.o.rounds() {
+		for _, s := range steps {
+			r.watch.step(s.name, s.takes)
+			if err := s.run(ctx, s.takes); err != nil {
+				return err
+			}
+		}
+		slices.Reverse(steps)
+	}
+	return nil
+}
+
+// warmUp connects, and counts the sockets.
+func (r *run) warmUp(ctx context.Context, g *group, c *cell) error {
+	if c.verified != nil && c.op == Read {
+		if c.err = r.fillRemote(ctx, c.pattern); c.err != nil {
+			return cmp.Or(c.over(ctx), c.err)
+		}
+	}
+	if err := newWorkers(c); err != nil {
+		return err
+	}
+	r.watch.step(c.name()+", warming up", r.o.Warmup)
+	fault, verified := c.fault, c.verified
+	c.fault = nil
+	before := c.peer.Lanes()
+	if err := r.round(ctx, c, r.o.Warmup, false); err != nil {
+		return err
+	}
+	c.countLanes(before, c.peer.Lanes())
+	g.streams = max(g.streams, c.streams())
+	c.fault, c.lanes = fault, nil
+	if verified != nil {
+		*verified = Check{} // drops that of the warm-up
+	}
+	return nil
+}
+
+// round is that of a cell. A batch that timed out takes its time from what is left for all.
+func (r *run) round(ctx context.Context, c *cell, d time.Duration, record bool) error {
+	if err := c.round(ctx, d, record, r.watch.follow); err != nil {
+		return err
+	}
+	if errors.Is(c.err, context.DeadlineExceeded) {
+		if r.left -= c.batchTime; r.left <= 0 {
+			return noAnswer{&r.o}
+		}
+	}
+	return nil
+}
+
+// fillPiece is how much of the peer's region is filled at a time.
+const fillPiece = 4 << 20
+
+// fillTime is how long a region of that size may take to be filled: 4 MiB/s is a third of what
+// Ethernet of 100 Mb/s carries.
+func fillTime(bytes int64) time.Duration {
+	return 30*time.Second + time.Duration(float64(bytes)/(4<<20)*float64(time.Second))
+}
+
+// fillRemote writes a pattern into the peer's region, to compare reads with. A peer that takes it
+// drop by drop does not hold the run up.
+func (r *run) fillRemote(ctx context.Context, p pattern) error {
+	v, limit := r.verifier, r.fillTime(r.memory)
+	ctx, stop := context.WithTimeoutCause(ctx, limit, fmt.Errorf("it has not taken %s in %s: %w", units.Bytes(r.memory), limit, context.DeadlineExceeded))
+	defer stop()
+	piece := min(fillPiece, r.memory)
+	from, err := v.engine.Alloc(piece, engine.RegionOptions{})
+	if err != nil {
+		return err
+	}
+	for at := int64(0); at < r.memory; at += piece {
+		n := min(piece, r.memory-at)
+		p.fill(from.Bytes()[:n], at)
+		limited, stop := context.WithTimeout(ctx, r.batchTime())
+		err := v.peer.Write(limited, from.Span(0, n), v.remote.At(at))
+		stop()
+		if err != nil {
+			return pkgerr.Errorf("bench", "fill the peer's region: %w", err)
+		}
+	}
+	return from.Close(ctx)
+}

@@ -1,0 +1,415 @@
+package diff
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/pkgerr"
+	"github.com/topoctl/topoctl/internal/units"
+	"github.com/topoctl/topoctl/pathsel"
+)
+
+// paths are what both sides choose: of every memory location and every port that both
+// have, the rates.
+type paths struct {
+	old, new  *pathsel.Host
+	locations []locationPair
+	toPort    map[topo.ID]topo.ID   // the new side's port of an old one
+	changed   []pathPair            // what changes in rate
+	byLimit   map[topo.LinkID][]int // changed paths by a link that limits them, "old " before the old side's
+	users     map[topo.ID][]string  // by NIC of the new side, the locations that prefer it
+}
+
+// locationPair is one memory location on both sides.
+type locationPair struct{ old, new pathsel.Location }
+
+// pathPair is a path whose expected rate is not the same on both sides.
+type pathPair struct {
+	Path
+	oldName, newName string
+	better, gpu      bool
+	oldBest, newBest bool // the port is preferred
+}
+
+// choices compares what both sides choose.
+func (c *comparer) choices() error {
+	if c.old.imported != c.new.imported || c.old.imported && c.old.t.Origin != c.new.t.Origin {
+		lacking := c.new
+		if c.old.imported {
+			lacking = c.old
+		}
+		c.omitFor(ChoicePreferred, c.hostNode(), lacking, "a choice depends on facts that "+lacking.t.Origin+" does not contain")
+		return nil
+	}
+	r, err := c.prepare()
+	if err != nil {
+		return err
+	}
+	c.paths = r
+	c.transport(r)
+	for _, l := range r.locations {
+		x, err := r.old.Affinity(l.old, nil)
+		if err != nil {
+			return pkgerr.Errorf("diff", "old: %w", err)
+		}
+		y, err := r.new.Affinity(l.new, nil)
+		if err != nil {
+			return pkgerr.Errorf("diff", "new: %w", err)
+		}
+		r.findPaths(l, x, y)
+		for i := range y.Ranked {
+			if p := &y.Ranked[i]; p.Verdict == pathsel.Preferred && !slices.Contains(r.users[p.NIC], string(l.new)) {
+				r.users[p.NIC] = append(r.users[p.NIC], string(l.new))
+			}
+		}
+		c.preferred(r, l, x, y)
+	}
+	c.plans(r)
+	return nil
+}
+
+// hostNode is what a difference of no single node is about.
+func (c *comparer) hostNode() Node {
+	return Node{Kind: KindHost, Old: string(KindHost), New: string(KindHost), Name: string(KindHost)}
+}
+
+func (c *comparer) prepare() (*paths, error) {
+	r := &paths{toPort: map[topo.ID]topo.ID{}, byLimit: map[topo.LinkID][]int{}, users: map[topo.ID][]string{}}
+	var err error
+	if r.old, err = pathsel.New(c.old.t, pathsel.Options{}); err != nil {
+		return nil, pkgerr.Errorf("diff", "old: %w", err)
+	}
+	if r.new, err = pathsel.New(c.new.t, pathsel.Options{}); err != nil {
+		return nil, pkgerr.Errorf("diff", "new: %w", err)
+	}
+	c.matchPorts(r)
+	news := r.new.Locations()
+	for _, l := range r.old.Locations() {
+		if n := c.old.nodes[l.Node()]; n != nil && n.match != nil && slices.Contains(news, pathsel.LocationOf(n.match.New)) {
+			r.locations = append(r.locations, locationPair{l, pathsel.LocationOf(n.match.New)})
+		}
+	}
+	return r, nil
+}
+
+// matchPorts pairs the ports that can be chosen: as nodes; where one side does not know
+// ports, the only ones of their device; and on another host those of one name.
+func (c *comparer) matchPorts(r *paths) {
+	taken := map[topo.ID]bool{}
+	pair := func(find func(old *pathsel.Port, news []pathsel.Port) (topo.ID, bool)) {
+		news := r.new.Ports()
+		for _, p := range r.old.Ports() {
+			if r.toPort[p.ID] != "" {
+				continue
+			}
+			if id, ok := find(&p, news); ok && !taken[id] {
+				r.toPort[p.ID], taken[id] = id, true
+			}
+		}
+	}
+	match := func(id topo.ID) topo.ID {
+		if n := c.old.nodes[id]; n != nil && n.match != nil {
+			return n.match.New
+		}
+		return ""
+	}
+	pair(func(p *pathsel.Port, _ []pathsel.Port) (topo.ID, bool) {
+		_, ok := r.new.Port(match(p.ID))
+		return match(p.ID), ok
+	})
+	pair(func(p *pathsel.Port, news []pathsel.Port) (topo.ID, bool) {
+		id, only := portOf(news, match(p.NIC))
+		_, alone := portOf(r.old.Ports(), p.NIC)
+		return id, only && alone
+	})
+	if c.o.Structure || c.hosts == DifferentHosts {
+		pair(func(p *pathsel.Port, news []pathsel.Port) (topo.ID, bool) {
+			i := slices.IndexFunc(news, func(n pathsel.Port) bool { return n.Name == p.Name && !taken[n.ID] })
+			if i < 0 {
+				return "", false
+			}
+			return news[i].ID, true
+		})
+	}
+}
+
+// portOf is the only port of a device.
+func portOf(ports []pathsel.Port, nic topo.ID) (id topo.ID, only bool) {
+	for i := range ports {
+		if ports[i].NIC == nic && nic != "" {
+			if id != "" {
+				return "", false
+			}
+			id = ports[i].ID
+		}
+	}
+	return id, id != ""
+}
+
+// candidates are a location's ports by their ID, in the order of list.
+func candidates(a *pathsel.Affinity) (byID map[topo.ID]*pathsel.Candidate, list []*pathsel.Candidate) {
+	byID = map[topo.ID]*pathsel.Candidate{}
+	for _, part := range [][]pathsel.Candidate{a.Ranked, a.Rejected} {
+		for i := range part {
+			byID[part[i].Port] = &part[i]
+			list = append(list, &part[i])
+		}
+	}
+	return byID, list
+}
+
+// findPaths notes the paths of a location whose expected rate changes.
+func (r *paths) findPaths(l locationPair, older, newer *pathsel.Affinity) {
+	news, _ := candidates(newer)
+	_, olds := candidates(older)
+	for _, x := range olds {
+		y := news[r.toPort[x.Port]]
+		if y == nil || rates(x.BytesPerSec, y.BytesPerSec, x.Basis, y.Basis) == "" {
+			continue
+		}
+		r.byLimit["old "+x.Limit] = append(r.byLimit["old "+x.Limit], len(r.changed))
+		r.byLimit[y.Limit] = append(r.byLimit[y.Limit], len(r.changed))
+		r.changed = append(r.changed, pathPair{
+			Path:    Path{string(l.old), string(l.new), x.Port, y.Port, x.BytesPerSec, y.BytesPerSec, x.Basis, y.Basis},
+			oldName: x.Name, newName: y.Name,
+			better: *y.BytesPerSec > *x.BytesPerSec, gpu: strings.HasPrefix(string(l.new), "gpu:"),
+			oldBest: x.Verdict == pathsel.Preferred, newBest: y.Verdict == pathsel.Preferred,
+		})
+	}
+}
+
+// transport notes that ports are chosen for another transport.
+func (c *comparer) transport(r *paths) {
+	x, y := string(r.old.Transport()), string(r.new.Transport())
+	if x != y {
+		ch := Choice{Choice: ChoiceTransport, Old: []string{x}, New: []string{y}, OldNames: []string{x}, NewNames: []string{y}, Locations: []Node{}}
+		c.choose(ch, c.restsOn(r, usablePorts(r.old), usablePorts(r.new)))
+	}
+}
+
+// preferred compares which ports are as good as the best. A port under another
+// name is the same choice.
+func (c *comparer) preferred(r *paths, l locationPair, x, y *pathsel.Affinity) {
+	if r.samePorts(x.Preferred(), y.Preferred()) {
+		return
+	}
+	ch := Choice{Choice: ChoicePreferred, Locations: []Node{c.location(l)}, Reason: r.dropped(x, y), Effect: bestRates(x, y)}
+	ch.Old, ch.OldNames = preferredPorts(x)
+	ch.New, ch.NewNames = preferredPorts(y)
+	c.choose(ch, c.restsOn(r, x.Preferred(), y.Preferred()))
+}
+
+// plans compares which ports each GPU (or NUMA node, on a host without GPUs) has
+// when all of them share the ports.
+func (c *comparer) plans(r *paths) {
+	older, ok1 := c.plan(r.old, c.old)
+	newer, ok2 := c.plan(r.new, c.new)
+	if !ok1 || !ok2 {
+		return
+	}
+	why := c.restsOn(r, usablePorts(r.old), usablePorts(r.new))
+	for _, l := range r.locations {
+		x, ok1 := older.Of(string(l.old))
+		y, ok2 := newer.Of(string(l.new))
+		if !ok1 || !ok2 {
+			continue
+		}
+		ch := Choice{Choice: ChoicePlan, Locations: []Node{c.location(l)}}
+		var olds, news []topo.ID
+		olds, ch.Old, ch.OldNames = plannedPorts(x)
+		news, ch.New, ch.NewNames = plannedPorts(y)
+		if r.samePorts(olds, news) {
+			continue
+		}
+		if change := rates(x.BytesPerSec, y.BytesPerSec, x.Basis, y.Basis); change != "" && x.Basis != topo.BasisBound {
+			ch.Effect = "when all are busy " + change
+		}
+		c.choose(ch, why)
+	}
+}
+
+// plan makes one side's plan. A host with more ports than a plan is made for has
+// none.
+func (c *comparer) plan(h *pathsel.Host, s *side) (*pathsel.Plan, bool) {
+	p, err := h.Plan(nil)
+	if err != nil {
+		c.omitFor(ChoicePlan, c.hostNode(), s, err.Error())
+		return nil, false
+	}
+	return p, true
+}
+
+func (c *comparer) location(l locationPair) Node {
+	n := Node{Kind: KindLocation, Old: string(l.old), New: string(l.new), Name: string(l.new)}
+	if node := c.old.nodes[l.old.Node()]; node != nil && node.match != nil {
+		n.MatchedBy = node.match.By
+	}
+	return n
+}
+
+// samePorts says whether two sets of ports are the same ones.
+func (r *paths) samePorts(olds, news []topo.ID) bool {
+	return len(olds) == len(news) && !slices.ContainsFunc(olds, func(id topo.ID) bool { return !slices.Contains(news, r.toPort[id]) })
+}
+
+func preferredPorts(a *pathsel.Affinity) (ids, names []string) {
+	ids, names = []string{}, []string{}
+	for i := range a.Ranked {
+		if x := &a.Ranked[i]; x.Verdict == pathsel.Preferred {
+			ids, names = append(ids, string(x.Port)), append(names, x.Name)
+		}
+	}
+	return ids, names
+}
+
+func plannedPorts(a *pathsel.Assignment) (ports []topo.ID, ids, names []string) {
+	ids, names = []string{}, []string{}
+	for _, p := range a.Ports {
+		ports, ids, names = append(ports, p.Port), append(ids, string(p.Port)), append(names, p.Name)
+	}
+	return ports, ids, names
+}
+
+func usablePorts(h *pathsel.Host) []topo.ID {
+	var out []topo.ID
+	for _, p := range h.Ports() {
+		if p.Usable {
+			out = append(out, p.ID)
+		}
+	}
+	return out
+}
+
+// dropped says why the first port that is no longer preferred is not.
+func (r *paths) dropped(x, y *pathsel.Affinity) string {
+	now, _ := candidates(y)
+	for i := range x.Ranked {
+		was := &x.Ranked[i]
+		if was.Verdict != pathsel.Preferred {
+			continue
+		}
+		switch is := now[r.toPort[was.Port]]; {
+		case is == nil:
+			return was.Name + " is gone"
+		case is.Verdict != pathsel.Preferred:
+			return is.Name + ": " + behind(y, is)
+		}
+	}
+	return ""
+}
+
+// behind says what is worse about a port than about the best.
+func behind(a *pathsel.Affinity, x *pathsel.Candidate) string {
+	if x.Verdict == pathsel.Rejected || len(a.Ranked) == 0 {
+		return x.Reason.Text
+	}
+	for _, n := range x.Notes {
+		if n.Code == pathsel.CodeStateUnknown || n.Code == pathsel.CodeLinkLocal {
+			return n.Text
+		}
+	}
+	best := &a.Ranked[0]
+	switch {
+	case x.Role != best.Role:
+		return fmt.Sprintf("role %s, %s is %s", x.Role, best.Name, best.Role)
+	case x.Class != best.Class:
+		return fmt.Sprintf("class %s, %s is %s", cmp.Or(x.Class.String(), "unknown"), best.Name, cmp.Or(best.Class.String(), "unknown"))
+	case x.BytesPerSec != nil && best.BytesPerSec != nil:
+		return fmt.Sprintf("%s, %s has %s", x.Basis.Text(units.Rate(int64(*x.BytesPerSec), units.Gbyte)), best.Name,
+			best.Basis.Text(units.Rate(int64(*best.BytesPerSec), units.Gbyte)))
+	}
+	return x.Reason.Text
+}
+
+// bestRates says how the expected rate of the best port changes, "" if it does not.
+func bestRates(x, y *pathsel.Affinity) string {
+	zero := topo.Rate(0)
+	best := func(a *pathsel.Affinity) *pathsel.Candidate {
+		if len(a.Ranked) == 0 {
+			return &pathsel.Candidate{BytesPerSec: &zero, Basis: topo.BasisRead}
+		}
+		return &a.Ranked[0]
+	}
+	p, q := best(x), best(y)
+	if change := rates(p.BytesPerSec, q.BytesPerSec, p.Basis, q.Basis); change != "" {
+		return "expected " + change
+	}
+	return ""
+}
+
+// rates are two rates that differ, with one unit: "50.0 -> 31.5 GB/s"; "" where they do not, or cannot
+// be held against each other, as a bound can against another one only.
+func rates(p, q *topo.Rate, was, is topo.Basis) string {
+	if p == nil || q == nil || *p == *q || (was == topo.BasisBound) != (is == topo.BasisBound) {
+		return ""
+	}
+	return was.Text(units.RateNumber(int64(*p), units.Gbyte)) + " -> " + is.Text(units.Rate(int64(*q), units.Gbyte))
+}
+
+// choiceRestsOn are the attributes that decide about ports.
+var choiceRestsOn = []string{"presence", "slot", "state", "pcie_width", "pcie_speed", "pcie_max_width", "pcie_max_speed",
+	"bytes_per_sec", "link_layer", "numa_node", "uverbs", "gid_index", "gids", "lid", "type", "addresses", "routes"}
+
+// restsOn finds what only one side has of some ports, so that a choice among
+// them may differ for no other reason; nil if there is nothing.
+func (c *comparer) restsOn(r *paths, olds, news []topo.ID) *omission {
+	involved := map[nodeAttr]bool{}
+	note := func(side string, h *pathsel.Host, id topo.ID) {
+		if p, ok := h.Port(id); ok {
+			for _, node := range []topo.ID{p.ID, p.NIC, topo.NetdevID(p.Netdev)} {
+				involved[nodeAttr{string(node), side}] = true
+			}
+		}
+	}
+	for _, id := range olds {
+		note("old", r.old, id)
+		note("new", r.new, r.toPort[id])
+	}
+	for _, id := range news {
+		note("new", r.new, id)
+	}
+	for i := range c.missing {
+		m := &c.missing[i]
+		if slices.Contains(choiceRestsOn, m.attr) && (involved[nodeAttr{m.node.Old, "old"}] || involved[nodeAttr{m.node.New, "new"}]) {
+			return m
+		}
+	}
+	for i := range c.missing {
+		if m := &c.missing[i]; m.attr == "presence" && m.node.Kind == topo.KindGPU {
+			return m // roles are judged by where the GPUs are
+		}
+	}
+	return nil
+}
+
+// choose notes a choice that changes, unless it may do so only because one side knows less.
+// Locations that choose alike are reported together.
+func (c *comparer) choose(ch Choice, unless *omission) {
+	attr, node := ch.Choice, c.hostNode()
+	if attr == ChoiceTransport {
+		attr += "_choice"
+	}
+	if len(ch.Locations) > 0 {
+		node = ch.Locations[0]
+	}
+	if unless != nil {
+		c.omitFor(attr, node, unless.side, fmt.Sprintf("%s instead of %s, but that depends on the %s of %s, which it does not contain",
+			cmp.Or(names(ch.NewNames), absent), cmp.Or(names(ch.OldNames), absent), wordsOf(unless.attr), unless.node.Name))
+		return
+	}
+	if !c.wants(Policy, attr) {
+		return
+	}
+	ch.Kind = Policy
+	for i := range c.policy {
+		p := &c.policy[i]
+		if p.Choice == ch.Choice && p.Reason == ch.Reason && p.Effect == ch.Effect && slices.Equal(p.Old, ch.Old) && slices.Equal(p.New, ch.New) {
+			p.Locations = append(p.Locations, ch.Locations...)
+			return
+		}
+	}
+	c.policy = append(c.policy, ch)
+}

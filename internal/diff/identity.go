@@ -1,0 +1,126 @@
+package diff
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/realid"
+)
+
+// identify returns what a device is, in a form that no other sort of identity has, and which
+// sort it is, the surest that is known; "" where nothing identifies it.
+func identify(device any) (unique, sort string) {
+	switch d := device.(type) {
+	case *topo.GPU:
+		switch {
+		case realid.UUID(d.UUID):
+			return "gpu uuid " + d.UUID, "UUID"
+		case realid.Serial(d.Serial):
+			return "gpu serial " + d.Serial, "serial number"
+		}
+	case *topo.RDMADevice:
+		switch {
+		case d.Software:
+		case realid.GUID(d.NodeGUID):
+			return "guid " + d.NodeGUID, "node GUID"
+		case realid.GUID(d.SysImageGUID) && d.BDF != nil: // its card's, with the number of the function
+			return "image guid " + d.SysImageGUID + " ." + strconv.Itoa(int(d.BDF.Func)), "system image GUID"
+		}
+	case *topo.Netdev:
+		// The address that a physical interface was made with, where it has that now: a bond
+		// gives its legs one address.
+		switch address := realid.HardwareAddress(d); {
+		case address == "" || d.Virtual || d.PCI == "" || d.Master != "" && d.Type == "ether":
+		case d.Type == "infiniband":
+			return "port guid " + address, "port GUID"
+		default:
+			return "mac " + address, "MAC address"
+		}
+	case *topo.NVMe:
+		if realid.Serial(d.Serial) {
+			return "nvme serial " + d.Model + " " + d.Serial, "serial number"
+		}
+	}
+	return "", ""
+}
+
+// realMachineID refuses the stand-in of a redacted capture.
+func realMachineID(s string) bool {
+	return s != "" && strings.Trim(s[:max(0, len(s)-8)], "0") != ""
+}
+
+// Redacted says whether the identities and addresses of a host are the stand-ins of a redacted
+// capture, which other hosts have too.
+func Redacted(t *topo.Topology) bool {
+	h := &t.Host
+	if h.MachineIDSHA256 != "" {
+		return !realMachineID(h.MachineIDSHA256)
+	}
+	for i := range t.GPUs {
+		if u := t.GPUs[i].UUID; u != "" {
+			return !realid.UUID(u)
+		}
+	}
+	for i := range t.RDMADevices {
+		if r := &t.RDMADevices[i]; !r.Software && strings.Trim(r.NodeGUID, "0:") != "" {
+			return !realid.GUID(r.NodeGUID)
+		}
+	}
+	n, ok := strings.CutPrefix(h.Name, "host-")
+	return ok && strings.Trim(n, "0123456789") == ""
+}
+
+// identities are all that a side's devices are known by, by sort.
+func (s *side) identities() map[string]map[string]bool {
+	out := map[string]map[string]bool{}
+	add := func(sort, id string) {
+		if out[sort] == nil {
+			out[sort] = map[string]bool{}
+		}
+		out[sort][id] = true
+	}
+	for _, d := range s.devices {
+		if d.unique != "" {
+			add(d.why, d.unique)
+		}
+	}
+	for i := range s.t.RDMADevices { // the one that every tool's file has
+		if r := &s.t.RDMADevices[i]; !r.Software && realid.GUID(r.SysImageGUID) {
+			add("card", r.SysImageGUID)
+		}
+	}
+	return out
+}
+
+// compareHosts says whether two sides are of one host, by the machine's id, by
+// the devices that both have, and by name.
+func compareHosts(o, n *side) Hosts {
+	oldID, newID := o.t.Host.MachineIDSHA256, n.t.Host.MachineIDSHA256
+	ids := realMachineID(oldID) && realMachineID(newID)
+	if ids && oldID == newID {
+		return SameHost
+	}
+	mine, theirs := o.identities(), n.identities()
+	shared, fewer := 0, 0
+	for sort, ids := range mine {
+		for id := range ids {
+			if theirs[sort][id] {
+				shared++
+			}
+		}
+		fewer += min(len(ids), len(theirs[sort]))
+	}
+	names := o.t.Host.Name != "" && n.t.Host.Name != "" && !Redacted(o.t) && !Redacted(n.t)
+	switch {
+	case shared > 0 && 2*shared >= fewer: // a card or drive may have come from elsewhere
+		return SameHost
+	case ids:
+		return DifferentHosts
+	case names && o.t.Host.Name == n.t.Host.Name:
+		return SameHost
+	case names || fewer > 0:
+		return DifferentHosts
+	}
+	return UnknownHosts
+}

@@ -1,0 +1,205 @@
+package fleet
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/group"
+	"github.com/topoctl/topoctl/internal/text"
+)
+
+// SchemaChanges is the name and major version of a comparison of two fleets as a document.
+const SchemaChanges = "topoctl.fleet-diff/v1"
+
+// Changes are what is different in a fleet since an earlier collection. Hosts are matched by name.
+type Changes struct {
+	Schema   string `json:"schema"`
+	Old      string `json:"old"` // labels
+	New      string `json:"new"`
+	Equal    bool   `json:"equal"`
+	Compared int    `json:"hosts_compared"`
+	// Hosts came, went, or are known no longer or again.
+	Hosts []HostChange `json:"hosts"`
+	Facts []FactChange `json:"facts"`
+	// Appeared are findings that the new fleet has and the old one has not, Gone the others.
+	Appeared []Finding `json:"findings_appeared"`
+	Gone     []Finding `json:"findings_gone"`
+}
+
+// HostChange is a host that only one fleet knows: "added", "removed", "lost" (not reached any more)
+// or "back".
+type HostChange struct {
+	Host   string `json:"host"`
+	Change string `json:"change"`
+	Reason string `json:"reason,omitempty"`
+}
+
+// FactChange is something that has another value, on some hosts in the same way.
+type FactChange struct {
+	Key      string   `json:"key"`
+	Subjects []string `json:"subjects,omitempty"` // devices; none: the host
+	Old      string   `json:"old"`
+	New      string   `json:"new"`
+	Hosts    []string `json:"hosts"`
+}
+
+// Compare says what is different in the newer fleet. What only one of them tells of a host is no
+// difference.
+func Compare(older, newer *Fleet, oldLabel, newLabel string) *Changes {
+	c := &Changes{Schema: SchemaChanges, Old: oldLabel, New: newLabel, Hosts: []HostChange{}, Facts: []FactChange{}, Appeared: []Finding{}, Gone: []Finding{}}
+	before := map[string]*Host{}
+	for i := range older.Hosts {
+		before[older.Hosts[i].Host] = &older.Hosts[i]
+	}
+	var all []changed
+	for i := range newer.Hosts {
+		h := &newer.Hosts[i]
+		old := before[h.Host]
+		delete(before, h.Host)
+		switch {
+		case old == nil:
+			c.Hosts = append(c.Hosts, HostChange{Host: h.Host, Change: "added", Reason: h.Reason})
+		case old.Known() && !h.Known():
+			c.Hosts = append(c.Hosts, HostChange{Host: h.Host, Change: "lost", Reason: h.Reason})
+		case !old.Known() && h.Known():
+			c.Hosts = append(c.Hosts, HostChange{Host: h.Host, Change: "back"})
+		case h.Known():
+			c.Compared++
+			all = append(all, changesOf(old, h)...)
+		}
+	}
+	for name := range before {
+		c.Hosts = append(c.Hosts, HostChange{Host: name, Change: "removed"})
+	}
+	slices.SortFunc(c.Hosts, func(a, b HostChange) int {
+		return cmp.Or(strings.Compare(a.Change, b.Change), topo.NaturalCompare(a.Host, b.Host))
+	})
+	c.Facts = append(c.Facts, likeChanges(all)...)
+	c.Appeared, c.Gone = append(c.Appeared, missingIn(newer.Findings, older.Findings)...), append(c.Gone, missingIn(older.Findings, newer.Findings)...)
+	c.Equal = len(c.Hosts)+len(c.Facts)+len(c.Appeared)+len(c.Gone) == 0
+	return c
+}
+
+// changed is one value of one place of one host that is another one.
+type changed struct {
+	attr          *attribute
+	host, name    string
+	before, after string
+}
+
+// changesOf compares a host with itself.
+func changesOf(old, now *Host) []changed {
+	was := map[cell]value{}
+	for _, v := range old.valuesAgainst(now) {
+		was[cell{v.attr, v.place}] = v
+	}
+	var out []changed
+	for _, v := range now.valuesAgainst(old) {
+		w, ok := was[cell{v.attr, v.place}]
+		if !ok || w.text == v.text || v.attr.near && nearEnough(w.number, v.number) {
+			continue
+		}
+		out = append(out, changed{v.attr, now.Host, v.name, old.named(w.text), now.named(v.text)})
+	}
+	return out
+}
+
+// likeChanges puts changes together that are the same on several devices of a host, then on several hosts.
+func likeChanges(all []changed) []FactChange {
+	var out []FactChange
+	byHost := group.By(all, func(c changed) [4]string { return [4]string{c.host, c.attr.key, c.before, c.after} })
+	type said struct{ key, subjects, before, after string }
+	subjects := func(list []changed) []string {
+		var names []string
+		for _, c := range list {
+			if c.name != "" {
+				names = append(names, c.name)
+			}
+		}
+		return names
+	}
+	for _, same := range group.By(byHost, func(l []changed) said {
+		return said{l[0].attr.key, strings.Join(subjects(l), "\x00"), l[0].before, l[0].after}
+	}) {
+		first := same[0]
+		f := FactChange{Key: first[0].attr.key, Subjects: subjects(first), Old: first[0].before, New: first[0].after}
+		for _, l := range same {
+			f.Hosts = append(f.Hosts, l[0].host)
+		}
+		out = append(out, f)
+	}
+	slices.SortStableFunc(out, func(a, b FactChange) int {
+		return cmp.Or(attributeOf(a.Key).rank()-attributeOf(b.Key).rank(), compareLists(a.Hosts, b.Hosts), compareLists(a.Subjects, b.Subjects))
+	})
+	return out
+}
+
+// missingIn are the findings of one list that the other lacks.
+func missingIn(list, other []Finding) []Finding {
+	key := func(x *Finding) string {
+		return x.Source + "\x00" + string(x.Code) + "\x00" + strings.Join(x.Hosts, ",") + "\x00" + strings.Join(x.Subjects, ",") + "\x00" + x.Text
+	}
+	has := map[string]bool{}
+	for i := range other {
+		has[key(&other[i])] = true
+	}
+	var out []Finding
+	for i := range list {
+		if !has[key(&list[i])] {
+			out = append(out, list[i])
+		}
+	}
+	return out
+}
+
+// Headline is the answer in a sentence.
+func (c *Changes) Headline() string {
+	if c.Equal {
+		return fmt.Sprintf("Nothing changed: %s compared.", text.Plural(c.Compared, "host"))
+	}
+	var parts []string
+	for _, same := range group.By(c.Hosts, func(h HostChange) string { return h.Change }) {
+		var names []string
+		for _, h := range same {
+			names = append(names, h.Host)
+		}
+		said := map[string]string{"added": "added", "removed": "removed", "lost": "not reached any more", "back": "reached again"}[same[0].Change]
+		parts = append(parts, fmt.Sprintf("%s %s: %s", text.Plural(len(same), "host"), said, text.List(names, mostNames)))
+	}
+	if len(c.Facts) > 0 {
+		var hosts []string
+		for _, f := range c.Facts {
+			hosts = append(hosts, f.Hosts...)
+		}
+		slices.SortFunc(hosts, topo.NaturalCompare)
+		hosts = slices.Compact(hosts)
+		s := fmt.Sprintf("%s changed: %s: %s", text.Plural(len(hosts), "host"), text.List(hosts, mostNames), c.Facts[0].Sentence())
+		parts = append(parts, andMore(s, len(c.Facts)-1, "change"))
+	}
+	if len(parts) == 0 {
+		parts = append(parts, fmt.Sprintf("%s appeared, %d are gone", text.Plural(len(c.Appeared), "finding"), len(c.Gone)))
+	}
+	return strings.Join(parts, ". ") + "."
+}
+
+// Sentence says what was and what is, without the hosts.
+func (f *FactChange) Sentence() string {
+	a := attributeOf(f.Key)
+	switch a {
+	case attrStructure:
+		return "it is built differently"
+	case attrModules, attrOptions:
+		var parts []string
+		if more := setDifference(f.New, f.Old); len(more) > 0 {
+			parts = append(parts, "has "+text.Join(more, mostNames))
+		}
+		if less := setDifference(f.Old, f.New); len(less) > 0 {
+			parts = append(parts, "has no longer "+text.Join(less, mostNames))
+		}
+		return a.words + ": " + strings.Join(parts, ", ")
+	}
+	return fmt.Sprintf("%s%s %s %s, %s %s", a.words, ofWhat(text.Join(f.Subjects, mostNames)), a.verb("was", "were"), f.Old, a.verb("is", "are"), f.New)
+}

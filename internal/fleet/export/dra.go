@@ -1,0 +1,163 @@
+package export
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/fleet"
+	"github.com/topoctl/topoctl/internal/fleet/dra"
+	"github.com/topoctl/topoctl/internal/text"
+)
+
+// Documents gives the topology of a host of the fleet.
+type Documents func(h *fleet.Host) (*topo.Topology, error)
+
+// drivers whose devices claims are made of: NVIDIA's for GPUs, dranet for NICs.
+const (
+	gpuClass, gpuDriver = "gpu.nvidia.com", "gpu.nvidia.com"
+	nicClass, nicDriver = "dranet", "dra.net"
+)
+
+// DeviceAttributes writes what the webhook for dranet answers (topoctl agent --dranet), for each host and network device by
+// PCI address, as JSON.
+func DeviceAttributes(f *fleet.Fleet, documents Documents, lists bool) (Output, error) {
+	out := map[string]map[string]dra.Attributes{}
+	var o Output
+	for i := range f.Hosts {
+		fh := &f.Hosts[i]
+		t, err := documents(fh)
+		if err != nil {
+			o.Notes = append(o.Notes, err.Error())
+			continue
+		}
+		h := dra.Of(f, fh, t)
+		devices := map[string]dra.Attributes{}
+		ports := h.Ports()
+		for k := range ports {
+			if at := h.Address(&ports[k]); at != "" {
+				devices[at] = h.Attributes(&ports[k], lists)
+			}
+		}
+		out[fh.Host] = devices
+	}
+	data, err := json.MarshalIndent(out, "", " ")
+	data = append(data, '\n')
+	o.Data = data
+	return o, err
+}
+
+// Claims writes ResourceClaimTemplates for each class of hosts: GPUs, as many as a claim takes, with the NICs that the
+// plan of "topoctl path --plan" gives them. gpus 0 is all of a host's.
+func Claims(f *fleet.Fleet, documents Documents, gpus int) (Output, error) {
+	var notes []string
+	type template struct {
+		class *fleet.Class
+		first int
+		gpus  []string
+		nics  []string
+	}
+	var list []template
+	for i := range f.Classes {
+		c := &f.Classes[i]
+		same, left := claimHosts(f, c, documents)
+		notes = append(notes, left...)
+		if same == nil {
+			continue
+		}
+		n := gpus
+		if n == 0 {
+			n = len(same.gpus)
+		}
+		if n > len(same.gpus) {
+			notes = append(notes, fmt.Sprintf("%s: %s, not %d", c.Class, text.Plural(len(same.gpus), "GPU"), n))
+			continue
+		}
+		if same.blind && n < len(same.gpus) {
+			notes = append(notes, c.Class+": which NIC is near which GPU is not known there, so a claim's NICs are not near its GPUs but the next in order")
+		}
+		for first := 0; first+n <= len(same.gpus); first += n {
+			x := template{class: c, first: first, gpus: same.gpus[first : first+n]}
+			for _, nics := range same.nics[first : first+n] {
+				for _, nic := range nics {
+					if !slices.Contains(x.nics, nic) {
+						x.nics = append(x.nics, nic)
+					}
+				}
+			}
+			list = append(list, x)
+		}
+	}
+	notes = append(notes, fmt.Sprintf("device classes: GPUs are asked for by %q, NICs by %q, which has to exist and to select dranet's devices", gpuClass, nicClass),
+		"a claim takes these devices of one node and no others: two pods on a node need two templates")
+	out := head("ResourceClaimTemplates", notes)
+	w := objects()
+	for _, x := range list {
+		what := fmt.Sprintf("%s of a host with %s", text.Plural(len(x.gpus), "GPU"), strings.TrimSpace(x.class.GPUModel))
+		name := w.name(fmt.Sprintf("topoctl-%s-gpus-%d-%d", x.class.Class, x.first, x.first+len(x.gpus)-1))
+		fmt.Fprintf(out, "---\n# %s: %s\napiVersion: resource.k8s.io/v1\nkind: ResourceClaimTemplate\nmetadata:\n  name: %s\nspec:\n  spec:\n    devices:\n      requests:\n",
+			comment(x.class.Class), comment(what), yaml(name))
+		request(out.WriteString, "gpus", gpuClass, gpuDriver, "resource.kubernetes.io", "pciBusID", x.gpus)
+		if len(x.nics) > 0 {
+			request(out.WriteString, "nics", nicClass, nicDriver, "dra.net", "pciAddress", x.nics)
+		}
+	}
+	return Output{out.Bytes(), notes}, nil
+}
+
+// request writes one request of a claim: as many devices as there are addresses, each at one of them. Devices
+// without an address are passed over, where asking for it would be an error.
+func request(write func(string) (int, error), name, class, driver, domain, attribute string, addresses []string) {
+	quoted := make([]string, len(addresses))
+	for i, a := range addresses {
+		quoted[i] = fmt.Sprintf("%q", a)
+	}
+	cel := fmt.Sprintf("device.driver == %q && %q in device.attributes[%q] && device.attributes[%q].%s in [%s]", driver, attribute, domain, domain, attribute, strings.Join(quoted, ", "))
+	_, _ = write(fmt.Sprintf("      - name: %s\n        exactly:\n          deviceClassName: %s\n          allocationMode: ExactCount\n          count: %d\n          selectors:\n          - cel:\n              expression: %s\n",
+		name, yaml(class), len(addresses), yaml(cel))) // a buffer takes everything
+}
+
+// claimable is what a host has for claims.
+type claimable struct {
+	host  string
+	gpus  []string   // addresses
+	nics  [][]string // of each GPU
+	blind bool       // which are near is not known
+}
+
+// claimHosts reads the hosts of a class and gives one of most; notes name those with devices at other addresses.
+func claimHosts(f *fleet.Fleet, c *fleet.Class, documents Documents) (most *claimable, notes []string) {
+	var found []*claimable
+	for _, name := range c.Hosts {
+		i := slices.IndexFunc(f.Hosts, func(h fleet.Host) bool { return h.Host == name })
+		if i < 0 {
+			continue
+		}
+		t, err := documents(&f.Hosts[i])
+		if err != nil {
+			notes = append(notes, err.Error())
+			continue
+		}
+		h := dra.Of(f, &f.Hosts[i], t)
+		gpus, ok := h.GPUs()
+		if !ok || len(gpus) == 0 {
+			notes = append(notes, name+": no GPUs with known PCI addresses")
+			continue
+		}
+		found = append(found, &claimable{name, gpus, h.Planned(), h.Blind()})
+	}
+	for i, same := range largestFirst(found, func(x *claimable) string { return fmt.Sprint(x.gpus, x.nics, x.blind) }) {
+		if i == 0 {
+			most = same[0]
+			continue
+		}
+		var hosts []string
+		for _, x := range same {
+			hosts = append(hosts, x.host)
+		}
+		notes = append(notes, fmt.Sprintf("%s: devices at other PCI addresses, or another plan, than most of %s: the templates do not fit", text.List(hosts, 8), c.Class))
+	}
+	return most, notes
+}

@@ -1,0 +1,45 @@
+// Package export writes a fleet in the forms that schedulers, clusters and other tools read: a file
+// for each of them.
+//
+// What a form has no place for, and what the fleet does not tell, is in the notes of an Output and in
+// comments of the file. Names that a form forbids are replaced, never so that two become one.
+package export
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+
+	"github.com/topoctl/topoctl/internal/text"
+)
+
+// Output is a file for another program.
+type Output struct {
+	Data []byte
+	// Notes say what the form cannot hold, or what was left out because it is not known.
+	Notes []string
+}
+
+// head begins a file with what it is and what it lacks.
+func head(what string, notes []string) *bytes.Buffer {
+	return begin("# ", "# "+what+", written by topoctl fleet export.\n", notes)
+}
+
+// begin is head with a first line of its own; sign begins a comment.
+func begin(sign, first string, notes []string) *bytes.Buffer {
+	out := bytes.NewBufferString(first)
+	for _, n := range notes {
+		fmt.Fprintf(out, "%s%s\n", sign, comment(n))
+	}
+	return out
+}
+
+// comment keeps a text on its line.
+func comment(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f {
+			return ' '
+		}
+		return r
+	}, text.Printable(s))
+}

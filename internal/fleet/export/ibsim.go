@@ -1,0 +1,166 @@
+package export
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/fleet"
+	"github.com/topoctl/topoctl/internal/fleet/ibnet"
+	"github.com/topoctl/topoctl/internal/text"
+)
+
+// simPort is a cable seen from one of its ends.
+type simPort struct {
+	port  int
+	name  string // "S-..." or "H-..." of the far end
+	far   int
+	about string
+}
+
+// simNode is a node of ibsim's network.
+type simNode struct {
+	guid  ibnet.GUID
+	name  string
+	ports []simPort
+}
+
+// Ibsim writes the InfiniBand fabric as ibsim reads it: the text of ibnetdiscover. The simulator keeps
+// GUIDs and names; it has no rates, and gives the port of an adapter the GUID after its node's.
+func Ibsim(f *fleet.Fleet) Output {
+	s := simWriter{switches: map[string]*simNode{}}
+	for i := range f.Switches {
+		sw := &f.Switches[i]
+		guid, ok := ibnet.ParseGUID(strings.TrimPrefix(sw.ID, "sw:"))
+		if !ok || sw.Kind == "ethernet" {
+			s.left = append(s.left, "switch "+cmp.Or(sw.Name, sw.ID)+" (no GUID)")
+			continue
+		}
+		n := &simNode{guid: guid, name: cmp.Or(sw.Name, sw.ID)}
+		s.switches[sw.ID], s.order = n, append(s.order, n)
+	}
+	for i := range f.Links {
+		s.link(&f.Links[i])
+	}
+	for i := range f.Hosts {
+		h := &f.Hosts[i]
+		for k := range h.Ports {
+			s.cable(h, &h.Ports[k])
+		}
+	}
+	return s.write()
+}
+
+type simWriter struct {
+	switches map[string]*simNode
+	order    []*simNode
+	hosts    []*simNode
+	left     []string // what has no place
+}
+
+// link adds the cable between two switches, if the numbers of its ports are known.
+func (s *simWriter) link(l *fleet.Link) {
+	a, b := s.switches[l.A], s.switches[l.B]
+	aPort, bPort := portNumber(l.APort), portNumber(l.BPort)
+	if a == nil || b == nil || aPort == 0 || bPort == 0 || l.Count > 1 || l.Down {
+		s.left = append(s.left, fmt.Sprintf("the link from %s to %s (it needs one port number at either end)", l.A, l.B))
+		return
+	}
+	a.ports = append(a.ports, simPort{aPort, "S-" + digits(b.guid), bPort, b.name})
+	b.ports = append(b.ports, simPort{bPort, "S-" + digits(a.guid), aPort, a.name})
+}
+
+// cable adds the cable of a host's port.
+func (s *simWriter) cable(h *fleet.Host, p *fleet.Port) {
+	if p.Leaf == "" {
+		return
+	}
+	leaf, leafPort := s.switches[p.Leaf], portNumber(p.LeafPort)
+	guid, ok := ibnet.ParseGUID(cmp.Or(p.NodeGUID, p.GUID))
+	number := 1
+	if _, n, ok := strings.Cut(p.Port, "/"); ok {
+		number = portNumber(n)
+	}
+	if leaf == nil || leafPort == 0 || !ok || number == 0 {
+		s.left = append(s.left, fmt.Sprintf("the cable of %s/%s (it needs GUIDs and the number of the switch's port)", h.Host, p.Port))
+		return
+	}
+	name := h.Host + " " + cmp.Or(p.Device, p.Port)
+	i := slices.IndexFunc(s.hosts, func(n *simNode) bool { return n.guid == guid })
+	if i < 0 {
+		i = len(s.hosts)
+		s.hosts = append(s.hosts, &simNode{guid: guid, name: name})
+	}
+	s.hosts[i].ports = append(s.hosts[i].ports, simPort{number, "S-" + digits(leaf.guid), leafPort, leaf.name})
+	leaf.ports = append(leaf.ports, simPort{leafPort, "H-" + digits(guid), number, name})
+}
+
+func (s *simWriter) write() Output {
+	var out bytes.Buffer
+	for _, n := range s.order {
+		s.node(&out, "Switch", "switchguid", "S-", n)
+	}
+	for _, n := range s.hosts {
+		s.node(&out, "Hca", "caguid", "H-", n)
+	}
+	o := Output{Data: out.Bytes(), Notes: []string{"ibsim has no rates: every link is 4x SDR there"}}
+	if len(s.left) > 0 {
+		o.Notes = append(o.Notes, "left out: "+text.List(s.left, 8))
+	}
+	return o
+}
+
+// node writes one node. A GUID line makes ibsim keep the GUID instead of making one up.
+func (s *simWriter) node(out *bytes.Buffer, word, guidWord, letter string, n *simNode) {
+	slices.SortFunc(n.ports, func(a, b simPort) int { return cmp.Compare(a.port, b.port) })
+	most := 1
+	for _, p := range n.ports {
+		most = max(most, p.port)
+	}
+	name := letter + digits(n.guid)
+	fmt.Fprintf(out, "vendid=0x2c9\ndevid=0x0\nsysimgguid=0x%s\n%s=0x%s", digits(n.guid), guidWord, digits(n.guid))
+	tail := ""
+	if word == "Switch" {
+		fmt.Fprintf(out, "(%s)", digits(n.guid))
+		tail = " base port 0 lid 0 lmc 0"
+	}
+	fmt.Fprintf(out, "\n%s\t%d %q\t\t# \"%s\"%s\n", word, most, name, plainName(n.name), tail)
+	for _, p := range n.ports {
+		fmt.Fprintf(out, "[%d]\t%q[%d]\t\t# \"%s\" lid 0 4xSDR\n", p.port, p.name, p.far, plainName(p.about))
+	}
+	out.WriteString("\n")
+}
+
+// plainName is a name as it can stand in quotes: printable ASCII, at most the 64 bytes of a NodeDescription.
+func plainName(name string) string {
+	name = strings.Map(func(r rune) rune {
+		if r < ' ' || r > '~' || r == '"' || r == '\\' {
+			return '_'
+		}
+		return r
+	}, name)
+	return name[:min(len(name), 63)]
+}
+
+func digits(g ibnet.GUID) string { return fmt.Sprintf("%016x", uint64(g)) }
+
+// portNumber is the number of a port, 0 where it has another name.
+func portNumber(s string) int {
+	n, err := strconv.Atoi(s)
+	if err != nil || n < 1 || n > 254 {
+		return 0
+	}
+	return n
+}
+
+// rate is a rate, 0 where it is not known.
+func rate(r *topo.Rate) topo.Rate {
+	if r == nil {
+		return 0
+	}
+	return *r
+}

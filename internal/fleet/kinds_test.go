@@ -1,0 +1,187 @@
+package fleet_test
+
+import (
+	"bytes"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/topoctl/topoctl/discover/formats/hwlocxml"
+	"github.com/topoctl/topoctl/discover/formats/ncclxml"
+	"github.com/topoctl/topoctl/discover/formats/nvsmi"
+	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/fixtures"
+	"github.com/topoctl/topoctl/internal/fleet"
+	"github.com/topoctl/topoctl/testkit/fixturetest"
+)
+
+// formats are what hosts are known from: topoctl itself, and files of other tools.
+var formats = map[string]func(t *topo.Topology) (*topo.Topology, error){
+	"topoctl": func(t *topo.Topology) (*topo.Topology, error) { return t, nil },
+	"nccl":    through(ncclxml.Encode, ncclxml.Decode),
+	"hwloc":   through(hwlocxml.Encode, hwlocxml.Decode),
+	"nvsmi":   through(nvsmi.Encode, nvsmi.Decode),
+}
+
+func through[W any](encode func(W, *topo.Topology) error, decode func([]byte) (*topo.Topology, error)) func(*topo.Topology) (*topo.Topology, error) {
+	return func(t *topo.Topology) (*topo.Topology, error) {
+		var b bytes.Buffer
+		if err := encode(any(&b).(W), t); err != nil {
+			return nil, err
+		}
+		return decode(b.Bytes())
+	}
+}
+
+// lacking takes a function off a host with all that stands on it, and what else has one of some IDs.
+func lacking(t *topo.Topology, function topo.ID, ids ...topo.ID) *topo.Topology {
+	ids = append(ids, function)
+	gone := func(id topo.ID) bool { return id != "" && slices.Contains(ids, id) }
+	for i := range t.RDMADevices {
+		if r := &t.RDMADevices[i]; gone(r.PCI) {
+			ids = append(ids, r.ID)
+		}
+	}
+	t.PCIDevices = slices.DeleteFunc(t.PCIDevices, func(d topo.PCIDevice) bool { return gone(d.ID) })
+	t.GPUs = slices.DeleteFunc(t.GPUs, func(g topo.GPU) bool { return gone(g.ID) })
+	t.RDMADevices = slices.DeleteFunc(t.RDMADevices, func(r topo.RDMADevice) bool { return gone(r.ID) })
+	t.Ports = slices.DeleteFunc(t.Ports, func(p topo.Port) bool { return gone(p.RDMA) })
+	t.Netdevs = slices.DeleteFunc(t.Netdevs, func(n topo.Netdev) bool { return gone(n.PCI) })
+	t.NVMes = slices.DeleteFunc(t.NVMes, func(n topo.NVMe) bool { return gone(n.PCI) })
+	t.Links = slices.DeleteFunc(t.Links, func(l topo.Link) bool { return gone(l.A) || gone(l.B) })
+	t.NICs, t.Switches, t.Derived = nil, nil, nil
+	t.Derive()
+	return t
+}
+
+// summary is what a fleet keeps of a topology.
+func summary(tb testing.TB, t *topo.Topology) *fleet.Host {
+	tb.Helper()
+	h, err := fleet.Summarize("", t)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return h
+}
+
+// odd are the findings about hosts that differ, of three hosts of one kind and another one.
+func odd(tb testing.TB, good, other *fleet.Host) []string {
+	tb.Helper()
+	var list []fleet.Host
+	for i, h := range []*fleet.Host{good, good, good, other} {
+		list = append(list, *h)
+		list[i].Host = fmt.Sprint("n", i)
+	}
+	var out []string
+	for _, x := range found(build(tb, list, nil), fleet.CodeHostOdd) {
+		out = append(out, strings.Join(x.Hosts, " ")+": "+x.Text)
+	}
+	return out
+}
+
+// A host that lacks a GPU or a NIC, or links of a GPU, is found among hosts like it, whatever they are known from.
+func TestWhatIsMissingIsFound(t *testing.T) {
+	tried := map[string]int{}
+	for _, name := range fixtures.Names() {
+		for format, read := range formats {
+			good, err := read(fixturetest.Topology(t, name))
+			if err != nil || len(good.GPUs) < 2 {
+				continue // no form for such a host
+			}
+			usual := summary(t, good)
+			check := func(what string, broken *topo.Topology, want string) {
+				t.Helper()
+				other, err := read(broken)
+				if err != nil {
+					t.Fatalf("%s without %s as %s: %v", name, what, format, err)
+				}
+				tried[format+" "+what]++
+				got := odd(t, usual, summary(t, other))
+				if !slices.ContainsFunc(got, func(s string) bool { return strings.HasPrefix(s, "n3: ") && strings.Contains(s, want) }) ||
+					slices.ContainsFunc(got, func(s string) bool { return !strings.HasPrefix(s, "n3: ") }) {
+					t.Errorf("%s without %s as %s: %q, want %q", name, what, format, got, want)
+				}
+			}
+			top := fixturetest.Topology(t, name)
+			g := top.GPUs[len(top.GPUs)-1]
+			check("a GPU", lacking(top, g.PCI, g.ID), fmt.Sprintf("%d GPU", len(good.GPUs)-1))
+			top = fixturetest.Topology(t, name)
+			for i := len(top.RDMADevices) - 1; i > 0; i-- {
+				r := top.RDMADevices[i]
+				virtual := slices.ContainsFunc(top.PCIDevices, func(d topo.PCIDevice) bool { return d.PF != "" && (d.ID == r.PCI || d.PF == r.PCI) })
+				if r.PCI != "" && !virtual && slices.ContainsFunc(good.RDMADevices, func(o topo.RDMADevice) bool { return o.Name == r.Name }) {
+					check("a NIC", lacking(top, r.PCI), "") // fewer of them, or a bond of fewer
+					break
+				}
+			}
+			top = fixturetest.Topology(t, name)
+			if i := slices.IndexFunc(top.Links, func(l topo.Link) bool { return l.Kind == topo.LinkNVLink && l.Count > 2 }); i >= 0 && (format != "nvsmi" || len(top.GPUs) > 2) {
+				top.Links[i].Count -= 2
+				top.Derived = nil
+				top.Derive()
+				check("two NVLinks", top, "NVLink or xGMI links of gpu:0")
+			}
+		}
+	}
+	for format := range formats {
+		for _, what := range []string{"a GPU", "a NIC", "two NVLinks"} {
+			if tried[format+" "+what] < 2 {
+				t.Errorf("%s as %s was tried %d times", what, format, tried[format+" "+what])
+			}
+		}
+	}
+}
+
+// Hosts of another kind are not odd ones of this one.
+func TestOtherKindsAreNotOdd(t *testing.T) {
+	family := func(name, format string) string {
+		switch {
+		case strings.HasPrefix(name, "dgx-h100"), format == "nvsmi" && name == "b200": // a matrix has no models
+			return "dgx-h100"
+		case format == "nvsmi" && strings.HasPrefix(name, "hgx-"):
+			return "hgx"
+		}
+		return name
+	}
+	for format, read := range formats {
+		tops := map[string]*fleet.Host{}
+		for _, name := range fixtures.Names() {
+			if top, err := read(fixturetest.Topology(t, name)); err == nil {
+				tops[name] = summary(t, top)
+			}
+		}
+		for a, x := range tops {
+			for b, y := range tops {
+				if family(a, format) == family(b, format) {
+					continue
+				}
+				if got := odd(t, x, y); len(got) > 0 {
+					t.Errorf("%s among %s as %s: %q", b, a, format, got)
+				}
+			}
+		}
+	}
+}
+
+// How a host is built differently is said in words.
+func TestBuiltDifferently(t *testing.T) {
+	good := summary(t, fixturetest.Topology(t, "dgx-h100"))
+	top := fixturetest.Topology(t, "dgx-h100")
+	other := summary(t, lacking(top, top.NVMes[0].PCI))
+	want := regexp.MustCompile(`^n3: it is built differently from the others: drive controller [0-9a-f]{4}:[0-9a-f]{4} \(gen4 x4\): 9, 10 on the others$`)
+	if got := odd(t, good, other); len(got) != 1 || !want.MatchString(got[0]) {
+		t.Errorf("%q, want %s", got, want)
+	}
+	earlier := *good // a document of an earlier version does not tell
+	earlier.Parts = nil
+	if got := odd(t, good, &earlier); len(got) > 0 {
+		t.Errorf("%q", got)
+	}
+	a, b := *good, *other
+	a.Host, b.Host = "a", "b"
+	if got := found(build(t, []fleet.Host{a, b}, nil), fleet.CodeHostsDisagree); len(got) != 1 || !strings.HasPrefix(got[0].Text, "they are built in 2 ways: on a drive controller ") {
+		t.Errorf("%+v", got)
+	}
+}

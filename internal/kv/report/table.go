@@ -1,0 +1,388 @@
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/topoctl/topoctl/internal/kv/metrics"
+	"github.com/topoctl/topoctl/internal/text"
+	"github.com/topoctl/topoctl/internal/units"
+)
+
+// Options say how a report is printed.
+type Options struct {
+	Units units.System // of rates; "" is Gbyte
+	Width int          // columns to wrap sentences at; 0: no limit
+	// All prints everything; otherwise the answer, the latencies and what limits them.
+	All bool
+}
+
+// maxLanes is how many lanes and places the table lists; the document has all.
+const maxLanes = 16
+
+// section is a part of the report: a table and lines under it, both of which may be empty.
+type section struct {
+	title string
+	rows  [][]string
+	head  bool // the first row has the names of the columns
+	words bool // the second column has words, not figures
+	lines []string
+}
+
+// Text is the report for people, with the answer in the first line. Names are printed as they are:
+// the caller makes the text safe for a terminal.
+func (r *Report) Text(o Options) string {
+	var b strings.Builder
+	for i, s := range r.sections(o) {
+		if i > 0 {
+			b.WriteByte('\n')
+		}
+		if s.title != "" {
+			b.WriteString(s.title + "\n")
+		}
+		width := 0 // figures stay in their columns
+		if s.words {
+			width = o.Width
+		}
+		rows := text.WrapColumns(s.rows, width, text.Column{}, text.Column{Right: !s.words})
+		for _, line := range s.lines {
+			rows = append(rows, text.WrapColumns([][]string{{line}}, o.Width)...)
+		}
+		for _, lines := range rows {
+			b.WriteString(strings.Join(lines, "\n") + "\n")
+		}
+	}
+	if !o.All {
+		b.WriteString("\n--all shows what was run, where the time goes, and lanes.\n")
+	}
+	return b.String()
+}
+
+// sections are those that are printed, without empty ones.
+func (r *Report) sections(o Options) []section {
+	all := []section{{lines: append(r.Answer(), fmt.Sprintf("Compute is %s, the network is %s.", r.ComputeBasis, r.NetworkBasis))}}
+	if o.All {
+		all = append(all, r.run(), r.served())
+	}
+	all = append(all, r.latencies())
+	if m := r.Metrics; m.GoodputPerSec != nil {
+		all = append(all, section{lines: []string{fmt.Sprintf("Request goodput (req/s): %s of %s", known(m.GoodputPerSec), known(m.RequestsPerSec))}})
+	}
+	if o.All {
+		all = append(all, r.split(), r.buckets(), r.lanes(o))
+	}
+	all = append(all, r.compared(), r.remarks())
+	return slices.DeleteFunc(all, func(s section) bool { return s.rows == nil && s.lines == nil })
+}
+
+// remarks are failures and notes.
+func (r *Report) remarks() (s section) {
+	for _, f := range r.Failures {
+		where := fmt.Sprintf("request %d", f.First)
+		if f.Line != nil {
+			where = fmt.Sprintf("line %d of the trace", *f.Line)
+		}
+		s.lines = append(s.lines, fmt.Sprintf("failed: %d, the first in %s: %s", f.Requests, where, f.Reason))
+	}
+	for _, n := range r.Notes {
+		s.lines = append(s.lines, "note: "+n)
+	}
+	return s
+}
+
+// run says what was run.
+func (r *Report) run() section {
+	w := fmt.Sprintf("%s; %s, seed %d", r.Workload.Name, text.Plural(r.Workload.Requests, "request"), r.Workload.Seed)
+	if r.Workload.Trace != nil {
+		w = fmt.Sprintf("%s; %s", r.Workload.Name, text.Plural(r.Workload.Requests, "request"))
+	}
+	x := [][]string{
+		{"workload", w}, {"model", fmt.Sprintf("%s, %s of KV cache per token", r.Model.Name, units.Bytes(r.Model.KVBytesPerToken))},
+		{"prefill", r.Prefill.text()}, {"", "modelled, " + basisText(string(r.Prefill.Compute.Prefill.Basis), r.Prefill.Compute.Prefill.Source)},
+	}
+	decode := &r.Prefill
+	if r.Decode == nil {
+		x = append(x, []string{"decode", "on the same instances"})
+	} else {
+		decode = r.Decode
+		x = append(x, []string{"decode", decode.text()})
+	}
+	x = append(x, []string{"", "modelled, " + basisText(string(decode.Compute.Decode.Basis), decode.Compute.Decode.Source)})
+	if r.Decode != nil {
+		x = append(x, []string{"moving", r.Serving.text()}, []string{"network", r.Network.text(r.NetworkBasis)})
+	}
+	for _, what := range r.Network.WhatIf {
+		x = append(x, []string{"what if", what})
+	}
+	return section{rows: x, words: true}
+}
+
+// basisText is how a parameter is known. Sources of assumptions begin with the word.
+func basisText(basis, source string) string {
+	if strings.HasPrefix(source, basis) {
+		return source
+	}
+	return basis + ": " + source
+}
+
+func (p *Pool) text() string {
+	var places []string
+	for i := range p.Instances {
+		places = append(places, span(p.Instances[i].Ranks))
+	}
+	where := strings.Join(places, "; ")
+	if len(places) > 4 {
+		where = fmt.Sprintf("%s; and %d more", strings.Join(places[:4], "; "), len(places)-4)
+	}
+	ranks := fmt.Sprintf("TP%d", p.TP)
+	if p.PP > 1 {
+		ranks += fmt.Sprintf(" PP%d", p.PP)
+	}
+	prefixes := ""
+	if p.PrefixBytes != nil {
+		prefixes = fmt.Sprintf(", %s for prefixes", units.Bytes(*p.PrefixBytes))
+	}
+	return fmt.Sprintf("%d x %s of %s (%s), %s of cache per rank, pages of %d tokens%s", len(p.Instances), ranks, p.GPU, where,
+		units.Bytes(p.CacheBytes), p.PageTokens, prefixes)
+}
+
+// span names the ranks of an instance by the first and the last one on each of its hosts.
+func span(ranks []string) string {
+	if len(ranks) == 0 {
+		return "-"
+	}
+	var spans []string
+	host := func(rank string) string { h, _, _ := strings.Cut(rank, ":"); return h }
+	for first := 0; first < len(ranks); {
+		last := first
+		for last+1 < len(ranks) && host(ranks[last+1]) == host(ranks[first]) {
+			last++
+		}
+		text := ranks[first]
+		if slices.ContainsFunc(ranks[first:last+1], func(r string) bool { return r != ranks[first] }) {
+			text += " to " + ranks[last]
+		}
+		spans = append(spans, text)
+		first = last + 1
+	}
+	if len(spans) > 4 {
+		spans = append(spans[:3], fmt.Sprintf("and %d more hosts", len(spans)-3))
+	}
+	return strings.Join(spans, ", ")
+}
+
+func (s *Serving) text() string {
+	what := s.Move
+	if s.LayersPerMove != nil {
+		what += fmt.Sprintf(" (%s together)", text.Plural(*s.LayersPerMove, "layer"))
+	}
+	text := fmt.Sprintf("%s; memory is requested %s; the first token comes from %s; router %s", what, map[string]string{
+		"before": "before the prefill", "beside": "during the prefill", "after": "after the prefill"}[s.Admit],
+		map[string]string{"prefill": "prefill", "cache": "prefill, sent when the cache has arrived", "decode": "decode"}[s.FirstToken], s.Router)
+	if s.SetupNS > 0 {
+		text += fmt.Sprintf("; starting a transfer takes %v", time.Duration(s.SetupNS))
+	}
+	if s.PieceNS > 0 {
+		text += fmt.Sprintf("; each piece %v", time.Duration(s.PieceNS))
+	}
+	return text
+}
+
+func (n *Network) text(basis Basis) string {
+	lanes := fmt.Sprintf("lanes by %s, policy %s", n.Choice, n.Policy)
+	switch {
+	case n.FabricFile != nil && n.Leaves != nil && n.Spines != nil:
+		return *n.FabricFile + ": " + text.Plural(*n.Leaves, "leaf switch") + ", " + text.Plural(*n.Spines, "spine") + "; " + lanes
+	case basis == Simulated:
+		return "one switch for all ports (assumed); " + lanes
+	}
+	return lanes
+}
+
+// served are figures of vLLM's serving benchmark, with its names.
+func (r *Report) served() section {
+	m := r.Metrics
+	var s section
+	line := func(name, value string) { s.rows = append(s.rows, []string{name + ":", value}) }
+	line("Successful requests", strconv.Itoa(m.Completed))
+	if m.Failed > 0 {
+		line("Failed requests", strconv.Itoa(m.Failed))
+	}
+	if m.Unfinished > 0 {
+		line("Unfinished requests", strconv.Itoa(m.Unfinished))
+	}
+	seconds := "-"
+	if m.DurationNS != nil {
+		seconds = fixed(float64(*m.DurationNS) / 1e9)
+	}
+	line("Benchmark duration (s)", seconds)
+	line("Total input tokens", strconv.FormatInt(m.InputTokens, 10))
+	line("Total generated tokens", strconv.FormatInt(m.OutputTokens, 10))
+	line("Request throughput (req/s)", known(m.RequestsPerSec))
+	line("Output token throughput (tok/s)", known(m.OutputTokensPerSec))
+	line("Total token throughput (tok/s)", known(m.TotalTokensPerSec))
+	return s
+}
+
+// latencies are those of vLLM's serving benchmark.
+func (r *Report) latencies() section {
+	m := r.Metrics
+	return section{head: true, rows: [][]string{{"", "Mean", "Median", "P99"},
+		summary("TTFT (ms)", m.TTFT), summary("TPOT (ms)", m.TPOT), summary("ITL (ms)", m.ITL), summary("E2EL (ms)", m.E2E)}}
+}
+
+// split is where the time to the first token went.
+func (r *Report) split() section {
+	m := r.Metrics
+	s := section{title: r.splitTitle("Where the time to first token goes"), head: true, rows: [][]string{{"", "Mean", "Median", "P99"},
+		summary("Queue (ms)", m.Queue), summary("Prefill (ms)", m.Compute), summary("Wait for KV memory (ms)", m.MemoryWait),
+		summary("Wait for the transfer to begin (ms)", m.LinkWait), summary("KV on the wire, not hidden (ms)", m.WireExposed), summary("Then to the first token (ms)", m.Rest),
+		summary("KV on the wire, all (ms)", m.Wire), summary("KV exposed: from prefill to cache (ms)", m.Exposed)}}
+	share := "-"
+	if m.KVShareOfTTFT != nil {
+		share = percent(*m.KVShareOfTTFT)
+	}
+	s.lines = append(s.lines, fmt.Sprintf("Moving the KV cache is %s of all time to first token; %s moved.", share, units.Bytes(m.KVBytes)))
+	s.lines = append(s.lines, r.Prefill.busy("Prefill")...)
+	if r.Decode != nil {
+		s.lines = append(s.lines, r.Decode.busy("Decode")...)
+	}
+	return s
+}
+
+// busy says what the instances of a pool did.
+func (p *Pool) busy(name string) []string {
+	if p.Busy == nil {
+		return nil
+	}
+	line := fmt.Sprintf("%s instances compute %s of the time.", name, percent(*p.Busy))
+	if p.Preempted != nil && *p.Preempted > 0 {
+		line += fmt.Sprintf(" %s had to be computed again for lack of memory.", text.Plural(int(*p.Preempted), "sequence"))
+	}
+	if p.PrefixTokens != nil && p.PrefixHitRatio != nil {
+		line += fmt.Sprintf(" %d tokens (%s) of their prompts came from the prefix cache.", *p.PrefixTokens, percent(*p.PrefixHitRatio))
+	}
+	return []string{line}
+}
+
+// splitTitle says what the parts add up to: where prefill gives the first token, caches move after it.
+func (r *Report) splitTitle(usual string) string {
+	if r.Serving.FirstToken == "prefill" && r.Decode != nil {
+		return "Where the time goes until the cache has arrived; the first token comes when prefill ends"
+	}
+	return usual
+}
+
+func (r *Report) buckets() section {
+	if len(r.Metrics.Buckets) < 2 {
+		return section{}
+	}
+	rows := [][]string{{"Tokens", "Requests", "TTFT mean (ms)", "P99 (ms)", "Queue mean (ms)", "KV exposed mean (ms)", "P99 (ms)", "moving, of TTFT"}}
+	for i := range r.Metrics.Buckets {
+		x := &r.Metrics.Buckets[i]
+		to := "more"
+		if x.To != nil {
+			to = strconv.Itoa(*x.To)
+		}
+		share := "-"
+		if x.KVShareOfTTFT != nil {
+			share = percent(*x.KVShareOfTTFT)
+		}
+		rows = append(rows, []string{fmt.Sprintf("%d to %s", x.From, to), strconv.Itoa(x.Completed), mean(x.TTFT), p99(x.TTFT), mean(x.Queue), mean(x.Exposed), p99(x.Exposed), share})
+	}
+	return section{title: "By prompt length", head: true, rows: rows}
+}
+
+func (r *Report) lanes(o Options) section {
+	if r.Decode == nil {
+		return section{}
+	}
+	if len(r.Lanes) == 0 {
+		return section{title: "Lanes", lines: []string{"none: nothing moved, or only within a host"}}
+	}
+	rows := [][]string{{"", "Bytes", "Share", "Rate", "Use", "Slices", "Retries"}}
+	for i := range r.Lanes[:min(len(r.Lanes), maxLanes)] {
+		x := &r.Lanes[i]
+		rate, use, share := "?", "?", "-"
+		if x.BytesPerSec != nil {
+			rate = units.Rate(*x.BytesPerSec, cmp.Or(o.Units, units.Gbyte))
+		}
+		if x.Use != nil {
+			use = percent(*x.Use)
+		}
+		if x.Share != nil {
+			share = percent(*x.Share)
+		}
+		rows = append(rows, []string{x.Lane, units.Bytes(x.Bytes), share, rate, use, strconv.FormatInt(x.Slices, 10), strconv.FormatInt(x.Retries, 10)})
+	}
+	s := section{title: "Lanes", head: true, rows: rows}
+	if more := len(r.Lanes) - maxLanes; more > 0 {
+		s.lines = []string{fmt.Sprintf("and %d more", more)}
+	}
+	return s
+}
+
+func (r *Report) compared() section {
+	if len(r.Compared) == 0 {
+		return section{}
+	}
+	rows := [][]string{{"", "TTFT mean (ms)", "Median", "P99", "of this run", "E2EL mean (ms)", "KV exposed mean (ms)", "Requests/s", "No answer"}}
+	var one *float64
+	if slices.ContainsFunc(r.Compared, func(c Compared) bool { return c.TTFTRatio != nil }) {
+		v := 1.0
+		one = &v
+	}
+	rows = append(rows, comparedRow("this run", r.Metrics, one))
+	for i := range r.Compared {
+		rows = append(rows, comparedRow(r.Compared[i].Name, r.Compared[i].Metrics, r.Compared[i].TTFTRatio))
+	}
+	return section{title: "The same run with other networks", head: true, rows: rows}
+}
+
+func comparedRow(name string, m *metrics.Metrics, ratio *float64) []string {
+	times := "-"
+	if ratio != nil {
+		times = strconv.FormatFloat(*ratio, 'f', 3, 64) + "x"
+	}
+	median := "-"
+	if m.TTFT != nil {
+		median = fixed(m.TTFT.Median)
+	}
+	return []string{name, mean(m.TTFT), median, p99(m.TTFT), times, mean(m.E2E), mean(m.Exposed), known(m.RequestsPerSec), strconv.Itoa(m.Failed + m.Unfinished)}
+}
+
+func summary(name string, s *metrics.Summary) []string {
+	if s == nil {
+		return []string{name, "-", "-", "-"}
+	}
+	return []string{name, fixed(s.Mean), fixed(s.Median), fixed(s.P99)}
+}
+
+func mean(s *metrics.Summary) string {
+	if s == nil {
+		return "-"
+	}
+	return fixed(s.Mean)
+}
+
+func p99(s *metrics.Summary) string {
+	if s == nil {
+		return "-"
+	}
+	return fixed(s.P99)
+}
+
+func known(v *float64) string {
+	if v == nil {
+		return "-"
+	}
+	return fixed(*v)
+}
+
+func fixed(v float64) string { return strconv.FormatFloat(v, 'f', 2, 64) }
+
+func percent(part float64) string { return strconv.FormatFloat(100*part, 'f', 1, 64) + " %" }

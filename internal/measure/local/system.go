@@ -1,0 +1,130 @@
+package local
+
+import (
+	"math"
+	"strconv"
+	"strings"
+
+	"github.com/topoctl/topoctl/engine/memory"
+	"github.com/topoctl/topoctl/internal/cpuset"
+	"github.com/topoctl/topoctl/internal/measure/lane"
+)
+
+// system is what memory pairs need of the operating system. Tests replace it.
+type system struct {
+	allowed   func() (cpuset.Set, error)             // CPUs that this process may use
+	pin       func(cpu int) (undo func(), err error) // ties the calling goroutine
+	quota     func() (cpus float64, ok bool)         // CPU time that the cgroup gives
+	available func() (bytes int64, ok bool)          // memory
+	alloc     func(int64, memory.Options) (*memory.Block, error)
+	load      func() (lane.Load, bool)
+	numaMaps  func() string // /proc/self/numa_maps
+	smaps     func() string // /proc/self/smaps
+}
+
+// parseQuota reads cgroup v2's cpu.max ("200000 100000", "max 100000"), or v1's two files.
+func parseQuota(v2, quota, period string) (cpus float64, ok bool) {
+	if f := strings.Fields(v2); len(f) == 2 {
+		quota, period = f[0], f[1]
+	}
+	q, errQ := strconv.ParseInt(quota, 10, 53)
+	p, errP := strconv.ParseInt(period, 10, 53)
+	if errQ != nil || errP != nil || q <= 0 || p <= 0 {
+		return 0, false
+	}
+	return float64(q) / float64(p), true
+}
+
+// parseNodeFree is the memory that a NUMA node can provide, by its meminfo: free pages, and pages of files
+// that are not in use.
+func parseNodeFree(meminfo string) (bytes int64, ok bool) {
+	for line := range strings.Lines(meminfo) {
+		f := strings.Fields(line) // "Node 0 MemFree: 123 kB"
+		if len(f) != 5 || f[2] != "MemFree:" && f[2] != "Inactive(file):" {
+			continue
+		}
+		kib, err := strconv.ParseInt(f[3], 10, 52)
+		if err != nil || kib < 0 {
+			return 0, false
+		}
+		bytes += kib << 10
+		ok = ok || f[2] == "MemFree:"
+	}
+	return bytes, ok
+}
+
+// parseSize reads a size of sysfs, "266240K".
+func parseSize(s string) (bytes int64, ok bool) {
+	shift := 0
+	for suffix, n := range map[string]int{"K": 10, "M": 20, "G": 30} {
+		if number, found := strings.CutSuffix(s, suffix); found {
+			s, shift = number, n
+		}
+	}
+	n, err := strconv.ParseInt(s, 10, 64)
+	if err != nil || n < 0 || n > math.MaxInt64>>shift {
+		return 0, false
+	}
+	return n << shift, true
+}
+
+// placed counts in numa_maps the pages of the mapping at an address: on a node, and elsewhere. ok is false
+// if the mapping is not listed. Source: numa(7), /proc/[pid]/numa_maps.
+func placed(numaMaps, address string, node int) (there, elsewhere int64, ok bool) {
+	for line := range strings.Lines(numaMaps) {
+		f := strings.Fields(line)
+		if len(f) == 0 || f[0] != address {
+			continue
+		}
+		for _, word := range f[1:] {
+			name, value, _ := strings.Cut(word, "=")
+			n, isNode := strings.CutPrefix(name, "N")
+			at, errAt := strconv.Atoi(n)
+			pages, err := strconv.ParseInt(value, 10, 64)
+			switch {
+			case !isNode || errAt != nil || err != nil || pages < 0:
+			case at == node:
+				there += pages
+			default:
+				elsewhere += pages
+			}
+		}
+		return there, elsewhere, true
+	}
+	return 0, 0, false
+}
+
+// maxCPUs bounds the CPUs whose caches are read.
+const maxCPUs = 8192
+
+// lastLevel is the size of the last-level caches of some CPUs, each counted once; 0 not known. Source:
+// Documentation/ABI/testing/sysfs-devices-system-cpu.
+func lastLevel(sysfs string, cpus cpuset.Set) (bytes int64) {
+	type cache struct {
+		level  int
+		shared string
+	}
+	found := map[cache]int64{}
+	deepest := 0
+	for cpu := range cpus.All() {
+		if cpu == maxCPUs {
+			break
+		}
+		for index := range 8 {
+			dir := sysfs + "/devices/system/cpu/cpu" + strconv.Itoa(cpu) + "/cache/index" + strconv.Itoa(index)
+			level, err := strconv.Atoi(lane.FileText(dir + "/level"))
+			size, ok := parseSize(lane.FileText(dir + "/size"))
+			if err != nil || !ok || lane.FileText(dir+"/type") == "Instruction" {
+				continue
+			}
+			found[cache{level, lane.FileText(dir + "/shared_cpu_list")}] = size
+			deepest = max(deepest, level)
+		}
+	}
+	for c, size := range found {
+		if c.level == deepest {
+			bytes += size
+		}
+	}
+	return bytes
+}

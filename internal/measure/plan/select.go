@@ -1,0 +1,129 @@
+package plan
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/topoctl/topoctl/internal/pkgerr"
+	"github.com/topoctl/topoctl/probe"
+)
+
+// selection selects pairs by patterns: "gpu:0>*", "n1>n2", "n1/mlx5_0>*", or one side alone, which may be
+// either end. Any of them selects a pair; no patterns select all.
+type selection struct {
+	patterns []pattern
+}
+
+// pattern is two globs; to is "" where either end may be from.
+type pattern struct {
+	text     string
+	from, to string
+	used     *bool
+}
+
+const (
+	maxPatterns = 256
+	maxPattern  = 512
+)
+
+func parseSelection(texts []string) (selection, error) {
+	var s selection
+	if len(texts) > maxPatterns {
+		return s, pkgerr.Errorf("plan", "%d selections: want at most %d", len(texts), maxPatterns)
+	}
+	for _, text := range texts {
+		from, to, both := strings.Cut(text, ">")
+		from, to = strings.TrimSpace(from), strings.TrimSpace(to)
+		if len(text) > maxPattern || from == "" || both && to == "" || strings.Contains(to, ">") {
+			return s, &SelectionError{text, "want FROM>TO, or one end alone, as in \"gpu:0>*\""}
+		}
+		s.patterns = append(s.patterns, pattern{text, from, to, new(bool)})
+	}
+	return s, nil
+}
+
+// pair says whether a pair is selected.
+func (s selection) pair(from, to *probe.End) bool {
+	if len(s.patterns) == 0 {
+		return true
+	}
+	found := false
+	for i := range s.patterns {
+		p := &s.patterns[i]
+		var ok bool
+		if p.to == "" {
+			ok = matches(p.from, from) || matches(p.from, to)
+		} else {
+			ok = matches(p.from, from) && matches(p.to, to)
+		}
+		if ok {
+			*p.used, found = true, true
+		}
+	}
+	return found
+}
+
+// between says whether any pair of these ends, in either direction, is selected.
+func (s selection) between(here, there []portEnd) bool {
+	if len(s.patterns) == 0 {
+		return true
+	}
+	any := func(glob string, ends []portEnd) bool {
+		for i := range ends {
+			if matches(glob, &ends[i].end) {
+				return true
+			}
+		}
+		return false
+	}
+	for _, p := range s.patterns {
+		switch {
+		case p.to == "" && (any(p.from, here) || any(p.from, there)),
+			p.to != "" && any(p.from, here) && any(p.to, there),
+			p.to != "" && any(p.from, there) && any(p.to, here):
+			return true
+		}
+	}
+	return false
+}
+
+// namesEnd says whether any pattern means an end.
+func (s selection) namesEnd(e *probe.End) bool {
+	return len(s.patterns) == 0 || slices.ContainsFunc(s.patterns, func(p pattern) bool { return matches(p.from, e) || p.to != "" && matches(p.to, e) })
+}
+
+// checkUsed refuses patterns that selected nothing.
+func (s selection) checkUsed() error {
+	for _, p := range s.patterns {
+		if !*p.used {
+			return &SelectionError{p.text, "no pair has such ends: want names as in \"cpu:0>gpu:1\", \"n1>n2\" or \"n1/mlx5_0>*\""}
+		}
+	}
+	return nil
+}
+
+// matches says whether a glob means an end: its name, its host, or both.
+func matches(glob string, e *probe.End) bool {
+	return matchGlob(glob, e.Name) || matchGlob(glob, e.Host) || matchGlob(glob, e.Host+"/"+e.Name)
+}
+
+// matchGlob matches a glob of * (anything) and ? (one byte).
+func matchGlob(glob, s string) bool {
+	star, from := -1, 0
+	i, j := 0, 0
+	for j < len(s) {
+		switch {
+		case i < len(glob) && glob[i] == '*':
+			star, from = i, j
+			i++
+		case i < len(glob) && (glob[i] == '?' || glob[i] == s[j]):
+			i, j = i+1, j+1
+		case star >= 0:
+			from++
+			i, j = star+1, from
+		default:
+			return false
+		}
+	}
+	return strings.Trim(glob[i:], "*") == ""
+}

@@ -1,0 +1,155 @@
+// Package run carries a plan out: round by round through a Prober, then doubtful pairs
+// again, and the verdicts. It keeps what was measured whatever happens: a pair that
+// fails, an answer that makes no sense, a run that is interrupted, a listener that has
+// no room left.
+package run
+
+import (
+	"context"
+	"time"
+
+	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/measure/judge"
+	"github.com/topoctl/topoctl/internal/measure/plan"
+	"github.com/topoctl/topoctl/probe"
+)
+
+// Prober measures pairs: local.Prober, fabric.Fleet, and a simulator in tests.
+type Prober interface {
+	// Round measures pairs at the same time: all of them begin together, when all
+	// are ready, and each ends when its own samples suffice. The answer has one
+	// measurement for each pair, in their order, also when ctx ends: then with what was
+	// measured and an error. tell may be nil; it is called by one goroutine at a time,
+	// and not any more after Round has returned.
+	Round(ctx context.Context, pairs []probe.Pair, spec probe.Spec, tell func(pair int, s probe.Sample)) []probe.Measurement
+}
+
+// Options say what to run, and who is told of it.
+type Options struct {
+	Tool   topo.Tool
+	Plan   *plan.Plan
+	Prober Prober
+	Rules  probe.Rules
+	// Now is the wall clock, for Report.StartedAt only. Elapsed is time since some
+	// moment, by a clock that nobody steps.
+	Now     func() time.Time
+	Elapsed func() time.Duration
+	// MaxDuration bounds the run: a round that would end later does not begin. 0 no bound.
+	MaxDuration time.Duration
+	// Resume is an earlier report: what it has of this plan is not measured again.
+	Resume *probe.Report
+	// Hosts returns the hosts as they are now, with their errors; nil: those of the plan.
+	Hosts func() []probe.Host
+	// Event is called for everything that happens, one event at a time; nil for nothing.
+	Event func(*probe.Event)
+	// Progress is called often with the state of the run; nil for nothing.
+	Progress func(Progress)
+}
+
+// Progress is the state of a run.
+type Progress struct {
+	// Retest says what Round counts: rounds of the plan ("") or measurements that are
+	// made again, probe.RetestAlone or probe.RetestOtherPartner.
+	Retest        string
+	Round, Rounds int // Round counts from 1
+	Done, Total   int // pairs measured, and to be measured; without retests
+	Bytes         int64
+	Pairs         []probe.Pair // that are being measured
+	// Left is until the end of the rounds that are known, by what rounds took so far.
+	Left time.Duration
+}
+
+// Run measures what the plan says, judges it and finds out what is to blame. The report has all that was
+// measured, also beside an error, which is that of ctx: the run was stopped.
+func Run(ctx context.Context, o Options) (*probe.Report, error) {
+	r := newRunner(o)
+	r.emit(probe.StartEvent(r.report))
+	r.resume()
+	r.rounds(ctx)
+	r.retests(ctx)
+	r.finish(ctx)
+	if r.interrupted {
+		return r.report, ctx.Err()
+	}
+	return r.report, nil
+}
+
+// runner is a run in progress.
+type runner struct {
+	o        Options
+	report   *probe.Report
+	used     map[int]bool  // rounds whose results are from an earlier report
+	place    []int         // of each pair of the plan in Report.Results
+	began    time.Duration // on Elapsed
+	round    int           // the last one that ran; retests go on counting
+	took     time.Duration // all rounds that ran so far, and
+	ran      int           // how many
+	bytes    int64
+	reported []probe.Result // what was reported of each result last
+	// interrupted: ctx ended before the run did; late: there was no time for more.
+	interrupted, outOfTime bool
+}
+
+// elapsed is the time since the run began.
+func (r *runner) elapsed() time.Duration { return r.o.Elapsed() - r.began }
+
+// mayStart says whether another round may begin.
+func (r *runner) mayStart(ctx context.Context) bool {
+	switch {
+	case r.outOfTime || r.interrupted:
+		return false
+	case ctx.Err() != nil:
+		r.interrupted = true
+		return false
+	case r.o.MaxDuration > 0 && r.elapsed()+r.typical() > r.o.MaxDuration:
+		r.outOfTime = true
+		return false
+	}
+	return true
+}
+
+// typical is how long a round takes: the mean of those so far, else the estimate of the plan.
+func (r *runner) typical() time.Duration {
+	switch p := &r.report.Plan; {
+	case r.ran > 0:
+		return r.took / time.Duration(r.ran)
+	case p.Rounds > 0:
+		return time.Duration(p.TimeNS / int64(p.Rounds))
+	}
+	return 0
+}
+
+// emit sends an event.
+func (r *runner) emit(e *probe.Event) {
+	if r.o.Event == nil {
+		return
+	}
+	if e.AtNS == 0 {
+		e.AtNS = int64(r.elapsed())
+	}
+	r.o.Event(e)
+}
+
+// updateVerdicts judges the results, and reports those whose verdict or measurement differs from what was
+// reported last.
+func (r *runner) updateVerdicts() {
+	if r.o.Hosts != nil {
+		r.report.Hosts = r.o.Hosts()
+	}
+	judge.Verdicts(r.report)
+	if r.o.Event == nil {
+		return
+	}
+	for i := range r.report.Results {
+		x := &r.report.Results[i]
+		if (x.Round > 0 || x.Error != "" || x.Why() != "") && differs(&r.reported[i], x) {
+			r.reportResult(i)
+		}
+	}
+}
+
+func (r *runner) reportResult(i int) {
+	x := r.report.Results[i]
+	r.reported[i] = x
+	r.emit(&probe.Event{Type: probe.EventResult, Result: &x})
+}

@@ -1,0 +1,125 @@
+package show
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/topoctl/topoctl/internal/measure/compare"
+	"github.com/topoctl/topoctl/internal/text"
+	"github.com/topoctl/topoctl/internal/units"
+)
+
+// Changes writes what differs between two reports: how much in the first line, then a line for each change.
+// Pairs that were not compared for one reason are one line.
+func Changes(w io.Writer, changes []compare.Change, o Options) error {
+	p := &printer{o: o}
+	p.linef("%s", p.paint(changesText(changes), inStrong))
+	alike := map[string]int{}
+	for i := range changes {
+		if c := &changes[i]; c.Kind == compare.NotCompared {
+			alike[c.Reason]++
+		}
+	}
+	for i := range changes {
+		c := &changes[i]
+		name := c.Pair
+		switch n := alike[c.Reason]; {
+		case c.Kind == compare.NotCompared && n == 0:
+			continue
+		case c.Kind == compare.NotCompared && n > 1 && !o.everything():
+			name = text.Plural(n, "pair")
+			alike[c.Reason] = 0
+		case c.Kind == compare.Settings:
+			name = c.Setting
+		case c.Host != "":
+			name = "host " + c.Host
+		}
+		p.linef("%-12s  %s  %s", c.Kind, clean(name), changeText(c, o.Units))
+	}
+	return p.flush(w)
+}
+
+// changesText counts changes by kind.
+func changesText(changes []compare.Change) string {
+	n, order := map[compare.Kind]int{}, []compare.Kind{}
+	total := 0
+	var differ []string
+	for i := range changes {
+		c := &changes[i]
+		if c.Kind == compare.Settings {
+			differ = append(differ, c.Setting)
+		}
+		if n[c.Kind]++; n[c.Kind] == 1 {
+			order = append(order, c.Kind)
+		}
+		if compare.IsDifference(*c) {
+			total++
+		}
+	}
+	line := "No differences"
+	if total > 0 {
+		line = text.Plural(total, "difference")
+		var list []string
+		for _, k := range order {
+			if what := changeWords[k]; what[0] != "" {
+				list = append(list, text.Plural(n[k], what[0], what[1]))
+			}
+		}
+		line += ": " + strings.Join(list, ", ")
+	}
+	if k := n[compare.NotCompared]; k > 0 {
+		line += fmt.Sprintf("; %s not compared", text.Plural(k, "pair was", "pairs were"))
+	}
+	if len(differ) > 0 {
+		line += "; the runs had different settings (" + strings.Join(differ, ", ") + ")"
+	}
+	return line
+}
+
+// changeWords are what the differences of a kind are called, one and many.
+var changeWords = map[compare.Kind][2]string{
+	compare.Topology: {"host changed", "hosts changed"}, compare.Gone: {"gone", "gone"}, compare.New: {"new", "new"},
+	compare.Verdict: {"other verdict", "other verdicts"}, compare.Slower: {"slower", "slower"}, compare.Faster: {"faster", "faster"},
+}
+
+func changeText(c *compare.Change, u units.System) string {
+	text := ""
+	switch c.Kind {
+	case compare.Settings:
+		text = clean(c.ASetting) + " -> " + clean(c.BSetting)
+	case compare.Topology:
+		text = "its topology has changed"
+	case compare.Gone:
+		text = "not in the second report"
+		if c.AVerdict != "" {
+			text += ", was " + string(c.AVerdict)
+		}
+	case compare.New:
+		text = "not in the first report"
+		if c.BVerdict != "" {
+			text += ", is " + string(c.BVerdict)
+		}
+	case compare.Verdict:
+		text = string(c.AVerdict) + " -> " + string(c.BVerdict)
+	case compare.Slower, compare.Faster:
+		u = unitOf(c.Of, u)
+		text = interval(c.A, c.ACI95, u) + " -> " + interval(c.B, c.BCI95, u) + fmt.Sprintf(" (%+.1f %%)", 100*(float64(*c.B)/float64(max(1, *c.A))-1))
+	}
+	if c.Reason != "" {
+		if text != "" {
+			text += ": "
+		}
+		text += clean(c.Reason)
+	}
+	return text
+}
+
+// interval is a mean with its interval and unit.
+func interval(mean, ci *int64, u units.System) string {
+	text := rate(mean, u)
+	if ci != nil {
+		text += " ±" + rate(ci, u)
+	}
+	return text + " " + u.Suffix()
+}

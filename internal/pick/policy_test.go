@@ -1,0 +1,440 @@
+package pick_test
+
+import (
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/topoctl/topoctl/discover"
+	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/fixtures"
+	"github.com/topoctl/topoctl/internal/pick"
+	"github.com/topoctl/topoctl/pathsel"
+)
+
+// lanes are those between two machines of a kind, and as policies see them.
+type lanes struct {
+	*pick.Set
+	plan *pathsel.LaneSet
+}
+
+// lanesBetween is a set of lanes between two machines of a kind.
+func lanesBetween(t testing.TB, name string, src, dst pathsel.Location) lanes {
+	t.Helper()
+	local := machineOf(t, name)
+	return connect(t, local, machineOf(t, name), src, dst, pathsel.LaneOptions{})
+}
+
+func machineOf(t testing.TB, name string) *pathsel.Host {
+	t.Helper()
+	tree, err := fixtures.Open(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	top, err := discover.Discover(t.Context(), discover.Options{FS: tree})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h, err := pathsel.New(top, pathsel.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+func connect(t testing.TB, local, remote *pathsel.Host, src, dst pathsel.Location, o pathsel.LaneOptions) lanes {
+	t.Helper()
+	pair, err := pathsel.Connect(local, remote, pathsel.PairOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	set, err := pair.LanesOf(src, dst, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return lanes{set.PickSet(), set}
+}
+
+func TestParsePolicy(t *testing.T) {
+	for _, name := range pick.Policies() {
+		if p, err := pick.ParsePolicy(name); err != nil || string(p) != name {
+			t.Errorf("%q: %q, %v", name, p, err)
+		}
+	}
+	if p, err := pick.ParsePolicy(""); err != nil || p != pick.Adaptive {
+		t.Errorf("nothing: %q, %v", p, err)
+	}
+	if _, err := pick.ParsePolicy("tent"); err == nil || !strings.Contains(err.Error(), "adaptive, round-robin, random, first, mooncake") {
+		t.Errorf("tent: %v", err)
+	}
+}
+
+// How many lanes a transfer deserves: each lane busy for two round trips.
+func TestDeserves(t *testing.T) {
+	gpu, cpu := lanesBetween(t, "dgx-h100", "gpu:0", "gpu:0"), lanesBetween(t, "dgx-h100", "cpu:0", "cpu:0")
+	tcp := lanesBetween(t, "cpu-2eth", "cpu:0", "cpu:0")
+	for _, tt := range []struct {
+		name  string
+		set   lanes
+		bytes int64
+		rtt   time.Duration
+		want  int
+	}{
+		{"nothing", cpu, 0, 0, 1},
+		{"a page", cpu, 4 << 10, 0, 1},
+		{"less than two lanes' worth", cpu, 1_999_999, 0, 1},
+		{"50 GB/s for 2 x 10 us is 1 MB a lane", cpu, 2_000_000, 0, 2},
+		{"four lanes' worth", cpu, 4_100_000, 0, 4},
+		{"never more than add bandwidth", cpu, 1 << 40, 0, 5},
+		{"a longer way", cpu, 4_100_000, 40 * time.Microsecond, 1},
+		{"a GPU with one near NIC", gpu, 1 << 40, 0, 1},
+		{"TCP", tcp, 1 << 40, 0, 1},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if got := tt.set.Deserves(tt.bytes, tt.rtt); got != tt.want {
+				t.Errorf("%d lanes, want %d", got, tt.want)
+			}
+		})
+	}
+}
+
+// states are the states of every lane of a set, all healthy and idle.
+func states(s *pick.Set) pick.States {
+	return pick.States{Lanes: make([]pick.State, len(s.Lanes))}
+}
+
+// bytesOf are the predicted shares by lane.
+func bytesOf(set lanes, shares []pick.Share) []int64 {
+	out := make([]int64, set.Chosen)
+	for _, s := range shares {
+		for len(out) <= s.Lane {
+			out = append(out, 0)
+		}
+		out[s.Lane] = s.Bytes
+	}
+	return out
+}
+
+// What lanes get: so that all are done at once, whatever they have to do.
+func TestPredict(t *testing.T) {
+	const mb, gB = 1_000_000, 1_000_000_000
+	set := lanesBetween(t, "dgx-h100", "cpu:0", "cpu:0") // four lanes of 50 GB/s, one of 22
+	for _, tt := range []struct {
+		name   string
+		bytes  int64
+		change func(s *pick.States)
+		want   []int64
+	}{
+		{"by their rates", 222 * mb, nil, []int64{50 * mb, 50 * mb, 50 * mb, 50 * mb, 22 * mb}},
+		{"small transfers stay on one lane", 64 << 10, nil, []int64{64 << 10, 0, 0, 0, 0}},
+		{"and take one that is free", 64 << 10, func(s *pick.States) { s.Lanes[0].Inflight = mb }, []int64{0, 64 << 10, 0, 0, 0}},
+		{"what is in flight counts", 172 * mb, func(s *pick.States) { s.Lanes[0].Inflight = 50 * mb }, []int64{0, 50 * mb, 50 * mb, 50 * mb, 22 * mb}},
+		{"on the port too, from other peers", 172 * mb, func(s *pick.States) { s.Local = onPort(set, 50*mb) }, []int64{0, 50 * mb, 50 * mb, 50 * mb, 22 * mb}},
+		{"a measured rate counts", 182 * mb, func(s *pick.States) { s.Lanes[1].Rate = 10 * gB }, []int64{50 * mb, 10 * mb, 50 * mb, 50 * mb, 22 * mb}},
+		{"a sick lane gets nothing, and other pairs have no port that is free", 172 * mb, func(s *pick.States) { s.Lanes[2].Health = pick.Sick }, []int64{50 * mb, 50 * mb, 0, 50 * mb, 22 * mb}},
+		{"nothing", 0, nil, []int64{0, 0, 0, 0, 0}},
+		{"all sick", mb, func(s *pick.States) {
+			for i := range s.Lanes {
+				s.Lanes[i].Health = pick.Sick
+			}
+		}, []int64{0, 0, 0, 0, 0}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			st := states(set.Set)
+			if tt.change != nil {
+				tt.change(&st)
+			}
+			shares := set.Predict(tt.bytes, st, nil)
+			got := bytesOf(set, shares)
+			if len(got) != len(tt.want) {
+				t.Fatalf("%v, want %v", got, tt.want)
+			}
+			for i := range got {
+				if d := got[i] - tt.want[i]; d < -5 || d > 5 { // rates of PCIe links are not round
+					t.Errorf("%v, want %v", got, tt.want)
+					break
+				}
+			}
+		})
+	}
+}
+
+// One near lane for GPU memory: when it is sick, the next pair of ports carries
+// the transfer; when all lanes but the last are, that one does.
+func TestStandIns(t *testing.T) {
+	set := lanesBetween(t, "dgx-h100", "gpu:0", "gpu:0")
+	st := states(set.Set)
+	for sick := range len(set.Lanes) - 1 {
+		st.Lanes[sick].Health = pick.Sick
+		shares := set.Predict(1<<30, st, nil)
+		if len(shares) != 1 || shares[0].Bytes != 1<<30 || shares[0].Lane <= sick {
+			t.Fatalf("%d lanes are sick: %+v", sick+1, shares)
+		}
+		if sick == 0 && shares[0].Lane != 1 {
+			t.Errorf("lane %d stands in for the first, want the second", shares[0].Lane)
+		}
+	}
+}
+
+// onPort is load on the first lane's local port.
+func onPort(set lanes, bytes int64) pick.Load {
+	load := make(pick.Load, set.Lanes[0].Local+1)
+	load[set.Lanes[0].Local] = bytes
+	return load
+}
+
+// drawStates draws what an engine may know of a set's lanes.
+func drawStates(t *rapid.T, set lanes, sick bool) pick.States {
+	st := states(set.Set)
+	r := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "states"), 0))
+	for i := range st.Lanes {
+		l := &st.Lanes[i]
+		l.Inflight = r.Int64N(2) * r.Int64N(1<<r.IntN(40))
+		l.Window = r.Int64N(2)*r.Int64N(64<<20) - r.Int64N(2)
+		l.Rate = topo.Rate(r.Int64N(2) * r.Int64N(100_000_000_000))
+		if sick {
+			l.Health = pick.Health(r.IntN(3))
+		}
+	}
+	return st
+}
+
+// The shares sum to the transfer exactly, go to healthy lanes in order, and end
+// together as far as whole bytes allow.
+func TestPredictProperties(t *testing.T) {
+	sets := []lanes{lanesBetween(t, "dgx-h100", "cpu:0", "cpu:1"), lanesBetween(t, "aws-p5-44nic-synthetic", "cpu:0", "cpu:0"),
+		lanesBetween(t, "dgx-h100-nic-gen1", "gpu:2", "gpu:2"), lanesBetween(t, "lab-softrdma", "cpu:0", "cpu:0")}
+	rapid.Check(t, func(rt *rapid.T) {
+		set := sets[rapid.IntRange(0, len(sets)-1).Draw(rt, "set")]
+		st := drawStates(rt, set, rapid.Bool().Draw(rt, "sick"))
+		bytes := rapid.Int64Range(1, 1<<50).Draw(rt, "bytes")
+		shares := set.Predict(bytes, st, nil)
+		healthy := false
+		for _, l := range st.Lanes {
+			healthy = healthy || l.Health == pick.Healthy
+		}
+		if len(shares) == 0 {
+			if healthy {
+				rt.Fatal("a lane is healthy and nothing was shared out")
+			}
+			return
+		}
+		sum := int64(0)
+		for i, s := range shares {
+			if s.Bytes <= 0 || st.Lanes[s.Lane].Health != pick.Healthy || i > 0 && s.Lane <= shares[i-1].Lane {
+				rt.Fatalf("share %d: %+v", i, s)
+			}
+			sum += s.Bytes
+		}
+		if sum != bytes {
+			rt.Fatalf("shares of %d sum to %d", bytes, sum)
+		}
+		if len(shares) > max(set.Deserves(bytes, 0), 1) {
+			rt.Fatalf("%d lanes for a transfer that deserves %d", len(shares), set.Deserves(bytes, 0))
+		}
+		first, last := shares[0].FinishNS, shares[0].FinishNS
+		slowest := 1e9 // bytes per second
+		for _, s := range shares {
+			first, last = min(first, s.FinishNS), max(last, s.FinishNS)
+			if rate := st.Lanes[s.Lane].Rate; rate > 0 {
+				slowest = min(slowest, float64(rate))
+			}
+		}
+		if rounding := float64(len(shares)) / slowest * 1e9; float64(last-first) > 1e-6*float64(last)+100+rounding {
+			rt.Fatalf("ends between %d and %d ns: %+v", first, last, shares)
+		}
+	})
+}
+
+// Whatever the states: a policy visits lanes that there are, none that is sick,
+// gives the same answer for the same seed, and answers if a lane is idle and well.
+func TestPickProperties(t *testing.T) {
+	sets := []lanes{lanesBetween(t, "dgx-h100", "cpu:0", "cpu:1"), lanesBetween(t, "bonds", "cpu:0", "cpu:0"),
+		lanesBetween(t, "a10-2nic", "gpu:0", "gpu:0"), lanesBetween(t, "dgx-h100-nic-gen1", "gpu:2", "gpu:2")}
+	rapid.Check(t, func(rt *rapid.T) {
+		set := sets[rapid.IntRange(0, len(sets)-1).Draw(rt, "set")]
+		policy := pick.Policy(rapid.SampledFrom(pick.Policies()).Draw(rt, "policy"))
+		seed := rapid.Uint64().Draw(rt, "seed")
+		one, other := set.Picker(policy, seed), set.Picker(policy, seed)
+		for i := range rapid.IntRange(1, 8).Draw(rt, "slices") {
+			slice := pick.Slice{Bytes: rapid.Int64Range(1, 16<<20).Draw(rt, "bytes"), Request: seed, Index: uint32(i), Attempt: rapid.IntRange(0, 20).Draw(rt, "attempt")}
+			slice.Remaining = slice.Bytes * rapid.Int64Range(0, 100).Draw(rt, "remaining")
+			st := drawStates(rt, set, rapid.Bool().Draw(rt, "sick"))
+			lane := one.Pick(slice, st)
+			if again := other.Pick(slice, st); again != lane {
+				rt.Fatalf("%s: %d, then %d for the same question", policy, lane, again)
+			}
+			if lane == pick.NoLane {
+				continue
+			}
+			if lane < 0 || lane >= len(set.Lanes) {
+				rt.Fatalf("%s: lane %d of %d", policy, lane, len(set.Lanes))
+			}
+			l := st.Lanes[lane]
+			if l.Health == pick.Sick || l.Health == pick.HalfOpen && l.Inflight > 0 {
+				rt.Fatalf("%s: lane %d is %+v", policy, lane, l)
+			}
+			if full := l.Window < 0 || l.Window > 0 && l.Inflight > 0 && l.Inflight+slice.Bytes > l.Window; full && policy != pick.Mooncake {
+				rt.Fatalf("%s: lane %d has no room for %d: %+v", policy, lane, slice.Bytes, l)
+			}
+			if policy == pick.Adaptive && !set.WouldHelp(lane, slice, st) {
+				rt.Fatalf("lane %d was picked and would not help", lane)
+			}
+		}
+		// Nobody has anything to do: as long as one is healthy there is an answer.
+		idle := states(set.Set)
+		well := rapid.IntRange(0, len(set.Lanes)-1).Draw(rt, "well")
+		for i := range idle.Lanes {
+			if i != well {
+				idle.Lanes[i].Health = pick.Health(rapid.IntRange(0, 1).Draw(rt, "health")) * pick.Sick
+			}
+		}
+		if lane := one.Pick(pick.Slice{Bytes: 1 << 20}, idle); lane == pick.NoLane {
+			rt.Fatalf("%s: all idle, lane %d healthy, and no answer", policy, well)
+		}
+	})
+}
+
+// A half-open lane gets one test slice at a time, under every policy.
+func TestHalfOpenLane(t *testing.T) {
+	set := lanesBetween(t, "a10-2nic", "gpu:0", "gpu:0")
+	for _, name := range pick.Policies() {
+		st := states(set.Set)
+		for i := range st.Lanes {
+			st.Lanes[i].Health = pick.HalfOpen
+		}
+		p := set.Picker(pick.Policy(name), 1)
+		lane := p.Pick(pick.Slice{Bytes: 1 << 20}, st)
+		if lane == pick.NoLane {
+			t.Errorf("%s: no test slice", name)
+			continue
+		}
+		for i := range st.Lanes {
+			st.Lanes[i].Inflight = 1 << 20
+		}
+		if again := p.Pick(pick.Slice{Bytes: 1 << 20}, st); again != pick.NoLane {
+			t.Errorf("%s: a second test slice on lane %d", name, again)
+		}
+	}
+}
+
+// Mooncake's rule goes to random preferred ports, keeps one local port for a
+// request, and walks on when an attempt failed; pairs without a path are misses.
+func TestMooncakePolicy(t *testing.T) {
+	h := machineOf(t, "dgx-h100")
+	set := connect(t, h, machineOf(t, "dgx-h100"), "cpu:0", "cpu:0", pathsel.LaneOptions{})
+	a, err := h.Affinity("cpu:0", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, st := set.Picker(pick.Mooncake, 7), states(set.Set)
+	locals, remotes := map[topo.ID]bool{}, map[topo.ID]bool{}
+	for request := range uint64(50) {
+		local := topo.ID("")
+		for index := range uint32(20) {
+			slice := pick.Slice{Bytes: 64 << 10, Request: request, Index: index}
+			l := set.plan.Lanes[p.Pick(slice, st)]
+			if local != "" && l.Local != local {
+				t.Fatalf("request %d leaves by %s and by %s", request, local, l.Local)
+			}
+			if again := set.plan.Lanes[p.Pick(slice, st)]; again.Local != l.Local || again.Remote != l.Remote {
+				t.Fatalf("slice %d/%d: two answers", request, index)
+			}
+			local = l.Local
+			locals[l.Local], remotes[l.Remote] = true, true
+		}
+	}
+	for _, seen := range []map[topo.ID]bool{locals, remotes} {
+		if len(seen) != 4 {
+			t.Errorf("drew %v, want the four preferred ports", seen)
+		}
+		for id := range seen {
+			if !slices.Contains(a.Preferred(), id) {
+				t.Errorf("drew %s, which is not preferred", id)
+			}
+		}
+	}
+	if p.Misses() != 0 {
+		t.Errorf("%d misses, every pair is a lane", p.Misses())
+	}
+	// The walk: attempt 1 is the first preferred remote port, 5 the first available one.
+	for attempt, want := range map[int]topo.ID{1: a.Ranked[0].Port, 4: a.Ranked[3].Port, 5: a.Ranked[4].Port, 9: a.Ranked[0].Port} {
+		if l := set.plan.Lanes[p.Pick(pick.Slice{Bytes: 1, Attempt: attempt}, st)]; l.Remote != want {
+			t.Errorf("attempt %d goes to %s, want %s", attempt, l.Remote, want)
+		}
+	}
+	// On rails, seven of eight pairs do not exist: theirs would fail, here that is counted.
+	rails := lanesBetween(t, "bonds", "cpu:0", "cpu:0")
+	p = rails.Picker(pick.Mooncake, 7)
+	for i := range uint32(100) {
+		p.Pick(pick.Slice{Bytes: 1, Index: i}, states(rails.Set))
+	}
+	if p.Misses() < 50 {
+		t.Errorf("%d misses in 100 slices", p.Misses())
+	}
+}
+
+// Nothing is allocated for a slice or a prediction.
+func TestDecisionsDoNotAllocate(t *testing.T) {
+	set := lanesBetween(t, "dgx-h100", "cpu:0", "cpu:0")
+	busy, lost := states(set.Set), states(set.Set)
+	for i := range busy.Lanes {
+		busy.Lanes[i] = pick.State{Inflight: int64(i) << 16, Window: 8 << 20, Rate: topo.Rate(20+i) * topo.GBPerSec}
+	}
+	lost.Lanes[0].Health, lost.Lanes[1].Health = pick.Sick, pick.HalfOpen
+	slice := pick.Slice{Bytes: 1 << 20, Remaining: 1 << 30}
+	buf := make([]pick.Share, 0, len(set.Lanes))
+	for name, st := range map[string]pick.States{"idle": {}, "busy": busy, "lost": lost} {
+		for _, policy := range pick.Policies() {
+			p := set.Picker(pick.Policy(policy), 1)
+			if n := testing.AllocsPerRun(100, func() { p.Pick(slice, st) }); n != 0 {
+				t.Errorf("%s, %s: %v allocations a slice", policy, name, n)
+			}
+		}
+		if n := testing.AllocsPerRun(100, func() { set.WouldHelp(1, slice, st) }); n != 0 {
+			t.Errorf("WouldHelp, %s: %v allocations", name, n)
+		}
+		if n := testing.AllocsPerRun(100, func() { buf = set.Predict(1<<30, st, buf) }); n != 0 {
+			t.Errorf("Predict, %s: %v allocations", name, n)
+		}
+	}
+}
+
+// Lanes of ports that are not assigned are for when the assigned ones fail, under every
+// policy.
+func TestAssignedLanesCarry(t *testing.T) {
+	ports := []topo.ID{"port:mlx5_4/1", "port:mlx5_5/1"}
+	set := connect(t, machineOf(t, "dgx-h100"), machineOf(t, "dgx-h100"), "cpu:0", "cpu:0", pathsel.LaneOptions{Local: ports, Remote: ports})
+	assigned := func(lane int) bool { return set.plan.Lanes[lane].Reason.Code != "not-assigned" }
+	slice := pick.Slice{Bytes: 1 << 20, Remaining: 1 << 40}
+	for i := range set.Lanes {
+		if set.WouldHelp(i, slice, states(set.Set)) != (i < 2) {
+			t.Errorf("all well: lane %d would help: %v", i, i >= 2)
+		}
+	}
+	for _, policy := range pick.Policies() {
+		p := set.Picker(pick.Policy(policy), 5)
+		for i := range uint32(64) {
+			if lane := p.Pick(pick.Slice{Bytes: 1 << 20, Remaining: 1 << 30, Request: uint64(i), Index: i}, states(set.Set)); !assigned(lane) {
+				t.Fatalf("%s: lane %d is somebody else's", policy, lane)
+			}
+		}
+	}
+	sick := states(set.Set)
+	for i := range set.Lanes {
+		if assigned(i) {
+			sick.Lanes[i].Health = pick.Sick
+		}
+	}
+	shares := set.Predict(1<<34, sick, nil)
+	if len(shares) == 0 || assigned(shares[0].Lane) {
+		t.Errorf("own lanes are sick: %+v", shares)
+	}
+	if set.Picker(pick.Adaptive, 1).Pick(slice, sick) == pick.NoLane {
+		t.Error("own lanes are sick and nothing stands in")
+	}
+}

@@ -1,0 +1,151 @@
+package record
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/counters"
+)
+
+// What single things of a record may be at most.
+const (
+	maxNS       = math.MaxInt64 / 2
+	maxName     = 512
+	maxSource   = 4096 // an URL
+	maxDetail   = 1 << 16
+	maxPorts    = 1 << 14
+	maxSpeedMTs = 1_000_000 // of a PCIe lane; 128 GT/s is the most that any specification has
+	maxLanes    = 32
+	maxCounters = 1 << 10         // of errors, of one port
+	maxRate     = topo.Rate(1e15) // bytes/s
+)
+
+// check says what is wrong with a record. Topology, probe and engine are checked where they
+// are decoded.
+func (r *Record) check() error {
+	if r.AtNS < 0 || r.AtNS > maxNS {
+		return fmt.Errorf("at_ns %d: want 0 or more", r.AtNS)
+	}
+	if r.Source == "" && r.Start == nil || len(r.Source) > maxSource {
+		return fmt.Errorf("source of %d bytes: want 1 to %d", len(r.Source), maxSource)
+	}
+	n := 0
+	for _, there := range []bool{r.Start != nil, r.Topology != nil, r.Counters != nil, r.Engine != nil, r.Probe != nil, r.State != nil} {
+		if there {
+			n++
+		}
+	}
+	if n > 1 {
+		return fmt.Errorf("%d pieces of news in one record: want one", n)
+	}
+	return errors.Join(r.Start.check(), r.State.check(), checkSample(r.Counters))
+}
+
+// empty says that a record brings nothing that is known: a newer writer's.
+func (r *Record) empty() bool {
+	return r.Start == nil && r.Topology == nil && r.Counters == nil && r.Engine == nil && r.Probe == nil && r.State == nil
+}
+
+func (s *Start) check() error {
+	if s == nil {
+		return nil
+	}
+	for _, text := range []string{s.Tool.Name, s.Tool.Version, s.At, s.Host, s.Synthetic} {
+		if len(text) > maxName {
+			return fmt.Errorf("start: a text of %d bytes: at most %d are read", len(text), maxName)
+		}
+	}
+	return nil
+}
+
+func (s *SourceState) check() error {
+	if s == nil || slices.Contains([]string{StatusOK, StatusWaiting, StatusFailed, StatusEnded}, s.Status) {
+		return nil
+	}
+	return fmt.Errorf("state: status %.40q: want %s, %s, %s or %s", s.Status, StatusOK, StatusWaiting, StatusFailed, StatusEnded)
+}
+
+func checkSample(s *counters.Sample) error {
+	if s == nil {
+		return nil
+	}
+	if s.AtNS < 0 {
+		return fmt.Errorf("counters: at_ns %d: want 0 or more", s.AtNS)
+	}
+	if len(s.Ports) > maxPorts || len(s.Links) > maxPorts || len(s.GPUs) > maxPorts {
+		return fmt.Errorf("counters: %d ports, %d links, %d GPUs: at most %d are read", len(s.Ports), len(s.Links), len(s.GPUs), maxPorts)
+	}
+	seen := map[topo.ID]bool{}
+	for i := range s.Ports {
+		if err := checkPort(&s.Ports[i], seen); err != nil {
+			return fmt.Errorf("counters: ports[%d]: %w", i, err)
+		}
+	}
+	seen = map[topo.ID]bool{}
+	for i := range s.Links {
+		l := &s.Links[i]
+		if err := errors.Join(checkID(l.ID, seen), checkAtMost("speed_mts", l.SpeedMTs, maxSpeedMTs), checkAtMost("width", l.Width, maxLanes)); err != nil {
+			return fmt.Errorf("counters: pcie_links[%d]: %w", i, err)
+		}
+	}
+	seen = map[topo.ID]bool{}
+	for i := range s.GPUs {
+		g := &s.GPUs[i]
+		if err := errors.Join(checkID(g.ID, seen), checkNotNegative("utilization_percent", g.UtilizationPercent), checkNotNegative("memory_used_bytes", g.MemoryUsedBytes),
+			checkRate(g.PCIeSentBytesPerSec), checkRate(g.PCIeReceivedBytesPerSec)); err != nil {
+			return fmt.Errorf("counters: gpus[%d]: %w", i, err)
+		}
+	}
+	return nil
+}
+
+func checkPort(p *counters.Port, seen map[topo.ID]bool) error {
+	if len(p.Errors) > maxCounters {
+		return fmt.Errorf("%d error counters: at most %d are read", len(p.Errors), maxCounters)
+	}
+	for name := range p.Errors {
+		if len(name) > maxName {
+			return fmt.Errorf("the name of an error counter has %d bytes: at most %d are read", len(name), maxName)
+		}
+	}
+	if len(p.State) > maxName {
+		return fmt.Errorf("a state of %d bytes: at most %d are read", len(p.State), maxName)
+	}
+	return errors.Join(checkID(p.ID, seen), checkRate(p.BytesPerSec))
+}
+
+// checkID refuses devices without name, and two of one name.
+func checkID(id topo.ID, seen map[topo.ID]bool) error {
+	switch {
+	case id == "" || len(id) > maxName:
+		return fmt.Errorf("id of %d bytes: want 1 to %d", len(id), maxName)
+	case seen[id]:
+		return fmt.Errorf("id %q: there is one of that name already", id)
+	}
+	seen[id] = true
+	return nil
+}
+
+func checkNotNegative[T ~int | ~int64](what string, v *T) error {
+	if v != nil && *v < 0 {
+		return fmt.Errorf("%s %d: want 0 or more, or null", what, *v)
+	}
+	return nil
+}
+
+func checkAtMost(what string, v *int, most int) error {
+	if v != nil && (*v < 0 || *v > most) {
+		return fmt.Errorf("%s %d: want 0 to %d, or null", what, *v, most)
+	}
+	return nil
+}
+
+func checkRate(r *topo.Rate) error {
+	if r != nil && (*r < 0 || *r > maxRate) {
+		return fmt.Errorf("a rate of %d bytes/s: want 0 to %d, or null", *r, maxRate)
+	}
+	return nil
+}

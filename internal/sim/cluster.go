@@ -1,0 +1,380 @@
+package sim
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/pkgerr"
+	"github.com/topoctl/topoctl/pathsel"
+)
+
+// Spec describes a cluster.
+type Spec struct {
+	Hosts  []HostSpec
+	Fabric *Fabric // nil: hosts are not connected
+	Options
+}
+
+// HostSpec is one host: a unique name and its kind.
+type HostSpec struct {
+	Name string
+	Kind *Kind
+}
+
+// Cluster is hosts and a fabric with one virtual clock.
+type Cluster struct {
+	*Net
+	hosts       []host
+	hostsByLink []int // hosts whose links exist, in the order of their links
+	names       []string
+	fabric      *Fabric
+	file        *pathsel.Fabric
+	seed        uint64
+	// up and down are the first of the links from each leaf to each spine and back:
+	// [leaf*Spines+spine], with one after the other for parallel ones.
+	up, down Link
+	stride   int               // links from one leaf and spine to the next
+	unequal  map[[2]int]Uplink // by leaf and spine
+	leafOf   []map[topo.ID]int // the cable of each port, by host
+
+	faults        map[Link]*linkFaults
+	ports         map[portKey]*portState
+	portListeners []func(host, port int, up bool)
+	pairs         map[[2]int]*pathsel.Pair
+}
+
+type host struct {
+	kind *Kind
+	base Link // of its links, NoLink until something crosses one
+}
+
+// New builds a cluster. Links of hosts are created when they are first needed.
+func New(s Spec) (*Cluster, error) {
+	if len(s.Hosts) == 0 {
+		return nil, pkgerr.New("sim", "no hosts")
+	}
+	if !(s.Jitter >= 0 && s.Jitter <= 0.5) {
+		return nil, pkgerr.Errorf("sim", "jitter of %g: want 0 to 0.5", s.Jitter)
+	}
+	f := s.Fabric
+	if f == nil {
+		f = &Fabric{}
+	}
+	if err := f.check(len(s.Hosts)); err != nil {
+		return nil, err
+	}
+	c := &Cluster{Net: NewNet(s.Options), fabric: f, seed: s.Seed, up: NoLink, down: NoLink, stride: f.maxLinks(), unequal: f.unequal(), leafOf: make([]map[topo.ID]int, len(s.Hosts)),
+		faults: map[Link]*linkFaults{}, ports: map[portKey]*portState{}, pairs: map[[2]int]*pathsel.Pair{}}
+	seen := map[string]bool{}
+	for i, h := range s.Hosts {
+		switch {
+		case h.Kind == nil:
+			return nil, pkgerr.Errorf("sim", "host %d %q has no kind", i, h.Name)
+		case h.Name == "" || seen[h.Name]:
+			return nil, pkgerr.Errorf("sim", "host %d: %q: want a name of its own", i, h.Name)
+		}
+		seen[h.Name] = true
+		c.names = append(c.names, h.Name)
+		c.hosts = append(c.hosts, host{h.Kind, NoLink})
+	}
+	for i, x := range f.Cables {
+		if _, ok := c.hosts[x.Host].kind.portAt[x.Port]; !ok {
+			return nil, pkgerr.Errorf("sim", "fabric: host %q has no port %q", c.names[x.Host], x.Port)
+		}
+		if c.leafOf[x.Host] == nil {
+			c.leafOf[x.Host] = map[topo.ID]int{}
+		}
+		if _, twice := c.leafOf[x.Host][x.Port]; twice {
+			return nil, pkgerr.Errorf("sim", "fabric: port %q of host %q is cabled twice", x.Port, c.names[x.Host])
+		}
+		c.leafOf[x.Host][x.Port] = i
+	}
+	c.file = f.File(c.names)
+	c.addUplinks()
+	return c, nil
+}
+
+func (c *Cluster) addUplinks() {
+	f := c.fabric
+	latency := cmp.Or(f.UplinkNS, defaultUplinkNS) + cmp.Or(f.SwitchNS, defaultSwitchNS)
+	for _, first := range []*Link{&c.up, &c.down} {
+		*first = Link(c.Links())
+		for leaf := range f.Leaves {
+			for spine := range f.Spines {
+				rate := cmp.Or(f.uplink(c.unequal, leaf, spine).BytesPerSec, -1)
+				for range c.stride { // Path never uses those that do not exist
+					c.AddLink(rate, latency, true)
+				}
+			}
+		}
+	}
+}
+
+// Names are the hosts' names, by index.
+func (c *Cluster) Names() []string { return c.names }
+
+// Kind is the kind of a host.
+func (c *Cluster) Kind(host int) *Kind { return c.hosts[host].kind }
+
+// File describes the cluster as a fabric file does.
+func (c *Cluster) File() *pathsel.Fabric { return c.file }
+
+// Pair is pathsel's view of two hosts, or of one with itself.
+func (c *Cluster) Pair(local, remote int) (*pathsel.Pair, error) {
+	key := [2]int{local, remote}
+	if p := c.pairs[key]; p != nil {
+		return p, nil
+	}
+	if !c.hasHost(local) || !c.hasHost(remote) {
+		return nil, c.checkHosts(local, remote)
+	}
+	there := c.hosts[remote].kind.there
+	if local == remote {
+		there = c.hosts[local].kind.here
+	}
+	p, err := pathsel.Connect(c.hosts[local].kind.here, there, pathsel.PairOptions{Fabric: c.file, LocalName: c.names[local], RemoteName: c.names[remote]})
+	if err != nil {
+		return nil, pkgerr.Errorf("sim", "%w", err)
+	}
+	c.pairs[key] = p
+	return p, nil
+}
+
+func (c *Cluster) hasHost(host int) bool { return host >= 0 && host < len(c.hosts) }
+
+func (c *Cluster) checkHosts(hosts ...int) error {
+	for _, h := range hosts {
+		if !c.hasHost(h) {
+			return pkgerr.Errorf("sim", "no host %d: there are %d", h, len(c.hosts))
+		}
+	}
+	return nil
+}
+
+// firstLink is the first link of a host, whose links it creates if they do not exist yet.
+func (c *Cluster) firstLink(h int) Link {
+	x := &c.hosts[h]
+	if x.base != NoLink {
+		return x.base
+	}
+	k := x.kind
+	x.base = Link(c.Links())
+	c.hostsByLink = append(c.hostsByLink, h)
+	for i := range k.lines {
+		l := &k.lines[i]
+		c.AddLink(l.rate, l.latency, l.port >= 0)
+	}
+	for i := range k.ports {
+		c.applyCable(h, i)
+	}
+	return x.base
+}
+
+// applyCable sets rate and latency of a port's wire by its cable. A virtual function uses
+// the cable of its physical function.
+func (c *Cluster) applyCable(h, port int) {
+	k := c.hosts[h].kind
+	own := k.wires[port][0] &^ 1
+	at, ok := c.leafOf[h][k.ports[port].ID]
+	if !ok {
+		return
+	}
+	most := c.fabric.Cables[at].BytesPerSec
+	for way := range int32(2) {
+		x := &c.links[c.hosts[h].base+Link(own+way)]
+		if most > 0 {
+			x.cap = min(x.cap, capacity(most))
+		}
+		x.latency = cmp.Or(c.fabric.CableNS, defaultCableNS)
+		if way == 1 { // the leaf sends it
+			x.latency += cmp.Or(c.fabric.SwitchNS, defaultSwitchNS)
+		}
+	}
+}
+
+// End is one end of a flow: memory at a location of a host and the port that it is
+// reached by. Without a port the flow stays within the host; without a location
+// it begins and ends at the port.
+type End struct {
+	Host     int
+	Location pathsel.Location
+	Port     topo.ID
+}
+
+// Path lists the links that data crosses from one end to the other. The spine is drawn by
+// a hash of the ports and the entropy (as a switch hashes a connection's addresses), among
+// those that are up: equal arguments give equal paths.
+func (c *Cluster) Path(from, to End, entropy uint64) ([]Link, error) {
+	if err := c.checkHosts(from.Host, to.Host); err != nil {
+		return nil, err
+	}
+	if (from.Port == "") != (to.Port == "") {
+		return nil, pkgerr.Errorf("sim", "%s to %s: want a port at both ends or at neither", c.endName(from), c.endName(to))
+	}
+	if from.Port == "" {
+		return c.inside(from, to)
+	}
+	out, in := c.hosts[from.Host].kind.toWire(from.Location, from.Port), c.hosts[to.Host].kind.toWire(to.Location, to.Port)
+	if err := errors.Join(out.err, in.err); err != nil {
+		return nil, fmt.Errorf("%w (%s to %s)", err, c.endName(from), c.endName(to))
+	}
+	loop := from.Host == to.Host && from.Port == to.Port
+	var path []Link
+	base := c.firstLink(from.Host)
+	for _, l := range trim(out.lines, c.hosts[from.Host].kind, from.Port, loop) {
+		path = append(path, base+Link(l))
+	}
+	if !loop {
+		var err error
+		if path, err = c.across(path, from, to, entropy); err != nil {
+			return nil, err
+		}
+	}
+	base = c.firstLink(to.Host)
+	lines := trim(in.lines, c.hosts[to.Host].kind, to.Port, loop)
+	for i := len(lines) - 1; i >= 0; i-- {
+		path = append(path, base+Link(lines[i]^1))
+	}
+	return path, nil
+}
+
+// trim removes the wires for a port that talks to itself.
+func trim(lines []int32, k *Kind, port topo.ID, loop bool) []int32 {
+	if loop {
+		return lines[:len(lines)-len(k.wires[k.portAt[port]])]
+	}
+	return lines
+}
+
+// inside is the way between two memories of one host.
+func (c *Cluster) inside(from, to End) ([]Link, error) {
+	if from.Host != to.Host {
+		return nil, pkgerr.Errorf("sim", "%s to %s: two hosts, and no ports are named", c.endName(from), c.endName(to))
+	}
+	return c.Within(from.Host, from.Location.Node(), to.Location.Node())
+}
+
+// Within lists the links between two nodes inside a host: GPUs, NUMA nodes, NICs.
+func (c *Cluster) Within(host int, a, b topo.ID) ([]Link, error) {
+	if err := c.checkHosts(host); err != nil {
+		return nil, err
+	}
+	w := c.hosts[host].kind.within(a, b)
+	if w.err != nil {
+		return nil, fmt.Errorf("%w (host %q)", w.err, c.names[host])
+	}
+	base, path := c.firstLink(host), make([]Link, 0, len(w.lines))
+	for _, l := range w.lines {
+		path = append(path, base+Link(l))
+	}
+	return path, nil
+}
+
+// cable is the cable of a port: -1 is none.
+func (c *Cluster) cable(e End) int {
+	k := c.hosts[e.Host].kind
+	for id := e.Port; id != ""; id = k.ports[k.portAt[id]].PF {
+		if i, ok := c.leafOf[e.Host][id]; ok {
+			return i
+		}
+	}
+	return -1
+}
+
+// across adds the links between leaves.
+func (c *Cluster) across(path []Link, from, to End, entropy uint64) ([]Link, error) {
+	a, b := c.cable(from), c.cable(to)
+	if a < 0 || b < 0 {
+		return nil, pkgerr.Errorf("sim", "%s to %s: a port is not cabled", c.endName(from), c.endName(to))
+	}
+	f := c.fabric
+	src, dst := f.Cables[a].Leaf, f.Cables[b].Leaf
+	if src == dst {
+		return path, nil
+	}
+	if f.Spines == 0 {
+		return nil, pkgerr.Errorf("sim", "%s to %s: %s and %s are not connected", c.endName(from), c.endName(to), leafName(src), leafName(dst))
+	}
+	key := []uint64{uint64(a), uint64(b), entropy}
+	spine, joined := c.spine(src, dst, hash(c.seed, append(key, 1)...))
+	if !joined {
+		return nil, pkgerr.Errorf("sim", "%s to %s: no spine connects %s and %s", c.endName(from), c.endName(to), leafName(src), leafName(dst))
+	}
+	return append(path, c.parallel(c.up, src, spine, hash(c.seed, append(key, 2)...)), c.parallel(c.down, dst, spine, hash(c.seed, append(key, 3)...))), nil
+}
+
+// spine draws one that joins two leaves, if there is any. Where their links are unequal, a spine
+// is weighted by the number of links that the first leaf has to it, as with ECMP.
+func (c *Cluster) spine(src, dst int, h uint64) (int, bool) {
+	ok := func(s int) bool { return c.anyUp(c.up, src, s) && c.anyUp(c.down, dst, s) }
+	if len(c.unequal) == 0 {
+		return drawOne(c.fabric.Spines, h, ok), true
+	}
+	var joining []int
+	for s := range c.fabric.Spines {
+		for range c.parallels(src, s) * min(c.parallels(dst, s), 1) {
+			joining = append(joining, s)
+		}
+	}
+	if joining == nil {
+		return 0, false
+	}
+	return joining[drawOne(len(joining), h, func(i int) bool { return ok(joining[i]) })], true
+}
+
+// parallels is how many links a leaf and a spine have.
+func (c *Cluster) parallels(leaf, spine int) int {
+	return c.fabric.uplink(c.unequal, leaf, spine).Links
+}
+
+// drawOne draws one of n for which ok holds, or any of them if it holds for none.
+func drawOne(n int, h uint64, ok func(int) bool) int {
+	var good []int
+	for i := range n {
+		if ok(i) {
+			good = append(good, i)
+		}
+	}
+	if len(good) == 0 {
+		return int(h % uint64(n))
+	}
+	return good[h%uint64(len(good))]
+}
+
+// between is the first of the parallel links of a leaf and a spine.
+func (c *Cluster) between(first Link, leaf, spine int) Link {
+	return first + Link((leaf*c.fabric.Spines+spine)*c.stride)
+}
+
+func (c *Cluster) anyUp(first Link, leaf, spine int) bool {
+	l := c.between(first, leaf, spine)
+	for i := range c.parallels(leaf, spine) {
+		if !c.links[l+Link(i)].down {
+			return true
+		}
+	}
+	return false
+}
+
+func (c *Cluster) parallel(first Link, leaf, spine int, h uint64) Link {
+	l := c.between(first, leaf, spine)
+	return l + Link(drawOne(c.parallels(leaf, spine), h, func(i int) bool { return !c.links[l+Link(i)].down }))
+}
+
+func (c *Cluster) endName(e End) string {
+	var b strings.Builder
+	if c.hasHost(e.Host) {
+		b.WriteString(c.names[e.Host])
+	} else {
+		fmt.Fprintf(&b, "host %d", e.Host)
+	}
+	for _, s := range []string{string(e.Location), e.Port.Name()} {
+		if s != "" {
+			b.WriteString(" " + s)
+		}
+	}
+	return b.String()
+}

@@ -1,0 +1,294 @@
+package path
+
+import (
+	"math"
+	"strconv"
+	"strings"
+
+	"github.com/topoctl/topoctl/internal/audit"
+	"github.com/topoctl/topoctl/internal/explain"
+	"github.com/topoctl/topoctl/internal/text"
+	"github.com/topoctl/topoctl/pathsel"
+	"github.com/topoctl/topoctl/tui/internal/look"
+	"github.com/topoctl/topoctl/tui/internal/pane"
+	"github.com/topoctl/topoctl/tui/internal/ui"
+	"github.com/topoctl/topoctl/tui/internal/views/host"
+)
+
+// Main draws the answer: what it is about, the route, the candidates.
+func (v *View) Main(env *ui.Env, size ui.Size) []string {
+	l := env.Look
+	v.first = size.H
+	if !v.sync(env) {
+		text := "no topology yet"
+		if v.h != nil {
+			text = v.failed
+		}
+		return host.Exact(l, pane.Wrap(" "+l.Safe(text), size.W, 1), size.W, size.H)
+	}
+	p := &drawing{v: v, l: l, env: env, width: size.W}
+	out := p.headline()
+	if size.H < fewLines {
+		out = out[:1]
+	}
+	list := v.candidates(env)
+	least := min(len(list), max(3, size.H/3)) // lines that the candidates need
+	if least > 0 {
+		least++
+	}
+	out = append(out, p.route(max(0, size.H-len(out)-least))...)
+	all := len(v.answer.Ranked) + len(v.answer.Rejected)
+	switch {
+	case len(list) > 0:
+		out = append(out, p.table(list, len(out), size.H)...)
+	case all > 0:
+		out = append(out, " nothing matches "+l.Safe(string(env.Filter)))
+	}
+	return host.Exact(l, append(out, p.hints()...), size.W, size.H)
+}
+
+// Needs is the whole answer: the candidates with their reasons, and the route above them.
+func (v *View) Needs(env *ui.Env, width int) ui.Size {
+	if !v.sync(env) {
+		return ui.Size{H: 1}
+	}
+	p := &drawing{v: v, l: env.Look, env: env, width: width}
+	list := v.candidates(env)
+	size := ui.Size{W: cursor}
+	for _, c := range p.tableColumns(list) {
+		if w := max(c.Width, c.Most); w > 0 {
+			size.W += w + 1
+		}
+	}
+	p.width = min(width, size.W)
+	above := append(p.headline(), p.route(math.MaxInt)...)
+	for _, line := range above {
+		size.W = max(size.W, look.Width(line))
+	}
+	size.H = len(above) + len(p.hints())
+	if len(list) > 0 {
+		size.H += 1 + len(list)
+	}
+	return size
+}
+
+// Position says which candidates are shown.
+func (v *View) Position() string { return v.list.Position() }
+
+// hints are what else there is to say, below the candidates.
+func (p *drawing) hints() []string {
+	var out []string
+	for _, r := range p.v.answer.Hints {
+		for _, line := range pane.Wrap(p.l.Mark(look.Middle)+" "+p.l.Safe(r.Text), p.width-1, 2) {
+			out = append(out, " "+p.l.Paint(line, look.Middle))
+		}
+	}
+	return out
+}
+
+// fewLines is how many a pane has that needs them for the candidates.
+const fewLines = 8
+
+// drawing is one drawing of an answer.
+type drawing struct {
+	v       *View
+	l       *look.Look
+	env     *ui.Env
+	width   int
+	columns []pane.Column
+}
+
+// headline says from where to where, and what the way carries.
+func (p *drawing) headline() []string {
+	a, l := p.v.answer, p.l
+	var out []string
+	if p.v.note != "" {
+		out = append(out, " "+l.Paint(l.Safe(p.v.note), look.Middle))
+	}
+	to := explain.ShortName(a.To)
+	if a.To == "" && a.Chosen != nil {
+		to = a.Chosen.Name
+	}
+	switch {
+	case a.To == "" && a.Chosen == nil:
+		to = look.Unknown
+	case a.Nearness != nil:
+		to = "any of " + text.Plural(len(a.Ranked), "port")
+	}
+	line := " " + l.Paint(l.Safe(explain.ShortName(a.From)+" ")+l.Arrow()+" "+l.Safe(to), look.Strong)
+	if a.Why != "" {
+		out = append(out, line)
+		return append(out, pane.Wrap(" "+l.Mark(look.Bad)+" "+l.Safe(a.Why), p.width, 3)...)
+	}
+	r := a.Route
+	paths, err := p.v.h.Paths()
+	if err != nil {
+		return append(out, line)
+	}
+	facts := append(r.Facts("how near "+paths.Unseen(), true), l.Expected(r.BytesPerSec, r.Basis))
+	out = append(out, line+"  "+strings.Join(facts, ", "))
+	if r.Limit != "" {
+		out = append(out, " limit: "+l.Safe(explain.LinkText(paths, r.Limit)))
+	}
+	return out
+}
+
+// route lists the links of the way in at most h lines.
+func (p *drawing) route(h int) []string {
+	r := p.v.answer.Route
+	if r == nil || h <= 0 {
+		return nil
+	}
+	lines := p.v.h.Links(p.l, r)
+	for i := range lines {
+		lines[i] = " " + lines[i]
+	}
+	if len(lines) > h {
+		more := text.Plural(len(lines)-h+1, "more link")
+		lines = append(lines[:h-1], p.l.Paint("   "+p.l.Dots()+" "+more+" in the detail", look.Faint))
+	}
+	return lines
+}
+
+// The columns of candidates.
+const (
+	colRank = iota
+	colName
+	colClass
+	colHops
+	colExpected
+	colSent
+	colReceived
+	colVerdict
+	colAudit
+	colWhy
+	columnCount
+)
+
+// cursor are the columns before a candidate, leastReason the least for its reason.
+const cursor, leastReason = 2, 20
+
+// tableColumns are the columns of the candidates. Names and reasons grow to what the longest takes.
+func (p *drawing) tableColumns(list []*pathsel.Candidate) []pane.Column {
+	name, why := len("port"), leastReason
+	for _, c := range list {
+		name = max(name, look.Width(p.l.Safe(c.Name)))
+		why = max(why, look.Width(p.l.Safe(reason(c))))
+	}
+	columns := make([]pane.Column, columnCount)
+	columns[colRank] = pane.Column{Title: "#", Width: 3, Right: true, Rank: 0}
+	columns[colName] = pane.Column{Title: "port", Width: min(name, leastName), Most: name, Rank: 0}
+	columns[colWhy] = pane.Column{Title: "why", Width: leastReason, Most: why, Rank: 1}
+	columns[colClass] = pane.Column{Title: "class", Width: 5, Rank: 2}
+	columns[colExpected] = pane.Column{Title: "expected", Width: 11, Right: true, Rank: 3}
+	columns[colVerdict] = pane.Column{Title: "verdict", Width: 9, Rank: 5}
+	if len(p.env.State.Ports) > 0 {
+		columns[colSent] = pane.Column{Title: "sent", Width: 10, Right: true, Rank: 4}
+		columns[colReceived] = pane.Column{Title: "received", Width: 10, Right: true, Rank: 6}
+	}
+	if p.env.State.Topology != nil && len(p.env.State.Recent) > 1 {
+		columns[colAudit] = pane.Column{Title: "share", Width: 14, Rank: 8}
+	}
+	columns[colHops] = pane.Column{Title: "links", Width: 5, Right: true, Rank: 7}
+	return columns
+}
+
+// leastName is what a port's name has at least.
+const leastName = 10
+
+// table lists the candidates in what is left of h lines.
+func (p *drawing) table(list []*pathsel.Candidate, used, h int) []string {
+	v, l := p.v, p.l
+	p.columns = pane.Fit(p.tableColumns(list), p.width-cursor)
+	var out []string
+	if h-used > 1 {
+		out = append(out, "  "+l.Paint(pane.Heads(l, p.columns), look.Head))
+	}
+	v.first = used + len(out)
+	room := min(len(list), max(0, h-v.first))
+	return append(out, v.list.Draw(l, lines(list, p.line), ui.Size{W: p.width, H: room})...)
+}
+
+// line is a candidate in its columns.
+func (p *drawing) line(c *pathsel.Candidate, _ int) string {
+	return pane.Cells(p.l, p.columns, func(i, w int) string {
+		text, style := p.cell(c, i)
+		return p.l.Paint(p.l.Cut(p.l.Safe(text), w), style)
+	})
+}
+
+// rank is a candidate's place among the usable ports, "x" for a rejected one.
+func (p *drawing) rank(c *pathsel.Candidate) string {
+	for i := range p.v.answer.Ranked {
+		if &p.v.answer.Ranked[i] == c {
+			return strconv.Itoa(i + 1)
+		}
+	}
+	return p.l.Mark(look.Bad)
+}
+
+// reason is why a candidate stands where it does.
+func reason(c *pathsel.Candidate) string {
+	if c.Verdict == pathsel.Rejected {
+		return c.Reason.Text
+	}
+	return c.ShortReason()
+}
+
+// cell is a candidate's text in a column.
+func (p *drawing) cell(c *pathsel.Candidate, column int) (string, look.Style) {
+	switch column {
+	case colRank:
+		return p.rank(c), look.Plain
+	case colName:
+		return c.Name, look.Plain
+	case colWhy:
+		return reason(c), look.Plain
+	case colClass:
+		return look.Class(c.Class), look.Plain
+	case colHops:
+		if c.Hops == nil {
+			return look.Unknown, look.Plain
+		}
+		return strconv.Itoa(*c.Hops), look.Plain
+	case colExpected:
+		return p.l.Expected(c.BytesPerSec, c.Basis), look.Plain
+	case colVerdict:
+		return string(c.Verdict), styleOf(c.Verdict)
+	}
+	if column == colAudit {
+		return p.audit(c)
+	}
+	line, _ := p.v.h.Line(p.env.State, c.Port)
+	switch {
+	case line.Traffic == nil:
+		return "-", look.Faint
+	case column == colSent:
+		return p.l.PortRate(line.Sent()), look.Plain
+	}
+	return p.l.PortRate(line.Received()), look.Plain
+}
+
+// audit is a port's share of all traffic in the last looks, and what that is beside the plan.
+func (p *drawing) audit(c *pathsel.Candidate) (string, look.Style) {
+	port, _ := p.v.h.Audit(p.env.State, c.Port)
+	switch {
+	case port == nil || port.Verdict == audit.NotPlanned:
+		return "-", look.Faint
+	case port.Verdict == audit.CouldNotCheck || port.CarriedShare == nil:
+		return look.Unknown, look.Plain
+	case port.Verdict == audit.OK:
+		return audit.Percent(*port.CarriedShare), look.Plain
+	}
+	return audit.Percent(*port.CarriedShare) + " " + string(port.Verdict), look.Middle
+}
+
+func styleOf(v pathsel.Verdict) look.Style {
+	switch v {
+	case pathsel.Preferred:
+		return look.Good
+	case pathsel.Rejected:
+		return look.Faint
+	}
+	return look.Plain
+}

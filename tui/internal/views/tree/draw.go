@@ -1,0 +1,419 @@
+package tree
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/counters"
+	"github.com/topoctl/topoctl/internal/draw"
+	"github.com/topoctl/topoctl/tui/internal/look"
+	"github.com/topoctl/topoctl/tui/internal/pane"
+	"github.com/topoctl/topoctl/tui/internal/state"
+	"github.com/topoctl/topoctl/tui/internal/ui"
+	"github.com/topoctl/topoctl/tui/internal/views/host"
+)
+
+// The columns, in the order in which they stand.
+const (
+	colName = iota
+	colLink
+	colNote
+	colRate
+	colState
+	colLine
+	colLoad
+	colSpark
+	colSent
+	colReceived
+	colBusy
+	colPCIeSent
+	colPCIeReceived
+	colAddress
+	columnCount
+)
+
+const (
+	marks        = 2  // columns before the name: finding, errors that count up
+	cursor       = 2  // columns before those
+	sparkWidth   = 10 // values of a sparkline
+	rateWidth    = 10 // "399.8 Gb/s"
+	percentWidth = 5  // ">99%"
+)
+
+// Main draws the tree.
+func (v *View) Main(env *ui.Env, size ui.Size) []string {
+	l := env.Look
+	rows, at := v.sync(env)
+	switch {
+	case v.tree == nil:
+		return host.Exact(l, []string{" no topology yet"}, size.W, size.H)
+	case at < 0:
+		return host.Exact(l, []string{" nothing matches " + l.Safe(string(env.Filter))}, size.W, size.H)
+	}
+	p := v.drawing(env, rows, max(0, size.W-cursor))
+	var lines []string
+	if size.H > 3 {
+		lines = append(lines, "  "+l.Paint(p.head(), look.Head))
+	}
+	v.first = len(lines)
+	size.H = max(0, size.H)
+	list := v.list.Draw(l, v.lines(rows, p.line), ui.Size{W: size.W, H: size.H - v.first})
+	return host.Exact(l, append(lines, list...), size.W, size.H)
+}
+
+// Needs is all lines with all columns. What stands behind the columns the detail has, too.
+func (v *View) Needs(env *ui.Env, _ int) ui.Size {
+	rows, at := v.sync(env)
+	if at < 0 {
+		return ui.Size{H: 1}
+	}
+	size := ui.Size{W: cursor + marks, H: 1 + len(rows)}
+	for _, c := range v.columns(env, rows) {
+		if w := max(c.Width, c.Most); w > 0 {
+			size.W += w + 1
+		}
+	}
+	return size
+}
+
+// Position says which lines are shown.
+func (v *View) Position() string { return v.list.Position() }
+
+// drawing is one drawing of the tree.
+type drawing struct {
+	v        *View
+	l        *look.Look
+	s        *state.State
+	rows     []int
+	prefixes []string // the branches before the names
+	marks    map[int]look.Style
+	moving   map[int]bool
+	columns  []pane.Column
+}
+
+func (v *View) drawing(env *ui.Env, rows []int, width int) *drawing {
+	p := &drawing{v: v, l: env.Look, s: env.State, rows: rows, moving: map[int]bool{}}
+	p.prefixes = v.branches(env.Look, rows)
+	p.findMarks()
+	p.columns = v.columns(env, rows)
+	name := &p.columns[colName]
+	name.Width = max(min(name.Most, max(width/2, leastName)), 0)
+	p.columns = pane.Fit(p.columns, width-marks)
+	return p
+}
+
+// leastName is the room that branch and name have at least.
+const leastName = 22
+
+// columns are those that there is something to show in. Branch and name need Most columns.
+func (v *View) columns(env *ui.Env, rows []int) []pane.Column {
+	s, w := env.State, v.tree.widths
+	out := make([]pane.Column, columnCount)
+	out[colName] = pane.Column{Title: "device", Most: v.nameWidth(env.Look, rows)}
+	out[colLink] = pane.Column{Title: "link", Width: w.link, Rank: 3}
+	out[colNote] = pane.Column{Title: "could be", Width: w.note, Rank: 10}
+	out[colAddress] = pane.Column{Title: "address", Width: w.address, Rank: 11}
+	if w.link > 0 {
+		out[colRate] = pane.Column{Title: "rate", Width: rateWidth, Right: true, Rank: 8}
+	}
+	if w.state > 0 {
+		out[colState] = pane.Column{Title: "state", Width: w.state, Rank: 2}
+		out[colLine] = pane.Column{Title: "line", Width: rateWidth, Right: true, Rank: 5}
+	}
+	if len(s.Ports) > 0 {
+		out[colLoad] = pane.Column{Title: "load", Width: percentWidth, Right: true, Rank: 1}
+		out[colSpark] = pane.Column{Width: sparkWidth, Rank: 9}
+		out[colSent] = pane.Column{Title: "sent", Width: rateWidth, Right: true, Rank: 6}
+		out[colReceived] = pane.Column{Title: "received", Width: rateWidth, Right: true, Rank: 7}
+	}
+	if len(s.GPUs) > 0 {
+		out[colBusy] = pane.Column{Title: "busy", Width: percentWidth, Right: true, Rank: 4}
+		out[colPCIeSent] = pane.Column{Title: "PCIe sent", Width: rateWidth, Right: true, Rank: 12}
+		out[colPCIeReceived] = pane.Column{Title: "PCIe recv", Width: rateWidth, Right: true, Rank: 13}
+	}
+	return out
+}
+
+// nameWidth is what the longest branch and name of a device take.
+func (v *View) nameWidth(l *look.Look, rows []int) int {
+	w := 0
+	for _, r := range rows {
+		if n := &v.tree.nodes[r]; n.device {
+			w = max(w, 2*n.line.Depth+look.Width(v.fold(l, n))+look.Width(n.line.Name))
+		}
+	}
+	return w
+}
+
+// branches are the lines and signs before the names.
+func (v *View) branches(l *look.Look, rows []int) []string {
+	out := make([]string, len(rows))
+	last := make([]bool, len(rows)) // no sibling is below
+	var below []bool                // by depth
+	for i, r := range slices.Backward(rows) {
+		d := v.tree.nodes[r].line.Depth
+		for len(below) <= d {
+			below = append(below, false)
+		}
+		last[i] = !below[d]
+		below[d] = true
+		clear(below[d+1:])
+	}
+	var over []bool // is the open node at a depth the last of its siblings
+	for i, r := range rows {
+		n := &v.tree.nodes[r]
+		d := n.line.Depth
+		over = append(over[:min(d, len(over))], last[i])
+		var b strings.Builder
+		for k := 1; k < d && k < len(over); k++ {
+			if over[k] {
+				b.WriteString(l.Gap())
+			} else {
+				b.WriteString(l.Pipe())
+			}
+		}
+		switch {
+		case d == 0:
+		case last[i]:
+			b.WriteString(l.Last())
+		default:
+			b.WriteString(l.Branch())
+		}
+		b.WriteString(v.fold(l, n))
+		out[i] = b.String()
+	}
+	return out
+}
+
+// fold is the sign between branch and name.
+func (v *View) fold(l *look.Look, n *node) string {
+	switch {
+	case !n.children && l.ASCII:
+		return " "
+	case !n.children:
+		return ""
+	case v.folded[n.key]:
+		return l.Folded() + " "
+	}
+	return l.Open() + " "
+}
+
+// findMarks notes what the doctor says of the lines and which of them have errors that count
+// up. A folded line has the worst of what it hides.
+func (p *drawing) findMarks() {
+	p.marks = map[int]look.Style{}
+	t := p.v.tree
+	shown := func(i int) int {
+		at := i
+		for ; i >= 0; i = t.nodes[i].parent {
+			if p.v.folded[t.nodes[i].key] {
+				at = i
+			}
+		}
+		return at
+	}
+	for _, id := range t.h.Subjects() {
+		at := shown(t.place[id]) // what has no line is the host's
+		for _, f := range t.h.Findings(id) {
+			p.marks[at] = max(p.marks[at], host.StyleOf(f.Severity))
+		}
+	}
+	for id, port := range p.s.Ports {
+		if at, ok := t.place[id]; ok && len(port.RecentErrors) > 0 {
+			p.moving[shown(at)] = true
+		}
+	}
+}
+
+func (p *drawing) head() string {
+	return strings.Repeat(" ", marks) + pane.Heads(p.l, p.columns)
+}
+
+// line draws a row of at most width columns.
+func (p *drawing) line(row, width int) string {
+	l, n := p.l, &p.v.tree.nodes[p.rows[row]]
+	counts := " "
+	if p.moving[p.rows[row]] {
+		counts = l.Paint("e", look.Middle)
+	}
+	mark := p.marks[p.rows[row]]
+	before := l.Paint(l.Mark(mark), mark) + counts
+	name := l.Paint(p.prefixes[row], look.Faint) + n.line.Name
+	if !n.device {
+		text := l.Cut(name, width-marks)
+		return before + text + p.details(n, width-marks-look.Width(text))
+	}
+	text := pane.Cells(l, p.columns, func(i, w int) string {
+		if i == colName {
+			return name
+		}
+		cell, style := p.cell(n, i)
+		return l.Paint(l.Cut(cell, w), style)
+	})
+	if p.columns[colAddress].Width > 0 || p.v.tree.widths.address == 0 {
+		text += p.details(n, width-marks-look.Width(text))
+	}
+	return before + text
+}
+
+// details are the pieces without a column, as far as there is room.
+func (p *drawing) details(n *node, room int) string {
+	out := ""
+	pieces := n.line.Details
+	if s := p.linkOf(n); !n.device && s.Degraded {
+		pieces = append([]draw.Cell{{Text: s.Text + "!", Style: draw.Bad}, {Text: s.Note, Style: draw.Faint}}, pieces...)
+	}
+	for _, c := range pieces {
+		if c.Text == "" || n.state != "" && strings.HasPrefix(c.Text, n.state) { // the state has a column
+			continue
+		}
+		w := min(look.Width(c.Text), room-2)
+		if w < 3 {
+			break
+		}
+		out += "  " + p.l.Paint(p.l.Cut(c.Text, w), host.Styles[c.Style])
+		room -= w + 2
+	}
+	return out
+}
+
+// cell is a device's text in a column.
+func (p *drawing) cell(n *node, column int) (string, look.Style) {
+	switch column {
+	case colAddress:
+		return n.line.Address, look.Faint
+	case colLink, colNote, colRate:
+		return p.link(n, column)
+	case colBusy, colPCIeSent, colPCIeReceived:
+		return p.gpuCell(n, column), look.Plain
+	}
+	line, ok := p.busiest(n)
+	if !ok {
+		return "", look.Plain
+	}
+	switch column {
+	case colLine:
+		return p.l.PortRate(line.BytesPerSec), look.Plain
+	case colState:
+		return p.l.Safe(cmp.Or(line.State, look.Unknown)), host.StyleOfState(line.State)
+	}
+	if line.Traffic == nil {
+		return "", look.Plain
+	}
+	switch column {
+	case colSent:
+		return p.l.PortRate(line.Sent()), look.Plain
+	case colReceived:
+		return p.l.PortRate(line.Received()), look.Plain
+	case colLoad:
+		if s := host.StyleOfState(line.State); s == look.Bad && p.columns[colState].Width == 0 {
+			return p.l.Safe(line.State), s // what matters more than a load of nothing
+		}
+		part, known := counters.Share(line.Busier(), line.BytesPerSec)
+		if !known {
+			return look.Unknown, look.Plain
+		}
+		return p.l.Percent(part), look.Plain
+	}
+	top := 0.0
+	if line.BytesPerSec != nil {
+		top = float64(*line.BytesPerSec)
+	}
+	return p.l.Spark(both(&line.Traffic.Sent, &line.Traffic.Received), top, sparkWidth), look.Accent
+}
+
+// link is the PCIe link as it runs now, and what it could be where that is more.
+func (p *drawing) link(n *node, column int) (string, look.Style) {
+	s := p.linkOf(n)
+	switch {
+	case column == colRate && s.Text == "" && s.Rate == nil:
+		return "", look.Plain
+	case column == colRate:
+		return p.l.Rate(s.Rate), look.Plain
+	case column == colNote && s.Degraded:
+		return s.Note, look.Middle
+	case column == colNote:
+		return "", look.Plain
+	case s.Degraded:
+		return s.Text + "!", look.Bad
+	}
+	return s.Text, look.Plain
+}
+
+func (p *drawing) linkOf(n *node) draw.LinkState {
+	return linkNow(p.v.tree, p.s, n)
+}
+
+// What a PCIe link can be at most, as it is read from a host: a recording may say anything.
+const mostSpeedMTs, mostWidth = 1_000_000, 32
+
+// linkNow is a node's link by the last look at the host, else as the topology has it.
+func linkNow(t *tree, s *state.State, n *node) draw.LinkState {
+	if now, ok := liveLink(s, n); ok {
+		return t.outline.Link(n.line.PCI, n.gpu, &now)
+	}
+	return n.line.Link
+}
+
+// liveLink is a node's link as last read; false if it was not.
+func liveLink(s *state.State, n *node) (now topo.LaneRate, ok bool) {
+	x := s.Links[n.line.PCI]
+	if !within(x.SpeedMTs, mostSpeedMTs) || !within(x.Width, mostWidth) {
+		return topo.LaneRate{}, false
+	}
+	return topo.LaneRate{SpeedMTs: *x.SpeedMTs, Width: *x.Width}, true
+}
+
+// within says whether a figure is known and can be.
+func within(n *int, most int) bool { return n != nil && *n > 0 && *n <= most }
+
+// gpuCell is the text of a GPU's load in a column.
+func (p *drawing) gpuCell(n *node, column int) string {
+	g := p.s.GPUs[n.id()]
+	switch {
+	case g == nil:
+		return ""
+	case column == colPCIeSent:
+		return p.l.Rate(g.PCIeSentBytesPerSec)
+	case column == colPCIeReceived:
+		return p.l.Rate(g.PCIeReceivedBytesPerSec)
+	case g.UtilizationPercent == nil:
+		return look.Unknown
+	}
+	return p.l.Percent(float64(*g.UtilizationPercent) / 100)
+}
+
+// busiest is the port of a line. Where the interface on it moves more than RDMA counts,
+// it is the interface that says what moves.
+func (p *drawing) busiest(n *node) (host.Line, bool) {
+	h := p.v.tree.h
+	if len(n.ports) == 0 {
+		return host.Line{}, false
+	}
+	line, ok := h.Line(p.s, n.ports[0])
+	for _, id := range h.Netdevs(n.ports[0]) {
+		other, _ := h.Line(p.s, id)
+		if rate := other.Busier(); rate != nil && (line.Busier() == nil || *rate > *line.Busier()) {
+			line.Traffic = other.Traffic
+		}
+	}
+	return line, ok
+}
+
+// both is for each moment the larger of two histories, not known where neither is.
+func both(a, b *state.Series) []float64 {
+	x, y := a.Values(), b.Values()
+	if len(x) < len(y) {
+		x, y = y, x
+	}
+	for i := range y {
+		k := len(x) - len(y) + i
+		if math.IsNaN(x[k]) || y[i] > x[k] {
+			x[k] = y[i]
+		}
+	}
+	return x
+}
