@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/internal/edit"
 	"github.com/topoctl/topoctl/internal/text"
 )
 
@@ -338,7 +337,7 @@ func (h *Host) noSuchName(ref string) error {
 	}
 	for _, id := range names {
 		for _, name := range []string{string(id), id.Name()} {
-			if !isNumber(name) && edit.Distance(name, ref) <= 1+len(ref)/5 && len(near) < most {
+			if !isNumber(name) && text.Distance(name, ref) <= 1+len(ref)/5 && len(near) < most {
 				near = append(near, name)
 				break
 			}

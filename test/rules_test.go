@@ -35,7 +35,7 @@ var pure = []string{
 }
 
 // acting are parts of these rooms that do touch it.
-var acting = []string{"internal/audit/owners", "internal/fleet/ask", "internal/fleet/collect", "internal/fleet/dranet", "internal/kv/replay"}
+var acting = []string{"internal/audit/owners", "internal/fleet/collect", "internal/fleet/dranet", "internal/kv/replay"}
 
 var outside = []string{"os", "os/exec", "net", "net/http", "syscall", "sync", "sync/atomic"}
 

@@ -9,7 +9,6 @@ import (
 	tea "charm.land/bubbletea/v2"
 
 	"github.com/topoctl/topoctl/tui/internal/keys"
-	"github.com/topoctl/topoctl/tui/internal/look"
 	"github.com/topoctl/topoctl/tui/internal/ui"
 )
 
@@ -62,7 +61,7 @@ func (m *model) act(a keys.Action) tea.Cmd {
 	case keys.Freeze:
 		m.freeze()
 	case keys.Units:
-		m.look.Units = look.Next(m.look.Units)
+		m.look.Units = ui.Next(m.look.Units)
 		m.say("rates in " + unitsName(m.look.Units))
 	case keys.Detail:
 		m.detail = !m.detail

@@ -7,8 +7,8 @@ import (
 	tea "charm.land/bubbletea/v2"
 
 	"github.com/topoctl/topoctl/tui/internal/keys"
-	"github.com/topoctl/topoctl/tui/internal/look"
 	"github.com/topoctl/topoctl/tui/internal/pane"
+	"github.com/topoctl/topoctl/tui/internal/ui"
 )
 
 // dialog asks whether to do something.
@@ -35,10 +35,10 @@ func (m *model) answer(key string) tea.Cmd {
 }
 
 // draw gives the dialog's lines, each w columns wide and with a frame around them.
-func (d *dialog) draw(l *look.Look, w int) []string {
+func (d *dialog) draw(l *ui.Look, w int) []string {
 	inner := min(w-4, 76)
-	lines := append([]string{l.Paint(d.title, look.Strong), ""}, d.lines...)
-	lines = append(lines, "", l.Paint("y", look.Accent)+" "+d.yes+"   "+l.Paint("n, enter", look.Accent)+" leave it")
+	lines := append([]string{l.Paint(d.title, ui.Strong), ""}, d.lines...)
+	lines = append(lines, "", l.Paint("y", ui.Accent)+" "+d.yes+"   "+l.Paint("n, enter", ui.Accent)+" leave it")
 	bar := strings.Repeat(l.HLine(), inner+2)
 	corner := func(box string) string {
 		if l.ASCII {
@@ -48,7 +48,7 @@ func (d *dialog) draw(l *look.Look, w int) []string {
 	}
 	out := []string{corner("┌") + bar + corner("┐")}
 	for _, line := range lines {
-		out = append(out, l.VLine()+" "+l.Fit(look.Clean(line), inner)+" "+l.VLine())
+		out = append(out, l.VLine()+" "+l.Fit(ui.Clean(line), inner)+" "+l.VLine())
 	}
 	return append(out, corner("└")+bar+corner("┘"))
 }
@@ -81,7 +81,7 @@ func (m *model) helpKey(a keys.Action) tea.Cmd {
 }
 
 // helpNote says how the help is closed, and how much of it there is.
-func (m *model) helpNote(l *look.Look, lines, room int) string {
+func (m *model) helpNote(l *ui.Look, lines, room int) string {
 	note := keys.Get(keys.Help).Short(l.ASCII) + " closes it"
 	if lines > room {
 		note += fmt.Sprintf(", %d-%d of %d, %s %s", m.helpTop+1, m.helpTop+room, lines, keys.Get(keys.Up).Short(l.ASCII), keys.Get(keys.Down).Short(l.ASCII))
@@ -90,20 +90,20 @@ func (m *model) helpNote(l *look.Look, lines, room int) string {
 }
 
 // helpLines is what the help says in w columns: the bindings, and what the marks mean.
-func helpLines(l *look.Look, w int) []string {
+func helpLines(l *ui.Look, w int) []string {
 	label := 0
 	for _, b := range keys.Map() {
-		label = max(label, look.Width(b.Label(l.ASCII)))
+		label = max(label, ui.Width(b.Label(l.ASCII)))
 	}
 	var out []string
 	for _, g := range keys.Groups() {
 		if out != nil {
 			out = append(out, "")
 		}
-		out = append(out, l.Paint(string(g), look.Head))
+		out = append(out, l.Paint(string(g), ui.Head))
 		for _, b := range keys.Map() {
 			if b.Group == g {
-				first, rest := "  "+l.Paint(l.Fit(b.Label(l.ASCII), label), look.Accent)+"  ", strings.Repeat(" ", label+4)
+				first, rest := "  "+l.Paint(l.Fit(b.Label(l.ASCII), label), ui.Accent)+"  ", strings.Repeat(" ", label+4)
 				for _, line := range pane.Wrap(b.Help, w-len(rest), 0) {
 					out = append(out, first+line)
 					first = rest
@@ -111,10 +111,10 @@ func helpLines(l *look.Look, w int) []string {
 			}
 		}
 	}
-	out = append(out, "", l.Paint("Signs", look.Head))
+	out = append(out, "", l.Paint("Signs", ui.Head))
 	spark := l.Spark([]float64{0, 1, 2, 3, 4, 5, 6, 7}, 7, 8)
 	for _, text := range []string{
-		fmt.Sprintf("  %s  wrong   %s  worth a look   ?  not known   -  does not apply", l.Paint("x", look.Bad), l.Paint("!", look.Middle)),
+		fmt.Sprintf("  %s  wrong   %s  worth a look   ?  not known   -  does not apply", l.Paint("x", ui.Bad), l.Paint("!", ui.Middle)),
 		"  " + spark + "  history, the newest at the right; a gap: not known",
 		"  The mouse selects, opens and scrolls; shift with it selects text in most terminals.",
 	} {

@@ -8,13 +8,11 @@ import (
 	"github.com/charmbracelet/x/ansi"
 
 	"github.com/topoctl/topoctl/tui/internal/keys"
-	"github.com/topoctl/topoctl/tui/internal/layout"
-	"github.com/topoctl/topoctl/tui/internal/look"
 	"github.com/topoctl/topoctl/tui/internal/ui"
 )
 
 // draw gives the whole screen: a line for each of the terminal's, of at most its width.
-func (m *model) draw(l *look.Look) string {
+func (m *model) draw(l *ui.Look) string {
 	s := m.screen(l)
 	m.laid = s
 	if s.TooSmall {
@@ -32,7 +30,7 @@ func (m *model) draw(l *look.Look) string {
 
 // tooSmall is what a screen shows that is too small for anything else.
 func tooSmall(w, h int) string {
-	need := fmt.Sprintf("needs %dx%d", layout.MinW, layout.MinH)
+	need := fmt.Sprintf("needs %dx%d", ui.MinW, ui.MinH)
 	have := fmt.Sprintf("have %dx%d", w, h)
 	lines := []string{need + ",", have}
 	if one := need + ", " + have; len(one) <= w {
@@ -53,28 +51,28 @@ func tooSmall(w, h int) string {
 }
 
 // body draws the panes beside and above each other.
-func (m *model) body(l *look.Look, s *layout.Screen) []string {
+func (m *model) body(l *ui.Look, s *ui.Screen) []string {
 	h := s.Footer.Y - 1
 	if m.help {
 		lines := helpLines(l, m.w)
 		m.helpTop = clampTop(m.helpTop, len(lines), h-1)
-		return titled(l, "Help", m.helpNote(l, len(lines), h-1), layout.Rect{W: m.w, H: h}, lines[m.helpTop:])
+		return titled(l, "Help", m.helpNote(l, len(lines), h-1), ui.Rect{W: m.w, H: h}, lines[m.helpTop:])
 	}
 	var panes []drawnPane
-	add := func(r layout.Rect, draw func(r layout.Rect) []string) {
+	add := func(r ui.Rect, draw func(r ui.Rect) []string) {
 		if r.Shown() {
 			panes = append(panes, drawnPane{r, draw(r)})
 		}
 	}
 	// The tree first: it says to the others what is under its cursor.
-	add(s.Side, func(r layout.Rect) []string { return m.mainPane(l, 0, r) })
-	main := func(r layout.Rect) []string { return m.mainPane(l, m.current, r) }
+	add(s.Side, func(r ui.Rect) []string { return m.mainPane(l, 0, r) })
+	main := func(r ui.Rect) []string { return m.mainPane(l, m.current, r) }
 	add(s.Main, main)
-	add(s.Detail, func(r layout.Rect) []string { return m.detailPane(l, r) })
+	add(s.Detail, func(r ui.Rect) []string { return m.detailPane(l, r) })
 	for _, r := range s.Separators {
 		bar := make([]string, r.H)
 		for i := range bar {
-			bar[i] = l.Paint(l.VLine(), look.Faint)
+			bar[i] = l.Paint(l.VLine(), ui.Faint)
 		}
 		panes = append(panes, drawnPane{r, bar})
 	}
@@ -83,7 +81,7 @@ func (m *model) body(l *look.Look, s *layout.Screen) []string {
 
 // drawnPane is a pane with its lines, each as wide as it.
 type drawnPane struct {
-	layout.Rect
+	ui.Rect
 	lines []string
 }
 
@@ -115,7 +113,7 @@ func paneAt(panes []drawnPane, x, y int) *drawnPane {
 }
 
 // mainPane draws what a view shows.
-func (m *model) mainPane(l *look.Look, view int, r layout.Rect) []string {
+func (m *model) mainPane(l *ui.Look, view int, r ui.Rect) []string {
 	v := m.views[view]
 	var lines []string
 	note := ""
@@ -133,7 +131,7 @@ func (m *model) mainPane(l *look.Look, view int, r layout.Rect) []string {
 }
 
 // detailPane draws the part of the detail that the user scrolled to.
-func (m *model) detailPane(l *look.Look, r layout.Rect) []string {
+func (m *model) detailPane(l *ui.Look, r ui.Rect) []string {
 	v := m.view()
 	var lines []string
 	if failed := guarded(func() { lines = v.Detail(m.env(l), r.W) }); failed != "" {
@@ -154,8 +152,8 @@ func (m *model) detailPane(l *look.Look, r layout.Rect) []string {
 }
 
 // failure is what stands where a view failed.
-func failure(l *look.Look, failed string, w int) []string {
-	lines := []string{l.Paint(l.Mark(look.Bad)+" this view failed:", look.Bad)}
+func failure(l *ui.Look, failed string, w int) []string {
+	lines := []string{l.Paint(l.Mark(ui.Bad)+" this view failed:", ui.Bad)}
 	for line := range strings.SplitSeq(ansi.Wrap(l.Safe(failed), max(1, w-2), "/"), "\n") {
 		lines = append(lines, "  "+line)
 	}
@@ -168,18 +166,18 @@ func clampTop(top, lines, room int) int { return max(0, min(top, lines-room)) }
 
 // titled gives the lines of a pane: its title with a note, and as much of its content as
 // there is room for.
-func titled(l *look.Look, title, note string, r layout.Rect, lines []string) []string {
+func titled(l *ui.Look, title, note string, r ui.Rect, lines []string) []string {
 	out := make([]string, r.H)
 	head := l.HLine() + " " + title + " "
 	if note != "" {
 		head += l.HLine() + " " + note + " "
 	}
 	head = l.Cut(head, r.W)
-	out[0] = l.Paint(head, look.Head) + l.Paint(strings.Repeat(l.HLine(), max(0, r.W-look.Width(head))), look.Faint)
+	out[0] = l.Paint(head, ui.Head) + l.Paint(strings.Repeat(l.HLine(), max(0, r.W-ui.Width(head))), ui.Faint)
 	for i := 1; i < r.H; i++ {
 		line := ""
 		if i <= len(lines) {
-			line = look.Clean(lines[i-1])
+			line = ui.Clean(lines[i-1])
 		}
 		out[i] = l.Fit(line, r.W)
 	}
@@ -187,11 +185,11 @@ func titled(l *look.Look, title, note string, r layout.Rect, lines []string) []s
 }
 
 // overlay lays lines over the middle of others.
-func overlay(under, over []string, w int, l *look.Look) {
+func overlay(under, over []string, w int, l *ui.Look) {
 	top := max(1, (len(under)-len(over))/2)
 	for i, line := range over {
 		if y := top + i; y < len(under)-1 {
-			under[y] = l.Fit(strings.Repeat(" ", max(0, (w-look.Width(line))/2))+line, w)
+			under[y] = l.Fit(strings.Repeat(" ", max(0, (w-ui.Width(line))/2))+line, w)
 		}
 	}
 }

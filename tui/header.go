@@ -10,14 +10,14 @@ import (
 	"github.com/topoctl/topoctl/internal/record"
 	"github.com/topoctl/topoctl/internal/units"
 	"github.com/topoctl/topoctl/tui/internal/keys"
-	"github.com/topoctl/topoctl/tui/internal/look"
+	"github.com/topoctl/topoctl/tui/internal/ui"
 )
 
 // part is a piece of the header. Where there is no room for all, those of the smallest
 // weight go first.
 type part struct {
 	text   string
-	style  look.Style
+	style  ui.Style
 	weight int
 }
 
@@ -32,7 +32,7 @@ const (
 )
 
 // header is the first line: which host, what is wrong, and where the data is from.
-func (m *model) header(l *look.Look, w int) string {
+func (m *model) header(l *ui.Look, w int) string {
 	parts := append(m.subject(l), m.troubles(l)...)
 	parts = append(parts, m.mode(l)...)
 	right := m.feedTime() + " "
@@ -40,7 +40,7 @@ func (m *model) header(l *look.Look, w int) string {
 	used := func() int {
 		n := 1 + len(right)
 		for _, p := range parts {
-			n += look.Width(p.text) + gap
+			n += ui.Width(p.text) + gap
 		}
 		return n
 	}
@@ -57,13 +57,13 @@ func (m *model) header(l *look.Look, w int) string {
 		b.WriteString(l.Paint(p.text, p.style) + strings.Repeat(" ", gap))
 	}
 	left := l.Cut(b.String(), w-len(right))
-	return left + strings.Repeat(" ", max(0, w-len(right)-look.Width(left))) + right
+	return left + strings.Repeat(" ", max(0, w-len(right)-ui.Width(left))) + right
 }
 
 // subject says what is looked at.
-func (m *model) subject(l *look.Look) []part {
+func (m *model) subject(l *ui.Look) []part {
 	s := m.shown
-	out := []part{{"topoctl", look.Strong, ornament}}
+	out := []part{{"topoctl", ui.Strong, ornament}}
 	t := s.Topology
 	name := ""
 	if t != nil {
@@ -78,33 +78,33 @@ func (m *model) subject(l *look.Look) []part {
 	if name == "" {
 		name = "this host"
 	}
-	out = append(out, part{l.Cut(l.Safe(name), max(12, m.w/4)), look.Strong, needed})
+	out = append(out, part{l.Cut(l.Safe(name), max(12, m.w/4)), ui.Strong, needed})
 	if t == nil {
-		return append(out, part{"no topology yet", look.Middle, counts})
+		return append(out, part{"no topology yet", ui.Middle, counts})
 	}
 	text := count(len(t.Packages), "socket") + " " + count(len(t.GPUs), "GPU") + " " + count(len(t.MatrixAxis(topo.KindNIC)), "NIC")
-	return append(out, part{text, look.Plain, about})
+	return append(out, part{text, ui.Plain, about})
 }
 
 // troubles counts what is wrong.
-func (m *model) troubles(l *look.Look) []part {
+func (m *model) troubles(l *ui.Look) []part {
 	s := m.shown
 	var out []part
-	add := func(n int, noun string, style look.Style) {
+	add := func(n int, noun string, style ui.Style) {
 		if n > 0 {
 			out = append(out, part{l.Mark(style) + " " + count(n, noun), style, trouble})
 		}
 	}
 	if s.Doctor != nil {
-		add(s.Doctor.Summary.Errors, "error", look.Bad)
-		add(s.Doctor.Summary.Warnings, "warning", look.Middle)
+		add(s.Doctor.Summary.Errors, "error", ui.Bad)
+		add(s.Doctor.Summary.Warnings, "warning", ui.Middle)
 	}
 	if list := m.findings(); len(list) > 0 {
 		worst := &list[0]
-		out = append(out, part{l.Cut(l.Safe(strings.TrimSpace(string(worst.Code)+" "+subjectOf(worst))), 40), look.Plain, about})
+		out = append(out, part{l.Cut(l.Safe(strings.TrimSpace(string(worst.Code)+" "+subjectOf(worst))), 40), ui.Plain, about})
 	}
 	if s.Drift != nil {
-		add(len(s.Drift.Differences)+len(s.Drift.Policy), "drift", look.Middle)
+		add(len(s.Drift.Differences)+len(s.Drift.Policy), "drift", ui.Middle)
 	}
 	failed, late := 0, 0
 	for i := range s.Sources {
@@ -115,35 +115,35 @@ func (m *model) troubles(l *look.Look) []part {
 			late++
 		}
 	}
-	add(failed, "failed source", look.Bad)
+	add(failed, "failed source", ui.Bad)
 	if failed > 0 { // why is among the events
-		out = append(out, part{"see " + keys.Get(keys.Events).Short(l.ASCII), look.Bad, counts})
+		out = append(out, part{"see " + keys.Get(keys.Events).Short(l.ASCII), ui.Bad, counts})
 	}
-	add(late, "late source", look.Middle)
+	add(late, "late source", ui.Middle)
 	return out
 }
 
 // mode says where the data is from, and what the dashboard does besides drawing.
-func (m *model) mode(l *look.Look) []part {
+func (m *model) mode(l *ui.Look) []part {
 	var out []part
 	if what := m.shown.Start.Synthetic; what != "" {
-		out = append(out, part{"SYNTHETIC", look.Middle, needed}, part{l.Cut(l.Safe(what), 30), look.Plain, ornament})
+		out = append(out, part{"SYNTHETIC", ui.Middle, needed}, part{l.Cut(l.Safe(what), 30), ui.Plain, ornament})
 	}
 	if m.o.Replay != "" {
 		text := "REPLAY"
 		if m.replayEnded() {
 			text = "REPLAY ended"
 		}
-		out = append(out, part{text, look.Middle, needed}, part{l.Cut(l.Safe(m.o.Replay), 30), look.Plain, about})
+		out = append(out, part{text, ui.Middle, needed}, part{l.Cut(l.Safe(m.o.Replay), 30), ui.Plain, about})
 	}
 	if m.frozenNS >= 0 {
-		out = append(out, part{"FROZEN " + roughly(max(0, m.now()-m.frozenNS)/second*second), look.Middle, needed})
+		out = append(out, part{"FROZEN " + roughly(max(0, m.now()-m.frozenNS)/second*second), ui.Middle, needed})
 	}
 	if m.rec != nil {
-		out = append(out, part{"REC", look.Bad, needed}, part{l.Cut(l.Safe(m.rec.to.Name()), 30), look.Plain, about})
+		out = append(out, part{"REC", ui.Bad, needed}, part{l.Cut(l.Safe(m.rec.to.Name()), 30), ui.Plain, about})
 	}
 	if p := m.shown.Probe; p != nil && p.Running {
-		out = append(out, part{"PROBING", look.Middle, running})
+		out = append(out, part{"PROBING", ui.Middle, running})
 	}
 	return out
 }
@@ -164,48 +164,48 @@ type tab struct {
 }
 
 // footer is the last line: the filter while it is typed, a message, or the keys.
-func (m *model) footer(l *look.Look, w int) string {
+func (m *model) footer(l *ui.Look, w int) string {
 	m.tabs = nil
 	switch {
 	case m.editing:
 		return m.filterLine(l, w)
 	case m.shared.Message != "":
-		return l.Fit(" "+l.Paint(look.Clean(m.shared.Message), look.Strong), w)
+		return l.Fit(" "+l.Paint(ui.Clean(m.shared.Message), ui.Strong), w)
 	}
 	var b strings.Builder
 	x := 0
-	put := func(text string, style look.Style) {
+	put := func(text string, style ui.Style) {
 		b.WriteString(l.Paint(text, style))
-		x += look.Width(text)
+		x += ui.Width(text)
 	}
-	action := func(a keys.Action, text string, style look.Style) {
-		m.tabs = append(m.tabs, tab{x, x + look.Width(text), a})
+	action := func(a keys.Action, text string, style ui.Style) {
+		m.tabs = append(m.tabs, tab{x, x + ui.Width(text), a})
 		put(text, style)
 	}
 	// The brackets stand where the blanks are: nothing moves.
 	for i, a := range keys.ViewActions() {
-		style := look.Plain
+		style := ui.Plain
 		switch i {
 		case m.current:
-			put("[", look.Strong)
-			style = look.Selected
+			put("[", ui.Strong)
+			style = ui.Selected
 		case m.current + 1:
-			put("]", look.Strong)
+			put("]", ui.Strong)
 		default:
-			put(" ", look.Plain)
+			put(" ", ui.Plain)
 		}
 		action(a, keys.Get(a).Short(l.ASCII)+" "+keys.Get(a).Hint, style)
 	}
-	put(map[bool]string{true: "]", false: " "}[m.current == len(m.views)-1], look.Strong)
+	put(map[bool]string{true: "]", false: " "}[m.current == len(m.views)-1], ui.Strong)
 	for _, a := range append([]keys.Action{keys.Help}, m.hints()...) {
 		text := keys.Get(a).Short(l.ASCII) + " " + keys.Get(a).Hint
-		if x+1+look.Width(text) > w {
+		if x+1+ui.Width(text) > w {
 			break
 		}
-		put(" ", look.Plain)
-		action(a, text, look.Faint)
+		put(" ", ui.Plain)
+		action(a, text, ui.Faint)
 		if x < w {
-			put(" ", look.Plain)
+			put(" ", ui.Plain)
 		}
 	}
 	return l.Fit(b.String(), w)
@@ -213,16 +213,16 @@ func (m *model) footer(l *look.Look, w int) string {
 
 // filterLine is the filter while it is typed. Where there is no room for all of it, its end
 // is shown.
-func (m *model) filterLine(l *look.Look, w int) string {
+func (m *model) filterLine(l *ui.Look, w int) string {
 	text, hint := l.Safe(m.filter), "  enter keeps it, esc does not"
 	const around = 3 // a blank, the slash, the cursor
-	if look.Width(text)+len(hint) > w-around {
+	if ui.Width(text)+len(hint) > w-around {
 		hint = ""
 	}
-	if more := look.Width(text) - (w - around); more > 0 {
+	if more := ui.Width(text) - (w - around); more > 0 {
 		text = ansi.TruncateLeft(text, more+len([]rune(l.Dots())), l.Dots())
 	}
-	return l.Fit(" "+l.Paint("/", look.Accent)+text+l.Paint(" ", look.Selected)+hint, w)
+	return l.Fit(" "+l.Paint("/", ui.Accent)+text+l.Paint(" ", ui.Selected)+hint, w)
 }
 
 // hints are the actions that the footer names where there is room: the view's, then those

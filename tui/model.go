@@ -11,8 +11,6 @@ import (
 	"github.com/topoctl/topoctl/internal/counters"
 	"github.com/topoctl/topoctl/internal/record"
 	"github.com/topoctl/topoctl/tui/internal/keys"
-	"github.com/topoctl/topoctl/tui/internal/layout"
-	"github.com/topoctl/topoctl/tui/internal/look"
 	"github.com/topoctl/topoctl/tui/internal/state"
 	"github.com/topoctl/topoctl/tui/internal/ui"
 )
@@ -29,15 +27,15 @@ type model struct {
 	latest   latest         // what a recording begins with
 	clock    clock
 
-	look    look.Look
+	look    ui.Look
 	shared  ui.Shared
 	views   []ui.View // in the order of keys.ViewActions
 	current int       // the view that is shown
 
 	w, h      int
-	laid      layout.Screen // where the panes lay in the frame that was drawn last
-	detail    bool          // the detail has the place of the view
-	finding   int           // of findings(): where n and N went last
+	laid      ui.Screen // where the panes lay in the frame that was drawn last
+	detail    bool      // the detail has the place of the view
+	finding   int       // of findings(): where n and N went last
 	detailTop int
 	filter    string
 	editing   bool   // the filter's line takes the keys
@@ -62,7 +60,7 @@ func newModel(o Options) *model {
 		o.Now = time.Now
 	}
 	live := newState(o)
-	m := &model{o: o, live: live, shown: live, look: look.Look{ASCII: o.ASCII, Color: o.Color, Units: o.Units},
+	m := &model{o: o, live: live, shown: live, look: ui.Look{ASCII: o.ASCII, Color: o.Color, Units: o.Units},
 		views: newViews(o), frozenNS: -1, dirty: true, clock: clock{now: o.Now}}
 	for i, a := range keys.ViewActions() {
 		if string(a) == o.View {
@@ -202,13 +200,13 @@ func (m *model) showsDevices() bool {
 }
 
 // screen is where the panes lie.
-func (m *model) screen(l *look.Look) layout.Screen {
-	need := layout.Need{H: m.h} // of a view that fails
+func (m *model) screen(l *ui.Look) ui.Screen {
+	need := ui.Need{H: m.h} // of a view that fails
 	guarded(func() {
 		size := m.view().Needs(m.env(l), m.w)
-		need = layout.Need{W: size.W, H: size.H + 1}
+		need = ui.Need{W: size.W, H: size.H + 1}
 	})
-	return layout.Of(m.w, m.h, need, m.tree(), m.detail)
+	return ui.Of(m.w, m.h, need, m.tree(), m.detail)
 }
 
 // follower is a view with cursors of its own on devices.
@@ -234,7 +232,7 @@ func (m *model) follow() {
 	}
 }
 
-func (m *model) env(l *look.Look) *ui.Env {
+func (m *model) env(l *ui.Look) *ui.Env {
 	m.follow()
 	return &ui.Env{State: m.shown, Look: l, Shared: &m.shared, Filter: ui.Filter(m.filter)}
 }

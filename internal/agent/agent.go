@@ -13,7 +13,6 @@ import (
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/engine"
 	"github.com/topoctl/topoctl/engine/trust"
-	"github.com/topoctl/topoctl/internal/agent/grants"
 	"github.com/topoctl/topoctl/internal/measure/fabric"
 )
 
@@ -27,7 +26,7 @@ type Options struct {
 	Probe *fabric.ServerOptions
 	// Grants say which peer may do what, as the file says it at the time; nil: every peer may do what
 	// regions grant, and measure. Engine.Permit is set.
-	Grants *grants.File
+	Grants *File
 	// HTTP are the addresses to serve HTTP at; none: no HTTP.
 	HTTP []string
 	// HostMetrics looks at the host and gives what it sees as Prometheus metrics, for HTTP; nil:

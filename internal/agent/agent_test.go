@@ -22,7 +22,6 @@ import (
 	"github.com/topoctl/topoctl/engine/registry"
 	"github.com/topoctl/topoctl/engine/registry/registrytest"
 	"github.com/topoctl/topoctl/engine/trust"
-	"github.com/topoctl/topoctl/internal/agent/grants"
 	"github.com/topoctl/topoctl/internal/measure/fabric"
 	"github.com/topoctl/topoctl/probe"
 )
@@ -222,7 +221,7 @@ func TestGrants(t *testing.T) {
 		}
 	}
 	write("token:nobody read=*\n* read=bench\n")
-	file, err := grants.Open(name)
+	file, err := Open(name)
 	if err != nil {
 		t.Fatal(err)
 	}

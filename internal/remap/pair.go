@@ -11,7 +11,6 @@ import (
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/realid"
-	"github.com/topoctl/topoctl/internal/remap/libvirtxml"
 	"github.com/topoctl/topoctl/internal/text"
 )
 
@@ -44,7 +43,7 @@ type Pair struct {
 // Options are what is known of pairs beside the devices' own identities.
 type Options struct {
 	Map     map[topo.BDF]topo.BDF // the guest's function to the host's
-	Libvirt []libvirtxml.Passed
+	Libvirt []Passed
 	// Partial leaves devices without a partner where the guest has them.
 	Partial bool
 }
@@ -284,9 +283,9 @@ func (p *pairing) byLibvirt() error {
 	x := topo.NewIndex(p.guest)
 	for i := range p.guest.PCIDevices {
 		d := &p.guest.PCIDevices[i]
-		place := libvirtxml.Place{}
+		place := Place{}
 		for up := range x.Climb(d.ID) {
-			place.Path = append([]libvirtxml.Slot{{Device: up.BDF.Device, Func: up.BDF.Func}}, place.Path...)
+			place.Path = append([]Slot{{Device: up.BDF.Device, Func: up.BDF.Func}}, place.Path...)
 			place.RootBus = up.BDF.Bus
 		}
 		at[place.String()] = d.BDF

@@ -12,7 +12,6 @@ import (
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/fixtures"
 	"github.com/topoctl/topoctl/internal/remap"
-	"github.com/topoctl/topoctl/internal/remap/libvirtxml"
 	"github.com/topoctl/topoctl/pathsel"
 	"github.com/topoctl/topoctl/pathsel/doctor"
 	"github.com/topoctl/topoctl/pathsel/export"
@@ -406,7 +405,7 @@ func TestRefused(t *testing.T) {
 		}
 	}
 	// libvirt and --map do not agree.
-	l := []libvirtxml.Passed{{Host: at[second], Guest: libvirtxml.Place{Path: []libvirtxml.Slot{{Device: 2}, {}}}, Line: 9}}
+	l := []remap.Passed{{Host: at[second], Guest: remap.Place{Path: []remap.Slot{{Device: 2}, {}}}, Line: 9}}
 	if _, _, err := remap.Pairs(host, guest, remap.Options{Map: at, Libvirt: l}); err == nil || !strings.Contains(err.Error(), "by --map, and "+at[second].String()+" by libvirt") {
 		t.Error(err)
 	}
@@ -528,11 +527,11 @@ func TestNothingPaired(t *testing.T) {
 func TestLibvirt(t *testing.T) {
 	host := fixturetest.Topology(t, "hgx-h100-8nic")
 	guest, at := flat(t, host)
-	var passed []libvirtxml.Passed
+	var passed []remap.Passed
 	x := topo.NewIndex(guest)
 	for g, h := range at {
 		port := x.PCIDevice(x.PCIDevice(topo.PCIID(g)).Parent).BDF
-		passed = append(passed, libvirtxml.Passed{Host: h, Guest: libvirtxml.Place{Path: []libvirtxml.Slot{{Device: port.Device, Func: port.Func}, {}}}})
+		passed = append(passed, remap.Passed{Host: h, Guest: remap.Place{Path: []remap.Slot{{Device: port.Device, Func: port.Func}, {}}}})
 	}
 	pairs, _, err := remap.Pairs(host, guest, remap.Options{Libvirt: passed})
 	if err != nil {

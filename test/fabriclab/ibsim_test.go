@@ -17,7 +17,6 @@ import (
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/fleet"
 	"github.com/topoctl/topoctl/internal/fleet/export"
-	"github.com/topoctl/topoctl/internal/fleet/ibnet"
 	"github.com/topoctl/topoctl/internal/fleet/sources"
 	"github.com/topoctl/topoctl/test/fabriclab"
 	"github.com/topoctl/topoctl/testkit/fixturetest"
@@ -141,7 +140,7 @@ func edges(t *testing.T, texts [][]byte) []string {
 	t.Helper()
 	var out []string
 	for _, text := range texts {
-		s, err := ibnet.Parse(text)
+		s, err := sources.Parse(text)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -196,7 +195,7 @@ func judged(t *testing.T, f *fabriclab.Fabric) (*fleet.Fleet, *fleet.Network) {
 	t.Helper()
 	var all []*fleet.Network
 	for i, text := range simulate(t, f) {
-		s, err := ibnet.Parse(bytes.ReplaceAll(text, []byte(" 4xSDR"), []byte(" 4xNDR")))
+		s, err := sources.Parse(bytes.ReplaceAll(text, []byte(" 4xSDR"), []byte(" 4xNDR")))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -317,7 +316,7 @@ func cables(t *testing.T, lab *fabriclab.Fabric, f *fleet.Fleet) {
 // The list of -p has the same cables of hosts as the text.
 func TestListOfPorts(t *testing.T) {
 	f := fabriclab.New(fabriclab.Shape{Hosts: 4, Rails: 8, HostsPerGroup: 4, Spines: 2})
-	s, err := ibnet.Parse(simulate(t, f, "-p")[0])
+	s, err := sources.Parse(simulate(t, f, "-p")[0])
 	if err != nil {
 		t.Fatal(err)
 	}

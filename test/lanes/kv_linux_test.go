@@ -14,18 +14,16 @@ import (
 	"github.com/topoctl/topoctl/engine"
 	"github.com/topoctl/topoctl/internal/kv"
 	"github.com/topoctl/topoctl/internal/kv/compute"
-	"github.com/topoctl/topoctl/internal/kv/layout"
 	"github.com/topoctl/topoctl/internal/kv/metrics"
 	"github.com/topoctl/topoctl/internal/kv/predict"
 	"github.com/topoctl/topoctl/internal/kv/replay"
 	"github.com/topoctl/topoctl/internal/kv/serve"
-	"github.com/topoctl/topoctl/internal/kv/workload"
 	"github.com/topoctl/topoctl/internal/pick"
 	"github.com/topoctl/topoctl/internal/sim"
 )
 
 // The KV caches of this lab: 8 KiB for each token, 256 KiB of a prompt for each lane.
-var kvModel = layout.Model{Name: "Qwen2.5-7B, 4 layers", Layers: 4, KVHeads: 4, HeadDim: 128, ElementBytes: 2}
+var kvModel = kv.Model{Name: "Qwen2.5-7B, 4 layers", Layers: 4, KVHeads: 4, HeadDim: 128, ElementBytes: 2}
 
 const (
 	kvTokens = 32  // for each lane
@@ -49,8 +47,8 @@ func (kvCompute) StepNS(s compute.Step) int64 {
 
 func kvServe(t *testing.T) serve.Config {
 	t.Helper()
-	s := layout.Side{TP: 1, PageTokens: 16}
-	cache, err := layout.New(kvModel, s, s)
+	s := kv.Side{TP: 1, PageTokens: 16}
+	cache, err := kv.New(kvModel, s, s)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,15 +68,15 @@ func TestKVPredictAndReplay(t *testing.T) {
 	requests, seen := kvRequests(t), map[string]kvFigures{}
 	for _, mbits := range [][]int{{20}, {20, 20}, {20, 20, 20, 20}, {10}} {
 		tokens := kvTokens * len(mbits)
-		for _, arrivals := range []workload.Arrivals{
+		for _, arrivals := range []kv.Arrivals{
 			{RatePerSec: kvLoad * payload(mbits...) / float64(tokens*int(kvModel.BytesPerToken()))}, {Concurrency: 4},
 		} {
 			if mbits[0] == 10 && arrivals.Concurrency == 0 {
 				continue // half the rate is compared at the same concurrency
 			}
 			t.Run(fmt.Sprintf("%d of %d, %s", len(mbits), mbits[0], arrivals), func(t *testing.T) {
-				w, err := workload.Generate(workload.Spec{Requests: requests, Seed: 11, Arrivals: arrivals,
-					Input: workload.Uniform(tokens, 0.5), Output: workload.Fixed(2)})
+				w, err := kv.Generate(kv.Spec{Requests: requests, Seed: 11, Arrivals: arrivals,
+					Input: kv.Uniform(tokens, 0.5), Output: kv.Fixed(2)})
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -8,8 +8,8 @@ import (
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/engine"
+	"github.com/topoctl/topoctl/internal/kv"
 	"github.com/topoctl/topoctl/internal/kv/replay"
-	"github.com/topoctl/topoctl/internal/kv/workload"
 	"github.com/topoctl/topoctl/internal/pick"
 	"github.com/topoctl/topoctl/testkit/longtest"
 )
@@ -26,8 +26,8 @@ func TestKVLaneDies(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			l := newLab(t, 200, 200)
 			n := l.open(2, l.far.ask(ask{Do: "engine", Lanes: 2}), pick.Adaptive)
-			w, err := workload.Generate(workload.Spec{Requests: requests, Seed: 3, Arrivals: workload.Arrivals{Concurrency: 4},
-				Input: workload.Fixed(tokens), Output: workload.Fixed(2)})
+			w, err := kv.Generate(kv.Spec{Requests: requests, Seed: 3, Arrivals: kv.Arrivals{Concurrency: 4},
+				Input: kv.Fixed(tokens), Output: kv.Fixed(2)})
 			if err != nil {
 				t.Fatal(err)
 			}

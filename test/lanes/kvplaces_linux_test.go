@@ -13,9 +13,8 @@ import (
 	"github.com/topoctl/topoctl/engine"
 	"github.com/topoctl/topoctl/engine/memory"
 	"github.com/topoctl/topoctl/fixtures"
-	"github.com/topoctl/topoctl/internal/kv/layout"
+	"github.com/topoctl/topoctl/internal/kv"
 	"github.com/topoctl/topoctl/internal/kv/replay"
-	"github.com/topoctl/topoctl/internal/kv/workload"
 	"github.com/topoctl/topoctl/internal/pick"
 	"github.com/topoctl/topoctl/pathsel"
 )
@@ -99,8 +98,8 @@ func TestKVPlaces(t *testing.T) {
 		peer, err := e.Open(t.Context(), far.Address)
 		l.must("open", err)
 		o := replay.Options{Serve: kvServe(t), Check: true, Local: make([][]*engine.Region, 1), Remote: make([][]*engine.RemoteRegion, 1)}
-		side := layout.Side{TP: len(tt.ranks), PageTokens: 16}
-		o.Serve.Cache, err = layout.New(kvModel, side, side)
+		side := kv.Side{TP: len(tt.ranks), PageTokens: 16}
+		o.Serve.Cache, err = kv.New(kvModel, side, side)
 		l.must("layout", err)
 		for _, gpu := range tt.ranks {
 			local, err := e.Alloc(regionBytes, engine.RegionOptions{Location: gpuAt(gpu)})
@@ -109,7 +108,7 @@ func TestKVPlaces(t *testing.T) {
 			l.must("region", err)
 			o.Local[0], o.Remote[0] = append(o.Local[0], local), append(o.Remote[0], remote)
 		}
-		o.Workload, err = workload.Generate(workload.Spec{Requests: 4, Seed: 1, Arrivals: workload.Arrivals{Concurrency: 2}, Input: workload.Fixed(256), Output: workload.Fixed(1)})
+		o.Workload, err = kv.Generate(kv.Spec{Requests: 4, Seed: 1, Arrivals: kv.Arrivals{Concurrency: 2}, Input: kv.Fixed(256), Output: kv.Fixed(1)})
 		l.must("workload", err)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		_, err = replay.Run(ctx, o) // lanes are dialled, and what is ready first is taken meanwhile

@@ -13,8 +13,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/topoctl/topoctl/test/vmlab/internal/control"
 	"github.com/topoctl/topoctl/test/vmlab/internal/image"
-	"github.com/topoctl/topoctl/test/vmlab/internal/job"
 )
 
 const initPackage = "github.com/topoctl/topoctl/test/vmlab/cmd/vmlab-init"
@@ -27,7 +27,7 @@ func bundle(ctx context.Context, o *Options, img *image.Image, dir string) (file
 		return "", nil, err
 	}
 	b.tree["init"] = image.Node{From: filepath.Join(dir, "init"), Exec: true}
-	j := &job.Job{Machines: o.Machines, Modules: image.BootModules}
+	j := &control.Job{Machines: o.Machines, Modules: image.BootModules}
 	for i := range o.Suites {
 		s, err := b.suite(i, &o.Suites[i])
 		if err != nil {
@@ -40,7 +40,7 @@ func bundle(ctx context.Context, o *Options, img *image.Image, dir string) (file
 	if err != nil {
 		return "", nil, err
 	}
-	b.tree[strings.TrimPrefix(job.File, "/")] = image.Node{Data: text}
+	b.tree[strings.TrimPrefix(control.File, "/")] = image.Node{Data: text}
 	if err := b.libraries(img); err != nil {
 		return "", nil, err
 	}
@@ -73,33 +73,33 @@ func (b *bundler) gobuild(out string, env []string, command string, args ...stri
 	return nil
 }
 
-func (b *bundler) suite(i int, s *Suite) (job.Suite, error) {
+func (b *bundler) suite(i int, s *Suite) (control.Suite, error) {
 	list, err := exec.CommandContext(b.ctx, "go", "list", "-tags=vmlab", "-f", "{{.Dir}}", s.Package).Output()
 	if err != nil {
-		return job.Suite{}, fmt.Errorf("vmlab: no package %s: %w", s.Package, err)
+		return control.Suite{}, fmt.Errorf("vmlab: no package %s: %w", s.Package, err)
 	}
 	folder := strings.TrimSpace(string(list))
-	out := job.Suite{Name: fmt.Sprintf("%s-%d", path.Base(filepath.ToSlash(folder)), i), Args: s.Args}
+	out := control.Suite{Name: fmt.Sprintf("%s-%d", path.Base(filepath.ToSlash(folder)), i), Args: s.Args}
 	args := []string{"-ldflags=-s -w", s.Package}
 	if b.o.Race {
 		args = append([]string{"-race"}, args...)
 	}
 	if err := b.gobuild(out.Name, []string{"CGO_ENABLED=1"}, "test", args...); err != nil {
-		return job.Suite{}, err
+		return control.Suite{}, err
 	}
 	if _, err := os.Stat(filepath.Join(b.dir, out.Name)); err != nil {
-		return job.Suite{}, fmt.Errorf("vmlab: package %s has no tests under the tag vmlab", s.Package)
+		return control.Suite{}, fmt.Errorf("vmlab: package %s has no tests under the tag vmlab", s.Package)
 	}
-	b.add(path.Join(out.Dir(), job.Test), filepath.Join(b.dir, out.Name))
+	b.add(path.Join(out.Dir(), control.Test), filepath.Join(b.dir, out.Name))
 	for _, p := range s.Programs {
 		name := "program-" + path.Base(p)
 		if err := b.gobuild(name, []string{"CGO_ENABLED=1"}, "build", "-trimpath", "-ldflags=-s -w -extldflags=-Wl,-z,lazy", p); err != nil {
-			return job.Suite{}, err
+			return control.Suite{}, err
 		}
-		b.add(path.Join(job.Programs, path.Base(p)), filepath.Join(b.dir, name))
+		b.add(path.Join(control.Programs, path.Base(p)), filepath.Join(b.dir, name))
 	}
 	for _, f := range s.Files {
-		b.add(path.Join(job.Programs, filepath.Base(f)), f)
+		b.add(path.Join(control.Programs, filepath.Base(f)), f)
 	}
 	return out, b.testdata(filepath.Join(folder, "testdata"), path.Join(out.Dir(), "testdata"))
 }

@@ -19,7 +19,6 @@ import (
 	"github.com/topoctl/topoctl/test/vmlab/internal/control"
 	"github.com/topoctl/topoctl/test/vmlab/internal/image"
 	"github.com/topoctl/topoctl/test/vmlab/internal/qemu"
-	"github.com/topoctl/topoctl/test/vmlab/internal/wire"
 )
 
 // bootLimit is how long a machine may take to its first suite. An idle machine of two
@@ -37,7 +36,7 @@ type lab struct {
 	result *Result
 
 	machines  []*machine
-	cables    map[int]*wire.Cable
+	cables    map[int]*control.Cable
 	listeners []net.Listener
 	wg        sync.WaitGroup // what runs for the machines
 
@@ -74,7 +73,7 @@ func (l *lab) boot(ctx context.Context, img *image.Image, initrd, dir string) er
 	start := time.Now()
 	ctx, cancel := context.WithTimeoutCause(ctx, l.o.Limit, fmt.Errorf("the machines ran longer than %v", l.o.Limit))
 	defer cancel()
-	l.cables, l.meetings = map[int]*wire.Cable{}, map[string]*meeting{}
+	l.cables, l.meetings = map[int]*control.Cable{}, map[string]*meeting{}
 	defer l.close()
 	for i, hw := range l.o.Machines {
 		m := &machine{host: i + 1, hardware: hw, dir: filepath.Join(dir, fmt.Sprint(i+1)), ended: map[string]int{},
@@ -136,7 +135,7 @@ func (l *lab) start(ctx context.Context, m *machine, img *image.Image, initrd st
 	}
 	for _, n := range nics {
 		if l.cables[n.Rail] == nil {
-			l.cables[n.Rail] = wire.New()
+			l.cables[n.Rail] = control.New()
 		}
 		cable := l.cables[n.Rail]
 		handlers[boot.Rail(n.Rail)] = func(c net.Conn) { _ = cable.Plug(m.host, c) } // one NIC dials it, once

@@ -14,7 +14,6 @@ import (
 	"github.com/topoctl/topoctl/test/vmlab/hardware"
 	"github.com/topoctl/topoctl/test/vmlab/internal/control"
 	"github.com/topoctl/topoctl/test/vmlab/internal/image"
-	"github.com/topoctl/topoctl/test/vmlab/internal/wire"
 )
 
 const patience = time.Minute
@@ -23,7 +22,7 @@ const patience = time.Minute
 func newLab(t *testing.T, machines int) *lab {
 	t.Helper()
 	l := &lab{o: &Options{Out: t.TempDir(), Log: t.Logf}, suites: []string{"s", "r"}, result: &Result{},
-		meetings: map[string]*meeting{}, cables: map[int]*wire.Cable{0: wire.New()}}
+		meetings: map[string]*meeting{}, cables: map[int]*control.Cable{0: control.New()}}
 	t.Cleanup(l.cables[0].Close)
 	for host := 1; host <= machines; host++ {
 		l.machines = append(l.machines, &machine{host: host, ended: map[string]int{}, gone: make(chan struct{}), ready: make(chan struct{})})
@@ -165,7 +164,7 @@ func TestRequestsThatAreWrong(t *testing.T) {
 	l := newLab(t, 1)
 	close(l.machines[0].gone)
 	for want, r := range map[string]control.Request{
-		"no cable for rail 9": {Op: control.OpWire, Rail: 9, Rule: &wire.Rule{}}, "or no rule": {Op: control.OpWire},
+		"no cable for rail 9": {Op: control.OpWire, Rail: 9, Rule: &control.Rule{}}, "or no rule": {Op: control.OpWire},
 		"no cable for rail 8": {Op: control.OpCount, Rail: 8}, "unknown operation": {Op: "x"},
 		"is gone": {Op: control.OpQMP, Command: "stop"},
 	} {

@@ -21,7 +21,7 @@ import (
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/fleet"
-	"github.com/topoctl/topoctl/internal/fleet/dra"
+	"github.com/topoctl/topoctl/internal/fleet/export"
 	"github.com/topoctl/topoctl/internal/pkgerr"
 )
 
@@ -133,17 +133,17 @@ type handler struct {
 
 	mu   sync.Mutex // held while a topology is taken in, so that requests share that
 	of   *topo.Topology
-	host *dra.Host
+	host *export.Host
 	err  error
 }
 
 // current is the host as it is now.
-func (h *handler) current() (*dra.Host, error) {
+func (h *handler) current() (*export.Host, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if t := h.o.Topology(); t != h.of {
 		h.of = t
-		h.host, h.err = dra.New(h.o.Host, t, h.o.Network)
+		h.host, h.err = export.New(h.o.Host, t, h.o.Network)
 	}
 	return h.host, h.err
 }
@@ -159,7 +159,7 @@ func (h *handler) attributes(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "the topology of this host cannot be used: "+err.Error(), http.StatusInternalServerError)
 		return
 	}
-	out := dra.Attributes{}
+	out := export.Attributes{}
 	if p := host.Port(d); p != nil {
 		out = host.Attributes(p, h.o.Lists)
 	}
@@ -167,7 +167,7 @@ func (h *handler) attributes(w http.ResponseWriter, r *http.Request) {
 }
 
 // device reads which device is asked for.
-func device(w http.ResponseWriter, r *http.Request) (d dra.Device, ok bool) {
+func device(w http.ResponseWriter, r *http.Request) (d export.Device, ok bool) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, mostBody))
 	if err == nil {
 		err = json.Unmarshal(body, &d)

@@ -8,7 +8,6 @@ import (
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/fleet"
-	"github.com/topoctl/topoctl/internal/fleet/dra"
 	"github.com/topoctl/topoctl/internal/text"
 )
 
@@ -24,7 +23,7 @@ const (
 // DeviceAttributes writes what the webhook for dranet answers (topoctl agent --dranet), for each host and network device by
 // PCI address, as JSON.
 func DeviceAttributes(f *fleet.Fleet, documents Documents, lists bool) (Output, error) {
-	out := map[string]map[string]dra.Attributes{}
+	out := map[string]map[string]Attributes{}
 	var o Output
 	for i := range f.Hosts {
 		fh := &f.Hosts[i]
@@ -33,8 +32,8 @@ func DeviceAttributes(f *fleet.Fleet, documents Documents, lists bool) (Output, 
 			o.Notes = append(o.Notes, err.Error())
 			continue
 		}
-		h := dra.Of(f, fh, t)
-		devices := map[string]dra.Attributes{}
+		h := Of(f, fh, t)
+		devices := map[string]Attributes{}
 		ports := h.Ports()
 		for k := range ports {
 			if at := h.Address(&ports[k]); at != "" {
@@ -140,7 +139,7 @@ func claimHosts(f *fleet.Fleet, c *fleet.Class, documents Documents) (most *clai
 			notes = append(notes, err.Error())
 			continue
 		}
-		h := dra.Of(f, &f.Hosts[i], t)
+		h := Of(f, &f.Hosts[i], t)
 		gpus, ok := h.GPUs()
 		if !ok || len(gpus) == 0 {
 			notes = append(notes, name+": no GPUs with known PCI addresses")

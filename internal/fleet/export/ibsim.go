@@ -10,7 +10,7 @@ import (
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/fleet"
-	"github.com/topoctl/topoctl/internal/fleet/ibnet"
+	"github.com/topoctl/topoctl/internal/fleet/sources"
 	"github.com/topoctl/topoctl/internal/text"
 )
 
@@ -24,7 +24,7 @@ type simPort struct {
 
 // simNode is a node of ibsim's network.
 type simNode struct {
-	guid  ibnet.GUID
+	guid  sources.GUID
 	name  string
 	ports []simPort
 }
@@ -35,7 +35,7 @@ func Ibsim(f *fleet.Fleet) Output {
 	s := simWriter{switches: map[string]*simNode{}}
 	for i := range f.Switches {
 		sw := &f.Switches[i]
-		guid, ok := ibnet.ParseGUID(strings.TrimPrefix(sw.ID, "sw:"))
+		guid, ok := sources.ParseGUID(strings.TrimPrefix(sw.ID, "sw:"))
 		if !ok || sw.Kind == "ethernet" {
 			s.left = append(s.left, "switch "+cmp.Or(sw.Name, sw.ID)+" (no GUID)")
 			continue
@@ -80,7 +80,7 @@ func (s *simWriter) cable(h *fleet.Host, p *fleet.Port) {
 		return
 	}
 	leaf, leafPort := s.switches[p.Leaf], portNumber(p.LeafPort)
-	guid, ok := ibnet.ParseGUID(cmp.Or(p.NodeGUID, p.GUID))
+	guid, ok := sources.ParseGUID(cmp.Or(p.NodeGUID, p.GUID))
 	number := 1
 	if _, n, ok := strings.Cut(p.Port, "/"); ok {
 		number = portNumber(n)
@@ -146,7 +146,7 @@ func plainName(name string) string {
 	return name[:min(len(name), 63)]
 }
 
-func digits(g ibnet.GUID) string { return fmt.Sprintf("%016x", uint64(g)) }
+func digits(g sources.GUID) string { return fmt.Sprintf("%016x", uint64(g)) }
 
 // portNumber is the number of a port, 0 where it has another name.
 func portNumber(s string) int {

@@ -9,7 +9,6 @@ import (
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/fleet"
-	"github.com/topoctl/topoctl/internal/fleet/ibnet"
 	"github.com/topoctl/topoctl/pathsel"
 )
 
@@ -142,7 +141,7 @@ func tierOf(s *pathsel.FabricSwitch) int {
 }
 
 // Problems are what a subnet's text left unclear, for notes.
-func Problems(s *ibnet.Subnet, file string) []string {
+func Problems(s *Subnet, file string) []string {
 	var out []string
 	for _, p := range s.Problems {
 		out = append(out, file+": "+p)

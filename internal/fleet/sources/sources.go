@@ -12,7 +12,6 @@ import (
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/fleet"
-	"github.com/topoctl/topoctl/internal/fleet/ibnet"
 )
 
 // By what cables are known.
@@ -23,13 +22,13 @@ const (
 )
 
 // FromSubnet is an InfiniBand subnet. Reduction engines of switches are no hosts and left out.
-func FromSubnet(s *ibnet.Subnet, source string) *fleet.Network {
+func FromSubnet(s *Subnet, source string) *fleet.Network {
 	n := &fleet.Network{Source: source}
 	ids := make([]string, len(s.Nodes)) // of switches
 	leaves := leavesOf(s)
 	for i := range s.Nodes {
 		node := &s.Nodes[i]
-		if node.Kind == ibnet.Switch {
+		if node.Kind == Switch {
 			ids[i] = fmt.Sprintf("sw:%016x", uint64(node.GUID))
 			n.Switches = append(n.Switches, fleet.Switch{ID: ids[i], Name: node.Name(), Kind: "ib", Description: node.Model()})
 			if leaves[i] {
@@ -45,7 +44,7 @@ func FromSubnet(s *ibnet.Subnet, source string) *fleet.Network {
 			continue
 		}
 		node := &s.Nodes[b.Node]
-		if node.Kind != ibnet.Adapter || node.Aggregation() {
+		if node.Kind != Adapter || node.Aggregation() {
 			continue
 		}
 		c := fleet.Cable{GUID: hex(node.PortGUIDs[b.Port]), NodeGUID: hex(node.GUID), Description: node.Description, Known: KnownByIBNet}
@@ -58,14 +57,14 @@ func FromSubnet(s *ibnet.Subnet, source string) *fleet.Network {
 	return n
 }
 
-func hex(g ibnet.GUID) string {
+func hex(g GUID) string {
 	if g == 0 {
 		return ""
 	}
 	return fmt.Sprintf("0x%016x", uint64(g))
 }
 
-func rateOf(l *ibnet.Link) *topo.Rate {
+func rateOf(l *Link) *topo.Rate {
 	bytes, ok := l.BytesPerSec()
 	if !ok {
 		return nil
@@ -75,16 +74,16 @@ func rateOf(l *ibnet.Link) *topo.Rate {
 }
 
 // leavesOf says which switches have hosts.
-func leavesOf(s *ibnet.Subnet) []bool {
+func leavesOf(s *Subnet) []bool {
 	neighbors, adapters := make([][]int, len(s.Nodes)), make([]int, len(s.Nodes))
 	for i := range s.Links {
 		a, b := s.Links[i].A.Node, s.Links[i].B.Node
 		for _, x := range [2][2]int{{a, b}, {b, a}} {
 			switch far := &s.Nodes[x[1]]; {
-			case s.Nodes[x[0]].Kind != ibnet.Switch:
-			case far.Kind == ibnet.Switch:
+			case s.Nodes[x[0]].Kind != Switch:
+			case far.Kind == Switch:
 				neighbors[x[0]] = append(neighbors[x[0]], x[1])
-			case far.Kind == ibnet.Adapter && !far.Aggregation():
+			case far.Kind == Adapter && !far.Aggregation():
 				adapters[x[0]]++
 			}
 		}

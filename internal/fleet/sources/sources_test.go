@@ -8,7 +8,6 @@ import (
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/fleet"
-	"github.com/topoctl/topoctl/internal/fleet/ibnet"
 	"github.com/topoctl/topoctl/internal/fleet/lldp"
 	"github.com/topoctl/topoctl/internal/fleet/sources"
 	"github.com/topoctl/topoctl/pathsel"
@@ -16,7 +15,7 @@ import (
 )
 
 // links is the text of ibnetdiscover -p for cables such as "S1[1] H7[1]".
-func links(t *testing.T, cables ...string) *ibnet.Subnet {
+func links(t *testing.T, cables ...string) *sources.Subnet {
 	t.Helper()
 	var b strings.Builder
 	for _, c := range cables {
@@ -28,7 +27,7 @@ func links(t *testing.T, cables ...string) *ibnet.Subnet {
 		kind := map[string]string{"S": "SW", "H": "CA"}
 		fmt.Fprintf(&b, "%s 1 %d 0x%016x 4x NDR - %s 1 %d 0x%016x ( '%s%d' - '%s%d' )\n", kind[a], ap, ag, kind[z], zp, zg, a, ag, z, zg)
 	}
-	s, err := ibnet.Parse([]byte(b.String()))
+	s, err := sources.Parse([]byte(b.String()))
 	if err != nil || len(s.Problems) > 0 {
 		t.Fatal(err, s.Problems)
 	}

@@ -11,7 +11,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/topoctl/topoctl/internal/edit"
+	"github.com/topoctl/topoctl/internal/text"
 )
 
 // Limits of a description: far above any machine, small enough that a hostile text
@@ -126,7 +126,7 @@ func (r *report) pairs(n *yaml.Node, what string) []pair {
 // all there is.
 func nearest(word string, known []string) string {
 	slices.Sort(known) // where two are as near, always the same
-	if near := edit.Closest(word, known); near != "" {
+	if near := text.Closest(word, known); near != "" {
 		return "; the nearest is " + near
 	}
 	return "; allowed: " + strings.Join(known, ", ")

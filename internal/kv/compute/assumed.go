@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/topoctl/topoctl/internal/kv/layout"
+	"github.com/topoctl/topoctl/internal/kv"
 )
 
 // GPU is a GPU by its data sheet.
@@ -77,7 +77,7 @@ const (
 // a prompt, decode by the bytes of weights and cache that a step reads. With pipeline
 // stages the latency of a prompt and of a token is that of the tensor ranks.
 func Assume(model, gpu string, tp int) (Params, error) {
-	m, err := layout.Find(model)
+	m, err := kv.Find(model)
 	if err != nil {
 		return Params{}, err
 	}

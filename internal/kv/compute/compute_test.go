@@ -13,8 +13,8 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/topoctl/topoctl/internal/kv"
 	"github.com/topoctl/topoctl/internal/kv/compute"
-	"github.com/topoctl/topoctl/internal/kv/layout"
 )
 
 // The figures in the tree are what the rows give.
@@ -316,7 +316,7 @@ func TestFind(t *testing.T) {
 	} else if a := find("Llama-3.1-70B", "A100-40GB", 4, 1); math.Abs(a.Prefill.BNSPerToken/p.Prefill.BNSPerToken-1) > 1e-4 || math.Abs(a.Prefill.CNSPerSquare/p.Prefill.CNSPerSquare-1) > 1e-4 || a.Decode.Basis != compute.Assumed {
 		t.Errorf("its assumed part: %+v, assumed now: %+v", p.Prefill, a.Prefill)
 	}
-	for _, m := range layout.Models() {
+	for _, m := range kv.Models() {
 		for _, gpu := range []string{"A10", "A100-40GB", "A100-80GB", "H20", "H100", "H200"} {
 			one, eight := find(m.Name, gpu, 1, 1), find(m.Name, gpu, 8, 1)
 			if !(one.PrefillNS(0, 4096) > eight.PrefillNS(0, 4096)) || !(eight.PrefillNS(0, 8192) > eight.PrefillNS(0, 4096)) ||

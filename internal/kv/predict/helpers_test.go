@@ -6,10 +6,8 @@ import (
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/kv"
 	"github.com/topoctl/topoctl/internal/kv/kvtest"
-	"github.com/topoctl/topoctl/internal/kv/layout"
 	"github.com/topoctl/topoctl/internal/kv/metrics"
 	"github.com/topoctl/topoctl/internal/kv/serve"
-	"github.com/topoctl/topoctl/internal/kv/workload"
 	"github.com/topoctl/topoctl/internal/sim"
 	"github.com/topoctl/topoctl/testkit/fixturetest"
 )
@@ -37,11 +35,11 @@ func kind(t testing.TB, fixture string) *sim.Kind {
 func pair(t testing.TB, fixture, model string, tp int, rate topo.Rate, w *kv.Workload) Spec {
 	t.Helper()
 	k := kind(t, fixture)
-	m, err := layout.Find(model)
+	m, err := kv.Find(model)
 	if err != nil {
 		t.Fatal(err)
 	}
-	cache, err := layout.New(m, layout.Side{TP: tp, PageTokens: 16}, layout.Side{TP: tp, PageTokens: 16})
+	cache, err := kv.New(m, kv.Side{TP: tp, PageTokens: 16}, kv.Side{TP: tp, PageTokens: 16})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,9 +67,9 @@ func prompts(n, tokens, output int, gapNS int64) *kv.Workload {
 	return w
 }
 
-func generate(t testing.TB, s workload.Spec) *kv.Workload {
+func generate(t testing.TB, s kv.Spec) *kv.Workload {
 	t.Helper()
-	w, err := workload.Generate(s)
+	w, err := kv.Generate(s)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,9 +10,7 @@ import (
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/kv"
 	"github.com/topoctl/topoctl/internal/kv/kvtest"
-	"github.com/topoctl/topoctl/internal/kv/layout"
 	"github.com/topoctl/topoctl/internal/kv/serve"
-	"github.com/topoctl/topoctl/internal/kv/workload"
 	"github.com/topoctl/topoctl/internal/sim"
 	"github.com/topoctl/topoctl/pathsel"
 )
@@ -144,7 +142,7 @@ func TestNICDown(t *testing.T) {
 }
 
 func TestEqualSeedsGiveEqualRuns(t *testing.T) {
-	s := pair(t, "a10-2nic", "Qwen2.5-7B", 2, full, generate(t, workload.Conversation(40, 1, 0)))
+	s := pair(t, "a10-2nic", "Qwen2.5-7B", 2, full, generate(t, kv.Conversation(40, 1, 0)))
 	s.Jitter, s.Network.Choice, s.Serve.Decode.MaxSequences = 0.05, RandomNIC, 64
 	a, b := run(t, s), run(t, s)
 	if !reflect.DeepEqual(a, b) {
@@ -190,7 +188,7 @@ func TestOtherSplit(t *testing.T) {
 	s := pair(t, "hgx-h100-8nic", "Llama-3.1-8B", 4, 50*gb, prompts(3, 8000, 2, 10*second))
 	four := run(t, s)
 	var err error
-	if s.Serve.Cache, err = layout.New(s.Serve.Cache.Model, layout.Side{TP: 2, PageTokens: 16}, s.Serve.Cache.Decode); err != nil {
+	if s.Serve.Cache, err = kv.New(s.Serve.Cache.Model, kv.Side{TP: 2, PageTokens: 16}, s.Serve.Cache.Decode); err != nil {
 		t.Fatal(err)
 	}
 	s.Prefill = []Instance{s.Prefill[0][:2]}
@@ -247,7 +245,7 @@ func TestSetupAndPieces(t *testing.T) {
 
 // Coarse slices change little of what slices of 1 MiB give.
 func TestCoarseSlices(t *testing.T) {
-	s := pair(t, "hgx-h100-8nic", "Llama-3.1-8B", 8, 50*gb, generate(t, workload.Conversation(40, 3, 0)))
+	s := pair(t, "hgx-h100-8nic", "Llama-3.1-8B", 8, 50*gb, generate(t, kv.Conversation(40, 3, 0)))
 	s.Serve.Decode.MaxSequences, s.SliceBytes = 256, 1<<20
 	fine := meanExposed(run(t, s))
 	for _, x := range []struct {
@@ -366,12 +364,12 @@ func TestManyPrefillHosts(t *testing.T) {
 // its counterpart.
 func TestRanksOnTwoHosts(t *testing.T) {
 	s := pair(t, "hgx-h20-8nic", "Qwen2.5-7B", 1, 50*gb, prompts(2, 3000, 2, 10*second))
-	m, err := layout.Find("DeepSeek-R1")
+	m, err := kv.Find("DeepSeek-R1")
 	if err != nil {
 		t.Fatal(err)
 	}
-	side := layout.Side{TP: 16, PageTokens: 128}
-	if s.Serve.Cache, err = layout.New(m, side, side); err != nil {
+	side := kv.Side{TP: 16, PageTokens: 128}
+	if s.Serve.Cache, err = kv.New(m, side, side); err != nil {
 		t.Fatal(err)
 	}
 	s.Serve.Prefill.PageTokens, s.Serve.Decode.PageTokens = 128, 128

@@ -3,15 +3,15 @@ package predict
 import (
 	"testing"
 
+	"github.com/topoctl/topoctl/internal/kv"
 	"github.com/topoctl/topoctl/internal/kv/kvtest"
 	"github.com/topoctl/topoctl/internal/kv/serve"
-	"github.com/topoctl/topoctl/internal/kv/workload"
 )
 
 // conversation is two hosts of 8 GPUs and 8 NICs, TP8 on each, and so many requests like
 // those of Mooncake's conversation trace.
 func conversation(t testing.TB, requests int, model string) Spec {
-	w := generate(t, workload.Conversation(requests, 1, 0))
+	w := generate(t, kv.Conversation(requests, 1, 0))
 	s := pair(t, "hgx-h100-8nic", model, 8, 50*gb, w)
 	s.Serve.Prefill.MaxBatchedTokens, s.Serve.Prefill.Chunked = 8192, true
 	s.Serve.Prefill.Compute, s.Serve.Decode.Compute = kvtest.Linear{TokenNS: 15_000, DecodeNS: 20_000_000}, kvtest.Linear{TokenNS: 15_000, DecodeNS: 20_000_000}

@@ -7,7 +7,6 @@ import (
 
 	"github.com/topoctl/topoctl/internal/kv"
 	"github.com/topoctl/topoctl/internal/kv/serve"
-	"github.com/topoctl/topoctl/internal/kv/workload"
 	"github.com/topoctl/topoctl/pathsel"
 )
 
@@ -153,12 +152,12 @@ func (p *Preset) requests(r Row, most int) (*kv.Workload, error) {
 	if most > 0 {
 		r.Requests = min(r.Requests, most)
 	}
-	s := workload.Spec{Requests: r.Requests, Seed: 1, Input: workload.Fixed(r.Input), Output: workload.Fixed(r.Output),
-		Arrivals: workload.Arrivals{Concurrency: r.Concurrency}}
+	s := kv.Spec{Requests: r.Requests, Seed: 1, Input: kv.Fixed(r.Input), Output: kv.Fixed(r.Output),
+		Arrivals: kv.Arrivals{Concurrency: r.Concurrency}}
 	if r.Spread {
-		s.Input, s.Output = workload.LognormalMean(r.Input/2, r.Input, 1024), workload.LognormalMean(r.Output/2, r.Output, 1024)
+		s.Input, s.Output = kv.LognormalMean(r.Input/2, r.Input, 1024), kv.LognormalMean(r.Output/2, r.Output, 1024)
 	}
-	w, err := workload.Generate(s)
+	w, err := kv.Generate(s)
 	if err != nil {
 		return nil, err
 	}

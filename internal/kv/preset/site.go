@@ -5,8 +5,8 @@ import (
 	"fmt"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/kv"
 	"github.com/topoctl/topoctl/internal/kv/compute"
-	"github.com/topoctl/topoctl/internal/kv/layout"
 	"github.com/topoctl/topoctl/internal/kv/predict"
 	"github.com/topoctl/topoctl/internal/kv/serve"
 	"github.com/topoctl/topoctl/internal/sim"
@@ -52,12 +52,12 @@ func (s *site) sharing() int64 {
 
 // network is the fabric, the ports and the layout.
 func (p *Preset) network(kind *sim.Kind, s *predict.Spec) error {
-	model, err := layout.Find(p.Model)
+	model, err := kv.Find(p.Model)
 	if err != nil {
 		return err
 	}
-	if s.Serve.Cache, err = layout.New(model, layout.Side{TP: p.Prefill.TP, PageTokens: p.Prefill.PageTokens},
-		layout.Side{TP: p.Decode.TP, PageTokens: p.Decode.PageTokens}); err != nil {
+	if s.Serve.Cache, err = kv.New(model, kv.Side{TP: p.Prefill.TP, PageTokens: p.Prefill.PageTokens},
+		kv.Side{TP: p.Decode.TP, PageTokens: p.Decode.PageTokens}); err != nil {
 		return err
 	}
 	ports := kind.DataPorts()
@@ -80,11 +80,11 @@ func (p *Preset) pool(to *serve.Pool, of Instances) (compute.Params, error) {
 	if err != nil {
 		return c, err
 	}
-	model, err := layout.Find(p.Model)
+	model, err := kv.Find(p.Model)
 	if err != nil {
 		return c, err
 	}
-	page, err := layout.Side{TP: of.TP, PageTokens: of.PageTokens}.RankBytes(model, of.PageTokens)
+	page, err := kv.Side{TP: of.TP, PageTokens: of.PageTokens}.RankBytes(model, of.PageTokens)
 	if err != nil {
 		return c, err
 	}

@@ -9,14 +9,13 @@ import (
 	"github.com/topoctl/topoctl/engine/memory"
 	"github.com/topoctl/topoctl/internal/kv"
 	"github.com/topoctl/topoctl/internal/kv/kvtest"
-	"github.com/topoctl/topoctl/internal/kv/layout"
 	"github.com/topoctl/topoctl/internal/kv/serve"
 )
 
 // Models with the shape of real ones, and fewer layers.
 var (
-	qwen = layout.Model{Name: "Qwen2.5-7B, 3 layers", Layers: 3, KVHeads: 4, HeadDim: 128, ElementBytes: 2}
-	r1   = layout.Model{Name: "DeepSeek-R1, 2 layers", Layers: 2, LatentDim: 512, RopeDim: 64, ElementBytes: 2}
+	qwen = kv.Model{Name: "Qwen2.5-7B, 3 layers", Layers: 3, KVHeads: 4, HeadDim: 128, ElementBytes: 2}
+	r1   = kv.Model{Name: "DeepSeek-R1, 2 layers", Layers: 2, LatentDim: 512, RopeDim: 64, ElementBytes: 2}
 )
 
 // lab is two engines of this process, with TCP between them.
@@ -37,15 +36,15 @@ func newEngine(t testing.TB, name string) *engine.Engine {
 }
 
 // newLab makes so many instances on either side, with so many pages each.
-func newLab(t testing.TB, m layout.Model, prefill, decode layout.Side, move serve.Move, instances [2]int, pages [2]int) *lab {
+func newLab(t testing.TB, m kv.Model, prefill, decode kv.Side, move serve.Move, instances [2]int, pages [2]int) *lab {
 	t.Helper()
 	return newLabOf(t, m, prefill, decode, move, instances, pages, [2]int{1, 1})
 }
 
 // newLabOf makes instances that have so many regions each.
-func newLabOf(t testing.TB, m layout.Model, prefill, decode layout.Side, move serve.Move, instances, pages, regions [2]int) *lab {
+func newLabOf(t testing.TB, m kv.Model, prefill, decode kv.Side, move serve.Move, instances, pages, regions [2]int) *lab {
 	t.Helper()
-	cache, err := layout.New(m, prefill, decode)
+	cache, err := kv.New(m, prefill, decode)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,7 +92,7 @@ func remotes(t testing.TB, peer *engine.Peer, theirs []*engine.Region) (out []*e
 	return out
 }
 
-func regionBytes(t testing.TB, m layout.Model, s layout.Side, pages int) int64 {
+func regionBytes(t testing.TB, m kv.Model, s kv.Side, pages int) int64 {
 	t.Helper()
 	n, err := RegionBytes(m, s, pages)
 	if err != nil {

@@ -12,7 +12,6 @@ import (
 
 	"github.com/topoctl/topoctl/engine"
 	"github.com/topoctl/topoctl/internal/kv"
-	"github.com/topoctl/topoctl/internal/kv/layout"
 	"github.com/topoctl/topoctl/internal/kv/serve"
 )
 
@@ -145,7 +144,7 @@ func (m *mover) ends(t *serve.Transfer) (local, remote int) {
 }
 
 // regions are those of two ranks.
-func (m *mover) regions(t *serve.Transfer, p layout.Pair) (*engine.Region, *engine.RemoteRegion) {
+func (m *mover) regions(t *serve.Transfer, p kv.Pair) (*engine.Region, *engine.RemoteRegion) {
 	local, remote := m.ends(t)
 	from, to := p.Prefill/m.prefill.ranksPerRegion, p.Decode/m.decode.ranksPerRegion
 	if m.pull() {
@@ -346,8 +345,8 @@ func (m *mover) submit(ctx context.Context, j *job) {
 }
 
 // ops are the copies between two ranks.
-func (m *mover) ops(j *job, pair layout.Pair, much *serve.Pair, here *engine.Region, there *engine.RemoteRegion) []engine.Op {
-	var copies []layout.Descriptor
+func (m *mover) ops(j *job, pair kv.Pair, much *serve.Pair, here *engine.Region, there *engine.RemoteRegion) []engine.Op {
+	var copies []kv.Descriptor
 	for d := range m.o.Serve.Cache.Descriptors(pair, j.t.ToToken) {
 		// Parts begin where pages of both sides do.
 		if d.SourcePage >= j.t.FromToken/m.prefill.layout.PageTokens {

@@ -6,7 +6,7 @@ import (
 
 	"github.com/topoctl/topoctl/engine"
 	"github.com/topoctl/topoctl/engine/memory"
-	"github.com/topoctl/topoctl/internal/kv/layout"
+	"github.com/topoctl/topoctl/internal/kv"
 	"github.com/topoctl/topoctl/internal/kv/serve"
 )
 
@@ -38,7 +38,7 @@ func (o *Options) check() error {
 }
 
 // partBytes is what each region of an instance takes that has so many of them.
-func partBytes(m layout.Model, s layout.Side, pages, regions int) (int64, error) {
+func partBytes(m kv.Model, s kv.Side, pages, regions int) (int64, error) {
 	if regions < 1 || s.TP%regions != 0 {
 		return 0, fmt.Errorf("%d regions for the %d ranks of an instance: the ranks must be split equally", regions, s.TP)
 	}
@@ -49,7 +49,7 @@ func partBytes(m layout.Model, s layout.Side, pages, regions int) (int64, error)
 	return all / int64(regions), err
 }
 
-func checkLocal(instances [][]*engine.Region, m layout.Model, s layout.Side, pages int) error {
+func checkLocal(instances [][]*engine.Region, m kv.Model, s kv.Side, pages int) error {
 	need, err := partBytes(m, s, pages, len(instances[0]))
 	if err != nil {
 		return fmt.Errorf("memory here: %w", err)
@@ -74,7 +74,7 @@ func checkLocal(instances [][]*engine.Region, m layout.Model, s layout.Side, pag
 	return nil
 }
 
-func checkRemote(instances [][]*engine.RemoteRegion, m layout.Model, s layout.Side, pages int, want memory.Grant) error {
+func checkRemote(instances [][]*engine.RemoteRegion, m kv.Model, s kv.Side, pages int, want memory.Grant) error {
 	need, err := partBytes(m, s, pages, len(instances[0]))
 	if err != nil {
 		return fmt.Errorf("memory of peers: %w", err)

@@ -3,13 +3,13 @@ package replay
 import (
 	"math/rand/v2"
 
-	"github.com/topoctl/topoctl/internal/kv/layout"
+	"github.com/topoctl/topoctl/internal/kv"
 )
 
 // side is the memory layout of the prefill or the decode instances.
 type side struct {
-	layout layout.Side
-	pool   layout.Pool
+	layout kv.Side
+	pool   kv.Pool
 	layers int
 	pages  int
 	// ranksPerRegion is how many ranks share a region.
@@ -17,7 +17,7 @@ type side struct {
 	tables         []*tables // by instance
 }
 
-func newSide(m layout.Model, s layout.Side, pages, instances, regions int, rng *rand.Rand) (*side, error) {
+func newSide(m kv.Model, s kv.Side, pages, instances, regions int, rng *rand.Rand) (*side, error) {
 	pool, err := s.Pool(m)
 	if err != nil {
 		return nil, err
@@ -41,14 +41,14 @@ func (s *side) at(rank, layer int, page uint32) (region int, offset int64) {
 // vector is the offset within a page of one head and token, in its keys (part 0) or values.
 func (s *side) vector(part, token, head int) int64 {
 	row := token*s.pool.Heads + head
-	if s.layout.Order == layout.HND {
+	if s.layout.Order == kv.HND {
 		row = head*s.layout.PageTokens + token
 	}
 	return int64(part*s.layout.PageTokens*s.pool.Heads+row) * s.pool.HeadBytes
 }
 
 // head is the model's number of a head of a rank.
-func (s *side) head(m layout.Model, rank, head int) int {
+func (s *side) head(m kv.Model, rank, head int) int {
 	switch {
 	case m.MLA():
 		return 0

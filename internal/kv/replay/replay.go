@@ -18,7 +18,6 @@ import (
 
 	"github.com/topoctl/topoctl/engine"
 	"github.com/topoctl/topoctl/internal/kv"
-	"github.com/topoctl/topoctl/internal/kv/layout"
 	"github.com/topoctl/topoctl/internal/kv/serve"
 )
 
@@ -77,7 +76,7 @@ type Lost struct {
 
 // RegionBytes is the size of an instance's pool over all of its regions: a number of pages for
 // each layer of each rank.
-func RegionBytes(m layout.Model, s layout.Side, pages int) (int64, error) {
+func RegionBytes(m kv.Model, s kv.Side, pages int) (int64, error) {
 	p, err := s.Pool(m)
 	if err != nil {
 		return 0, err

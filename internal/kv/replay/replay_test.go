@@ -14,14 +14,12 @@ import (
 	"github.com/topoctl/topoctl/engine/memory"
 	"github.com/topoctl/topoctl/internal/kv"
 	"github.com/topoctl/topoctl/internal/kv/kvtest"
-	"github.com/topoctl/topoctl/internal/kv/layout"
 	"github.com/topoctl/topoctl/internal/kv/metrics"
 	"github.com/topoctl/topoctl/internal/kv/serve"
-	"github.com/topoctl/topoctl/internal/kv/workload"
 )
 
-func sideOf(tp, page int, order layout.Order) layout.Side {
-	return layout.Side{TP: tp, PageTokens: page, Order: order}
+func sideOf(tp, page int, order kv.Order) kv.Side {
+	return kv.Side{TP: tp, PageTokens: page, Order: order}
 }
 
 // Every byte of every cache is where the layout of the decode side wants it, and nothing else
@@ -29,16 +27,16 @@ func sideOf(tp, page int, order layout.Order) layout.Side {
 func TestBytes(t *testing.T) {
 	for _, tt := range []struct {
 		name            string
-		model           layout.Model
-		prefill, decode layout.Side
+		model           kv.Model
+		prefill, decode kv.Side
 		kept            int64  // how often the decode side keeps each byte
 		regions         [2]int // of an instance on either side
 	}{
-		{"TP1 to TP1", qwen, sideOf(1, 16, layout.NHD), sideOf(1, 16, layout.NHD), 1, [2]int{1, 1}},
-		{"TP2 to TP4", qwen, sideOf(2, 16, layout.NHD), sideOf(4, 16, layout.NHD), 1, [2]int{2, 4}},
-		{"TP4 to TP2, other order", qwen, sideOf(4, 16, layout.NHD), sideOf(2, 16, layout.HND), 1, [2]int{2, 2}},
-		{"TP1 to TP8, other pages", qwen, sideOf(1, 16, layout.HND), sideOf(8, 24, layout.HND), 2, [2]int{1, 8}},
-		{"MLA", r1, sideOf(2, 64, layout.NHD), sideOf(4, 16, layout.NHD), 4, [2]int{2, 1}},
+		{"TP1 to TP1", qwen, sideOf(1, 16, kv.NHD), sideOf(1, 16, kv.NHD), 1, [2]int{1, 1}},
+		{"TP2 to TP4", qwen, sideOf(2, 16, kv.NHD), sideOf(4, 16, kv.NHD), 1, [2]int{2, 4}},
+		{"TP4 to TP2, other order", qwen, sideOf(4, 16, kv.NHD), sideOf(2, 16, kv.HND), 1, [2]int{2, 2}},
+		{"TP1 to TP8, other pages", qwen, sideOf(1, 16, kv.HND), sideOf(8, 24, kv.HND), 2, [2]int{1, 8}},
+		{"MLA", r1, sideOf(2, 64, kv.NHD), sideOf(4, 16, kv.NHD), 4, [2]int{2, 1}},
 	} {
 		for _, move := range []serve.Move{serve.Push, serve.PushLayers, serve.Pull} {
 			t.Run(fmt.Sprintf("%s, %s", tt.name, move), func(t *testing.T) {
@@ -125,7 +123,7 @@ func TestNothingAfterStop(t *testing.T) {
 
 // Bytes beside a cache stay what they were.
 func TestTouchesNothingElse(t *testing.T) {
-	l := newLab(t, qwen, sideOf(2, 16, layout.NHD), sideOf(4, 16, layout.HND), serve.Push, [2]int{1, 1}, [2]int{20, 20})
+	l := newLab(t, qwen, sideOf(2, 16, kv.NHD), sideOf(4, 16, kv.HND), serve.Push, [2]int{1, 1}, [2]int{20, 20})
 	l.Workload = prompts(0, 1, 77)
 	for i := range l.Local[0][0].Bytes() {
 		l.Local[0][0].Bytes()[i] = 1
@@ -152,8 +150,8 @@ func TestTimes(t *testing.T) {
 					n = 200
 				}
 				var err error
-				l.Workload, err = workload.Generate(workload.Spec{Requests: n, Seed: 7, Arrivals: workload.Arrivals{RatePerSec: 1000},
-					Input: workload.Uniform(100, 0.9), Output: workload.Uniform(4, 0.7)})
+				l.Workload, err = kv.Generate(kv.Spec{Requests: n, Seed: 7, Arrivals: kv.Arrivals{RatePerSec: 1000},
+					Input: kv.Uniform(100, 0.9), Output: kv.Uniform(4, 0.7)})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -164,7 +162,7 @@ func TestTimes(t *testing.T) {
 	}
 }
 
-func consistent(t *testing.T, r *Result, w *kv.Workload, cache *layout.Reslice, memoryFirst bool) {
+func consistent(t *testing.T, r *Result, w *kv.Workload, cache *kv.Reslice, memoryFirst bool) {
 	t.Helper()
 	lanes, sent := int64(0), int64(0)
 	for _, x := range r.Lanes {

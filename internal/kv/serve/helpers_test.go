@@ -5,7 +5,6 @@ import (
 
 	"github.com/topoctl/topoctl/internal/kv"
 	"github.com/topoctl/topoctl/internal/kv/kvtest"
-	"github.com/topoctl/topoctl/internal/kv/layout"
 	"github.com/topoctl/topoctl/internal/sim"
 )
 
@@ -50,13 +49,13 @@ type infinite struct{ c *clock }
 func (m infinite) Move(_ Transfer, done func(int64, error)) { done(m.c.Now(), nil) }
 
 // tiny is a model with 2048 bytes for each token.
-var tiny = layout.Model{Name: "tiny", Layers: 4, KVHeads: 2, HeadDim: 64, ElementBytes: 2}
+var tiny = kv.Model{Name: "tiny", Layers: 4, KVHeads: 2, HeadDim: 64, ElementBytes: 2}
 
 const tinyToken = 2048
 
-func reslice(t testing.TB, m layout.Model, prefillTP, decodeTP, page int) *layout.Reslice {
+func reslice(t testing.TB, m kv.Model, prefillTP, decodeTP, page int) *kv.Reslice {
 	t.Helper()
-	r, err := layout.New(m, layout.Side{TP: prefillTP, PageTokens: page}, layout.Side{TP: decodeTP, PageTokens: page})
+	r, err := kv.New(m, kv.Side{TP: prefillTP, PageTokens: page}, kv.Side{TP: decodeTP, PageTokens: page})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,7 +11,6 @@ import (
 
 	"github.com/topoctl/topoctl/internal/kv"
 	"github.com/topoctl/topoctl/internal/kv/kvtest"
-	"github.com/topoctl/topoctl/internal/kv/layout"
 	"github.com/topoctl/topoctl/internal/kv/metrics"
 	"github.com/topoctl/topoctl/internal/sim"
 )
@@ -64,7 +63,7 @@ func drawConfig(t *rapid.T) (Config, int) {
 	}
 	tp := rapid.SampledFrom([]int{1, 2, 4})
 	var err error
-	c.Cache, err = layout.New(tiny, layout.Side{TP: tp.Draw(t, "prefill tp"), PageTokens: c.Prefill.PageTokens}, layout.Side{TP: tp.Draw(t, "decode tp"), PageTokens: c.Decode.PageTokens})
+	c.Cache, err = kv.New(tiny, kv.Side{TP: tp.Draw(t, "prefill tp"), PageTokens: c.Prefill.PageTokens}, kv.Side{TP: tp.Draw(t, "decode tp"), PageTokens: c.Decode.PageTokens})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -182,7 +181,7 @@ func TestOverlapOfEqualLayers(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := tiny
 		m.Layers = rapid.IntRange(1, 20).Draw(t, "layers")
-		r, err := layout.New(m, layout.Side{TP: 2, PageTokens: 16}, layout.Side{TP: 1, PageTokens: 16})
+		r, err := kv.New(m, kv.Side{TP: 2, PageTokens: 16}, kv.Side{TP: 1, PageTokens: 16})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -5,7 +5,6 @@ import (
 
 	"github.com/topoctl/topoctl/internal/kv"
 	"github.com/topoctl/topoctl/internal/kv/compute"
-	"github.com/topoctl/topoctl/internal/kv/layout"
 	"github.com/topoctl/topoctl/internal/pkgerr"
 )
 
@@ -145,7 +144,7 @@ type Config struct {
 	// Decode may have no instances: those of Prefill then do both, and nothing moves.
 	Decode Pool
 	// Cache is how a cache is laid out on both sides.
-	Cache      *layout.Reslice
+	Cache      *kv.Reslice
 	Move       Move
 	Admit      Admit
 	FirstToken FirstToken

@@ -16,8 +16,6 @@ import (
 	"github.com/topoctl/topoctl/test/vmlab/hardware"
 	"github.com/topoctl/topoctl/test/vmlab/internal/control"
 	"github.com/topoctl/topoctl/test/vmlab/internal/qemu"
-	"github.com/topoctl/topoctl/test/vmlab/internal/rails"
-	"github.com/topoctl/topoctl/test/vmlab/internal/wire"
 )
 
 // faults of one rail.
@@ -90,7 +88,7 @@ func (l *Lab) Netem(ctx context.Context, rail int, n Netem) error {
 	if n.RateBitsPerSec > 0 {
 		args = append(args, "rate", fmt.Sprintf("%dbit", n.RateBitsPerSec))
 	}
-	if err := rails.Run(ctx, "tc", args...); err != nil {
+	if err := control.Run(ctx, "tc", args...); err != nil {
 		return err
 	}
 	l.note(rail, func(f *faults) { f.shaped = true })
@@ -99,12 +97,12 @@ func (l *Lab) Netem(ctx context.Context, rail int, n Netem) error {
 
 // Cut cuts the cable of a rail. Both machines' ports stay up and see nothing.
 func (l *Lab) Cut(ctx context.Context, rail int) error {
-	return l.Wire(ctx, rail, wire.Rule{Cut: [3]bool{1: true, 2: true}})
+	return l.Wire(ctx, rail, control.Rule{Cut: [3]bool{1: true, 2: true}})
 }
 
 // CutFrom cuts the cable for what one machine sends.
 func (l *Lab) CutFrom(ctx context.Context, rail, host int) error {
-	var r wire.Rule
+	var r control.Rule
 	if host < 1 || host > 2 {
 		return fmt.Errorf("guest: no machine %d", host)
 	}
@@ -113,10 +111,10 @@ func (l *Lab) CutFrom(ctx context.Context, rail, host int) error {
 }
 
 // Splice makes the cable of a rail whole.
-func (l *Lab) Splice(ctx context.Context, rail int) error { return l.Wire(ctx, rail, wire.Rule{}) }
+func (l *Lab) Splice(ctx context.Context, rail int) error { return l.Wire(ctx, rail, control.Rule{}) }
 
 // Rule is what a cable does to frames.
-type Rule = wire.Rule
+type Rule = control.Rule
 
 // Wire sets what the cable of a rail does, for both machines, from now on.
 func (l *Lab) Wire(ctx context.Context, rail int, rule Rule) error {
@@ -128,8 +126,8 @@ func (l *Lab) Wire(ctx context.Context, rail int, rule Rule) error {
 }
 
 // WireCount tells what the cable of a rail gave to this machine since the boot.
-func (l *Lab) WireCount(ctx context.Context, rail int) (wire.Count, error) {
-	var n wire.Count
+func (l *Lab) WireCount(ctx context.Context, rail int) (control.Count, error) {
+	var n control.Count
 	r, err := l.line.Call(ctx, control.Request{Op: control.OpCount, Rail: rail})
 	if err != nil {
 		return n, err
@@ -139,7 +137,7 @@ func (l *Lab) WireCount(ctx context.Context, rail int) (wire.Count, error) {
 
 // LinkDown takes this machine's interface of a rail down, as an administrator would.
 func (l *Lab) LinkDown(ctx context.Context, rail int) error {
-	if err := rails.Run(ctx, "ip", "link", "set", hardware.NetDev(rail), "down"); err != nil {
+	if err := control.Run(ctx, "ip", "link", "set", hardware.NetDev(rail), "down"); err != nil {
 		return err
 	}
 	l.note(rail, func(f *faults) { f.other = true })
@@ -148,10 +146,10 @@ func (l *Lab) LinkDown(ctx context.Context, rail int) error {
 
 // LinkUp takes it up again and waits until its RDMA port is active.
 func (l *Lab) LinkUp(ctx context.Context, rail int) error {
-	if err := rails.Run(ctx, "ip", "link", "set", hardware.NetDev(rail), "up"); err != nil {
+	if err := control.Run(ctx, "ip", "link", "set", hardware.NetDev(rail), "up"); err != nil {
 		return err
 	}
-	return rails.Wait(ctx, func() error { return rails.PortActive(rail) })
+	return control.Wait(ctx, func() error { return control.PortActive(rail) })
 }
 
 // CarrierLost pulls the cable out of this machine's NIC, and waits until the kernel
@@ -169,8 +167,8 @@ func (l *Lab) CarrierLost(ctx context.Context, rail int) error {
 		return err
 	}
 	l.note(rail, func(f *faults) { f.carrier = true })
-	return rails.Wait(ctx, func() error {
-		if rails.Carrier(hardware.NetDev(rail)) == nil {
+	return control.Wait(ctx, func() error {
+		if control.Carrier(hardware.NetDev(rail)) == nil {
 			return fmt.Errorf("guest: rail %d still has its carrier", rail)
 		}
 		return nil
@@ -183,7 +181,7 @@ func (l *Lab) CarrierBack(ctx context.Context, rail int) error {
 		return err
 	}
 	l.note(rail, func(f *faults) { f.carrier = false })
-	return rails.Wait(ctx, func() error { return rails.PortActive(rail) })
+	return control.Wait(ctx, func() error { return control.PortActive(rail) })
 }
 
 func (l *Lab) setLink(ctx context.Context, rail int, up bool) error {
@@ -194,40 +192,40 @@ func (l *Lab) setLink(ctx context.Context, rail int, up bool) error {
 // RemoveAddress takes the IPv4 address of a rail from this machine, and so its GID.
 func (l *Lab) RemoveAddress(ctx context.Context, rail int) error {
 	l.note(rail, func(f *faults) { f.other = true })
-	return rails.Run(ctx, "ip", "addr", "del", hardware.Address(l.host, rail)+"/24", "dev", hardware.NetDev(rail))
+	return control.Run(ctx, "ip", "addr", "del", hardware.Address(l.host, rail)+"/24", "dev", hardware.NetDev(rail))
 }
 
 // AddAddress gives it back.
 func (l *Lab) AddAddress(ctx context.Context, rail int) error {
-	return rails.Run(ctx, "ip", "addr", "replace", hardware.Address(l.host, rail)+"/24", "dev", hardware.NetDev(rail))
+	return control.Run(ctx, "ip", "addr", "replace", hardware.Address(l.host, rail)+"/24", "dev", hardware.NetDev(rail))
 }
 
 // SetMTU sets the MTU of this machine's interface of a rail.
 func (l *Lab) SetMTU(ctx context.Context, rail, mtu int) error {
 	l.note(rail, func(f *faults) { f.other = true })
-	return rails.Run(ctx, "ip", "link", "set", hardware.NetDev(rail), "mtu", strconv.Itoa(mtu))
+	return control.Run(ctx, "ip", "link", "set", hardware.NetDev(rail), "mtu", strconv.Itoa(mtu))
 }
 
 // RemoveRDMA takes the RDMA device away and leaves the interface. The kernel waits until
 // the last process has closed the device.
 func (l *Lab) RemoveRDMA(ctx context.Context, rail int) error {
 	l.note(rail, func(f *faults) { f.other = true })
-	return rails.Run(ctx, "rdma", "link", "del", hardware.RDMADev(rail))
+	return control.Run(ctx, "rdma", "link", "del", hardware.RDMADev(rail))
 }
 
 // AddRDMA makes it again and waits until its port is active.
 func (l *Lab) AddRDMA(ctx context.Context, rail int) error {
-	if err := rails.AddRDMA(ctx, rail); err != nil {
+	if err := control.AddRDMA(ctx, rail); err != nil {
 		return err
 	}
-	return rails.Wait(ctx, func() error { return rails.PortActive(rail) })
+	return control.Wait(ctx, func() error { return control.PortActive(rail) })
 }
 
 // RemoveDevice removes the PCI function of a rail's NIC, as writing to its "remove" in
 // sysfs does. The kernel waits until the last process has closed the RDMA device: then
 // the error is the context's, and the removal goes on.
 func (l *Lab) RemoveDevice(ctx context.Context, rail int) error {
-	dir, err := rails.PCI(rail)
+	dir, err := control.PCI(rail)
 	if err != nil {
 		return fmt.Errorf("guest: rail %d: %w", rail, err)
 	}
@@ -260,8 +258,8 @@ func (l *Lab) Unplug(ctx context.Context, rail int) error {
 		return err
 	}
 	l.note(rail, func(f *faults) { f.unplugged = true })
-	return rails.Wait(ctx, func() error {
-		if _, err := rails.NetDev(l.host, rail); err == nil {
+	return control.Wait(ctx, func() error {
+		if _, err := control.NetDev(l.host, rail); err == nil {
 			return fmt.Errorf("guest: rail %d: the NIC is still there: is %s still open somewhere?", rail, hardware.RDMADev(rail))
 		}
 		return nil
@@ -285,7 +283,7 @@ func (l *Lab) Plug(ctx context.Context, rail int) error {
 	}
 	// The emulator refuses a name that is still in use: the old NIC leaves a moment after
 	// the kernel has let go of it.
-	err = rails.Wait(ctx, func() error {
+	err = control.Wait(ctx, func() error {
 		_, err := l.QMP(ctx, "device_add", arguments)
 		return err
 	})
@@ -302,14 +300,14 @@ func (l *Lab) setUp(ctx context.Context, rail int) error {
 	if err != nil {
 		return err
 	}
-	if err := rails.Wait(ctx, func() error { return rails.Configure(ctx, l.host, nic) }); err != nil {
+	if err := control.Wait(ctx, func() error { return control.Configure(ctx, l.host, nic) }); err != nil {
 		return err
 	}
-	if err := rails.AddRDMA(ctx, rail); err != nil {
+	if err := control.AddRDMA(ctx, rail); err != nil {
 		return err
 	}
-	return rails.Wait(ctx, func() error {
-		return errors.Join(rails.Carrier(hardware.NetDev(rail)), rails.PortActive(rail))
+	return control.Wait(ctx, func() error {
+		return errors.Join(control.Carrier(hardware.NetDev(rail)), control.PortActive(rail))
 	})
 }
 
@@ -355,8 +353,8 @@ func (l *Lab) MendAll(ctx context.Context) error {
 
 // unshape ends what Netem did. A NIC that was removed since took it along.
 func (l *Lab) unshape(ctx context.Context, rail int) error {
-	if err := rails.Run(ctx, "tc", "qdisc", "replace", "dev", hardware.NetDev(rail), "root", "pfifo"); err != nil {
+	if err := control.Run(ctx, "tc", "qdisc", "replace", "dev", hardware.NetDev(rail), "root", "pfifo"); err != nil {
 		return err
 	}
-	return rails.Run(ctx, "tc", "qdisc", "del", "dev", hardware.NetDev(rail), "root")
+	return control.Run(ctx, "tc", "qdisc", "del", "dev", hardware.NetDev(rail), "root")
 }

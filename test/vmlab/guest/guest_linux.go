@@ -17,8 +17,6 @@ import (
 
 	"github.com/topoctl/topoctl/test/vmlab/hardware"
 	"github.com/topoctl/topoctl/test/vmlab/internal/control"
-	"github.com/topoctl/topoctl/test/vmlab/internal/job"
-	"github.com/topoctl/topoctl/test/vmlab/internal/port"
 )
 
 // ErrNoLab is given outside of lab machines.
@@ -29,7 +27,7 @@ var ErrNoLab = errors.New("guest: this is no machine of the VM lab (run it with 
 type Lab struct {
 	host  int
 	suite string
-	job   *job.Job
+	job   *control.Job
 	line  *control.Client
 
 	mu     sync.Mutex
@@ -38,11 +36,11 @@ type Lab struct {
 
 // Open connects to the lab.
 func Open() (*Lab, error) {
-	host, err := strconv.Atoi(os.Getenv(job.EnvHost))
+	host, err := strconv.Atoi(os.Getenv(control.EnvHost))
 	if err != nil {
 		return nil, ErrNoLab
 	}
-	j, err := job.Load()
+	j, err := control.Load()
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrNoLab, err)
 	}
@@ -51,11 +49,11 @@ func Open() (*Lab, error) {
 	}
 	ctx, cancel := context.WithTimeoutCause(context.Background(), 5*time.Second, errors.New("the port to the lab did not open in 5 s"))
 	defer cancel()
-	line, err := port.Open(ctx, "suite")
+	line, err := control.Open(ctx, "suite")
 	if err != nil {
 		return nil, err
 	}
-	return &Lab{host: host, suite: os.Getenv(job.EnvSuite), job: j, line: control.NewClient(line), broken: map[int]faults{}}, nil
+	return &Lab{host: host, suite: os.Getenv(control.EnvSuite), job: j, line: control.NewClient(line), broken: map[int]faults{}}, nil
 }
 
 // Close mends all rails that were broken through this Lab and disconnects.
@@ -80,7 +78,7 @@ func (l *Lab) Peer() int {
 func (l *Lab) Hardware() *hardware.Machine { return l.job.Machines[l.host-1] }
 
 // Out is a folder; what is in it at the end of the suite is kept by the lab.
-func (l *Lab) Out() string { return os.Getenv(job.EnvOut) }
+func (l *Lab) Out() string { return os.Getenv(control.EnvOut) }
 
 // Addr is the IPv4 address of a machine on a rail. Take hardware.ManagementRail for what
 // must survive the faults of rails.

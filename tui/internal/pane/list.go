@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	"github.com/topoctl/topoctl/tui/internal/keys"
-	"github.com/topoctl/topoctl/tui/internal/look"
 	"github.com/topoctl/topoctl/tui/internal/ui"
 )
 
@@ -119,7 +118,7 @@ func (l *List) step(lines []Line, at, by int) {
 
 // Draw gives exactly size.H lines of size.W columns, the line under the cursor among them.
 // Two columns before each line are the cursor's.
-func (l *List) Draw(lk *look.Look, lines []Line, size ui.Size) []string {
+func (l *List) Draw(lk *ui.Look, lines []Line, size ui.Size) []string {
 	at := l.Cursor(lines)
 	l.height, l.all = size.H, len(lines)
 	if at >= 0 {
@@ -144,7 +143,7 @@ func (l *List) Draw(lk *look.Look, lines []Line, size ui.Size) []string {
 		l.shown = append(l.shown, lines[i].Key)
 		text := lines[i].text(size.W - 2)
 		if i == at {
-			out = append(out, lk.Paint(lk.Fit(lk.Cursor()+" "+text, size.W), look.Selected))
+			out = append(out, lk.Paint(lk.Fit(lk.Cursor()+" "+text, size.W), ui.Selected))
 		} else {
 			out = append(out, lk.Fit("  "+text, size.W))
 		}

@@ -9,12 +9,11 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/topoctl/topoctl/tui/internal/keys"
-	"github.com/topoctl/topoctl/tui/internal/look"
 	"github.com/topoctl/topoctl/tui/internal/pane"
 	"github.com/topoctl/topoctl/tui/internal/ui"
 )
 
-var bare = &look.Look{Bare: true, ASCII: true}
+var bare = &ui.Look{Bare: true, ASCII: true}
 
 // list is lines by their keys; "" is one that the cursor passes by.
 func list(keys ...string) []pane.Line {
@@ -111,8 +110,8 @@ func TestListIsWhole(t *testing.T) {
 			}
 			cursors := 0
 			for _, line := range out {
-				if look.Width(line) != size.W {
-					t.Fatalf("%d columns, want %d", look.Width(line), size.W)
+				if ui.Width(line) != size.W {
+					t.Fatalf("%d columns, want %d", ui.Width(line), size.W)
 				}
 				if strings.HasPrefix(line, ">") {
 					cursors++
@@ -167,8 +166,8 @@ func TestText(t *testing.T) {
 		text := rapid.StringMatching(`[a-z -]{0,80}`).Draw(t, "text")
 		w, indent := rapid.IntRange(8, 40).Draw(t, "w"), rapid.IntRange(0, 9).Draw(t, "indent")
 		for _, line := range pane.Wrap(text, w, indent) {
-			if look.Width(line) > w {
-				t.Fatalf("%d columns, want %d: %q", look.Width(line), w, line)
+			if ui.Width(line) > w {
+				t.Fatalf("%d columns, want %d: %q", ui.Width(line), w, line)
 			}
 		}
 	})
@@ -188,7 +187,7 @@ func TestTimes(t *testing.T) {
 			t.Errorf("%d: %s, want %s", ns, got, want)
 		}
 	}
-	if pane.Duration(&look.Look{}, 1500) != "1.5 µs" {
+	if pane.Duration(&ui.Look{}, 1500) != "1.5 µs" {
 		t.Error("units")
 	}
 }

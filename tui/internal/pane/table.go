@@ -4,7 +4,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/topoctl/topoctl/tui/internal/look"
+	"github.com/topoctl/topoctl/tui/internal/ui"
 )
 
 // Column is one of a table's.
@@ -53,12 +53,12 @@ func Fit(columns []Column, w int) []Column {
 }
 
 // Heads are the titles in their columns.
-func Heads(l *look.Look, fitted []Column) string {
+func Heads(l *ui.Look, fitted []Column) string {
 	return Cells(l, fitted, func(i int, _ int) string { return fitted[i].Title })
 }
 
 // Cells is a line of a table: text gives what stands in a column, by its place and width.
-func Cells(l *look.Look, fitted []Column, text func(i, w int) string) string {
+func Cells(l *ui.Look, fitted []Column, text func(i, w int) string) string {
 	var cells []string
 	for i, c := range fitted {
 		switch {

@@ -6,7 +6,7 @@ import (
 
 	"github.com/charmbracelet/x/ansi"
 
-	"github.com/topoctl/topoctl/tui/internal/look"
+	"github.com/topoctl/topoctl/tui/internal/ui"
 )
 
 // Wrap breaks a text at words into lines of at most w columns; words that are longer are
@@ -16,7 +16,7 @@ func Wrap(text string, w, indent int) []string {
 	indent = min(indent, w/2)
 	var out []string
 	for _, line := range strings.Split(ansi.Wrap(text, w-indent, ""), "\n") {
-		if look.Width(line) > w-indent { // before a hyphen it breaks too late
+		if ui.Width(line) > w-indent { // before a hyphen it breaks too late
 			out = append(out, strings.Split(ansi.Hardwrap(line, w-indent, false), "\n")...)
 		} else {
 			out = append(out, line)
@@ -32,7 +32,7 @@ func Wrap(text string, w, indent int) []string {
 const nameWidth = 13
 
 // Field is a name with what there is to say, "" nothing: then there is no line.
-func Field(l *look.Look, name, value string, w int) []string {
+func Field(l *ui.Look, name, value string, w int) []string {
 	if value == "" {
 		return nil
 	}
@@ -45,15 +45,15 @@ func Field(l *look.Look, name, value string, w int) []string {
 		lines[i] = strings.Repeat(" ", lead) + lines[i]
 	}
 	if lead == nameWidth {
-		lines[0] = l.Paint(l.Fit(name, nameWidth), look.Faint) + lines[0][lead:]
+		lines[0] = l.Paint(l.Fit(name, nameWidth), ui.Faint) + lines[0][lead:]
 		return lines
 	}
-	return append([]string{l.Paint(l.Cut(name, w), look.Faint)}, lines...)
+	return append([]string{l.Paint(l.Cut(name, w), ui.Faint)}, lines...)
 }
 
 // Flow puts pieces into lines of at most w columns, two blanks between them. None is
 // broken; one that is too long is cut.
-func Flow(l *look.Look, w int, pieces ...string) []string {
+func Flow(l *ui.Look, w int, pieces ...string) []string {
 	var out []string
 	line := ""
 	for _, p := range pieces {
@@ -62,7 +62,7 @@ func Flow(l *look.Look, w int, pieces ...string) []string {
 		case p == "":
 		case line == "":
 			line = p
-		case look.Width(line)+2+look.Width(p) > w:
+		case ui.Width(line)+2+ui.Width(p) > w:
 			out = append(out, line)
 			line = p
 		default:
@@ -76,7 +76,7 @@ func Flow(l *look.Look, w int, pieces ...string) []string {
 }
 
 // Ago is how long ago something was: "0.4 s ago".
-func Ago(l *look.Look, ns int64) string {
+func Ago(l *ui.Look, ns int64) string {
 	if ns = max(ns, 0); ns < 9_950_000_000 {
 		return strconv.FormatFloat(float64(ns)/1e9, 'f', 1, 64) + " s ago"
 	}
@@ -84,7 +84,7 @@ func Ago(l *look.Look, ns int64) string {
 }
 
 // Duration is a time for people, with two or three digits: "12.3 ms", "4 min".
-func Duration(l *look.Look, ns int64) string {
+func Duration(l *ui.Look, ns int64) string {
 	micro := "µs"
 	if l.ASCII {
 		micro = "us"
@@ -99,7 +99,7 @@ func Duration(l *look.Look, ns int64) string {
 	}
 	switch {
 	case ns < 0:
-		return look.Unknown
+		return ui.Unknown
 	case ns < 1e3:
 		return strconv.FormatInt(ns, 10) + " ns"
 	case ns < 999_500:

@@ -7,7 +7,6 @@ import (
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/tui/internal/keys"
-	"github.com/topoctl/topoctl/tui/internal/look"
 	"github.com/topoctl/topoctl/tui/internal/state"
 )
 
@@ -17,7 +16,7 @@ type Size struct{ W, H int }
 // Env is what views draw from and act on.
 type Env struct {
 	State  *state.State
-	Look   *look.Look
+	Look   *Look
 	Shared *Shared
 	Filter Filter
 }

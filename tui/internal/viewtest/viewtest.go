@@ -8,7 +8,6 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/topoctl/topoctl/tui/internal/keys"
-	"github.com/topoctl/topoctl/tui/internal/look"
 	"github.com/topoctl/topoctl/tui/internal/state"
 	"github.com/topoctl/topoctl/tui/internal/ui"
 )
@@ -20,7 +19,7 @@ const Nasty = "\x1b]0;owned\a\x1b[2J\u202e\u009b31m\x00\r\n\t世界\u0301 \xff e
 var Sizes = []ui.Size{{W: 60, H: 14}, {W: 80, H: 22}, {W: 120, H: 28}, {W: 200, H: 48}}
 
 // Env is what views draw from, with a screen of one kind.
-func Env(s *state.State, l look.Look) *ui.Env {
+func Env(s *state.State, l ui.Look) *ui.Env {
 	return &ui.Env{State: s, Look: &l, Shared: &ui.Shared{}}
 }
 
@@ -42,7 +41,7 @@ func Frame(t *testing.T, v ui.View, e *ui.Env, size ui.Size) string {
 func Fits(t *testing.T, lines []string, w int) {
 	t.Helper()
 	for i, line := range lines {
-		if n := look.Width(line); n > w {
+		if n := ui.Width(line); n > w {
 			t.Errorf("line %d has %d columns, want %d: %q", i, n, w, line)
 		}
 	}
@@ -51,7 +50,7 @@ func Fits(t *testing.T, lines []string, w int) {
 // Hostile draws a view of a state that others have written, moves in it and clicks, and fails
 // where a pane is not whole or where a terminal would obey it.
 func Hostile(t *rapid.T, v ui.View, s *state.State, filters []string, actions ...keys.Action) {
-	e := Env(s, look.Look{ASCII: rapid.Bool().Draw(t, "ascii"), Bare: true})
+	e := Env(s, ui.Look{ASCII: rapid.Bool().Draw(t, "ascii"), Bare: true})
 	for range 12 {
 		size := ui.Size{W: rapid.IntRange(1, 220).Draw(t, "w"), H: rapid.IntRange(0, 50).Draw(t, "h")}
 		e.Filter = ui.Filter(rapid.SampledFrom(filters).Draw(t, "filter"))
@@ -75,8 +74,8 @@ func Hostile(t *rapid.T, v ui.View, s *state.State, filters []string, actions ..
 // room for.
 func clean(t *rapid.T, lines []string, w int) {
 	for _, line := range lines {
-		if look.Width(line) > w {
-			t.Fatalf("%d columns in a pane of %d: %q", look.Width(line), w, line)
+		if ui.Width(line) > w {
+			t.Fatalf("%d columns in a pane of %d: %q", ui.Width(line), w, line)
 		}
 		for _, r := range line {
 			if r < ' ' || r == 0x7f || r >= 0x80 && r < 0xa0 || r == 0x202e || r == 0xfffd {

@@ -7,7 +7,7 @@ import (
 	"github.com/topoctl/topoctl/cmd/topoctl/internal/certs"
 	"github.com/topoctl/topoctl/cmd/topoctl/internal/hosts"
 	"github.com/topoctl/topoctl/cmd/topoctl/internal/paths"
-	"github.com/topoctl/topoctl/cmd/topoctl/internal/peerlist"
+	"github.com/topoctl/topoctl/cmd/topoctl/internal/peers"
 	"github.com/topoctl/topoctl/cmd/topoctl/internal/probing"
 	"github.com/topoctl/topoctl/cmd/topoctl/internal/serving"
 	"github.com/topoctl/topoctl/cmd/topoctl/internal/transfer"
@@ -56,8 +56,8 @@ var documents = []struct{ schema, from string }{
 	{record.Schema, "topoctl tui --record, a line each"},
 	{transfer.SchemaAgent, "topoctl agent -o json, one line"},
 	{agent.SchemaEngine, "GET /v1/engine of topoctl agent --http"},
-	{peerlist.Schema, "topoctl peers -o json"},
-	{peerlist.SchemaEvent, "topoctl peers --watch -o jsonl, a line each"},
+	{peers.Schema, "topoctl peers -o json"},
+	{peers.SchemaEvent, "topoctl peers --watch -o jsonl, a line each"},
 	{certs.Schema, "topoctl cert show -o json"},
 	{hosts.SchemaFixtures, "topoctl fixtures -o json"},
 	{schemaVersion, "topoctl version -o json"},

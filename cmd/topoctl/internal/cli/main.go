@@ -17,7 +17,7 @@ import (
 	"github.com/topoctl/topoctl/cmd/topoctl/internal/hosts"
 	"github.com/topoctl/topoctl/cmd/topoctl/internal/live"
 	"github.com/topoctl/topoctl/cmd/topoctl/internal/paths"
-	"github.com/topoctl/topoctl/cmd/topoctl/internal/peerlist"
+	"github.com/topoctl/topoctl/cmd/topoctl/internal/peers"
 	"github.com/topoctl/topoctl/cmd/topoctl/internal/probing"
 	"github.com/topoctl/topoctl/cmd/topoctl/internal/serving"
 	"github.com/topoctl/topoctl/cmd/topoctl/internal/transfer"
@@ -56,7 +56,7 @@ var groups = []struct {
 
 // commands are topoctl's, group by group, and its help topics.
 func commands(f *command.Env) []*cobra.Command {
-	all := slices.Concat([]*cobra.Command{newSummaryCmd(f, runSummary)}, hosts.Commands(f), paths.Commands(f), transfer.Commands(f), peerlist.Commands(f), probing.Commands(f),
+	all := slices.Concat([]*cobra.Command{newSummaryCmd(f, runSummary)}, hosts.Commands(f), paths.Commands(f), transfer.Commands(f), peers.Commands(f), probing.Commands(f),
 		live.Commands(f), serving.Commands(f), fleet.Commands(f), certs.Commands(f), []*cobra.Command{newVersionCmd(f, runVersion)})
 	rank := map[string]int{}
 	for _, g := range groups {

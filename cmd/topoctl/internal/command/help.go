@@ -11,7 +11,6 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/topoctl/topoctl/internal/edit"
 	"github.com/topoctl/topoctl/internal/text"
 )
 
@@ -344,7 +343,7 @@ func newHelpCmd() *cobra.Command {
 // Suggest adds advice to the error of a mistyped name: the nearest of the known ones, or else what
 // to do where none is near.
 func Suggest(err error, typed string, known []string, otherwise string) error {
-	if near := edit.Closest(typed, known); near != "" {
+	if near := text.Closest(typed, known); near != "" {
 		return WithHint(err, "did you mean %q?", near)
 	}
 	if otherwise == "" {

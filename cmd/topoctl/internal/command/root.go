@@ -22,9 +22,9 @@ import (
 	"github.com/topoctl/topoctl/discover"
 	"github.com/topoctl/topoctl/discover/formats/nettext"
 	"github.com/topoctl/topoctl/internal/build"
-	"github.com/topoctl/topoctl/internal/edit"
 	"github.com/topoctl/topoctl/internal/pkgerr"
 	"github.com/topoctl/topoctl/internal/replies"
+	"github.com/topoctl/topoctl/internal/text"
 	"github.com/topoctl/topoctl/internal/units"
 )
 
@@ -303,7 +303,7 @@ func UnknownCommand(cmd *cobra.Command, args []string) error {
 	if memory.MatchString(args[0]) && slices.Contains(names, "path") {
 		return WithHint(err, "did you mean %q?", cmd.CommandPath()+" path "+strings.Join(args, " "))
 	}
-	if near := edit.Closest(args[0], names); near != "" {
+	if near := text.Closest(args[0], names); near != "" {
 		return WithHint(err, "did you mean %q?", cmd.CommandPath()+" "+near)
 	}
 	return WithHint(err, "%q lists the commands", cmd.CommandPath()+" --help")
@@ -315,7 +315,7 @@ func flagError(cmd *cobra.Command, err error) error {
 	if errors.As(err, &unknown) && unknown.GetSpecifiedShortnames() == "" {
 		var names []string
 		helpFlags(cmd).VisitAll(func(fl *pflag.Flag) { names = append(names, fl.Name) })
-		if near := edit.Closest(unknown.GetSpecifiedName(), names); near != "" {
+		if near := text.Closest(unknown.GetSpecifiedName(), names); near != "" {
 			return WithHint(err, "did you mean --%s?", near)
 		}
 	}

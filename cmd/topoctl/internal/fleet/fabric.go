@@ -14,9 +14,7 @@ import (
 
 	"github.com/topoctl/topoctl/cmd/topoctl/internal/command"
 	model "github.com/topoctl/topoctl/internal/fleet"
-	"github.com/topoctl/topoctl/internal/fleet/ask"
 	"github.com/topoctl/topoctl/internal/fleet/collect"
-	"github.com/topoctl/topoctl/internal/fleet/ibnet"
 	"github.com/topoctl/topoctl/internal/fleet/lldp"
 	"github.com/topoctl/topoctl/internal/fleet/sources"
 	"github.com/topoctl/topoctl/internal/group"
@@ -184,18 +182,18 @@ func (o *fabricOptions) network(ctx context.Context, f *model.Fleet) (n *model.N
 }
 
 // subnet reads the text of ibnetdiscover, or runs it.
-func (o *fabricOptions) subnet(ctx context.Context, name string) (*ibnet.Subnet, error) {
+func (o *fabricOptions) subnet(ctx context.Context, name string) (*sources.Subnet, error) {
 	var data []byte
 	var err error
 	if name == runHere {
-		data, err = ask.IBNetDiscover(ctx)
+		data, err = collect.IBNetDiscover(ctx)
 	} else {
 		data, err = o.ReadFile(ctx, name)
 	}
 	if err != nil {
 		return nil, err
 	}
-	s, err := ibnet.Parse(data)
+	s, err := sources.Parse(data)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, pkgerr.Plain(err))
 	}
@@ -206,7 +204,7 @@ func (o *fabricOptions) subnet(ctx context.Context, name string) (*ibnet.Subnet,
 // nothing: one of many hosts does not cost the others.
 func (o *fabricOptions) heard(ctx context.Context, name string) (heard []sources.Heard, broken []string, err error) {
 	if name == runHere {
-		data, err := ask.LLDP(ctx)
+		data, err := collect.LLDP(ctx)
 		if err != nil {
 			return nil, nil, err
 		}

@@ -11,7 +11,6 @@ import (
 
 	"github.com/topoctl/topoctl/cmd/topoctl/internal/command"
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/internal/edit"
 	"github.com/topoctl/topoctl/internal/replies"
 	"github.com/topoctl/topoctl/internal/text"
 	"github.com/topoctl/topoctl/internal/units"
@@ -122,7 +121,7 @@ func unknownCheck(arg string, known []doctor.Code) error {
 		names[i] = string(c)
 	}
 	err := fmt.Errorf("unknown check %q", arg)
-	if near := edit.Closest(arg, names); near != "" {
+	if near := text.Closest(arg, names); near != "" {
 		return command.WithHint(err, "did you mean %q?", near)
 	}
 	var within []string

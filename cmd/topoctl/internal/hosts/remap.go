@@ -14,7 +14,6 @@ import (
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/pkgerr"
 	"github.com/topoctl/topoctl/internal/remap"
-	"github.com/topoctl/topoctl/internal/remap/libvirtxml"
 	"github.com/topoctl/topoctl/internal/text"
 	"github.com/topoctl/topoctl/pathsel"
 	"github.com/topoctl/topoctl/pathsel/export"
@@ -115,7 +114,7 @@ func runRemap(ctx context.Context, o *remapOptions) error {
 		if err != nil {
 			return fmt.Errorf("--libvirt %w", err)
 		}
-		if ro.Libvirt, err = libvirtxml.Parse(data); err != nil {
+		if ro.Libvirt, err = remap.Parse(data); err != nil {
 			return fmt.Errorf("--libvirt %s: %w", o.libvirt, pkgerr.Plain(err))
 		}
 	}

@@ -8,11 +8,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/topoctl/topoctl/cmd/topoctl/internal/command"
+	"github.com/topoctl/topoctl/internal/kv"
 	"github.com/topoctl/topoctl/internal/kv/compute"
-	kvlayout "github.com/topoctl/topoctl/internal/kv/layout"
 	"github.com/topoctl/topoctl/internal/kv/metrics"
 	"github.com/topoctl/topoctl/internal/kv/serve"
-	"github.com/topoctl/topoctl/internal/kv/workload"
 	"github.com/topoctl/topoctl/internal/pick"
 	"github.com/topoctl/topoctl/internal/units"
 )
@@ -30,7 +29,7 @@ type servingFlags struct {
 	sloText                   []string
 	outFile                   command.OutFile
 	all                       bool
-	model                     kvlayout.Model
+	model                     kv.Model
 	move                      serve.Move
 	policy                    pick.Policy
 	slo                       metrics.SLO
@@ -77,7 +76,7 @@ func (o *servingFlags) check(cmd *cobra.Command) error {
 		return command.WithHint(errors.New("no model: want --model NAME"), "known models: %s", strings.ToLower(strings.Join(modelNames(), ", ")))
 	}
 	var err error
-	if o.model, err = kvlayout.Find(o.modelName); err != nil {
+	if o.model, err = kv.Find(o.modelName); err != nil {
 		return fmt.Errorf("--model: %w", err)
 	}
 	if o.gpu != "" {
@@ -103,8 +102,8 @@ func (o *servingFlags) check(cmd *cobra.Command) error {
 	if o.pageTokens < 1 || o.pageTokens > 1<<16 {
 		return fmt.Errorf("--page-tokens %d: want 1 to %d", o.pageTokens, 1<<16)
 	}
-	if cmd.Flags().Changed("chunk") && (o.chunk < 1 || o.chunk > workload.MaxTokens) {
-		return fmt.Errorf("--chunk %d: want 1 to %d tokens", o.chunk, workload.MaxTokens)
+	if cmd.Flags().Changed("chunk") && (o.chunk < 1 || o.chunk > kv.MaxTokens) {
+		return fmt.Errorf("--chunk %d: want 1 to %d tokens", o.chunk, kv.MaxTokens)
 	}
 	return o.load.check(cmd)
 }

@@ -12,7 +12,6 @@ import (
 
 	"github.com/topoctl/topoctl/cmd/topoctl/internal/command"
 	"github.com/topoctl/topoctl/internal/kv"
-	"github.com/topoctl/topoctl/internal/kv/workload"
 )
 
 // loadFlags are the flags of the requests.
@@ -60,24 +59,24 @@ func (l *loadFlags) check(cmd *cobra.Command) error {
 	switch {
 	case changed("trace") && changed("conversation"):
 		return errors.New("--trace and --conversation cannot be used together")
-	case changed("conversation") && (l.conversation < 1 || l.conversation > workload.MaxRequests):
-		return fmt.Errorf("--conversation %d: want 1 to %d requests", l.conversation, workload.MaxRequests)
-	case l.requests < 1 || l.requests > workload.MaxRequests:
-		return fmt.Errorf("--requests %d: want 1 to %d", l.requests, workload.MaxRequests)
+	case changed("conversation") && (l.conversation < 1 || l.conversation > kv.MaxRequests):
+		return fmt.Errorf("--conversation %d: want 1 to %d requests", l.conversation, kv.MaxRequests)
+	case l.requests < 1 || l.requests > kv.MaxRequests:
+		return fmt.Errorf("--requests %d: want 1 to %d", l.requests, kv.MaxRequests)
 	case err != nil || !(rate > 0):
 		return fmt.Errorf("--rate %q: want requests per second, above 0, or inf", l.rateText)
 	case changed("burstiness") && math.IsInf(rate, 1):
 		return errors.New("--burstiness has no effect without --rate")
 	case !(l.burstiness > 0):
 		return fmt.Errorf("--burstiness %v: want more than 0; 1 is Poisson", l.burstiness)
-	case changed("concurrency") && (l.concurrency < 1 || l.concurrency > workload.MaxRequests):
-		return fmt.Errorf("--concurrency %d: want 1 to %d", l.concurrency, workload.MaxRequests)
+	case changed("concurrency") && (l.concurrency < 1 || l.concurrency > kv.MaxRequests):
+		return fmt.Errorf("--concurrency %d: want 1 to %d", l.concurrency, kv.MaxRequests)
 	case l.concurrency > 0 && !math.IsInf(rate, 1):
 		return errors.New("--rate and --concurrency cannot be used together")
-	case l.inputLen < 1 || l.inputLen > workload.MaxTokens:
-		return fmt.Errorf("--input-len %d: want 1 to %d tokens", l.inputLen, workload.MaxTokens)
-	case l.outputLen < 1 || l.outputLen > workload.MaxTokens:
-		return fmt.Errorf("--output-len %d: want 1 to %d tokens", l.outputLen, workload.MaxTokens)
+	case l.inputLen < 1 || l.inputLen > kv.MaxTokens:
+		return fmt.Errorf("--input-len %d: want 1 to %d tokens", l.inputLen, kv.MaxTokens)
+	case l.outputLen < 1 || l.outputLen > kv.MaxTokens:
+		return fmt.Errorf("--output-len %d: want 1 to %d tokens", l.outputLen, kv.MaxTokens)
 	case !(l.inputRange >= 0 && l.inputRange < 1):
 		return fmt.Errorf("--input-range %v: want 0 or more, but less than 1", l.inputRange)
 	}
@@ -95,16 +94,16 @@ func (l *loadFlags) workload(ctx context.Context, in *command.Host) (*kv.Workloa
 		if name == "-" {
 			name = command.StdinName
 		}
-		w, err := workload.ReadTrace(bytes.NewReader(data), "trace "+name)
+		w, err := kv.ReadTrace(bytes.NewReader(data), "trace "+name)
 		if err != nil {
 			return nil, fmt.Errorf("--trace %s: %w", name, err)
 		}
 		return w, nil
 	}
-	spec := workload.Spec{Requests: l.requests, Seed: l.seed, Input: workload.Uniform(l.inputLen, l.inputRange), Output: workload.Fixed(l.outputLen),
-		Arrivals: workload.Arrivals{RatePerSec: l.ratePerSec, Burstiness: l.burstiness, Concurrency: l.concurrency}}
+	spec := kv.Spec{Requests: l.requests, Seed: l.seed, Input: kv.Uniform(l.inputLen, l.inputRange), Output: kv.Fixed(l.outputLen),
+		Arrivals: kv.Arrivals{RatePerSec: l.ratePerSec, Burstiness: l.burstiness, Concurrency: l.concurrency}}
 	if l.conversation > 0 {
-		spec = workload.Conversation(l.conversation, l.seed, 0)
+		spec = kv.Conversation(l.conversation, l.seed, 0)
 	}
-	return workload.Generate(spec)
+	return kv.Generate(spec)
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/topoctl/topoctl/cmd/topoctl/internal/command"
-	kvlayout "github.com/topoctl/topoctl/internal/kv/layout"
+	kvlayout "github.com/topoctl/topoctl/internal/kv"
 	"github.com/topoctl/topoctl/internal/kv/metrics"
 	"github.com/topoctl/topoctl/internal/kv/serve"
 )

@@ -19,10 +19,8 @@ import (
 	"github.com/topoctl/topoctl/engine"
 	"github.com/topoctl/topoctl/engine/memory"
 	"github.com/topoctl/topoctl/internal/bench"
-	"github.com/topoctl/topoctl/internal/edit"
 	"github.com/topoctl/topoctl/internal/kv"
 	"github.com/topoctl/topoctl/internal/kv/compute"
-	kvlayout "github.com/topoctl/topoctl/internal/kv/layout"
 	"github.com/topoctl/topoctl/internal/kv/replay"
 	"github.com/topoctl/topoctl/internal/kv/serve"
 	"github.com/topoctl/topoctl/internal/pkgerr"
@@ -376,7 +374,7 @@ func (r *replayRun) needs() string {
 	here, there := int64(0), int64(0) // bytes of an instance
 	for _, x := range []struct {
 		pool   *serve.Pool
-		side   kvlayout.Side
+		side   kv.Side
 		tokens int
 		here   bool
 	}{{&r.Serve.Prefill, r.Serve.Cache.Prefill, prompt, r.o.move != serve.Pull}, {&r.Serve.Decode, r.Serve.Cache.Decode, all, r.o.move == serve.Pull}} {
@@ -409,7 +407,7 @@ func mebibytes(n int64) int64 { return (n + 1<<20 - 1) >> 20 }
 // serving is the serving system. How many pages there are is found out when there is memory.
 func (o *replayOptions) serving(w *kv.Workload) (*serve.Config, error) {
 	sides := o.layouts()
-	cache, err := kvlayout.New(o.model, sides[0], sides[1])
+	cache, err := kv.New(o.model, sides[0], sides[1])
 	if err != nil {
 		return nil, command.WithHint(err, "--prefill and --decode set the number of tensor ranks of an instance")
 	}
@@ -506,7 +504,7 @@ func (o *replayOptions) regionsAt(ctx context.Context, e *engine.Engine, address
 
 // pagesIn is how many pages an instance has whose regions have at least that many bytes; of regions
 // that are larger than any run can use, a part is used.
-func (o *replayOptions) pagesIn(s kvlayout.Side, regions int, size int64, flag string) (int, error) {
+func (o *replayOptions) pagesIn(s kv.Side, regions int, size int64, flag string) (int, error) {
 	page, err := replay.RegionBytes(o.model, s, 1)
 	page /= int64(regions)
 	if err == nil && size < page {
@@ -549,7 +547,7 @@ func (o *replayOptions) regionHint(ctx context.Context, err error, p *engine.Pee
 		}
 	}
 	serves := fmt.Sprintf("start \"topoctl agent --region %s=SIZE\" there", name)
-	if near := edit.Closest(name, known); near != "" {
+	if near := text.Closest(name, known); near != "" {
 		return command.WithHint(err, "did you mean %q? Otherwise, %s", near, serves)
 	}
 	if len(known) > 0 {

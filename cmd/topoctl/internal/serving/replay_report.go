@@ -8,7 +8,6 @@ import (
 
 	"github.com/topoctl/topoctl/engine"
 	"github.com/topoctl/topoctl/internal/kv"
-	kvlayout "github.com/topoctl/topoctl/internal/kv/layout"
 	"github.com/topoctl/topoctl/internal/kv/metrics"
 	"github.com/topoctl/topoctl/internal/kv/replay"
 	kvreport "github.com/topoctl/topoctl/internal/kv/report"
@@ -89,7 +88,7 @@ func rankName(host string, at pathsel.Location, region string) string {
 }
 
 // describe is a side of the run in the report.
-func (o *replayOptions) describe(p *serve.Pool, side kvlayout.Side, ranks [][]string) kvreport.Pool {
+func (o *replayOptions) describe(p *serve.Pool, side kv.Side, ranks [][]string) kvreport.Pool {
 	page, _ := side.RankBytes(o.model, side.PageTokens) // it was fine before
 	return describePool(p, o.gpu, side.TP, page*int64(p.Pages), ranks)
 }

@@ -16,7 +16,6 @@ import (
 	"github.com/topoctl/topoctl/engine"
 	"github.com/topoctl/topoctl/engine/memory"
 	"github.com/topoctl/topoctl/internal/kv"
-	kvlayout "github.com/topoctl/topoctl/internal/kv/layout"
 	"github.com/topoctl/topoctl/internal/kv/replay"
 	kvreport "github.com/topoctl/topoctl/internal/kv/report"
 	"github.com/topoctl/topoctl/internal/kv/serve"
@@ -234,12 +233,12 @@ func TestParseKVReplay(t *testing.T) {
 
 // What failed on the way is named, and rates are those that are known.
 func TestKVReplayReport(t *testing.T) {
-	model, err := kvlayout.Find("qwen2.5-7b")
+	model, err := kv.Find("qwen2.5-7b")
 	if err != nil {
 		t.Fatal(err)
 	}
-	side := kvlayout.Side{TP: 1, PageTokens: 16}
-	cache, err := kvlayout.New(model, side, side)
+	side := kv.Side{TP: 1, PageTokens: 16}
+	cache, err := kv.New(model, side, side)
 	if err != nil {
 		t.Fatal(err)
 	}

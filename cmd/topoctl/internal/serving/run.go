@@ -9,7 +9,6 @@ import (
 	"github.com/topoctl/topoctl/cmd/topoctl/internal/command"
 	"github.com/topoctl/topoctl/internal/kv"
 	"github.com/topoctl/topoctl/internal/kv/compute"
-	kvlayout "github.com/topoctl/topoctl/internal/kv/layout"
 	"github.com/topoctl/topoctl/internal/kv/metrics"
 	"github.com/topoctl/topoctl/internal/kv/predict"
 	kvreport "github.com/topoctl/topoctl/internal/kv/report"
@@ -61,12 +60,12 @@ func runPredict(ctx context.Context, o *predictOptions) error {
 // layouts are how caches are stored on both sides. Where these have different numbers of ranks, the tokens of a
 // head follow each other, as vLLM's NIXL connector wants it then: a rank gets one piece of each page, and not
 // one of each token.
-func (o *servingFlags) layouts() [2]kvlayout.Side {
-	order := kvlayout.NHD
+func (o *servingFlags) layouts() [2]kv.Side {
+	order := kv.NHD
 	if o.decodeShape.instances > 0 && o.prefillShape.tp != o.decodeShape.tp {
-		order = kvlayout.HND
+		order = kv.HND
 	}
-	return [2]kvlayout.Side{{TP: o.prefillShape.tp, PageTokens: o.pageTokens, Order: order}, {TP: o.decodeShape.tp, PageTokens: o.pageTokens, Order: order}}
+	return [2]kv.Side{{TP: o.prefillShape.tp, PageTokens: o.pageTokens, Order: order}, {TP: o.decodeShape.tp, PageTokens: o.pageTokens, Order: order}}
 }
 
 // config is the serving system of the flags, without its pools and caches.
@@ -126,7 +125,7 @@ func (o *predictOptions) prepare(w *kv.Workload, site *site) (*predictRun, error
 		if c.Decode, err = r.pool(1, &site.decode, sides[1]); err != nil {
 			return nil, err
 		}
-		if c.Cache, err = kvlayout.New(o.model, sides[0], sides[1]); err != nil {
+		if c.Cache, err = kv.New(o.model, sides[0], sides[1]); err != nil {
 			return nil, command.WithHint(err, "--prefill and --decode set the number of tensor ranks of an instance")
 		}
 	}
@@ -136,7 +135,7 @@ func (o *predictOptions) prepare(w *kv.Workload, site *site) (*predictRun, error
 }
 
 // pool is what the instances of a side are to the serving system, and in the report.
-func (r *predictRun) pool(which int, p *sidePool, side kvlayout.Side) (serve.Pool, error) {
+func (r *predictRun) pool(which int, p *sidePool, side kv.Side) (serve.Pool, error) {
 	params, err := compute.Find(r.o.model.Name, p.gpu, p.shape.tp, 1)
 	if err != nil {
 		return serve.Pool{}, fmt.Errorf("--%s %s: %w", p.side, p.shape, err)
@@ -173,7 +172,7 @@ func (r *predictRun) memoryHint(p *sidePool) string {
 	larger := p.shape
 	for larger.tp *= 2; larger.tp <= maxRanks; larger.tp *= 2 {
 		_, tooSmall := compute.CacheBytes(r.o.model.Name, p.gpu, larger.tp, 1)
-		_, uneven := kvlayout.Side{TP: larger.tp, PageTokens: r.o.pageTokens}.RankBytes(r.o.model, r.o.pageTokens)
+		_, uneven := kv.Side{TP: larger.tp, PageTokens: r.o.pageTokens}.RankBytes(r.o.model, r.o.pageTokens)
 		if uneven != nil {
 			break
 		}
@@ -191,7 +190,7 @@ func (r *predictRun) memoryHint(p *sidePool) string {
 }
 
 // keepPrefixes gives prefill instances memory for prompts that are over.
-func (r *predictRun) keepPrefixes(pool *serve.Pool, side kvlayout.Side) error {
+func (r *predictRun) keepPrefixes(pool *serve.Pool, side kv.Side) error {
 	if r.o.prefixBytes == 0 {
 		return nil
 	}
@@ -279,7 +278,7 @@ func (r *predictRun) advice(times []kv.Times) string {
 	}
 	for _, p := range []*sidePool{&r.site.prefill, &r.site.decode} {
 		larger := shape{p.shape.instances, 2 * p.shape.tp}
-		_, uneven := kvlayout.Side{TP: larger.tp, PageTokens: r.o.pageTokens}.RankBytes(r.o.model, r.o.pageTokens)
+		_, uneven := kv.Side{TP: larger.tp, PageTokens: r.o.pageTokens}.RankBytes(r.o.model, r.o.pageTokens)
 		if p.shape.instances > 0 && uneven == nil && r.site.hasRoom(p, larger) {
 			return fmt.Sprintf("use shorter requests, or instances with more ranks, such as --%s %s", p.side, larger)
 		}

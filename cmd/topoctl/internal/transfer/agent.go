@@ -27,7 +27,6 @@ import (
 	"github.com/topoctl/topoctl/engine"
 	"github.com/topoctl/topoctl/engine/memory"
 	"github.com/topoctl/topoctl/internal/agent"
-	"github.com/topoctl/topoctl/internal/agent/grants"
 	"github.com/topoctl/topoctl/internal/fleet"
 	"github.com/topoctl/topoctl/internal/fleet/dranet"
 	"github.com/topoctl/topoctl/internal/measure/fabric"
@@ -227,9 +226,9 @@ func runAgent(ctx context.Context, o *agentOptions) error {
 	if err != nil {
 		return err
 	}
-	var allowed *grants.File
+	var allowed *agent.File
 	if o.grants != "" {
-		if allowed, err = grants.Open(o.grants); err != nil {
+		if allowed, err = agent.Open(o.grants); err != nil {
 			return fmt.Errorf("--grants %w", err)
 		}
 	}

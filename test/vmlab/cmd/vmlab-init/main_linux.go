@@ -14,8 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/topoctl/topoctl/test/vmlab/hardware"
-	"github.com/topoctl/topoctl/test/vmlab/internal/job"
-	"github.com/topoctl/topoctl/test/vmlab/internal/rails"
+	"github.com/topoctl/topoctl/test/vmlab/internal/control"
 )
 
 func main() {
@@ -31,7 +30,7 @@ func main() {
 }
 
 func boot() error {
-	for _, kv := range []string{"PATH=" + job.Programs + ":/usr/bin", "HOME=/root", "LC_ALL=C", "TERM=dumb"} {
+	for _, kv := range []string{"PATH=" + control.Programs + ":/usr/bin", "HOME=/root", "LC_ALL=C", "TERM=dumb"} {
 		k, v, _ := strings.Cut(kv, "=")
 		if err := os.Setenv(k, v); err != nil {
 			return err
@@ -44,7 +43,7 @@ func boot() error {
 	if err != nil {
 		return err
 	}
-	j, err := job.Load()
+	j, err := control.Load()
 	if err != nil {
 		return err
 	}
@@ -56,7 +55,7 @@ func boot() error {
 	}
 	ctx, cancel := context.WithTimeoutCause(context.Background(), 60*time.Second, fmt.Errorf("the machine was not set up in 60 s"))
 	defer cancel()
-	if err := rails.Run(ctx, "modprobe", append([]string{"-a"}, j.Modules...)...); err != nil {
+	if err := control.Run(ctx, "modprobe", append([]string{"-a"}, j.Modules...)...); err != nil {
 		return err
 	}
 	if err := network(ctx, host, j.Machines[host-1]); err != nil {
@@ -71,7 +70,7 @@ func boot() error {
 func mounts() error {
 	for _, m := range []struct{ from, at, kind string }{
 		{"proc", "/proc", "proc"}, {"sysfs", "/sys", "sysfs"}, {"dev", "/dev", "devtmpfs"}, {"shm", "/dev/shm", "tmpfs"},
-		{"tmp", "/tmp", "tmpfs"}, {"run", "/run", "tmpfs"}, {"out", job.Out, "tmpfs"}, {"huge", "/dev/hugepages", "hugetlbfs"},
+		{"tmp", "/tmp", "tmpfs"}, {"run", "/run", "tmpfs"}, {"out", control.Out, "tmpfs"}, {"huge", "/dev/hugepages", "hugetlbfs"},
 	} {
 		if err := os.MkdirAll(m.at, 0o755); err != nil {
 			return err
@@ -101,7 +100,7 @@ func thisHost() (int, error) {
 }
 
 func network(ctx context.Context, host int, m *hardware.Machine) error {
-	if err := rails.Run(ctx, "ip", "link", "set", "lo", "up"); err != nil {
+	if err := control.Run(ctx, "ip", "link", "set", "lo", "up"); err != nil {
 		return err
 	}
 	// Answer ARP only for a rail's own address, and only on that rail.
@@ -114,22 +113,22 @@ func network(ctx context.Context, host int, m *hardware.Machine) error {
 	if m.Management {
 		nics = append(nics, hardware.NIC{Rail: hardware.ManagementRail})
 	}
-	if err := rails.Configure(ctx, host, nics...); err != nil {
+	if err := control.Configure(ctx, host, nics...); err != nil {
 		return err
 	}
 	var numbers []int
 	for _, n := range m.NICs() {
 		numbers = append(numbers, n.Rail)
 	}
-	if err := rails.AddRDMA(ctx, numbers...); err != nil {
+	if err := control.AddRDMA(ctx, numbers...); err != nil {
 		return err
 	}
 	// An e1000e has its carrier seconds late.
 	for _, n := range m.NICs() {
-		if err := rails.Wait(ctx, func() error { return rails.Carrier(hardware.NetDev(n.Rail)) }); err != nil {
+		if err := control.Wait(ctx, func() error { return control.Carrier(hardware.NetDev(n.Rail)) }); err != nil {
 			return err
 		}
-		if err := rails.Wait(ctx, func() error { return rails.PortActive(n.Rail) }); err != nil {
+		if err := control.Wait(ctx, func() error { return control.PortActive(n.Rail) }); err != nil {
 			return err
 		}
 	}

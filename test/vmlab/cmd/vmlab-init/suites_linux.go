@@ -12,19 +12,17 @@ import (
 	"strings"
 
 	"github.com/topoctl/topoctl/test/vmlab/internal/control"
-	"github.com/topoctl/topoctl/test/vmlab/internal/job"
-	"github.com/topoctl/topoctl/test/vmlab/internal/port"
 )
 
 // suites runs them one after the other, each at the same time in all machines.
-func suites(ctx context.Context, host int, j *job.Job) error {
-	line, err := port.Open(ctx, "init")
+func suites(ctx context.Context, host int, j *control.Job) error {
+	line, err := control.Open(ctx, "init")
 	if err != nil {
 		return err
 	}
 	lab := control.NewClient(line)
 	defer func() { _ = lab.Close() }() // the machine is turned off
-	output, err := port.Open(ctx, "output")
+	output, err := control.Open(ctx, "output")
 	if err != nil {
 		return err
 	}
@@ -72,10 +70,10 @@ func uptime() (float64, error) {
 }
 
 // run gives the exit code of a test program; 127 if it could not be started.
-func run(host int, s *job.Suite, output *os.File) int {
-	cmd := exec.Command(filepath.Join(s.Dir(), job.Test), s.Args...)
+func run(host int, s *control.Suite, output *os.File) int {
+	cmd := exec.Command(filepath.Join(s.Dir(), control.Test), s.Args...)
 	cmd.Dir = s.Dir()
-	cmd.Env = append(os.Environ(), job.EnvHost+"="+strconv.Itoa(host), job.EnvSuite+"="+s.Name, job.EnvOut+"="+job.Out)
+	cmd.Env = append(os.Environ(), control.EnvHost+"="+strconv.Itoa(host), control.EnvSuite+"="+s.Name, control.EnvOut+"="+control.Out)
 	cmd.Stdout, cmd.Stderr = output, output
 	err := cmd.Run()
 	var exit *exec.ExitError
@@ -90,8 +88,8 @@ func run(host int, s *job.Suite, output *os.File) int {
 }
 
 // send hands over what the suite left, and removes it.
-func send(ctx context.Context, lab *control.Client, s *job.Suite) error {
-	root := os.DirFS(job.Out)
+func send(ctx context.Context, lab *control.Client, s *control.Suite) error {
+	root := os.DirFS(control.Out)
 	err := fs.WalkDir(root, ".", func(name string, d fs.DirEntry, err error) error {
 		if err != nil || !d.Type().IsRegular() {
 			return err
@@ -106,12 +104,12 @@ func send(ctx context.Context, lab *control.Client, s *job.Suite) error {
 	if err != nil {
 		return err
 	}
-	left, err := os.ReadDir(job.Out)
+	left, err := os.ReadDir(control.Out)
 	if err != nil {
 		return err
 	}
 	for _, e := range left {
-		if err := os.RemoveAll(filepath.Join(job.Out, e.Name())); err != nil {
+		if err := os.RemoveAll(filepath.Join(control.Out, e.Name())); err != nil {
 			return err
 		}
 	}

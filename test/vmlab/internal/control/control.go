@@ -15,8 +15,6 @@ import (
 	"math/rand/v2"
 	"strings"
 	"sync"
-
-	"github.com/topoctl/topoctl/test/vmlab/internal/wire"
 )
 
 // Operations.
@@ -42,7 +40,7 @@ type Request struct {
 	Uptime    float64         `json:"uptime_s,omitempty"`
 	Data      []byte          `json:"data,omitempty"`
 	Rail      int             `json:"rail,omitempty"`
-	Rule      *wire.Rule      `json:"rule,omitempty"`
+	Rule      *Rule           `json:"rule,omitempty"`
 	Command   string          `json:"command,omitempty"`
 	Arguments json.RawMessage `json:"arguments,omitempty"`
 }

@@ -8,7 +8,6 @@ import (
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/remap"
-	"github.com/topoctl/topoctl/internal/remap/libvirtxml"
 	"github.com/topoctl/topoctl/test/vmlab/hardware"
 )
 
@@ -32,7 +31,7 @@ func TestRemapCaptures(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		passed, err := libvirtxml.Parse(h.domain(t))
+		passed, err := remap.Parse(h.domain(t))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -7,7 +7,6 @@ import (
 
 	"github.com/topoctl/topoctl/engine"
 	"github.com/topoctl/topoctl/internal/units"
-	"github.com/topoctl/topoctl/tui/internal/look"
 	"github.com/topoctl/topoctl/tui/internal/pane"
 	"github.com/topoctl/topoctl/tui/internal/state"
 	"github.com/topoctl/topoctl/tui/internal/ui"
@@ -66,44 +65,44 @@ func laneText(env *ui.Env, b *block, x *state.Lane, top float64, w int) string {
 }
 
 // currentRate is the newest value; what a source said that is silent now is not of now.
-func currentRate(l *look.Look, b *block, s *state.Series) string {
+func currentRate(l *ui.Look, b *block, s *state.Series) string {
 	x, ok := s.Last()
 	if !ok || b.isOld() {
-		return look.Unknown
+		return ui.Unknown
 	}
 	return l.RateOf(x)
 }
 
 // health marks what is worth a look.
-func health(l *look.Look, text string) string {
+func health(l *ui.Look, text string) string {
 	style := healthStyle(text)
 	return l.Paint(l.Mark(style)+" "+l.Safe(text), style)
 }
 
 // markedLine is text for a line of its own: where there is no mark, there is no room for one.
-func markedLine(l *look.Look, text string, style look.Style) string {
+func markedLine(l *ui.Look, text string, style ui.Style) string {
 	if mark := l.Mark(style); mark != " " {
 		text = mark + " " + text
 	}
 	return l.Paint(text, style)
 }
 
-func healthStyle(text string) look.Style {
+func healthStyle(text string) ui.Style {
 	switch text {
 	case "healthy":
-		return look.Good
+		return ui.Good
 	case "idle":
-		return look.Plain
+		return ui.Plain
 	case "sick", "gone":
-		return look.Bad
+		return ui.Bad
 	}
-	return look.Middle
+	return ui.Middle
 }
 
 // estimate is what the engine thinks that the lane carries; "~" where nothing was measured.
-func estimate(l *look.Look, x *engine.LaneStats) string {
+func estimate(l *ui.Look, x *engine.LaneStats) string {
 	if x.BytesPerSec <= 0 {
-		return look.Unknown
+		return ui.Unknown
 	}
 	text := l.RateOf(float64(x.BytesPerSec))
 	if !x.Measured {
@@ -173,7 +172,7 @@ func servedText(env *ui.Env, b *block, x *state.Served, top float64, w int) stri
 // bytesOf is a counter that may not be known.
 func bytesOf(n *int64) string {
 	if n == nil {
-		return look.Unknown
+		return ui.Unknown
 	}
 	return units.Bytes(*n)
 }
@@ -222,19 +221,19 @@ func batchText(env *ui.Env, b *block, x *engine.Explanation, w int) string {
 }
 
 // batchState marks batches that failed, and those that needed a second try.
-func batchState(l *look.Look, x *engine.Explanation) string {
+func batchState(l *ui.Look, x *engine.Explanation) string {
 	style := batchStyle(x)
 	return l.Paint(l.Mark(style)+" "+l.Safe(x.State), style)
 }
 
-func batchStyle(x *engine.Explanation) look.Style {
+func batchStyle(x *engine.Explanation) ui.Style {
 	switch {
 	case x.State == "failed" || x.State == "unsafe":
-		return look.Bad
+		return ui.Bad
 	case x.Retries > 0:
-		return look.Middle
+		return ui.Middle
 	}
-	return look.Plain
+	return ui.Plain
 }
 
 // batchRate is NaN where nothing can be said.
@@ -248,7 +247,7 @@ func batchRate(x *engine.Explanation) float64 {
 // lanesUsed is how many lanes carried something; while a batch runs that is not known.
 func lanesUsed(x *engine.Explanation) string {
 	if x.State == "running" {
-		return look.Unknown
+		return ui.Unknown
 	}
 	n := 0
 	for i := range x.Routes {

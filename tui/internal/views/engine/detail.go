@@ -8,7 +8,6 @@ import (
 	"github.com/topoctl/topoctl/engine"
 	"github.com/topoctl/topoctl/internal/text"
 	"github.com/topoctl/topoctl/internal/units"
-	"github.com/topoctl/topoctl/tui/internal/look"
 	"github.com/topoctl/topoctl/tui/internal/pane"
 	"github.com/topoctl/topoctl/tui/internal/state"
 	"github.com/topoctl/topoctl/tui/internal/ui"
@@ -39,7 +38,7 @@ func (v *View) Detail(env *ui.Env, width int) []string {
 // detail is a pane that is being written.
 type detail struct {
 	env   *ui.Env
-	l     *look.Look
+	l     *ui.Look
 	w     int
 	b     *block
 	lines []string
@@ -47,7 +46,7 @@ type detail struct {
 
 func (d *detail) title(text string) {
 	for _, line := range pane.Wrap(d.l.Safe(text), d.w, 2) {
-		d.lines = append(d.lines, d.l.Paint(line, look.Strong))
+		d.lines = append(d.lines, d.l.Paint(line, ui.Strong))
 	}
 	if text, style := sourceTrouble(d.env, d.b); text != "" {
 		d.styled(d.l.Mark(style)+" "+text, 2, style)
@@ -58,7 +57,7 @@ func (d *detail) field(name, value string) {
 	d.lines = append(d.lines, pane.Field(d.l, name, value, d.w)...)
 }
 
-func (d *detail) styled(text string, indent int, style look.Style) {
+func (d *detail) styled(text string, indent int, style ui.Style) {
 	for _, line := range pane.Wrap(text, d.w, indent) {
 		d.lines = append(d.lines, d.l.Paint(line, style))
 	}
@@ -88,7 +87,7 @@ func (d *detail) lane(x *state.Lane) {
 	if x.BytesPerSec > 0 {
 		d.field("estimate", l.RateOf(float64(x.BytesPerSec))+" while it is busy, "+basis(&x.LaneStats))
 	} else {
-		d.field("estimate", look.Unknown+": not measured, and the topology gives no rate")
+		d.field("estimate", ui.Unknown+": not measured, and the topology gives no rate")
 	}
 	flight := units.Bytes(x.InflightBytes) + " in " + text.Plural(x.InflightSlices, "slice")
 	if x.WindowBytes > 0 {
@@ -130,7 +129,7 @@ func (d *detail) served(x *state.Served) {
 	d.title("connection " + strconv.FormatUint(x.Conn, 10) + " of peer " + x.Peer)
 	d.field("transport", l.Safe(x.Transport))
 	if x.WrittenBytes == nil && x.ReadBytes == nil {
-		d.field("bytes", look.Unknown+": by "+l.Safe(x.Transport)+" peers move them directly, so they are not counted here")
+		d.field("bytes", ui.Unknown+": by "+l.Safe(x.Transport)+" peers move them directly, so they are not counted here")
 	} else {
 		d.field("written", bytesOf(x.WrittenBytes)+" by the peer, into this engine's memory")
 		d.field("read", bytesOf(x.ReadBytes)+" by the peer, from this engine's memory")
@@ -174,9 +173,9 @@ func (d *detail) uncounted() string {
 }
 
 func (d *detail) peer(p *engine.PeerStats) {
-	style := look.Plain
+	style := ui.Plain
 	if p.State != "open" {
-		style = look.Bad
+		style = ui.Bad
 	}
 	line := "peer " + d.l.Safe(p.Name) + ": " + d.l.Safe(p.State)
 	if p.RoundTripNS > 0 {

@@ -13,7 +13,6 @@ import (
 	"github.com/topoctl/topoctl/testkit/golden"
 	"github.com/topoctl/topoctl/testkit/longtest"
 	"github.com/topoctl/topoctl/tui/internal/keys"
-	"github.com/topoctl/topoctl/tui/internal/look"
 	"github.com/topoctl/topoctl/tui/internal/state"
 	"github.com/topoctl/topoctl/tui/internal/ui"
 	view "github.com/topoctl/topoctl/tui/internal/views/engine"
@@ -131,7 +130,7 @@ var states = []struct {
 
 func TestGolden(t *testing.T) {
 	for _, s := range states {
-		for mode, l := range map[string]look.Look{"color": {Color: true}, "ascii": {ASCII: true, Bare: true, Units: units.Gbit}} {
+		for mode, l := range map[string]ui.Look{"color": {Color: true}, "ascii": {ASCII: true, Bare: true, Units: units.Gbit}} {
 			var b strings.Builder
 			for _, size := range viewtest.Sizes {
 				fmt.Fprintf(&b, "== %dx%d\n%s", size.W, size.H, viewtest.Frame(t, view.New(), viewtest.Env(s.make(), l), size))
@@ -146,7 +145,7 @@ func TestGoldenDetails(t *testing.T) {
 	for _, s := range states {
 		var b strings.Builder
 		for _, w := range []int{30, 72} {
-			v, e := view.New(), viewtest.Env(s.make(), look.Look{Bare: true})
+			v, e := view.New(), viewtest.Env(s.make(), ui.Look{Bare: true})
 			for i, last := 0, any(nil); ; i++ {
 				viewtest.Frame(t, v, e, ui.Size{W: 80, H: 22})
 				lines := v.Detail(e, w)
@@ -210,7 +209,7 @@ func TestKeys(t *testing.T) {
 		{"filter batches", "kv layer 6", []keys.Action{down, down, down, down}, "batch done"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			v, e := view.New(), viewtest.Env(busy(), look.Look{Bare: true})
+			v, e := view.New(), viewtest.Env(busy(), ui.Look{Bare: true})
 			e.Filter = tt.filter
 			viewtest.Frame(t, v, e, viewtest.Sizes[0])
 			for _, k := range tt.keys {
@@ -228,7 +227,7 @@ func TestKeys(t *testing.T) {
 
 // Where a lane goes the cursor stays where it was; a click chooses, another one folds.
 func TestCursorAndClick(t *testing.T) {
-	v, e := view.New(), viewtest.Env(busy(), look.Look{Bare: true})
+	v, e := view.New(), viewtest.Env(busy(), ui.Look{Bare: true})
 	size := viewtest.Sizes[2]
 	find := func(text string) int {
 		t.Helper()
@@ -273,7 +272,7 @@ func TestCursorAndClick(t *testing.T) {
 
 // Every row can be reached in the smallest pane, and is seen there.
 func TestScroll(t *testing.T) {
-	v, e := view.New(), viewtest.Env(busy(), look.Look{Bare: true, ASCII: true})
+	v, e := view.New(), viewtest.Env(busy(), ui.Look{Bare: true, ASCII: true})
 	seen := map[string]bool{}
 	for range 30 {
 		for _, line := range strings.Split(viewtest.Frame(t, v, e, viewtest.Sizes[0]), "\n") {

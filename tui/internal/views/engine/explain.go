@@ -6,8 +6,8 @@ import (
 	"github.com/topoctl/topoctl/engine"
 	"github.com/topoctl/topoctl/internal/text"
 	"github.com/topoctl/topoctl/internal/units"
-	"github.com/topoctl/topoctl/tui/internal/look"
 	"github.com/topoctl/topoctl/tui/internal/pane"
+	"github.com/topoctl/topoctl/tui/internal/ui"
 )
 
 // batch is the explanation: what there was to choose from, and what each lane did.
@@ -44,7 +44,7 @@ func (d *detail) route(r *engine.RouteRecord, running bool) {
 		return l.Safe(s)
 	}
 	d.lines = append(d.lines, "")
-	d.styled(fmt.Sprintf("%s to the peer's %s: %s", place(string(r.Local)), place(string(r.Remote)), units.Bytes(r.Bytes)), 2, look.Head)
+	d.styled(fmt.Sprintf("%s to the peer's %s: %s", place(string(r.Local)), place(string(r.Remote)), units.Bytes(r.Bytes)), 2, ui.Head)
 	for i := range r.Groups {
 		d.group(&r.Groups[i])
 	}
@@ -54,9 +54,9 @@ func (d *detail) route(r *engine.RouteRecord, running bool) {
 	switch {
 	case len(r.Used) > 0:
 	case running:
-		d.styled("what each lane does is known at the end", 2, look.Faint)
+		d.styled("what each lane does is known at the end", 2, ui.Faint)
 	default:
-		d.styled("no lane carried anything", 2, look.Faint)
+		d.styled("no lane carried anything", 2, ui.Faint)
 	}
 }
 
@@ -67,12 +67,12 @@ func (d *detail) group(g *engine.GroupRecord) {
 	if g.Reason != "" {
 		text += ": " + l.Safe(g.Reason)
 	}
-	d.styled(text, 2, look.Accent)
+	d.styled(text, 2, ui.Accent)
 	for i := range g.Lanes {
 		x := &g.Lanes[i]
-		style, sign := look.Plain, "+"
+		style, sign := ui.Plain, "+"
 		if x.Verdict != "chosen" {
-			style, sign = look.Faint, "o"
+			style, sign = ui.Faint, "o"
 		}
 		text := fmt.Sprintf("%s %s: %s, expected %s, now %s", sign, l.Safe(x.Lane), l.Safe(x.Verdict), l.Rate(x.ExpectedBytesPerSec), l.Safe(x.Health))
 		if x.Reason != "" {
@@ -81,25 +81,25 @@ func (d *detail) group(g *engine.GroupRecord) {
 		d.styled("  "+text, 4, style)
 	}
 	for _, s := range g.Rejected {
-		d.styled("  - not used: "+l.Safe(s), 4, look.Faint)
+		d.styled("  - not used: "+l.Safe(s), 4, ui.Faint)
 	}
 }
 
 // used is what one lane did.
 func (d *detail) used(u *engine.LaneUse) {
 	l := d.l
-	style := look.Plain
+	style := ui.Plain
 	text := fmt.Sprintf("%s carried %s in %s, %s to %s", l.Safe(u.Lane), units.Bytes(u.Bytes), text.Plural(u.Slices, "slice"),
 		pane.Duration(l, u.FirstNS), pane.Duration(l, u.LastNS))
 	if u.Lane == "" {
 		text = "a lane that is gone" + text
 	}
 	if u.Retries > 0 {
-		style = look.Middle
+		style = ui.Middle
 		text += fmt.Sprintf(", %d not delivered", u.Retries)
 	}
 	if u.Error != "" {
-		style = look.Bad
+		style = ui.Bad
 		text += ", last error: " + l.Safe(u.Error)
 	}
 	d.styled(l.Mark(style)+" "+text, 4, style)

@@ -6,7 +6,6 @@ import (
 	"github.com/topoctl/topoctl/internal/record"
 	"github.com/topoctl/topoctl/internal/text"
 	"github.com/topoctl/topoctl/internal/units"
-	"github.com/topoctl/topoctl/tui/internal/look"
 	"github.com/topoctl/topoctl/tui/internal/pane"
 	"github.com/topoctl/topoctl/tui/internal/state"
 	"github.com/topoctl/topoctl/tui/internal/ui"
@@ -30,7 +29,7 @@ func (v *View) head(env *ui.Env, b *block) []row {
 	}
 	out := []row{{key: key, folds: b.engine != nil, block: b, text: func(w int) string {
 		right := asOf(env, b)
-		return l.Paint(l.Fit(glyph+" "+l.Safe(name), w-look.Width(right)-1), look.Accent) + " " + right
+		return l.Paint(l.Fit(glyph+" "+l.Safe(name), w-ui.Width(right)-1), ui.Accent) + " " + right
 	}}}
 	add := func(pieces ...string) {
 		for _, line := range pane.Flow(l, v.lineWidth()-2, pieces...) {
@@ -44,15 +43,15 @@ func (v *View) head(env *ui.Env, b *block) []row {
 	}
 	if e := b.engine; e != nil {
 		x := e.Last
-		add(text.Plural(x.Batches, "batch", "batches"), count(l, x.Failed, itoa(x.Failed)+" failed", look.Bad), count(l, x.Unsafe, itoa(x.Unsafe)+" unsafe", look.Bad),
-			count(l, x.Retries, text.Plural(x.Retries, "retry", "retries"), look.Middle), count(l, x.Fallback, text.Plural(x.Fallback, "fallback"), look.Middle))
+		add(text.Plural(x.Batches, "batch", "batches"), count(l, x.Failed, itoa(x.Failed)+" failed", ui.Bad), count(l, x.Unsafe, itoa(x.Unsafe)+" unsafe", ui.Bad),
+			count(l, x.Retries, text.Plural(x.Retries, "retry", "retries"), ui.Middle), count(l, x.Fallback, text.Plural(x.Fallback, "fallback"), ui.Middle))
 		add(served(l, b)...)
 	}
 	return out
 }
 
 // count marks a number that should be 0 and is not.
-func count(l *look.Look, n int64, text string, style look.Style) string {
+func count(l *ui.Look, n int64, text string, style ui.Style) string {
 	if n == 0 {
 		return text
 	}
@@ -60,7 +59,7 @@ func count(l *look.Look, n int64, text string, style look.Style) string {
 }
 
 // served is what peers did here, as far as it is counted.
-func served(l *look.Look, b *block) []string {
+func served(l *ui.Look, b *block) []string {
 	e := b.engine
 	one := func(what string, total int64, s *state.Series) string {
 		return what + " " + units.Bytes(total) + ", " + currentRate(l, b, s) + " " + strings.TrimLeft(l.Spark(s.Values(), 0, inlineSpark), " ")
@@ -83,23 +82,23 @@ func asOf(env *ui.Env, b *block) string {
 	}
 	text := pane.Ago(env.Look, ageNS(env, b))
 	if b.isOld() {
-		return env.Look.Paint("old, "+text, look.Bad)
+		return env.Look.Paint("old, "+text, ui.Bad)
 	}
-	return env.Look.Paint(text, look.Faint)
+	return env.Look.Paint(text, ui.Faint)
 }
 
 // sourceTrouble says what is wrong with the source, "" nothing.
-func sourceTrouble(env *ui.Env, b *block) (string, look.Style) {
+func sourceTrouble(env *ui.Env, b *block) (string, ui.Style) {
 	x := b.status
 	if x == nil || x.Status == record.StatusOK {
-		return "", look.Plain
+		return "", ui.Plain
 	}
-	what, style := "", look.Bad
+	what, style := "", ui.Bad
 	switch x.Status {
 	case record.StatusWaiting:
-		what, style = "no answer", look.Middle
+		what, style = "no answer", ui.Middle
 	case record.StatusEnded:
-		what, style = "ended", look.Middle
+		what, style = "ended", ui.Middle
 	default:
 		what = env.Look.Safe(x.Status)
 	}

@@ -11,7 +11,6 @@ import (
 	"github.com/topoctl/topoctl/engine"
 	"github.com/topoctl/topoctl/internal/record"
 	"github.com/topoctl/topoctl/internal/text"
-	"github.com/topoctl/topoctl/tui/internal/look"
 	"github.com/topoctl/topoctl/tui/internal/pane"
 	"github.com/topoctl/topoctl/tui/internal/state"
 	"github.com/topoctl/topoctl/tui/internal/ui"
@@ -140,7 +139,7 @@ func (v *View) rows(env *ui.Env) []row {
 }
 
 func (v *View) noAgent(env *ui.Env) []row {
-	out := []row{textRow(env.Look.Paint("no agent is watched", look.Strong)), textRow("")}
+	out := []row{textRow(env.Look.Paint("no agent is watched", ui.Strong)), textRow("")}
 	for _, s := range pane.Wrap("topoctl tui --agent http://HOST:PORT shows the engine of an agent (topoctl agent --http), "+
 		"or of a bench while it runs (topoctl bench --http)", v.lineWidth(), 0) {
 		out = append(out, textRow(s))
@@ -171,7 +170,7 @@ func (v *View) title(env *ui.Env, b *block, what, first string, columns func(w i
 	return row{key: key, folds: true, block: b, parent: "block " + b.source, text: func(w int) string {
 		glyph := env.Look.Open()
 		if v.folded[key] {
-			return env.Look.Paint(env.Look.Folded()+" "+first, look.Head)
+			return env.Look.Paint(env.Look.Folded()+" "+first, ui.Head)
 		}
 		fitted := columns(w)
 		for i := range fitted {
@@ -180,7 +179,7 @@ func (v *View) title(env *ui.Env, b *block, what, first string, columns func(w i
 				break
 			}
 		}
-		return env.Look.Paint(pane.Heads(env.Look, fitted), look.Head)
+		return env.Look.Paint(pane.Heads(env.Look, fitted), ui.Head)
 	}}
 }
 

@@ -13,7 +13,6 @@ import (
 	"github.com/topoctl/topoctl/internal/text"
 	"github.com/topoctl/topoctl/internal/watch"
 	"github.com/topoctl/topoctl/pathsel/doctor"
-	"github.com/topoctl/topoctl/tui/internal/look"
 	"github.com/topoctl/topoctl/tui/internal/pane"
 	"github.com/topoctl/topoctl/tui/internal/ui"
 )
@@ -21,18 +20,18 @@ import (
 // detail is a pane that is being written.
 type detail struct {
 	env   *ui.Env
-	l     *look.Look
+	l     *ui.Look
 	w     int
 	lines []string
 }
 
-func (d *detail) title(text string, style look.Style) {
+func (d *detail) title(text string, style ui.Style) {
 	text = d.l.Safe(text)
 	if mark := d.l.Mark(style); mark != " " {
 		text = mark + " " + text
 	}
-	if style == look.Plain {
-		style = look.Strong
+	if style == ui.Plain {
+		style = ui.Strong
 	}
 	for _, line := range pane.Wrap(text, d.w, 2) {
 		d.lines = append(d.lines, d.l.Paint(line, style))
@@ -97,7 +96,7 @@ func (d *detail) devices(ids []topo.ID) {
 }
 
 func (d *detail) missing(c *doctor.CheckResult, m *doctor.Missing) {
-	d.title("not checked: "+m.Text, look.Plain)
+	d.title("not checked: "+m.Text, ui.Plain)
 	d.field("check", string(c.Code)+": "+c.Title)
 	d.devices(m.Subjects)
 	d.field("how", m.How)
@@ -153,7 +152,7 @@ func (d *detail) node(n *diff.Node) {
 }
 
 func (d *detail) choice(x *diff.Choice) {
-	d.title("the choice of ports changes: "+x.Choice, look.Middle)
+	d.title("the choice of ports changes: "+x.Choice, ui.Middle)
 	d.field("of", orHost(nodes(x.Locations)))
 	d.field("before", strings.Join(x.OldNames, ", "))
 	d.field("now", strings.Join(x.NewNames, ", "))

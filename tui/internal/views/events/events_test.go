@@ -13,7 +13,6 @@ import (
 	"github.com/topoctl/topoctl/testkit/golden"
 	"github.com/topoctl/topoctl/testkit/longtest"
 	"github.com/topoctl/topoctl/tui/internal/keys"
-	"github.com/topoctl/topoctl/tui/internal/look"
 	"github.com/topoctl/topoctl/tui/internal/state"
 	"github.com/topoctl/topoctl/tui/internal/ui"
 	"github.com/topoctl/topoctl/tui/internal/views/events"
@@ -71,7 +70,7 @@ var states = []struct {
 
 func TestGolden(t *testing.T) {
 	for _, s := range states {
-		for mode, l := range map[string]look.Look{"color": {Color: true}, "ascii": {ASCII: true, Bare: true}} {
+		for mode, l := range map[string]ui.Look{"color": {Color: true}, "ascii": {ASCII: true, Bare: true}} {
 			var b strings.Builder
 			for _, size := range viewtest.Sizes {
 				v, e := events.New(), viewtest.Env(s.make(), l)
@@ -89,7 +88,7 @@ func TestGolden(t *testing.T) {
 func TestGoldenDetails(t *testing.T) {
 	var b strings.Builder
 	for _, w := range []int{30, 72} {
-		v, e := events.New(), viewtest.Env(seen(), look.Look{Bare: true})
+		v, e := events.New(), viewtest.Env(seen(), ui.Look{Bare: true})
 		for range 3 {
 			for last := any(nil); v.Selection(e) != last; v.Key(keys.Down, e) {
 				last = v.Selection(e)
@@ -152,7 +151,7 @@ func TestKeys(t *testing.T) {
 		{"nothing matches", "zebra", []keys.Action{down, enter}, "nothing", ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			v, e := events.New(), viewtest.Env(seen(), look.Look{Bare: true})
+			v, e := events.New(), viewtest.Env(seen(), ui.Look{Bare: true})
 			e.Filter = tt.filter
 			var last ui.Request
 			for _, k := range tt.keys {
@@ -172,7 +171,7 @@ func TestKeys(t *testing.T) {
 // The cursor follows the newest event until it was moved; then it stays on its event, also
 // when old ones are dropped.
 func TestFollow(t *testing.T) {
-	v, e := events.New(), viewtest.Env(seen(), look.Look{Bare: true})
+	v, e := events.New(), viewtest.Env(seen(), ui.Look{Bare: true})
 	news := func() {
 		s := e.State
 		s.Events = append(s.Events[1:], watch.Event{Kind: watch.LinkUp, Severity: "info", Text: "again"})
@@ -198,7 +197,7 @@ func TestFollow(t *testing.T) {
 
 // A click chooses, another one on the same line shows the device in the tree.
 func TestClick(t *testing.T) {
-	v, e := events.New(), viewtest.Env(seen(), look.Look{Bare: true})
+	v, e := events.New(), viewtest.Env(seen(), ui.Look{Bare: true})
 	lines := strings.Split(viewtest.Frame(t, v, e, viewtest.Sizes[1]), "\n")
 	for i, line := range lines {
 		if !strings.Contains(line, "went down") {

@@ -12,17 +12,16 @@ import (
 	"github.com/topoctl/topoctl/internal/text"
 	"github.com/topoctl/topoctl/internal/watch"
 	"github.com/topoctl/topoctl/pathsel/doctor"
-	"github.com/topoctl/topoctl/tui/internal/look"
 	"github.com/topoctl/topoctl/tui/internal/pane"
 	"github.com/topoctl/topoctl/tui/internal/ui"
 )
 
 // line is a row with a mark, cells and a rest that takes what is left. The columns are those of all
 // rows of a page: the subject gets as much as the longest takes.
-func line(env *ui.Env, key string, style look.Style, columns []pane.Column, cells ...string) pane.Line {
+func line(env *ui.Env, key string, style ui.Style, columns []pane.Column, cells ...string) pane.Line {
 	l := env.Look
 	subject := &columns[len(columns)-2]
-	subject.Most = max(subject.Most, min(look.Width(cells[len(cells)-2]), mostSubject))
+	subject.Most = max(subject.Most, min(ui.Width(cells[len(cells)-2]), mostSubject))
 	return pane.Line{Key: key, Text: func(w int) string {
 		text := pane.Cells(l, pane.Fit(columns, w), func(i, _ int) string { return cells[i] })
 		return l.Paint(text, style)
@@ -132,7 +131,7 @@ func missingRows(env *ui.Env, columns []pane.Column, c *doctor.CheckResult) []ro
 			continue
 		}
 		out = append(out, row{
-			Line: line(env, fmt.Sprintf("missing %s %v %s", c.Code, m.Subjects, m.Text), look.Faint, columns, "?", l.Safe(string(c.Code)),
+			Line: line(env, fmt.Sprintf("missing %s %v %s", c.Code, m.Subjects, m.Text), ui.Faint, columns, "?", l.Safe(string(c.Code)),
 				l.Safe(orHost(few(m.Subjects))), "not checked: "+l.Safe(m.Text)),
 			subject: first(m.Subjects), value: m, detail: func(d *detail) { d.missing(c, m) },
 		})
@@ -197,7 +196,7 @@ func driftRows(env *ui.Env) []row {
 			continue
 		}
 		out = append(out, row{
-			Line: line(env, fmt.Sprintf("choice %s %s", x.Choice, nodes(x.Locations)), look.Middle, columns, l.Mark(look.Middle), l.Safe(string(x.Kind)),
+			Line: line(env, fmt.Sprintf("choice %s %s", x.Choice, nodes(x.Locations)), ui.Middle, columns, l.Mark(ui.Middle), l.Safe(string(x.Kind)),
 				l.Safe(orHost(nodes(x.Locations))), l.Safe(x.Text())),
 			subject: nodeNow(x.Locations), value: x, detail: func(d *detail) { d.choice(x) },
 		})
@@ -212,12 +211,12 @@ func driftRows(env *ui.Env) []row {
 }
 
 // driftStyle is that of a warning where something is lost.
-func driftStyle(k diff.Kind) look.Style {
+func driftStyle(k diff.Kind) ui.Style {
 	switch k {
 	case diff.Removed, diff.Degraded, diff.Policy:
-		return look.Middle
+		return ui.Middle
 	}
-	return look.Plain
+	return ui.Plain
 }
 
 // namesMost bounds how many devices one line names.

@@ -6,20 +6,19 @@ import (
 	"github.com/topoctl/topoctl/internal/text"
 	"github.com/topoctl/topoctl/internal/watch"
 	"github.com/topoctl/topoctl/pathsel/doctor"
-	"github.com/topoctl/topoctl/tui/internal/look"
 	"github.com/topoctl/topoctl/tui/internal/pane"
 	"github.com/topoctl/topoctl/tui/internal/ui"
 )
 
 // styleOf is how bad something is.
-func styleOf(severity string) look.Style {
+func styleOf(severity string) ui.Style {
 	switch doctor.Severity(severity) {
 	case doctor.Error:
-		return look.Bad
+		return ui.Bad
 	case doctor.Warning:
-		return look.Middle
+		return ui.Middle
 	}
-	return look.Plain
+	return ui.Plain
 }
 
 // summary is the counts of everything, then which page this is.
@@ -45,15 +44,15 @@ func (v *View) summary(env *ui.Env, w int) []string {
 }
 
 // severities are counts, marked where they are not 0.
-func severities(l *look.Look, bad, middle, infos int) string {
-	one := func(n int, one, many string, style look.Style) string {
+func severities(l *ui.Look, bad, middle, infos int) string {
+	one := func(n int, one, many string, style ui.Style) string {
 		text := text.Plural(n, one, many)
 		if n > 0 {
 			text = l.Paint(l.Mark(style)+" "+text, style)
 		}
 		return text
 	}
-	return one(bad, "error", "errors", look.Bad) + ", " + one(middle, "warning", "warnings", look.Middle) + ", " + text.Plural(infos, "note")
+	return one(bad, "error", "errors", ui.Bad) + ", " + one(middle, "warning", "warnings", ui.Middle) + ", " + text.Plural(infos, "note")
 }
 
 // driftSummary is one phrase on how the host differs.
@@ -70,7 +69,7 @@ func driftSummary(env *ui.Env) string {
 		return "no drift " + against
 	}
 	n := len(s.Drift.Differences) + len(s.Drift.Policy)
-	return env.Look.Paint(fmt.Sprintf("! drift %s: %s", against, text.Plural(n, "difference")), look.Middle)
+	return env.Look.Paint(fmt.Sprintf("! drift %s: %s", against, text.Plural(n, "difference")), ui.Middle)
 }
 
 // tabs names the pages; the one that is shown stands in brackets.
@@ -79,9 +78,9 @@ func (v *View) tabs(env *ui.Env, w int) string {
 	line := ""
 	for p, name := range [pages]string{"events", "findings now", "drift"} {
 		if page(p) == v.page {
-			line += l.Paint("["+name+"]", look.Accent) + " "
+			line += l.Paint("["+name+"]", ui.Accent) + " "
 		} else {
-			line += l.Paint(" "+name+" ", look.Faint) + " "
+			line += l.Paint(" "+name+" ", ui.Faint) + " "
 		}
 	}
 	return l.Cut(line, w)

@@ -3,7 +3,6 @@ package host_test
 import (
 	"testing"
 
-	"github.com/topoctl/topoctl/tui/internal/look"
 	"github.com/topoctl/topoctl/tui/internal/ui"
 	"github.com/topoctl/topoctl/tui/internal/viewtest"
 )
@@ -14,7 +13,7 @@ func BenchmarkMain(b *testing.B) {
 		s := watched(b, name, 5)
 		for _, v := range views {
 			b.Run(name+"/"+v.name, func(b *testing.B) {
-				e := viewtest.Env(s, look.Look{Color: true})
+				e := viewtest.Env(s, ui.Look{Color: true})
 				x := v.make()
 				b.ReportAllocs()
 				for b.Loop() {
@@ -30,7 +29,7 @@ func BenchmarkDetail(b *testing.B) {
 	s := watched(b, "aws-p5-44nic-synthetic", 5)
 	for _, v := range views {
 		b.Run(v.name, func(b *testing.B) {
-			e := viewtest.Env(s, look.Look{Color: true})
+			e := viewtest.Env(s, ui.Look{Color: true})
 			e.Shared.Node = "gpu:0"
 			x := v.make()
 			b.ReportAllocs()

@@ -5,36 +5,36 @@ import (
 	"github.com/topoctl/topoctl/internal/draw"
 	"github.com/topoctl/topoctl/internal/explain"
 	"github.com/topoctl/topoctl/pathsel/doctor"
-	"github.com/topoctl/topoctl/tui/internal/look"
 	"github.com/topoctl/topoctl/tui/internal/state"
+	"github.com/topoctl/topoctl/tui/internal/ui"
 )
 
 // Styles are the dashboard's for those of text output.
-var Styles = map[draw.Style]look.Style{
-	draw.Plain: look.Plain, draw.Strong: look.Plain, draw.Faint: look.Faint, draw.Good: look.Good,
-	draw.Middling: look.Middle, draw.Bad: look.Bad,
+var Styles = map[draw.Style]ui.Style{
+	draw.Plain: ui.Plain, draw.Strong: ui.Plain, draw.Faint: ui.Faint, draw.Good: ui.Good,
+	draw.Middling: ui.Middle, draw.Bad: ui.Bad,
 }
 
 // StyleOf is how bad a finding is.
-func StyleOf(s doctor.Severity) look.Style {
+func StyleOf(s doctor.Severity) ui.Style {
 	switch s {
 	case doctor.Error:
-		return look.Bad
+		return ui.Bad
 	case doctor.Warning:
-		return look.Middle
+		return ui.Middle
 	}
-	return look.Plain
+	return ui.Plain
 }
 
 // StyleOfState is how good the state of a port is.
-func StyleOfState(s string) look.Style {
+func StyleOfState(s string) ui.Style {
 	switch s {
 	case "ACTIVE", "up":
-		return look.Good
+		return ui.Good
 	case "DOWN", "INIT", "ARMED", "down", "lowerlayerdown":
-		return look.Bad
+		return ui.Bad
 	}
-	return look.Plain
+	return ui.Plain
 }
 
 // Line is the live side of a port: its state and rate by the last look at its counters, else
@@ -91,7 +91,7 @@ func (l *Line) Busier() *topo.Rate {
 }
 
 // Links draws a route link by link, the limiting one marked.
-func (h *Host) Links(l *look.Look, r *explain.Route) []string {
+func (h *Host) Links(l *ui.Look, r *explain.Route) []string {
 	paths, err := h.Paths()
 	if err != nil {
 		return nil
@@ -99,15 +99,15 @@ func (h *Host) Links(l *look.Look, r *explain.Route) []string {
 	var out []string
 	for i := range r.Steps {
 		s := &r.Steps[i]
-		mark, style := "  ", look.Plain
+		mark, style := "  ", ui.Plain
 		if s.Link == r.Limit {
-			mark, style = l.Fit(l.Arrow(), 2), look.Strong
+			mark, style = l.Fit(l.Arrow(), 2), ui.Strong
 		}
 		text := l.Expected(s.BytesPerSec, s.Basis)
 		if s.Degraded {
-			text, style = text+"!", look.Bad
+			text, style = text+"!", ui.Bad
 		}
-		out = append(out, mark+l.Paint(l.Fit(text, 12), style)+" "+l.Paint(l.Fit(string(s.Basis), 9), look.Faint)+l.Safe(explain.LinkText(paths, s.Link)))
+		out = append(out, mark+l.Paint(l.Fit(text, 12), style)+" "+l.Paint(l.Fit(string(s.Basis), 9), ui.Faint)+l.Safe(explain.LinkText(paths, s.Link)))
 	}
 	return out
 }
@@ -135,7 +135,7 @@ func (h *Host) Netdevs(id topo.ID) []topo.ID {
 
 // Exact gives exactly h lines of at most w columns: those beyond are left out, those that
 // are missing are empty.
-func Exact(l *look.Look, lines []string, w, h int) []string {
+func Exact(l *ui.Look, lines []string, w, h int) []string {
 	out := make([]string, max(0, h))
 	for i := range out {
 		if i < len(lines) {

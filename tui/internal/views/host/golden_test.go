@@ -8,7 +8,7 @@ import (
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/testkit/golden"
 	"github.com/topoctl/topoctl/tui/internal/keys"
-	"github.com/topoctl/topoctl/tui/internal/look"
+	"github.com/topoctl/topoctl/tui/internal/ui"
 	"github.com/topoctl/topoctl/tui/internal/viewtest"
 )
 
@@ -29,14 +29,14 @@ func TestGoldenPanes(t *testing.T) {
 			s := watched(t, name, 5)
 			for _, v := range views {
 				for _, size := range viewtest.Sizes {
-					for mode, l := range []look.Look{{Color: true}, {ASCII: true, Bare: true}} {
+					for mode, l := range []ui.Look{{Color: true}, {ASCII: true, Bare: true}} {
 						e := viewtest.Env(s, l)
 						x := v.make()
 						fmt.Fprintf(&b, "== %s %dx%d %s\n", v.name, size.W, size.H, []string{"colour", "ascii"}[mode])
 						b.WriteString(frame(x.Main(e, size)))
 					}
 				}
-				e := viewtest.Env(s, look.Look{ASCII: true, Bare: true})
+				e := viewtest.Env(s, ui.Look{ASCII: true, Bare: true})
 				x := v.make()
 				fmt.Fprintf(&b, "== %s detail\n%s", v.name, frame(x.Detail(e, 48)))
 			}
@@ -48,7 +48,7 @@ func TestGoldenPanes(t *testing.T) {
 // What the detail says of each kind of node of a host with a fault.
 func TestGoldenTreeDetails(t *testing.T) {
 	var b strings.Builder
-	e := viewtest.Env(watched(t, "dgx-h100-gpu2-x8", 5), look.Look{Bare: true})
+	e := viewtest.Env(watched(t, "dgx-h100-gpu2-x8", 5), ui.Look{Bare: true})
 	x := views[0].make()
 	for _, id := range []string{"", "numa:0", "gpu:2", "rdma:mlx5_0", "net:eno2", "nvme:nvme0", "hb:0000:15", "pci:0000:16:00.0"} {
 		if id == "" {

@@ -10,8 +10,8 @@ import (
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/pathsel"
 	"github.com/topoctl/topoctl/pathsel/doctor"
-	"github.com/topoctl/topoctl/tui/internal/look"
 	"github.com/topoctl/topoctl/tui/internal/state"
+	"github.com/topoctl/topoctl/tui/internal/ui"
 )
 
 // Host is a topology prepared for drawing.
@@ -28,7 +28,7 @@ type Host struct {
 	ranks    map[pathsel.Location]*pathsel.Affinity
 	doctor   *doctor.Report
 	findings map[topo.ID][]*doctor.Finding
-	worst    map[topo.ID]look.Style // of the findings about a device, its ports and its function
+	worst    map[topo.ID]ui.Style // of the findings about a device, its ports and its function
 }
 
 // Cache keeps the host of one view. The zero value is empty.
@@ -160,7 +160,7 @@ func (h *Host) Preferring(ids ...topo.ID) []pathsel.Location {
 
 // diagnose notes which findings are about which node.
 func (h *Host) diagnose(r *doctor.Report) {
-	h.doctor, h.findings, h.worst = r, map[topo.ID][]*doctor.Finding{}, map[topo.ID]look.Style{}
+	h.doctor, h.findings, h.worst = r, map[topo.ID][]*doctor.Finding{}, map[topo.ID]ui.Style{}
 	if r == nil {
 		return
 	}
@@ -194,7 +194,7 @@ func (h *Host) Findings(ids ...topo.ID) []*doctor.Finding {
 }
 
 // Worst is how bad the worst finding about a device is.
-func (h *Host) Worst(device topo.ID) look.Style { return h.worst[device] }
+func (h *Host) Worst(device topo.ID) ui.Style { return h.worst[device] }
 
 // Subjects are the nodes that findings are about.
 func (h *Host) Subjects() []topo.ID {

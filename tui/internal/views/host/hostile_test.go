@@ -11,7 +11,6 @@ import (
 	"github.com/topoctl/topoctl/internal/record"
 	"github.com/topoctl/topoctl/testkit/fixturetest"
 	"github.com/topoctl/topoctl/tui/internal/keys"
-	"github.com/topoctl/topoctl/tui/internal/look"
 	"github.com/topoctl/topoctl/tui/internal/ui"
 	"github.com/topoctl/topoctl/tui/internal/viewtest"
 )
@@ -34,7 +33,7 @@ func TestFiguresThatCannotBe(t *testing.T) {
 			c.Ports[i].SentBytes, c.Ports[i].BytesPerSec = new(uint64(math.MaxUint64)), new(topo.Rate(1))
 		}
 		s.Apply(&record.Record{AtNS: 3 * second, Source: record.SourceCounters, Counters: c})
-		e := viewtest.Env(s, look.Look{ASCII: true, Bare: true})
+		e := viewtest.Env(s, ui.Look{ASCII: true, Bare: true})
 		for _, v := range views {
 			view := v.make()
 			for range 12 {
@@ -55,7 +54,7 @@ func TestFiguresThatCannotBe(t *testing.T) {
 func TestNotAllIsKnown(t *testing.T) {
 	x := fixturetest.Topology(t, "dgx-h100")
 	s := after(x, 2)
-	e := viewtest.Env(s, look.Look{ASCII: true, Bare: true})
+	e := viewtest.Env(s, ui.Look{ASCII: true, Bare: true})
 	view := views[0].make()
 	if text := frame(view.Detail(e, 100)); strings.Contains(text, "not all is known") {
 		t.Errorf("nothing is wrong:\n%s", text)
@@ -90,7 +89,7 @@ func TestNotAllIsKnown(t *testing.T) {
 func TestStateThatIsNotKnown(t *testing.T) {
 	x := fixturetest.Topology(t, "dgx-h100")
 	s := after(x, 2)
-	e := viewtest.Env(s, look.Look{ASCII: true, Bare: true})
+	e := viewtest.Env(s, ui.Look{ASCII: true, Bare: true})
 	c := sample(x, 3*second, 2)
 	for i := range c.Ports {
 		if c.Ports[i].ID == "port:mlx5_3/1" {
@@ -115,7 +114,7 @@ func TestStateThatIsNotKnown(t *testing.T) {
 func TestStateThatIsOld(t *testing.T) {
 	x := *fixturetest.Topology(t, "dgx-h100")
 	s := after(&x, 4)
-	e := viewtest.Env(s, look.Look{ASCII: true, Bare: true})
+	e := viewtest.Env(s, ui.Look{ASCII: true, Bare: true})
 	x.Ports = slices.Clone(x.Ports)
 	for i := range x.Ports {
 		if x.Ports[i].ID == "port:mlx5_3/1" {
@@ -176,7 +175,7 @@ func TestHostThatCannotBe(t *testing.T) {
 			if err != nil {
 				return // refused where it is read
 			}
-			e := viewtest.Env(after(read, 3), look.Look{})
+			e := viewtest.Env(after(read, 3), ui.Look{})
 			whole := views[0].make()
 			rows := 0
 			for _, line := range whole.Main(e, ui.Size{W: 100, H: 1000}) {
@@ -187,7 +186,7 @@ func TestHostThatCannotBe(t *testing.T) {
 			for range rows - 2 { // those below the first, but for the heads
 				whole.Key(keys.Down, e)
 			}
-			if lines := whole.Main(e, ui.Size{W: 100, H: 1000}); !strings.HasPrefix(look.Clean(lines[rows-1]), "\x1b[7m") {
+			if lines := whole.Main(e, ui.Size{W: 100, H: 1000}); !strings.HasPrefix(ui.Clean(lines[rows-1]), "\x1b[7m") {
 				t.Errorf("the last of %d rows is out of reach", rows)
 			}
 			for _, v := range views {

@@ -11,7 +11,6 @@ import (
 	"github.com/topoctl/topoctl/probe"
 	"github.com/topoctl/topoctl/testkit/fixturetest"
 	"github.com/topoctl/topoctl/tui/internal/keys"
-	"github.com/topoctl/topoctl/tui/internal/look"
 	"github.com/topoctl/topoctl/tui/internal/state"
 	"github.com/topoctl/topoctl/tui/internal/ui"
 	"github.com/topoctl/topoctl/tui/internal/views/matrix"
@@ -104,7 +103,7 @@ func TestMatrixFiguresAndAxes(t *testing.T) {
 // The best class of a row is green, and so is the best rate that is known: an upper bound is not,
 // however large, and what is not known is no fault.
 func TestMatrixColours(t *testing.T) {
-	v, e := matrix.New(), viewtest.Env(watched(t, "dgx-h100-gpu2-x8", 2), look.Look{Color: true})
+	v, e := matrix.New(), viewtest.Env(watched(t, "dgx-h100-gpu2-x8", 2), ui.Look{Color: true})
 	const green, yellow, red, end = "\x1b[32m", "\x1b[33m", "\x1b[1;31m", "\x1b[m"
 	line := func(name string) string {
 		return strings.NewReplacer(" ", "").Replace(lineOf(strings.Join(v.Main(e, ui.Size{W: 200, H: 20}), "\n"), name))

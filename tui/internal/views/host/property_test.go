@@ -11,7 +11,6 @@ import (
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/testkit/fixturetest"
 	"github.com/topoctl/topoctl/tui/internal/keys"
-	"github.com/topoctl/topoctl/tui/internal/look"
 	"github.com/topoctl/topoctl/tui/internal/state"
 	"github.com/topoctl/topoctl/tui/internal/ui"
 	"github.com/topoctl/topoctl/tui/internal/viewtest"
@@ -76,10 +75,10 @@ func hostile(t testing.TB) *topo.Topology {
 // check says whether lines may go to a terminal of w columns.
 func check(t *rapid.T, what string, lines []string, w int) {
 	for i, line := range lines {
-		if n := look.Width(line); n > w {
+		if n := ui.Width(line); n > w {
 			t.Fatalf("%s: line %d has %d columns of %d: %q", what, i, n, w, line)
 		}
-		if clean := look.Clean(line); clean != line {
+		if clean := ui.Clean(line); clean != line {
 			t.Fatalf("%s: line %d is not clean: %q", what, i, line)
 		}
 	}
@@ -99,7 +98,7 @@ func TestPanesFit(t *testing.T) {
 	}
 	states = append(states, after(hostile(t), 3), &state.State{Topology: &topo.Topology{}})
 	rapid.Check(t, func(t *rapid.T) {
-		l := look.Look{ASCII: rapid.Bool().Draw(t, "ascii"), Color: rapid.Bool().Draw(t, "color")}
+		l := ui.Look{ASCII: rapid.Bool().Draw(t, "ascii"), Color: rapid.Bool().Draw(t, "color")}
 		e := viewtest.Env(states[rapid.IntRange(0, len(states)-1).Draw(t, "state")], l)
 		var all []ui.View
 		for _, v := range views {
@@ -137,7 +136,7 @@ func TestPanesFit(t *testing.T) {
 func TestCursorIsSeen(t *testing.T) {
 	random := rand.New(rand.NewSource(1)) //nolint:gosec // a fixed sequence
 	for _, v := range views {
-		e := viewtest.Env(watched(t, "dgx-h100", 2), look.Look{ASCII: true, Bare: true})
+		e := viewtest.Env(watched(t, "dgx-h100", 2), ui.Look{ASCII: true, Bare: true})
 		x := v.make()
 		for range 300 {
 			x.Key(actions[random.Intn(8)], e)

@@ -10,13 +10,12 @@ import (
 	"github.com/topoctl/topoctl/internal/record"
 	"github.com/topoctl/topoctl/testkit/fixturetest"
 	"github.com/topoctl/topoctl/tui/internal/keys"
-	"github.com/topoctl/topoctl/tui/internal/look"
 	"github.com/topoctl/topoctl/tui/internal/ui"
 	"github.com/topoctl/topoctl/tui/internal/views/tree"
 	"github.com/topoctl/topoctl/tui/internal/viewtest"
 )
 
-var mono = look.Look{ASCII: true, Bare: true}
+var mono = ui.Look{ASCII: true, Bare: true}
 
 // text is a pane without blanks at the ends of its lines.
 func text(v ui.View, e *ui.Env, w, h int) string { return frame(v.Main(e, ui.Size{W: w, H: h})) }

@@ -10,7 +10,6 @@ import (
 	"github.com/topoctl/topoctl/internal/explain"
 	"github.com/topoctl/topoctl/internal/units"
 	"github.com/topoctl/topoctl/probe"
-	"github.com/topoctl/topoctl/tui/internal/look"
 	"github.com/topoctl/topoctl/tui/internal/pane"
 	"github.com/topoctl/topoctl/tui/internal/ui"
 )
@@ -34,7 +33,7 @@ func (v *View) Detail(env *ui.Env, width int) []string {
 type detail struct {
 	v     *View
 	env   *ui.Env
-	l     *look.Look
+	l     *ui.Look
 	g     *grid
 	width int
 	lines []string
@@ -57,8 +56,8 @@ func (d *detail) pair(name, text string) {
 func (d *detail) cell(i, j int) {
 	m := d.g.m
 	from, to := &m.Rows[i], &m.Cols[j]
-	d.add(d.l.Paint(d.l.Safe(label(from)+" ")+d.l.Arrow()+" "+d.l.Safe(label(to)), look.Strong))
-	kind := look.Class(m.Class[i][j])
+	d.add(d.l.Paint(d.l.Safe(label(from)+" ")+d.l.Arrow()+" "+d.l.Safe(label(to)), ui.Strong))
+	kind := ui.Class(m.Class[i][j])
 	paths, err := d.g.h.Paths()
 	if err != nil {
 		d.pair("class", kind)
@@ -72,7 +71,7 @@ func (d *detail) cell(i, j int) {
 	if hops := m.Hops[i][j]; hops != nil {
 		d.pair("links", strconv.Itoa(*hops)+" on the way")
 	} else {
-		d.pair("links", look.Unknown)
+		d.pair("links", ui.Unknown)
 	}
 	d.pair("expected", d.expected(i, j))
 	if limit := m.Limit[i][j]; limit != "" {
@@ -89,7 +88,7 @@ func (d *detail) expected(i, j int) string {
 	rate, basis := d.g.m.Rate[i][j], d.g.m.Basis[i][j]
 	switch {
 	case rate == nil:
-		return look.Unknown + ": no link on the way has a known rate"
+		return ui.Unknown + ": no link on the way has a known rate"
 	case *rate == 0:
 		return "0: a link on the way carries nothing"
 	case basis == topo.BasisBound:
@@ -105,7 +104,7 @@ func (d *detail) measured(i, j int) string {
 	}
 	m := d.g.measured(i, j)
 	if !m.known {
-		return look.Unknown + ": neither these two nor the slowest link between them"
+		return ui.Unknown + ": neither these two nor the slowest link between them"
 	}
 	text := d.l.Rate(&m.rate)
 	if want := d.g.m.Rate[i][j]; want != nil && *want > 0 {
@@ -120,7 +119,7 @@ func (d *detail) measured(i, j int) string {
 // legend says what the cells mean, and which NIC has which number.
 func (d *detail) legend() {
 	d.add("")
-	d.add(d.l.Paint("Legend", look.Head))
+	d.add(d.l.Paint("Legend", ui.Head))
 	switch d.v.figure {
 	case class:
 		for _, e := range draw.Legend(draw.ViewClass) {
@@ -134,7 +133,7 @@ func (d *detail) legend() {
 	case measured, delta:
 		rules := probe.DefaultRules()
 		d.pair("  marks", fmt.Sprintf("below %.0f%% of what is expected %s, below %.0f%% %s",
-			100*rules.WarnUnder, d.l.Mark(look.Middle), 100*rules.FailUnder, d.l.Mark(look.Bad)))
+			100*rules.WarnUnder, d.l.Mark(ui.Middle), 100*rules.FailUnder, d.l.Mark(ui.Bad)))
 		d.pair("  ?", "not measured")
 	}
 	d.numbers()

@@ -9,7 +9,6 @@ import (
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/text"
 	"github.com/topoctl/topoctl/internal/units"
-	"github.com/topoctl/topoctl/tui/internal/look"
 	"github.com/topoctl/topoctl/tui/internal/ui"
 	"github.com/topoctl/topoctl/tui/internal/views/host"
 )
@@ -57,7 +56,7 @@ func (v *View) Main(env *ui.Env, size ui.Size) []string {
 // drawing is one drawing of the matrix.
 type drawing struct {
 	v          *View
-	l          *look.Look
+	l          *ui.Look
 	g          *grid
 	rows, cols []int // all that the filter keeps
 	at, col    int   // the cursor's places among them
@@ -91,10 +90,10 @@ func (v *View) layout(env *ui.Env, rows, cols []int, size ui.Size) *drawing {
 const beforeLabel = 2
 
 // labelWidth is what the longest name of a row takes.
-func (v *View) labelWidth(l *look.Look, rows []int) int {
+func (v *View) labelWidth(l *ui.Look, rows []int) int {
 	w := 4
 	for _, i := range rows {
-		w = max(w, look.Width(l.Safe(label(&v.grid.m.Rows[i]))))
+		w = max(w, ui.Width(l.Safe(label(&v.grid.m.Rows[i]))))
 	}
 	return w
 }
@@ -111,12 +110,12 @@ func (p *drawing) columnNames(room int) (map[int]string, int) {
 		e := &p.g.m.Cols[j]
 		mark := strings.TrimSpace(p.l.Mark(p.g.h.Worst(e.ID)))
 		names[j] = mark + p.l.Safe(label(e))
-		width = max(width, look.Width(names[j]))
+		width = max(width, ui.Width(names[j]))
 		short[j] = names[j]
 		if n := number(p.g.m, j); n != "" {
 			short[j] = mark + n
 		}
-		least = max(least, min(look.Width(short[j]), shortHead))
+		least = max(least, min(ui.Width(short[j]), shortHead))
 	}
 	p.v.short = width > longHead || (width+1)*len(p.cols) > room
 	if p.v.short {
@@ -165,10 +164,10 @@ func (p *drawing) title() string {
 	case expected, measured:
 		what += " " + p.l.Units.Or(units.Gbyte).Suffix()
 	}
-	line := p.l.Paint(what, look.Strong) + "  " + axes[p.v.axes].name
+	line := p.l.Paint(what, ui.Strong) + "  " + axes[p.v.axes].name
 	if p.v.figure == measured || p.v.figure == delta {
 		if why := p.g.unmeasured(); why != "" {
-			line += "  " + p.l.Paint(why, look.Middle)
+			line += "  " + p.l.Paint(why, ui.Middle)
 		}
 	}
 	part := func(name string, from, n, all int) string {
@@ -178,7 +177,7 @@ func (p *drawing) title() string {
 		return fmt.Sprintf("%ss %d-%d of %d", name, from+1, from+n, all)
 	}
 	f := p.v.drawn
-	return line + "  " + p.l.Paint(part("row", p.v.top, len(f.rows), len(p.rows))+", "+part("column", p.v.left, len(f.cols), len(p.cols)), look.Faint)
+	return line + "  " + p.l.Paint(part("row", p.v.top, len(f.rows), len(p.rows))+", "+part("column", p.v.left, len(f.cols), len(p.cols)), ui.Faint)
 }
 
 // heads are the columns' heads; the corner says where there is more.
@@ -202,9 +201,9 @@ func (p *drawing) heads() string {
 		style := p.g.h.Worst(p.g.m.Cols[j].ID)
 		switch {
 		case p.v.left+k == p.col:
-			style = look.Accent
-		case style == look.Plain:
-			style = look.Head
+			style = ui.Accent
+		case style == ui.Plain:
+			style = ui.Head
 		}
 		b.WriteString(" " + p.l.Paint(p.l.FitRight(p.names[j], p.width), style))
 	}
@@ -216,9 +215,9 @@ func (p *drawing) row(i int) string {
 	f := p.v.drawn
 	r := f.rows[i]
 	selected := p.v.top+i == p.at
-	cursor, style := " ", look.Head
+	cursor, style := " ", ui.Head
 	if selected {
-		cursor, style = p.l.Cursor(), look.Accent
+		cursor, style = p.l.Cursor(), ui.Accent
 	}
 	mark := p.g.h.Worst(p.g.m.Rows[r].ID)
 	var b strings.Builder
@@ -228,7 +227,7 @@ func (p *drawing) row(i int) string {
 		text, style := p.g.cell(p.l, p.v.figure, r, j)
 		text = p.l.FitRight(text, p.width)
 		if selected && p.v.left+k == p.col {
-			b.WriteString(p.l.Paint("["+text+"]", look.Selected))
+			b.WriteString(p.l.Paint("["+text+"]", ui.Selected))
 			after = ""
 		} else {
 			b.WriteString(after + p.l.Paint(text, style))

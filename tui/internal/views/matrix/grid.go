@@ -8,8 +8,8 @@ import (
 	"github.com/topoctl/topoctl/internal/draw"
 	"github.com/topoctl/topoctl/internal/units"
 	"github.com/topoctl/topoctl/probe"
-	"github.com/topoctl/topoctl/tui/internal/look"
 	"github.com/topoctl/topoctl/tui/internal/state"
+	"github.com/topoctl/topoctl/tui/internal/ui"
 	"github.com/topoctl/topoctl/tui/internal/views/host"
 )
 
@@ -140,9 +140,9 @@ func label(e *topo.MatrixEntry) string {
 }
 
 // cell is the text of a cell and how good that is.
-func (g *grid) cell(l *look.Look, f figure, i, j int) (string, look.Style) {
+func (g *grid) cell(l *ui.Look, f figure, i, j int) (string, ui.Style) {
 	if g.m.Rows[i].ID == g.m.Cols[j].ID {
-		return "X", look.Faint
+		return "X", ui.Faint
 	}
 	switch f {
 	case expected:
@@ -152,17 +152,17 @@ func (g *grid) cell(l *look.Look, f figure, i, j int) (string, look.Style) {
 	}
 	c := g.m.Class[i][j]
 	if !c.Known() {
-		return look.Unknown, look.Faint
+		return ui.Unknown, ui.Faint
 	}
 	return c.String(), host.Styles[draw.ClassStyle(c)]
 }
 
 // expected is a rate against the best of its row. A bound or a typical rate may be far from what
 // there is: it is never as good as a rate that is known.
-func (g *grid) expected(l *look.Look, i, j int) (string, look.Style) {
+func (g *grid) expected(l *ui.Look, i, j int) (string, ui.Style) {
 	rate := g.m.Rate[i][j]
 	if rate == nil {
-		return look.Unknown, look.Plain
+		return ui.Unknown, ui.Plain
 	}
 	basis := g.m.Basis[i][j]
 	text := basis.Mark(units.RateNumber(int64(*rate), l.Units))
@@ -174,24 +174,24 @@ func (g *grid) expected(l *look.Look, i, j int) (string, look.Style) {
 	}
 	switch part := float64(*rate) / float64(max(best, 1)); {
 	case *rate == 0:
-		return text, look.Bad
+		return text, ui.Bad
 	case part >= 0.95 && basis.Sure():
-		return text, look.Good
+		return text, ui.Good
 	case part >= 0.5:
-		return text, look.Plain
+		return text, ui.Plain
 	}
-	return text, look.Middle
+	return text, ui.Middle
 }
 
 // compared is a measured rate, or by how much it differs from what is expected, with a mark
 // where that is too little.
-func (g *grid) compared(l *look.Look, f figure, i, j int) (string, look.Style) {
+func (g *grid) compared(l *ui.Look, f figure, i, j int) (string, ui.Style) {
 	m := g.measured(i, j)
 	if !m.known {
-		return look.Unknown, look.Faint
+		return ui.Unknown, ui.Faint
 	}
 	want := g.m.Rate[i][j]
-	style, text := look.Plain, units.RateNumber(int64(m.rate), l.Units)
+	style, text := ui.Plain, units.RateNumber(int64(m.rate), l.Units)
 	if want != nil && *want > 0 {
 		part := float64(m.rate) / float64(*want)
 		style = styleOfPart(part)
@@ -199,7 +199,7 @@ func (g *grid) compared(l *look.Look, f figure, i, j int) (string, look.Style) {
 			text = percent(part)
 		}
 	} else if f == delta {
-		return look.Unknown, look.Faint
+		return ui.Unknown, ui.Faint
 	}
 	if mark := l.Mark(style); mark != " " {
 		text += mark
@@ -208,15 +208,15 @@ func (g *grid) compared(l *look.Look, f figure, i, j int) (string, look.Style) {
 }
 
 // styleOfPart judges a part of the expected rate as a probe does.
-func styleOfPart(part float64) look.Style {
+func styleOfPart(part float64) ui.Style {
 	rules := probe.DefaultRules()
 	switch {
 	case part < rules.FailUnder:
-		return look.Bad
+		return ui.Bad
 	case part < rules.WarnUnder:
-		return look.Middle
+		return ui.Middle
 	}
-	return look.Good
+	return ui.Good
 }
 
 // percent is by how much a part differs from the whole: "-38%", "+2%".

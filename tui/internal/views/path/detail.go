@@ -9,7 +9,6 @@ import (
 	"github.com/topoctl/topoctl/internal/explain"
 	"github.com/topoctl/topoctl/internal/text"
 	"github.com/topoctl/topoctl/pathsel"
-	"github.com/topoctl/topoctl/tui/internal/look"
 	"github.com/topoctl/topoctl/tui/internal/pane"
 	"github.com/topoctl/topoctl/tui/internal/ui"
 )
@@ -19,7 +18,7 @@ import (
 func (v *View) Detail(env *ui.Env, width int) []string {
 	if !v.sync(env) {
 		d := &detail{l: env.Look, width: width}
-		d.wrapped(v.failed, look.Plain)
+		d.wrapped(v.failed, ui.Plain)
 		return d.lines
 	}
 	d := &detail{v: v, env: env, l: env.Look, width: width}
@@ -35,7 +34,7 @@ func (v *View) Detail(env *ui.Env, width int) []string {
 		if i == 0 {
 			d.section("hints")
 		}
-		d.reason(r, look.Middle)
+		d.reason(r, ui.Middle)
 	}
 	return d.lines
 }
@@ -43,7 +42,7 @@ func (v *View) Detail(env *ui.Env, width int) []string {
 type detail struct {
 	v     *View
 	env   *ui.Env
-	l     *look.Look
+	l     *ui.Look
 	width int
 	lines []string
 }
@@ -54,35 +53,35 @@ func (d *detail) section(title string) {
 	if len(d.lines) > 0 {
 		d.lines = append(d.lines, "")
 	}
-	d.add(d.l.Paint(title, look.Head))
+	d.add(d.l.Paint(title, ui.Head))
 }
 
-func (d *detail) wrapped(text string, s look.Style) {
+func (d *detail) wrapped(text string, s ui.Style) {
 	for _, line := range pane.Wrap(d.l.Safe(text), d.width-2, 0) {
 		d.add("  " + d.l.Paint(line, s))
 	}
 }
 
 // reason is a sentence with the place where it was read.
-func (d *detail) reason(r pathsel.Reason, s look.Style) {
+func (d *detail) reason(r pathsel.Reason, s ui.Style) {
 	d.wrapped(r.Text, s)
 	if r.Evidence != "" {
-		d.add("  " + d.l.Paint(d.l.Safe(r.Evidence), look.Faint))
+		d.add("  " + d.l.Paint(d.l.Safe(r.Evidence), ui.Faint))
 	}
 }
 
 // candidate is one port for the memory of the question.
 func (d *detail) candidate(c *pathsel.Candidate) {
-	facts := []string{look.Class(c.Class)}
+	facts := []string{ui.Class(c.Class)}
 	if c.NCCL != "" {
 		facts = append(facts, "NCCL "+string(c.NCCL))
 	}
 	facts = append(facts, d.l.Expected(c.BytesPerSec, c.Basis), string(c.Basis), "role "+string(c.Role))
-	d.add(d.l.Paint(d.l.Safe(c.Name), look.Strong) + "  " + d.l.Paint(string(c.Verdict), styleOf(c.Verdict)))
+	d.add(d.l.Paint(d.l.Safe(c.Name), ui.Strong) + "  " + d.l.Paint(string(c.Verdict), styleOf(c.Verdict)))
 	d.add("  " + strings.Join(facts, ", "))
-	d.reason(c.Reason, look.Plain)
+	d.reason(c.Reason, ui.Plain)
 	for _, n := range c.Notes {
-		d.reason(n, look.Faint)
+		d.reason(n, ui.Faint)
 	}
 	d.traffic(c)
 	d.share(c)
@@ -97,7 +96,7 @@ func (d *detail) candidate(c *pathsel.Candidate) {
 		d.add("  a part of the way is not known")
 	}
 	d.route(r)
-	d.wrapped("class: "+explain.Why(paths, r), look.Plain)
+	d.wrapped("class: "+explain.Why(paths, r), ui.Plain)
 }
 
 // location is the memory that the candidates are for.
@@ -119,7 +118,7 @@ func (d *detail) route(r *explain.Route) {
 		s := &r.Steps[i]
 		for _, text := range []string{s.Note, s.Evidence} {
 			if text != "" {
-				d.add("     " + d.l.Paint(d.l.Safe(text), look.Faint))
+				d.add("     " + d.l.Paint(d.l.Safe(text), ui.Faint))
 			}
 		}
 	}
@@ -150,7 +149,7 @@ func (d *detail) share(c *pathsel.Candidate) {
 	d.section("share in the last " + time.Duration(r.WindowNS).Round(time.Second).String() + ", as topoctl audit")
 	d.add("  " + string(port.Verdict) + ": " + audit.Percent(*port.CarriedShare) + " of all, planned " + audit.Percent(*port.PlannedShare))
 	for _, why := range port.Reasons {
-		d.wrapped("  "+why, look.Faint)
+		d.wrapped("  "+why, ui.Faint)
 	}
 }
 
@@ -163,7 +162,7 @@ func (d *detail) peerAccess() {
 	case r.PeerAccess == "ok":
 		d.add("peer access: ok, says the driver")
 	case r.PeerAccess != "":
-		d.add(d.l.Paint(d.l.Mark(look.Bad)+" peer access: "+d.l.Safe(r.PeerAccess), look.Bad))
+		d.add(d.l.Paint(d.l.Mark(ui.Bad)+" peer access: "+d.l.Safe(r.PeerAccess), ui.Bad))
 	default:
 		d.add("peer access: not known, the driver was not asked")
 	}

@@ -9,7 +9,6 @@ import (
 	"github.com/topoctl/topoctl/internal/explain"
 	"github.com/topoctl/topoctl/internal/text"
 	"github.com/topoctl/topoctl/pathsel"
-	"github.com/topoctl/topoctl/tui/internal/look"
 	"github.com/topoctl/topoctl/tui/internal/pane"
 	"github.com/topoctl/topoctl/tui/internal/ui"
 	"github.com/topoctl/topoctl/tui/internal/views/host"
@@ -63,7 +62,7 @@ func (v *View) Needs(env *ui.Env, width int) ui.Size {
 	p.width = min(width, size.W)
 	above := append(p.headline(), p.route(math.MaxInt)...)
 	for _, line := range above {
-		size.W = max(size.W, look.Width(line))
+		size.W = max(size.W, ui.Width(line))
 	}
 	size.H = len(above) + len(p.hints())
 	if len(list) > 0 {
@@ -79,8 +78,8 @@ func (v *View) Position() string { return v.list.Position() }
 func (p *drawing) hints() []string {
 	var out []string
 	for _, r := range p.v.answer.Hints {
-		for _, line := range pane.Wrap(p.l.Mark(look.Middle)+" "+p.l.Safe(r.Text), p.width-1, 2) {
-			out = append(out, " "+p.l.Paint(line, look.Middle))
+		for _, line := range pane.Wrap(p.l.Mark(ui.Middle)+" "+p.l.Safe(r.Text), p.width-1, 2) {
+			out = append(out, " "+p.l.Paint(line, ui.Middle))
 		}
 	}
 	return out
@@ -92,7 +91,7 @@ const fewLines = 8
 // drawing is one drawing of an answer.
 type drawing struct {
 	v       *View
-	l       *look.Look
+	l       *ui.Look
 	env     *ui.Env
 	width   int
 	columns []pane.Column
@@ -103,7 +102,7 @@ func (p *drawing) headline() []string {
 	a, l := p.v.answer, p.l
 	var out []string
 	if p.v.note != "" {
-		out = append(out, " "+l.Paint(l.Safe(p.v.note), look.Middle))
+		out = append(out, " "+l.Paint(l.Safe(p.v.note), ui.Middle))
 	}
 	to := explain.ShortName(a.To)
 	if a.To == "" && a.Chosen != nil {
@@ -111,14 +110,14 @@ func (p *drawing) headline() []string {
 	}
 	switch {
 	case a.To == "" && a.Chosen == nil:
-		to = look.Unknown
+		to = ui.Unknown
 	case a.Nearness != nil:
 		to = "any of " + text.Plural(len(a.Ranked), "port")
 	}
-	line := " " + l.Paint(l.Safe(explain.ShortName(a.From)+" ")+l.Arrow()+" "+l.Safe(to), look.Strong)
+	line := " " + l.Paint(l.Safe(explain.ShortName(a.From)+" ")+l.Arrow()+" "+l.Safe(to), ui.Strong)
 	if a.Why != "" {
 		out = append(out, line)
-		return append(out, pane.Wrap(" "+l.Mark(look.Bad)+" "+l.Safe(a.Why), p.width, 3)...)
+		return append(out, pane.Wrap(" "+l.Mark(ui.Bad)+" "+l.Safe(a.Why), p.width, 3)...)
 	}
 	r := a.Route
 	paths, err := p.v.h.Paths()
@@ -145,7 +144,7 @@ func (p *drawing) route(h int) []string {
 	}
 	if len(lines) > h {
 		more := text.Plural(len(lines)-h+1, "more link")
-		lines = append(lines[:h-1], p.l.Paint("   "+p.l.Dots()+" "+more+" in the detail", look.Faint))
+		lines = append(lines[:h-1], p.l.Paint("   "+p.l.Dots()+" "+more+" in the detail", ui.Faint))
 	}
 	return lines
 }
@@ -172,8 +171,8 @@ const cursor, leastReason = 2, 20
 func (p *drawing) tableColumns(list []*pathsel.Candidate) []pane.Column {
 	name, why := len("port"), leastReason
 	for _, c := range list {
-		name = max(name, look.Width(p.l.Safe(c.Name)))
-		why = max(why, look.Width(p.l.Safe(reason(c))))
+		name = max(name, ui.Width(p.l.Safe(c.Name)))
+		why = max(why, ui.Width(p.l.Safe(reason(c))))
 	}
 	columns := make([]pane.Column, columnCount)
 	columns[colRank] = pane.Column{Title: "#", Width: 3, Right: true, Rank: 0}
@@ -202,7 +201,7 @@ func (p *drawing) table(list []*pathsel.Candidate, used, h int) []string {
 	p.columns = pane.Fit(p.tableColumns(list), p.width-cursor)
 	var out []string
 	if h-used > 1 {
-		out = append(out, "  "+l.Paint(pane.Heads(l, p.columns), look.Head))
+		out = append(out, "  "+l.Paint(pane.Heads(l, p.columns), ui.Head))
 	}
 	v.first = used + len(out)
 	room := min(len(list), max(0, h-v.first))
@@ -224,7 +223,7 @@ func (p *drawing) rank(c *pathsel.Candidate) string {
 			return strconv.Itoa(i + 1)
 		}
 	}
-	return p.l.Mark(look.Bad)
+	return p.l.Mark(ui.Bad)
 }
 
 // reason is why a candidate stands where it does.
@@ -236,23 +235,23 @@ func reason(c *pathsel.Candidate) string {
 }
 
 // cell is a candidate's text in a column.
-func (p *drawing) cell(c *pathsel.Candidate, column int) (string, look.Style) {
+func (p *drawing) cell(c *pathsel.Candidate, column int) (string, ui.Style) {
 	switch column {
 	case colRank:
-		return p.rank(c), look.Plain
+		return p.rank(c), ui.Plain
 	case colName:
-		return c.Name, look.Plain
+		return c.Name, ui.Plain
 	case colWhy:
-		return reason(c), look.Plain
+		return reason(c), ui.Plain
 	case colClass:
-		return look.Class(c.Class), look.Plain
+		return ui.Class(c.Class), ui.Plain
 	case colHops:
 		if c.Hops == nil {
-			return look.Unknown, look.Plain
+			return ui.Unknown, ui.Plain
 		}
-		return strconv.Itoa(*c.Hops), look.Plain
+		return strconv.Itoa(*c.Hops), ui.Plain
 	case colExpected:
-		return p.l.Expected(c.BytesPerSec, c.Basis), look.Plain
+		return p.l.Expected(c.BytesPerSec, c.Basis), ui.Plain
 	case colVerdict:
 		return string(c.Verdict), styleOf(c.Verdict)
 	}
@@ -262,33 +261,33 @@ func (p *drawing) cell(c *pathsel.Candidate, column int) (string, look.Style) {
 	line, _ := p.v.h.Line(p.env.State, c.Port)
 	switch {
 	case line.Traffic == nil:
-		return "-", look.Faint
+		return "-", ui.Faint
 	case column == colSent:
-		return p.l.PortRate(line.Sent()), look.Plain
+		return p.l.PortRate(line.Sent()), ui.Plain
 	}
-	return p.l.PortRate(line.Received()), look.Plain
+	return p.l.PortRate(line.Received()), ui.Plain
 }
 
 // audit is a port's share of all traffic in the last looks, and what that is beside the plan.
-func (p *drawing) audit(c *pathsel.Candidate) (string, look.Style) {
+func (p *drawing) audit(c *pathsel.Candidate) (string, ui.Style) {
 	port, _ := p.v.h.Audit(p.env.State, c.Port)
 	switch {
 	case port == nil || port.Verdict == audit.NotPlanned:
-		return "-", look.Faint
+		return "-", ui.Faint
 	case port.Verdict == audit.CouldNotCheck || port.CarriedShare == nil:
-		return look.Unknown, look.Plain
+		return ui.Unknown, ui.Plain
 	case port.Verdict == audit.OK:
-		return audit.Percent(*port.CarriedShare), look.Plain
+		return audit.Percent(*port.CarriedShare), ui.Plain
 	}
-	return audit.Percent(*port.CarriedShare) + " " + string(port.Verdict), look.Middle
+	return audit.Percent(*port.CarriedShare) + " " + string(port.Verdict), ui.Middle
 }
 
-func styleOf(v pathsel.Verdict) look.Style {
+func styleOf(v pathsel.Verdict) ui.Style {
 	switch v {
 	case pathsel.Preferred:
-		return look.Good
+		return ui.Good
 	case pathsel.Rejected:
-		return look.Faint
+		return ui.Faint
 	}
-	return look.Plain
+	return ui.Plain
 }

@@ -6,7 +6,6 @@ import (
 	"github.com/topoctl/topoctl/internal/units"
 	"github.com/topoctl/topoctl/probe"
 	"github.com/topoctl/topoctl/tui/internal/keys"
-	"github.com/topoctl/topoctl/tui/internal/look"
 	"github.com/topoctl/topoctl/tui/internal/pane"
 	"github.com/topoctl/topoctl/tui/internal/ui"
 )
@@ -46,7 +45,7 @@ func resultOf(r *probe.Report, p *probe.Pair) *probe.Result {
 
 func (v *View) pairDetail(env *ui.Env, r *probe.Report, x *probe.Result, width int) []string {
 	l := env.Look
-	title := l.Paint(show.FiguresOf(x, false, options(env)).Pair, look.Strong)
+	title := l.Paint(show.FiguresOf(x, false, options(env)).Pair, ui.Strong)
 	out := []string{l.Cut(title, width)}
 	if x.Verdict != "" {
 		style := styleOf(x.Verdict)
@@ -78,7 +77,7 @@ func drawn(env *ui.Env, parts []show.Part, width int) []string {
 			out = append(out, "")
 		}
 		if p.Title != "" {
-			out = append(out, env.Look.Paint(env.Look.Cut(p.Title, width), look.Head))
+			out = append(out, env.Look.Paint(env.Look.Cut(p.Title, width), ui.Head))
 		}
 		for _, line := range p.Lines {
 			for _, text := range pane.Wrap(line, width, 2) {

@@ -8,7 +8,6 @@ import (
 	"github.com/topoctl/topoctl/internal/measure/show"
 	"github.com/topoctl/topoctl/probe"
 	"github.com/topoctl/topoctl/tui/internal/keys"
-	"github.com/topoctl/topoctl/tui/internal/look"
 	"github.com/topoctl/topoctl/tui/internal/pane"
 	"github.com/topoctl/topoctl/tui/internal/ui"
 )
@@ -22,7 +21,7 @@ func (v *View) Main(env *ui.Env, size ui.Size) []string {
 	rows, t := v.rows(env), v.table(env, size.W)
 	out := v.head(env, size.W)
 	if len(rows) > 0 {
-		out = append(out, env.Look.Paint(t.head(), look.Faint))
+		out = append(out, env.Look.Paint(t.head(), ui.Faint))
 	}
 	for i := range out {
 		out[i] = env.Look.Cut(out[i], size.W)
@@ -74,8 +73,8 @@ func (v *View) tabLine(env *ui.Env, width int) string {
 	case r != nil && env.State.Probe == nil:
 		right += " of " + l.Safe(v.source)
 	}
-	style := map[page]look.Style{choosingPage: look.Faint, resultsPage: look.Faint}
-	style[v.page] = look.Accent
+	style := map[page]ui.Style{choosingPage: ui.Faint, resultsPage: ui.Faint}
+	style[v.page] = ui.Accent
 	mark := func(p page, text string) string {
 		if v.page == p {
 			return "[" + text + "]"
@@ -83,7 +82,7 @@ func (v *View) tabLine(env *ui.Env, width int) string {
 		return " " + text + " "
 	}
 	left, right = mark(choosingPage, left), mark(resultsPage, right)
-	v.tabs = [2]int{look.Width(left) + 1, look.Width(left) + 1 + look.Width(right)}
+	v.tabs = [2]int{ui.Width(left) + 1, ui.Width(left) + 1 + ui.Width(right)}
 	return l.Cut(l.Paint(left, style[choosingPage])+" "+l.Paint(right, style[resultsPage]), width)
 }
 
@@ -93,25 +92,25 @@ func (v *View) choosingHead(env *ui.Env, width int) []string {
 	var out []string
 	switch {
 	case v.unable != "":
-		return v.said("nothing can be measured here: "+l.Safe(v.unable), look.Middle, env, width)
+		return v.said("nothing can be measured here: "+l.Safe(v.unable), ui.Middle, env, width)
 	case v.asking:
 		text := "asking what can be measured; this connects to agents, and measures nothing"
 		if waited := env.State.Now - v.askedNS; waited > 1e9 {
 			text += ": " + show.Seconds(waited)
 		}
-		return v.said(text, look.Plain, env, width)
+		return v.said(text, ui.Plain, env, width)
 	case v.failed != nil:
-		out = v.said("x "+l.Safe(strings.ReplaceAll(v.failed.Error(), "\n", "; ")), look.Bad, env, width)
-		out = append(out, v.said(keyOf(keys.Enter, env)+" tries again", look.Plain, env, width)...)
+		out = v.said("x "+l.Safe(strings.ReplaceAll(v.failed.Error(), "\n", "; ")), ui.Bad, env, width)
+		out = append(out, v.said(keyOf(keys.Enter, env)+" tries again", ui.Plain, env, width)...)
 		if !v.listed {
 			return out
 		}
 	case !v.listed:
 		text := fmt.Sprintf("%s lists what can be measured here; %s measures all of it; nothing is sent before you say yes", keyOf(keys.Enter, env), keyOf(keys.Measure, env))
-		return v.said(text, look.Plain, env, width)
+		return v.said(text, ui.Plain, env, width)
 	}
 	if len(v.pairs) == 0 {
-		return append(out, v.said("there is no pair to measure", look.Middle, env, width)...)
+		return append(out, v.said("there is no pair to measure", ui.Middle, env, width)...)
 	}
 	text := fmt.Sprintf("%s measures all pairs, or those that %s marks; it asks first", keyOf(keys.Measure, env), keyOf(keys.Mark, env))
 	if len(v.marked) > 0 {
@@ -120,11 +119,11 @@ func (v *View) choosingHead(env *ui.Env, width int) []string {
 	if env.Filter != "" {
 		text += "; the filter is " + l.Safe(string(env.Filter))
 	}
-	return append(out, v.said(text, look.Faint, env, width)...)
+	return append(out, v.said(text, ui.Faint, env, width)...)
 }
 
 // said is a text in some lines.
-func (*View) said(text string, style look.Style, env *ui.Env, width int) []string {
+func (*View) said(text string, style ui.Style, env *ui.Env, width int) []string {
 	const most = 4
 	out := pane.Wrap(text, width, 0)
 	if len(out) > most {
@@ -140,19 +139,19 @@ func (*View) said(text string, style look.Style, env *ui.Env, width int) []strin
 func (v *View) resultsHead(env *ui.Env, width int) []string {
 	r := v.report(env)
 	if r == nil {
-		return v.said("nothing was measured yet: "+keyOf(keys.Left, env)+" goes to the pairs", look.Plain, env, width)
+		return v.said("nothing was measured yet: "+keyOf(keys.Left, env)+" goes to the pairs", ui.Plain, env, width)
 	}
 	var out []string
 	if running(env) {
 		out = append(out, v.progress(env, r, width))
 	}
 	for i, line := range show.SummaryParts(r, options(env))[0].Lines {
-		style := look.Strong
+		style := ui.Strong
 		switch {
 		case running(env) && (i > 0 || len(r.Results) == 0):
 			continue // because it runs
 		case i > 0:
-			style = look.Middle
+			style = ui.Middle
 		}
 		out = append(out, v.said(line+outliers(r, i), style, env, width)...)
 	}
@@ -201,6 +200,6 @@ func (*View) progress(env *ui.Env, r *probe.Report, width int) string {
 		text += ", " + show.Seconds(p.RemainingNS) + " left"
 	}
 	text += "; " + keyOf(keys.Measure, env) + " stops"
-	bar := max(5, min(30, width-look.Width(round)-look.Width(text)-2))
-	return l.Paint(round, look.Strong) + " " + l.Paint(l.Bar(part, bar), look.Accent) + text
+	bar := max(5, min(30, width-ui.Width(round)-ui.Width(text)-2))
+	return l.Paint(round, ui.Strong) + " " + l.Paint(l.Bar(part, bar), ui.Accent) + text
 }

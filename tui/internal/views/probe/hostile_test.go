@@ -9,7 +9,6 @@ import (
 	"github.com/topoctl/topoctl/internal/record"
 	"github.com/topoctl/topoctl/probe"
 	"github.com/topoctl/topoctl/tui/internal/keys"
-	"github.com/topoctl/topoctl/tui/internal/look"
 	"github.com/topoctl/topoctl/tui/internal/state"
 	"github.com/topoctl/topoctl/tui/internal/ui"
 	"github.com/topoctl/topoctl/tui/internal/viewtest"
@@ -51,10 +50,10 @@ func hostile(t testing.TB, name string) *probe.Report {
 // sane checks lines that go to a terminal.
 func sane(t *rapid.T, what string, list []string, width int, ascii bool) {
 	for _, line := range list {
-		if look.Width(line) > width {
-			t.Fatalf("%s: %d columns of %d: %q", what, look.Width(line), width, line)
+		if ui.Width(line) > width {
+			t.Fatalf("%s: %d columns of %d: %q", what, ui.Width(line), width, line)
 		}
-		if look.Clean(line) != line {
+		if ui.Clean(line) != line {
 			t.Fatalf("%s: what a terminal obeys: %q", what, line)
 		}
 		if ascii && strings.ContainsFunc(line, func(r rune) bool { return r > 0x7e }) {
@@ -79,7 +78,7 @@ func TestAnySize(t *testing.T) {
 			events = append(events, &probe.Event{Type: probe.EventError, AtNS: 60e9, Error: viewtest.Nasty}, probe.EndEvent(r))
 		}
 		v, env := New(), newEnv(told(events[:rapid.IntRange(0, len(events)).Draw(t, "events")]...))
-		env.Look = &look.Look{ASCII: rapid.Bool().Draw(t, "ascii"), Color: rapid.Bool().Draw(t, "color"), Bare: rapid.Bool().Draw(t, "bare")}
+		env.Look = &ui.Look{ASCII: rapid.Bool().Draw(t, "ascii"), Color: rapid.Bool().Draw(t, "color"), Bare: rapid.Bool().Draw(t, "bare")}
 		env.Filter = ui.Filter(rapid.SampledFrom([]string{"", "cpu", "!pass", "nothing has it", "\x1b[2J"}).Draw(t, "filter"))
 		if rapid.Bool().Draw(t, "loaded") {
 			v.SetReport(r, viewtest.Nasty)
@@ -117,7 +116,7 @@ func TestActiveTwice(t *testing.T) {
 	} {
 		s.Apply(&record.Record{Source: record.SourceProbe, Probe: e})
 	}
-	v, env := New(), &ui.Env{State: s, Look: &look.Look{Bare: true}, Shared: &ui.Shared{}}
+	v, env := New(), &ui.Env{State: s, Look: &ui.Look{Bare: true}, Shared: &ui.Shared{}}
 	v.Main(env, ui.Size{W: 80, H: 20})
 	v.Key(keys.Down, env)
 	if x, ok := v.Selection(env).(*probe.Result); !ok || x.ID != "b" {

@@ -15,7 +15,6 @@ import (
 	"github.com/topoctl/topoctl/testkit/golden"
 	"github.com/topoctl/topoctl/testkit/longtest"
 	"github.com/topoctl/topoctl/tui/internal/keys"
-	"github.com/topoctl/topoctl/tui/internal/look"
 	"github.com/topoctl/topoctl/tui/internal/state"
 	"github.com/topoctl/topoctl/tui/internal/ui"
 	"github.com/topoctl/topoctl/tui/internal/viewtest"
@@ -41,7 +40,7 @@ func load(t testing.TB, name string) *probe.Report {
 }
 
 func newEnv(s *state.State) *ui.Env {
-	return &ui.Env{State: s, Look: &look.Look{Bare: true}, Shared: &ui.Shared{}}
+	return &ui.Env{State: s, Look: &ui.Look{Bare: true}, Shared: &ui.Shared{}}
 }
 
 // told is a state that has heard these events, and the time of the last one.
@@ -113,7 +112,7 @@ func frames(v *View, env *ui.Env) string {
 }
 
 // looks are the two ways in which panes are held.
-var looks = map[string]look.Look{"color": {Color: true}, "ascii": {ASCII: true, Bare: true}}
+var looks = map[string]ui.Look{"color": {Color: true}, "ascii": {ASCII: true, Bare: true}}
 
 func TestGolden(t *testing.T) {
 	for name, l := range looks {

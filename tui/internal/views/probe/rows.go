@@ -8,7 +8,6 @@ import (
 
 	"github.com/topoctl/topoctl/internal/measure/show"
 	"github.com/topoctl/topoctl/probe"
-	"github.com/topoctl/topoctl/tui/internal/look"
 	"github.com/topoctl/topoctl/tui/internal/pane"
 	"github.com/topoctl/topoctl/tui/internal/ui"
 )
@@ -25,7 +24,7 @@ type row struct {
 	blame   *probe.Blame
 
 	text  string
-	style look.Style
+	style ui.Style
 }
 
 // rows are those of the page.
@@ -103,7 +102,7 @@ func (v *View) resultRows(env *ui.Env) []row {
 	}
 	o, local := options(env), show.Local(r)
 	out := activeRows(env, r)
-	head := func(title string) { out = append(out, row{text: title, style: look.Head}) }
+	head := func(title string) { out = append(out, row{text: title, style: ui.Head}) }
 	if len(r.Blame) > 0 {
 		head("blame")
 	}
@@ -112,7 +111,7 @@ func (v *View) resultRows(env *ui.Env) []row {
 	}
 	parts := show.SummaryParts(r, o)[1:]
 	if len(parts) > 0 && parts[0].Title == "hosts" {
-		out = append(out, partRows(parts[0], look.Bad)...)
+		out = append(out, partRows(parts[0], ui.Bad)...)
 		parts = parts[1:]
 	}
 	out = append(out, troubleRows(env)...)
@@ -131,14 +130,14 @@ func (v *View) resultRows(env *ui.Env) []row {
 		out = append(out, row{key: "result " + x.ID, result: x})
 	}
 	for _, part := range parts {
-		out = append(out, partRows(part, look.Plain)...)
+		out = append(out, partRows(part, ui.Plain)...)
 	}
 	return out
 }
 
 // partRows are a part of a summary.
-func partRows(p show.Part, style look.Style) []row {
-	out := []row{{text: p.Title, style: look.Head}}
+func partRows(p show.Part, style ui.Style) []row {
+	out := []row{{text: p.Title, style: ui.Head}}
 	for i, line := range p.Lines {
 		out = append(out, row{key: p.Title + " " + strconv.Itoa(i), text: line, style: style})
 	}
@@ -159,7 +158,7 @@ func activeRows(env *ui.Env, r *probe.Report) []row {
 	for i := range r.Results {
 		known[r.Results[i].ID] = &r.Results[i]
 	}
-	out, there := []row{{text: title, style: look.Head}}, map[string]bool{}
+	out, there := []row{{text: title, style: ui.Head}}, map[string]bool{}
 	for _, id := range p.Active {
 		if there[id] { // a recording may say anything
 			continue
@@ -183,21 +182,21 @@ func blameRows(env *ui.Env, r *probe.Report, i int) []row {
 		switch part.Title {
 		case "evidence":
 			for _, line := range part.Lines[:min(most, len(part.Lines))] {
-				out = append(out, row{text: "  " + line, style: look.Faint})
+				out = append(out, row{text: "  " + line, style: ui.Faint})
 			}
 		case "next":
-			out = append(out, row{text: "  next: " + part.Lines[0], style: look.Plain})
+			out = append(out, row{text: "  next: " + part.Lines[0], style: ui.Plain})
 		}
 	}
 	return out
 }
 
 // blameStyle is how a cause looks: congestion is no fault.
-func blameStyle(b *probe.Blame) look.Style {
+func blameStyle(b *probe.Blame) ui.Style {
 	if b.Kind == probe.Congestion {
-		return look.Middle
+		return ui.Middle
 	}
-	return look.Bad
+	return ui.Bad
 }
 
 // troubleRows are the errors that a probe met so far.
@@ -206,9 +205,9 @@ func troubleRows(env *ui.Env) []row {
 	if p == nil || len(p.Errors) == 0 {
 		return nil
 	}
-	out := []row{{text: "errors", style: look.Head}}
+	out := []row{{text: "errors", style: ui.Head}}
 	for i, e := range p.Errors {
-		out = append(out, row{key: "error " + strconv.Itoa(i), text: env.Look.Safe(e), style: look.Bad})
+		out = append(out, row{key: "error " + strconv.Itoa(i), text: env.Look.Safe(e), style: ui.Bad})
 	}
 	return out
 }

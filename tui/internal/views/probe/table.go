@@ -9,7 +9,6 @@ import (
 	"github.com/topoctl/topoctl/internal/text"
 	"github.com/topoctl/topoctl/internal/units"
 	"github.com/topoctl/topoctl/probe"
-	"github.com/topoctl/topoctl/tui/internal/look"
 	"github.com/topoctl/topoctl/tui/internal/ui"
 )
 
@@ -170,16 +169,16 @@ func (t *table) line(r *row, here bool) string {
 }
 
 // text is a row without the cursor, and its style.
-func (t *table) text(r *row) (string, look.Style) {
+func (t *table) text(r *row) (string, ui.Style) {
 	switch {
 	case r.active:
-		return t.active(r.result), look.Accent
+		return t.active(r.result), ui.Accent
 	case r.result != nil:
 		return t.result(r.result), styleOf(r.result.Verdict)
 	case r.pair != nil:
 		return t.pair(r.pair)
 	case r.group != "":
-		return t.group(r), look.Head
+		return t.group(r), ui.Head
 	}
 	text := r.text
 	if r.blame != nil {
@@ -189,16 +188,16 @@ func (t *table) text(r *row) (string, look.Style) {
 }
 
 // styleOf is how a verdict looks.
-func styleOf(v probe.Verdict) look.Style {
+func styleOf(v probe.Verdict) ui.Style {
 	switch v {
 	case probe.Fail, probe.Error:
-		return look.Bad
+		return ui.Bad
 	case probe.Warn, probe.Inconclusive:
-		return look.Middle
+		return ui.Middle
 	case probe.Waived:
-		return look.Faint
+		return ui.Faint
 	}
-	return look.Plain
+	return ui.Plain
 }
 
 // result is a pair with its verdict and figures.
@@ -281,15 +280,15 @@ func (t *table) group(r *row) string {
 }
 
 // pair is a pair that can be measured, or the reason why it cannot.
-func (t *table) pair(p *probe.Pair) (string, look.Style) {
+func (t *table) pair(p *probe.Pair) (string, ui.Style) {
 	l := t.env.Look
 	f := t.figures(&probe.Result{Pair: *p})
 	if p.Waived != "" {
-		return "[-] " + l.Fit(f.Pair, min(t.name, max(t.names, minName))) + " waived: " + l.Safe(p.Waived), look.Faint
+		return "[-] " + l.Fit(f.Pair, min(t.name, max(t.names, minName))) + " waived: " + l.Safe(p.Waived), ui.Faint
 	}
-	box, style := "[ ]", look.Plain
+	box, style := "[ ]", ui.Plain
 	if t.v.marked[p.ID] {
-		box, style = "[x]", look.Strong
+		box, style = "[x]", ui.Strong
 	}
 	return t.cells(box, f), style
 }

@@ -11,7 +11,6 @@ import (
 	"github.com/topoctl/topoctl/internal/counters"
 	"github.com/topoctl/topoctl/internal/units"
 	"github.com/topoctl/topoctl/pathsel/doctor"
-	"github.com/topoctl/topoctl/tui/internal/look"
 	"github.com/topoctl/topoctl/tui/internal/ui"
 )
 
@@ -110,7 +109,7 @@ func valueText(name string, raw json.RawMessage) string {
 	var objects []map[string]json.RawMessage
 	switch {
 	case string(raw) == "null":
-		return look.Unknown
+		return ui.Unknown
 	case isNumber && strings.HasSuffix(name, "bytes_per_sec"):
 		return units.Rate(number, units.Gbyte)
 	case isNumber && strings.HasSuffix(name, "memory_bytes"):

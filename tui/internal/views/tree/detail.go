@@ -15,7 +15,6 @@ import (
 	"github.com/topoctl/topoctl/internal/units"
 	"github.com/topoctl/topoctl/pathsel"
 	"github.com/topoctl/topoctl/pathsel/doctor"
-	"github.com/topoctl/topoctl/tui/internal/look"
 	"github.com/topoctl/topoctl/tui/internal/pane"
 	"github.com/topoctl/topoctl/tui/internal/state"
 	"github.com/topoctl/topoctl/tui/internal/ui"
@@ -29,7 +28,7 @@ func (v *View) Detail(env *ui.Env, width int) []string {
 		return nil
 	}
 	d.width = width
-	d.add(d.l.Paint(d.l.Cut(d.n.line.Name, width), look.Strong))
+	d.add(d.l.Paint(d.l.Cut(d.n.line.Name, width), ui.Strong))
 	d.findings()
 	d.sources()
 	d.link()
@@ -85,10 +84,10 @@ func (d *detail) sources() {
 func (d *detail) legend() {
 	d.section("marks")
 	for _, m := range [][2]string{
-		{d.l.Mark(look.Bad), "an error, says the doctor"}, {d.l.Mark(look.Middle), "a warning; behind a link: it could be faster"},
+		{d.l.Mark(ui.Bad), "an error, says the doctor"}, {d.l.Mark(ui.Middle), "a warning; behind a link: it could be faster"},
 		{"e", "errors that counted up in the last minute"}, {d.l.Folded(), "more below: it has the worst mark of what it hides"},
 	} {
-		d.pair(m[0], m[1], look.Plain)
+		d.pair(m[0], m[1], ui.Plain)
 	}
 }
 
@@ -96,7 +95,7 @@ func (d *detail) legend() {
 type detail struct {
 	v     *View
 	env   *ui.Env
-	l     *look.Look
+	l     *ui.Look
 	h     *host.Host
 	at    int // of the node
 	n     *node
@@ -117,11 +116,11 @@ func (d *detail) add(line string) { d.lines = append(d.lines, d.l.Cut(line, d.wi
 
 func (d *detail) section(title string) {
 	d.lines = append(d.lines, "")
-	d.add(d.l.Paint(title, look.Head))
+	d.add(d.l.Paint(title, ui.Head))
 }
 
 // pair is a name and what it is, in two columns.
-func (d *detail) pair(name, text string, s look.Style) {
+func (d *detail) pair(name, text string, s ui.Style) {
 	d.add("  " + d.l.Fit(name, min(20, max(8, d.width/3))) + " " + d.l.Paint(d.l.Cut(text, d.width), s))
 }
 
@@ -167,7 +166,7 @@ func (d *detail) findings() {
 			d.wrapped("fix: "+f.Fix, 2)
 		}
 		for _, e := range f.Evidence {
-			d.add(d.l.Paint("  "+d.l.Safe(e), look.Faint))
+			d.add(d.l.Paint("  "+d.l.Safe(e), ui.Faint))
 		}
 	}
 }
@@ -201,14 +200,14 @@ func (d *detail) link() {
 		return
 	}
 	d.section("PCIe link")
-	style, text := look.Plain, s.Text
+	style, text := ui.Plain, s.Text
 	if s.Degraded {
-		style, text = look.Bad, text+"!"
+		style, text = ui.Bad, text+"!"
 	}
 	d.pair("runs at", strings.TrimSpace(text+" "+s.Note), style)
-	d.pair("rate", d.l.Rate(s.Rate), look.Plain)
+	d.pair("rate", d.l.Rate(s.Rate), ui.Plain)
 	if _, live := liveLink(d.env.State, d.n); live {
-		d.pair("seen by", "the last look at the host", look.Faint)
+		d.pair("seen by", "the last look at the host", ui.Faint)
 	}
 }
 
@@ -220,10 +219,10 @@ func (d *detail) port(id topo.ID) {
 	}
 	d.section(d.l.Safe(string(id)))
 	d.pair("state", d.known(line.State), host.StyleOfState(line.State))
-	d.pair("line", d.l.PortRate(line.BytesPerSec), look.Plain)
+	d.pair("line", d.l.PortRate(line.BytesPerSec), ui.Plain)
 	t := line.Traffic
 	if t == nil {
-		d.pair("traffic", "not counted", look.Faint)
+		d.pair("traffic", "not counted", ui.Faint)
 		return
 	}
 	top := 0.0
@@ -239,16 +238,16 @@ func (d *detail) port(id topo.ID) {
 		if part, known := counters.Share(way.rate, line.BytesPerSec); known {
 			text += " " + d.l.Fit(d.l.Percent(part), 5)
 		}
-		d.pair(way.name, text+" "+d.l.Spark(way.values, top, min(40, max(0, d.width-40))), look.Plain)
+		d.pair(way.name, text+" "+d.l.Spark(way.values, top, min(40, max(0, d.width-40))), ui.Plain)
 	}
 	if t.Flaps > 0 {
-		d.pair("went down", strconv.Itoa(t.Flaps)+" times since the start", look.Middle)
+		d.pair("went down", strconv.Itoa(t.Flaps)+" times since the start", ui.Middle)
 	}
 	for _, name := range slices.Sorted(maps.Keys(t.Errors)) {
-		text, style := strconv.FormatUint(t.Errors[name], 10), look.Plain
+		text, style := strconv.FormatUint(t.Errors[name], 10), ui.Plain
 		switch moved := t.RecentErrors[name]; {
 		case moved > 0:
-			text, style = fmt.Sprintf("%s  e %d more in the last minute", text, moved), look.Middle
+			text, style = fmt.Sprintf("%s  e %d more in the last minute", text, moved), ui.Middle
 		case t.Errors[name] == 0:
 			continue
 		}
@@ -265,18 +264,18 @@ func (d *detail) gpu() {
 	d.section("load")
 	if g.UtilizationPercent != nil {
 		d.pair("utilisation", d.l.Fit(strconv.Itoa(*g.UtilizationPercent)+"%", 11)+
-			d.l.Spark(g.Utilization.Values(), 100, min(40, max(0, d.width-40))), look.Plain)
+			d.l.Spark(g.Utilization.Values(), 100, min(40, max(0, d.width-40))), ui.Plain)
 	} else {
-		d.pair("utilisation", look.Unknown, look.Plain)
+		d.pair("utilisation", ui.Unknown, ui.Plain)
 	}
 	if g.MemoryUsedBytes != nil {
-		d.pair("memory used", units.Bytes(*g.MemoryUsedBytes), look.Plain)
+		d.pair("memory used", units.Bytes(*g.MemoryUsedBytes), ui.Plain)
 	}
-	d.pair("PCIe sent", d.l.Rate(g.PCIeSentBytesPerSec), look.Plain)
-	d.pair("PCIe received", d.l.Rate(g.PCIeReceivedBytesPerSec), look.Plain)
+	d.pair("PCIe sent", d.l.Rate(g.PCIeSentBytesPerSec), ui.Plain)
+	d.pair("PCIe received", d.l.Rate(g.PCIeReceivedBytesPerSec), ui.Plain)
 	if g.NVLinkSentBytes != nil || g.NVLinkReceivedBytes != nil {
-		d.pair("NVLink sent", d.l.RateOf(last(&g.NVLinkSent)), look.Plain)
-		d.pair("NVLink received", d.l.RateOf(last(&g.NVLinkReceived)), look.Plain)
+		d.pair("NVLink sent", d.l.RateOf(last(&g.NVLinkSent)), ui.Plain)
+		d.pair("NVLink received", d.l.RateOf(last(&g.NVLinkReceived)), ui.Plain)
 	}
 }
 
@@ -330,12 +329,12 @@ func (d *detail) ports(location pathsel.Location) {
 	d.section("ports for this memory")
 	a := d.h.Rank(location)
 	if a == nil || len(a.Ranked) == 0 {
-		d.add(d.l.Paint("  x no usable port", look.Bad))
+		d.add(d.l.Paint("  x no usable port", ui.Bad))
 		return
 	}
 	for i := range a.Ranked[:min(3, len(a.Ranked))] {
 		c := &a.Ranked[i]
-		d.add(fmt.Sprintf("  %d %s  %s  %s", i+1, d.l.Safe(c.Name), look.Class(c.Class), d.l.Expected(c.BytesPerSec, c.Basis)))
+		d.add(fmt.Sprintf("  %d %s  %s  %s", i+1, d.l.Safe(c.Name), ui.Class(c.Class), d.l.Expected(c.BytesPerSec, c.Basis)))
 		d.wrapped(c.ShortReason(), 4)
 	}
 	if more := len(a.Ranked) - 3; more > 0 {
@@ -364,15 +363,15 @@ func (d *detail) attributes() {
 		}
 		text := d.l.Safe(a.text)
 		if source != "" {
-			text = d.l.Fit(text, min(28, max(8, d.width/3))) + " " + d.l.Paint(d.l.Safe(source), look.Faint)
+			text = d.l.Fit(text, min(28, max(8, d.width/3))) + " " + d.l.Paint(d.l.Safe(source), ui.Faint)
 		}
-		d.pair(d.l.Safe(a.name), text, look.Plain)
+		d.pair(d.l.Safe(a.name), text, ui.Plain)
 	}
 }
 
 func (d *detail) known(s string) string {
 	if s == "" {
-		return look.Unknown
+		return ui.Unknown
 	}
 	return d.l.Safe(s)
 }

@@ -9,7 +9,6 @@ import (
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/counters"
 	"github.com/topoctl/topoctl/internal/draw"
-	"github.com/topoctl/topoctl/tui/internal/look"
 	"github.com/topoctl/topoctl/tui/internal/pane"
 	"github.com/topoctl/topoctl/tui/internal/state"
 	"github.com/topoctl/topoctl/tui/internal/ui"
@@ -56,7 +55,7 @@ func (v *View) Main(env *ui.Env, size ui.Size) []string {
 	p := v.drawing(env, rows, max(0, size.W-cursor))
 	var lines []string
 	if size.H > 3 {
-		lines = append(lines, "  "+l.Paint(p.head(), look.Head))
+		lines = append(lines, "  "+l.Paint(p.head(), ui.Head))
 	}
 	v.first = len(lines)
 	size.H = max(0, size.H)
@@ -85,11 +84,11 @@ func (v *View) Position() string { return v.list.Position() }
 // drawing is one drawing of the tree.
 type drawing struct {
 	v        *View
-	l        *look.Look
+	l        *ui.Look
 	s        *state.State
 	rows     []int
 	prefixes []string // the branches before the names
-	marks    map[int]look.Style
+	marks    map[int]ui.Style
 	moving   map[int]bool
 	columns  []pane.Column
 }
@@ -138,18 +137,18 @@ func (v *View) columns(env *ui.Env, rows []int) []pane.Column {
 }
 
 // nameWidth is what the longest branch and name of a device take.
-func (v *View) nameWidth(l *look.Look, rows []int) int {
+func (v *View) nameWidth(l *ui.Look, rows []int) int {
 	w := 0
 	for _, r := range rows {
 		if n := &v.tree.nodes[r]; n.device {
-			w = max(w, 2*n.line.Depth+look.Width(v.fold(l, n))+look.Width(n.line.Name))
+			w = max(w, 2*n.line.Depth+ui.Width(v.fold(l, n))+ui.Width(n.line.Name))
 		}
 	}
 	return w
 }
 
 // branches are the lines and signs before the names.
-func (v *View) branches(l *look.Look, rows []int) []string {
+func (v *View) branches(l *ui.Look, rows []int) []string {
 	out := make([]string, len(rows))
 	last := make([]bool, len(rows)) // no sibling is below
 	var below []bool                // by depth
@@ -189,7 +188,7 @@ func (v *View) branches(l *look.Look, rows []int) []string {
 }
 
 // fold is the sign between branch and name.
-func (v *View) fold(l *look.Look, n *node) string {
+func (v *View) fold(l *ui.Look, n *node) string {
 	switch {
 	case !n.children && l.ASCII:
 		return " "
@@ -204,7 +203,7 @@ func (v *View) fold(l *look.Look, n *node) string {
 // findMarks notes what the doctor says of the lines and which of them have errors that count
 // up. A folded line has the worst of what it hides.
 func (p *drawing) findMarks() {
-	p.marks = map[int]look.Style{}
+	p.marks = map[int]ui.Style{}
 	t := p.v.tree
 	shown := func(i int) int {
 		at := i
@@ -237,14 +236,14 @@ func (p *drawing) line(row, width int) string {
 	l, n := p.l, &p.v.tree.nodes[p.rows[row]]
 	counts := " "
 	if p.moving[p.rows[row]] {
-		counts = l.Paint("e", look.Middle)
+		counts = l.Paint("e", ui.Middle)
 	}
 	mark := p.marks[p.rows[row]]
 	before := l.Paint(l.Mark(mark), mark) + counts
-	name := l.Paint(p.prefixes[row], look.Faint) + n.line.Name
+	name := l.Paint(p.prefixes[row], ui.Faint) + n.line.Name
 	if !n.device {
 		text := l.Cut(name, width-marks)
-		return before + text + p.details(n, width-marks-look.Width(text))
+		return before + text + p.details(n, width-marks-ui.Width(text))
 	}
 	text := pane.Cells(l, p.columns, func(i, w int) string {
 		if i == colName {
@@ -254,7 +253,7 @@ func (p *drawing) line(row, width int) string {
 		return l.Paint(l.Cut(cell, w), style)
 	})
 	if p.columns[colAddress].Width > 0 || p.v.tree.widths.address == 0 {
-		text += p.details(n, width-marks-look.Width(text))
+		text += p.details(n, width-marks-ui.Width(text))
 	}
 	return before + text
 }
@@ -270,7 +269,7 @@ func (p *drawing) details(n *node, room int) string {
 		if c.Text == "" || n.state != "" && strings.HasPrefix(c.Text, n.state) { // the state has a column
 			continue
 		}
-		w := min(look.Width(c.Text), room-2)
+		w := min(ui.Width(c.Text), room-2)
 		if w < 3 {
 			break
 		}
@@ -281,66 +280,66 @@ func (p *drawing) details(n *node, room int) string {
 }
 
 // cell is a device's text in a column.
-func (p *drawing) cell(n *node, column int) (string, look.Style) {
+func (p *drawing) cell(n *node, column int) (string, ui.Style) {
 	switch column {
 	case colAddress:
-		return n.line.Address, look.Faint
+		return n.line.Address, ui.Faint
 	case colLink, colNote, colRate:
 		return p.link(n, column)
 	case colBusy, colPCIeSent, colPCIeReceived:
-		return p.gpuCell(n, column), look.Plain
+		return p.gpuCell(n, column), ui.Plain
 	}
 	line, ok := p.busiest(n)
 	if !ok {
-		return "", look.Plain
+		return "", ui.Plain
 	}
 	switch column {
 	case colLine:
-		return p.l.PortRate(line.BytesPerSec), look.Plain
+		return p.l.PortRate(line.BytesPerSec), ui.Plain
 	case colState:
-		return p.l.Safe(cmp.Or(line.State, look.Unknown)), host.StyleOfState(line.State)
+		return p.l.Safe(cmp.Or(line.State, ui.Unknown)), host.StyleOfState(line.State)
 	}
 	if line.Traffic == nil {
-		return "", look.Plain
+		return "", ui.Plain
 	}
 	switch column {
 	case colSent:
-		return p.l.PortRate(line.Sent()), look.Plain
+		return p.l.PortRate(line.Sent()), ui.Plain
 	case colReceived:
-		return p.l.PortRate(line.Received()), look.Plain
+		return p.l.PortRate(line.Received()), ui.Plain
 	case colLoad:
-		if s := host.StyleOfState(line.State); s == look.Bad && p.columns[colState].Width == 0 {
+		if s := host.StyleOfState(line.State); s == ui.Bad && p.columns[colState].Width == 0 {
 			return p.l.Safe(line.State), s // what matters more than a load of nothing
 		}
 		part, known := counters.Share(line.Busier(), line.BytesPerSec)
 		if !known {
-			return look.Unknown, look.Plain
+			return ui.Unknown, ui.Plain
 		}
-		return p.l.Percent(part), look.Plain
+		return p.l.Percent(part), ui.Plain
 	}
 	top := 0.0
 	if line.BytesPerSec != nil {
 		top = float64(*line.BytesPerSec)
 	}
-	return p.l.Spark(both(&line.Traffic.Sent, &line.Traffic.Received), top, sparkWidth), look.Accent
+	return p.l.Spark(both(&line.Traffic.Sent, &line.Traffic.Received), top, sparkWidth), ui.Accent
 }
 
 // link is the PCIe link as it runs now, and what it could be where that is more.
-func (p *drawing) link(n *node, column int) (string, look.Style) {
+func (p *drawing) link(n *node, column int) (string, ui.Style) {
 	s := p.linkOf(n)
 	switch {
 	case column == colRate && s.Text == "" && s.Rate == nil:
-		return "", look.Plain
+		return "", ui.Plain
 	case column == colRate:
-		return p.l.Rate(s.Rate), look.Plain
+		return p.l.Rate(s.Rate), ui.Plain
 	case column == colNote && s.Degraded:
-		return s.Note, look.Middle
+		return s.Note, ui.Middle
 	case column == colNote:
-		return "", look.Plain
+		return "", ui.Plain
 	case s.Degraded:
-		return s.Text + "!", look.Bad
+		return s.Text + "!", ui.Bad
 	}
-	return s.Text, look.Plain
+	return s.Text, ui.Plain
 }
 
 func (p *drawing) linkOf(n *node) draw.LinkState {
@@ -381,7 +380,7 @@ func (p *drawing) gpuCell(n *node, column int) string {
 	case column == colPCIeReceived:
 		return p.l.Rate(g.PCIeReceivedBytesPerSec)
 	case g.UtilizationPercent == nil:
-		return look.Unknown
+		return ui.Unknown
 	}
 	return p.l.Percent(float64(*g.UtilizationPercent) / 100)
 }

@@ -7,7 +7,6 @@ import (
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/draw"
 	"github.com/topoctl/topoctl/internal/units"
-	"github.com/topoctl/topoctl/tui/internal/look"
 	"github.com/topoctl/topoctl/tui/internal/state"
 	"github.com/topoctl/topoctl/tui/internal/ui"
 	"github.com/topoctl/topoctl/tui/internal/views/host"
@@ -49,11 +48,11 @@ const leastLink, leastState, mostState = 4, 5, 8
 func (n *node) id() topo.ID { return n.line.ID }
 
 // suits says whether the tree is still that of a host and look.
-func (t *tree) suits(h *host.Host, l *look.Look) bool {
+func (t *tree) suits(h *host.Host, l *ui.Look) bool {
 	return t.h.Topology == h.Topology && t.ascii == l.ASCII && t.units == l.Units
 }
 
-func newTree(h *host.Host, l *look.Look) *tree {
+func newTree(h *host.Host, l *ui.Look) *tree {
 	o := draw.NewOutline(h.Topology, draw.TreeOptions{ASCII: l.ASCII, Units: l.Units})
 	t := &tree{h: h, ascii: l.ASCII, units: l.Units, outline: o, nodes: make([]node, len(o.Lines)),
 		byKey: make(map[string]int, len(o.Lines)), place: map[topo.ID]int{}}
@@ -114,17 +113,17 @@ func (t *tree) fill(i int) {
 		return
 	}
 	w := &t.widths
-	w.address = max(w.address, look.Width(n.line.Address))
+	w.address = max(w.address, ui.Width(n.line.Address))
 	if text := n.line.Link.Text; text != "" {
-		w.link = max(w.link, leastLink, look.Width(text)+1)
+		w.link = max(w.link, leastLink, ui.Width(text)+1)
 	}
 	if n.line.Link.Degraded {
-		w.note = max(w.note, look.Width(n.line.Link.Note))
+		w.note = max(w.note, ui.Width(n.line.Link.Note))
 	}
 	for _, id := range n.ports {
 		if l, ok := t.h.Line(&state.State{}, id); ok {
 			n.state = l.State
-			w.state = max(w.state, leastState, min(look.Width(l.State), mostState))
+			w.state = max(w.state, leastState, min(ui.Width(l.State), mostState))
 		}
 	}
 }
