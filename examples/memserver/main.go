@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"time"
 
 	"github.com/topoctl/topoctl/engine"
 	"github.com/topoctl/topoctl/engine/memory"
@@ -118,6 +119,9 @@ func client(ctx context.Context, address string, token []byte, name string, out 
 		}
 		return nil
 	}
+	// Region waits for a region that is not there yet, as long as its context: a server has all of its files.
+	ctx, stop := context.WithTimeout(ctx, 2*time.Second)
+	defer stop()
 	r, err := peer.Region(ctx, name)
 	if err != nil {
 		return err
