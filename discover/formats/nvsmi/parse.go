@@ -29,16 +29,13 @@ var (
 	// nvidia-smi's word that its matrix leaves NICs out.
 	leftOut = regexp.MustCompile(`\b([0-9]{1,6}) NICs? found, only displaying ([0-9]{1,6})\b`)
 	// Escape sequences, also as what shows or carries a text leaves them: "^[[4m", "\u001b[4m", "[4m".
-	ansi     = regexp.MustCompile(`(?:[\x1b\x{241b}\x{fffd}]|\^\[|\\(?:x1b|u001b|033|e))\[[0-9;]*[A-Za-z]|\[[0-9;]+m`)
-	isDigits = regexp.MustCompile(`^[0-9]{1,9}$`)
-
-	// A terminal shows columns that are as wide as the distance of its tabs in one word: "NODENODE", "NIC10NIC11",
-	// and at the end of a row "SYS0-55" or "0N/A". These put a blank before each name.
-	headsApart = strings.NewReplacer("GPU", " GPU", "NIC", " NIC", "mlx4_", " mlx4_", "mlx5_", " mlx5_")
-	cellsApart = strings.NewReplacer("XGMI", " XGMI", "X", " X", "SYS", " SYS", "NODE", " NODE", "PHB", " PHB", "PXB", " PXB",
-		"PIX", " PIX", "NV", " NV", "C2C", " C2C", "N/A", " N/A")
-	cellTail = regexp.MustCompile(`^(X|SYS|NODE|PHB|PXB|PIX)([0-9].*)$`)
-
+	ansi      = regexp.MustCompile(`(?:[\x1b\x{241b}\x{fffd}]|\^\[|\\(?:x1b|u001b|033|e))\[[0-9;]*[A-Za-z]|\[[0-9;]+m`)
+	gluedHead = regexp.MustCompile(`^((GPU|NIC)[0-9]{1,4}|mlx[45]_[0-9]{1,4})+$`)
+	headWord  = regexp.MustCompile(`(GPU|NIC)[0-9]{1,4}|mlx[45]_[0-9]{1,4}`)
+	gluedRow  = regexp.MustCompile(`^(XGMI|X|SYS|NODE|PHB|PXB|PIX|NV[1-9][0-9]?|C2C)+$`)
+	rowWord   = regexp.MustCompile(`XGMI|X|SYS|NODE|PHB|PXB|PIX|NV[1-9][0-9]?|C2C`)
+	gluedTail = regexp.MustCompile(`(X|SYS|NODE|PHB|PXB|PIX)([0-9])|([0-9])(N/A)`) // a cell and a CPU, a NUMA node and "N/A"
+	isDigits  = regexp.MustCompile(`^[0-9]{1,9}$`)
 	p2pWords  = []string{"OK", "CNS", "GNS", "TNS", "NS", "DR", "U"}
 	rocmWords = []string{"XGMI", "PCIE", "N/A"}
 )
@@ -102,12 +99,10 @@ func matrices(all []string) (found []*matrix, err error) {
 		if len(h.devices) > maxDevices {
 			return nil, pkgerr.Errorf("nvsmi", "line %d: %d columns, at most %d are read", i+1, len(h.devices), maxDevices)
 		}
-		seen := map[string]bool{}
-		for _, d := range h.devices {
-			if seen[d] {
+		for k, d := range h.devices {
+			if slices.Contains(h.devices[:k], d) {
 				return nil, pkgerr.Errorf("nvsmi", "line %d: two columns are called %q", i+1, d)
 			}
-			seen[d] = true
 		}
 		t := &matrix{Line: i + 1, Title: titleAbove(all[:i]), Devices: h.devices, Affinities: h.affinity, Kind: kindTopo}
 		if own := t.ownCell(all[i+1:]); h.affinity == 0 && (own == "0" || own == "" && t.Title != "") {
@@ -209,9 +204,6 @@ func headerAt(all []string, i int) (header, bool) {
 // followed by up to three affinity titles.
 func parseHeader(line string) (header, bool) {
 	h := header{}
-	if !strings.HasPrefix(strings.TrimLeft(line, " \t"), "GPU") { // most lines
-		return h, false
-	}
 	if at := cpuTitle.FindStringIndex(line); at != nil {
 		h.affinity = 1
 		switch titles := line[at[1]:]; { // "NUMA" and "GPU NUMA" where someone made them narrower
@@ -222,19 +214,18 @@ func parseHeader(line string) (header, bool) {
 		}
 		line = line[:at[0]]
 	}
-	for word := range strings.FieldsSeq(line) {
-		devices := []string{word}
-		if apart := headsApart.Replace(word); apart[0] == ' ' { // else a name that has one of these inside
-			devices = strings.Fields(apart)
-		}
-		for _, d := range devices {
-			if !device.MatchString(d) || !strings.ContainsAny(d, "0123456789") || isClassWord(d) {
-				return header{}, false
-			}
-		}
-		h.devices = append(h.devices, devices...)
+	for _, word := range strings.Fields(line) {
+		h.devices = append(h.devices, unglue(word, gluedHead, headWord)...)
 	}
-	return h, len(h.devices) > 0 && gpuName.MatchString(h.devices[0])
+	if len(h.devices) == 0 || !gpuName.MatchString(h.devices[0]) {
+		return header{}, false
+	}
+	for _, d := range h.devices {
+		if !device.MatchString(d) || !strings.ContainsAny(d, "0123456789") || isClassWord(d) {
+			return header{}, false
+		}
+	}
+	return h, true
 }
 
 // isCell tells matrix cells from device names and numbers: "X", "PIX", "NV18",
@@ -281,24 +272,30 @@ func (t *matrix) parseRows(all []string, from int) int {
 func (t *matrix) parseRow(name, rest string, line int) tableRow {
 	r := tableRow{Name: name, Line: line, Cells: make([]string, len(t.Devices))}
 	var cells []string
-	rest = cellsApart.Replace(rest)
-	for {
+	rest = gluedTail.ReplaceAllString(rest, "$1$3 $2$4")
+	for len(cells) < len(r.Cells) {
 		word, after := cutWord(rest)
-		if m := cellTail.FindStringSubmatch(word); m != nil {
-			word, after = m[1], m[2]+after
-		}
-		if !t.isCell(word) {
+		if word == "" || !t.isCell(word) && !gluedRow.MatchString(word) {
 			break
 		}
-		cells, rest = append(cells, word), after
+		cells, rest = append(cells, unglue(word, gluedRow, rowWord)...), after
 	}
-	if len(cells) != len(t.Devices) {
-		t.problem(topo.CodeMalformed, "line %d: row %q has %d cells for %d columns: not read", line, name, len(cells), len(t.Devices))
+	if len(cells) != len(r.Cells) {
+		t.problem(topo.CodeMalformed, "line %d: row %q has %d cells for %d columns: not read", line, name, len(cells), len(r.Cells))
 		return r
 	}
 	copy(r.Cells, cells)
 	t.parseAffinity(&r, rest)
 	return r
+}
+
+// unglue takes apart words that stand in one, as a terminal shows columns that are as wide as
+// the distance of its tabs: "NODENODE", "NIC10NIC11".
+func unglue(word string, run, one *regexp.Regexp) []string {
+	if !run.MatchString(word) {
+		return []string{word}
+	}
+	return one.FindAllString(word, -1)
 }
 
 // parseAffinity reads what follows the cells. With tabs the columns are told
