@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode"
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/pkgerr"
@@ -44,10 +45,15 @@ var (
 // byte order mark, escapes, no-break spaces, line ends of Windows, and the marks of a quotation.
 func lines(data []byte) []string {
 	data = bytes.TrimPrefix(data, []byte("\ufeff"))
-	data = bytes.ReplaceAll(ansi.ReplaceAll(data, nil), []byte("\u00a0"), []byte(" "))
+	data = bytes.Map(func(r rune) rune { // no-break spaces of web pages, carriage returns
+		if unicode.IsSpace(r) && r != '\n' && r != '\t' {
+			return ' '
+		}
+		return r
+	}, ansi.ReplaceAll(data, nil))
 	out := strings.Split(string(data), "\n")
 	for i, l := range out {
-		out[i] = strings.TrimRight(l[len(quoted.FindString(l)):], "\r")
+		out[i] = strings.TrimRight(l[len(quoted.FindString(l)):], " ")
 	}
 	return out
 }
@@ -272,7 +278,9 @@ func (t *matrix) parseRows(all []string, from int) int {
 func (t *matrix) parseRow(name, rest string, line int) tableRow {
 	r := tableRow{Name: name, Line: line, Cells: make([]string, len(t.Devices))}
 	var cells []string
-	rest = gluedTail.ReplaceAllString(rest, "$1$3 $2$4")
+	if t.Kind != kindROCm { // which has nothing behind the cells
+		rest = gluedTail.ReplaceAllString(rest, "$1$3 $2$4")
+	}
 	for len(cells) < len(r.Cells) {
 		word, after := cutWord(rest)
 		if word == "" || !t.isCell(word) && !gluedRow.MatchString(word) {
@@ -337,7 +345,7 @@ func (t *matrix) guessKind() tableKind {
 	switch isX := func(c string) bool { return c == "X" }; {
 	case t.Kind == kindROCm && t.Title != "Link Type" && only(isDigits.MatchString):
 		return kindNumbers
-	case t.Kind == kindTopo && !only(isX) && only(func(c string) bool { return isX(c) || slices.Contains(p2pWords, c) }):
+	case t.Kind == kindTopo && len(t.Devices) > 1 && !only(isX) && only(func(c string) bool { return isX(c) || slices.Contains(p2pWords, c) }):
 		return kindP2P
 	}
 	return t.Kind
