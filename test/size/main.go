@@ -80,7 +80,7 @@ func room(dir string) string {
 // kit says whether a package is there for tests alone.
 func kit(dir string) bool {
 	first, _, _ := strings.Cut(dir, "/")
-	return first == "test" || first == "testkit" || strings.HasSuffix(dir, "test") || strings.HasSuffix(dir, "fake") || strings.HasSuffix(dir, "faulty")
+	return first == "test" || first == "testkit" || strings.HasSuffix(dir, "test") || strings.HasSuffix(dir, "fake") || strings.HasSuffix(dir, "faulty") || strings.HasSuffix(dir, "gpucheck")
 }
 
 func add(all map[string]*packages, path string) error {

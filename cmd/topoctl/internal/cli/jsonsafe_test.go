@@ -173,7 +173,7 @@ func TestPeersAreSafe(t *testing.T) {
 		}
 	}
 	f := clitest.New()
-	for _, format := range []string{command.FormatTable, command.FormatName, command.FormatJSON, "jsonl --watch --for 300ms"} {
+	for _, format := range []string{command.FormatTable, command.FormatName, command.FormatJSON, "jsonl --watch --duration 300ms"} {
 		args := strings.Fields("peers --registry " + c.URL("/nasty") + " -o " + format)
 		code := clitest.Run(t.Context(), f, commands, args...)
 		out := f.Stdout.String() + f.Stderr.String()

@@ -27,7 +27,7 @@ func helpTopics(commands []*cobra.Command) []*cobra.Command {
        error or too few samples, a host that took no part, a data port that is down, RDMA
        that an agent cannot use, no measured pair, or no time left (--max-duration); for
        audit, a planned port whose counters do not say
-  %-3d  interrupted; agent, peers --watch, and watch without --for or --exit-on-change, exit with 0
+  %-3d  interrupted; agent, peers --watch, and watch without --duration or --exit-on-change, exit with 0
 
 "doctor -o nagios" uses the exit codes of monitoring plugins: 0 OK, 1 WARNING,
 2 CRITICAL, 3 UNKNOWN.`, command.ExitOK, command.ExitBad, command.ExitFailed, command.ExitPartial, command.ExitFailed, command.ExitInterrupted)},

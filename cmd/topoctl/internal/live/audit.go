@@ -20,7 +20,7 @@ import (
 type auditOptions struct {
 	*command.Host
 	child     command.Streams // what a command has: as they came to this process
-	seconds   float64
+	duration  time.Duration
 	command   []string
 	plan      string
 	engine    string
@@ -34,8 +34,8 @@ type auditOptions struct {
 	typed     struct{ tolerance string }
 }
 
-// defaultSeconds is how long audit looks at a host where nothing says.
-const defaultSeconds = 10
+// defaultDuration is how long audit looks at a host where nothing else is said.
+const defaultDuration = 10 * time.Second
 
 func auditEngines() []string {
 	var out []string
@@ -56,19 +56,19 @@ func newAuditCmd(f *command.Env, runF func(context.Context, *auditOptions) error
 			"also says which processes have queue pairs and TCP connections on a port, and which\n" +
 			"environment variable keeps a process off it.\n\n" +
 			"With --log it reads what NCCL (NCCL_DEBUG=INFO) or UCX (UCX_PROTO_INFO=y) logged. A log alone,\n" +
-			"without --seconds or COMMAND, gives shares of channels; this also works for a saved host.\n\n" +
+			"without --duration or COMMAND, gives shares of channels; this also works for a saved host.\n\n" +
 			"COMMAND has standard input and output for itself: the report goes to standard error, or to\n" +
 			"--out-file. What other programs move meanwhile counts too. Processes of other users have no\n" +
 			"name unless audit runs as root.\n\n" +
 			"The exit code is 1 if the plan was missed, channels went without GPUDirect RDMA, nothing moved,\n" +
 			"or COMMAND failed, and 3 if a port could not be checked.",
-		Example: "  topoctl audit\n  topoctl audit --seconds 60 --for vllm\n  topoctl audit --out-file audit.json -o json -- python3 train.py\n" +
+		Example: "  topoctl audit\n  topoctl audit --duration 1m --for vllm\n  topoctl audit --out-file audit.json -o json -- python3 train.py\n" +
 			"  topoctl path --plan --ranks 4 -o json > plan.json; topoctl audit --plan plan.json\n" +
 			"  topoctl audit --log nccl.log\n  topoctl audit --from host.json --log nccl.log",
 		RunE: command.Action(opts, opts.parse, runF),
 	}
 	fl := cmd.Flags()
-	fl.Float64Var(&opts.seconds, "seconds", defaultSeconds, "read counters for `N` seconds")
+	fl.DurationVar(&opts.duration, "duration", defaultDuration, "read counters for `TIME`")
 	fl.StringVar(&opts.plan, "plan", "", "compare with the plan in `FILE` (topoctl.plan/v1, from path --plan -o json)")
 	fl.StringVar(&opts.engine, "for", "", "only show variables and logs that `ENGINE` has: "+command.Either(auditEngines()))
 	fl.StringArrayVar(&opts.logs, "log", nil, "also read the log of NCCL or UCX in `FILE`; repeatable")
@@ -79,9 +79,9 @@ func newAuditCmd(f *command.Env, runF func(context.Context, *auditOptions) error
 	opts.outFile.Add(cmd)
 	command.Offer(cmd, map[string]command.Completer{
 		"for": command.Words(auditEngines()...), "transport": command.Words("rdma", "tcp"), "tolerance": command.Words("10%", "25%", "50%"),
-		"seconds": command.Words("10", "60"), "interval": command.Words("500ms"),
+		"duration": command.Words("10s", "1m"), "interval": command.Words("500ms"),
 	})
-	command.Main(cmd, "seconds", "plan", "for", "log", "log-host", "transport", "out-file")
+	command.Main(cmd, "duration", "plan", "for", "log", "log-host", "transport", "out-file")
 	command.Uses(cmd, append([]string{"units"}, command.InputFlags...)...)
 	command.Formats(cmd, command.FormatTable, command.FormatJSON)
 	command.Lasts(cmd)
@@ -116,10 +116,10 @@ func (o *auditOptions) parse(cmd *cobra.Command, args []string) error {
 		return fmt.Errorf("--tolerance %w", err)
 	}
 	switch {
-	case len(o.command) > 0 && changed("seconds"):
-		return errors.New("--seconds and a command cannot be used together: the audit lasts as long as the command")
-	case !(o.seconds >= 0.1 && o.seconds <= 7*24*3600):
-		return fmt.Errorf("--seconds %g: want 0.1 or more, and a week at most", o.seconds)
+	case len(o.command) > 0 && changed("duration"):
+		return errors.New("--duration and a command cannot be used together: the audit lasts as long as the command")
+	case o.duration < 100*time.Millisecond || o.duration > 7*24*time.Hour:
+		return fmt.Errorf("--duration %s: want 100ms or more, and a week at most", o.duration)
 	case o.interval < 100*time.Millisecond || o.interval > time.Minute:
 		return fmt.Errorf("--interval %s: want 100ms to 1m", o.interval)
 	}
@@ -127,7 +127,7 @@ func (o *auditOptions) parse(cmd *cobra.Command, args []string) error {
 		if len(o.command) > 0 {
 			return errors.New("a command has no effect on a host that does not change")
 		}
-		if err := command.NoEffect(cmd, "on a host that does not change", "seconds", "interval"); err != nil {
+		if err := command.NoEffect(cmd, "on a host that does not change", "duration", "interval"); err != nil {
 			return command.WithHint(err, "leave out the flag that selects a host, or give --log alone")
 		}
 		if len(o.logs) == 0 {
@@ -137,8 +137,8 @@ func (o *auditOptions) parse(cmd *cobra.Command, args []string) error {
 	if o.logHost != "" && len(o.logs) == 0 {
 		return errors.New("--log-host has no effect without --log")
 	}
-	if len(o.logs) > 0 && len(o.command) == 0 && !changed("seconds") {
-		o.seconds = 0 // the log alone
+	if len(o.logs) > 0 && len(o.command) == 0 && !changed("duration") {
+		o.duration = 0 // the log alone
 	}
 	o.look = o.Look()
 	return o.outFile.Check()
@@ -170,12 +170,12 @@ func runAudit(ctx context.Context, o *auditOptions) error {
 		return command.WithHint(err, "\"topoctl path --plan\" shows the plan of this host")
 	}
 	var child *audit.Command
-	if o.seconds > 0 {
+	if o.duration > 0 {
 		if child, err = o.observe(ctx, a); err != nil {
 			return err
 		}
 	}
-	if o.seconds > 0 { // logs may have been written meanwhile, and are read although Ctrl-C ended the rest
+	if o.duration > 0 { // logs may have been written meanwhile, and are read although Ctrl-C ended the rest
 		waiting, stop = o.Waiting(context.WithoutCancel(ctx))
 		defer stop()
 	}

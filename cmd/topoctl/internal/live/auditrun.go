@@ -43,7 +43,7 @@ func (o *auditOptions) observe(ctx context.Context, a *audit.Audit) (*audit.Comm
 		defer child.release()
 		until = child.ended
 	} else {
-		limited, stop := context.WithTimeout(ctx, time.Duration(o.seconds*float64(time.Second)))
+		limited, stop := context.WithTimeout(ctx, o.duration)
 		defer stop()
 		until = limited
 	}

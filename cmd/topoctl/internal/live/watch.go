@@ -49,11 +49,11 @@ func newWatchCmd(f *command.Env, runF func(context.Context, *watchOptions) error
 			"when the kernel reports a change. A host that the flags select is checked once.\n\n" +
 			"The output is text, or with -o jsonl (or json) one JSON object per line (topoctl.watch/v1;\n" +
 			"see docs/watch.md).\n\n" +
-			"The exit code is 1 if --exit-on-change saw a change. It is 0 at the end of --for, or when you\n" +
-			"stop watch, and 130 if you stop it before --for or --exit-on-change ends it.",
+			"The exit code is 1 if --exit-on-change saw a change. It is 0 at the end of --duration, or when you\n" +
+			"stop watch, and 130 if you stop it before --duration or --exit-on-change ends it.",
 		Example: "  topoctl watch\n  topoctl watch -o jsonl >> events.jsonl\n" +
 			"  topoctl discover > good.json; topoctl watch --baseline good.json\n" +
-			"  topoctl watch --exit-on-change --for 10m && echo nothing happened\n" +
+			"  topoctl watch --exit-on-change --duration 10m && echo nothing happened\n" +
 			"  topoctl watch --fixture dgx-h100-port-down --baseline fixture:dgx-h100",
 		Args: command.NoArgs,
 		RunE: command.Action(opts, opts.parse, runF),
@@ -61,7 +61,7 @@ func newWatchCmd(f *command.Env, runF func(context.Context, *watchOptions) error
 	fl := cmd.Flags()
 	fl.DurationVar(&opts.interval, "interval", time.Second, "read counters and query agents every `TIME`; 0 for never")
 	fl.DurationVar(&opts.every, "every", 30*time.Second, "discover the host again every `TIME`, and when the kernel reports a change; 0 for only then")
-	fl.DurationVar(&opts.limit, "for", 0, "stop after `TIME`")
+	fl.DurationVar(&opts.limit, "duration", 0, "stop after `TIME`")
 	fl.BoolVar(&opts.exitOnChange, "exit-on-change", false, "stop at the first change, with exit code 1")
 	fl.BoolVar(&opts.infos, "all", false, "also print findings of severity info")
 	fl.StringVar(&opts.baseline, "baseline", "", "report drift from the host in `FILE` (as for diff, or "+command.FixturePrefix+"NAME), instead of from the start")
@@ -86,8 +86,8 @@ func (o *watchOptions) parse(cmd *cobra.Command, _ []string) error {
 		return fmt.Errorf("--interval %s: want 100ms or more, or 0", o.interval)
 	case o.every < 0, o.every > 0 && o.every < leastEvery:
 		return fmt.Errorf("--every %s: want %s or more, or 0", o.every, leastEvery)
-	case changed("for") && o.limit <= 0:
-		return fmt.Errorf("--for %s: want more than 0", o.limit)
+	case changed("duration") && o.limit <= 0:
+		return fmt.Errorf("--duration %s: want more than 0", o.limit)
 	case o.baseline == "-" && o.Globals.From == "-":
 		return errors.New("only one of --from and --baseline can be standard input")
 	}
@@ -95,7 +95,7 @@ func (o *watchOptions) parse(cmd *cobra.Command, _ []string) error {
 		return err
 	}
 	if o.Globals.Described() {
-		if err := command.NoEffect(cmd, "on a host that does not change", "interval", "every", "for", "exit-on-change", "agent"); err != nil {
+		if err := command.NoEffect(cmd, "on a host that does not change", "interval", "every", "duration", "exit-on-change", "agent"); err != nil {
 			return command.WithHint(err, "leave out the flag that selects a host to watch this one")
 		}
 	}

@@ -12,7 +12,7 @@ import (
 )
 
 func TestParseWatch(t *testing.T) {
-	got, err := clitest.Parse(t, clitest.New().Streams, newWatchCmd, "--interval", "0", "--every", "5m", "--for", "1h", "--exit-on-change", "--all",
+	got, err := clitest.Parse(t, clitest.New().Streams, newWatchCmd, "--interval", "0", "--every", "5m", "--duration", "1h", "--exit-on-change", "--all",
 		"--baseline", "fixture:dgx-h100", "--agent", "n1:9411", "--agent", "https://n2:1", "--json", "--host-root", "/host")
 	if err != nil {
 		t.Fatal(err)

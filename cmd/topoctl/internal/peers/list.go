@@ -54,7 +54,7 @@ func newPeersCmd(f *command.Env, runF func(context.Context, *options) error) *co
 	}
 	opts.registry.Add(cmd, "the registry at `URL`, such as etcd://HOST/PREFIX")
 	cmd.Flags().BoolVar(&opts.watch, "watch", false, "then print changes as they happen")
-	cmd.Flags().DurationVar(&opts.limit, "for", 0, "with --watch, stop after `TIME`")
+	cmd.Flags().DurationVar(&opts.limit, "duration", 0, "with --watch, stop after `TIME`")
 	command.Uses(cmd, "timeout", "quiet")
 	command.Lasts(cmd)
 	command.Formats(cmd, command.FormatTable, command.FormatJSON, command.FormatJSONL, command.FormatName)
@@ -73,9 +73,9 @@ func (o *options) parse(cmd *cobra.Command, _ []string) error {
 	case !o.watch && o.Format == command.FormatJSONL:
 		return errors.New("-o jsonl is for --watch")
 	case o.limit < 0:
-		return fmt.Errorf("--for %s: want 0 or more", o.limit)
+		return fmt.Errorf("--duration %s: want 0 or more", o.limit)
 	case !o.watch:
-		return command.NoEffect(cmd, "without --watch", "for")
+		return command.NoEffect(cmd, "without --watch", "duration")
 	}
 	return nil
 }
