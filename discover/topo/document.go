@@ -26,15 +26,12 @@ func (t *Topology) Encode() ([]byte, error) {
 	w.Field("host", t.Host)
 	w.List("nodes")
 	for _, n := range t.nodes() {
-		w.Item(n.value(facts.reference(n.node.Facts)))
+		facts.item(w, n.value, n.node.Facts)
 	}
 	w.End()
 	w.List("links")
 	for i := range t.Links {
-		w.Item(struct {
-			*Link
-			factsReference
-		}{&t.Links[i], facts.reference(t.Links[i].Facts)})
+		facts.item(w, &t.Links[i], t.Links[i].Facts)
 	}
 	w.End()
 	if t.Asserted != nil {
@@ -65,16 +62,12 @@ type factsTable struct {
 	table  []Facts
 }
 
-// factsReference is the last key of a node or link: where its facts are in the
-// document's table.
-type factsReference struct {
-	Index *int `json:"facts,omitempty"`
-}
-
-// reference is that of facts that are in the table already or are added to it.
-func (f *factsTable) reference(facts Facts) factsReference {
+// item writes a node or link. Its last key says where its facts are in the table, to which they are added
+// where it does not have them.
+func (f *factsTable) item(w *jsontext.Writer, object any, facts Facts) {
 	if len(facts) == 0 {
-		return factsReference{}
+		w.Item(object)
+		return
 	}
 	key := facts.key()
 	i, ok := f.places[key]
@@ -83,97 +76,40 @@ func (f *factsTable) reference(facts Facts) factsReference {
 		f.places[key] = i
 		f.table = append(f.table, facts)
 	}
-	return factsReference{&i}
+	w.ItemWith(object, "facts", i)
+}
+
+// factsReference is that key.
+type factsReference struct {
+	Index *int `json:"facts,omitempty"`
 }
 
 // nodeRef is one node of any kind, for encoding and checking.
 type nodeRef struct {
 	node  *Node
-	value func(factsReference) any // what stands for it in a document
+	value any // a pointer to all of it
 }
 
 // nodes lists every node in document order: by kind, then by the kind's order.
 func (t *Topology) nodes() []nodeRef {
 	var out []nodeRef
-	out = appendNodes(out, t.Packages, func(n *Package, f factsReference) any {
-		return struct {
-			*Package
-			factsReference
-		}{n, f}
-	})
-	out = appendNodes(out, t.NUMANodes, func(n *NUMANode, f factsReference) any {
-		return struct {
-			*NUMANode
-			factsReference
-		}{n, f}
-	})
-	out = appendNodes(out, t.HostBridges, func(n *HostBridge, f factsReference) any {
-		return struct {
-			*HostBridge
-			factsReference
-		}{n, f}
-	})
-	out = appendNodes(out, t.PCIDevices, func(n *PCIDevice, f factsReference) any {
-		return struct {
-			*PCIDevice
-			factsReference
-		}{n, f}
-	})
-	out = appendNodes(out, t.Switches, func(n *Switch, f factsReference) any {
-		return struct {
-			*Switch
-			factsReference
-		}{n, f}
-	})
-	out = appendNodes(out, t.GPUs, func(n *GPU, f factsReference) any {
-		return struct {
-			*GPU
-			factsReference
-		}{n, f}
-	})
-	out = appendNodes(out, t.NICs, func(n *NIC, f factsReference) any {
-		return struct {
-			*NIC
-			factsReference
-		}{n, f}
-	})
-	out = appendNodes(out, t.RDMADevices, func(n *RDMADevice, f factsReference) any {
-		return struct {
-			*RDMADevice
-			factsReference
-		}{n, f}
-	})
-	out = appendNodes(out, t.Ports, func(n *Port, f factsReference) any {
-		return struct {
-			*Port
-			factsReference
-		}{n, f}
-	})
-	out = appendNodes(out, t.Netdevs, func(n *Netdev, f factsReference) any {
-		return struct {
-			*Netdev
-			factsReference
-		}{n, f}
-	})
-	out = appendNodes(out, t.NVMes, func(n *NVMe, f factsReference) any {
-		return struct {
-			*NVMe
-			factsReference
-		}{n, f}
-	})
-	out = appendNodes(out, t.NVSwitches, func(n *NVSwitch, f factsReference) any {
-		return struct {
-			*NVSwitch
-			factsReference
-		}{n, f}
-	})
-	return out
+	out = appendNodes(out, t.Packages)
+	out = appendNodes(out, t.NUMANodes)
+	out = appendNodes(out, t.HostBridges)
+	out = appendNodes(out, t.PCIDevices)
+	out = appendNodes(out, t.Switches)
+	out = appendNodes(out, t.GPUs)
+	out = appendNodes(out, t.NICs)
+	out = appendNodes(out, t.RDMADevices)
+	out = appendNodes(out, t.Ports)
+	out = appendNodes(out, t.Netdevs)
+	out = appendNodes(out, t.NVMes)
+	return appendNodes(out, t.NVSwitches)
 }
 
-func appendNodes[T any](out []nodeRef, list []T, value func(*T, factsReference) any) []nodeRef {
+func appendNodes[T any](out []nodeRef, list []T) []nodeRef {
 	for i := range list {
-		n := &list[i]
-		out = append(out, nodeRef{any(n).(noder).common(), func(f factsReference) any { return value(n, f) }})
+		out = append(out, nodeRef{any(&list[i]).(noder).common(), &list[i]})
 	}
 	return out
 }

@@ -16,7 +16,8 @@ func TestWriter(t *testing.T) {
 	w.Field("map", map[string]int{"b": 2, "a": 1})
 	w.List("items")
 	w.Item([]int{1, 2})
-	w.Item(map[string]string{"<": ">"})
+	w.ItemWith(struct{}{}, "facts", 0)
+	w.ItemWith(map[string]string{"<": ">"}, "facts", 1)
 	w.End()
 	w.Object("derived")
 	w.Field("rules", "v2")
@@ -28,7 +29,8 @@ func TestWriter(t *testing.T) {
 "map":{"a":1,"b":2},
 "items":[
 [1,2],
-{"<":">"}
+{"facts":0},
+{"<":">","facts":1}
 ],
 "derived":{"rules":"v2",
 "rows":[
@@ -50,6 +52,13 @@ func TestWriterErrors(t *testing.T) {
 	var unsupported *json.UnsupportedValueError
 	if got, err := w.Bytes(); !errors.As(err, &unsupported) || unsupported.Str != "NaN" || got != nil {
 		t.Error("want the first error:", err)
+	}
+	w = NewWriter()
+	w.List("values")
+	w.ItemWith(1, "facts", 2)
+	w.End()
+	if _, err := w.Bytes(); err == nil || !strings.Contains(err.Error(), "int is no object") {
+		t.Error(err)
 	}
 	for what, do := range map[string]func(){"End": func() { NewWriter().End() }, "Bytes": func() {
 		w := NewWriter()

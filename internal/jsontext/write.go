@@ -98,6 +98,27 @@ func (w *Writer) Item(v any) {
 	w.value(v)
 }
 
+// ItemWith writes an item that is an object and adds a field at its end.
+func (w *Writer) ItemWith(object any, name string, value any) {
+	w.Item(object)
+	if w.err != nil {
+		return
+	}
+	last := w.buf.Len() - 1
+	if w.buf.Bytes()[last] != '}' {
+		w.err = fmt.Errorf("%T is no object that %q could be added to", object, name)
+		return
+	}
+	w.buf.Truncate(last)
+	if w.buf.Bytes()[last-1] != '{' {
+		w.buf.WriteByte(',')
+	}
+	w.value(name)
+	w.buf.WriteByte(':')
+	w.value(value)
+	w.buf.WriteByte('}')
+}
+
 // End ends the list or object that was begun last.
 func (w *Writer) End() {
 	last := len(w.open) - 1

@@ -1,6 +1,8 @@
 package pick
 
 import (
+	"slices"
+
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/maxmin"
 )
@@ -29,4 +31,13 @@ func (s *Set) ShareOf(lane int) topo.Rate {
 		return 0
 	}
 	return topo.Rate(maxmin.Whole(l.share))
+}
+
+// counts says whether a lane is among those that count.
+func (v *view) counts(i int) bool {
+	if v.all || i < v.s.Chosen {
+		return true
+	}
+	_, found := slices.BinarySearch(v.standIns[:v.few], int32(i))
+	return found
 }

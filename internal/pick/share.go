@@ -170,15 +170,6 @@ func (v *view) at(k int) int {
 	return int(v.standIns[k-v.s.Chosen])
 }
 
-// counts says whether a lane is among those that count.
-func (v *view) counts(i int) bool {
-	if v.all || i < v.s.Chosen {
-		return true
-	}
-	_, found := slices.BinarySearch(v.standIns[:v.few], int32(i))
-	return found
-}
-
 // lost is what a chosen lane has less than the topology promises, bytes per
 // second.
 func (v *view) lost(j int) float64 {

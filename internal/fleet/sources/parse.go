@@ -11,20 +11,6 @@ import (
 	"github.com/topoctl/topoctl/internal/text"
 )
 
-// Detect says whether head, the first bytes of a text, looks like one of ibnetdiscover.
-func Detect(head []byte) bool {
-	for line := range bytes.Lines(head) {
-		text := string(bytes.TrimRight(line, "\r\n"))
-		if _, _, ok := headLine(text); ok {
-			return true
-		}
-		if _, _, ok := listedEnd(strings.Fields(text)); ok {
-			return true
-		}
-	}
-	return false
-}
-
 // Parse reads a text. Lines that are not understood are told in Problems; the error is for a text
 // that has no node at all, or too much.
 func Parse(data []byte) (*Subnet, error) {
