@@ -319,6 +319,9 @@ func flagError(cmd *cobra.Command, err error) error {
 			return WithHint(err, "did you mean --%s?", near)
 		}
 	}
+	if bad, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
+		return badValue(bad)
+	}
 	return WithHint(err, "see %q", cmd.CommandPath()+" --help")
 }
 

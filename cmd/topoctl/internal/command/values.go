@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/topoctl/topoctl/internal/pick"
 )
 
 // ParsePart reads a part such as "2.5%" or "0.025".
@@ -22,21 +24,23 @@ func ParsePart(s string) (float64, error) {
 	return v, nil
 }
 
-// ParseOutlier reads the two bounds of outliers, "93%/2.1x": a part of the best rate
-// of equals, and a multiple of their smallest latency.
-func ParseOutlier(s string) (under, over float64, err error) {
+// Outlier are the bounds of outliers: a part of the best rate of equals, and a multiple of their smallest latency.
+type Outlier struct{ Under, Over float64 }
+
+// ParseOutlier reads such bounds: "93%/2.1x".
+func ParseOutlier(s string) (o Outlier, err error) {
 	part, multiple, both := strings.Cut(s, "/")
-	if under, err = ParsePart(part); err == nil && both {
+	if o.Under, err = ParsePart(part); err == nil && both {
 		number, times := strings.CutSuffix(multiple, "x")
-		over, err = strconv.ParseFloat(number, 64)
-		if err == nil && (!times || !(over > 1 && over <= 1000)) {
+		o.Over, err = strconv.ParseFloat(number, 64)
+		if err == nil && (!times || !(o.Over > 1 && o.Over <= 1000)) {
 			err = strconv.ErrRange
 		}
 	}
 	if err != nil || !both {
-		return 0, 0, fmt.Errorf("%q: want a percentage and a multiple, such as 93%%/2.1x", s)
+		return Outlier{}, fmt.Errorf("%q: want a percentage and a multiple, such as 93%%/2.1x", s)
 	}
-	return under, over, nil
+	return o, nil
 }
 
 // mostSizes bounds a sweep.
@@ -127,6 +131,24 @@ func ParseBytes(s string) (int64, error) {
 		return 0, fmt.Errorf("%q: want a size from 1 byte to 1 PiB, such as 64MiB or 1GB", s)
 	}
 	return int64(v), nil
+}
+
+// BytesOrNone reads a size, or 0 for none.
+func BytesOrNone(s string) (int64, error) {
+	if s == "0" {
+		return 0, nil
+	}
+	n, err := ParseBytes(s)
+	if err != nil {
+		return 0, fmt.Errorf("%w, or 0 for none", err)
+	}
+	return n, nil
+}
+
+// Policy reads the name of a policy by which lanes share transfers.
+func Policy(s string) (pick.Policy, error) {
+	name, err := OneOf(pick.Policies()...)(s)
+	return pick.Policy(name), err
 }
 
 // PartText is a part as it is typed: "2.5%".

@@ -19,12 +19,12 @@ func TestParsePart(t *testing.T) {
 }
 
 func TestParseOutlier(t *testing.T) {
-	if under, over, err := ParseOutlier("93%/2.1x"); err != nil || under != 0.93 || over != 2.1 {
-		t.Errorf("%v, %v, %v", under, over, err)
+	if got, err := ParseOutlier("93%/2.1x"); err != nil || got != (Outlier{0.93, 2.1}) {
+		t.Errorf("%v, %v", got, err)
 	}
 	for _, text := range []string{"", "93%", "93%/", "93%/2.1", "93%/1x", "93%/NaNx", "0%/2x", "93%/x", "/2x", "93%/2x/3x"} {
-		if under, over, err := ParseOutlier(text); err == nil {
-			t.Errorf("%q: took it as %v, %v", text, under, over)
+		if got, err := ParseOutlier(text); err == nil {
+			t.Errorf("%q: took it as %v", text, got)
 		}
 	}
 }

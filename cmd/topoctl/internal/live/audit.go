@@ -31,7 +31,6 @@ type auditOptions struct {
 	interval  time.Duration
 	outFile   command.OutFile
 	look      command.Look
-	typed     struct{ tolerance string }
 }
 
 // defaultDuration is how long audit looks at a host where nothing else is said.
@@ -74,7 +73,7 @@ func newAuditCmd(f *command.Env, runF func(context.Context, *auditOptions) error
 	fl.StringArrayVar(&opts.logs, "log", nil, "also read the log of NCCL or UCX in `FILE`; repeatable")
 	fl.StringVar(&opts.logHost, "log-host", "", "of logs of several hosts take the lines of `NAME` (default: those of this host)")
 	fl.StringVar(&opts.transport, "transport", "", "plan for `TRANSPORT`: rdma or tcp (default: rdma if it can be used)")
-	fl.StringVar(&opts.typed.tolerance, "tolerance", command.PartText(audit.DefaultTolerance), "accept a share that differs from the plan's by `PART` of it")
+	command.Var(cmd, &opts.tolerance, "tolerance", command.PartText(audit.DefaultTolerance), "accept a share that differs from the plan's by `PART` of it", command.ParsePart)
 	fl.DurationVar(&opts.interval, "interval", 500*time.Millisecond, "read counters and look for processes every `TIME`")
 	opts.outFile.Add(cmd)
 	command.Offer(cmd, map[string]command.Completer{
@@ -110,10 +109,6 @@ func (o *auditOptions) parse(cmd *cobra.Command, args []string) error {
 		if err := command.CheckWords("transport", []string{o.transport}, []string{string(pathsel.RDMA), string(pathsel.TCP)}); err != nil {
 			return err
 		}
-	}
-	var err error
-	if o.tolerance, err = command.ParsePart(o.typed.tolerance); err != nil {
-		return fmt.Errorf("--tolerance %w", err)
 	}
 	switch {
 	case len(o.command) > 0 && changed("duration"):

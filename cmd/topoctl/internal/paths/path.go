@@ -36,13 +36,7 @@ type pathOptions struct {
 	visible   string // the list that cuda:N counts in
 	look      command.Look
 	measured  command.Measured
-	typed     pathFlags
-}
-
-// pathFlags are the flags as they are typed.
-type pathFlags struct {
-	bytes, policy, transport string
-	engines                  []string
+	typed     []string // --engine
 }
 
 // tableMost is how many ports the table lists unless --k says otherwise.
@@ -85,12 +79,12 @@ func newPathCmd(f *command.Env, runF func(context.Context, *pathOptions) error) 
 	fl := cmd.Flags()
 	fl.StringVar(&opts.peer, "peer", "", "pair the ports of this host with those of the host in `FILE` (as for --from); DST is memory there (default: the same as SRC)")
 	fl.StringVar(&opts.fabric, "fabric", "", "`FILE` with the rail, leaf and plane of each port (topoctl.fabric/v1)")
-	fl.StringVar(&opts.typed.bytes, "bytes", "64MiB", "`SIZE` of the transfer that lanes share")
-	fl.StringVar(&opts.typed.policy, "policy", string(pick.Adaptive), "`POLICY` by which lanes share the transfer: "+command.Either(pick.Policies()))
-	fl.StringVar(&opts.typed.transport, "transport", "", "choose ports for `TRANSPORT`: rdma or tcp (default: rdma if it can be used)")
+	command.Var(cmd, &opts.bytes, "bytes", "64MiB", "`SIZE` of the transfer that lanes share", command.ParseBytes)
+	command.Var(cmd, &opts.policy, "policy", string(pick.Adaptive), "`POLICY` by which lanes share the transfer: "+command.Either(pick.Policies()), command.Policy)
+	command.Var(cmd, &opts.transport, "transport", "", "choose ports for `TRANSPORT`: rdma or tcp (default: rdma if it can be used)", command.OneOf(pathsel.RDMA, pathsel.TCP))
 	fl.StringArrayVar(&opts.roles, "role", nil, "set the role of a NIC (`NIC=ROLE`): "+command.Either(roleNames)+"; repeatable")
 	fl.StringSliceVar(&opts.down, "down", nil, "what if `NIC` (or a port, mlx5_0/1) of this host were down; repeatable")
-	fl.StringSliceVar(&opts.typed.engines, "engine", nil, "also show what `ENGINE` would choose, and the cost of that: mooncake, nccl or ucx; repeatable")
+	fl.StringSliceVar(&opts.typed, "engine", nil, "also show what `ENGINE` would choose, and the cost of that: mooncake, nccl or ucx; repeatable")
 	fl.IntVar(&opts.most, "k", tableMost, "list the best `N` ports, 0 for all (with -o json, all by default)")
 	fl.BoolVar(&opts.plan, "plan", false, "assign all ports to all GPUs at once")
 	fl.IntVar(&opts.ranks, "ranks", 0, "with --plan, assign them to `N` local ranks instead")
@@ -122,16 +116,12 @@ func (o *pathOptions) parse(cmd *cobra.Command, args []string) error {
 	if err := errors.Join(o.parseArgs(cmd, args), o.measured.Check(cmd)); err != nil {
 		return err
 	}
-	if err := o.parseTransfer(cmd); err != nil {
-		return err
+	if o.peer == "" {
+		if err := command.NoEffect(cmd, "without --peer", "fabric", "bytes", "policy"); err != nil {
+			return err
+		}
 	}
-	typed := &o.typed
-	switch o.transport = pathsel.Transport(typed.transport); o.transport {
-	case pathsel.Auto, pathsel.RDMA, pathsel.TCP:
-	default:
-		return fmt.Errorf("--transport %q: want rdma or tcp", typed.transport)
-	}
-	for _, name := range typed.engines {
+	for _, name := range o.typed {
 		if e := rival.Engine(name); !slices.Contains(rival.Engines(), e) {
 			return fmt.Errorf("--engine %q: want %s", name, command.Either(engineNames()))
 		} else if !slices.Contains(o.engines, e) {
@@ -184,22 +174,6 @@ func (o *pathOptions) parseArgs(cmd *cobra.Command, args []string) error {
 	}
 	if o.dst != "" && o.peer == "" && changed("engine") {
 		return errors.New("--engine has no effect with DST")
-	}
-	return nil
-}
-
-// parseTransfer checks what only lanes need.
-func (o *pathOptions) parseTransfer(cmd *cobra.Command) (err error) {
-	if o.peer == "" {
-		if err := command.NoEffect(cmd, "without --peer", "fabric", "bytes", "policy"); err != nil {
-			return err
-		}
-	}
-	if o.bytes, err = command.ParseBytes(o.typed.bytes); err != nil {
-		return fmt.Errorf("--bytes %w", err)
-	}
-	if o.policy, err = pick.ParsePolicy(o.typed.policy); err != nil {
-		return fmt.Errorf("--policy %q: want %s", o.typed.policy, command.Either(pick.Policies()))
 	}
 	return nil
 }

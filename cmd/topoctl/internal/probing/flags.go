@@ -44,18 +44,19 @@ func (m *measureFlags) parse(cmd *cobra.Command, defaults probe.Spec) (spec prob
 	if spec, err = m.spec(cmd, defaults); err != nil {
 		return spec, rules, err
 	}
-	rules, err = m.rules(cmd)
+	rules, err = m.rules()
 	return spec, rules, err
 }
 
 // sampleFlags say what is measured of each pair, and how long.
 type sampleFlags struct {
 	bw, lat                bool
-	size, sweep            string
+	size                   int64
+	sweep                  []int64
 	warmup, duration       time.Duration
-	ci                     string
+	ci                     float64
 	minSamples, maxSamples int
-	rateLimit              string
+	rateLimit              int64
 }
 
 // The defaults of the measurements that flags do not name: samples of latency, and how
@@ -69,14 +70,14 @@ func (s *sampleFlags) add(cmd *cobra.Command, defaults probe.Spec) {
 	fl := cmd.Flags()
 	fl.BoolVar(&s.bw, "bw", false, "measure bandwidth only")
 	fl.BoolVar(&s.lat, "lat", false, "measure latency only")
-	fl.StringVar(&s.size, "size", command.SizeText(defaults.SizesBytes[0]), "`SIZE` of each op")
-	fl.StringVar(&s.sweep, "sweep", "", "range of sizes (`FROM:TO:xFACTOR`), such as 4KiB:256MiB:x4; the largest is judged")
+	command.Var(cmd, &s.size, "size", command.SizeText(defaults.SizesBytes[0]), "`SIZE` of each op", command.ParseBytes)
+	command.Var(cmd, &s.sweep, "sweep", "", "range of sizes (`FROM:TO:xFACTOR`), such as 4KiB:256MiB:x4; the largest is judged", command.ParseSweep)
 	fl.DurationVar(&s.warmup, "warmup", defaults.Warmup, "warm up for `TIME` before each size")
 	fl.DurationVar(&s.duration, "duration", defaults.SampleTime*time.Duration(defaults.MinSamples), "`TIME` for --min-samples of each size; more follow until --ci is reached")
-	fl.StringVar(&s.ci, "ci", command.PartText(defaults.CI), "stop when the 95 % interval is within this `PERCENT` of the mean")
+	command.Var(cmd, &s.ci, "ci", command.PartText(defaults.CI), "stop when the 95 % interval is within this `PERCENT` of the mean", command.ParsePart)
 	fl.IntVar(&s.minSamples, "min-samples", defaults.MinSamples, "minimum number `N` of samples")
 	fl.IntVar(&s.maxSamples, "max-samples", defaults.MaxSamples, "maximum number `N` of samples")
-	fl.StringVar(&s.rateLimit, "rate-limit", "", "limit each pair to `RATE`, such as 10Gb/s")
+	command.Var(cmd, &s.rateLimit, "rate-limit", "", "limit each pair to `RATE`, such as 10Gb/s", command.ParseRate)
 	command.Group(cmd, "Samples", "bw", "lat", "size", "sweep", "warmup", "duration", "ci", "min-samples", "max-samples", "rate-limit")
 	command.Offer(cmd, map[string]command.Completer{
 		"size": command.Words("64KiB", "1MiB", "16MiB"), "sweep": command.Words("4KiB:16MiB:x4"), "duration": command.Words("500ms", "2s"),
@@ -87,9 +88,6 @@ func (s *sampleFlags) add(cmd *cobra.Command, defaults probe.Spec) {
 // spec checks the flags and gives what they say of measurements.
 func (s *sampleFlags) spec(cmd *cobra.Command, defaults probe.Spec) (probe.Spec, error) {
 	out := defaults
-	if err := command.NotEmpty(cmd, "size", "sweep", "ci", "rate-limit"); err != nil {
-		return out, err
-	}
 	changed := cmd.Flags().Changed
 	for _, pair := range [][2]string{{"size", "sweep"}, {"bw", "lat"}} {
 		if changed(pair[0]) && changed(pair[1]) {
@@ -117,20 +115,13 @@ func (s *sampleFlags) spec(cmd *cobra.Command, defaults probe.Spec) (probe.Spec,
 	case out.SampleTime < time.Millisecond || s.duration > time.Hour:
 		return out, fmt.Errorf("--duration %s: want %s (1 ms for each of --min-samples) to 1h", s.duration, time.Duration(s.minSamples)*time.Millisecond)
 	}
+	out.CI, out.RateLimit = s.ci, s.rateLimit
 	var err error
-	if out.CI, err = command.ParsePart(s.ci); err != nil {
-		return out, fmt.Errorf("--ci %w", err)
-	}
 	if out.SizesBytes, err = s.sizes(); err != nil {
 		return out, err
 	}
 	if s.bw {
 		out.LatencySamples = 0
-	}
-	if s.rateLimit != "" {
-		if out.RateLimit, err = command.ParseRate(s.rateLimit); err != nil {
-			return out, fmt.Errorf("--rate-limit %w", err)
-		}
 	}
 	// Samples that do not settle are taken to --max-samples, but not for ever.
 	each := s.warmup + pairTimeFactor*s.duration
@@ -143,16 +134,9 @@ func (s *sampleFlags) sizes() ([]int64, error) {
 	if s.lat {
 		return []int64{}, nil
 	}
-	flag, sizes := "size", []int64{0}
-	var err error
-	if s.sweep != "" {
-		flag = "sweep"
-		sizes, err = command.ParseSweep(s.sweep)
-	} else {
-		sizes[0], err = command.ParseBytes(s.size)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("--%s %w", flag, err)
+	flag, sizes := "size", []int64{s.size}
+	if s.sweep != nil {
+		flag, sizes = "sweep", s.sweep
 	}
 	if sizes[len(sizes)-1] > 1<<30 {
 		return nil, fmt.Errorf("--%s: ops of more than 1 GiB are not measured", flag)
@@ -162,17 +146,17 @@ func (s *sampleFlags) sizes() ([]int64, error) {
 
 // judgeFlags say when a pair is bad, and how often it is measured again then.
 type judgeFlags struct {
-	failUnder, warnUnder string
-	outlier              string
+	failUnder, warnUnder float64
+	outlier              command.Outlier
 	retest               int
 }
 
 func (j *judgeFlags) add(cmd *cobra.Command) {
 	fl := cmd.Flags()
 	rules := probe.DefaultRules()
-	fl.StringVar(&j.failUnder, "fail-under", command.PartText(rules.FailUnder), "a pair fails below this `PERCENT` of the expected rate")
-	fl.StringVar(&j.warnUnder, "warn-under", command.PartText(rules.WarnUnder), "warn about a pair below this `PERCENT` of the expected rate")
-	fl.StringVar(&j.outlier, "outlier", fmt.Sprintf("%s/%gx", command.PartText(rules.OutlierUnder), rules.OutlierOver), "outliers: below this part of the best similar rate, or above this multiple of the latency (`PERCENT/MULTIPLEx`)")
+	command.Var(cmd, &j.failUnder, "fail-under", command.PartText(rules.FailUnder), "a pair fails below this `PERCENT` of the expected rate", command.ParsePart)
+	command.Var(cmd, &j.warnUnder, "warn-under", command.PartText(rules.WarnUnder), "warn about a pair below this `PERCENT` of the expected rate", command.ParsePart)
+	command.Var(cmd, &j.outlier, "outlier", fmt.Sprintf("%s/%gx", command.PartText(rules.OutlierUnder), rules.OutlierOver), "outliers: below this part of the best similar rate, or above this multiple of the latency (`PERCENT/MULTIPLEx`)", command.ParseOutlier)
 	fl.IntVar(&j.retest, "retest", rules.Retests, "number `N` of times to measure bad pairs again, alone")
 	command.Group(cmd, "Verdicts", "fail-under", "warn-under", "outlier", "retest")
 	command.Offer(cmd, map[string]command.Completer{
@@ -181,24 +165,11 @@ func (j *judgeFlags) add(cmd *cobra.Command) {
 }
 
 // rules checks the flags and gives what they say of verdicts.
-func (j *judgeFlags) rules(cmd *cobra.Command) (probe.Rules, error) {
-	r := probe.Rules{Retests: j.retest}
-	err := command.NotEmpty(cmd, "fail-under", "warn-under", "outlier")
-	if err != nil {
-		return r, err
-	}
-	if r.FailUnder, err = command.ParsePart(j.failUnder); err != nil {
-		return r, fmt.Errorf("--fail-under %w", err)
-	}
-	if r.WarnUnder, err = command.ParsePart(j.warnUnder); err != nil {
-		return r, fmt.Errorf("--warn-under %w", err)
-	}
-	if r.OutlierUnder, r.OutlierOver, err = command.ParseOutlier(j.outlier); err != nil {
-		return r, fmt.Errorf("--outlier %w", err)
-	}
+func (j *judgeFlags) rules() (probe.Rules, error) {
+	r := probe.Rules{Retests: j.retest, FailUnder: j.failUnder, WarnUnder: j.warnUnder, OutlierUnder: j.outlier.Under, OutlierOver: j.outlier.Over}
 	switch {
 	case r.WarnUnder < r.FailUnder:
-		return r, fmt.Errorf("--warn-under %s is below --fail-under %s", j.warnUnder, j.failUnder)
+		return r, fmt.Errorf("--warn-under %s is below --fail-under %s", command.PartText(j.warnUnder), command.PartText(j.failUnder))
 	case j.retest < 0 || j.retest > 10:
 		return r, fmt.Errorf("--retest %d: want 0 to 10", j.retest)
 	}

@@ -23,8 +23,8 @@ type servingFlags struct {
 	units units.System
 
 	modelName, gpu            string
-	prefillText, decodeText   string
-	mode, policyName          string
+	decodeText                string
+	mode                      string
 	chunk, pageTokens         int
 	sloText                   []string
 	outFile                   command.OutFile
@@ -43,12 +43,12 @@ func (o *servingFlags) add(cmd *cobra.Command, gpuHelp, decodeHelp string, decod
 	fl := cmd.Flags()
 	fl.StringVar(&o.modelName, "model", "", "`MODEL` to serve, such as llama-3.1-8b")
 	fl.StringVar(&o.gpu, "gpu", "", gpuHelp)
-	fl.StringVar(&o.prefillText, "prefill", "1xtp1", "prefill instances and tensor ranks of each (`NxtpN`), such as 2xtp4")
+	command.Var(cmd, &o.prefillShape, "prefill", "1xtp1", "prefill instances and tensor ranks of each (`NxtpN`), such as 2xtp4", parseShape)
 	fl.StringVar(&o.decodeText, "decode", "1xtp1", decodeHelp)
 	fl.StringVar(&o.mode, "mode", modeNames[0], "how caches move (`MODE`): push or pull after prefill, or layers during it")
 	fl.IntVar(&o.pageTokens, "page-tokens", 16, "`N` tokens in a page of the cache")
 	fl.IntVar(&o.chunk, "chunk", 0, "process prompts in chunks of at most `N` tokens (default: not chunked)")
-	fl.StringVar(&o.policyName, "policy", string(pick.Adaptive), "`POLICY` by which lanes share a transfer: "+command.Either(pick.Policies()))
+	command.Var(cmd, &o.policy, "policy", string(pick.Adaptive), "`POLICY` by which lanes share a transfer: "+command.Either(pick.Policies()), command.Policy)
 	fl.StringSliceVar(&o.sloText, "slo", nil, "count the requests that meet `LIMITS` for ttft, tpot or e2e, such as ttft=500ms,tpot=50ms")
 	fl.BoolVar(&o.all, "all", false, "also print what was run, where the time goes, prompt lengths and lanes")
 	o.outFile.Add(cmd)
@@ -86,16 +86,10 @@ func (o *servingFlags) check(cmd *cobra.Command) error {
 		}
 		o.gpu = g.Name
 	}
-	if o.prefillShape, err = parseShape(o.prefillText); err != nil {
-		return fmt.Errorf("--prefill %w", err)
-	}
 	if err := command.CheckWords("mode", []string{o.mode}, modeNames); err != nil {
 		return err
 	}
 	o.move = modes[o.mode]
-	if o.policy, err = pick.ParsePolicy(o.policyName); err != nil {
-		return fmt.Errorf("--policy %q: want %s", o.policyName, command.Either(pick.Policies()))
-	}
 	if o.slo, err = parseSLO(o.sloText); err != nil {
 		return fmt.Errorf("--slo %w", err)
 	}

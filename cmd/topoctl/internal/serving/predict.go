@@ -27,7 +27,6 @@ type predictOptions struct {
 	fabricFile                string
 	nics, downs               []string
 	compare                   bool
-	prefixText                string
 	prefixBytes               int64 // of each prefill instance, all ranks together; 0: nothing is kept
 	setup, piece              time.Duration
 }
@@ -86,7 +85,7 @@ func (o *predictOptions) add(cmd *cobra.Command) {
 	fl.StringSliceVar(&o.nics, "nics", nil, "use only the ports with these `NAMES`, on all hosts that have them, or HOST/PORT")
 	fl.StringArrayVar(&o.downs, "down", nil, "take down the port `HOST/PORT`; repeatable")
 	fl.BoolVar(&o.compare, "compare", false, "also run with an infinite network, the best single NIC and a random NIC")
-	fl.StringVar(&o.prefixText, "prefix-memory", "0", "memory (`SIZE`) in which each prefill instance keeps finished prompts, for prompts of a --trace that share a prefix (hash_ids)")
+	command.Var(cmd, &o.prefixBytes, "prefix-memory", "0", "memory (`SIZE`) in which each prefill instance keeps finished prompts, for prompts of a --trace that share a prefix (hash_ids); 0 for none", command.BytesOrNone)
 	fl.DurationVar(&o.setup, "setup-time", 0, "`TIME` to start a transfer between two ranks, such as 50us")
 	fl.DurationVar(&o.piece, "piece-time", 0, "`TIME` to post each contiguous piece of a transfer, such as 200ns")
 	command.Offer(cmd, map[string]command.Completer{"host": namedHost, "prefix-memory": command.Words("0", "16GiB", "1TiB")})
@@ -121,20 +120,14 @@ func (o *predictOptions) parse(cmd *cobra.Command, _ []string) error {
 // longest is the longest time that starting a transfer, or a piece of it, may take.
 const longest = time.Second
 
-func (o *predictOptions) parseCosts(cmd *cobra.Command) (err error) {
+func (o *predictOptions) parseCosts(cmd *cobra.Command) error {
 	if o.setup < 0 || o.setup > longest {
 		return fmt.Errorf("--setup-time %v: want 0 to %v", o.setup, longest)
 	}
 	if o.piece < 0 || o.piece > longest {
 		return fmt.Errorf("--piece-time %v: want 0 to %v", o.piece, longest)
 	}
-	if o.prefixText == "0" {
-		return nil
-	}
-	if o.prefixBytes, err = command.ParseBytes(o.prefixText); err != nil {
-		return fmt.Errorf("--prefix-memory %w, or 0 for none", err)
-	}
-	if !cmd.Flags().Changed("trace") {
+	if o.prefixBytes > 0 && !cmd.Flags().Changed("trace") {
 		return command.WithHint(errors.New("--prefix-memory has no effect without --trace"), "only prompts of a trace share prefixes (hash_ids)")
 	}
 	return nil

@@ -30,7 +30,6 @@ import (
 
 type replayOptions struct {
 	servingFlags
-	memoryText  string
 	peers       []string
 	own         bool // the peer is an agent that is started here
 	credentials peers.Credentials
@@ -75,7 +74,7 @@ func newReplayCmd(f *command.Env, runF func(context.Context, *replayOptions) err
 func (o *replayOptions) add(cmd *cobra.Command) {
 	o.servingFlags.add(cmd, "`GPU` to model", "decode instances and tensor ranks of each (`NxtpN`)")
 	fl := cmd.Flags()
-	fl.StringVar(&o.memoryText, "memory", "1GiB", "`SIZE` of the caches of each instance here (without --peer, also of those in the agent), all ranks together")
+	command.Var(cmd, &o.memory, "memory", "1GiB", "`SIZE` of the caches of each instance here (without --peer, also of those in the agent), all ranks together", command.ParseBytes)
 	fl.StringSliceVar(&o.peers, "peer", nil, "`HOST:PORT` of an agent, or its name in --registry; repeatable (default: an agent that replay starts on this host)")
 	o.credentials.Add(cmd)
 	o.registry.Add(cmd, "find --peer by name in the registry at `URL`, such as etcd://HOST/PREFIX")
@@ -105,9 +104,6 @@ func (o *replayOptions) parse(cmd *cobra.Command, _ []string) (err error) {
 	}
 	if o.decodeShape, err = parseShape(o.decodeText); err != nil {
 		return fmt.Errorf("--decode %w", err)
-	}
-	if o.memory, err = command.ParseBytes(strings.ReplaceAll(o.memoryText, " ", "")); err != nil {
-		return fmt.Errorf("--memory %w", err)
 	}
 	if err := o.transports.Check(cmd); err != nil {
 		return err
@@ -234,7 +230,7 @@ func (o *replayOptions) allocate(e *engine.Engine, p *placement) ([][]*engine.Re
 		p.unbound = p.unbound || nodes == nil && peers.NodeOf(p.t, at) != nil
 		r, err := e.Alloc(o.memory/int64(tp), engine.RegionOptions{Location: at, Memory: memory.Options{Nodes: nodes}})
 		if err != nil {
-			return nil, command.WithHint(fmt.Errorf("--memory %s for each of %s here: %w", o.memoryText, text.Plural(len(p.here)/tp, "instance"), err), "use less memory or fewer instances")
+			return nil, command.WithHint(fmt.Errorf("--memory %s for each of %s here: %w", command.SizeText(o.memory), text.Plural(len(p.here)/tp, "instance"), err), "use less memory or fewer instances")
 		}
 		if i%tp == 0 {
 			out = append(out, nil)
@@ -441,7 +437,7 @@ func (o *replayOptions) startAgent(ctx context.Context, places *placement) (*tra
 	}
 	a, err := transfer.StartAgent(ctx, o.Host, &o.transports.RDMA, args...)
 	if err != nil {
-		return nil, command.WithHint(err, "--memory %s is needed for each instance, here and in the agent", o.memoryText)
+		return nil, command.WithHint(err, "--memory %s is needed for each instance, here and in the agent", command.SizeText(o.memory))
 	}
 	o.peers = []string{a.Address}
 	return a, nil

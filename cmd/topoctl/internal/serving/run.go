@@ -201,7 +201,7 @@ func (r *predictRun) keepPrefixes(pool *serve.Pool, side kv.Side) error {
 	page *= int64(side.TP)
 	pool.PrefixPages = int(r.o.prefixBytes / page)
 	if block := (page*kv.BlockTokens + int64(side.PageTokens) - 1) / int64(side.PageTokens); pool.PrefixPages*side.PageTokens < kv.BlockTokens {
-		return fmt.Errorf("--prefix-memory %s: want at least one block of %d tokens, which takes %s on %s", r.o.prefixText, kv.BlockTokens, units.Bytes(block), text.Plural(side.TP, "rank"))
+		return fmt.Errorf("--prefix-memory %s: want at least one block of %d tokens, which takes %s on %s", command.SizeText(r.o.prefixBytes), kv.BlockTokens, units.Bytes(block), text.Plural(side.TP, "rank"))
 	}
 	r.pools[0].PrefixBytes = &r.o.prefixBytes
 	return nil

@@ -73,10 +73,8 @@ type agentOptions struct {
 
 // agentFlags are the flags as they are typed.
 type agentFlags struct {
-	size                   string
-	regions                []string
-	probeMemory, probeRate string
-	probeTargets           []string
+	size                  int64
+	regions, probeTargets []string
 }
 
 // Commands are those that run transfer engines.
@@ -115,7 +113,7 @@ func newAgentCmd(f *command.Env, runF func(context.Context, *agentOptions) error
 	opts.credentials.Add(cmd)
 	opts.registry.Add(cmd, "tell others where this agent is, by --name, in the registry at `URL`, such as etcd://HOST/PREFIX")
 	fl.StringSliceVar(&opts.http, "http", nil, "serve HTTP on `ADDRESS` (host:port; without a host, only to this host); repeatable")
-	fl.StringVar(&opts.typed.size, "size", "256MiB", "`SIZE` of the region \"bench\"; 0 for none")
+	command.Var(cmd, &opts.typed.size, "size", "256MiB", "`SIZE` of the region \"bench\"; 0 for none", command.BytesOrNone)
 	fl.StringArrayVar(&opts.typed.regions, "region", nil, "also serve region `NAME=SIZE[@LOCATION][:read]`, on the node of cpu:N or with the lanes of gpu:N; :read: peers do not write; repeatable")
 	fl.StringVar(&opts.grants, "grants", "", "let each peer do only what `FILE` says, which is read again when it changes")
 	fl.StringVar(&opts.name, "name", "", "`NAME` of this engine (default: the host name)")
@@ -190,12 +188,8 @@ func (o *agentOptions) parseRegions() error {
 	add := func(name string, size int64, at string, grant memory.Grant) {
 		o.regions = append(o.regions, agent.Region{Bytes: size, RegionOptions: engine.RegionOptions{Name: name, Grant: grant, Location: pathsel.Location(at)}})
 	}
-	if typed.size != "0" {
-		size, err := command.ParseBytes(typed.size)
-		if err != nil {
-			return fmt.Errorf("--size %w", err)
-		}
-		add(benchRegion, size, "", memory.PeerRead|memory.PeerWrite)
+	if typed.size > 0 {
+		add(benchRegion, typed.size, "", memory.PeerRead|memory.PeerWrite)
 	}
 	for _, r := range typed.regions {
 		name, text, ok := strings.Cut(r, "=")
@@ -552,8 +546,8 @@ func (o *agentOptions) addProbes(cmd *cobra.Command) {
 	fl, typed := cmd.Flags(), &o.typed
 	fl.BoolVar(&o.probes, "serve-probes", false, "allow \"topoctl probe fabric\" to measure between this host and others")
 	fl.StringSliceVar(&typed.probeTargets, "probe-targets", nil, "let probes connect to `NETWORK` (10.0.0.0/8), HOST or HOST:PORT only; repeatable (default: this host's networks)")
-	fl.StringVar(&typed.probeMemory, "probe-memory", command.SizeText(probeMemory), "memory that a probe may use (`SIZE`)")
-	fl.StringVar(&typed.probeRate, "probe-rate", "", "rate at which a probe may send (`RATE`), such as 10Gb/s (default: no limit)")
+	command.Var(cmd, &o.limits.MemoryBytes, "probe-memory", command.SizeText(probeMemory), "memory that a probe may use (`SIZE`)", command.ParseBytes)
+	command.Var(cmd, &o.limits.BytesPerSec, "probe-rate", "", "rate at which a probe may send (`RATE`), such as 10Gb/s (default: no limit)", command.ParseRate)
 	fl.DurationVar(&o.limits.Duration, "probe-time", probeTime, "time that a probe may take for each pair (`TIME`)")
 	command.Offer(cmd, map[string]command.Completer{"probe-memory": command.Words("256MiB", "1GiB"), "probe-rate": command.Words("10Gb/s")})
 }
@@ -564,21 +558,13 @@ func (o *agentOptions) parseProbes(cmd *cobra.Command) (err error) {
 			return err
 		}
 	}
-	if err := command.NotEmpty(cmd, "probe-rate", "probe-targets"); err != nil {
+	if err := command.NotEmpty(cmd, "probe-targets"); err != nil {
 		return err
 	}
 	typed := &o.typed
 	if len(typed.probeTargets) > 0 {
 		if o.targets, err = fabric.ParseTargets(typed.probeTargets); err != nil {
 			return fmt.Errorf("--probe-targets %w", err)
-		}
-	}
-	if o.limits.MemoryBytes, err = command.ParseBytes(typed.probeMemory); err != nil {
-		return fmt.Errorf("--probe-memory %w", err)
-	}
-	if typed.probeRate != "" {
-		if o.limits.BytesPerSec, err = command.ParseRate(typed.probeRate); err != nil {
-			return fmt.Errorf("--probe-rate %w", err)
 		}
 	}
 	if o.limits.Duration <= 0 {

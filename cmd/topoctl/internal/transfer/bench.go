@@ -35,7 +35,7 @@ type benchOptions struct {
 // benchFlags are the flags as they are typed.
 type benchFlags struct {
 	sizes, policies, lanes []string
-	memory, failLane       string
+	failLane               string
 	seed                   uint64
 }
 
@@ -105,7 +105,7 @@ func (o *benchOptions) addFlags(cmd *cobra.Command) {
 	o.transports.Add(cmd, "`TRANSPORT` to use: rdma, tcp, shm, or auto to let the engine choose; repeatable")
 	fl.StringSliceVar(&typed.policies, "policy", []string{string(pick.Adaptive)}, "`POLICY` by which lanes share transfers: "+command.Either(pick.Policies())+"; repeatable")
 	fl.StringArrayVar(&typed.lanes, "lanes", nil, "use only lane `NAME` (repeatable), or a number for the best lanes")
-	fl.StringVar(&typed.memory, "memory", units.Bytes(benchDefault), "`SIZE` of the memory used on each side")
+	command.Var(cmd, &r.Memory, "memory", units.Bytes(benchDefault), "`SIZE` of the memory used on each side", command.ParseBytes)
 	fl.BoolVar(&r.Check, "check", false, "verify every byte, also of writes by reading them back; the rates include this")
 	fl.StringVar(&typed.failLane, "fail-lane", "", "fail lane NAME at `NAME@TIME` of each measurement; NAME@TIME+DURATION restores it")
 	fl.StringSliceVar(&o.http, "http", nil, "serve HTTP on `ADDRESS` during the run (host:port; without a host, only to this host); repeatable")
@@ -146,11 +146,8 @@ func (o *benchOptions) parse(cmd *cobra.Command, _ []string) error {
 	case r.Warmup < 0:
 		return fmt.Errorf("--warmup %s: want 0 or more", r.Warmup)
 	}
-	var err error
-	if r.Memory, err = command.ParseBytes(strings.ReplaceAll(typed.memory, " ", "")); err != nil {
-		return fmt.Errorf("--memory %w", err)
-	}
 	if cmd.Flags().Changed("fail-lane") {
+		var err error
 		if r.Fault, err = parseFault(typed.failLane, r.Duration); err != nil {
 			return err
 		}
