@@ -24,6 +24,8 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
+
+	"github.com/topoctl/topoctl/testkit/childtest"
 )
 
 // Patience bounds what must happen at some time.
@@ -84,13 +86,16 @@ func Start(tb testing.TB, o Options) *Cluster {
 	if o.TLS {
 		c.TLS, scheme = NewAuthority(tb), "https"
 	}
-	ports := freePorts(tb, 2*o.Members)
+	port := func() string { // held, so that a member has it again when it is started again
+		_, port, _ := net.SplitHostPort(childtest.Address(tb))
+		return net.JoinHostPort(o.Listen, port)
+	}
 	var peers []string
 	for i := range o.Members {
-		peers = append(peers, fmt.Sprintf("m%d=http://%s:%d", i, o.Listen, ports[2*i+1]))
+		peers = append(peers, fmt.Sprintf("m%d=http://%s", i, port()))
 	}
 	for i := range o.Members {
-		at, peer := fmt.Sprintf("%s:%d", o.Listen, ports[2*i]), strings.SplitN(peers[i], "=", 2)[1]
+		at, peer := port(), strings.SplitN(peers[i], "=", 2)[1]
 		m := &Member{Address: at, program: program, prefix: o.Within, log: filepath.Join(dir, fmt.Sprintf("m%d.log", i)), args: []string{
 			"--name", fmt.Sprintf("m%d", i), "--data-dir", filepath.Join(dir, fmt.Sprintf("m%d", i)),
 			"--listen-client-urls", scheme + "://" + at, "--advertise-client-urls", scheme + "://" + at,
@@ -231,21 +236,6 @@ func (m *Member) Signal(tb testing.TB, s syscall.Signal) {
 	if err != nil {
 		tb.Fatal(err)
 	}
-}
-
-// freePorts are ports that are free now.
-func freePorts(tb testing.TB, n int) []int {
-	tb.Helper()
-	var out []int
-	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			tb.Fatal(err)
-		}
-		defer l.Close() //nolint:errcheck // until all are known
-		out = append(out, l.Addr().(*net.TCPAddr).Port)
-	}
-	return out
 }
 
 // Authority is a CA with its files.
