@@ -57,8 +57,9 @@ func TestWatchKernel(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The watch may not listen yet: switch until it does.
-	for up := true; len(told) == 0; up = !up {
+	// The watch may not listen yet, or begin after a switch has told of its link: switch until it
+	// tells of one.
+	for up, why := true, ""; !strings.Contains(why, "link"); up = !up {
 		if up {
 			err = netlink.LinkSetUp(lo)
 		} else {
@@ -67,14 +68,16 @@ func TestWatchKernel(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(30 * time.Millisecond)
+		select {
+		case why = <-told:
+		case <-time.After(30 * time.Millisecond):
+		}
 	}
 	until := func(want string) {
 		t.Helper()
 		for !slices.Contains(strings.Split(next(t, told), ", "), want) {
 		}
 	}
-	until("link")
 	if err := netlink.LinkSetUp(lo); err != nil {
 		t.Fatal(err)
 	}
