@@ -8,20 +8,19 @@ import (
 
 	tea "charm.land/bubbletea/v2"
 
-	"github.com/topoctl/topoctl/tui/internal/keys"
 	"github.com/topoctl/topoctl/tui/internal/ui"
 )
 
 // key takes a key, by the name that bubbletea gives it, and the text that it types.
 func (m *model) key(name, text string) tea.Cmd {
 	m.shared.Message = ""
-	a := keys.Of(name)
+	a := ui.KeyOf(name)
 	switch {
-	case name == "ctrl+c", a == keys.Quit && (m.laid.TooSmall || !m.editing && m.dialog == nil):
+	case name == "ctrl+c", a == ui.Quit && (m.laid.TooSmall || !m.editing && m.dialog == nil):
 		return tea.Quit
-	case a == keys.Suspend && m.o.Suspend:
+	case a == ui.Suspend && m.o.Suspend:
 		return tea.Suspend
-	case a == keys.Suspend: // bubbletea would stop and nothing would continue it
+	case a == ui.Suspend: // bubbletea would stop and nothing would continue it
 		m.say("no shell to go back to")
 		return nil
 	case m.laid.TooSmall:
@@ -38,49 +37,49 @@ func (m *model) key(name, text string) tea.Cmd {
 }
 
 // act carries an action out.
-func (m *model) act(a keys.Action) tea.Cmd {
-	if i := slices.Index(keys.ViewActions(), a); i >= 0 {
+func (m *model) act(a ui.Action) tea.Cmd {
+	if i := slices.Index(ui.ViewActions(), a); i >= 0 {
 		m.show(i)
 		return nil
 	}
-	if keys.ForView(a) {
+	if ui.ForView(a) {
 		return m.toView(m.current, a)
 	}
 	n := len(m.views)
 	switch a {
-	case keys.Next:
+	case ui.NextKey:
 		m.show((m.current + 1) % n)
-	case keys.Prev:
+	case ui.Prev:
 		m.show((m.current + n - 1) % n)
-	case keys.Help:
+	case ui.Help:
 		m.help, m.helpTop = true, 0
-	case keys.Back:
+	case ui.Back:
 		m.back()
-	case keys.Filter:
+	case ui.FilterKey:
 		m.editing, m.before = true, m.filter
-	case keys.Freeze:
+	case ui.Freeze:
 		m.freeze()
-	case keys.Units:
+	case ui.Units:
 		m.look.Units = ui.Next(m.look.Units)
 		m.say("rates in " + unitsName(m.look.Units))
-	case keys.Detail:
+	case ui.Detail:
 		m.detail = !m.detail
-	case keys.NextFinding:
+	case ui.NextFinding:
 		m.nextFinding(1)
-	case keys.PrevFinding:
+	case ui.PrevFinding:
 		m.nextFinding(-1)
-	case keys.DetailUp:
+	case ui.DetailUp:
 		m.detailTop--
-	case keys.DetailDown:
+	case ui.DetailDown:
 		m.detailTop++
-	case keys.Record:
+	case ui.Record:
 		m.toggleRecord()
-	case keys.Rescan:
+	case ui.Rescan:
 		m.o.Feed.Rescan()
 		m.say("looking at the host again")
-	case keys.Copy:
+	case ui.Copy:
 		return m.copySelection()
-	case keys.Snapshot:
+	case ui.Snapshot:
 		m.snapshot()
 	}
 	return nil
@@ -89,7 +88,7 @@ func (m *model) act(a keys.Action) tea.Cmd {
 func (m *model) show(view int) { m.current, m.detailTop = view, 0 }
 
 // toView hands an action to a view, and carries out the view's request.
-func (m *model) toView(view int, a keys.Action) tea.Cmd {
+func (m *model) toView(view int, a ui.Action) tea.Cmd {
 	m.detailTop = 0
 	var r ui.Request
 	failed := guarded(func() { r = m.views[view].Key(a, m.env(&m.look)) })
@@ -98,22 +97,22 @@ func (m *model) toView(view int, a keys.Action) tea.Cmd {
 		return nil
 	}
 	switch said := m.shared.Message; {
-	case r == (ui.Request{}) && a == keys.Explain:
-		r.Show = keys.Path
-	case a != keys.Measure || r.Measure != nil || r.Stop || r.List:
+	case r == (ui.Request{}) && a == ui.Explain:
+		r.Show = ui.Path
+	case a != ui.Measure || r.Measure != nil || r.Stop || r.List:
 	case m.o.noProber() != "":
 		r = ui.Request{}
 		m.say("nothing can be measured: " + m.look.Safe(m.o.noProber()))
-	case said == "" || r.Show == keys.Probe:
-		r.Show = keys.Probe
-		m.say(strings.TrimPrefix(said+": ", ": ") + "choose pairs with " + keys.Get(keys.Mark).Short(true) + ", then " + keys.Get(keys.Measure).Short(true) + " measures them")
+	case said == "" || r.Show == ui.Probe:
+		r.Show = ui.Probe
+		m.say(strings.TrimPrefix(said+": ", ": ") + "choose pairs with " + ui.Get(ui.Mark).Short(true) + ", then " + ui.Get(ui.Measure).Short(true) + " measures them")
 	}
 	return m.request(r)
 }
 
 // request carries out a view's request.
 func (m *model) request(r ui.Request) tea.Cmd {
-	if i := slices.Index(keys.ViewActions(), r.Show); i >= 0 && i != m.current {
+	if i := slices.Index(ui.ViewActions(), r.Show); i >= 0 && i != m.current {
 		m.show(i)
 	}
 	switch {
@@ -213,10 +212,10 @@ const wheelLines = 3
 // wheel scrolls the pane under the pointer.
 func (m *model) wheel(msg tea.MouseWheelMsg) tea.Cmd {
 	s := m.laid
-	step, a := 1, keys.Down
+	step, a := 1, ui.Down
 	switch msg.Button {
 	case tea.MouseWheelUp:
-		step, a = -1, keys.Up
+		step, a = -1, ui.Up
 	case tea.MouseWheelDown:
 	default:
 		return nil

@@ -6,8 +6,6 @@ import (
 
 	tea "charm.land/bubbletea/v2"
 
-	"github.com/topoctl/topoctl/tui/internal/keys"
-	"github.com/topoctl/topoctl/tui/internal/pane"
 	"github.com/topoctl/topoctl/tui/internal/ui"
 )
 
@@ -54,25 +52,25 @@ func (d *dialog) draw(l *ui.Look, w int) []string {
 }
 
 // helpKey takes an action while the help is open.
-func (m *model) helpKey(a keys.Action) tea.Cmd {
+func (m *model) helpKey(a ui.Action) tea.Cmd {
 	page := max(1, m.h-4)
 	switch a {
-	case keys.Help, keys.Back, keys.Enter:
+	case ui.Help, ui.Back, ui.Enter:
 		m.help = false
-	case keys.Up:
+	case ui.Up:
 		m.helpTop--
-	case keys.Down:
+	case ui.Down:
 		m.helpTop++
-	case keys.PageUp:
+	case ui.PageUp:
 		m.helpTop -= page
-	case keys.PageDown:
+	case ui.PageDown:
 		m.helpTop += page
-	case keys.Home:
+	case ui.Home:
 		m.helpTop = 0
-	case keys.End:
+	case ui.End:
 		m.helpTop = 1 << 16 // drawing stops at the end
 	default:
-		if keys.Get(a).Group == keys.Views {
+		if ui.Get(a).Group == ui.Views {
 			m.help = false
 			return m.act(a)
 		}
@@ -82,9 +80,9 @@ func (m *model) helpKey(a keys.Action) tea.Cmd {
 
 // helpNote says how the help is closed, and how much of it there is.
 func (m *model) helpNote(l *ui.Look, lines, room int) string {
-	note := keys.Get(keys.Help).Short(l.ASCII) + " closes it"
+	note := ui.Get(ui.Help).Short(l.ASCII) + " closes it"
 	if lines > room {
-		note += fmt.Sprintf(", %d-%d of %d, %s %s", m.helpTop+1, m.helpTop+room, lines, keys.Get(keys.Up).Short(l.ASCII), keys.Get(keys.Down).Short(l.ASCII))
+		note += fmt.Sprintf(", %d-%d of %d, %s %s", m.helpTop+1, m.helpTop+room, lines, ui.Get(ui.Up).Short(l.ASCII), ui.Get(ui.Down).Short(l.ASCII))
 	}
 	return note
 }
@@ -92,19 +90,19 @@ func (m *model) helpNote(l *ui.Look, lines, room int) string {
 // helpLines is what the help says in w columns: the bindings, and what the marks mean.
 func helpLines(l *ui.Look, w int) []string {
 	label := 0
-	for _, b := range keys.Map() {
+	for _, b := range ui.Map() {
 		label = max(label, ui.Width(b.Label(l.ASCII)))
 	}
 	var out []string
-	for _, g := range keys.Groups() {
+	for _, g := range ui.Groups() {
 		if out != nil {
 			out = append(out, "")
 		}
 		out = append(out, l.Paint(string(g), ui.Head))
-		for _, b := range keys.Map() {
+		for _, b := range ui.Map() {
 			if b.Group == g {
 				first, rest := "  "+l.Paint(l.Fit(b.Label(l.ASCII), label), ui.Accent)+"  ", strings.Repeat(" ", label+4)
-				for _, line := range pane.Wrap(b.Help, w-len(rest), 0) {
+				for _, line := range ui.Wrap(b.Help, w-len(rest), 0) {
 					out = append(out, first+line)
 					first = rest
 				}
@@ -118,7 +116,7 @@ func helpLines(l *ui.Look, w int) []string {
 		"  " + spark + "  history, the newest at the right; a gap: not known",
 		"  The mouse selects, opens and scrolls; shift with it selects text in most terminals.",
 	} {
-		out = append(out, pane.Wrap(text, w, 2)...)
+		out = append(out, ui.Wrap(text, w, 2)...)
 	}
 	return out
 }

@@ -7,7 +7,6 @@ import (
 
 	"github.com/charmbracelet/x/ansi"
 
-	"github.com/topoctl/topoctl/tui/internal/keys"
 	"github.com/topoctl/topoctl/tui/internal/ui"
 )
 
@@ -125,7 +124,7 @@ func (m *model) mainPane(l *ui.Look, view int, r ui.Rect) []string {
 		lines = failure(l, failed, r.W)
 	}
 	if m.filter != "" {
-		note = strings.TrimSpace(note + " " + keys.Get(keys.Filter).Short(l.ASCII) + l.Safe(m.filter))
+		note = strings.TrimSpace(note + " " + ui.Get(ui.FilterKey).Short(l.ASCII) + l.Safe(m.filter))
 	}
 	return titled(l, v.Name(), note, r, lines)
 }
@@ -142,7 +141,7 @@ func (m *model) detailPane(l *ui.Look, r ui.Rect) []string {
 	note := ""
 	if len(lines) > room {
 		note = fmt.Sprintf("%d-%d of %d, %s %s", m.detailTop+1, m.detailTop+room, len(lines),
-			keys.Get(keys.DetailUp).Short(l.ASCII), keys.Get(keys.DetailDown).Short(l.ASCII))
+			ui.Get(ui.DetailUp).Short(l.ASCII), ui.Get(ui.DetailDown).Short(l.ASCII))
 	}
 	title := "Detail"
 	if m.detail {

@@ -8,7 +8,7 @@ import (
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/text"
 	"github.com/topoctl/topoctl/pathsel/doctor"
-	"github.com/topoctl/topoctl/tui/internal/views/host"
+	"github.com/topoctl/topoctl/tui/internal/views"
 )
 
 // findings are what is wrong with the host that is shown, the errors first. What the doctor
@@ -45,7 +45,7 @@ func (m *model) nextFinding(step int) {
 	if !m.showsDevices() {
 		m.show(0)
 	}
-	style := host.StyleOf(f.Severity)
+	style := views.StyleOf(f.Severity)
 	m.say(fmt.Sprintf("%d of %d  %s %s: %s", m.finding+1, len(list), m.look.Mark(style), m.look.Safe(subjectOf(f)), m.look.Safe(f.Text)))
 }
 

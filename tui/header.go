@@ -9,7 +9,7 @@ import (
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/record"
 	"github.com/topoctl/topoctl/internal/units"
-	"github.com/topoctl/topoctl/tui/internal/keys"
+
 	"github.com/topoctl/topoctl/tui/internal/ui"
 )
 
@@ -117,7 +117,7 @@ func (m *model) troubles(l *ui.Look) []part {
 	}
 	add(failed, "failed source", ui.Bad)
 	if failed > 0 { // why is among the events
-		out = append(out, part{"see " + keys.Get(keys.Events).Short(l.ASCII), ui.Bad, counts})
+		out = append(out, part{"see " + ui.Get(ui.Events).Short(l.ASCII), ui.Bad, counts})
 	}
 	add(late, "late source", ui.Middle)
 	return out
@@ -160,7 +160,7 @@ func (m *model) feedTime() string {
 // tab is where the footer has an action that can be clicked.
 type tab struct {
 	from, to int
-	action   keys.Action
+	action   ui.Action
 }
 
 // footer is the last line: the filter while it is typed, a message, or the keys.
@@ -178,12 +178,12 @@ func (m *model) footer(l *ui.Look, w int) string {
 		b.WriteString(l.Paint(text, style))
 		x += ui.Width(text)
 	}
-	action := func(a keys.Action, text string, style ui.Style) {
+	action := func(a ui.Action, text string, style ui.Style) {
 		m.tabs = append(m.tabs, tab{x, x + ui.Width(text), a})
 		put(text, style)
 	}
 	// The brackets stand where the blanks are: nothing moves.
-	for i, a := range keys.ViewActions() {
+	for i, a := range ui.ViewActions() {
 		style := ui.Plain
 		switch i {
 		case m.current:
@@ -194,11 +194,11 @@ func (m *model) footer(l *ui.Look, w int) string {
 		default:
 			put(" ", ui.Plain)
 		}
-		action(a, keys.Get(a).Short(l.ASCII)+" "+keys.Get(a).Hint, style)
+		action(a, ui.Get(a).Short(l.ASCII)+" "+ui.Get(a).Hint, style)
 	}
 	put(map[bool]string{true: "]", false: " "}[m.current == len(m.views)-1], ui.Strong)
-	for _, a := range append([]keys.Action{keys.Help}, m.hints()...) {
-		text := keys.Get(a).Short(l.ASCII) + " " + keys.Get(a).Hint
+	for _, a := range append([]ui.Action{ui.Help}, m.hints()...) {
+		text := ui.Get(a).Short(l.ASCII) + " " + ui.Get(a).Hint
 		if x+1+ui.Width(text) > w {
 			break
 		}
@@ -227,16 +227,16 @@ func (m *model) filterLine(l *ui.Look, w int) string {
 
 // hints are the actions that the footer names where there is room: the view's, then those
 // that help everywhere.
-func (m *model) hints() []keys.Action {
-	var of []keys.Action
+func (m *model) hints() []ui.Action {
+	var of []ui.Action
 	guarded(func() { of = m.view().Hints() })
 	if len(m.findings()) > 0 {
-		of = append([]keys.Action{keys.NextFinding}, of...)
+		of = append([]ui.Action{ui.NextFinding}, of...)
 	}
-	seen := map[keys.Action]bool{keys.Help: true}
-	var out []keys.Action
-	for _, a := range append(of[:len(of):len(of)], keys.Detail, keys.Filter, keys.Freeze, keys.Units, keys.Record, keys.Snapshot, keys.Quit) {
-		if seen[a] || a == keys.Measure && m.o.noProber() != "" || a == keys.Detail && !m.detail && m.laid.Detail.Shown() {
+	seen := map[ui.Action]bool{ui.Help: true}
+	var out []ui.Action
+	for _, a := range append(of[:len(of):len(of)], ui.Detail, ui.FilterKey, ui.Freeze, ui.Units, ui.Record, ui.Snapshot, ui.Quit) {
+		if seen[a] || a == ui.Measure && m.o.noProber() != "" || a == ui.Detail && !m.detail && m.laid.Detail.Shown() {
 			continue
 		}
 		seen[a] = true

@@ -10,7 +10,7 @@ import (
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/counters"
 	"github.com/topoctl/topoctl/internal/record"
-	"github.com/topoctl/topoctl/tui/internal/keys"
+
 	"github.com/topoctl/topoctl/tui/internal/state"
 	"github.com/topoctl/topoctl/tui/internal/ui"
 )
@@ -62,7 +62,7 @@ func newModel(o Options) *model {
 	live := newState(o)
 	m := &model{o: o, live: live, shown: live, look: ui.Look{ASCII: o.ASCII, Color: o.Color, Units: o.Units},
 		views: newViews(o), frozenNS: -1, dirty: true, clock: clock{now: o.Now}}
-	for i, a := range keys.ViewActions() {
+	for i, a := range ui.ViewActions() {
 		if string(a) == o.View {
 			m.current = i
 		}
@@ -196,7 +196,7 @@ func (m *model) tree() bool { return m.current == 0 }
 
 // showsDevices is whether the view has a cursor on a device of the host.
 func (m *model) showsDevices() bool {
-	return slices.Contains([]keys.Action{keys.Tree, keys.Matrix, keys.Path}, keys.ViewActions()[m.current])
+	return slices.Contains([]ui.Action{ui.Tree, ui.Matrix, ui.Path}, ui.ViewActions()[m.current])
 }
 
 // screen is where the panes lie.

@@ -11,7 +11,7 @@ import (
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/probe"
-	"github.com/topoctl/topoctl/tui/internal/keys"
+	"github.com/topoctl/topoctl/tui/internal/ui"
 )
 
 var pairs = []probe.Pair{{ID: "port a/mlx5_0>a/mlx5_1 rdma", Kind: probe.Port}, {ID: "port a/mlx5_1>a/mlx5_0 rdma", Kind: probe.Port}}
@@ -83,9 +83,9 @@ func TestNoKeyMeasures(t *testing.T) {
 	f := &fakeProber{pairs: pairs}
 	b := open(t, Options{Prober: f}, "dgx-h100", 2, 120, 30)
 	for view := range b.views {
-		for _, x := range keys.Map() {
+		for _, x := range ui.Map() {
 			for _, key := range x.Keys {
-				if x.Action == keys.Suspend {
+				if x.Action == ui.Suspend {
 					continue
 				}
 				b.press(key)

@@ -9,7 +9,7 @@ import (
 
 	"github.com/topoctl/topoctl/internal/jsontext"
 	"github.com/topoctl/topoctl/internal/units"
-	"github.com/topoctl/topoctl/tui/internal/keys"
+	"github.com/topoctl/topoctl/tui/internal/ui"
 )
 
 // maxClipboard is the most that is sent to a clipboard: terminals take little more.
@@ -57,7 +57,7 @@ func (m *model) save(ext string, data []byte, done string) {
 		m.say("there is nowhere to write a file")
 		return
 	}
-	name := "topoctl-" + string(keys.ViewActions()[m.current]) + "-" + m.o.Now().UTC().Format("20060102-150405") + "." + ext
+	name := "topoctl-" + string(ui.ViewActions()[m.current]) + "-" + m.o.Now().UTC().Format("20060102-150405") + "." + ext
 	m.say("saving " + name)
 	m.work.background(func(context.Context) tea.Msg {
 		where, err := m.o.Save(name, data)

@@ -17,13 +17,13 @@ import (
 	"github.com/topoctl/topoctl/internal/units"
 	"github.com/topoctl/topoctl/internal/watch"
 	"github.com/topoctl/topoctl/testkit/fixturetest"
-	"github.com/topoctl/topoctl/tui/internal/keys"
+
 	"github.com/topoctl/topoctl/tui/internal/ui"
 )
 
 func TestKeysSwitchViews(t *testing.T) {
 	b := open(t, Options{}, "dgx-h100", 3, 120, 30)
-	for i, a := range keys.ViewActions() {
+	for i, a := range ui.ViewActions() {
 		b.press(fmt.Sprint(i + 1))
 		b.has("[" + fmt.Sprint(i+1) + " " + string(a) + "]")
 		if !strings.HasPrefix(b.line(1), "─ "+b.views[i].Name()+" ") {
@@ -41,7 +41,7 @@ func TestKeysSwitchViews(t *testing.T) {
 func TestFirstView(t *testing.T) {
 	for _, name := range Views() {
 		b := open(t, Options{View: name}, "cpu-2eth", 1, 80, 24)
-		if got := string(keys.ViewActions()[b.current]); got != name {
+		if got := string(ui.ViewActions()[b.current]); got != name {
 			t.Errorf("--view %s shows %s", name, got)
 		}
 	}
@@ -145,7 +145,7 @@ func TestResize(t *testing.T) {
 func TestHelp(t *testing.T) {
 	b := open(t, Options{}, "cpu-2eth", 0, 120, 60)
 	b.press("?")
-	for _, x := range keys.Map() {
+	for _, x := range ui.Map() {
 		b.has(x.Help)
 		b.has(x.Label(false))
 	}
@@ -303,15 +303,15 @@ func TestHeader(t *testing.T) {
 // broken is a view that fails wherever it can.
 type broken struct{}
 
-func (broken) Name() string                        { return "Broken" }
-func (broken) Key(keys.Action, *ui.Env) ui.Request { panic("key\x1b[2J") }
-func (broken) Needs(*ui.Env, int) ui.Size          { panic("needs") }
-func (broken) Position() string                    { panic("position") }
-func (broken) Main(*ui.Env, ui.Size) []string      { return slices.Clone([]string{})[len("x"):] }
-func (broken) Detail(*ui.Env, int) []string        { panic(errors.New("detail")) }
-func (broken) Click(int, int, *ui.Env) ui.Request  { panic("click") }
-func (broken) Selection(*ui.Env) any               { panic("selection") }
-func (broken) Hints() []keys.Action                { panic("hints") }
+func (broken) Name() string                       { return "Broken" }
+func (broken) Key(ui.Action, *ui.Env) ui.Request  { panic("key\x1b[2J") }
+func (broken) Needs(*ui.Env, int) ui.Size         { panic("needs") }
+func (broken) Position() string                   { panic("position") }
+func (broken) Main(*ui.Env, ui.Size) []string     { return slices.Clone([]string{})[len("x"):] }
+func (broken) Detail(*ui.Env, int) []string       { panic(errors.New("detail")) }
+func (broken) Click(int, int, *ui.Env) ui.Request { panic("click") }
+func (broken) Selection(*ui.Env) any              { panic("selection") }
+func (broken) Hints() []ui.Action                 { panic("hints") }
 
 // A view that fails says so in its pane; the dashboard lives on.
 func TestViewFails(t *testing.T) {
@@ -437,7 +437,7 @@ func TestMouse(t *testing.T) {
 	b.send(tea.MouseWheelMsg{X: s.Detail.X + 2, Y: 10, Button: tea.MouseWheelDown})
 	for _, tab := range slices.Clone(b.tabs[:6]) {
 		b.send(tea.MouseClickMsg{X: tab.from + 1, Y: 49, Button: tea.MouseLeft})
-		b.has("[" + keys.Get(tab.action).Short(false) + " " + string(tab.action) + "]")
+		b.has("[" + ui.Get(tab.action).Short(false) + " " + string(tab.action) + "]")
 	}
 	b.send(tea.MouseClickMsg{X: 199, Y: 0, Button: tea.MouseLeft})
 	b.send(tea.MouseClickMsg{X: 1, Y: 1, Button: tea.MouseRight})

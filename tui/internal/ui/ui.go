@@ -1,12 +1,13 @@
-// Package ui is what the dashboard's views have in common: how the program calls them, and
-// what they share.
+// Package ui is what the dashboard's views have in common: how the program calls them, which key
+// does what (the footer, the help and the documentation read it), and lists: a cursor that stays
+// on its line while lines come and go, scrolling, columns, and text in a pane of any width.
 package ui
 
 import (
 	"strings"
 
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/tui/internal/keys"
+
 	"github.com/topoctl/topoctl/tui/internal/state"
 )
 
@@ -31,7 +32,7 @@ type Shared struct {
 
 // Request is what a view asks the program to do; the zero value is nothing.
 type Request struct {
-	Show    keys.Action     // switch to this view
+	Show    Action          // switch to this view
 	Measure *MeasureRequest // ask the user, then probe
 	Stop    bool            // stop the probe that runs
 	List    bool            // ask the prober which pairs there are
@@ -49,7 +50,7 @@ type View interface {
 	// shows the path view; Measure says what to measure (Request.Measure), and where it
 	// says nothing, or the probe view and in Shared.Message why, the program tells the user
 	// how to choose.
-	Key(a keys.Action, env *Env) Request
+	Key(a Action, env *Env) Request
 	// Needs is the size from which on Main hides nothing, on a screen with width columns. W is 0
 	// where more width is always of use: then the detail never stands beside it.
 	Needs(env *Env, width int) Size
@@ -68,7 +69,7 @@ type View interface {
 	// Selection is what is under the cursor, for JSON; nil nothing.
 	Selection(env *Env) any
 	// Hints are the actions that are worth a place in the footer.
-	Hints() []keys.Action
+	Hints() []Action
 }
 
 // Filter is what the user typed after /: lines that contain it stay, with a leading ! the

@@ -7,7 +7,6 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/topoctl/topoctl/tui/internal/keys"
 	"github.com/topoctl/topoctl/tui/internal/state"
 	"github.com/topoctl/topoctl/tui/internal/ui"
 )
@@ -49,7 +48,7 @@ func Fits(t *testing.T, lines []string, w int) {
 
 // Hostile draws a view of a state that others have written, moves in it and clicks, and fails
 // where a pane is not whole or where a terminal would obey it.
-func Hostile(t *rapid.T, v ui.View, s *state.State, filters []string, actions ...keys.Action) {
+func Hostile(t *rapid.T, v ui.View, s *state.State, filters []string, actions ...ui.Action) {
 	e := Env(s, ui.Look{ASCII: rapid.Bool().Draw(t, "ascii"), Bare: true})
 	for range 12 {
 		size := ui.Size{W: rapid.IntRange(1, 220).Draw(t, "w"), H: rapid.IntRange(0, 50).Draw(t, "h")}
@@ -64,7 +63,7 @@ func Hostile(t *rapid.T, v ui.View, s *state.State, filters []string, actions ..
 		if rapid.Bool().Draw(t, "click") {
 			v.Click(0, rapid.IntRange(-1, 60).Draw(t, "y"), e)
 		} else {
-			v.Key(rapid.SampledFrom(append([]keys.Action{keys.Up, keys.Down, keys.PageDown, keys.End, keys.Home, keys.Enter, keys.Left, keys.Right, keys.Wide}, actions...)).Draw(t, "key"), e)
+			v.Key(rapid.SampledFrom(append([]ui.Action{ui.Up, ui.Down, ui.PageDown, ui.End, ui.Home, ui.Enter, ui.Left, ui.Right, ui.Wide}, actions...)).Draw(t, "key"), e)
 		}
 		v.Selection(e)
 	}
