@@ -5,8 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/topoctl/topoctl/cmd/topoctl/internal/clitest"
-	"github.com/topoctl/topoctl/cmd/topoctl/internal/command"
 	"github.com/topoctl/topoctl/pathsel/doctor"
 )
 
@@ -17,8 +15,8 @@ var (
 
 // The commands that findings advise exist, with their flags.
 func TestDoctorAdvisesCommandsThatExist(t *testing.T) {
-	env := &command.Env{Streams: clitest.New().Streams, Now: time.Now}
-	root := command.NewRoot(env, commands(env)...)
+	env := &Env{Streams: newStreams().Streams, Now: time.Now}
+	root := NewRoot(env, commands(env)...)
 	seen := 0
 	check := func(where, advice string) {
 		for _, m := range adviceCommand.FindAllStringSubmatch(advice, -1) {
@@ -35,7 +33,7 @@ func TestDoctorAdvisesCommandsThatExist(t *testing.T) {
 			}
 		}
 	}
-	for name, r := range clitest.DoctorReports(t) {
+	for name, r := range doctorReports(t) {
 		for _, c := range r.Checks {
 			for _, f := range c.Findings {
 				check(name+" "+string(c.Code), f.Fix)

@@ -9,8 +9,6 @@ import (
 	"syscall"
 	"testing"
 	"testing/iotest"
-
-	"github.com/topoctl/topoctl/cmd/topoctl/internal/clitest"
 )
 
 // blocked is a standard input on which nothing ever comes. It tells when it is
@@ -24,7 +22,7 @@ func (b blocked) Read([]byte) (int, error) {
 
 // Ctrl-C ends a command that waits, with 130.
 func TestInterrupt(t *testing.T) {
-	f := clitest.New()
+	f := newStreams()
 	in := blocked{make(chan struct{})}
 	f.In = in
 	code := make(chan int)
@@ -40,7 +38,7 @@ func TestInterrupt(t *testing.T) {
 
 // A reader that stops half-way is an error, whatever was read before.
 func TestReadErrors(t *testing.T) {
-	f := clitest.New()
+	f := newStreams()
 	f.In = io.MultiReader(strings.NewReader(`{"schema":`), iotest.ErrReader(errors.New("the cable is cut")))
 	if code := Main(context.Background(), []string{"topo", "--from", "-"}, f.Streams, nil, nil); code != 2 ||
 		f.Stderr.String() != "topoctl: topo: standard input: the cable is cut\n" {

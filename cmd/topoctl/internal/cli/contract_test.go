@@ -9,33 +9,31 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/topoctl/topoctl/cmd/topoctl/internal/clitest"
-	"github.com/topoctl/topoctl/cmd/topoctl/internal/command"
 	"github.com/topoctl/topoctl/internal/text"
 )
 
 // A command that prints a result has a table, which it prints where no format is given, and JSON; one
 // that prints something else says what. "topoctl help output" has all of them.
 func TestOutputContract(t *testing.T) {
-	env := &command.Env{Streams: clitest.New().Streams, Now: time.Now}
+	env := &Env{Streams: newStreams().Streams, Now: time.Now}
 	all := commands(env)
 	topic := outputText(all)
 	for _, c := range runnable(all) {
-		name, formats := c.CommandPath(), command.FormatsOf(c)
+		name, formats := c.CommandPath(), FormatsOf(c)
 		if !strings.Contains(topic, "\n  "+name+" ") {
 			t.Errorf("help output has no row for %s", name)
 		}
 		switch {
-		case len(formats) == 0 && command.PrintsOf(c) == "":
+		case len(formats) == 0 && PrintsOf(c) == "":
 			t.Errorf("%s has neither -o nor a word on what it prints", name)
 		case len(formats) == 0:
-		case !slices.Contains(formats, command.FormatJSON) || !slices.Contains(formats, command.FormatTable):
+		case !slices.Contains(formats, FormatJSON) || !slices.Contains(formats, FormatTable):
 			t.Errorf("%s prints %v: want table and json", name, formats)
-		case formats[0] != command.FormatTable && name != "discover": // whose document other commands read
+		case formats[0] != FormatTable && name != "discover": // whose document other commands read
 			t.Errorf("%s prints %s by default", name, formats[0])
 		}
 		for _, f := range formats {
-			if !slices.ContainsFunc(command.FormatsKnown, func(known struct{ Name, About string }) bool { return known.Name == f }) {
+			if !slices.ContainsFunc(FormatsKnown, func(known struct{ Name, About string }) bool { return known.Name == f }) {
 				t.Errorf("%s prints %s, which is no known format", name, f)
 			}
 		}
@@ -54,13 +52,13 @@ func TestTablesInPipes(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: every command three times")
 	}
-	f := clitest.New()
+	f := newStreams()
 	nastyFiles(t, f)
-	env := &command.Env{Streams: f.Streams, Now: time.Now}
+	env := &Env{Streams: f.Streams, Now: time.Now}
 	run := func(args []string, tty bool, locale string) string {
 		f.OutTTY, f.ErrTTY = tty, tty
 		f.Environ["LANG"], f.Environ["TERM"] = locale, "xterm"
-		clitest.Run(t.Context(), f, commands, args...)
+		runFake(t.Context(), f, args...)
 		if out := f.Stdout.String() + f.Stderr.String(); locale == "C" {
 			if i := strings.IndexFunc(out, func(r rune) bool { return r >= utf8.RuneSelf }); i >= 0 {
 				t.Errorf("%q in LANG=C: not ASCII: %.80q", args, out[i:])
@@ -74,7 +72,7 @@ func TestTablesInPipes(t *testing.T) {
 		}
 		for _, r := range jsonRuns[name] {
 			args := append(strings.Fields(name), strings.Fields(r.args)...)
-			args = append(args, "-o", command.FormatTable)
+			args = append(args, "-o", FormatTable)
 			pipe := run(args, false, "")
 			if strings.TrimSpace(pipe) == "" {
 				t.Errorf("%q prints nothing", args)
@@ -92,17 +90,17 @@ func TestQuiet(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: every command twice")
 	}
-	f := clitest.New()
+	f := newStreams()
 	nastyFiles(t, f)
-	for _, name := range jsonCommands(commands(&command.Env{Streams: f.Streams, Now: time.Now})) {
+	for _, name := range jsonCommands(commands(&Env{Streams: f.Streams, Now: time.Now})) {
 		if slices.Contains(changing, name) || slices.Contains(silent, name) {
 			continue
 		}
 		for _, r := range jsonRuns[name] {
 			args := append(strings.Fields(name), strings.Fields(r.args)...)
-			code := clitest.Run(t.Context(), f, commands, args...)
+			code := runFake(t.Context(), f, args...)
 			out := f.Stdout.String()
-			if quiet := clitest.Run(t.Context(), f, commands, append(args, "--quiet")...); quiet != code || f.Stdout.String() != out || f.Stderr.Len() > 0 && code != command.ExitFailed {
+			if quiet := runFake(t.Context(), f, append(args, "--quiet")...); quiet != code || f.Stdout.String() != out || f.Stderr.Len() > 0 && code != ExitFailed {
 				t.Errorf("%q --quiet: exit code %d, without it %d; the same result: %v; stderr: %s", args, quiet, code, f.Stdout.String() == out, f.Stderr.String())
 			}
 		}
@@ -112,9 +110,9 @@ func TestQuiet(t *testing.T) {
 // Help has room on a screen: all lines in its columns, the root and brief help in not many lines.
 func TestHelpFitsTheScreen(t *testing.T) {
 	const rootLines, briefLines = 34, 45
-	f := clitest.New()
+	f := newStreams()
 	help := func(args ...string) []string {
-		if code := clitest.Run(t.Context(), f, commands, args...); code != 0 || f.Stderr.Len() > 0 {
+		if code := runFake(t.Context(), f, args...); code != 0 || f.Stderr.Len() > 0 {
 			t.Fatalf("%q: code %d: %s", args, code, f.Stderr.String())
 		}
 		return strings.Split(strings.TrimSuffix(f.Stdout.String(), "\n"), "\n")
@@ -140,7 +138,7 @@ func TestHelpFitsTheScreen(t *testing.T) {
 	}
 	check(0, rootLines, "--help")
 	check(60, 0, "--help")
-	env := &command.Env{Streams: f.Streams, Now: time.Now}
+	env := &Env{Streams: f.Streams, Now: time.Now}
 	for _, c := range commands(env) {
 		if c.IsAdditionalHelpTopicCommand() {
 			check(0, 0, "help", c.Name())
@@ -160,7 +158,7 @@ func TestHelpFitsTheScreen(t *testing.T) {
 // Values are completed by words, by names, or as files where they are files: ":0" is what tells the
 // shell to offer files, ":4" what keeps it from that.
 func TestValuesAreCompleted(t *testing.T) {
-	f := clitest.New()
+	f := newStreams()
 	for _, tt := range []struct {
 		args []string
 		want string
@@ -194,7 +192,7 @@ func TestValuesAreCompleted(t *testing.T) {
 		{[]string{"export", "mooncake", "--uni"}, ":4"},
 		{[]string{"export", "svg", "--outp"}, ":4"}, // it has no -o
 	} {
-		clitest.Run(t.Context(), f, commands, append([]string{cobra.ShellCompRequestCmd}, tt.args...)...)
+		runFake(t.Context(), f, append([]string{cobra.ShellCompRequestCmd}, tt.args...)...)
 		if !strings.Contains("\n"+f.Stdout.String(), "\n"+tt.want) {
 			t.Errorf("%q: no %q:\n%.400s", tt.args, tt.want, f.Stdout.String())
 		}

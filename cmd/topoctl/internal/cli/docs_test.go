@@ -17,8 +17,6 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 	"github.com/spf13/cobra"
 
-	"github.com/topoctl/topoctl/cmd/topoctl/internal/clitest"
-	"github.com/topoctl/topoctl/cmd/topoctl/internal/command"
 	"github.com/topoctl/topoctl/fixtures"
 	"github.com/topoctl/topoctl/testkit/golden"
 )
@@ -131,7 +129,7 @@ func TestDocsShowRealOutput(t *testing.T) {
 			var page []string
 			before := 0
 			for _, x := range shown {
-				got := x.as(terminal(t, x.typed))
+				got := x.as(onTerminal(t, x.typed))
 				if diff := gocmp.Diff(x.want, got); diff != "" && !golden.Updating() {
 					t.Errorf("%s:%d: $ %s (-page +program; go test with -update rewrites the page)\n%s", path, x.line+1, x.typed, diff)
 				}
@@ -164,9 +162,9 @@ func clone(t *testing.T, root string) string {
 	return dir
 }
 
-// terminal is what a person sees who types a command: "topoctl ARGS", with "> FILE", "| grep WORD",
+// onTerminal is what a person sees who types a command: "topoctl ARGS", with "> FILE", "| grep WORD",
 // "| head -N" or "| tail -N" behind it.
-func terminal(t *testing.T, typed string) string {
+func onTerminal(t *testing.T, typed string) string {
 	t.Helper()
 	typed = strings.ReplaceAll(typed, "\\\n", " ")
 	words := shellWord.FindAllString(typed, -1)
@@ -182,11 +180,11 @@ func terminal(t *testing.T, typed string) string {
 	if rest != nil {
 		out = &piped
 	}
-	env := &command.Env{
-		Streams: command.Streams{In: strings.NewReader(""), Out: out, Err: &screen, Getenv: func(string) string { return "" }},
+	env := &Env{
+		Streams: Streams{In: strings.NewReader(""), Out: out, Err: &screen, Getenv: func(string) string { return "" }},
 		Now:     func() time.Time { return time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC) },
 	}
-	if code := command.Run(t.Context(), env, args, commands(env)...); code == command.ExitFailed {
+	if code := Run(t.Context(), env, args, commands(env)...); code == ExitFailed {
 		t.Errorf("$ %s: exit code %d:\n%s", typed, code, screen.String())
 	}
 	switch {
@@ -264,7 +262,7 @@ func TestDocsPictures(t *testing.T) {
 	drawn := 0
 	for _, file := range found {
 		if name := strings.TrimSuffix(filepath.Base(file), ".svg"); slices.Contains(fixtures.Names(), name) {
-			golden.Check(t, file, terminal(t, "topoctl export svg --fixture "+name))
+			golden.Check(t, file, onTerminal(t, "topoctl export svg --fixture "+name))
 			drawn++
 		}
 	}
@@ -310,8 +308,8 @@ func TestDocsUseCommandsThatExist(t *testing.T) {
 
 // idle is the program without what its commands do.
 func idle() *cobra.Command {
-	env := &command.Env{Streams: clitest.New().Streams, Now: time.Now}
-	root := command.NewRoot(env, commands(env)...)
+	env := &Env{Streams: newStreams().Streams, Now: time.Now}
+	root := NewRoot(env, commands(env)...)
 	var stop func(c *cobra.Command)
 	stop = func(c *cobra.Command) {
 		if c.RunE != nil {
@@ -355,7 +353,7 @@ func mentions(root *cobra.Command, args string) error {
 		return err
 	}
 	if cmd.HasSubCommands() && len(rest) > 0 && !strings.HasPrefix(rest[0], "-") {
-		return command.UnknownCommand(cmd, rest)
+		return UnknownCommand(cmd, rest)
 	}
 	for _, m := range adviceFlag.FindAllStringSubmatch(strings.Join(rest, " "), -1) {
 		if cmd.Flag(m[1]) == nil {

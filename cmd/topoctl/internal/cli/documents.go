@@ -4,13 +4,6 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/topoctl/topoctl/cmd/topoctl/internal/certs"
-	"github.com/topoctl/topoctl/cmd/topoctl/internal/hosts"
-	"github.com/topoctl/topoctl/cmd/topoctl/internal/paths"
-	"github.com/topoctl/topoctl/cmd/topoctl/internal/peers"
-	"github.com/topoctl/topoctl/cmd/topoctl/internal/probing"
-	"github.com/topoctl/topoctl/cmd/topoctl/internal/serving"
-	"github.com/topoctl/topoctl/cmd/topoctl/internal/transfer"
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/agent"
 	"github.com/topoctl/topoctl/internal/audit"
@@ -36,7 +29,7 @@ var documents = []struct{ schema, from string }{
 	{topo.SchemaMatrix, "topoctl matrix -o json"},
 	{replies.SchemaNVML, ""},
 	{replies.SchemaNetlink, ""},
-	{paths.Schema, "topoctl path -o json"},
+	{pathSchema, "topoctl path -o json"},
 	{pathsel.SchemaPlan, "topoctl path --plan -o json"},
 	{pathsel.SchemaFabric, ""},
 	{doctor.Schema, "topoctl doctor -o json"},
@@ -47,19 +40,19 @@ var documents = []struct{ schema, from string }{
 	{probe.Schema, "topoctl probe -o json"},
 	{probe.EventSchema, "topoctl probe -o jsonl, a line each"},
 	{compare.Schema, ""},
-	{probing.SchemaPlan, "topoctl probe --dry-run -o json"},
+	{SchemaPlan, "topoctl probe --dry-run -o json"},
 	{kvreport.Schema, "topoctl kv -o json"},
 	{preset.Schema, ""},
-	{serving.SchemaPresets, ""},
+	{SchemaPresets, ""},
 	{watch.Schema, "topoctl watch -o jsonl, a line each"},
 	{audit.Schema, "topoctl audit -o json"},
 	{record.Schema, "topoctl tui --record, a line each"},
-	{transfer.SchemaAgent, "topoctl agent -o json, one line"},
+	{SchemaAgent, "topoctl agent -o json, one line"},
 	{agent.SchemaEngine, "GET /v1/engine of topoctl agent --http"},
-	{peers.Schema, "topoctl peers -o json"},
-	{peers.SchemaEvent, "topoctl peers --watch -o jsonl, a line each"},
-	{certs.Schema, "topoctl cert show -o json"},
-	{hosts.SchemaFixtures, "topoctl fixtures -o json"},
+	{peersSchema, "topoctl peers -o json"},
+	{SchemaEvent, "topoctl peers --watch -o jsonl, a line each"},
+	{certSchema, "topoctl cert show -o json"},
+	{SchemaFixtures, "topoctl fixtures -o json"},
 	{schemaVersion, "topoctl version -o json"},
 }
 

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/topoctl/topoctl/cmd/topoctl/internal/clitest"
 	"github.com/topoctl/topoctl/fixtures"
 	"github.com/topoctl/topoctl/internal/text"
 	"github.com/topoctl/topoctl/testkit/fixturetest"
@@ -36,10 +35,10 @@ func TestFirstLines(t *testing.T) {
 			where[name] = "gpu:0"
 		}
 	}
-	f := clitest.New()
+	f := newStreams()
 	var rows [][]string
 	answer := func(name, args string) {
-		clitest.Run(t.Context(), f, commands, strings.Fields(args)...)
+		runFake(t.Context(), f, strings.Fields(args)...)
 		text := f.Stdout.String() + f.Stderr.String() // an answer that is none says why
 		first, _, _ := strings.Cut(text, "\n")
 		plain := strings.NewReplacer(dir+"/", "", " --from "+file(name), "")

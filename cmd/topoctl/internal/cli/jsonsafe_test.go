@@ -11,8 +11,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/topoctl/topoctl/cmd/topoctl/internal/clitest"
-	"github.com/topoctl/topoctl/cmd/topoctl/internal/command"
 	"github.com/topoctl/topoctl/engine/trust"
 	"github.com/topoctl/topoctl/testkit/etcdtest"
 )
@@ -30,15 +28,15 @@ var jsonRuns = map[string][]jsonRun{
 	"fixtures": {{own: true}},
 	"discover": {{args: "--from host.json"}},
 	"matrix":   {{args: "--from host.json"}},
-	"doctor":   {{args: "--from host.json", code: command.ExitBad}},
+	"doctor":   {{args: "--from host.json", code: ExitBad}},
 	"diff": {
-		{args: "fixture:dgx-h100 host.json", code: command.ExitBad},
-		{args: "--probe report.json nasty" + clitest.Nasty + ".json"}},
+		{args: "fixture:dgx-h100 host.json", code: ExitBad},
+		{args: "--probe report.json nasty" + Nasty + ".json"}},
 	"fleet collect": {{args: "host.json other=host.json"}},
 	"fleet show":    {{args: "host.json other=host.json"}},
-	"fleet check":   {{args: "host.json other=host.json", code: command.ExitBad}},
+	"fleet check":   {{args: "host.json other=host.json", code: ExitBad}},
 	"fleet fabric":  {{args: "host.json --fabric fabric.json"}},
-	"fleet diff":    {{args: "host.json fixture:dgx-h100", code: command.ExitBad}},
+	"fleet diff":    {{args: "host.json fixture:dgx-h100", code: ExitBad}},
 	"path": {
 		{args: "gpu:0 --from host.json"},
 		{args: "--plan --from host.json"},
@@ -46,7 +44,7 @@ var jsonRuns = map[string][]jsonRun{
 	"watch": {
 		{args: "--from host.json"},
 		{args: "--from host.json --baseline fixture:dgx-h100 -o jsonl"}},
-	"audit":        {{args: "--from host.json --log nccl.log", code: command.ExitBad}},
+	"audit":        {{args: "--from host.json --log nccl.log", code: ExitBad}},
 	"remap":        {{args: "--host host.json --guest host.json"}},
 	"export":       {{args: "mooncake --from host.json"}}, // is JSON by itself
 	"probe show":   {{args: "report.json"}},
@@ -65,9 +63,9 @@ var jsonRuns = map[string][]jsonRun{
 // A host that is called so that a terminal would obey it is printed by no command that prints
 // JSON, and what is printed means the same.
 func TestJSONIsSafe(t *testing.T) {
-	f := clitest.New()
+	f := newStreams()
 	nastyFiles(t, f)
-	env := &command.Env{Streams: f.Streams, Now: time.Now}
+	env := &Env{Streams: f.Streams, Now: time.Now}
 	for _, name := range append(jsonCommands(commands(env)), "export") {
 		if jsonRuns[name] == nil {
 			t.Errorf("%s has -o json and no run here", name)
@@ -75,12 +73,12 @@ func TestJSONIsSafe(t *testing.T) {
 		for _, r := range jsonRuns[name] {
 			args := append(strings.Fields(name), strings.Fields(r.args)...)
 			if name != "export" && !strings.Contains(r.args, "-o ") {
-				args = append(args, "-o", command.FormatJSON)
+				args = append(args, "-o", FormatJSON)
 			}
-			if code := clitest.Run(t.Context(), f, commands, args...); code != r.code {
+			if code := runFake(t.Context(), f, args...); code != r.code {
 				t.Errorf("%q: code %d, want %d: %s", args, code, r.code, f.Stderr.String())
 			}
-			clitest.CheckSafe(t, strings.Join(args, " "), f.Stdout.Bytes(), !r.own)
+			checkSafe(t, strings.Join(args, " "), f.Stdout.Bytes(), !r.own)
 		}
 	}
 }
@@ -91,7 +89,7 @@ var worse = func() *strings.Replacer {
 	for _, name := range []string{"mlx5", "eno1", "ens6f1np1", "ibp24s0", "NVIDIA H100", "535.129.03", "DGXH100", "5.15.0-1042-nvidia", "28.39.3004", "MT_0000000838",
 		"Intel(R)", "Mellanox", "nvme0", "ib_core", "GPU-", "1654329967543", "IB/RoCE v1", "LinkUp", "p1\"", "MT4129"} {
 		end := strings.TrimRight(name, "\"")
-		pairs = append(pairs, name, end+clitest.NastyJSON+name[len(end):])
+		pairs = append(pairs, name, end+NastyJSON+name[len(end):])
 	}
 	return strings.NewReplacer(pairs...)
 }()
@@ -99,21 +97,21 @@ var worse = func() *strings.Replacer {
 // Whatever a host says, no output of any command has what a terminal would obey or not show: in none of its formats, nor
 // on stderr.
 func TestEveryFormatIsSafe(t *testing.T) {
-	f := clitest.New()
+	f := newStreams()
 	nastyFiles(t, f)
 	host, err := os.ReadFile("host.json")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile("worse.json", []byte(worse.Replace(strings.ReplaceAll(string(host), clitest.NastyJSON, ""))), command.OwnerOnly); err != nil {
+	if err := os.WriteFile("worse.json", []byte(worse.Replace(strings.ReplaceAll(string(host), NastyJSON, ""))), OwnerOnly); err != nil {
 		t.Fatal(err)
 	}
 	nasty := 0
 	check := func(args ...string) {
 		t.Helper()
-		code := clitest.Run(t.Context(), f, commands, args...)
+		code := runFake(t.Context(), f, args...)
 		for _, out := range []string{f.Stdout.String(), f.Stderr.String()} {
-			if i := clitest.Hidden([]byte(out)); i >= 0 {
+			if i := hiddenByte([]byte(out)); i >= 0 {
 				t.Errorf("%q, code %d: a terminal would obey or not show %q", args, code, out[max(0, i-60):min(len(out), i+16)])
 			}
 			if strings.Contains(out, "[2J") {
@@ -121,10 +119,10 @@ func TestEveryFormatIsSafe(t *testing.T) {
 			}
 		}
 	}
-	for _, c := range runnable(commands(&command.Env{Streams: f.Streams, Now: time.Now})) {
+	for _, c := range runnable(commands(&Env{Streams: f.Streams, Now: time.Now})) {
 		name := strings.TrimPrefix(c.CommandPath(), "topoctl ")
 		for _, r := range jsonRuns[name] {
-			for _, format := range command.FormatsOf(c) {
+			for _, format := range FormatsOf(c) {
 				if r.own || strings.Contains(r.args, "-o ") {
 					continue
 				}
@@ -143,9 +141,9 @@ func TestEveryFormatIsSafe(t *testing.T) {
 		check(append([]string{"fleet", "export", "n1=worse.json", "n2=worse.json", "--fabric", "fabric.json"}, strings.Fields(args)...)...)
 	}
 	check("discover", "--from", "worse.json", "--verbose")
-	for name, data := range map[string]string{"sys_vendor": "x\u202ey\n", "product_name": clitest.Nasty + "\n"} {
+	for name, data := range map[string]string{"sys_vendor": "x\u202ey\n", "product_name": Nasty + "\n"} {
 		dir := filepath.Join("root", "sys", "class", "dmi", "id")
-		if err := errors.Join(os.MkdirAll(dir, 0o700), os.WriteFile(filepath.Join(dir, name), []byte(data), command.OwnerOnly)); err != nil {
+		if err := errors.Join(os.MkdirAll(dir, 0o700), os.WriteFile(filepath.Join(dir, name), []byte(data), OwnerOnly)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -162,29 +160,29 @@ func TestPeersAreSafe(t *testing.T) {
 	c := etcdtest.Start(t, etcdtest.Options{})
 	client := c.Client(t)
 	for name, value := range map[string]string{
-		"n1":                 `{"name":"n1","epoch":"1882719971789818427","addresses":["10.0.0.1:7411"],"serves":["probe"]}`,
-		"n2" + clitest.Nasty: `{"name":"n2","epoch":"` + clitest.NastyJSON + `","addresses":[]}`,
-		"n3":                 `{"name":"n3","epoch":"7","addresses":["10.0.0.1:7411"],"serves":["` + clitest.NastyJSON + `"]}`,
-		"n4":                 `{"name":"n4` + clitest.NastyJSON + `","epoch":"7","addresses":["10.0.0.1:7411"]}`,
-		"n5":                 `{"name":"n5","epoch":"7","addresses":["` + clitest.NastyJSON + `"]}`,
+		"n1":         `{"name":"n1","epoch":"1882719971789818427","addresses":["10.0.0.1:7411"],"serves":["probe"]}`,
+		"n2" + Nasty: `{"name":"n2","epoch":"` + NastyJSON + `","addresses":[]}`,
+		"n3":         `{"name":"n3","epoch":"7","addresses":["10.0.0.1:7411"],"serves":["` + NastyJSON + `"]}`,
+		"n4":         `{"name":"n4` + NastyJSON + `","epoch":"7","addresses":["10.0.0.1:7411"]}`,
+		"n5":         `{"name":"n5","epoch":"7","addresses":["` + NastyJSON + `"]}`,
 	} {
 		if err := etcdtest.Put(t.Context(), client, "/nasty/v1/engines/"+name, value); err != nil {
 			t.Fatal(err)
 		}
 	}
-	f := clitest.New()
-	for _, format := range []string{command.FormatTable, command.FormatName, command.FormatJSON, "jsonl --watch --duration 300ms"} {
+	f := newStreams()
+	for _, format := range []string{FormatTable, FormatName, FormatJSON, "jsonl --watch --duration 300ms"} {
 		args := strings.Fields("peers --registry " + c.URL("/nasty") + " -o " + format)
-		code := clitest.Run(t.Context(), f, commands, args...)
+		code := runFake(t.Context(), f, args...)
 		out := f.Stdout.String() + f.Stderr.String()
-		if !strings.Contains(out, "n1") || code != command.ExitBad && !strings.Contains(format, "watch") {
+		if !strings.Contains(out, "n1") || code != ExitBad && !strings.Contains(format, "watch") {
 			t.Errorf("%q: code %d: %s", args, code, out)
 		}
-		if i := clitest.Hidden([]byte(out)); i >= 0 {
+		if i := hiddenByte([]byte(out)); i >= 0 {
 			t.Errorf("%q: a terminal would obey or not show %q", args, out[max(0, i-60):min(len(out), i+16)])
 		}
-		if format == command.FormatJSON {
-			clitest.CheckSafe(t, strings.Join(args, " "), f.Stdout.Bytes(), true)
+		if format == FormatJSON {
+			checkSafe(t, strings.Join(args, " "), f.Stdout.Bytes(), true)
 		}
 	}
 }
@@ -193,7 +191,7 @@ func TestPeersAreSafe(t *testing.T) {
 func jsonCommands(list []*cobra.Command) []string {
 	var out []string
 	for _, c := range runnable(list) {
-		if slices.Contains(command.FormatsOf(c), command.FormatJSON) {
+		if slices.Contains(FormatsOf(c), FormatJSON) {
 			out = append(out, c.CommandPath())
 		}
 	}
@@ -204,27 +202,27 @@ func jsonCommands(list []*cobra.Command) []string {
 const ncclLog = "dgx-h100:1:1 [0] NCCL INFO Channel 00/0 : 0[0] -> 8[0] [send] via NET/X/0\n"
 
 // nastyFiles writes what the runs read into the working directory.
-func nastyFiles(t *testing.T, f *clitest.Fake) {
+func nastyFiles(t *testing.T, f *fakeStreams) {
 	t.Helper()
 	golden, err := os.ReadFile("../../../../probe/testdata/local-cpu.probe.json")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if code := clitest.Run(t.Context(), f, commands, "discover", "--fixture", "dgx-h100-port-down"); code != 0 {
+	if code := runFake(t.Context(), f, "discover", "--fixture", "dgx-h100-port-down"); code != 0 {
 		t.Fatal(f.Stderr.String())
 	}
-	host := strings.ReplaceAll(f.Stdout.String(), "mlx5", "mlx5"+clitest.NastyJSON)
-	report := strings.Replace(string(golden), "more than the caches", "more than the "+clitest.NastyJSON+" caches", 1)
-	ca, err := trust.NewCA(trust.Subject{CommonName: clitest.Nasty, From: time.Now(), Until: time.Now().AddDate(1, 0, 0)})
+	host := strings.ReplaceAll(f.Stdout.String(), "mlx5", "mlx5"+NastyJSON)
+	report := strings.Replace(string(golden), "more than the caches", "more than the "+NastyJSON+" caches", 1)
+	ca, err := trust.NewCA(trust.Subject{CommonName: Nasty, From: time.Now(), Until: time.Now().AddDate(1, 0, 0)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Chdir(t.TempDir())
 	for name, text := range map[string]string{
-		"fabric.json": `{"schema":"topoctl.fabric/v1","hosts":[{"host":"host","ports":[{"port":"eno1","leaf":"leaf` + clitest.NastyJSON + `"}]}]}`,
-		"ca.crt":      string(ca.Certificate), "host.json": host, "nccl.log": ncclLog, "report.json": report, "nasty" + clitest.Nasty + ".json": report,
+		"fabric.json": `{"schema":"topoctl.fabric/v1","hosts":[{"host":"host","ports":[{"port":"eno1","leaf":"leaf` + NastyJSON + `"}]}]}`,
+		"ca.crt":      string(ca.Certificate), "host.json": host, "nccl.log": ncclLog, "report.json": report, "nasty" + Nasty + ".json": report,
 	} {
-		if err := os.WriteFile(name, []byte(text), command.OwnerOnly); err != nil {
+		if err := os.WriteFile(name, []byte(text), OwnerOnly); err != nil {
 			t.Fatal(err)
 		}
 	}

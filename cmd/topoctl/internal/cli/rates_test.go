@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/topoctl/topoctl/cmd/topoctl/internal/clitest"
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/fixtures"
 	"github.com/topoctl/topoctl/internal/units"
@@ -60,8 +59,8 @@ type rateWalk struct {
 
 func (w *rateWalk) run(args []string) string {
 	w.t.Helper()
-	f := clitest.New()
-	code := clitest.Run(w.t.Context(), f, commands, append(args, "--fixture", w.fixture)...)
+	f := newStreams()
+	code := runFake(w.t.Context(), f, append(args, "--fixture", w.fixture)...)
 	if code > 1 && code != 3 || f.Stdout.Len() == 0 {
 		w.t.Logf("%v: exit code %d: %s", args, code, f.Stderr.String())
 	}

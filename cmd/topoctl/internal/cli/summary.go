@@ -8,9 +8,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/topoctl/topoctl/cmd/topoctl/internal/command"
-	"github.com/topoctl/topoctl/cmd/topoctl/internal/hosts"
-	"github.com/topoctl/topoctl/cmd/topoctl/internal/paths"
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/build"
 	"github.com/topoctl/topoctl/internal/draw"
@@ -25,25 +22,25 @@ import (
 const schemaSummary = "topoctl.summary/v1"
 
 type summaryOptions struct {
-	*command.Host
-	rdma command.RDMASource
+	*Host
+	rdma RDMASource
 }
 
-func newSummaryCmd(f *command.Env, runF func(context.Context, *summaryOptions) error) *cobra.Command {
+func newSummaryCmd(f *Env, runF func(context.Context, *summaryOptions) error) *cobra.Command {
 	opts := &summaryOptions{f.Host(), f.RDMA}
 	cmd := &cobra.Command{
-		Use:   command.SummaryName,
+		Use:   SummaryName,
 		Short: "Show a host in ten lines; topoctl without a command does the same",
 		Long: "summary shows what a host is, whether doctor finds a problem on it, which NICs each GPU uses\n" +
 			"while all of them transfer data (each NUMA node on a host without GPUs), and which commands\n" +
 			"say more. In a pipe it prints the same.\n\n" +
 			"The exit code is 0 whatever doctor finds: \"topoctl doctor\" has one for that.",
 		Example: "  topoctl\n  topoctl --fixture dgx-h100\n  topoctl summary --from host.json -o json",
-		Args:    command.NoArgs,
-		RunE:    command.Action(opts, func(*cobra.Command, []string) error { return nil }, runF),
+		Args:    NoArgs,
+		RunE:    Action(opts, func(*cobra.Command, []string) error { return nil }, runF),
 	}
-	command.Uses(cmd, append(command.InputFlags, "units")...)
-	command.Formats(cmd, command.FormatTable, command.FormatJSON)
+	Uses(cmd, append(InputFlags, "units")...)
+	Formats(cmd, FormatTable, FormatJSON)
 	return cmd
 }
 
@@ -99,19 +96,19 @@ func runSummary(ctx context.Context, o *summaryOptions) error {
 	if err != nil {
 		return err
 	}
-	if o.Format == command.FormatJSON {
-		err = command.PrintJSON(o.Streams.Out, doc)
+	if o.Format == FormatJSON {
+		err = PrintJSON(o.Streams.Out, doc)
 	} else {
-		err = command.Write(o.Streams.Out, []byte(command.Finish(doc.text(o.Look()))))
+		err = Write(o.Streams.Out, []byte(Finish(doc.text(o.Look()))))
 	}
 	if err != nil {
 		return err
 	}
-	return command.Incomplete(t, false)
+	return Incomplete(t, false)
 }
 
 func (o *summaryOptions) summarize(ctx context.Context, t *topo.Topology) (*summaryDoc, error) {
-	r, err := hosts.Examine(ctx, o.Host, o.rdma, t)
+	r, err := Examine(ctx, o.Host, o.rdma, t)
 	if err != nil {
 		return nil, err
 	}
@@ -134,14 +131,14 @@ func (o *summaryOptions) summarize(ctx context.Context, t *topo.Topology) (*summ
 }
 
 // choose notes which ports everything uses that moves data.
-func (d *summaryDoc) choose(h *pathsel.Host, l command.Look) {
+func (d *summaryDoc) choose(h *pathsel.Host, l Look) {
 	d.Choice.Users = []user{}
 	p, err := h.Plan(nil)
 	if err != nil {
-		d.Choice.Text, d.color = pkgerr.Message(err)+".", command.Faint
+		d.Choice.Text, d.color = pkgerr.Message(err)+".", Faint
 		return
 	}
-	d.Choice.Text, d.color = paths.PlanHeadline(h, p, &l)
+	d.Choice.Text, d.color = PlanHeadline(h, p, &l)
 	if len(p.Ports) == 0 {
 		return
 	}
@@ -181,27 +178,25 @@ func (o *summaryOptions) next(t *topo.Topology, d *summaryDoc) []nextStep {
 	return append(out[:min(2, len(out))], nextStep{"topoctl --help", "all commands"})
 }
 
-// The room of the choice: lines, fewer where there are more to show than they take anyway, and
-// columns where there is no terminal.
+// The room of the choice: lines, fewer where there are more to show than they take anyway.
 const (
-	mostLines  = 8
-	mostRows   = 4
-	plainWidth = 80
+	mostLines = 8
+	mostRows  = 4
 )
 
 // text is the summary for people.
-func (d *summaryDoc) text(l command.Look) string {
+func (d *summaryDoc) text(l Look) string {
 	var b strings.Builder
-	name := l.Paint(d.what[0], command.Strong)
+	name := l.Paint(d.what[0], Strong)
 	b.WriteString(strings.Replace(l.Wrap("", strings.Join(d.what, "  "), ""), d.what[0], name, 1))
-	healthy := command.Good
+	healthy := Good
 	switch s := d.Health.Summary; {
 	case s.Errors > 0:
-		healthy = command.Bad
+		healthy = Bad
 	case s.Warnings > 0:
-		healthy = command.Caution
+		healthy = Caution
 	case s.OK == 0:
-		healthy = command.Faint
+		healthy = Faint
 	}
 	b.WriteString(l.Wrap("", d.Health.Text, healthy))
 	b.WriteString(l.Wrap("", d.Choice.Text, d.color))
@@ -209,9 +204,9 @@ func (d *summaryDoc) text(l command.Look) string {
 	if lines := choiceLines(d.Choice.Users, l.Width); len(lines) > 0 {
 		b.WriteString(strings.Join(lines, "\n") + "\n\n")
 	}
-	var rows []command.Row
+	var rows []Row
 	for _, n := range d.Next {
-		rows = append(rows, command.Row{Cells: []string{n.Command, n.Why}})
+		rows = append(rows, Row{Cells: []string{n.Command, n.Why}})
 	}
 	return b.String() + l.Listing(rows)
 }

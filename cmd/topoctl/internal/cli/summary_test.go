@@ -4,7 +4,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/topoctl/topoctl/cmd/topoctl/internal/clitest"
 	"github.com/topoctl/topoctl/fixtures"
 	"github.com/topoctl/topoctl/internal/text"
 )
@@ -12,10 +11,10 @@ import (
 // The summary of every machine leaves room on the smallest terminal, where its commands take a line each.
 func TestSummaryFitsTheScreen(t *testing.T) {
 	const columns, lines = 80, 16
-	f := clitest.New()
+	f := newStreams()
 	f.Width, f.OutTTY = columns, true
 	for _, name := range fixtures.Names() {
-		clitest.Run(t.Context(), f, commands, "--fixture", name, "--color", "never")
+		runFake(t.Context(), f, "--fixture", name, "--color", "never")
 		got := strings.Split(strings.TrimSuffix(f.Stdout.String(), "\n"), "\n")
 		if len(got) < 7 || len(got) > lines {
 			t.Errorf("%s: %d lines:\n%s", name, len(got), f.Stdout.String())

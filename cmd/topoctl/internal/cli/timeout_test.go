@@ -12,9 +12,6 @@ import (
 	"syscall"
 	"testing"
 	"time"
-
-	"github.com/topoctl/topoctl/cmd/topoctl/internal/clitest"
-	"github.com/topoctl/topoctl/cmd/topoctl/internal/command"
 )
 
 // hangs are commands that wait for what never comes, by name: PIPE and PIPE2 are named pipes that nobody writes to, PEER
@@ -50,7 +47,7 @@ var hangs = map[string][]string{
 
 // --timeout means the same in every command: it bounds all that the command waits for, and what ended it says so.
 func TestTimeout(t *testing.T) {
-	f := clitest.New()
+	f := newStreams()
 	dir := t.TempDir()
 	token := filepath.Join(dir, "token")
 	words := []string{"TOKEN", token}
@@ -80,7 +77,7 @@ func TestTimeout(t *testing.T) {
 	}
 	place := strings.NewReplacer(words...)
 	const limit = 400 * time.Millisecond
-	for _, c := range runnable(commands(&command.Env{Streams: f.Streams, Now: time.Now})) {
+	for _, c := range runnable(commands(&Env{Streams: f.Streams, Now: time.Now})) {
 		name := strings.TrimPrefix(c.CommandPath(), "topoctl ")
 		if !slices.Contains(strings.Fields(c.Annotations["uses"]), "timeout") {
 			continue
@@ -95,10 +92,10 @@ func TestTimeout(t *testing.T) {
 			}
 			f.In = in
 			began := time.Now()
-			code := clitest.Run(t.Context(), f, commands, slices.Concat(strings.Fields(name), strings.Fields(place.Replace(args)), []string{"--timeout", limit.String()})...)
+			code := runFake(t.Context(), f, slices.Concat(strings.Fields(name), strings.Fields(place.Replace(args)), []string{"--timeout", limit.String()})...)
 			took := time.Since(began)
 			said := f.Stderr.String() + f.Stdout.String()
-			if code == command.ExitOK || took < limit/2 || took > 10*time.Second || !strings.Contains(said, limit.String()) && !strings.Contains(said, "in time") {
+			if code == ExitOK || took < limit/2 || took > 10*time.Second || !strings.Contains(said, limit.String()) && !strings.Contains(said, "in time") {
 				t.Errorf("%s %s: code %d after %s:\n%s", name, args, code, took, said)
 			}
 			_, _ = hold.Close(), in.Close()
@@ -108,18 +105,18 @@ func TestTimeout(t *testing.T) {
 
 // What is left of an export is to read and to compute, host after host: the time ends that, too.
 func TestTimeoutOfComputing(t *testing.T) {
-	f := clitest.New()
+	f := newStreams()
 	dir := t.TempDir()
 	args := []string{"fleet", "collect", "--out-dir", dir}
 	for i := range 60 {
 		args = append(args, fmt.Sprintf("n%d=fixture:dgx-h100", i))
 	}
-	if code := clitest.Run(t.Context(), f, commands, args...); code != 0 {
+	if code := runFake(t.Context(), f, args...); code != 0 {
 		t.Fatal(f.Stderr.String())
 	}
 	for _, format := range [][]string{{"env", "--for", "nccl"}, {"dra-attributes"}, {"dra-claim"}} {
 		args := slices.Concat([]string{"fleet", "export"}, format, []string{dir, "--timeout", "60ms"})
-		if code := clitest.Run(t.Context(), f, commands, args...); code != command.ExitFailed || !strings.Contains(f.Stderr.String(), "gave up after 60ms") {
+		if code := runFake(t.Context(), f, args...); code != ExitFailed || !strings.Contains(f.Stderr.String(), "gave up after 60ms") {
 			t.Errorf("%q: code %d: %s", args, code, f.Stderr.String())
 		}
 	}

@@ -6,7 +6,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/topoctl/topoctl/cmd/topoctl/internal/command"
 	"github.com/topoctl/topoctl/internal/text"
 )
 
@@ -30,7 +29,7 @@ func helpTopics(commands []*cobra.Command) []*cobra.Command {
   %-3d  interrupted; agent, peers --watch, and watch without --duration or --exit-on-change, exit with 0
 
 "doctor -o nagios" uses the exit codes of monitoring plugins: 0 OK, 1 WARNING,
-2 CRITICAL, 3 UNKNOWN.`, command.ExitOK, command.ExitBad, command.ExitFailed, command.ExitPartial, command.ExitFailed, command.ExitInterrupted)},
+2 CRITICAL, 3 UNKNOWN.`, ExitOK, ExitBad, ExitFailed, ExitPartial, ExitFailed, ExitInterrupted)},
 		{"environment", "Environment variables that topoctl reads", `NO_COLOR, TOPOCTL_NO_COLOR
   Disable color if set to any value. --color and --no-color override them.
 
@@ -67,15 +66,15 @@ least. Without it, a command prints the first format of its row.
 `)
 	var rows [][]string
 	for _, c := range runnable(commands) {
-		what := strings.Join(command.FormatsOf(c), " ")
+		what := strings.Join(FormatsOf(c), " ")
 		if what == "" {
-			what = command.PrintsOf(c) + " (no -o)"
+			what = PrintsOf(c) + " (no -o)"
 		}
 		rows = append(rows, []string{"  " + c.CommandPath(), what})
 	}
 	b.WriteString(strings.Join(text.Columns(rows), "\n") + "\n\n")
 	rows = nil
-	for _, f := range command.FormatsKnown {
+	for _, f := range FormatsKnown {
 		rows = append(rows, []string{"  " + f.Name, f.About})
 	}
 	b.WriteString(strings.Join(text.Columns(rows), "\n"))

@@ -8,7 +8,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/topoctl/topoctl/cmd/topoctl/internal/command"
 	"github.com/topoctl/topoctl/internal/build"
 )
 
@@ -16,18 +15,18 @@ import (
 const schemaVersion = "topoctl.version/v1"
 
 type versionOptions struct {
-	*command.Host
+	*Host
 }
 
-func newVersionCmd(f *command.Env, runF func(context.Context, *versionOptions) error) *cobra.Command {
+func newVersionCmd(f *Env, runF func(context.Context, *versionOptions) error) *cobra.Command {
 	opts := &versionOptions{f.Host()}
 	cmd := &cobra.Command{
 		Use:   "version",
 		Short: "Print the version and build information",
-		Args:  command.NoArgs,
-		RunE:  command.Action(opts, opts.parse, runF),
+		Args:  NoArgs,
+		RunE:  Action(opts, opts.parse, runF),
 	}
-	command.Formats(cmd, command.FormatTable, command.FormatJSON)
+	Formats(cmd, FormatTable, FormatJSON)
 	return cmd
 }
 
@@ -54,8 +53,8 @@ func newVersionDoc() versionDoc {
 
 func runVersion(_ context.Context, opts *versionOptions) error {
 	b := newVersionDoc()
-	if opts.Format == command.FormatJSON {
-		return command.PrintJSON(opts.Streams.Out, b)
+	if opts.Format == FormatJSON {
+		return PrintJSON(opts.Streams.Out, b)
 	}
 	commit, nvml := b.Commit, "not built in"
 	if commit == "" {
@@ -68,6 +67,6 @@ func runVersion(_ context.Context, opts *versionOptions) error {
 		nvml = "built in"
 	}
 	look := opts.Look()
-	return command.Write(opts.Streams.Out, fmt.Appendf(nil, "topoctl %s\ncommit:   %s\ngo:       %s %s/%s\nnvml:     %s\n%s",
+	return Write(opts.Streams.Out, fmt.Appendf(nil, "topoctl %s\ncommit:   %s\ngo:       %s %s/%s\nnvml:     %s\n%s",
 		b.Version, commit, b.Go, b.OS, b.Arch, nvml, look.Wrap("schemas:  ", strings.Join(b.Schemas, ", "), "")))
 }

@@ -1,0 +1,243 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/topoctl/topoctl/internal/audit"
+	"github.com/topoctl/topoctl/internal/audit/enginelog"
+	"github.com/topoctl/topoctl/internal/pkgerr"
+	"github.com/topoctl/topoctl/pathsel"
+)
+
+type auditOptions struct {
+	*Host
+	child     Streams // what a command has: as they came to this process
+	duration  time.Duration
+	command   []string
+	plan      string
+	engine    string
+	logs      []string
+	logHost   string
+	transport string
+	tolerance float64
+	interval  time.Duration
+	outFile   OutFile
+	look      Look
+}
+
+// auditDuration is how long audit looks at a host where nothing else is said.
+const auditDuration = 10 * time.Second
+
+func auditEngines() []string {
+	var out []string
+	for _, e := range audit.Engines {
+		out = append(out, e.Name)
+	}
+	return out
+}
+
+func newAuditCmd(f *Env, runF func(context.Context, *auditOptions) error) *cobra.Command {
+	opts := &auditOptions{Host: f.Host(), child: f.Streams}
+	cmd := &cobra.Command{
+		Use:   "audit [-- COMMAND [ARG...]]",
+		Short: "Show which NICs traffic really used, against the plan",
+		Long: "audit reads the counters of all network ports for some seconds, or while COMMAND runs, and\n" +
+			"compares each port's share with the plan of \"topoctl path --plan\": OK, IDLE, BELOW, ABOVE, or\n" +
+			"TCP FALLBACK where data went by TCP while RDMA ports were idle. It works for any program. It\n" +
+			"also says which processes have queue pairs and TCP connections on a port, and which\n" +
+			"environment variable keeps a process off it.\n\n" +
+			"With --log it reads what NCCL (NCCL_DEBUG=INFO) or UCX (UCX_PROTO_INFO=y) logged. A log alone,\n" +
+			"without --duration or COMMAND, gives shares of channels; this also works for a saved host.\n\n" +
+			"COMMAND has standard input and output for itself: the report goes to standard error, or to\n" +
+			"--out-file. What other programs move meanwhile counts too. Processes of other users have no\n" +
+			"name unless audit runs as root.\n\n" +
+			"The exit code is 1 if the plan was missed, channels went without GPUDirect RDMA, nothing moved,\n" +
+			"or COMMAND failed, and 3 if a port could not be checked.",
+		Example: "  topoctl audit\n  topoctl audit --duration 1m --for vllm\n  topoctl audit --out-file audit.json -o json -- python3 train.py\n" +
+			"  topoctl path --plan --ranks 4 -o json > plan.json; topoctl audit --plan plan.json\n" +
+			"  topoctl audit --log nccl.log\n  topoctl audit --from host.json --log nccl.log",
+		RunE: Action(opts, opts.parse, runF),
+	}
+	fl := cmd.Flags()
+	fl.DurationVar(&opts.duration, "duration", auditDuration, "read counters for `TIME`")
+	fl.StringVar(&opts.plan, "plan", "", "compare with the plan in `FILE` (topoctl.plan/v1, from path --plan -o json)")
+	fl.StringVar(&opts.engine, "for", "", "only show variables and logs that `ENGINE` has: "+Either(auditEngines()))
+	fl.StringArrayVar(&opts.logs, "log", nil, "also read the log of NCCL or UCX in `FILE`; repeatable")
+	fl.StringVar(&opts.logHost, "log-host", "", "of logs of several hosts take the lines of `NAME` (default: those of this host)")
+	fl.StringVar(&opts.transport, "transport", "", "plan for `TRANSPORT`: rdma or tcp (default: rdma if it can be used)")
+	Var(cmd, &opts.tolerance, "tolerance", PartText(audit.DefaultTolerance), "accept a share that differs from the plan's by `PART` of it", ParsePart)
+	fl.DurationVar(&opts.interval, "interval", 500*time.Millisecond, "read counters and look for processes every `TIME`")
+	opts.outFile.Add(cmd)
+	Offer(cmd, map[string]Completer{
+		"for": Words(auditEngines()...), "transport": Words("rdma", "tcp"), "tolerance": Words("10%", "25%", "50%"),
+		"duration": Words("10s", "1m"), "interval": Words("500ms"),
+	})
+	mainFlags(cmd, "duration", "plan", "for", "log", "log-host", "transport", "out-file")
+	Uses(cmd, append([]string{"units"}, InputFlags...)...)
+	Formats(cmd, FormatTable, FormatJSON)
+	Lasts(cmd)
+	return cmd
+}
+
+// parse takes over the flags and the command, and refuses what makes no sense.
+func (o *auditOptions) parse(cmd *cobra.Command, args []string) error {
+	if err := NotEmpty(cmd, "plan", "for", "log", "log-host", "out-file"); err != nil {
+		return err
+	}
+	switch dash := cmd.ArgsLenAtDash(); {
+	case dash < 0 && len(args) > 0, dash > 0:
+		return WithHint(fmt.Errorf("unexpected argument %q", args[0]), "put -- before the command: topoctl audit -- %s", args[0])
+	case dash == 0 && len(args) == 0:
+		return errors.New("no command after --")
+	}
+	o.command = args
+	changed := cmd.Flags().Changed
+	if o.engine != "" {
+		if err := CheckWords("for", []string{o.engine}, auditEngines()); err != nil {
+			return err
+		}
+	}
+	if o.transport != "" {
+		if err := CheckWords("transport", []string{o.transport}, []string{string(pathsel.RDMA), string(pathsel.TCP)}); err != nil {
+			return err
+		}
+	}
+	switch {
+	case len(o.command) > 0 && changed("duration"):
+		return errors.New("--duration and a command cannot be used together: the audit lasts as long as the command")
+	case o.duration < 100*time.Millisecond || o.duration > 7*24*time.Hour:
+		return fmt.Errorf("--duration %s: want 100ms or more, and a week at most", o.duration)
+	case o.interval < 100*time.Millisecond || o.interval > time.Minute:
+		return fmt.Errorf("--interval %s: want 100ms to 1m", o.interval)
+	}
+	if o.Globals.Described() {
+		if len(o.command) > 0 {
+			return errors.New("a command has no effect on a host that does not change")
+		}
+		if err := NoEffect(cmd, "on a host that does not change", "duration", "interval"); err != nil {
+			return WithHint(err, "leave out the flag that selects a host, or give --log alone")
+		}
+		if len(o.logs) == 0 {
+			return WithHint(errors.New("a saved host has no counters that change"), "use --log FILE to check what an engine logged there")
+		}
+	}
+	if o.logHost != "" && len(o.logs) == 0 {
+		return errors.New("--log-host has no effect without --log")
+	}
+	if len(o.logs) > 0 && len(o.command) == 0 && !changed("duration") {
+		o.duration = 0 // the log alone
+	}
+	o.look = o.Look()
+	return o.outFile.Check()
+}
+
+func runAudit(ctx context.Context, o *auditOptions) error {
+	waiting, stop := o.Waiting(ctx)
+	defer stop()
+	t, err := o.Load(waiting)
+	if err != nil {
+		return err
+	}
+	h, err := pathsel.New(t, pathsel.Options{Transport: pathsel.Transport(o.transport)})
+	if err != nil {
+		return err
+	}
+	ao := audit.Options{Host: h, PlanFrom: "topoctl path --plan", Engine: o.engine, LogHost: o.logHost, Tolerance: o.tolerance}
+	if o.plan != "" {
+		ao.PlanFrom = o.plan
+		ao.Plan, err = o.readPlan(waiting)
+	} else {
+		ao.Plan, err = h.Plan(nil)
+	}
+	if err != nil {
+		return err
+	}
+	a, err := audit.New(ao)
+	if err != nil {
+		return WithHint(err, "\"topoctl path --plan\" shows the plan of this host")
+	}
+	var child *audit.Command
+	if o.duration > 0 {
+		if child, err = o.observe(ctx, a); err != nil {
+			return err
+		}
+	}
+	if o.duration > 0 { // logs may have been written meanwhile, and are read although Ctrl-C ended the rest
+		waiting, stop = o.Waiting(context.WithoutCancel(ctx))
+		defer stop()
+	}
+	for _, name := range o.logs {
+		data, err := o.ReadFile(waiting, name)
+		if err != nil {
+			return fmt.Errorf("--log %w", err)
+		}
+		if err := a.Log(name, enginelog.Parse(data)); err != nil {
+			var which *audit.LogHostError
+			if errors.As(err, &which) {
+				return WithHint(err, "choose one with --log-host %s", which.Hosts[0])
+			}
+			return WithHint(err, "NCCL needs NCCL_DEBUG=INFO, UCX UCX_PROTO_INFO=y or UCX_LOG_LEVEL=info")
+		}
+	}
+	r := a.Report()
+	r.Command = child
+	return o.finish(ctx, r)
+}
+
+// finish prints the report and gives the exit code.
+func (o *auditOptions) finish(ctx context.Context, r *audit.Report) error {
+	var data []byte
+	var err error
+	if o.Format == FormatJSON {
+		data, err = EncodeJSON(r)
+	} else {
+		data = []byte(Finish(auditText(r, &o.look)))
+	}
+	if err == nil {
+		s := o.Streams
+		if len(o.command) > 0 {
+			s.Out = s.Err // its standard output is the command's
+		}
+		err = o.outFile.Write(s, data)
+	}
+	if err != nil {
+		return err
+	}
+	switch {
+	case r.Command != nil && r.Command.ExitCode != 0:
+		return BadAnswer(fmt.Errorf("%s exited with code %d", r.Command.Args[0], r.Command.ExitCode), "")
+	case r.Command == nil && ctx.Err() != nil:
+		return ctx.Err()
+	case r.Answer == audit.AsPlanned:
+		return nil
+	case r.Answer == audit.Unchecked:
+		return ErrPartial
+	}
+	return ErrBad
+}
+
+// readPlan reads a plan that path --plan printed.
+func (o *auditOptions) readPlan(ctx context.Context) (*pathsel.Plan, error) {
+	data, err := o.ReadFile(ctx, o.plan)
+	if err != nil {
+		return nil, fmt.Errorf("--plan %w", err)
+	}
+	var doc struct {
+		Schema string `json:"schema"`
+		pathsel.Plan
+	}
+	if err := json.NewDecoder(bytes.NewReader(data)).Decode(&doc); err != nil {
+		return nil, WithHint(fmt.Errorf("--plan %s: %w", o.plan, pkgerr.Plain(err)), "\"topoctl path --plan -o json\" prints one")
+	}
+	if doc.Schema != pathsel.SchemaPlan {
+		return nil, WithHint(fmt.Errorf("--plan %s: its schema is %q, want %s", o.plan, doc.Schema, pathsel.SchemaPlan), "\"topoctl path --plan -o json\" prints one")
+	}
+	return &doc.Plan, nil
+}

@@ -1,0 +1,236 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/topoctl/topoctl/internal/bench"
+	"github.com/topoctl/topoctl/internal/pick"
+	"github.com/topoctl/topoctl/internal/units"
+)
+
+// benchOptions are the flags of topoctl bench.
+type benchOptions struct {
+	*Host
+	credentials Credentials
+	registry    Registry
+	http        []string
+	run         bench.Options
+	transports  Transports
+	look        Look
+	measured    Measured
+	typed       benchFlags
+}
+
+// benchFlags are the flags as they are typed.
+type benchFlags struct {
+	sizes, policies, lanes []string
+	failLane               string
+	seed                   uint64
+}
+
+func newBenchCmd(f *Env, runF func(context.Context, *benchOptions) error) *cobra.Command {
+	opts := &benchOptions{Host: f.Host()}
+	cmd := &cobra.Command{
+		Use:   "bench",
+		Short: "Benchmark transfers to a peer",
+		Long: "bench reads and writes the memory of a peer (\"topoctl agent\", or another engine that has\n" +
+			"the region) and prints rates, latencies and CPU time. Without --peer, it starts an agent\n" +
+			"on this host.\n\n" +
+			"Ops cover all of --memory on both sides, to avoid cache effects. Consecutive ops use remote\n" +
+			"memory that is not contiguous, so that they are not merged. In the same run, alternating\n" +
+			"with the transfers, bench measures their limits: a raw socket that moves the same ops in\n" +
+			"the same number of streams (if the peer is on this host), and copies of memory. It measures\n" +
+			"all combinations of --op, --size, --transport and --policy.\n\n" +
+			"Latency (p50 to max) is that of a batch, from submission to completion. Percentiles are\n" +
+			"nearest-rank and at most 0.8 % too high. CPU s/GB is user and system time for 10^9 bytes, of\n" +
+			"both ends if bench started the peer; \"here\" marks that of this host alone. \"of raw\" and\n" +
+			"\"of copy\" are the rate as a part of that of the raw socket and of memcpy, for as many\n" +
+			"threads as submit batches.\n\n" +
+			"With --http, bench serves the same pages as \"topoctl agent --http\" while it runs, and\n" +
+			"\"topoctl tui --agent http://ADDRESS\" shows the lanes. There is one engine for each policy.\n" +
+			"One request per second takes less than a thousandth of a CPU, which the results include.\n\n" +
+			"The exit code is 1 if a transfer failed or --check found a wrong byte. If interrupted, or if\n" +
+			"the peer goes away, bench stops and prints the results so far; PARTIAL marks those that were\n" +
+			"measured for less than --duration.",
+		Example: "  topoctl bench\n" +
+			"  topoctl bench --op write --size 64KiB,1MiB --transport tcp --duration 5s\n" +
+			"  topoctl bench --peer 10.0.0.2:7411 --token-file token --policy adaptive,random,mooncake\n" +
+			"  topoctl bench --peer 10.0.0.2:7411 --token-file token --fail-lane eth1@2s+2s --duration 6s --check\n" +
+			"  topoctl bench -o json | jq '.results[] | {op, size_bytes, bytes_per_sec}'",
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return nil
+			}
+			return WithHint(fmt.Errorf("unexpected argument %q", args[0]), "name the peer by a flag: %q", "topoctl bench --peer "+args[0])
+		},
+		RunE: Action(opts, opts.parse, runF),
+	}
+	opts.addFlags(cmd)
+	Offer(cmd, map[string]Completer{
+		"op":     WordList(bench.Read, bench.Write),
+		"policy": WordList(pick.Policies()...), "size": WordList("4KiB", "64KiB", "1MiB", "16MiB"),
+		"duration": Words("1s", "5s", "10s"), "memory": Words("256MiB", "1GiB"),
+	})
+	mainFlags(cmd, "peer", "token-file", "op", "size", "transport", "policy", "duration", "check")
+	Uses(cmd, "host-root", "timeout", "quiet", "verbose", "units")
+	Lasts(cmd)
+	Formats(cmd, FormatTable, FormatJSON)
+	return cmd
+}
+
+func (o *benchOptions) addFlags(cmd *cobra.Command) {
+	fl, r, typed := cmd.Flags(), &o.run, &o.typed
+	fl.StringVar(&r.Peer, "peer", "", "`HOST:PORT` of the peer, or its name in --registry (default: an agent that bench starts on this host)")
+	o.credentials.Add(cmd)
+	o.registry.Add(cmd, "find --peer by name in the registry at `URL`, such as etcd://HOST/PREFIX")
+	fl.StringVar(&r.Region, "region", benchRegion, "`NAME` of the peer's region")
+	fl.StringSliceVar(&r.Ops, "op", []string{bench.Write, bench.Read}, "`OP` to measure: read or write, as seen from this host; repeatable")
+	fl.StringSliceVar(&typed.sizes, "size", []string{"4KiB", "64KiB", "1MiB"}, "`SIZE` of each op; repeatable")
+	fl.IntVar(&r.Batch, "batch", 0, "`N` ops in a batch (default: as many as make 16 MiB, at most 128)")
+	fl.IntVar(&r.Threads, "threads", 1, "number `N` of threads that submit batches")
+	fl.IntVar(&r.InFlight, "in-flight", 2, "number `N` of batches that each thread has in flight")
+	fl.DurationVar(&r.Duration, "duration", time.Second, "`TIME` of each measurement")
+	fl.DurationVar(&r.Warmup, "warmup", 200*time.Millisecond, "`TIME` before each measurement that is not counted")
+	o.transports.Add(cmd, "`TRANSPORT` to use: rdma, tcp, shm, or auto to let the engine choose; repeatable")
+	fl.StringSliceVar(&typed.policies, "policy", []string{string(pick.Adaptive)}, "`POLICY` by which lanes share transfers: "+Either(pick.Policies())+"; repeatable")
+	fl.StringArrayVar(&typed.lanes, "lanes", nil, "use only lane `NAME` (repeatable), or a number for the best lanes")
+	Var(cmd, &r.Memory, "memory", units.Bytes(benchDefault), "`SIZE` of the memory used on each side", ParseBytes)
+	fl.BoolVar(&r.Check, "check", false, "verify every byte, also of writes by reading them back; the rates include this")
+	fl.StringVar(&typed.failLane, "fail-lane", "", "fail lane NAME at `NAME@TIME` of each measurement; NAME@TIME+DURATION restores it")
+	fl.StringSliceVar(&o.http, "http", nil, "serve HTTP on `ADDRESS` during the run (host:port; without a host, only to this host); repeatable")
+	fl.Uint64Var(&typed.seed, "seed", 0, "`SEED` of the data for --check; 0 for a random one")
+	o.measured.Add(cmd)
+}
+
+// parse takes over the flags and refuses what makes no sense.
+func (o *benchOptions) parse(cmd *cobra.Command, _ []string) error {
+	if err := o.measured.Check(cmd); err != nil {
+		return err
+	}
+	if err := o.parsePeer(cmd); err != nil {
+		return err
+	}
+	if err := HTTPAddresses(o.http, o.credentials.Given()); err != nil {
+		return err
+	}
+	if err := o.parseLists(); err != nil {
+		return err
+	}
+	if err := o.transports.Check(cmd); err != nil {
+		return err
+	}
+	r, typed := &o.run, &o.typed
+	r.Transports = o.transports.Names
+	for _, n := range []struct {
+		flag        string
+		value, from int
+	}{{"batch", r.Batch, 0}, {"threads", r.Threads, 1}, {"in-flight", r.InFlight, 1}} {
+		if n.value < n.from || n.value > 1<<20 {
+			return fmt.Errorf("--%s %d: want %d to %d", n.flag, n.value, n.from, 1<<20)
+		}
+	}
+	switch {
+	case r.Duration <= 0:
+		return fmt.Errorf("--duration %s: want more than 0", r.Duration)
+	case r.Warmup < 0:
+		return fmt.Errorf("--warmup %s: want 0 or more", r.Warmup)
+	}
+	if cmd.Flags().Changed("fail-lane") {
+		var err error
+		if r.Fault, err = parseFault(typed.failLane, r.Duration); err != nil {
+			return err
+		}
+	}
+	if r.Seed = typed.seed; r.Seed == 0 {
+		r.Seed = rand.Uint64()
+	}
+	r.Now = o.Now
+	o.look = o.Look()
+	return nil
+}
+
+func (o *benchOptions) parsePeer(cmd *cobra.Command) error {
+	if err := errors.Join(NotEmpty(cmd, "peer", "region"), o.credentials.Check(cmd), o.registry.Check(cmd)); err != nil {
+		return err
+	}
+	if o.run.Peer == "" {
+		return NoEffect(cmd, "without --peer", append(slices.Clone(CredentialFlags), "region", "registry")...)
+	}
+	var err error
+	o.run.Peer, err = o.registry.Peer(o.run.Peer)
+	return err
+}
+
+// parseLists reads the flags that take several values.
+func (o *benchOptions) parseLists() error {
+	r, typed := &o.run, &o.typed
+	if err := errors.Join(CheckWords("op", r.Ops, []string{bench.Read, bench.Write}), CheckWords("policy", typed.policies, pick.Policies())); err != nil {
+		return err
+	}
+	for _, p := range typed.policies {
+		r.Policies = append(r.Policies, pick.Policy(p))
+	}
+	for _, text := range typed.sizes {
+		size, err := ParseBytes(text)
+		if err != nil {
+			return fmt.Errorf("--size %w", err)
+		}
+		if slices.Contains(r.Sizes, size) {
+			return fmt.Errorf("--size %s is given twice", text)
+		}
+		r.Sizes = append(r.Sizes, size)
+	}
+	if len(r.Sizes) == 0 {
+		return errors.New("--size is empty")
+	}
+	return o.parseLanes(typed.lanes)
+}
+
+func (o *benchOptions) parseLanes(given []string) error {
+	for _, text := range given {
+		n, err := strconv.Atoi(text)
+		switch {
+		case text == "":
+			return errors.New("--lanes is empty")
+		case err != nil:
+			o.run.Lanes = append(o.run.Lanes, text)
+		case n < 1:
+			return fmt.Errorf("--lanes %d: want 1 or more", n)
+		case len(given) > 1:
+			return errors.New("--lanes: want one number, or names")
+		default:
+			o.run.LaneCount = n
+		}
+	}
+	return nil
+}
+
+// parseFault reads "eth1@3s" or "eth1@3s+2s".
+func parseFault(text string, duration time.Duration) (*bench.FaultPlan, error) {
+	at := strings.LastIndexByte(text, '@')
+	if at < 1 {
+		return nil, fmt.Errorf("--fail-lane %q: want NAME@TIME, such as eth1@3s", text)
+	}
+	p := &bench.FaultPlan{Lane: text[:at]}
+	when, length, both := strings.Cut(text[at+1:], "+")
+	var err error
+	if p.At, err = time.ParseDuration(when); err == nil && both {
+		p.For, err = time.ParseDuration(length)
+	}
+	switch {
+	case err != nil || p.At < 0 || both && p.For <= 0:
+		return nil, fmt.Errorf("--fail-lane %q: want NAME@TIME, such as eth1@3s, or NAME@TIME+DURATION", text)
+	case p.At+p.For >= duration:
+		return nil, WithHint(fmt.Errorf("--fail-lane %s: a measurement ends after %s", text, duration), "use --duration %s or more", p.At+p.For+2*time.Second)
+	}
+	return p, nil
+}

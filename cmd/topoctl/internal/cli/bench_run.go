@@ -1,0 +1,209 @@
+package cli
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/topoctl/topoctl/engine"
+	"github.com/topoctl/topoctl/internal/agent"
+	"github.com/topoctl/topoctl/internal/bench"
+	"github.com/topoctl/topoctl/internal/build"
+	"github.com/topoctl/topoctl/internal/text"
+	"github.com/topoctl/topoctl/internal/units"
+)
+
+// benchEnd is the hidden command that is the other end of bench's raw sockets.
+const benchEnd = "bench-raw-end"
+
+func newBenchEndCmd(f *Env) *cobra.Command {
+	return &cobra.Command{
+		Use: benchEnd, Hidden: true, Args: NoArgs,
+		Short: "Run the peer of the raw sockets that bench measures",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return bench.ServeRaw(cmd.Context(), f.Streams.In, f.Streams.Out)
+		},
+	}
+}
+
+func runBench(ctx context.Context, o *benchOptions) error {
+	if !o.Globals.Quiet {
+		fmt.Fprintln(o.Streams.Err, "topoctl: "+text.Printable(o.announce()))
+	}
+	began := time.Now()
+	waiting, stop := o.Waiting(ctx)
+	defer stop()
+	t, err := o.Find(waiting)
+	if err != nil {
+		return err
+	}
+	if o.Globals.Verbose {
+		o.Say(t)
+	}
+	if o.run.Overlay, err = o.measured.Start(o.Host, t); err != nil {
+		return err
+	}
+	o.run.Topology, o.run.Tool = t, build.Tool()
+	o.run.RawEnd = o.rawEnd
+	// What a peer is asked beside the measurements goes over shm or tcp where RDMA is not for that.
+	o.run.Protection = o.transports.Protection
+	o.run.Engine = o.transports.Factories(append(slices.Clone(o.run.Transports), "shm", "tcp")...)
+	if !o.Globals.Quiet && o.Streams.ErrTTY {
+		o.run.Progress = o.progress
+	}
+	if o.run.Peer == "" {
+		a, err := StartAgent(ctx, o.Host, &o.transports.RDMA, "--size", fmt.Sprint(o.run.Memory))
+		if err != nil {
+			return err
+		}
+		defer a.Stop() //nolint:errcheck // the measurements are done
+		o.run.Peer, o.run.ChildPID, o.run.Credentials = a.Address, a.PID, a.Credentials
+	} else if o.run.Credentials, err = o.credentials.Read(waiting, o.Host, nil); err != nil {
+		return err
+	}
+	names, err := o.registry.Open(waiting, o.Host, nil)
+	if err != nil {
+		return err
+	}
+	if names != nil {
+		defer names.Close() //nolint:errcheck // it only finds the peer
+		o.run.Registry = Finder(names)
+	}
+	if len(o.http) > 0 {
+		o.run.Show = func(e *bench.Engines) (func(), error) { return o.show(ctx, e) }
+	}
+	o.run.Timeout, o.run.Waited = o.Globals.Timeout, time.Since(began)
+	report, err := bench.Run(ctx, o.run)
+	if o.run.Progress != nil {
+		fmt.Fprint(o.Streams.Err, ClearLine)
+	}
+	if report != nil {
+		if err := o.print(report); err != nil {
+			return err
+		}
+	}
+	var gone *bench.PeerGoneError
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return ctx.Err()
+	case errors.As(err, &gone) && o.run.ChildPID != 0:
+		return BadAnswer(gone, "something ended the agent that bench had started, such as the kernel when memory ran out (journalctl -k)")
+	case errors.As(err, &gone):
+		return BadAnswer(gone, gone.Hint())
+	case err != nil && o.registry.Given() && errors.Is(err, engine.ErrNoPeer):
+		return o.registry.Hint(err)
+	case err != nil:
+		return PeerHint(err)
+	case report.Bad():
+		return ErrBad
+	}
+	return nil
+}
+
+// show answers HTTP for the engines that measure.
+func (o *benchOptions) show(ctx context.Context, e *bench.Engines) (stop func(), err error) {
+	pages, err := agent.ServePages(ctx, o.http, e, nil)
+	if err != nil {
+		return nil, err
+	}
+	if !o.Globals.Quiet {
+		for _, at := range reachableAddress(pages.Addresses(), "localhost") {
+			fmt.Fprintf(o.Streams.Err, "topoctl: http://%s/v1/engine, for \"topoctl tui --agent http://%[1]s\"\n", at)
+		}
+	}
+	return func() {
+		if err := pages.Stop(ctx); err != nil {
+			fmt.Fprintln(o.Streams.Err, "topoctl: "+text.Printable(err.Error()))
+		}
+	}, nil
+}
+
+// announce says what is going to happen.
+func (o *benchOptions) announce() string {
+	peer := o.run.Peer
+	if peer == "" {
+		peer = "an agent on this host"
+	}
+	return fmt.Sprintf("%s of %s with %s, and their limits", text.Plural(o.measurements(), "measurement"), o.run.Duration, peer)
+}
+
+// measurements is how many are asked for.
+func (o *benchOptions) measurements() int {
+	r := &o.run
+	return len(r.Ops) * len(r.Sizes) * len(r.Transports) * len(r.Policies)
+}
+
+// PeerHint adds the next step to what commonly goes wrong.
+func PeerHint(err error) error {
+	var lane *bench.UnknownLaneError
+	var missing *engine.NotOfferedError
+	if hinted, ok := CredentialHint(err); ok {
+		return hinted
+	}
+	if hinted, ok := RegistryHint(err); ok {
+		return hinted
+	}
+	switch {
+	case errors.Is(err, engine.ErrNoRegion):
+		return WithHint(err, "\"topoctl agent\" serves %q; use --region NAME for another", benchRegion)
+	case errors.Is(err, context.DeadlineExceeded):
+		return WithHint(err, "check that this is the address of \"topoctl agent\", or use --timeout DURATION to allow more time")
+	case errors.As(err, &lane):
+		return Suggest(err, lane.Name, lane.Lanes, "")
+	case errors.Is(err, syscall.EADDRINUSE):
+		return WithHint(err, "another program uses this port; --http with port 0 chooses a free one")
+	case errors.Is(err, engine.ErrNoPeer):
+		return WithHint(err, "--peer wants the address or a name of the other host, and the port of its \"topoctl agent\"")
+	case errors.Is(err, engine.ErrNotEngine):
+		return WithHint(err, "--peer is the --listen address of \"topoctl agent\", not its --http address")
+	case errors.As(err, &missing) && slices.Contains(missing.Transports, "rdma"):
+		return WithHint(err, "see the output of the agent on the other host for why it has no RDMA")
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return WithHint(err, "run \"topoctl agent\" on the other host; it prints the command to run here")
+	}
+	return err
+}
+
+// progress draws one line over and over.
+func (o *benchOptions) progress(p bench.Progress) {
+	line := fmt.Sprintf("[%d/%d] %s", p.Step, p.Steps, p.What)
+	if p.BytesPerSec > 0 {
+		line += "  " + units.Rate(p.BytesPerSec, o.look.Units)
+	}
+	line += fmt.Sprintf("  %s left", p.Left.Round(time.Second))
+	width := max(20, o.look.Width)
+	if o.look.Width == 0 {
+		width = 80
+	}
+	fmt.Fprint(o.Streams.Err, ClearLine+text.Printable(string([]rune(line)[:min(len([]rune(line)), width-1)])))
+}
+
+// rawEnd runs the other end of raw sockets on this host.
+func (o *benchOptions) rawEnd(ctx context.Context, c bench.RawConfig) (*bench.RawEnd, error) {
+	c.Token = make([]byte, 32)
+	if _, err := rand.Read(c.Token); err != nil {
+		return nil, err
+	}
+	config, err := json.Marshal(c)
+	if err != nil {
+		return nil, err
+	}
+	var ready bench.RawReady
+	pid, stop, err := startChild(ctx, []string{benchEnd}, append(config, '\n'), &ready)
+	if err != nil {
+		return nil, fmt.Errorf("start the other end of raw sockets: %w", err)
+	}
+	at, err := netip.ParseAddrPort(ready.Address)
+	if err != nil {
+		return nil, errors.Join(err, stop())
+	}
+	return &bench.RawEnd{Address: at, Token: c.Token, PID: pid, CongestionControl: ready.CongestionControl, Stop: stop}, nil
+}

@@ -1,0 +1,257 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/netip"
+	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/topoctl/topoctl/engine/trust"
+	"github.com/topoctl/topoctl/internal/text"
+)
+
+// certMade are the flags of the commands that make certificates.
+type certMade struct {
+	dir   string
+	days  int
+	force bool
+}
+
+func (m *certMade) add(cmd *cobra.Command, days int) {
+	fl := cmd.Flags()
+	fl.IntVar(&m.days, "days", days, "how many `DAYS` the certificate is valid")
+	fl.StringVar(&m.dir, "dir", ".", "write the files to `DIR`")
+	fl.BoolVar(&m.force, "force", false, "replace files that exist")
+	if err := cmd.MarkFlagDirname("dir"); err != nil {
+		panic(err)
+	}
+}
+
+// mostDays keeps dates within those that certificates can have.
+const mostDays = 100 * 365
+
+func (m *certMade) check(cmd *cobra.Command) error {
+	if m.days < 1 || m.days > mostDays {
+		return fmt.Errorf("--days %d: want 1 to %d", m.days, mostDays)
+	}
+	return NotEmpty(cmd, "dir")
+}
+
+// validity begins a little earlier, for hosts whose clocks are behind.
+func (m *certMade) validity(now time.Time) (from, until time.Time) {
+	return now.Add(-time.Hour), now.AddDate(0, 0, m.days)
+}
+
+// write puts a pair into NAME.crt and NAME.key. Both are made anew, or with force replaced.
+func (m *certMade) write(name string, p trust.Pair) (cert, key string, err error) {
+	cert, key = filepath.Join(m.dir, name+".crt"), filepath.Join(m.dir, name+".key")
+	if m.force {
+		// The certificate comes last: engines that read the files again take a pair when both fit.
+		err = WriteFile(key, p.Key, OwnerOnly)
+		if err == nil {
+			err = WriteFile(cert, p.Certificate, Everyone)
+		}
+		return cert, key, err
+	}
+	if err := createFile(key, p.Key, OwnerOnly); err != nil {
+		return "", "", err
+	}
+	if err := createFile(cert, p.Certificate, Everyone); err != nil {
+		return "", "", errors.Join(err, os.Remove(key))
+	}
+	return cert, key, nil
+}
+
+// createFile writes a file that does not exist yet.
+func createFile(name string, data []byte, mode fs.FileMode) error {
+	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
+	if errors.Is(err, fs.ErrExist) {
+		return WithHint(fmt.Errorf("%s exists", name), "use --force to replace it")
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", name, Cause(err))
+	}
+	_, err = f.Write(data)
+	if err = errors.Join(err, f.Close()); err != nil {
+		return fmt.Errorf("%s: %w", name, errors.Join(err, os.Remove(name)))
+	}
+	return nil
+}
+
+type certCAOptions struct {
+	*Host
+	certMade
+	name string
+}
+
+func newCertCACmd(f *Env, runF func(context.Context, *certCAOptions) error) *cobra.Command {
+	opts := &certCAOptions{Host: f.Host()}
+	cmd := &cobra.Command{
+		Use:   "ca",
+		Short: "Make a CA, which signs the certificates of hosts",
+		Long: "ca writes ca.crt, which all hosts get, and ca.key, which none of them needs: with it anyone\n" +
+			"can make certificates that your hosts accept. Keep it where only you can read it.",
+		Example: "  topoctl cert ca\n  topoctl cert ca --name \"lab 3\" --days 365 --dir pki",
+		Args:    NoArgs,
+		RunE:    Action(opts, opts.parse, runF),
+	}
+	opts.add(cmd, 10*365)
+	cmd.Flags().StringVar(&opts.name, "name", "", "the `NAME` that the certificate shows to people (default \"topoctl CA\" and the date)")
+	Prints(cmd, "what it wrote")
+	return cmd
+}
+
+func (o *certCAOptions) parse(cmd *cobra.Command, _ []string) error {
+	if len(o.name) > 64 {
+		return errors.New("--name: want 64 bytes at most")
+	}
+	return errors.Join(o.check(cmd), NotEmpty(cmd, "name"))
+}
+
+func runCertCA(_ context.Context, o *certCAOptions) error {
+	now := o.Now()
+	if o.name == "" {
+		o.name = "topoctl CA " + now.Format(time.DateOnly)
+	}
+	from, until := o.validity(now)
+	p, err := trust.NewCA(trust.Subject{CommonName: o.name, From: from, Until: until})
+	if err != nil {
+		return err
+	}
+	cert, key, err := o.write("ca", p)
+	if err != nil {
+		return err
+	}
+	return Write(o.Streams.Out, fmt.Appendf(nil, "%s is a new CA, valid until %s.\n"+
+		"  %s  signs certificates that your hosts accept: keep it to yourself\n"+
+		"  next: topoctl cert host NAME, for each host; copy its certificate and key and %s there\n",
+		text.Printable(cert), until.UTC().Format(time.DateOnly), text.Printable(key), text.Printable(cert)))
+}
+
+type certHostOptions struct {
+	*Host
+	certMade
+	ca, caKey      string
+	dns, ips, uris []string
+
+	name    string
+	subject trust.Subject
+}
+
+func newCertHostCmd(f *Env, runF func(context.Context, *certHostOptions) error) *cobra.Command {
+	opts := &certHostOptions{Host: f.Host()}
+	cmd := &cobra.Command{
+		Use:   "host NAME",
+		Short: "Make the certificate of a host and its key",
+		Long: "host writes NAME.crt and NAME.key for an engine that serves, dials, or both. A peer must be\n" +
+			"opened by a name or an address that its certificate has: NAME, and what --dns and --ip add.\n\n" +
+			"To renew a certificate, make it again with --force and copy both files: running agents read\n" +
+			"them again, and transfers go on.",
+		Example: "  topoctl cert host node1 --ip 10.0.0.1\n  topoctl cert host node1 --dns node1.lan,node1.ib --days 90 --force\n" +
+			"  topoctl cert host node1 --ca pki/ca.crt --ca-key pki/ca.key --dir pki",
+		Args: func(cmd *cobra.Command, args []string) error { return AtMost(cmd, args, 1) },
+		RunE: Action(opts, opts.parse, runF),
+	}
+	opts.add(cmd, 365)
+	fl := cmd.Flags()
+	fl.StringSliceVar(&opts.dns, "dns", nil, "more `NAMES` of the host, comma-separated or repeated")
+	fl.StringSliceVar(&opts.ips, "ip", nil, "`ADDRESSES` at which peers open it")
+	fl.StringSliceVar(&opts.uris, "uri", nil, "`URIS` that identify it, such as spiffe://cluster/node1")
+	fl.StringVar(&opts.ca, "ca", "", "the CA's certificate, `FILE` (default ca.crt in --dir)")
+	fl.StringVar(&opts.caKey, "ca-key", "", "the CA's key, `FILE` (default ca.key in --dir)")
+	cmd.ValidArgsFunction = cobra.NoFileCompletions
+	Prints(cmd, "what it wrote")
+	return cmd
+}
+
+// dnsName is a host name, or with a star all names of a domain.
+var dnsName = regexp.MustCompile(`^(\*\.)?[A-Za-z0-9_]([A-Za-z0-9._-]{0,250}[A-Za-z0-9_])?$`)
+
+func (o *certHostOptions) parse(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return WithHint(errors.New("which host is it for?"), "topoctl cert host NAME, such as the name or address by which others reach it")
+	}
+	o.name = args[0]
+	if _, err := netip.ParseAddr(o.name); err == nil {
+		o.ips = append([]string{o.name}, o.ips...)
+	} else {
+		o.dns = append([]string{o.name}, o.dns...)
+	}
+	s := &o.subject
+	s.CommonName, s.DNS = o.name, o.dns
+	for i, name := range o.dns {
+		if !dnsName.MatchString(name) || i == 0 && o.name[0] == '*' {
+			return fmt.Errorf("%q: want the name of a host, or its address", name)
+		}
+	}
+	for _, ip := range o.ips {
+		a, err := netip.ParseAddr(ip)
+		if err != nil || a.Zone() != "" {
+			return fmt.Errorf("--ip %q: want an address without zone", ip)
+		}
+		s.IPs = append(s.IPs, net.IP(a.Unmap().AsSlice()))
+	}
+	for _, uri := range o.uris {
+		u, err := url.Parse(uri)
+		if err != nil || u.Scheme == "" || u.Host == "" {
+			return fmt.Errorf("--uri %q: want a URI, such as spiffe://cluster/node1", uri)
+		}
+		s.URIs = append(s.URIs, u)
+	}
+	return errors.Join(o.check(cmd), NotEmpty(cmd, "ca", "ca-key", "dns", "ip", "uri"))
+}
+
+func runCertHost(_ context.Context, o *certHostOptions) error {
+	if o.ca == "" {
+		o.ca = filepath.Join(o.dir, "ca.crt")
+	}
+	if o.caKey == "" {
+		o.caKey = filepath.Join(o.dir, "ca.key")
+	}
+	if o.name == "ca" {
+		return WithHint(errors.New("NAME ca: its files would be those of the CA"), "give the host another name, and add this one with --dns ca")
+	}
+	var ca trust.Pair
+	for _, f := range []struct {
+		name string
+		to   *[]byte
+	}{{o.ca, &ca.Certificate}, {o.caKey, &ca.Key}} {
+		var err error
+		if *f.to, err = os.ReadFile(f.name); errors.Is(err, fs.ErrNotExist) {
+			return WithHint(fmt.Errorf("%s: no such file", f.name), "make a CA with \"topoctl cert ca\", or name one with --ca and --ca-key")
+		} else if err != nil {
+			return fmt.Errorf("%s: %w", f.name, Cause(err))
+		}
+	}
+	s := o.subject
+	s.From, s.Until = o.validity(o.Now())
+	p, err := ca.Issue(s)
+	if err != nil {
+		return fmt.Errorf("%s with %s: %w", o.ca, o.caKey, err)
+	}
+	list, err := trust.ParseCertificates(p.Certificate)
+	if err != nil {
+		return err
+	}
+	cert, key, err := o.write(o.name, p)
+	if err != nil {
+		return err
+	}
+	shorter := ""
+	if list[0].NotAfter.Before(s.Until.Truncate(time.Second)) {
+		shorter = " (when the CA's certificate expires)"
+	}
+	return Write(o.Streams.Out, fmt.Appendf(nil, "%s is for %s, valid until %s%s.\n  use: --cert-file %s --key-file %s --ca-file %s\n",
+		text.Printable(cert), strings.Join(trust.AllNames(list[0]), ", "), list[0].NotAfter.Format(time.DateOnly), shorter,
+		text.Printable(cert), text.Printable(key), text.Printable(o.ca)))
+}

@@ -1,0 +1,128 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+
+	"github.com/spf13/cobra"
+
+	"github.com/topoctl/topoctl/engine"
+	"github.com/topoctl/topoctl/engine/trust"
+	"github.com/topoctl/topoctl/internal/text"
+)
+
+// Credentials are the flags --token-file, --cert-file, --key-file and --ca-file.
+type Credentials struct{ Files engine.CredentialFiles }
+
+// CredentialFlags are their names.
+var CredentialFlags = []string{"token-file", "cert-file", "key-file", "ca-file"}
+
+// Add registers the flags.
+func (c *Credentials) Add(cmd *cobra.Command) {
+	fl := cmd.Flags()
+	fl.StringVar(&c.Files.Token, "token-file", "", "read the token that both ends share from `FILE`, - for the first line of standard input")
+	fl.StringVar(&c.Files.Certificate, "cert-file", "", "this host's certificate in `FILE`; peers must have one too")
+	fl.StringVar(&c.Files.Key, "key-file", "", "the key of --cert-file in `FILE`")
+	fl.StringVar(&c.Files.CA, "ca-file", "", "`FILE` with the CAs that sign the certificates of peers")
+}
+
+// Check refuses flags without a value, and a certificate without what it needs.
+func (c *Credentials) Check(cmd *cobra.Command) error {
+	if err := NotEmpty(cmd, CredentialFlags...); err != nil {
+		return err
+	}
+	if f := &c.Files; (f.Certificate != "" || f.Key != "" || f.CA != "") && (f.Certificate == "" || f.Key == "" || f.CA == "") {
+		return WithHint(errors.New("--cert-file, --key-file and --ca-file come together"), "\"topoctl cert\" makes the files")
+	}
+	return nil
+}
+
+// Given says whether there are any.
+func (c *Credentials) Given() bool { return c.Files.Token != "" || c.Files.CA != "" }
+
+// Read reads the files, and gives what they have from then on; nil without flags. It warns where
+// others on this host can read a secret. The time limit of the command bounds it. log is told of
+// files that change; nil: no one is.
+func (c *Credentials) Read(ctx context.Context, h *Host, log *slog.Logger) (func() *engine.Credentials, error) {
+	if !c.Given() {
+		return nil, nil
+	}
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	files := c.Files
+	for _, name := range []string{files.Token, files.Key} {
+		if mode, exposed := trust.Exposed(name); exposed {
+			name = text.Printable(name)
+			fmt.Fprintf(h.Streams.Err, "topoctl: warning: %s can be read or changed by others (mode %04o): chmod 600 %s\n", name, mode, name)
+		}
+	}
+	return Within(ctx, h, c.names(), func() (func() *engine.Credentials, error) {
+		if files.Token != "-" {
+			source, err := files.Watch(log)
+			return source, fileHint(err)
+		}
+		t, err := trust.ReadToken(h.Streams.In)
+		if err != nil {
+			return nil, fileHint(&trust.FileError{Kind: "token", Name: "standard input", Err: err})
+		}
+		files.Token = ""
+		source, err := files.Watch(log)
+		return withToken(source, t), fileHint(err)
+	})
+}
+
+// withToken adds a token that no file has.
+func withToken(source func() *engine.Credentials, t engine.Token) func() *engine.Credentials {
+	return func() *engine.Credentials {
+		c := *source()
+		c.Tokens = []engine.Token{t}
+		return &c
+	}
+}
+
+// names are the flags that were given, as they were typed.
+func (c *Credentials) names() string {
+	out := ""
+	for i, file := range []string{c.Files.Token, c.Files.Certificate, c.Files.Key, c.Files.CA} {
+		if file != "" {
+			out += " --" + CredentialFlags[i] + " " + file
+		}
+	}
+	return out[min(1, len(out)):]
+}
+
+// fileHint names the flag of a file that cannot be read, and says how to get one.
+func fileHint(err error) error {
+	file, ok := errors.AsType[*trust.FileError](err)
+	if !ok {
+		return err
+	}
+	out := fmt.Errorf("--%s-file %s: %w", file.Kind, file.Name, file.Err)
+	_, short := errors.AsType[trust.ShortError](file.Err)
+	switch {
+	case file.Kind == "token" && errors.Is(file.Err, fs.ErrNotExist):
+		return WithHint(out, "create one with (umask 077; head -c 32 /dev/urandom | base64 > %s), and copy it to the other host", file.Name)
+	case file.Kind != "token" && errors.Is(file.Err, fs.ErrNotExist):
+		return WithHint(out, "\"topoctl cert\" makes one")
+	case short:
+		return WithHint(out, "create one with: head -c 32 /dev/urandom | base64")
+	case file.Kind != "token":
+		return WithHint(out, "\"topoctl cert show FILE\" explains a certificate")
+	}
+	return out
+}
+
+// CredentialHint says what to do where one end refused the other's credentials.
+func CredentialHint(err error) (hinted error, ok bool) {
+	switch {
+	case errors.Is(err, engine.ErrToken):
+		return WithHint(err, "use the same --token-file on both hosts"), true
+	case errors.Is(err, engine.ErrCertificate):
+		return WithHint(err, "\"topoctl cert show FILE --ca-file CA\" says on each host what is wrong with its certificate"), true
+	}
+	return err, false
+}

@@ -1,0 +1,186 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/topoctl/topoctl/discover"
+	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/redact"
+	"github.com/topoctl/topoctl/internal/units"
+)
+
+type discoverOptions struct {
+	*Host
+	redact  bool
+	strict  bool
+	capture string
+}
+
+func newDiscoverCmd(f *Env, runF func(context.Context, *discoverOptions) error) *cobra.Command {
+	opts := &discoverOptions{Host: f.Host()}
+	cmd := &cobra.Command{
+		Use:   "discover",
+		Short: "Print the topology of a host as a JSON document",
+		Long: "discover prints the topology of this host, or of the host selected by --root,\n" +
+			"--host-root, --from or --fixture, as a " + topo.SchemaTopology + " document. Anything that\n" +
+			"could not be read is listed in the document's warnings and on stderr.",
+		Example: "  topoctl discover > host.json\n  topoctl discover -o table\n" +
+			"  topoctl discover --redact --capture host.capture > host.json",
+		Args: NoArgs,
+		RunE: Action(opts, opts.parse, runF),
+	}
+	fl := cmd.Flags()
+	fl.StringSliceVar(&opts.Sources, "sources", nil, "use only these `SOURCES` ("+strings.Join(discover.SourceNames(), ", ")+"); sysfs is always used")
+	fl.BoolVar(&opts.redact, "redact", false, "replace names, serial numbers, UUIDs, GUIDs, and MAC and IP addresses with placeholders")
+	fl.BoolVar(&opts.strict, "strict", false, "exit with code 2 if anything could not be read")
+	fl.StringVar(&opts.capture, "capture", "", "also write a redacted capture of the host to `FILE`; with -, print it instead of the document")
+	Offer(cmd, map[string]Completer{"sources": WordList(discover.SourceNames()...)})
+	Uses(cmd, append(slices.Clone(InputFlags), "units")...)
+	Formats(cmd, FormatJSON, FormatYAML, FormatTable, FormatTSV)
+	return cmd
+}
+
+func (o *discoverOptions) parse(cmd *cobra.Command, _ []string) error {
+	return NotEmpty(cmd, "capture")
+}
+
+func runDiscover(ctx context.Context, opts *discoverOptions) error {
+	if opts.capture != "" {
+		if done, err := opts.writeCapture(ctx); done || err != nil {
+			return err
+		}
+	}
+	t, err := opts.Find(ctx)
+	if err != nil {
+		return err
+	}
+	if opts.redact {
+		t = redact.New(t).Topology(t)
+	}
+	opts.Say(t)
+	if err := opts.print(t); err != nil {
+		return err
+	}
+	return Incomplete(t, opts.strict)
+}
+
+func (o *discoverOptions) print(t *topo.Topology) error {
+	if o.Format == FormatTable || o.Format == FormatTSV {
+		return o.table(t).Print(o.Streams, o.Format)
+	}
+	return printTopology(o.Host, t)
+}
+
+// printTopology prints a topology as a document.
+func printTopology(in *Host, t *topo.Topology) error {
+	data, err := SafeJSON(t.Encode())
+	if err == nil && in.Format == FormatYAML {
+		data, err = ToYAML(data)
+	}
+	if err != nil {
+		return err
+	}
+	return Write(in.Streams.Out, data)
+}
+
+// table lists the devices that a transfer can use, one a line.
+func (o *discoverOptions) table(t *topo.Topology) *Table {
+	out := &Table{Head: []string{"KIND", "NAME", "PCI", "NUMA", "RATE", "STATE", "MODEL"}}
+	system := units.System(o.Globals.Units)
+	x := topo.NewIndex(t)
+	model := func(function topo.ID) string {
+		if d := x.PCIDevice(function); d != nil {
+			return d.DeviceName
+		}
+		return ""
+	}
+	link := func(function topo.ID) string {
+		if l := x.LinkAbove(function); l != nil {
+			return rateOf(l.BytesPerSec, system.Or(units.Gbyte))
+		}
+		return ""
+	}
+	for i := range t.GPUs {
+		g := &t.GPUs[i]
+		out.Add("gpu", "GPU"+strconv.Itoa(g.Index), addressOf(g.BDF), numberOf(g.NUMA),
+			link(g.PCI), "", cmp.Or(g.Model, model(g.PCI), g.Vendor))
+	}
+	for i := range t.RDMADevices {
+		r := &t.RDMADevices[i]
+		for _, p := range x.Ports(r.ID) {
+			out.Add("rdma", r.Name+"/"+strconv.Itoa(p.Number), addressOf(r.BDF), numberOf(r.NUMA),
+				rateOf(p.BytesPerSec, system.Or(units.Gbit)), p.State, model(r.PCI))
+		}
+		if len(x.Ports(r.ID)) == 0 {
+			out.Add("rdma", r.Name, addressOf(r.BDF), numberOf(r.NUMA), "", "", model(r.PCI))
+		}
+	}
+	for i := range t.Netdevs {
+		n := &t.Netdevs[i]
+		out.Add("net", n.Name, addressOf(n.BDF), numberOf(n.NUMA), rateOf(n.BytesPerSec, system.Or(units.Gbit)), n.State, model(n.PCI))
+	}
+	for i := range t.NVMes {
+		n := &t.NVMes[i]
+		out.Add("nvme", n.Name, addressOf(n.BDF), numberOf(n.NUMA), link(n.PCI), "",
+			cmp.Or(n.Model, model(n.PCI)))
+	}
+	for i := range t.NVSwitches {
+		s := &t.NVSwitches[i]
+		out.Add("nvswitch", s.ID.Name(), addressOf(s.BDF), numberOf(s.NUMA), link(s.PCI), "", model(s.PCI))
+	}
+	return out
+}
+
+func addressOf(b *topo.BDF) string {
+	if b == nil {
+		return ""
+	}
+	return b.String()
+}
+
+func numberOf(v *int) string {
+	if v == nil {
+		return "?"
+	}
+	return strconv.Itoa(*v)
+}
+
+func rateOf(r *topo.Rate, system units.System) string {
+	if r == nil {
+		return ""
+	}
+	return units.Rate(int64(*r), system)
+}
+
+// writeCapture writes the capture; done says that it took the place of the
+// document on stdout.
+func (o *discoverOptions) writeCapture(ctx context.Context) (done bool, err error) {
+	if len(o.Globals.With) > 0 {
+		return false, errors.New("--with and --capture cannot be used together")
+	}
+	t, place, err := o.Locate(ctx)
+	switch {
+	case err != nil:
+		return false, err
+	case t != nil:
+		return false, fmt.Errorf("--capture needs the files of a host; %s is a document", o.Globals.From)
+	}
+	limited, stop := o.Waiting(ctx)
+	defer stop()
+	var data strings.Builder
+	if err := discover.Capture(limited, place, &data); err != nil {
+		return false, o.TimeoutHint(err)
+	}
+	if o.capture == "-" {
+		return true, Write(o.Streams.Out, []byte(data.String()))
+	}
+	return false, WriteFile(o.capture, []byte(data.String()), OwnerOnly)
+}

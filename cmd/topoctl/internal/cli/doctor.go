@@ -1,0 +1,287 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/replies"
+	"github.com/topoctl/topoctl/internal/text"
+	"github.com/topoctl/topoctl/internal/units"
+	"github.com/topoctl/topoctl/pathsel/doctor"
+)
+
+type doctorOptions struct {
+	*Host
+	codes    []doctor.Code
+	failOn   string
+	all      bool
+	color    bool
+	peer     string
+	gidIndex *int // nil: not given
+	rdma     RDMASource
+}
+
+// maxGIDIndex is the largest index that a GID table can have.
+const maxGIDIndex = 1<<16 - 1
+
+// failNever is the value of --fail-on that lets every host pass.
+const failNever = "never"
+
+var failLevels = []string{string(doctor.Info), string(doctor.Warning), string(doctor.Error), failNever}
+
+func newDoctorCmd(f *Env, runF func(context.Context, *doctorOptions) error) *cobra.Command {
+	opts := &doctorOptions{Host: f.Host(), rdma: f.RDMA}
+	var gidIndex int
+	cmd := &cobra.Command{
+		Use:   "doctor [CODE...]",
+		Short: "Check a host for problems that slow down or break data transfers",
+		Long: "doctor checks for degraded links, NICs that cannot reach GPU memory, ports that are down\n" +
+			"and what the fallback costs, wrong GIDs, MTUs and NUMA nodes, and anything that a virtual\n" +
+			"machine or a container hides. A check passes, has findings with evidence and a fix, cannot\n" +
+			"be made (with the reason), or does not apply. The first line is the answer.\n\n" +
+			"Notes and checks that could not be made are a line each; --all prints them in full, with\n" +
+			"the checks that passed. Checks that are named are always printed in full. docs/doctor.md\n" +
+			"describes them.\n\n" +
+			"Run doctor the way your programs run: in the same container, as the same user, with the\n" +
+			"same environment. Some settings, such as ACS, are readable only by root, but root has no\n" +
+			"limit on locked memory, and sudo drops variables such as NCCL_IB_GID_INDEX. On the running\n" +
+			"host, doctor opens each RDMA device and registers 16 MiB of memory for a moment.\n\n" +
+			"The exit code is 1 if a finding has the severity of --fail-on or a higher one. A check that\n" +
+			"cannot be made does not change the exit code. With -o nagios it is UNKNOWN (3), unless\n" +
+			"there are warnings or errors: name the checks that the monitoring is about.",
+		Example: "  topoctl doctor\n  sudo topoctl doctor acs-redirect link-degraded\n  topoctl doctor --fail-on error -o json\n" +
+			"  topoctl doctor memlock registration-refused\n  topoctl doctor --peer node2.json mtu-peer\n" +
+			"  topoctl doctor --fixture dgx-h100-port-down",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if cmd.Flag("gid-index").Changed {
+				opts.gidIndex = &gidIndex
+			}
+			return ForNagios(opts.Host, Action(opts, opts.parse, runF)(cmd, args))
+		},
+		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+			var out []string
+			for _, c := range doctor.Checks() {
+				if !slices.Contains(args, string(c.Code)) {
+					out = append(out, cobra.CompletionWithDesc(string(c.Code), c.Title))
+				}
+			}
+			slices.Sort(out)
+			return out, cobra.ShellCompDirectiveNoFileComp
+		},
+	}
+	fl := cmd.Flags()
+	fl.StringVar(&opts.failOn, "fail-on", string(doctor.Warning), "exit with code 1 for findings of this `SEVERITY` or higher: info, warning, error or never")
+	fl.StringVar(&opts.peer, "peer", "", "also compare both ends of each lane to the host in `FILE` (as for --from)")
+	fl.IntVar(&gidIndex, "gid-index", 0, "also check GID index `N`, which a program will use")
+	fl.BoolVar(&opts.all, "all", false, "print notes, checks that could not be made, and checks that pass or do not apply in full")
+	Offer(cmd, map[string]Completer{"fail-on": Words(failLevels...), "peer": HostFlag})
+	Uses(cmd, append(slices.Clone(InputFlags), "units")...)
+	Formats(cmd, FormatTable, FormatJSON, FormatTSV, FormatNagios)
+	return cmd
+}
+
+// parse takes over the flags and arguments and refuses what makes no sense.
+func (o *doctorOptions) parse(cmd *cobra.Command, args []string) error {
+	if err := NotEmpty(cmd, "peer"); err != nil {
+		return err
+	}
+	switch {
+	case !slices.Contains(failLevels, o.failOn):
+		return fmt.Errorf("--fail-on %q: want %s", o.failOn, Either(failLevels))
+	case o.Format == FormatNagios && cmd.Flag("fail-on").Changed:
+		return WithHint(errors.New("--fail-on has no effect with -o nagios"), "its exit codes are 0 OK, 1 WARNING, 2 CRITICAL and 3 UNKNOWN")
+	case o.gidIndex != nil && (*o.gidIndex < 0 || *o.gidIndex > maxGIDIndex):
+		return fmt.Errorf("--gid-index %d: want 0 to %d", *o.gidIndex, maxGIDIndex)
+	case o.peer == "-" && o.Globals.From == "-":
+		return errors.New("only one of --from and --peer can be standard input")
+	case o.Format != FormatTable && o.all:
+		return fmt.Errorf("--all has no effect with -o %s", o.Format)
+	}
+	known := doctor.Codes()
+	for _, arg := range args {
+		if !slices.Contains(known, doctor.Code(arg)) {
+			return unknownCheck(arg, known)
+		}
+		o.codes = append(o.codes, doctor.Code(arg))
+	}
+	o.color = o.Color()
+	return nil
+}
+
+func unknownCheck(arg string, known []doctor.Code) error {
+	names := make([]string, len(known))
+	for i, c := range known {
+		names[i] = string(c)
+	}
+	err := fmt.Errorf("unknown check %q", arg)
+	if near := text.Closest(arg, names); near != "" {
+		return WithHint(err, "did you mean %q?", near)
+	}
+	var within []string
+	for _, n := range names {
+		if len(arg) > 2 && strings.Contains(n, strings.ToLower(arg)) {
+			within = append(within, n)
+		}
+	}
+	if len(within) > 0 {
+		return WithHint(err, "did you mean %s?", Either(within))
+	}
+	return WithHint(err, "use %q to list the checks", "topoctl doctor --all")
+}
+
+func runDoctor(ctx context.Context, o *doctorOptions) error {
+	t, err := o.Find(ctx)
+	if err != nil {
+		return err
+	}
+	if o.Globals.Verbose { // the warnings of discovery are findings here
+		o.Say(t)
+	}
+	run := doctor.Options{Codes: o.codes, GIDIndex: o.gidIndex}
+	if asksDevices(o.codes) {
+		run.Verbs = tryDevices(ctx, o.Host, o.rdma, t)
+	}
+	if o.Format == FormatTable {
+		run.Units = units.System(o.Globals.Units)
+	}
+	if o.peer != "" {
+		if run.Peer, err = o.Named(ctx, o.peer); err != nil {
+			return fmt.Errorf("--peer %w", err)
+		}
+	}
+	r, err := doctor.Run(t, run)
+	if err != nil {
+		return err
+	}
+	if err := o.print(r); err != nil {
+		return err
+	}
+	if o.Format == FormatNagios {
+		return Exit(nagiosCode(r))
+	}
+	if worst := r.Worst(); worst != "" && o.failOn != failNever && worst.AtLeast(doctor.Severity(o.failOn)) {
+		return ErrBad
+	}
+	return Incomplete(t, false)
+}
+
+// Examine runs all checks on a host.
+func Examine(ctx context.Context, in *Host, rdma RDMASource, t *topo.Topology) (*doctor.Report, error) {
+	return doctor.Run(t, doctor.Options{Verbs: tryDevices(ctx, in, rdma, t), Units: units.System(in.Globals.Units)})
+}
+
+// asksDevices says whether one of these checks wants to know of the RDMA devices; none are all checks.
+func asksDevices(codes []doctor.Code) bool {
+	return len(codes) == 0 || slices.ContainsFunc(doctor.Checks(), func(c doctor.Check) bool { return c.AsksDevices && slices.Contains(codes, c.Code) })
+}
+
+// tryDevices asks the RDMA devices, if the host is this machine.
+func tryDevices(ctx context.Context, in *Host, rdma RDMASource, t *topo.Topology) *replies.VerbsReport {
+	g := &in.Globals
+	if g.Described() || len(t.RDMADevices) == 0 {
+		return nil
+	}
+	if rdma == nil {
+		return &replies.VerbsReport{Unavailable: "this program was built without libibverbs"}
+	}
+	limited, stop := in.Waiting(ctx)
+	defer stop()
+	return rdma.Try(limited)
+}
+
+func (o *doctorOptions) print(r *doctor.Report) error {
+	switch o.Format {
+	case FormatJSON:
+		return PrintJSON(o.Streams.Out, r)
+	case FormatTSV:
+		return doctorTable(r).Print(o.Streams, o.Format)
+	case FormatNagios:
+		return Write(o.Streams.Out, []byte(nagiosText(r)))
+	}
+	whole := r.Text(doctor.TextOptions{Width: o.Streams.Width, All: o.all || len(o.codes) > 0})
+	lines := strings.Split(whole, "\n")
+	for i, line := range lines {
+		lines[i] = o.paint(text.Printable(line))
+	}
+	return Write(o.Streams.Out, []byte(strings.Join(lines, "\n")))
+}
+
+// doctorTable has a line for each finding, and for each fact that a check lacks.
+func doctorTable(r *doctor.Report) *Table {
+	t := &Table{Head: []string{"SEVERITY", "CHECK", "SUBJECTS", "TEXT", "NEXT"}}
+	add := func(severity string, code doctor.Code, subjects []topo.ID, text, next string) {
+		var names []string
+		for _, id := range subjects {
+			names = append(names, doctor.SubjectName(id))
+		}
+		t.Add(severity, string(code), strings.Join(names, ","), text, next)
+	}
+	for _, f := range r.Findings() {
+		add(string(f.Severity), f.Code, f.Subjects, f.Text, f.Fix)
+	}
+	for _, c := range r.Checks {
+		for _, m := range c.Missing {
+			add(string(doctor.CouldNotCheck), c.Code, m.Subjects, m.Text, m.How)
+		}
+	}
+	return t
+}
+
+// paint colours the word that says how bad a finding is.
+func (o *doctorOptions) paint(line string) string {
+	if !o.color {
+		return line
+	}
+	for _, c := range []struct{ word, code string }{
+		{doctor.Error.Label(), "31"}, {doctor.Warning.Label(), "33"}, {doctor.Info.Label(), "36"}, {"????", "35"}, {"OK  ", "32"},
+	} {
+		if rest, ok := strings.CutPrefix(line, c.word); ok {
+			return "\x1b[" + c.code + "m" + c.word + "\x1b[0m" + rest
+		}
+	}
+	return line
+}
+
+// nagiosCode sums a report up. A check that could not be made is unknown where
+// it could have been worse than info.
+func nagiosCode(r *doctor.Report) int {
+	switch r.Worst() {
+	case doctor.Error:
+		return NagiosCritical
+	case doctor.Warning:
+		return NagiosWarning
+	}
+	if slices.ContainsFunc(r.Checks, func(c doctor.CheckResult) bool { return len(c.Missing) > 0 && c.Worst.AtLeast(doctor.Warning) }) {
+		return NagiosUnknown
+	}
+	return NagiosOK
+}
+
+// nagiosText is the answer with the counts as performance data, and one line for
+// each finding and each check that could not be made.
+func nagiosText(r *doctor.Report) string {
+	var b strings.Builder
+	plain := NagiosLine
+	s := r.Summary
+	fmt.Fprintf(&b, "TOPOCTL %s - %s | errors=%d warnings=%d infos=%d could_not_check=%d ok=%d\n",
+		NagiosWords[nagiosCode(r)], plain(strings.TrimSuffix(r.Headline(), ".")), s.Errors, s.Warnings, s.Infos, s.CouldNotCheck, s.OK)
+	for _, f := range r.Findings() {
+		var names []string
+		for _, id := range f.Subjects {
+			names = append(names, doctor.SubjectName(id))
+		}
+		fmt.Fprintf(&b, "%s %s: %s\n", f.Severity.Label(), f.Code, plain(strings.TrimPrefix(strings.Join(names, ", ")+": "+f.Text, ": ")))
+	}
+	for _, c := range r.Checks {
+		for _, m := range c.Missing {
+			fmt.Fprintf(&b, "???? %s: %s\n", c.Code, plain(m.Text))
+		}
+	}
+	return b.String()
+}

@@ -1,0 +1,117 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/topoctl/topoctl/internal/pkgerr"
+	"github.com/topoctl/topoctl/internal/text"
+)
+
+// The exit codes of every command.
+const (
+	ExitOK          = 0   // it ran and the answer is good
+	ExitBad         = 1   // it ran and the answer is bad
+	ExitFailed      = 2   // it could not run: usage, permission, input
+	ExitPartial     = 3   // it ran, but something that is there could not be read
+	ExitInterrupted = 130 // the user stopped it
+)
+
+// Error is how a command ends other than well: by an exit code, and where something could not be
+// done, by what went wrong and what to do next.
+type Error struct {
+	code int
+	hint string
+	err  error // nil: the output says all there is to say
+}
+
+func (e *Error) Error() string {
+	if e.err == nil {
+		return fmt.Sprintf("exit code %d", e.code)
+	}
+	return e.err.Error()
+}
+
+func (e *Error) Unwrap() error { return e.err }
+
+var (
+	// ErrBad says that the output is written and the answer is bad: differences, or findings.
+	ErrBad = Exit(ExitBad)
+	// ErrPartial says that the output is written and incomplete, and that the warnings have told
+	// what is missing.
+	ErrPartial = Exit(ExitPartial)
+)
+
+// Exit ends a command whose output is written with an exit code, and says nothing more.
+func Exit(code int) error { return &Error{code: code} }
+
+// WithHint is an error with a line of advice.
+func WithHint(err error, hint string, args ...any) error {
+	return &Error{ExitFailed, fmt.Sprintf(hint, args...), err}
+}
+
+// BadAnswer is the error of a command whose output is written and whose answer is bad, with a line of advice,
+// "" for none. ErrBad is for where the output says all of it.
+func BadAnswer(err error, hint string) error { return &Error{ExitBad, hint, err} }
+
+// ExitCode is the one place that turns an error into an exit code.
+func ExitCode(err error) int {
+	var own *Error
+	switch {
+	case err == nil:
+		return ExitOK
+	case errors.Is(err, context.Canceled):
+		return ExitInterrupted
+	case errors.As(err, &own):
+		return own.code
+	}
+	return ExitFailed
+}
+
+// report prints an error as one line, and its hint as another, and gives the
+// exit code. command is the name of the command that failed, "" for none.
+func report(w io.Writer, command string, err error) int {
+	code := ExitCode(err)
+	switch {
+	case code == ExitInterrupted:
+		fmt.Fprintln(w, "topoctl: interrupted")
+	case err != nil && !Silent(err):
+		fmt.Fprintln(w, "topoctl: "+OneLine(command, err))
+		if hint := Hint(err); hint != "" {
+			fmt.Fprintln(w, "hint: "+hint)
+		}
+	}
+	return code
+}
+
+// Silent says whether an error is an exit code alone.
+func Silent(err error) bool {
+	var own *Error
+	return errors.As(err, &own) && own.err == nil
+}
+
+// Hint is what to do next about an error, "" where it does not say.
+func Hint(err error) string {
+	var own *Error
+	if errors.As(err, &own) {
+		return own.hint
+	}
+	return ""
+}
+
+// OneLine is an error's text with the command before it. The package that an
+// error of ours begins with says nothing to the user.
+func OneLine(command string, err error) string {
+	line := pkgerr.Message(err)
+	if command != "" {
+		line = command + ": " + line
+	}
+	lines := strings.Split(line, "\n")
+	for i, l := range lines {
+		lines[i] = text.Printable(strings.TrimSpace(l))
+	}
+	return strings.Join(lines, "; ")
+}

@@ -1,0 +1,307 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/topoctl/topoctl/discover/formats/ncclxml"
+	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/diagram"
+	"github.com/topoctl/topoctl/internal/pkgerr"
+	"github.com/topoctl/topoctl/internal/text"
+	"github.com/topoctl/topoctl/internal/units"
+	"github.com/topoctl/topoctl/pathsel"
+	"github.com/topoctl/topoctl/pathsel/export"
+)
+
+type exportOptions struct {
+	*Host
+	format string
+	out    OutFile
+
+	engine       string
+	rank, ranks  int
+	visible      string
+	topologyFile string
+	skeleton     bool
+	theme        string
+	allPairs     bool
+}
+
+// exportFormat is one thing that export writes, and the flags that mean
+// something to it beside those of all.
+type exportFormat struct {
+	name, about string
+	flags       []string
+	write       func(*exportOptions, io.Writer, *topo.Topology) error
+}
+
+// exportFormats lists the formats in the order of the help.
+func exportFormats() []exportFormat {
+	return []exportFormat{
+		{"mooncake", "Mooncake's NIC priority matrix (MC_CUSTOM_TOPO_JSON)", []string{"visible"}, (*exportOptions).mooncake},
+		{"nccl-xml", "NCCL's topology file (NCCL_TOPO_FILE)", []string{"skeleton"}, (*exportOptions).ncclXML},
+		{"env", "variables for " + engineList(), []string{"for", "rank", "ranks", "visible", "topology-file"}, (*exportOptions).env},
+		{"dot", "a graph for Graphviz", []string{"units"}, (*exportOptions).dot},
+		{"svg", "a drawing", []string{"theme", "units"}, (*exportOptions).svg},
+		{"prometheus", "metrics for node_exporter's textfile collector", []string{"all-pairs"}, (*exportOptions).prometheus},
+	}
+}
+
+func newExportCmd(f *Env, runF func(context.Context, *exportOptions) error) *cobra.Command {
+	opts := &exportOptions{Host: f.Host()}
+	var formats strings.Builder
+	for _, e := range exportFormats() {
+		fmt.Fprintf(&formats, "\n  %-10s  %s", e.name, e.about)
+	}
+	cmd := &cobra.Command{
+		Use:   "export FORMAT",
+		Short: "Write settings and files for NCCL, UCX, Mooncake and other programs",
+		Long: "export writes the topology, and the paths that topoctl chooses, for another program:\n" + formats.String() + "\n\n" +
+			"docs/export.md describes each format.",
+		Example: "  topoctl export mooncake --out-file /etc/mooncake/topo.json\n" +
+			"  eval \"$(topoctl export env --for ucx --rank 0)\"\n" +
+			"  topoctl export env --for nccl --visible 4,5,6,7 --out-file nccl.sh\n" +
+			"  topoctl export svg --fixture dgx-h100 --out-file host.svg\n" +
+			"  topoctl export prometheus --out-file /var/lib/node_exporter/topoctl.prom",
+		Args:              exportArgs,
+		ValidArgsFunction: exportNames,
+		RunE:              Action(opts, opts.parse, runF),
+	}
+	fl := cmd.Flags()
+	opts.out.Add(cmd)
+	fl.StringVar(&opts.engine, "for", "", "env: write variables for `ENGINE`: "+engineList())
+	fl.IntVar(&opts.rank, "rank", -1, "env: write only the settings of local rank `N`")
+	fl.IntVar(&opts.ranks, "ranks", 0, "env: number `N` of local ranks (default: one for each visible GPU)")
+	fl.StringVar(&opts.visible, "visible", "", "mooncake, env: number GPUs by `LIST`, as in CUDA_VISIBLE_DEVICES (default: that of the environment, on this host)")
+	fl.StringVar(&opts.topologyFile, "topology-file", "", "env for nccl or mooncake: `FILE` where the engine finds the exported topology")
+	fl.BoolVar(&opts.skeleton, "skeleton", false, "nccl-xml: write only CPUs and PCI elements; NCCL adds the GPUs and NICs that it finds")
+	fl.StringVar(&opts.theme, "theme", string(diagram.ThemeAuto), "svg: `THEME`: "+Either(diagram.Themes()))
+	fl.BoolVar(&opts.allPairs, "all-pairs", false, "prometheus: write the paths from each GPU to every NIC, not only to preferred ones")
+	fl.Lookup("rank").DefValue = "all"
+	Offer(cmd, map[string]Completer{"for": Words(engineWords()...), "theme": Words(diagram.Themes()...)})
+	for _, e := range exportFormats() {
+		FlagsWith(cmd, e.name, e.flags...)
+	}
+	mainFlags(cmd, "for", "rank", "visible", "out-file")
+	Uses(cmd, append(slices.Clone(InputFlags), "units")...)
+	Prints(cmd, "the format of the other program, FORMAT")
+	return cmd
+}
+
+// exportArgs wants one format that exists.
+func exportArgs(cmd *cobra.Command, args []string) error {
+	var names []string
+	for _, e := range exportFormats() {
+		names = append(names, e.name)
+	}
+	switch {
+	case len(args) == 0:
+		return WithHint(errors.New("no format"), "formats: %s", strings.Join(names, ", "))
+	case len(args) > 1 || slices.Contains(names, args[0]):
+		return AtMost(cmd, args, 1)
+	}
+	return Suggest(fmt.Errorf("unknown format %q", args[0]), args[0], names, "formats: "+strings.Join(names, ", "))
+}
+
+// exportNames offers the formats to the shell.
+func exportNames(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	var out []string
+	for _, e := range exportFormats() {
+		if len(args) == 0 {
+			out = append(out, cobra.CompletionWithDesc(e.name, e.about))
+		}
+	}
+	return out, cobra.ShellCompDirectiveNoFileComp
+}
+
+func engineWords() []string {
+	var out []string
+	for _, e := range export.Engines() {
+		out = append(out, string(e))
+	}
+	return out
+}
+
+func engineList() string { return Either(engineWords()) }
+
+// parse refuses flags that mean nothing to the format, and values that make no
+// sense.
+func (o *exportOptions) parse(cmd *cobra.Command, args []string) error {
+	o.format = args[0]
+	format := o.chosen()
+	var others []string
+	for _, e := range exportFormats() {
+		others = append(others, e.flags...)
+	}
+	others = slices.DeleteFunc(others, func(name string) bool { return slices.Contains(format.flags, name) })
+	if err := NoEffect(cmd, "with "+format.name, others...); err != nil {
+		return err
+	}
+	if err := NotEmpty(cmd, "out-file", "visible", "topology-file"); err != nil {
+		return err
+	}
+	changed := cmd.Flags().Changed
+	switch {
+	case changed("visible") && strings.TrimSpace(o.visible) == "":
+		return errors.New("--visible is empty")
+	case !slices.Contains(diagram.Themes(), o.theme):
+		return fmt.Errorf("--theme %q: want %s", o.theme, Either(diagram.Themes()))
+	case o.format == "env":
+		return o.checkEnv(changed)
+	}
+	return nil
+}
+
+func (o *exportOptions) checkEnv(changed func(string) bool) error {
+	switch {
+	case o.engine == "":
+		return WithHint(errors.New("--for is required"), "--for ENGINE: %s", engineList())
+	case !slices.Contains(engineWords(), o.engine):
+		return Suggest(fmt.Errorf("--for %q: want %s", o.engine, engineList()), o.engine, engineWords(), "")
+	case changed("topology-file") && !export.Engine(o.engine).TakesTopology():
+		return fmt.Errorf("--topology-file has no effect with %s", o.engine)
+	case changed("ranks") && o.ranks < 1:
+		return fmt.Errorf("--ranks %d: want 1 or more", o.ranks)
+	case changed("rank") && o.rank < 0:
+		return fmt.Errorf("--rank %d: want 0 or more", o.rank)
+	}
+	return nil
+}
+
+// chosen is the format that was asked for.
+func (o *exportOptions) chosen() exportFormat {
+	all := exportFormats()
+	return all[slices.IndexFunc(all, func(e exportFormat) bool { return e.name == o.format })]
+}
+
+func runExport(ctx context.Context, opts *exportOptions) error {
+	t, err := opts.Load(ctx)
+	if err != nil {
+		return err
+	}
+	var out bytes.Buffer
+	if err := opts.chosen().write(opts, &out, t); err != nil {
+		return err
+	}
+	if err := opts.out.Write(opts.Streams, out.Bytes()); err != nil {
+		return err
+	}
+	return Incomplete(t, false)
+}
+
+func (o *exportOptions) mooncake(w io.Writer, t *topo.Topology) error {
+	h, v, err := o.host(t)
+	if err != nil {
+		return err
+	}
+	var buf bytes.Buffer
+	notes, err := export.Mooncake(&buf, h, v)
+	o.notes(notes...)
+	data, err := SafeJSON(buf.Bytes(), err)
+	if err != nil {
+		return err
+	}
+	return Write(w, data)
+}
+
+func (o *exportOptions) env(w io.Writer, t *topo.Topology) error {
+	h, v, err := o.host(t)
+	if err != nil {
+		return err
+	}
+	return export.Env(w, h, export.EnvOptions{For: export.Engine(o.engine), Visible: v, Rank: o.rank, Ranks: o.ranks, TopologyFile: o.topologyFile})
+}
+
+func (o *exportOptions) ncclXML(w io.Writer, t *topo.Topology) error {
+	if why := ncclxml.TooLarge(t, o.skeleton); why != "" {
+		if !o.skeleton && ncclxml.TooLarge(t, true) == "" {
+			why += "; --skeleton, which leaves out GPUs and NICs, does not"
+		}
+		o.say("warning", why)
+	}
+	if !o.skeleton {
+		return ncclxml.Encode(w, t)
+	}
+	o.notes("NCCL adds the GPUs and NICs that it finds at these addresses; on another machine of this type the addresses must be its own")
+	return ncclxml.EncodeSkeleton(w, t)
+}
+
+func (o *exportOptions) diagram() diagram.Options {
+	return diagram.Options{Units: units.System(o.Globals.Units), Theme: diagram.Theme(o.theme)}
+}
+
+func (o *exportOptions) dot(w io.Writer, t *topo.Topology) error {
+	return diagram.DOT(w, t, o.diagram())
+}
+
+func (o *exportOptions) svg(w io.Writer, t *topo.Topology) error {
+	return diagram.SVG(w, t, o.diagram())
+}
+
+func (o *exportOptions) prometheus(w io.Writer, t *topo.Topology) error {
+	return Metrics(w, t, o.allPairs)
+}
+
+// notes writes what a user should know and the format has no place for.
+func (o *exportOptions) notes(lines ...string) { o.say("note", lines...) }
+
+func (o *exportOptions) say(what string, lines ...string) {
+	for _, l := range lines {
+		if !o.Globals.Quiet {
+			fmt.Fprintln(o.Streams.Err, "topoctl: "+what+": "+text.Printable(l))
+		}
+	}
+}
+
+// host prepares a host for decisions, with the GPUs that a job sees.
+func (o *exportOptions) host(t *topo.Topology) (*pathsel.Host, export.Visible, error) {
+	h, err := pathsel.New(t, pathsel.Options{})
+	if err != nil {
+		return nil, export.Visible{}, err
+	}
+	v := export.AllGPUs(t)
+	if o.visible != "" {
+		if v, err = v.Select(o.visible); err != nil {
+			err = fmt.Errorf("--visible: %w", pkgerr.Plain(err))
+		}
+		return h, v, err
+	}
+	if !o.Globals.Described() && len(v.GPUs) > 0 {
+		v, err = o.jobGPUs(v)
+	}
+	return h, v, err
+}
+
+// jobGPUs applies what this process was given to the GPUs: a list of CUDA's, or
+// on AMD's GPUs one of the driver's library and then one of HIP's.
+// Source: rocm.docs.amd.com, GPU isolation techniques.
+func (o *exportOptions) jobGPUs(v export.Visible) (export.Visible, error) {
+	names := []string{"CUDA_VISIBLE_DEVICES"}
+	if v.GPUs[0].GPU.Vendor == "amd" {
+		names = []string{"ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"}
+		if o.Streams.Getenv("HIP_VISIBLE_DEVICES") == "" {
+			names[1] = "CUDA_VISIBLE_DEVICES" // HIP takes it too
+		}
+	}
+	for _, name := range names {
+		list := o.Streams.Getenv(name)
+		if list == "" {
+			continue
+		}
+		selected, err := v.Select(list)
+		if err != nil {
+			return v, WithHint(fmt.Errorf("%s: %w", name, pkgerr.Plain(err)), "use --visible LIST to override it")
+		}
+		v = selected
+		v.Notes = append(v.Notes, fmt.Sprintf("GPUs are numbered by %s=%s from the environment", name, list))
+	}
+	return v, nil
+}

@@ -1,0 +1,54 @@
+package cli
+
+import (
+	"context"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/topoctl/topoctl/fixtures"
+)
+
+type fixturesOptions struct{ *Host }
+
+func newFixturesCmd(f *Env, runF func(context.Context, *fixturesOptions) error) *cobra.Command {
+	opts := &fixturesOptions{f.Host()}
+	cmd := &cobra.Command{
+		Use:   "fixtures",
+		Short: "List the machines that ship with topoctl, to try commands on",
+		Long: "fixtures lists described and captured machines, which every command that looks at a host takes\n" +
+			"with --fixture NAME, or as fixture:NAME where it takes a file.",
+		Example: "  topoctl fixtures\n  topoctl --fixture dgx-h100\n  topoctl diff fixture:dgx-h100 fixture:dgx-h100-gpu2-x8",
+		Args:    NoArgs,
+		RunE:    Action(opts, func(*cobra.Command, []string) error { return nil }, runF),
+	}
+	Formats(cmd, FormatTable, FormatJSON, FormatTSV)
+	return cmd
+}
+
+// SchemaFixtures is the name and major version of what fixtures -o json prints.
+const SchemaFixtures = "topoctl.fixtures/v1"
+
+type fixturesDoc struct {
+	Schema   string         `json:"schema"`
+	Fixtures []fixtureEntry `json:"fixtures"`
+}
+
+type fixtureEntry struct {
+	Name    string `json:"name"`
+	Machine string `json:"machine"` // what it is
+}
+
+func runFixtures(_ context.Context, o *fixturesOptions) error {
+	doc := fixturesDoc{Schema: SchemaFixtures}
+	t := &Table{Head: []string{"NAME", "MACHINE"}}
+	for _, name := range slices.Concat(fixtures.Names(), fixtures.Captures()) {
+		f := fixtureEntry{name, fixtures.Describe(name)}
+		doc.Fixtures = append(doc.Fixtures, f)
+		t.Add(f.Name, f.Machine)
+	}
+	if o.Format == FormatJSON {
+		return PrintJSON(o.Streams.Out, doc)
+	}
+	return t.Print(o.Streams, o.Format)
+}

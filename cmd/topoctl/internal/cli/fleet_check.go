@@ -1,0 +1,271 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	model "github.com/topoctl/topoctl/internal/fleet"
+	"github.com/topoctl/topoctl/internal/fleet/show"
+	"github.com/topoctl/topoctl/internal/units"
+	"github.com/topoctl/topoctl/pathsel/doctor"
+)
+
+// printing is what show and check share: which fleet, and how it is printed.
+type printing struct {
+	*Host
+	args   []string
+	fabric string
+	out    OutFile
+}
+
+func (p *printing) add(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&p.fabric, "fabric", "", "`FILE` with the rail and leaf of each port, and uplinks (topoctl.fabric/v1)")
+	p.out.Add(cmd)
+	cmd.ValidArgsFunction = func(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
+		return HostArgs(typed, "")
+	}
+	Uses(cmd, "from", "timeout", "quiet", "units")
+	TakesLong(cmd)
+}
+
+func (p *printing) parse(cmd *cobra.Command, args []string) error {
+	if err := errors.Join(NotEmpty(cmd, "fabric", "out-file"), p.out.Check()); err != nil {
+		return err
+	}
+	var err error
+	p.args, err = fleetArgs(p.Host, args)
+	return err
+}
+
+// loadFleet gives the fleet.
+func (p *printing) load(ctx context.Context) (*model.Fleet, error) {
+	net, err := fleetNetwork(ctx, p.Host, p.fabric)
+	if err != nil {
+		return nil, err
+	}
+	return loadFleet(ctx, p.Host, p.args, net)
+}
+
+func (p *printing) options(all bool) show.Options {
+	o := show.Options{All: all, Units: units.System(p.Globals.Units)}
+	if p.out.Stdout() {
+		o.Width = p.Streams.Width
+	}
+	return o
+}
+
+// fleetDocument writes what all formats but the table have in common.
+func (p *printing) document(f *model.Fleet, table func() string) error {
+	var data []byte
+	var err error
+	switch p.Format {
+	case FormatJSON:
+		data, err = SafeJSON(f.Encode())
+	case FormatSVG:
+		data = show.SVG(f)
+	case FormatHTML:
+		data, err = show.HTML(f)
+	default:
+		data = []byte(printable(table()))
+	}
+	if err != nil {
+		return err
+	}
+	return p.out.Write(p.Streams, data)
+}
+
+type fleetShowOptions struct {
+	printing
+	by string
+}
+
+func newFleetShowCmd(f *Env, runF func(context.Context, *fleetShowOptions) error) *cobra.Command {
+	opts := &fleetShowOptions{printing: printing{Host: f.Host()}}
+	cmd := &cobra.Command{
+		Use:   "show FLEET | SOURCE...",
+		Short: "Show what a fleet consists of",
+		Long: "show prints the classes of equal hosts, the hosts, the tree of switches with their ports, the\n" +
+			"rails, or the facts in which hosts are compared. FLEET is what \"topoctl fleet collect\" has\n" +
+			"written: its folder or fleet.json, - for standard input.\n\n" + sourcesHelp + "\n\n" +
+			"The exit code is 3 if a host was not reached or is known in part.",
+		Example: "  topoctl fleet show fleet\n  topoctl fleet show fleet --by leaf --fabric fabric.json\n" +
+			"  topoctl fleet show fleet -o html --out-file fleet.html",
+		RunE: Action(opts, opts.parse, runF),
+	}
+	cmd.Flags().StringVar(&opts.by, "by", show.Views[0], "print a line for each `THING`: "+Either(show.Views))
+	opts.add(cmd)
+	Offer(cmd, map[string]Completer{"by": Words(show.Views...)})
+	Formats(cmd, FormatTable, FormatJSON, FormatTSV, FormatSVG, FormatHTML)
+	return cmd
+}
+
+func (o *fleetShowOptions) parse(cmd *cobra.Command, args []string) error {
+	if err := o.printing.parse(cmd, args); err != nil {
+		return err
+	}
+	if err := CheckWords("by", []string{o.by}, show.Views); err != nil {
+		return err
+	}
+	if cmd.Flags().Changed("by") && o.Format != FormatTable && o.Format != FormatTSV {
+		return fmt.Errorf("--by has no effect with -o %s", o.Format)
+	}
+	return nil
+}
+
+func runFleetShow(ctx context.Context, o *fleetShowOptions) error {
+	f, err := o.load(ctx)
+	if err != nil {
+		return err
+	}
+	if o.Format == FormatTSV {
+		err = o.rows(show.Rows(f, o.by))
+	} else {
+		err = o.document(f, func() string { return show.Show(f, o.by, o.options(false)) })
+	}
+	if err != nil {
+		return err
+	}
+	return partial(f)
+}
+
+// rows prints rows for programs.
+func (p *printing) rows(rows [][]string) error {
+	return p.out.Write(p.Streams, []byte(strings.Join(fleetTSV(rows), "\n")+"\n"))
+}
+
+// partial is the error of a fleet that is known in part.
+func partial(f *model.Fleet) error {
+	if slices.ContainsFunc(f.Hosts, func(h model.Host) bool { return h.Status != model.OK }) {
+		return ErrPartial
+	}
+	return nil
+}
+
+type fleetCheckOptions struct {
+	printing
+	against string
+	failOn  string
+	all     bool
+}
+
+const fleetFailNever = "never"
+
+var fleetFailLevels = []string{string(doctor.Info), string(doctor.Warning), string(doctor.Error), fleetFailNever}
+
+func newFleetCheckCmd(f *Env, runF func(context.Context, *fleetCheckOptions) error) *cobra.Command {
+	opts := &fleetCheckOptions{printing: printing{Host: f.Host()}}
+	cmd := &cobra.Command{
+		Use:   "check FLEET | SOURCE...",
+		Short: "Find the host, device or cable that differs from the others",
+		Long: "check compares hosts that should be alike: what they are made of, firmware, drivers,\n" +
+			"settings, and states of links and ports. It sums up what doctor finds on them, and with\n" +
+			"--fabric (or a fleet that has the fabric) judges cables and uplinks. The first line is\n" +
+			"the answer. FLEET is what \"topoctl fleet collect\" has written.\n\n" + sourcesHelp + "\n\n" +
+			"A host is blamed if more than 60 % of three hosts or more have another value. With\n" +
+			"--against, hosts are also compared with those of another fleet, or with one host.\n\n" +
+			"The exit code is 1 if a finding has the severity of --fail-on or a higher one, and else 3\n" +
+			"if a host was not reached or is known in part, or if no two hosts could be compared.",
+		Example: "  topoctl fleet check node*.json\n  topoctl fleet check fleet --fabric fabric.json\n" +
+			"  topoctl fleet check fleet --against golden.json -o nagios",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return ForNagios(opts.Host, Action(opts, opts.parse, runF)(cmd, args))
+		},
+	}
+	fl := cmd.Flags()
+	fl.StringVar(&opts.against, "against", "", "also compare with the hosts of `GOLDEN`: a fleet, or a file as for --from")
+	fl.StringVar(&opts.failOn, "fail-on", string(doctor.Warning), "exit with code 1 for findings of this `SEVERITY` or higher: info, warning, error or never")
+	fl.BoolVar(&opts.all, "all", false, "print notes, checks that could not be made, and all facts")
+	opts.add(cmd)
+	Offer(cmd, map[string]Completer{"fail-on": Words(fleetFailLevels...), "against": HostFlag})
+	Formats(cmd, FormatTable, FormatJSON, FormatTSV, FormatNagios, FormatSVG, FormatHTML)
+	return cmd
+}
+
+func (o *fleetCheckOptions) parse(cmd *cobra.Command, args []string) error {
+	if err := o.printing.parse(cmd, args); err != nil {
+		return err
+	}
+	if err := errors.Join(NotEmpty(cmd, "against"), CheckWords("fail-on", []string{o.failOn}, fleetFailLevels)); err != nil {
+		return err
+	}
+	switch {
+	case o.all && o.Format != FormatTable:
+		return fmt.Errorf("--all has no effect with -o %s", o.Format)
+	case o.Format == FormatNagios && cmd.Flags().Changed("fail-on"):
+		return WithHint(errors.New("--fail-on has no effect with -o nagios"), "its exit codes are 0 OK, 1 WARNING, 2 CRITICAL and 3 UNKNOWN")
+	}
+	return nil
+}
+
+func runFleetCheck(ctx context.Context, o *fleetCheckOptions) error {
+	f, err := o.load(ctx)
+	if err != nil {
+		return err
+	}
+	if o.against != "" {
+		golden, err := loadFleet(ctx, o.Host, []string{o.against}, nil)
+		if err == nil && golden.NoneReached() {
+			err = fmt.Errorf("%s: %w", o.against, someReached(golden))
+		}
+		if err != nil {
+			return fmt.Errorf("--against %w", err)
+		}
+		f.Against(golden, o.against)
+	}
+	switch o.Format {
+	case FormatTSV:
+		err = o.rows(show.FindingRows(f))
+	case FormatNagios:
+		err = o.out.Write(o.Streams, []byte(fleetNagiosText(f)))
+	default:
+		err = o.document(f, func() string { return show.Check(f, o.options(o.all)) })
+	}
+	switch {
+	case err != nil:
+		return err
+	case o.Format == FormatNagios:
+		return Exit(fleetNagiosCode(f))
+	case f.Worst() != "" && o.failOn != fleetFailNever && f.Worst().AtLeast(doctor.Severity(o.failOn)):
+		return ErrBad
+	case !f.Compared() && o.against == "":
+		return ErrPartial
+	}
+	return partial(f)
+}
+
+// fleetNagiosCode sums a fleet up for a monitoring system.
+func fleetNagiosCode(f *model.Fleet) int {
+	switch f.Worst() {
+	case doctor.Error:
+		return NagiosCritical
+	case doctor.Warning:
+		return NagiosWarning
+	}
+	if partial(f) != nil || !f.Compared() {
+		return NagiosUnknown
+	}
+	return NagiosOK
+}
+
+// fleetNagiosText is the answer with the counts as performance data, and a line for each finding.
+func fleetNagiosText(f *model.Fleet) string {
+	counts := map[doctor.Severity]int{}
+	for i := range f.Findings {
+		counts[f.Findings[i].Severity]++
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "TOPOCTL %s - %s | hosts=%d not_reached=%d classes=%d errors=%d warnings=%d infos=%d could_not_check=%d\n",
+		NagiosWords[fleetNagiosCode(f)], NagiosLine(strings.TrimSuffix(f.Headline(), ".")), len(f.Hosts), len(f.Missing()), len(f.Classes),
+		counts[doctor.Error], counts[doctor.Warning], counts[doctor.Info], len(f.Unknown))
+	for i := range f.Findings {
+		if x := &f.Findings[i]; x.Severity != doctor.Info {
+			fmt.Fprintf(&b, "%s %s: %s\n", x.Severity.Label(), x.Code, NagiosLine(strings.Join(x.Hosts, ",")+": "+x.Text))
+		}
+	}
+	return b.String()
+}

@@ -1,0 +1,313 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"path/filepath"
+	"runtime/debug"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/topoctl/topoctl/engine"
+	"github.com/topoctl/topoctl/internal/build"
+	model "github.com/topoctl/topoctl/internal/fleet"
+	"github.com/topoctl/topoctl/internal/fleet/collect"
+	"github.com/topoctl/topoctl/internal/fleet/show"
+	"github.com/topoctl/topoctl/internal/pkgerr"
+	"github.com/topoctl/topoctl/internal/text"
+)
+
+type fleetCollectOptions struct {
+	*Host
+	args     []string
+	agents   string
+	hosts    string
+	names    []string
+	launch   string
+	command  string
+	parallel int
+	dir      string
+	resume   bool
+	bounded  bool // --timeout is given: it is for all hosts together
+	fabric   string
+
+	registry    Registry
+	credentials Credentials
+}
+
+const (
+	mostParallel = 1024
+	gcPercent    = 400
+)
+
+func newFleetCollectCmd(f *Env, runF func(context.Context, *fleetCollectOptions) error) *cobra.Command {
+	opts := &fleetCollectOptions{Host: f.Host()}
+	cmd := &cobra.Command{
+		Use:   "collect [SOURCE...]",
+		Short: "Put the topologies of many hosts together",
+		Long: "collect reads the topologies of many hosts: from files, from agents (\"topoctl agent\n" +
+			"--http\"), or by running \"topoctl discover\" on them through ssh. A host that gives none is\n" +
+			"listed with the reason. With --out-dir, it writes DIR/fleet.json and the topologies beside\n" +
+			"it; collect with --resume goes on where a run ended.\n\n" + sourcesHelp + "\n\n" +
+			"A line of --hosts or of a file for --agents is a name and an address, or only the address.\n" +
+			"--agents takes a list with commas as well; the port is " + httpPort + " unless it is given.\n\n" +
+			"The exit code is 3 if a host was not reached or is known in part, and 2 if none was reached.",
+		Example: "  topoctl fleet collect node*.json --out-dir fleet\n  topoctl fleet collect --agents n1,n2,n3 --out-dir fleet\n" +
+			"  topoctl fleet collect --hosts hosts --launch ssh --out-dir fleet --resume",
+		RunE: Action(opts, opts.parse, runF),
+		ValidArgsFunction: func(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
+			return HostArgs(typed, "")
+		},
+	}
+	fl := cmd.Flags()
+	fl.StringVar(&opts.agents, "agents", "", "ask these agents over HTTP: `HOST[:PORT],...`, or a file with one per line")
+	opts.registry.Add(cmd, "ask the engines in the registry at `URL`, such as etcd://HOST/PREFIX, for what they know of their hosts")
+	opts.credentials.Add(cmd)
+	fl.StringVar(&opts.hosts, "hosts", "", "with --launch, hosts to run topoctl on, one per line of `FILE`, - for standard input")
+	fl.StringArrayVar(&opts.names, "host", nil, "with --launch, a host to run topoctl on: `[NAME=]HOST`; repeatable")
+	fl.StringVar(&opts.launch, "launch", "", "run topoctl on the hosts with `METHOD` (ssh)")
+	fl.StringVar(&opts.command, "launch-command", "topoctl", "with --launch, `COMMAND` that runs topoctl on the hosts")
+	fl.IntVar(&opts.parallel, "parallel", 64, "ask at most `N` hosts at the same time")
+	fl.StringVar(&opts.dir, "out-dir", "", "write fleet.json and the topologies to `DIR`")
+	fl.BoolVar(&opts.resume, "resume", false, "with --out-dir, do not ask hosts again whose topologies are there")
+	fl.StringVar(&opts.fabric, "fabric", "", "`FILE` with the rail and leaf of each port, and uplinks (topoctl.fabric/v1)")
+	Group(cmd, "Hosts", append([]string{"agents", "hosts", "host", "launch", "launch-command", "parallel", "registry"}, CredentialFlags...)...)
+	Offer(cmd, map[string]Completer{"launch": Words("ssh")})
+	Uses(cmd, "from", "timeout", "quiet")
+	Lasts(cmd)
+	Formats(cmd, FormatTable, FormatJSON)
+	return cmd
+}
+
+func (o *fleetCollectOptions) parse(cmd *cobra.Command, args []string) error {
+	if err := errors.Join(NotEmpty(cmd, "agents", "hosts", "host", "launch", "launch-command", "out-dir", "fabric"), o.registry.Check(cmd), o.credentials.Check(cmd)); err != nil {
+		return err
+	}
+	if slices.Contains(args, "") {
+		return errors.New("an argument is empty")
+	}
+	o.args = args
+	if o.Globals.From != "" {
+		o.args = append(slices.Clone(args), o.Globals.From)
+	}
+	o.bounded = cmd.Flags().Changed("timeout")
+	asked := o.hosts != "" || len(o.names) > 0
+	switch {
+	case len(o.args) == 0 && o.agents == "" && !asked && o.launch == "" && !o.registry.Given():
+		return WithHint(errors.New("no hosts"), "name files, --agents HOST,HOST, --registry URL, or --hosts FILE --launch ssh")
+	case o.credentials.Given() && !o.registry.Given():
+		return errors.New("credentials are for engines: want --registry URL")
+	case o.launch != "" && o.launch != "ssh":
+		return fmt.Errorf("--launch %q: want ssh", o.launch)
+	case o.launch == "" && asked:
+		return WithHint(errors.New("--hosts and --host need --launch ssh"), "use --agents for hosts with agents")
+	case o.launch != "" && !asked:
+		return errors.New("--launch needs --hosts FILE or --host HOST")
+	case o.launch == "" && cmd.Flags().Changed("launch-command"):
+		return errors.New("--launch-command has no effect without --launch")
+	case o.parallel < 1 || o.parallel > mostParallel:
+		return fmt.Errorf("--parallel %d: want 1 to %d", o.parallel, mostParallel)
+	case o.resume && o.dir == "":
+		return errors.New("--resume needs --out-dir")
+	}
+	return nil
+}
+
+func runFleetCollect(ctx context.Context, o *fleetCollectOptions) error {
+	waiting, stop := ctx, context.CancelFunc(func() {})
+	if o.bounded {
+		waiting, stop = o.Waiting(ctx)
+	}
+	defer stop()
+	net, err := fleetNetwork(waiting, o.Host, o.fabric)
+	if err != nil {
+		return err
+	}
+	registered, end, err := o.registered(waiting)
+	if err != nil {
+		return err
+	}
+	defer end()
+	sources, total, err := o.sources(waiting, registered)
+	if err != nil {
+		return err
+	}
+	c := collect.Options{Parallel: o.parallel, Timeout: o.Globals.Timeout, Decode: o.Decode, Resume: o.resume}
+	c.Until, _ = waiting.Deadline()
+	if o.dir != "" {
+		write := func(name string, data []byte) error { return WriteFile(name, data, Everyone) }
+		if c.Store, err = collect.OpenStore(o.dir, write); err != nil {
+			return fmt.Errorf("--out-dir: %w", err)
+		}
+	}
+	// Documents are garbage as soon as they are read, and what stays of a host is small.
+	defer debug.SetGCPercent(debug.SetGCPercent(gcPercent))
+	bar := collectProgress{o: o, total: total}
+	c.Progress = bar.show
+	hosts, err := collect.Run(ctx, sources, c)
+	bar.end()
+	if err != nil {
+		return pkgerr.Plain(err)
+	}
+	if len(hosts) == 0 {
+		return errors.New("no hosts were found")
+	}
+	f, err := model.Build(hosts, net)
+	if err != nil {
+		return pkgerr.Plain(err)
+	}
+	at := o.Now().UTC()
+	f.Tool, f.CapturedAt = build.Tool(), &at
+	return o.write(f, c.Store)
+}
+
+// registered are the engines of a registry, which are asked over an engine of our own until end.
+func (o *fleetCollectOptions) registered(ctx context.Context) (list []collect.Source, end func(), err error) {
+	none := func() {}
+	names, err := o.registry.Open(ctx, o.Host, nil)
+	if names == nil || err != nil {
+		return nil, none, err
+	}
+	end = func() { _ = names.Close() } // it only finds engines
+	there, err := o.registry.List(ctx, o.Host, names)
+	if err != nil {
+		end()
+		return nil, none, err
+	}
+	for _, bad := range there.Bad {
+		if !o.Globals.Quiet {
+			fmt.Fprintf(o.Streams.Err, "topoctl: warning: %s: a record that cannot be used: %s\n", text.Printable(bad.Key), text.Printable(bad.Error))
+		}
+	}
+	credentials, err := o.credentials.Read(ctx, o.Host, nil)
+	if err == nil {
+		var e *engine.Engine
+		e, err = engine.New(ctx, engine.Options{Credentials: credentials, Transports: []engine.TransportFactory{engine.TCP()}, Registry: Finder(names)})
+		if err == nil {
+			return collect.Engines(e, there.Records), func() { _ = errors.Join(e.Close(), names.Close()) }, nil
+		}
+	}
+	end()
+	return nil, none, err
+}
+
+// sources are all that the flags and arguments name, and how many they are, 0 where that is not known.
+func (o *fleetCollectOptions) sources(ctx context.Context, registered []collect.Source) (iter.Seq2[collect.Source, error], int, error) {
+	files, err := describedFile(withPipe(ctx, o.Host), o.args)
+	if err != nil {
+		return nil, 0, err
+	}
+	asked := registered
+	if o.agents != "" {
+		targets, err := agentTargets(ctx, o.Host, o.agents)
+		if err != nil {
+			return nil, 0, err
+		}
+		asked = append(asked, collect.Agents(targets, nil)...)
+	}
+	if o.launch != "" {
+		targets, err := sshTargets(ctx, o.Host, o.hosts, o.names)
+		if err != nil {
+			return nil, 0, err
+		}
+		asked = append(asked, collect.Launch{Command: strings.Fields(o.command)}.Hosts(targets)...)
+	}
+	total := len(asked)
+	if len(o.args) > 0 {
+		total = 0
+	}
+	return func(yield func(collect.Source, error) bool) {
+		for _, s := range asked {
+			if !yield(s, nil) {
+				return
+			}
+		}
+		for s, err := range files {
+			if !yield(s, err) {
+				return
+			}
+		}
+	}, total, nil
+}
+
+// write stores the document and says what was collected.
+func (o *fleetCollectOptions) write(f *model.Fleet, store *collect.Store) error {
+	data, err := SafeJSON(f.Encode())
+	if err != nil {
+		return pkgerr.Plain(err)
+	}
+	if store != nil {
+		if err := WriteFile(filepath.Join(o.dir, collect.FleetFile), data, Everyone); err != nil {
+			return fmt.Errorf("--out-dir: %w", err)
+		}
+		kept := map[string]bool{}
+		for i := range f.Hosts {
+			kept[f.Hosts[i].Document] = true
+		}
+		if err := store.Drop(func(path string) bool { return kept[path] }); err != nil && !o.Globals.Quiet {
+			fmt.Fprintln(o.Streams.Err, "topoctl: warning: "+text.Printable(err.Error()))
+		}
+	}
+	if o.Format == FormatJSON {
+		if err := Write(o.Streams.Out, data); err != nil {
+			return err
+		}
+	} else if err := Write(o.Streams.Out, []byte(printable(show.Collected(f, o.dir, show.Options{Width: o.Streams.Width})))); err != nil {
+		return err
+	}
+	if f.NoneReached() {
+		if store != nil {
+			return WithHint(errors.New("no host was reached"), "the same command with --resume asks again")
+		}
+		return errors.New("no host was reached")
+	}
+	if len(f.Missing()) > 0 || slices.ContainsFunc(f.Hosts, func(h model.Host) bool { return h.Status == model.Partial }) {
+		return ErrPartial
+	}
+	return nil
+}
+
+// printable makes text that has names of hosts in it harmless, line by line.
+func printable(s string) string {
+	lines := strings.Split(s, "\n")
+	for i := range lines {
+		lines[i] = text.Printable(lines[i])
+	}
+	return strings.Join(lines, "\n")
+}
+
+// collectProgress tells on a terminal how far a collection is.
+type collectProgress struct {
+	o     *fleetCollectOptions
+	total int
+	drawn bool
+}
+
+func (b *collectProgress) show(p collect.Progress) {
+	s := &b.o.Streams
+	if !s.ErrTTY || b.o.Globals.Quiet {
+		return
+	}
+	line := fmt.Sprintf("collected %d", p.Done)
+	if b.total > 0 {
+		line += fmt.Sprintf(" of %d", b.total)
+	}
+	if p.Resumed > 0 {
+		line += fmt.Sprintf(", %d of them before", p.Resumed)
+	}
+	if p.NotReached > 0 {
+		line += fmt.Sprintf(", %d not reached", p.NotReached)
+	}
+	b.drawn = true
+	fmt.Fprint(s.Err, ClearLine+text.Cut(text.Printable(line+", last "+p.Last), max(20, min(s.Columns(), 100)-1), text.Dots))
+}
+
+func (b *collectProgress) end() {
+	if b.drawn {
+		fmt.Fprint(b.o.Streams.Err, ClearLine)
+	}
+}

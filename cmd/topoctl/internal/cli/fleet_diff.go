@@ -1,0 +1,89 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	model "github.com/topoctl/topoctl/internal/fleet"
+	"github.com/topoctl/topoctl/internal/fleet/show"
+	"github.com/topoctl/topoctl/internal/text"
+)
+
+type fleetDiffOptions struct {
+	*Host
+	old, new string
+	all      bool
+}
+
+func newFleetDiffCmd(f *Env, runF func(context.Context, *fleetDiffOptions) error) *cobra.Command {
+	opts := &fleetDiffOptions{Host: f.Host()}
+	cmd := &cobra.Command{
+		Use:   "diff OLD NEW",
+		Short: "Compare a fleet with how it was",
+		Long: "diff lists the hosts that came and went, what has changed on the others, and the findings of\n" +
+			"\"topoctl fleet check\" that appeared or are gone. Hosts are matched by name. OLD and NEW are\n" +
+			"what \"topoctl fleet collect\" has written, or folders or archives of topologies.\n\n" +
+			"The exit code is 0 if there are no differences and 1 if there are.",
+		Example: "  topoctl fleet diff monday tuesday\n  topoctl fleet diff monday/fleet.json tuesday/fleet.json -o json",
+		RunE:    Action(opts, opts.parse, runF),
+	}
+	cmd.Flags().BoolVar(&opts.all, "all", false, "name all hosts of a change")
+	Uses(cmd, "timeout", "quiet")
+	TakesLong(cmd)
+	Formats(cmd, FormatTable, FormatJSON, FormatTSV)
+	return cmd
+}
+
+func (o *fleetDiffOptions) parse(cmd *cobra.Command, args []string) error {
+	switch {
+	case slices.Contains(args, ""):
+		return errors.New("an argument is empty")
+	case len(args) < 2:
+		return WithHint(errors.New("want two fleets, OLD and NEW"), "create one with %q", "topoctl fleet collect SOURCE... --out-dir DIR")
+	case args[0] == "-" && args[1] == "-":
+		return errors.New("only one of OLD and NEW can be standard input")
+	case o.all && o.Format != FormatTable:
+		return fmt.Errorf("--all has no effect with -o %s", o.Format)
+	}
+	o.old, o.new = args[0], args[1]
+	return AtMost(cmd, args, 2)
+}
+
+func runFleetDiff(ctx context.Context, o *fleetDiffOptions) error {
+	older, err := loadFleet(ctx, o.Host, []string{o.old}, nil)
+	if err != nil {
+		return err
+	}
+	if err := someReached(older); err != nil { // everything would be new; of NEW, everything is lost
+		return fmt.Errorf("%s: %w", o.old, err)
+	}
+	newer, err := loadFleet(ctx, o.Host, []string{o.new}, nil)
+	if err != nil {
+		return err
+	}
+	c := model.Compare(older, newer, o.old, o.new)
+	switch o.Format {
+	case FormatJSON:
+		err = PrintJSON(o.Streams.Out, c)
+	case FormatTSV:
+		err = Write(o.Streams.Out, []byte(strings.Join(fleetTSV(show.ChangeRows(c)), "\n")+"\n"))
+	default:
+		err = Write(o.Streams.Out, []byte(printable(show.Changes(c, show.Options{Width: o.Streams.Width, All: o.all}))))
+	}
+	switch {
+	case err != nil:
+		return err
+	case !c.Equal:
+		return ErrBad
+	case partial(older) != nil || partial(newer) != nil:
+		return ErrPartial
+	}
+	return nil
+}
+
+func fleetTSV(rows [][]string) []string { return text.TSV(rows) }

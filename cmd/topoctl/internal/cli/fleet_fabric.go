@@ -1,0 +1,352 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	model "github.com/topoctl/topoctl/internal/fleet"
+	"github.com/topoctl/topoctl/internal/fleet/collect"
+	"github.com/topoctl/topoctl/internal/fleet/lldp"
+	"github.com/topoctl/topoctl/internal/fleet/sources"
+	"github.com/topoctl/topoctl/internal/group"
+	"github.com/topoctl/topoctl/internal/pkgerr"
+	"github.com/topoctl/topoctl/internal/text"
+	"github.com/topoctl/topoctl/pathsel"
+)
+
+// runHere stands in place of a file for the program itself.
+const runHere = "run"
+
+type fleetFabricOptions struct {
+	*Host
+	args    []string
+	ibnet   []string
+	lldp    []string
+	reports []string
+	files   []string
+	out     OutFile
+}
+
+func newFleetFabricCmd(f *Env, runF func(context.Context, *fleetFabricOptions) error) *cobra.Command {
+	opts := &fleetFabricOptions{Host: f.Host()}
+	cmd := &cobra.Command{
+		Use:   "fabric FLEET | SOURCE...",
+		Short: "Find out which switches the hosts are cabled to",
+		Long: "fabric joins what is known of the network with the hosts of a fleet, by GUID and by MAC, and\n" +
+			"writes it as a fabric document (topoctl.fabric/v1) for --fabric of \"path\", \"probe fabric\", \"kv\"\n" +
+			"and \"fleet check\". Each cable says by what it is known. Cables that no host has a port for\n" +
+			"are listed. Where sources disagree, --fabric counts first, then --ibnetdiscover, --lldp, --probe.\n\n" +
+			"\"" + runHere + "\" runs the program here: ibnetdiscover, which mostly needs root, or lldpcli. A folder for\n" +
+			"--lldp has a file for each host or switch, called as it is: n1.json, with the output of\n" +
+			"\"lldpcli -f json show neighbors details\"; of a switch also of \"lldpcli -f json show chassis\".\n" +
+			"One file may have both, one after the other.\n\n" + sourcesHelp + "\n\n" +
+			"The exit code is 3 if something could not be used, which is then told.",
+		Example: "  topoctl fleet fabric fleet --ibnetdiscover net.txt -o json --out-file fabric.json\n" +
+			"  topoctl fleet fabric fleet --lldp lldp/ -o json --out-file fabric.json\n" +
+			"  topoctl fleet check fleet --fabric fabric.json",
+		RunE: Action(opts, opts.parse, runF),
+		ValidArgsFunction: func(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
+			return HostArgs(typed, "")
+		},
+	}
+	fl := cmd.Flags()
+	fl.StringArrayVar(&opts.ibnet, "ibnetdiscover", nil, "the text of ibnetdiscover in `FILE`, or \""+runHere+"\"; repeatable, one for each subnet")
+	fl.StringArrayVar(&opts.lldp, "lldp", nil, "what lldpcli printed in `FILE|DIR`, or \""+runHere+"\"; repeatable")
+	fl.StringArrayVar(&opts.reports, "probe", nil, "a report of \"probe fabric\" in `FILE`; repeatable")
+	fl.StringArrayVar(&opts.files, "fabric", nil, "a fabric document in `FILE`; repeatable")
+	opts.out.Add(cmd)
+	Uses(cmd, "from", "timeout", "quiet")
+	TakesLong(cmd)
+	Formats(cmd, FormatTable, FormatJSON)
+	return cmd
+}
+
+func (o *fleetFabricOptions) parse(cmd *cobra.Command, args []string) error {
+	if err := errors.Join(NotEmpty(cmd, "ibnetdiscover", "lldp", "probe", "fabric", "out-file"), o.out.Check()); err != nil {
+		return err
+	}
+	var err error
+	if o.args, err = fleetArgs(o.Host, args); err != nil {
+		return err
+	}
+	switch {
+	case slices.Contains(slices.Concat(o.ibnet, o.lldp, o.reports, o.files), ""):
+		return errors.New("an argument is empty")
+	case len(o.ibnet)+len(o.lldp)+len(o.reports)+len(o.files) == 0:
+		return WithHint(errors.New("nothing about the network"), "use --ibnetdiscover FILE, --lldp DIR, --probe REPORT or --fabric FILE")
+	}
+	return nil
+}
+
+func runFleetFabric(ctx context.Context, o *fleetFabricOptions) error {
+	f, err := loadFleet(ctx, o.Host, o.args, nil)
+	if err != nil {
+		return err
+	}
+	if err := someReached(f); err != nil {
+		return err
+	}
+	n, left, err := o.network(ctx, f)
+	if err != nil {
+		return err
+	}
+	if f, err = f.Rebuild(n); err != nil {
+		return err
+	}
+	file, notes := sources.File(f, f.Unjoined(n))
+	left = append(left, notes...)
+	if o.Format == FormatJSON {
+		var data []byte
+		if data, err = SafeJSON(file.Encode()); err != nil {
+			return err
+		}
+		if len(file.Hosts) == 0 {
+			return WithHint(errors.New("no cable was joined to a host"), "compare the GUIDs and MACs of the hosts with those of the network; -o table lists what was found")
+		}
+		err = o.out.Write(o.Streams, data)
+	} else {
+		err = o.out.Write(o.Streams, []byte(printable(fabricText(f, file))))
+	}
+	if err != nil {
+		return err
+	}
+	noteUnreached(o.Host, f)
+	for _, l := range left {
+		o.note(l)
+	}
+	if len(left)+len(file.Unjoined)+len(f.Missing()) > 0 || len(file.Hosts) == 0 {
+		return ErrPartial
+	}
+	return nil
+}
+
+// fleetNote tells on standard error what the output has no place for.
+func (o *fleetFabricOptions) note(line string) { fleetNote(o.Host, line) }
+
+func fleetNote(in *Host, line string) {
+	if !in.Globals.Quiet {
+		fmt.Fprintln(in.Streams.Err, "topoctl: note: "+text.Printable(line))
+	}
+}
+
+// noteUnreached tells which hosts the output lacks because they were not reached, and why.
+func noteUnreached(in *Host, f *model.Fleet) {
+	for _, x := range f.Unreached() {
+		fleetNote(in, fmt.Sprintf("%s %s not reached: %s", text.Join(x.Hosts, 8), text.Noun(len(x.Hosts), "was", "were"), x.Reason))
+	}
+}
+
+// fleetNetwork reads all that is said of the network. left is what could not be used.
+func (o *fleetFabricOptions) network(ctx context.Context, f *model.Fleet) (n *model.Network, left []string, err error) {
+	var all []*model.Network
+	for _, name := range o.files {
+		file, err := o.ReadFabric(ctx, name)
+		if err != nil {
+			return nil, nil, err
+		}
+		all = append(all, model.FromFabric(file, name))
+	}
+	for _, name := range o.ibnet {
+		s, err := o.subnet(ctx, name)
+		if err != nil {
+			return nil, nil, fmt.Errorf("--ibnetdiscover: %w", pkgerr.Plain(err))
+		}
+		all, left = append(all, sources.FromSubnet(s, name)), append(left, sources.Problems(s, name)...)
+	}
+	for _, name := range o.lldp {
+		heard, broken, err := o.heard(ctx, name)
+		if err != nil {
+			return nil, nil, fmt.Errorf("--lldp: %w", pkgerr.Plain(err))
+		}
+		x, unused := sources.FromLLDP(heard, f, name)
+		all, left = append(all, x), slices.Concat(left, broken, unused)
+	}
+	for _, name := range o.reports {
+		r, err := o.ReadReport(name)
+		if err != nil {
+			return nil, nil, err
+		}
+		all = append(all, sources.FromProbe(r, name))
+	}
+	n, conflicts := sources.Merge(all...)
+	return n, append(left, conflicts...), nil
+}
+
+// subnet reads the text of ibnetdiscover, or runs it.
+func (o *fleetFabricOptions) subnet(ctx context.Context, name string) (*sources.Subnet, error) {
+	var data []byte
+	var err error
+	if name == runHere {
+		data, err = collect.IBNetDiscover(ctx)
+	} else {
+		data, err = o.ReadFile(ctx, name)
+	}
+	if err != nil {
+		return nil, err
+	}
+	s, err := sources.Parse(data)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, pkgerr.Plain(err))
+	}
+	return s, nil
+}
+
+// heard reads a file or a folder of what lldpcli printed, or runs it here. Of a folder, broken are the files that tell
+// nothing: one of many hosts does not cost the others.
+func (o *fleetFabricOptions) heard(ctx context.Context, name string) (heard []sources.Heard, broken []string, err error) {
+	if name == runHere {
+		data, err := collect.LLDP(ctx)
+		if err != nil {
+			return nil, nil, err
+		}
+		host, err := os.Hostname()
+		if err != nil {
+			return nil, nil, err
+		}
+		r, err := lldp.Parse(data)
+		if err != nil {
+			return nil, nil, err
+		}
+		return []sources.Heard{{Host: host, Report: r}}, nil, nil
+	}
+	if info, err := os.Stat(name); err != nil || !info.IsDir() {
+		one, err := o.heardBy(ctx, name)
+		return []sources.Heard{one}, nil, err
+	}
+	entries, err := os.ReadDir(name)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, e := range entries {
+		if ext := filepath.Ext(e.Name()); !e.Type().IsRegular() || ext != ".json" && ext != ".json0" {
+			continue
+		}
+		one, problem := o.heardBy(ctx, filepath.Join(name, e.Name()))
+		if problem == nil {
+			heard = append(heard, one)
+			continue
+		}
+		broken = append(broken, problem.Error())
+		if err == nil {
+			err = problem
+		}
+	}
+	switch {
+	case len(heard) > 0:
+		return heard, broken, ctx.Err()
+	case err == nil:
+		err = fmt.Errorf("%s: no files called HOST.json", name)
+	}
+	return nil, nil, err
+}
+
+// heardBy reads what lldpcli printed on the host that a file is called after.
+func (o *fleetFabricOptions) heardBy(ctx context.Context, file string) (sources.Heard, error) {
+	data, err := o.ReadFile(ctx, file)
+	if err != nil {
+		return sources.Heard{}, err
+	}
+	r, err := lldp.Parse(data)
+	if err != nil {
+		return sources.Heard{}, fmt.Errorf("%s: %w", file, pkgerr.Plain(err))
+	}
+	return sources.Heard{Host: collect.HostName(strings.TrimSuffix(file, "0")), Report: r}, nil
+}
+
+// fabricText is the answer for people: how much was joined, by what, the switches, and what was not.
+func fabricText(f *model.Fleet, file *pathsel.Fabric) string {
+	type cable struct{ host, leaf, known string }
+	var cables []cable
+	ports := 0
+	for i := range f.Hosts {
+		for k := range f.Hosts[i].Ports {
+			p := &f.Hosts[i].Ports[k]
+			if p.Role == pathsel.RoleData {
+				ports++
+			}
+			if p.Known != "" && p.Role == pathsel.RoleData {
+				cables = append(cables, cable{f.Hosts[i].Host, p.Leaf, p.Known})
+			}
+		}
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "Known cables: %d of %s, %s", len(cables), text.Plural(ports, "data port"), text.Plural(len(f.Hosts), "host"))
+	var by []string
+	for _, same := range group.By(cables, func(c cable) string { return c.known }) {
+		by = append(by, fmt.Sprintf("%d by %s", len(same), same[0].known))
+	}
+	if len(by) > 0 {
+		fmt.Fprintf(&b, " (%s)", strings.Join(by, ", "))
+	}
+	b.WriteString(".\n")
+	links := 0
+	for i := range file.Uplinks {
+		links += file.Uplinks[i].Links()
+	}
+	fmt.Fprintf(&b, "  %s, %s between them; %s without a host\n", text.Plural(len(file.Switches), "switch", "switches"), text.Plural(links, "link"), text.Plural(len(file.Unjoined), "cable"))
+	rows := [][]string{{"SWITCH", "TIER", "KIND", "PORTS", "HOSTS", "UPLINKS"}}
+	for i := range file.Switches {
+		rows = append(rows, switchRow(f, file, &file.Switches[i]))
+	}
+	if len(rows) > 1 {
+		b.WriteString("\n")
+		for _, line := range text.Columns(rows, text.Column{}, text.Column{}, text.Column{}, text.Column{Right: true}, text.Column{}, text.Column{Right: true}) {
+			b.WriteString("  " + strings.TrimRight(line, " ") + "\n")
+		}
+	}
+	const most = 20
+	for i, u := range file.Unjoined {
+		if i == 0 {
+			b.WriteString("\nWithout a host:\n")
+		}
+		if i == most {
+			fmt.Fprintf(&b, "  and %d more (-o json has all)\n", len(file.Unjoined)-most)
+			break
+		}
+		fmt.Fprintf(&b, "  %s on %s port %s: %s\n", u.What, switchOrUnknown(u.Leaf), switchOrUnknown(u.LeafPort), u.Reason)
+	}
+	return b.String()
+}
+
+func switchOrUnknown(s string) string {
+	if s == "" {
+		return "?"
+	}
+	return s
+}
+
+// switchRow is a switch in the table.
+func switchRow(f *model.Fleet, file *pathsel.Fabric, s *pathsel.FabricSwitch) []string {
+	id := cmp.Or(s.ID, s.Switch)
+	ports := 0
+	var hosts []string
+	for k := range f.Hosts {
+		h := &f.Hosts[k]
+		for j := range h.Ports {
+			if h.Ports[j].Leaf == id {
+				ports++
+				hosts = append(hosts, h.Host)
+			}
+		}
+	}
+	hosts = slices.Compact(hosts)
+	up := 0
+	for k := range file.Uplinks {
+		if file.Uplinks[k].Leaf == s.Switch {
+			up += file.Uplinks[k].Links()
+		}
+	}
+	tier := "?"
+	if s.Tier != nil {
+		tier = fmt.Sprint(*s.Tier)
+	}
+	return []string{s.Switch, tier, switchOrUnknown(s.Kind), fmt.Sprint(ports), text.List(hosts, 4), fmt.Sprint(up)}
+}

@@ -1,0 +1,621 @@
+package cli
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+	"unicode"
+	"unicode/utf16"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/topoctl/topoctl/discover"
+	"github.com/topoctl/topoctl/discover/formats/amdsmi"
+	"github.com/topoctl/topoctl/discover/formats/hwlocxml"
+	"github.com/topoctl/topoctl/discover/formats/lspci"
+	"github.com/topoctl/topoctl/discover/formats/ncclxml"
+	"github.com/topoctl/topoctl/discover/formats/nettext"
+	"github.com/topoctl/topoctl/discover/formats/nvsmi"
+	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/fixtures"
+	"github.com/topoctl/topoctl/internal/build"
+	"github.com/topoctl/topoctl/internal/hosttree"
+	"github.com/topoctl/topoctl/internal/pkgerr"
+	"github.com/topoctl/topoctl/internal/text"
+	"github.com/topoctl/topoctl/pathsel"
+)
+
+// Host is what every command has: its streams, the global flags and the output format that they
+// choose, and the host that they name.
+type Host struct {
+	Streams Streams
+	Globals Globals
+	Format  string // of the output, for commands that have -o
+	GPUs    discover.GPUSource
+	Now     func() time.Time
+	Sources []string
+
+	env *Env
+}
+
+// Host is the part of a command's options that all commands have. Ready fills in what flags say.
+func (f *Env) Host() *Host {
+	return &Host{Streams: f.Streams, GPUs: f.GPUs, Now: f.Now, env: f}
+}
+
+// Action is what a command does when it runs: check the flags that several commands have, then its
+// own flags and arguments by parse, then run, in the time that --timeout gives.
+func Action[O interface {
+	Ready(*cobra.Command) error
+	whole(*cobra.Command) (context.Context, context.CancelFunc)
+	TimeoutHint(error) error
+}](opts O, parse func(*cobra.Command, []string) error, run func(context.Context, O) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		if err := opts.Ready(cmd); err != nil {
+			return err
+		}
+		if err := parse(cmd, args); err != nil {
+			return err
+		}
+		ctx, stop := opts.whole(cmd)
+		defer stop()
+		return opts.TimeoutHint(run(ctx, opts))
+	}
+}
+
+// whole is the context of a command: --timeout bounds it, unless Lasts or TakesLong says otherwise.
+func (in *Host) whole(cmd *cobra.Command) (context.Context, context.CancelFunc) {
+	length := cmd.Annotations[lengthKey]
+	if length == lasts || length == takesLong && !cmd.Flags().Changed("timeout") {
+		return cmd.Context(), func() {}
+	}
+	return in.Waiting(cmd.Context())
+}
+
+// Waiting bounds waits by --timeout: all those together that have this context. What a user asked to last,
+// such as a measurement, is no wait.
+func (in *Host) Waiting(ctx context.Context) (context.Context, context.CancelFunc) {
+	if ctx.Value(waitingKey{}) != nil || in.Globals.Timeout <= 0 { // a part of a wait that is bounded already
+		return ctx, func() {}
+	}
+	return context.WithTimeout(context.WithValue(ctx, waitingKey{}, true), in.Globals.Timeout)
+}
+
+type waitingKey struct{}
+
+// Ready takes over the global flags once they are parsed. An empty value is refused:
+// "--root $UNSET" must not look at this host.
+func (in *Host) Ready(cmd *cobra.Command) error {
+	in.Globals = in.env.Globals
+	g := &in.Globals
+	var err error
+	if in.Format, err = g.format(cmd); err != nil {
+		return err
+	}
+	if g.ASCII = in.env.onlyASCII(); g.ASCII {
+		in.Streams.Err = asciiWriter(in.Streams.Err)
+		if in.Format == FormatTable || in.Format == FormatWide { // others are for programs
+			in.Streams.Out = asciiWriter(in.Streams.Out)
+		}
+	}
+	if err := NotEmpty(cmd, "root", "host-root", "from", "with", "fixture"); err != nil {
+		return err
+	}
+	var given []string
+	for _, o := range []struct{ name, value string }{
+		{"--root", g.Root}, {"--host-root", g.HostRoot}, {"--from", g.From}, {"--fixture", g.Fixture},
+	} {
+		if o.value != "" {
+			given = append(given, o.name)
+		}
+	}
+	if len(given) > 1 {
+		return WithHint(fmt.Errorf("%s cannot be used together", strings.Join(given, " and ")), "each selects the host to inspect; use only one")
+	}
+	if len(g.With) > 0 && g.From == "" {
+		return WithHint(errors.New("--with needs --from"), "it adds the texts of network tools to a saved host")
+	}
+	return nil
+}
+
+// Described says whether the flags name a host that is described, by files or a fixture, rather than
+// the one that this program runs on.
+func (g *Globals) Described() bool { return g.Root+g.From+g.Fixture != "" }
+
+// SameHost are the flags that name the same host in a command that is advised, with a blank before.
+func (g *Globals) SameHost() string {
+	out := ""
+	add := func(flag, value string) {
+		if value == "" {
+			return
+		}
+		if strings.ContainsFunc(value, func(r rune) bool {
+			return !strings.ContainsRune("/._-:=,@+", r) && !unicode.IsLetter(r) && !unicode.IsDigit(r)
+		}) {
+			value = text.ShellQuote(value)
+		}
+		out += " --" + flag + " " + value
+	}
+	add("root", g.Root)
+	add("host-root", g.HostRoot)
+	add("from", g.From)
+	for _, w := range g.With {
+		add("with", w)
+	}
+	add("fixture", g.Fixture)
+	return out
+}
+
+// NotEmpty refuses flags that are given without a value.
+func NotEmpty(cmd *cobra.Command, flags ...string) error {
+	for _, name := range flags {
+		fl := cmd.Flag(name)
+		if fl == nil || !fl.Changed {
+			continue
+		}
+		values := []string{fl.Value.String()}
+		if list, ok := fl.Value.(pflag.SliceValue); ok {
+			values = list.GetSlice()
+		}
+		if len(values) == 0 || slices.Contains(values, "") {
+			return fmt.Errorf("--%s is empty", name)
+		}
+	}
+	return nil
+}
+
+// NoEffect refuses flags that change nothing beside others: why is "with --lat", or "without --peer".
+func NoEffect(cmd *cobra.Command, why string, flags ...string) error {
+	for _, name := range flags {
+		if fl := cmd.Flag(name); fl != nil && fl.Changed {
+			return fmt.Errorf("--%s has no effect %s", name, why)
+		}
+	}
+	return nil
+}
+
+// Load finds the host, says on stderr what is to say, and gives its topology.
+func (in *Host) Load(ctx context.Context) (*topo.Topology, error) {
+	t, err := in.Find(ctx)
+	if err == nil {
+		in.Say(t)
+	}
+	return t, err
+}
+
+// Find gives the topology of the host that the flags name.
+func (in *Host) Find(ctx context.Context) (*topo.Topology, error) {
+	t, opts, err := in.Locate(ctx)
+	if err == nil && t == nil {
+		t, err = in.discover(ctx, opts)
+	}
+	if err != nil || len(in.Globals.With) == 0 {
+		return t, err
+	}
+	var texts []*nettext.Report
+	for _, name := range in.Globals.With {
+		text, err := in.readText(ctx, name)
+		if err != nil {
+			return nil, fmt.Errorf("--with %w", err)
+		}
+		texts = append(texts, text)
+	}
+	if err := nettext.Lay(t, texts); err != nil {
+		return nil, fmt.Errorf("--with: %w", pkgerr.Plain(err))
+	}
+	return t, nil
+}
+
+// readText reads a text of network tools.
+func (in *Host) readText(ctx context.Context, name string) (*nettext.Report, error) {
+	data, err := in.ReadFile(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	text, err := nettext.Parse(name, data)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, pkgerr.Plain(err))
+	}
+	return text, nil
+}
+
+// Say writes the warnings to stderr, and with --verbose how each source did.
+func (in *Host) Say(t *topo.Topology) {
+	if in.Globals.Verbose {
+		printSources(in.Streams.Err, t.Sources)
+	}
+	if !in.Globals.Quiet {
+		PrintWarnings(in.Streams.Err, t.Warnings)
+	}
+}
+
+// discover looks at a host within the time limit.
+func (in *Host) discover(ctx context.Context, opts discover.Options) (*topo.Topology, error) {
+	limited, stop := in.Waiting(ctx)
+	defer stop()
+	t, err := discover.Discover(limited, opts)
+	return t, in.TimeoutHint(err)
+}
+
+// TimeoutHint says in its own words that an error is the end of --timeout.
+func (in *Host) TimeoutHint(err error) error {
+	const plain = "context deadline exceeded"
+	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), plain) {
+		return err
+	}
+	what := strings.ReplaceAll(pkgerr.Message(err), plain, fmt.Sprintf("gave up after %s", in.Globals.Timeout))
+	out := Error{code: ExitFailed, hint: "use --timeout DURATION to allow more time"}
+	if advised, ok := errors.AsType[*Error](err); ok && strings.Contains(advised.hint, "--timeout") { // it says more
+		out = *advised
+	}
+	out.err = fmt.Errorf("%s%w", what, quiet{err})
+	return &out
+}
+
+// Locate finds the host: a topology where the input is a document, otherwise the
+// options to discover it.
+func (in *Host) Locate(ctx context.Context) (*topo.Topology, discover.Options, error) {
+	g := &in.Globals
+	opts := discover.Options{Sources: in.Sources, GPUs: in.GPUs, Now: in.Now(), ToolVersion: build.Tool().Version}
+	var err error
+	switch {
+	case g.From != "":
+		var t *topo.Topology
+		if t, opts.FS, err = in.readFrom(ctx, g.From); t != nil || err != nil {
+			return t, opts, err
+		}
+		opts.Now = time.Time{}
+	case g.Fixture != "":
+		opts.FS, opts.Origin, err = in.openFixture(ctx, g.Fixture)
+		opts.Now = time.Time{}
+	case g.Root != "":
+		opts.Root, opts.Now = g.Root, time.Time{}
+		err = checkDir(g.Root)
+	case g.HostRoot != "":
+		opts.HostRoot = g.HostRoot
+		err = checkDir(g.HostRoot)
+	}
+	return nil, opts, err
+}
+
+// checkDir says in words of its own why a directory cannot be looked at.
+func checkDir(dir string) error {
+	info, err := os.Stat(dir)
+	const want = "use a directory with the sys and proc directories of another host"
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return WithHint(fmt.Errorf("%s: no such directory", dir), want)
+	case err != nil:
+		return fmt.Errorf("%s: %w", dir, Cause(err))
+	case !info.IsDir():
+		return WithHint(fmt.Errorf("%s: not a directory", dir), "use --from to read a file")
+	}
+	return nil
+}
+
+// Cause is an error without the operation and the path, which the caller names.
+func Cause(err error) error {
+	var pathErr *fs.PathError
+	if errors.As(err, &pathErr) {
+		return pathErr.Err
+	}
+	return err
+}
+
+// openFixture opens a machine by its name, or from a file.
+func (in *Host) openFixture(ctx context.Context, name string) (fs.FS, string, error) {
+	tree, unknown := fixtures.Open(name)
+	if !errors.Is(unknown, fixtures.ErrUnknown) {
+		return tree, "fixture:" + name, unknown
+	}
+	data, err := Within(ctx, in, name, func() ([]byte, error) { return readFile(name, nil) })
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, "", WithHint(pkgerr.Plain(unknown), "\"topoctl fixtures\" lists all")
+	case err != nil:
+		return nil, "", err
+	}
+	if tree, err = fixtures.OpenFile(data); err != nil {
+		return nil, "", fmt.Errorf("%s: %w", name, pkgerr.Plain(err))
+	}
+	return tree, "fixture:" + filepath.Base(name), nil
+}
+
+// FixturePrefix names a described machine where a file is expected.
+const FixturePrefix = "fixture:"
+
+// Named gives the topology of what an argument names; "" is the host that the
+// flags name.
+func (in *Host) Named(ctx context.Context, arg string) (*topo.Topology, error) {
+	other := *in
+	if arg != "" {
+		g := &other.Globals
+		g.Root, g.HostRoot, g.From, g.Fixture, g.With = "", "", "", "", nil
+		name, isFixture := strings.CutPrefix(arg, FixturePrefix)
+		info, err := os.Stat(arg)
+		switch {
+		case isFixture:
+			g.Fixture = name
+		case err == nil && info.IsDir():
+			g.Root = arg
+		default:
+			g.From = arg
+		}
+	}
+	return other.Find(ctx)
+}
+
+// Incomplete gives the error for a topology that lacks something.
+func Incomplete(t *topo.Topology, strict bool) error {
+	switch {
+	case t.Complete:
+		return nil
+	case strict:
+		return WithHint(errors.New("the topology is incomplete (--strict)"), "see the warnings for what could not be read")
+	}
+	return ErrPartial
+}
+
+// QuietHost is an input that writes nothing to the terminal, which is the dashboard's.
+func QuietHost(in *Host) *Host {
+	own := *in
+	own.Streams.Err, own.Globals.Quiet, own.Globals.Verbose = io.Discard, true, false
+	return &own
+}
+
+// maxFile is the largest file that is read, before and after decompression. The
+// largest hosts' documents are about 1 MB, hwloc's about 4 MB.
+const maxFile = 64 << 20
+
+// StdinName is what --from - is called in messages.
+const StdinName = "standard input"
+
+// readFrom reads a saved host and recognises it by its content: a topology, or
+// a file tree to be discovered.
+func (in *Host) readFrom(ctx context.Context, name string) (*topo.Topology, fs.FS, error) {
+	data, err := in.ReadFile(ctx, name)
+	switch {
+	case errors.Is(err, syscall.EISDIR):
+		return nil, nil, WithHint(err, "use --root to read a captured file tree")
+	case err != nil:
+		return nil, nil, err
+	}
+	if name == "-" {
+		name = StdinName
+	}
+	return in.recognize(name, data)
+}
+
+// Decode gives the topology of a saved host in any format that --from reads. name is what errors call it.
+func (in *Host) Decode(ctx context.Context, name string, data []byte) (*topo.Topology, error) {
+	t, tree, err := in.recognize(name, data)
+	if t != nil || err != nil {
+		return t, err
+	}
+	return in.discover(ctx, discover.Options{Sources: in.Sources, ToolVersion: build.Tool().Version, FS: tree})
+}
+
+// recognize recognises a saved host by its content: a topology, or a file tree to be discovered.
+func (in *Host) recognize(name string, data []byte) (*topo.Topology, fs.FS, error) {
+	fail := func(err error) error { return fmt.Errorf("%s: %w", name, pkgerr.Plain(err)) }
+	head := data[:min(len(data), sniffed)]
+	for i, f := range documentFormats {
+		if f.detect(head) {
+			if len(in.Sources) > 0 {
+				return nil, nil, fmt.Errorf("%s: --sources has no effect on a document (%s)", name, f.name)
+			}
+			t, err := f.decode(data)
+			if err != nil {
+				return nil, nil, fail(err)
+			}
+			for _, other := range documentFormats[i+1:] {
+				if other.detect(head) {
+					t.Warnings = append(t.Warnings, topo.Warning{Code: topo.CodeLossyImport, Detail: "the text of " + other.name + " in the same file is not read: it wants a file of its own"})
+				}
+			}
+			return t, nil, nil
+		}
+	}
+	if !hosttree.DetectArchive(data) && !fixtures.IsMachine(data) {
+		return nil, nil, WithHint(fmt.Errorf("%s: unknown format", name), "--from reads %s", Known("and"))
+	}
+	tree, err := fixtures.OpenFile(data)
+	if err != nil {
+		return nil, nil, fail(err)
+	}
+	return nil, tree, nil
+}
+
+// sniffed is how much of a file is looked at to recognise it.
+const sniffed = 64 << 10
+
+// documentFormats are the files that hold a topology.
+var documentFormats = []struct {
+	name   string
+	detect func(head []byte) bool
+	decode func(data []byte) (*topo.Topology, error)
+}{
+	{"topoctl JSON", topo.Detect, topo.Decode},
+	{"NCCL topology XML", ncclxml.Detect, ncclxml.Decode},
+	{"hwloc XML", hwlocxml.Detect, hwlocxml.Decode},
+	{"nvidia-smi topo -m", nvsmi.Detect, nvsmi.Decode},
+	{"amd-smi topology", amdsmi.Detect, amdsmi.Decode},
+	{"lspci -vv", lspci.Detect, lspci.Decode},
+}
+
+// Known lists what --from reads, by a word that joins the last.
+func Known(and string) string {
+	var out strings.Builder
+	for _, f := range documentFormats {
+		out.WriteString(f.name + ", ")
+	}
+	return strings.TrimSuffix(out.String(), ", ") + " " + and + " captures"
+}
+
+// ReadFile reads the file, or standard input for "-". A pipe may keep it
+// waiting for ever, so the wait ends with ctx.
+func (in *Host) ReadFile(ctx context.Context, name string) ([]byte, error) {
+	var r io.Reader
+	if name == "-" {
+		if in.Streams.InTTY {
+			return nil, WithHint(errors.New("--from - reads standard input, which is a terminal"), "pipe a file into it")
+		}
+		name, r = StdinName, in.Streams.In
+	}
+	return Within(ctx, in, name, func() ([]byte, error) { return readFile(name, r) })
+}
+
+// Within is what read gives, which may wait for ever: to open a named pipe is to wait for its writer.
+// It fails when ctx ends or the time of --timeout is over.
+func Within[T any](ctx context.Context, in *Host, name string, read func() (T, error)) (T, error) {
+	ctx, stop := in.Waiting(ctx)
+	defer stop()
+	value, err := Interruptible(ctx, read)
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		err = WithHint(fmt.Errorf("%s: could not be read within %s", name, in.Globals.Timeout), "use --timeout DURATION to allow more time")
+	case errors.Is(err, context.Canceled):
+		err = fmt.Errorf("%s: %w", name, err)
+	}
+	return value, err
+}
+
+// Interruptible is what run gives, or the error of ctx where that ends first: run is left behind then, and the
+// program ends.
+func Interruptible[T any](ctx context.Context, run func() (T, error)) (T, error) {
+	type result struct {
+		value T
+		err   error
+	}
+	done := make(chan result, 1)
+	go func() {
+		value, err := run()
+		done <- result{value, err}
+	}()
+	select {
+	case got := <-done:
+		return got.value, got.err
+	case <-ctx.Done():
+		var none T
+		return none, ctx.Err()
+	}
+}
+
+// readFile reads a whole file, or r where it is given, and unpacks gzip. What is
+// empty, too large or no file is refused in one line.
+func readFile(name string, r io.Reader) ([]byte, error) {
+	if r == nil {
+		file, err := os.Open(name)
+		if err != nil {
+			return nil, OpenError(name, err)
+		}
+		defer file.Close()
+		info, err := file.Stat()
+		switch {
+		case err != nil:
+			return nil, fmt.Errorf("%s: %w", name, Cause(err))
+		case info.IsDir():
+			return nil, fmt.Errorf("%s: %w", name, syscall.EISDIR)
+		case info.Mode().IsRegular() && info.Size() > maxFile:
+			return nil, tooLarge(name)
+		}
+		r = file
+	}
+	data, err := readLimited(name, r)
+	if err != nil {
+		return nil, err
+	}
+	if bytes.HasPrefix(data, []byte{0x1f, 0x8b}) {
+		z, err := gzip.NewReader(bytes.NewReader(data))
+		if err != nil {
+			return nil, fmt.Errorf("%s: gzip: %w", name, err)
+		}
+		if data, err = readLimited(name, z); err != nil {
+			return nil, err
+		}
+	}
+	data = utf8Text(data)
+	if len(bytes.TrimSpace(data)) == 0 {
+		return nil, fmt.Errorf("%s: is empty", name)
+	}
+	if len(data) > 262 && string(data[257:262]) == "ustar" {
+		return nil, WithHint(fmt.Errorf("%s: is a tar archive", name), "unpack it and pass the directory to --root")
+	}
+	return data, nil
+}
+
+// utf8Text is a text in UTF-8 without a byte order mark. Redirected output of PowerShell is UTF-16 with one.
+func utf8Text(data []byte) []byte {
+	var order binary.ByteOrder = binary.LittleEndian
+	switch {
+	case bytes.HasPrefix(data, []byte{0xff, 0xfe}):
+	case bytes.HasPrefix(data, []byte{0xfe, 0xff}):
+		order = binary.BigEndian
+	default:
+		return bytes.TrimPrefix(data, []byte("\ufeff"))
+	}
+	units := make([]uint16, len(data)/2-1)
+	for i := range units {
+		units[i] = order.Uint16(data[2+2*i:])
+	}
+	return []byte(string(utf16.Decode(units)))
+}
+
+// ReadFabric reads the file that --fabric names, nil without it.
+func (in *Host) ReadFabric(ctx context.Context, name string) (*pathsel.Fabric, error) {
+	if name == "" {
+		return nil, nil //nolint:nilnil // none was asked for
+	}
+	data, err := in.ReadFile(ctx, name)
+	if err != nil {
+		return nil, fmt.Errorf("--fabric: %w", err)
+	}
+	f, err := pathsel.ParseFabric(data)
+	if err != nil {
+		return nil, fmt.Errorf("--fabric %s: %w", name, pkgerr.Plain(err))
+	}
+	return f, nil
+}
+
+// OpenError is the error of a file that could not be opened, with advice.
+func OpenError(name string, err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%s: no such file%w", name, quiet{err})
+	}
+	return fmt.Errorf("%s: %w", name, Cause(err))
+}
+
+// quiet keeps an error in the chain without printing it.
+type quiet struct{ error }
+
+func (quiet) Error() string   { return "" }
+func (q quiet) Unwrap() error { return q.error }
+
+func tooLarge(name string) error {
+	return fmt.Errorf("%s: larger than %d MiB: not a topology", name, maxFile>>20)
+}
+
+func readLimited(name string, r io.Reader) ([]byte, error) {
+	data, err := io.ReadAll(io.LimitReader(r, maxFile+1))
+	switch {
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		return nil, fmt.Errorf("%s: ends in the middle of the gzip data: truncated?", name)
+	case err != nil:
+		return nil, fmt.Errorf("%s: %w", name, Cause(err))
+	case len(data) > maxFile:
+		return nil, tooLarge(name)
+	}
+	return data, nil
+}

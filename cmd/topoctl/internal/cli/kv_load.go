@@ -1,0 +1,108 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"github.com/topoctl/topoctl/internal/kv"
+)
+
+// loadFlags are the flags of the requests.
+type loadFlags struct {
+	requests, concurrency int
+	rateText              string
+	ratePerSec            float64
+	burstiness            float64
+	inputLen, outputLen   int
+	inputRange            float64
+	trace                 string
+	conversation          int
+	seed                  uint64
+}
+
+// generated are the flags of generated workloads.
+var generated = []string{"requests", "rate", "burstiness", "concurrency", "input-len", "output-len", "input-range"}
+
+func (l *loadFlags) add(cmd *cobra.Command) {
+	fl := cmd.Flags()
+	fl.IntVar(&l.requests, "requests", 1000, "number `N` of requests to generate")
+	fl.StringVar(&l.rateText, "rate", "inf", "`N` requests per second; inf for all at once")
+	fl.Float64Var(&l.burstiness, "burstiness", 1, "with --rate, `SHAPE` of the gamma distribution of gaps; 1 is Poisson, less is burstier")
+	fl.IntVar(&l.concurrency, "concurrency", 0, "keep `N` requests in progress")
+	fl.IntVar(&l.inputLen, "input-len", 1024, "`N` tokens in each prompt")
+	fl.IntVar(&l.outputLen, "output-len", 128, "`N` tokens in each answer")
+	fl.Float64Var(&l.inputRange, "input-range", 0, "vary the length of prompts by up to this `FRACTION`, 0 to less than 1")
+	fl.StringVar(&l.trace, "trace", "", "read requests from `FILE` in Mooncake's trace format, - for standard input")
+	fl.IntVar(&l.conversation, "conversation", 0, "generate `N` requests like those of Mooncake's conversation trace")
+	fl.Uint64Var(&l.seed, "seed", 1, "random seed `N`; equal seeds give equal runs")
+}
+
+// check says which flags do not go together.
+func (l *loadFlags) check(cmd *cobra.Command) error {
+	changed := cmd.Flags().Changed
+	for _, source := range []string{"trace", "conversation"} {
+		if changed(source) {
+			if err := NoEffect(cmd, "with --"+source, generated...); err != nil {
+				return err
+			}
+		}
+	}
+	rate, err := strconv.ParseFloat(l.rateText, 64)
+	l.ratePerSec = rate
+	switch {
+	case changed("trace") && changed("conversation"):
+		return errors.New("--trace and --conversation cannot be used together")
+	case changed("conversation") && (l.conversation < 1 || l.conversation > kv.MaxRequests):
+		return fmt.Errorf("--conversation %d: want 1 to %d requests", l.conversation, kv.MaxRequests)
+	case l.requests < 1 || l.requests > kv.MaxRequests:
+		return fmt.Errorf("--requests %d: want 1 to %d", l.requests, kv.MaxRequests)
+	case err != nil || !(rate > 0):
+		return fmt.Errorf("--rate %q: want requests per second, above 0, or inf", l.rateText)
+	case changed("burstiness") && math.IsInf(rate, 1):
+		return errors.New("--burstiness has no effect without --rate")
+	case !(l.burstiness > 0):
+		return fmt.Errorf("--burstiness %v: want more than 0; 1 is Poisson", l.burstiness)
+	case changed("concurrency") && (l.concurrency < 1 || l.concurrency > kv.MaxRequests):
+		return fmt.Errorf("--concurrency %d: want 1 to %d", l.concurrency, kv.MaxRequests)
+	case l.concurrency > 0 && !math.IsInf(rate, 1):
+		return errors.New("--rate and --concurrency cannot be used together")
+	case l.inputLen < 1 || l.inputLen > kv.MaxTokens:
+		return fmt.Errorf("--input-len %d: want 1 to %d tokens", l.inputLen, kv.MaxTokens)
+	case l.outputLen < 1 || l.outputLen > kv.MaxTokens:
+		return fmt.Errorf("--output-len %d: want 1 to %d tokens", l.outputLen, kv.MaxTokens)
+	case !(l.inputRange >= 0 && l.inputRange < 1):
+		return fmt.Errorf("--input-range %v: want 0 or more, but less than 1", l.inputRange)
+	}
+	return nil
+}
+
+// workload makes or reads the requests.
+func (l *loadFlags) workload(ctx context.Context, in *Host) (*kv.Workload, error) {
+	if l.trace != "" {
+		data, err := in.ReadFile(ctx, l.trace)
+		if err != nil {
+			return nil, fmt.Errorf("--trace: %w", err)
+		}
+		name := l.trace
+		if name == "-" {
+			name = StdinName
+		}
+		w, err := kv.ReadTrace(bytes.NewReader(data), "trace "+name)
+		if err != nil {
+			return nil, fmt.Errorf("--trace %s: %w", name, err)
+		}
+		return w, nil
+	}
+	spec := kv.Spec{Requests: l.requests, Seed: l.seed, Input: kv.Uniform(l.inputLen, l.inputRange), Output: kv.Fixed(l.outputLen),
+		Arrivals: kv.Arrivals{RatePerSec: l.ratePerSec, Burstiness: l.burstiness, Concurrency: l.concurrency}}
+	if l.conversation > 0 {
+		spec = kv.Conversation(l.conversation, l.seed, 0)
+	}
+	return kv.Generate(spec)
+}

@@ -1,0 +1,207 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	kvlayout "github.com/topoctl/topoctl/internal/kv"
+	"github.com/topoctl/topoctl/internal/kv/metrics"
+	"github.com/topoctl/topoctl/internal/kv/serve"
+)
+
+type predictOptions struct {
+	servingFlags
+	hostFlags                 []string
+	prefillHosts, decodeHosts []string
+	fabricFile                string
+	nics, downs               []string
+	compare                   bool
+	prefixBytes               int64 // of each prefill instance, all ranks together; 0: nothing is kept
+	setup, piece              time.Duration
+}
+
+const (
+	maxInstances = 4096
+	maxRanks     = 1024 // of an instance
+)
+
+// kvShape is how many instances of how many tensor ranks there are.
+type kvShape struct{ instances, tp int }
+
+// kvModes are the values of --mode and what they are to the serving system.
+var kvModes = map[string]serve.Move{"push": serve.Push, "layers": serve.PushLayers, "pull": serve.Pull}
+
+var kvModeNames = []string{"push", "layers", "pull"}
+
+func newPredictCmd(f *Env, runF func(context.Context, *predictOptions) error) *cobra.Command {
+	opts := &predictOptions{servingFlags: servingFlags{Host: f.Host()}}
+	cmd := &cobra.Command{
+		Use:   "predict",
+		Short: "Predict the time to the first token on described hosts and networks",
+		Long: "predict runs a workload on hosts that need not exist. It models the compute time of GPUs\n" +
+			"with formulas, and simulates the network with the lanes and policies of real transfers.\n" +
+			"It measures nothing, and the output says so.\n\n" +
+			"Hosts are files as for --from, or " + FixturePrefix + "NAME. By default, the first one runs prefill and\n" +
+			"the second one decode. Instances take the GPUs of their hosts in order, each within one\n" +
+			"host. Only an instance that is larger than every host spans several: it takes all GPUs of\n" +
+			"one, then those of the next. Without --fabric, one switch connects all data ports.\n\n" +
+			"Requests are generated (--requests, --rate or --concurrency, --input-len, --output-len),\n" +
+			"read from a file in Mooncake's trace format (--trace), or generated like those of Mooncake's\n" +
+			"conversation trace (--conversation).\n\n" +
+			"With --nics and --down, the output also shows the run without them. --compare adds an\n" +
+			"infinite network, the best single NIC and a random NIC.\n\n" +
+			"The columns are those of vLLM's serving benchmark, with the same definitions. The exit code\n" +
+			"is 1 if a request was not answered.",
+		Example: "  topoctl kv predict --model llama-3.1-8b --host p=fixture:a10-2nic --host d=fixture:a10-2nic --rate 2 --output-len 6\n" +
+			"  topoctl kv predict --model qwen3-32b --prefill 2xtp4 --decode 1xtp4 --host p=fixture:hgx-h20-8nic --host d=fixture:hgx-h20-8nic --concurrency 16 --mode layers --compare\n" +
+			"  topoctl kv predict --model llama-3.1-8b --host p=fixture:a10-2nic --host d=fixture:a10-2nic --rate 2 --down p/mlx5_1\n" +
+			"  topoctl kv predict --model llama-3.1-70b --prefill 1xtp8 --decode 1xtp8 --host p=p.json --host d=d.json --trace trace.jsonl -o json\n" +
+			"  topoctl kv predict --model deepseek-r1 --prefill 1xtp16 --decode 1xtp16 --page-tokens 128 --rate 2 --host p0=fixture:hgx-h20-8nic --host p1=fixture:hgx-h20-8nic --host d0=fixture:hgx-h20-8nic --host d1=fixture:hgx-h20-8nic --prefill-hosts p0,p1 --decode-hosts d0,d1",
+		Args: NoArgs,
+		RunE: Action(opts, opts.parse, runF),
+	}
+	opts.add(cmd)
+	return cmd
+}
+
+func (o *predictOptions) add(cmd *cobra.Command) {
+	o.servingFlags.add(cmd, "`GPU` to model (default: those of the hosts)", "decode instances and tensor ranks of each (`NxtpN`), or none if prefill instances also decode", noDecode)
+	fl := cmd.Flags()
+	fl.StringArrayVar(&o.hostFlags, "host", nil, "name and description of a host (`NAME=FILE`, or NAME="+FixturePrefix+"NAME); repeatable")
+	fl.StringVar(&o.fabricFile, "fabric", "", "`FILE` with the leaf and rail of each port, and uplinks (topoctl.fabric/v1)")
+	fl.StringSliceVar(&o.prefillHosts, "prefill-hosts", nil, "`NAMES` of the hosts for prefill (default: the first)")
+	fl.StringSliceVar(&o.decodeHosts, "decode-hosts", nil, "`NAMES` of the hosts for decode (default: the second, or the only one)")
+	fl.StringSliceVar(&o.nics, "nics", nil, "use only the ports with these `NAMES`, on all hosts that have them, or HOST/PORT")
+	fl.StringArrayVar(&o.downs, "down", nil, "take down the port `HOST/PORT`; repeatable")
+	fl.BoolVar(&o.compare, "compare", false, "also run with an infinite network, the best single NIC and a random NIC")
+	Var(cmd, &o.prefixBytes, "prefix-memory", "0", "memory (`SIZE`) in which each prefill instance keeps finished prompts, for prompts of a --trace that share a prefix (hash_ids); 0 for none", BytesOrNone)
+	fl.DurationVar(&o.setup, "setup-time", 0, "`TIME` to start a transfer between two ranks, such as 50us")
+	fl.DurationVar(&o.piece, "piece-time", 0, "`TIME` to post each contiguous piece of a transfer, such as 200ns")
+	Offer(cmd, map[string]Completer{"host": namedHost, "prefix-memory": Words("0", "16GiB", "1TiB")})
+	mainFlags(cmd, "host", "nics", "down", "compare")
+	Uses(cmd, "timeout", "quiet", "units")
+	TakesLong(cmd)
+	Formats(cmd, FormatTable, FormatJSON, FormatSVG, FormatHTML)
+}
+
+// namedHost offers the machines that ship with topoctl after NAME=.
+func namedHost(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
+	name, _, named := strings.Cut(typed, "=")
+	if !named {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	return HostArgs(typed, name+"=")
+}
+
+func (o *predictOptions) parse(cmd *cobra.Command, _ []string) error {
+	if err := NotEmpty(cmd, "fabric"); err != nil {
+		return err
+	}
+	if err := o.check(cmd); err != nil {
+		return err
+	}
+	if err := o.parseDecode(cmd); err != nil {
+		return err
+	}
+	return o.parseCosts(cmd)
+}
+
+// kvLongest is the longest time that starting a transfer, or a piece of it, may take.
+const kvLongest = time.Second
+
+func (o *predictOptions) parseCosts(cmd *cobra.Command) error {
+	if o.setup < 0 || o.setup > kvLongest {
+		return fmt.Errorf("--setup-time %v: want 0 to %v", o.setup, kvLongest)
+	}
+	if o.piece < 0 || o.piece > kvLongest {
+		return fmt.Errorf("--piece-time %v: want 0 to %v", o.piece, kvLongest)
+	}
+	if o.prefixBytes > 0 && !cmd.Flags().Changed("trace") {
+		return WithHint(errors.New("--prefix-memory has no effect without --trace"), "only prompts of a trace share prefixes (hash_ids)")
+	}
+	return nil
+}
+
+// noDecode is the value of --decode that has the instances of --prefill do both.
+const noDecode = "none"
+
+func (o *predictOptions) parseDecode(cmd *cobra.Command) (err error) {
+	if o.decodeText != noDecode {
+		if o.decodeShape, err = parseShape(o.decodeText); err != nil {
+			return fmt.Errorf("--decode %w, or %s", err, noDecode)
+		}
+		return nil
+	}
+	return NoEffect(cmd, "with --decode "+noDecode, "decode-hosts", "fabric", "mode", "nics", "down", "policy", "compare", "setup-time", "piece-time")
+}
+
+func modelNames() []string {
+	var out []string
+	for _, m := range kvlayout.Models() {
+		out = append(out, m.Name)
+	}
+	return out
+}
+
+var shapeForm = regexp.MustCompile(`^(?:([0-9]{1,5})x)?tp([0-9]{1,4})$`)
+
+// parseShape reads "2xtp4", or "tp4" for one instance.
+func parseShape(text string) (kvShape, error) {
+	m := shapeForm.FindStringSubmatch(strings.ToLower(text))
+	if m == nil {
+		return kvShape{}, fmt.Errorf("%q: want instances and tensor ranks, such as 2xtp4", text)
+	}
+	n, err := strconv.Atoi(cmp.Or(m[1], "1"))
+	tp, err2 := strconv.Atoi(m[2])
+	if err := errors.Join(err, err2); err != nil {
+		return kvShape{}, fmt.Errorf("%q: %w", text, err)
+	}
+	if n < 1 || n > maxInstances || tp < 1 || tp > maxRanks {
+		return kvShape{}, fmt.Errorf("%q: want 1 to %d instances of 1 to %d ranks", text, maxInstances, maxRanks)
+	}
+	return kvShape{n, tp}, nil
+}
+
+func (s kvShape) String() string { return fmt.Sprintf("%dxtp%d", s.instances, s.tp) }
+
+// parseSLO reads "ttft=500ms", "tpot=50ms", "e2e=3s".
+func parseSLO(given []string) (metrics.SLO, error) {
+	var slo metrics.SLO
+	to := map[string]**int64{"ttft": &slo.TTFTNS, "tpot": &slo.TPOTNS, "e2e": &slo.E2ENS}
+	for _, text := range given {
+		name, limit, _ := strings.Cut(text, "=")
+		at, known := to[strings.ToLower(strings.TrimSpace(name))]
+		if !known {
+			return slo, fmt.Errorf("%q: want ttft, tpot or e2e, and a time, such as ttft=500ms", text)
+		}
+		d, err := time.ParseDuration(strings.TrimSpace(limit))
+		switch {
+		case err != nil || d <= 0:
+			return slo, fmt.Errorf("%q: want a time above 0 with its unit, such as %s=500ms", text, name)
+		case *at != nil:
+			return slo, fmt.Errorf("%q: %s is given twice", text, name)
+		}
+		ns := int64(d)
+		*at = &ns
+	}
+	return slo, nil
+}
+
+// knownGPUs are the GPUs whose data sheets are known, by the names that drivers give them. What a name alone
+// does not tell (memory, form) has no entry.
+var knownGPUs = map[string]string{
+	"NVIDIA A10": "A10", "NVIDIA A100-SXM4-40GB": "A100-40GB", "NVIDIA A100-SXM4-80GB": "A100-80GB",
+	"NVIDIA H20": "H20", "NVIDIA H100 80GB HBM3": "H100", "NVIDIA H200": "H200",
+}
+
+func gpuNames() []string { return slices.Sorted(maps.Values(knownGPUs)) }

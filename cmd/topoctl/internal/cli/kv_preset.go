@@ -1,0 +1,213 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/kv/preset"
+)
+
+type presetOptions struct {
+	*Host
+	names []string
+}
+
+func newPresetCmd(f *Env, runF func(context.Context, *presetOptions) error) *cobra.Command {
+	opts := &presetOptions{Host: f.Host()}
+	cmd := &cobra.Command{
+		Use:   "preset [NAME...]",
+		Short: "Compare predictions with published serving benchmarks",
+		Long: "preset predicts the rows of a published benchmark. It prints the error of each column, which\n" +
+			"numbers were fitted, which rows were held out, and the network's share of the time to the\n" +
+			"first token. Without NAME, it lists the presets. With several names, it also checks whether\n" +
+			"their order is as published, where the published gap is above 10 %.\n\n" +
+			"Compute times are modelled and the network is simulated: nothing is measured. Some presets\n" +
+			"take half a minute.",
+		Example: "  topoctl kv preset\n  topoctl kv preset a10-qwen2.5-7b-1nic\n  topoctl kv preset a10-qwen2.5-7b-1nic -o json",
+		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+			return preset.Names(), cobra.ShellCompDirectiveNoFileComp
+		},
+		RunE: Action(opts, opts.parse, runF),
+	}
+	Uses(cmd, "timeout")
+	TakesLong(cmd)
+	Formats(cmd, FormatTable, FormatJSON, FormatTSV)
+	return cmd
+}
+
+func (o *presetOptions) parse(_ *cobra.Command, args []string) error {
+	o.names = args
+	for i, name := range args {
+		if slices.Contains(args[:i], name) {
+			return fmt.Errorf("%s is given twice", name)
+		}
+		if _, err := preset.Find(name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// SchemaPresets is the name and major version of what preset -o json prints without a name.
+const SchemaPresets = "topoctl.kv-presets/v1"
+
+// presetList is what preset -o json prints without a name.
+type presetList struct {
+	Schema  string        `json:"schema"`
+	Presets []presetEntry `json:"presets"`
+}
+
+type presetEntry struct {
+	Name  string `json:"name"`
+	About string `json:"about"`
+	Rows  int    `json:"rows"`
+}
+
+func runPreset(ctx context.Context, o *presetOptions) error {
+	if len(o.names) == 0 {
+		return o.list()
+	}
+	var cs []*preset.Comparison
+	for _, name := range o.names {
+		c, err := Interruptible(ctx, func() (*preset.Comparison, error) {
+			return preset.Run(name, preset.Options{Topology: func(fixture string) (*topo.Topology, error) { return o.Named(ctx, FixturePrefix+fixture) }})
+		})
+		if err != nil {
+			return err
+		}
+		cs = append(cs, c)
+	}
+	r := preset.NewReport(cs)
+	if o.Format == FormatJSON {
+		return PrintJSON(o.Streams.Out, r)
+	}
+	return o.text(r)
+}
+
+func (o *presetOptions) list() error {
+	l := presetList{Schema: SchemaPresets}
+	t := &Table{Head: []string{"PRESET", "ROWS", "SYSTEM"}}
+	for _, name := range preset.Names() {
+		p, err := preset.Find(name)
+		if err != nil {
+			return err
+		}
+		l.Presets = append(l.Presets, presetEntry{p.Name, p.About, len(p.Rows)})
+		t.Add(p.Name, fmt.Sprint(len(p.Rows)), p.About)
+	}
+	if o.Format == FormatJSON {
+		return PrintJSON(o.Streams.Out, l)
+	}
+	return t.Print(o.Streams, o.Format)
+}
+
+// text prints each comparison: where it is from, a line for each row and column, what is assumed.
+// As FormatTSV it is the rows of all comparisons alone.
+func (o *presetOptions) text(r *preset.Report) error {
+	if o.Format == FormatTSV {
+		t := &Table{Head: append([]string{"ROW"}, presetHeads...)}
+		for _, c := range r.Comparisons {
+			for i := range c.Rows {
+				for _, cells := range presetColumns(&c.Rows[i]) {
+					t.Add(append([]string{presetRow(&c.Rows[i])}, cells...)...)
+				}
+			}
+		}
+		return t.Print(o.Streams, o.Format)
+	}
+	look := o.Look()
+	for _, c := range r.Comparisons {
+		if err := Write(o.Streams.Out, []byte(look.WrapLines(presetHead(c)))); err != nil {
+			return err
+		}
+		t := &Table{Head: slices.Concat([]string{"  " + presetHeads[0]}, presetHeads[1:])}
+		for i := range c.Rows {
+			t.Add(presetRow(&c.Rows[i]))
+			for _, cells := range presetColumns(&c.Rows[i]) {
+				cells[0] = "  " + cells[0]
+				t.Add(cells...)
+			}
+		}
+		if err := t.Print(o.Streams, o.Format); err != nil {
+			return err
+		}
+	}
+	return Write(o.Streams.Out, []byte(look.WrapLines(presetFoot(r))))
+}
+
+var presetHeads = []string{"COLUMN", "PUBLISHED", "PREDICTED", "ERROR", "USE"}
+
+// presetRow is what a published row is called.
+func presetRow(r *preset.RowResult) string { return r.Table + ": " + r.Row }
+
+func presetHead(c *preset.Comparison) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s: %s\n", c.Preset, c.About)
+	fmt.Fprintf(&b, "modelled: prefill %s (%s); decode %s (%s)\n", c.Prefill.Basis, c.Prefill.Source, c.Decode.Basis, c.Decode.Source)
+	if s := c.Software; s != nil {
+		cost := fmt.Sprintf("%.1f us for each piece", float64(s.PieceNS)/1e3)
+		if s.PieceNS == 0 {
+			cost = fmt.Sprintf("%.1f ms for each prompt", float64(s.HandoffNS)/1e6)
+		}
+		fmt.Fprintf(&b, "software: %s, %s; fitted to %s of %s, row %s\n", s.What, cost, s.Metric, s.Table, s.Key)
+	}
+	for _, a := range c.Assumed {
+		fmt.Fprintf(&b, "assumed: %s\n", a)
+	}
+	b.WriteByte('\n')
+	return b.String()
+}
+
+// presetColumns are the figures of a row beside their predictions.
+func presetColumns(r *preset.RowResult) (out [][]string) {
+	for _, c := range r.Columns {
+		predicted, off, use := "?", "-", "held out"
+		if c.Predicted != nil {
+			predicted = fmt.Sprintf("%.4g", *c.Predicted)
+		}
+		if c.ErrorPct != nil {
+			off = fmt.Sprintf("%+.1f %%", *c.ErrorPct)
+		}
+		switch {
+		case c.Why != "":
+			use = "not compared: " + c.Why
+		case c.Fitted != "":
+			use = "fitted: " + c.Fitted
+		case r.Declared != "":
+			use = "not held out: given the " + r.Declared
+		case !r.HeldOut:
+			use = "not held out: another figure of the row was fitted"
+		}
+		out = append(out, []string{string(c.Metric), fmt.Sprintf("%.4g", c.Published), predicted, off, use})
+	}
+	share := func(what string, x *float64) {
+		if x != nil {
+			out = append(out, []string{what, "-", fmt.Sprintf("%.2f %%", *x*100), "-", "of the mean TTFT"})
+		}
+	}
+	share("network's share", r.NetworkShare)
+	share("moving's share", r.MovingShare)
+	if r.WireOnlyTTFTMean != nil {
+		out = append(out, []string{"ttft_ms.mean without software", "-", fmt.Sprintf("%.4g", *r.WireOnlyTTFTMean), "-", ""})
+	}
+	return out
+}
+
+func presetFoot(r *preset.Report) string {
+	var b strings.Builder
+	b.WriteByte('\n')
+	for _, c := range r.Comparisons {
+		n, of := c.Explained()
+		fmt.Fprintf(&b, "%s: the mean TTFT of %d of %d held-out rows is within %d %%\n", c.Preset, n, of, preset.Explains)
+	}
+	if len(r.Comparisons) > 1 {
+		s := r.Score
+		fmt.Fprintf(&b, "order between settings, where the published gap is above 10 %%: %d right, %d wrong (held out: %d, %d)\n", s.Hits, s.Misses, s.HeldHits, s.HeldMisses)
+	}
+	return b.String()
+}

@@ -1,0 +1,180 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/topoctl/topoctl/discover/formats/nvsmi"
+	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/draw"
+	"github.com/topoctl/topoctl/internal/units"
+)
+
+type matrixOptions struct {
+	*Host
+	show               string
+	rowNames, colNames []string
+	rows, cols         []topo.Kind
+	color              bool
+	Measured
+}
+
+// matrixKinds are what the rows and columns of a matrix can be.
+var matrixKinds = map[string]topo.Kind{"gpu": topo.KindGPU, "nic": topo.KindNIC, "numa": topo.KindNUMA}
+
+var matrixKindNames = []string{"gpu", "nic", "numa"}
+
+var matrixViews = []string{string(draw.ViewClass), string(draw.ViewNCCL), string(draw.ViewExpected), string(draw.ViewMeasured), string(draw.ViewDelta)}
+
+func newMatrixCmd(f *Env, runF func(context.Context, *matrixOptions) error) *cobra.Command {
+	opts := &matrixOptions{Host: f.Host()}
+	cmd := &cobra.Command{
+		Use:   "matrix",
+		Short: "Print how GPUs, NICs and NUMA nodes are connected to each other",
+		Long: "matrix prints a table like nvidia-smi topo -m, with its classes, with NCCL's path\n" +
+			"types, or with the rate expected of each path. As there, a NIC is an RDMA device (of a\n" +
+			"host without any, a network interface); formats other than table list interfaces\n" +
+			"without RDMA too. A question mark means unknown.\n\n" +
+			"With --probe, it shows the rates that \"topoctl probe\" measured, or their difference from\n" +
+			"the expected rates in percent. For two devices that were not measured as a pair, the\n" +
+			"slowest link between them counts.",
+		Example: "  topoctl matrix\n  topoctl matrix --show expected --rows gpu --cols nic\n" +
+			"  topoctl matrix --show delta --probe report.json\n  topoctl matrix -o json | jq .class",
+		Args: NoArgs,
+		RunE: Action(opts, opts.parse, runF),
+	}
+	fl := cmd.Flags()
+	fl.StringVar(&opts.show, "show", string(draw.ViewClass), "what to show (`VIEW`): class, nccl, expected, measured or delta")
+	fl.StringSliceVar(&opts.rowNames, "rows", []string{"gpu", "nic"}, "`KINDS` of device in the rows: gpu, nic, numa")
+	fl.StringSliceVar(&opts.colNames, "cols", []string{"gpu", "nic"}, "`KINDS` of device in the columns: gpu, nic, numa")
+	opts.Measured.Add(cmd)
+	Offer(cmd, map[string]Completer{
+		"show": Words(matrixViews...), "rows": WordList(matrixKindNames...), "cols": WordList(matrixKindNames...),
+	})
+	Uses(cmd, append(slices.Clone(InputFlags), "units")...)
+	Formats(cmd, FormatTable, FormatJSON, FormatCSV, FormatTSV, FormatMarkdown)
+	return cmd
+}
+
+// parse takes over the flags and refuses values that make no sense.
+func (o *matrixOptions) parse(cmd *cobra.Command, _ []string) error {
+	if err := o.Measured.Check(cmd); err != nil {
+		return err
+	}
+	measures := o.show == string(draw.ViewMeasured) || o.show == string(draw.ViewDelta)
+	switch {
+	case !slices.Contains(matrixViews, o.show):
+		return fmt.Errorf("--show %q: want %s", o.show, Either(matrixViews))
+	case measures && o.Measured.File == "":
+		return WithHint(fmt.Errorf("--show %s needs --probe FILE", o.show), "create one with %q", "topoctl probe local --report FILE")
+	case !measures && o.Measured.File != "" && o.Format != FormatJSON:
+		return fmt.Errorf("--probe has no effect with --show %s: use --show measured or delta", o.show)
+	}
+	var errRows, errCols error
+	o.rows, errRows = kindsOf("--rows", o.rowNames, matrixKinds, matrixKindNames)
+	o.cols, errCols = kindsOf("--cols", o.colNames, matrixKinds, matrixKindNames)
+	o.color = o.Color()
+	return errors.Join(errRows, errCols)
+}
+
+func runMatrix(ctx context.Context, opts *matrixOptions) error {
+	t, err := opts.Load(ctx)
+	if err != nil {
+		return err
+	}
+	m := t.Matrix(opts.rows, opts.cols)
+	if opts.Format == FormatTable { // as nvidia-smi topo -m has it, and as we read that
+		m = withNICs(m, nvsmi.NICs(t))
+	}
+	if err := opts.measure(m, t); err != nil {
+		return err
+	}
+	if opts.Format == FormatJSON {
+		err = PrintJSON(opts.Streams.Out, m)
+	} else {
+		err = opts.draw(m, t)
+	}
+	if err != nil {
+		return err
+	}
+	return Incomplete(t, false)
+}
+
+// withNICs is a matrix without the NICs that are not listed.
+func withNICs(m *topo.Matrix, nics []topo.ID) *topo.Matrix {
+	places := func(axis []topo.MatrixEntry) (out []int) {
+		for i, e := range axis {
+			if e.Kind == topo.KindGPU || e.Kind == topo.KindNUMA || slices.Contains(nics, e.ID) {
+				out = append(out, i)
+			}
+		}
+		return out
+	}
+	rows, cols := places(m.Rows), places(m.Cols)
+	return &topo.Matrix{Rows: matrixAt(m.Rows, rows), Cols: matrixAt(m.Cols, cols), Class: matrixCells(m.Class, rows, cols), NCCL: matrixCells(m.NCCL, rows, cols),
+		Rate: matrixCells(m.Rate, rows, cols), Hops: matrixCells(m.Hops, rows, cols), Limit: matrixCells(m.Limit, rows, cols), Basis: matrixCells(m.Basis, rows, cols)}
+}
+
+func matrixAt[T any](list []T, places []int) []T {
+	out := make([]T, len(places))
+	for i, p := range places {
+		out[i] = list[p]
+	}
+	return out
+}
+
+func matrixCells[T any](grid [][]T, rows, cols []int) [][]T {
+	out := matrixAt(grid, rows)
+	for i := range out {
+		out[i] = matrixAt(out[i], cols)
+	}
+	return out
+}
+
+// measure fills in the measured rates: of a pair of the probe, else of the slowest link
+// of the path, if that was measured.
+func (o *matrixOptions) measure(m *topo.Matrix, t *topo.Topology) error {
+	rates, err := o.Measured.Overlay(o.Host, t)
+	if err != nil || o.Measured.Report == nil {
+		return err
+	}
+	x := topo.NewIndex(t)
+	device := func(id topo.ID) topo.ID { // of a port
+		if p := x.Port(id); p != nil {
+			return p.RDMA
+		}
+		return id
+	}
+	pairs := map[[2]topo.ID]topo.Rate{}
+	for k, rate := range o.Measured.Report.Between(o.Measured.Found) {
+		k = [2]topo.ID{device(k[0]), device(k[1])}
+		pairs[k] = max(pairs[k], rate)
+	}
+	g := topo.NewGraph(t, rates)
+	m.Measured = make([][]*topo.Rate, len(m.Rows))
+	for i, a := range m.Rows {
+		m.Measured[i] = make([]*topo.Rate, len(m.Cols))
+		for j, b := range m.Cols {
+			rate, ok := pairs[[2]topo.ID{a.ID, b.ID}]
+			if r := g.Relate(a.ID, b.ID); !ok && r.Basis == topo.BasisMeasured && r.BytesPerSec != nil {
+				rate, ok = *r.BytesPerSec, true
+			}
+			if ok {
+				m.Measured[i][j] = &rate
+			}
+		}
+	}
+	return nil
+}
+
+func (o *matrixOptions) draw(m *topo.Matrix, t *topo.Topology) error {
+	d := draw.MatrixOptions{View: draw.View(o.show), Format: draw.Format(o.Format), Color: o.color, Units: units.System(o.Globals.Units), Width: o.Streams.Width}
+	if d.View == draw.ViewClass {
+		d.Host = t
+	}
+	return draw.Matrix(o.Streams.Out, m, d)
+}

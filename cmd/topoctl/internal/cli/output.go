@@ -1,0 +1,197 @@
+package cli
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/topoctl/topoctl/internal/jsontext"
+	"github.com/topoctl/topoctl/internal/text"
+)
+
+// The output formats. A command that prints a result has FormatTable and FormatJSON, and may have
+// others.
+const (
+	FormatTable    = "table"
+	FormatWide     = "wide"
+	FormatJSON     = "json"
+	FormatJSONL    = "jsonl"
+	FormatYAML     = "yaml"
+	FormatTSV      = "tsv"
+	FormatCSV      = "csv"
+	FormatMarkdown = "md"
+	FormatSVG      = "svg"
+	FormatHTML     = "html"
+	FormatNagios   = "nagios"
+	FormatTopology = "topology"
+	FormatNCCL     = "nccl-xml"
+	FormatMooncake = "mooncake"
+	FormatName     = "name"
+)
+
+// FormatsKnown are all output formats with what they are, in the order of the help.
+var FormatsKnown = []struct{ Name, About string }{
+	{FormatTable, "text for people, the answer first"},
+	{FormatWide, "the same with more columns"},
+	{FormatJSON, "one document with a schema; of watch, one for each event"},
+	{FormatJSONL, "a JSON document on each line, as things happen"},
+	{FormatYAML, "the JSON document as YAML"},
+	{FormatTSV, "rows for awk and cut: a header, then fields separated by tabs"},
+	{FormatCSV, "rows for spreadsheets, with a header"},
+	{FormatMarkdown, "a table for Markdown"},
+	{FormatSVG, "a drawing"},
+	{FormatHTML, "a page that needs no other file"},
+	{FormatNagios, "a monitoring plugin's line and exit code"},
+	{FormatTopology, "the topology document that --from reads, also as json"},
+	{FormatNCCL, "NCCL's topology file (NCCL_TOPO_FILE)"},
+	{FormatMooncake, "Mooncake's NIC priority matrix (MC_CUSTOM_TOPO_JSON)"},
+	{FormatName, "names alone, one on a line"},
+}
+
+// formatAbout is what a format is.
+func formatAbout(name string) string {
+	for _, f := range FormatsKnown {
+		if f.Name == name {
+			return f.About
+		}
+	}
+	return ""
+}
+
+// Write puts all of data on w.
+func Write(w io.Writer, data []byte) error {
+	if _, err := w.Write(data); err != nil {
+		return fmt.Errorf("write the output: %w", err)
+	}
+	return nil
+}
+
+// SafeJSON is JSON as every command gives it, a document or lines: nothing in it is obeyed
+// by a terminal, whatever a host or a peer is called.
+func SafeJSON(data []byte, err error) ([]byte, error) { return jsontext.Printable(data), err }
+
+// JSONLine is a value as a line of JSON with its end.
+func JSONLine(v any) ([]byte, error) {
+	var buf bytes.Buffer
+	enc := json.NewEncoder(&buf)
+	enc.SetEscapeHTML(false) // "x16 -> x8" stays legible
+	err := enc.Encode(v)
+	return SafeJSON(buf.Bytes(), err)
+}
+
+// EncodeJSON is a value as a document with a key a line, and of lists an element a line.
+func EncodeJSON(v any) ([]byte, error) {
+	data, err := JSONLine(v)
+	if err != nil {
+		return nil, err
+	}
+	return jsontext.Layout(data)
+}
+
+// PrintJSON prints a value as a document.
+func PrintJSON(w io.Writer, v any) error {
+	data, err := EncodeJSON(v)
+	if err != nil {
+		return err
+	}
+	return Write(w, data)
+}
+
+// ToYAML turns a JSON document into YAML and keeps the order of its keys.
+func ToYAML(data []byte) ([]byte, error) {
+	dec := json.NewDecoder(bytes.NewReader(data))
+	dec.UseNumber()
+	node, err := yamlNode(dec)
+	if err != nil {
+		return nil, fmt.Errorf("JSON to YAML: %w", err)
+	}
+	var out bytes.Buffer
+	enc := yaml.NewEncoder(&out)
+	enc.SetIndent(2)
+	if err := enc.Encode(node); err != nil {
+		return nil, fmt.Errorf("JSON to YAML: %w", err)
+	}
+	lines := strings.Split(out.String(), "\n")
+	for i, line := range lines { // the encoder leaves marks that turn the writing direction, and blanks without width
+		lines[i] = text.Printable(line)
+	}
+	return []byte(strings.Join(lines, "\n")), nil
+}
+
+// yamlNode reads one JSON value.
+func yamlNode(dec *json.Decoder) (*yaml.Node, error) {
+	token, err := dec.Token()
+	if err != nil {
+		return nil, err
+	}
+	scalar := func(tag, value string) (*yaml.Node, error) {
+		n := &yaml.Node{Kind: yaml.ScalarNode, Tag: tag, Value: value}
+		if text.Printable(value) != value {
+			n.Style = yaml.DoubleQuotedStyle // in which ToYAML may escape
+		}
+		return n, nil
+	}
+	switch v := token.(type) {
+	case json.Delim:
+		n := &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map"}
+		if v == '[' {
+			n.Kind, n.Tag = yaml.SequenceNode, "!!seq"
+		}
+		flat := v == '['
+		for dec.More() {
+			child, err := yamlNode(dec)
+			if err != nil {
+				return nil, err
+			}
+			flat = flat && child.Kind == yaml.ScalarNode
+			n.Content = append(n.Content, child)
+		}
+		if flat {
+			n.Style = yaml.FlowStyle // [10, 21] on one line
+		}
+		_, err := dec.Token() // the closing bracket
+		return n, err
+	case json.Number:
+		if strings.ContainsAny(v.String(), ".eE") {
+			return scalar("!!float", v.String())
+		}
+		return scalar("!!int", v.String())
+	case bool:
+		return scalar("!!bool", fmt.Sprint(v))
+	case string:
+		return scalar("!!str", v)
+	}
+	return scalar("!!null", "null")
+}
+
+// Table is rows in columns below a head.
+type Table struct {
+	Head []string
+	rows [][]string
+}
+
+// Add adds a row, whose cells may be foreign text.
+func (t *Table) Add(cells ...string) {
+	for i, c := range cells {
+		cells[i] = text.Printable(c)
+	}
+	t.rows = append(t.rows, cells)
+}
+
+// Print writes the table: aligned for people, its last column wrapped to the terminal, or as FormatTSV
+// for programs.
+func (t *Table) Print(s Streams, format string) error {
+	rows := append([][]string{t.Head}, t.rows...)
+	if format == FormatTSV {
+		return Write(s.Out, []byte(strings.Join(text.TSV(rows), "\n")+"\n"))
+	}
+	var b strings.Builder
+	for _, lines := range text.WrapColumns(rows, s.Width) {
+		b.WriteString(strings.Join(lines, "\n") + "\n")
+	}
+	return Write(s.Out, []byte(b.String()))
+}

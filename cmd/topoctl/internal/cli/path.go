@@ -1,0 +1,354 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/pick"
+	"github.com/topoctl/topoctl/internal/rival"
+	"github.com/topoctl/topoctl/pathsel"
+)
+
+type pathOptions struct {
+	*Host
+	src, dst string
+
+	peer, fabric string
+	bytes        int64
+	policy       pick.Policy
+
+	transport pathsel.Transport
+	roles     []string
+	down      []string
+	downIDs   []topo.ID
+	engines   []rival.Engine
+	most      int // ports to list, 0 is all
+	plan      bool
+	ranks     int
+	visible   string // the list that cuda:N counts in
+	look      Look
+	measured  Measured
+	typed     []string // --engine
+}
+
+// tableMost is how many ports the table lists unless --k says otherwise.
+const tableMost = 8
+
+func newPathCmd(f *Env, runF func(context.Context, *pathOptions) error) *cobra.Command {
+	opts := &pathOptions{Host: f.Host()}
+	cmd := &cobra.Command{
+		Use:   "path SRC [DST]",
+		Short: "Show which NIC a GPU or NUMA node should use, and why",
+		Long: "path chooses the network ports for the memory of a GPU (gpu:N, in PCI order) or a NUMA\n" +
+			"node (cpu:N), draws the path with the rate of each link, and explains why other ports\n" +
+			"rank lower or are rejected. With DST, it explains the path between any two devices of\n" +
+			"the host. With --peer, it pairs the ports of two hosts into lanes: from gpu:3 to gpu:3 of\n" +
+			"the peer, unless DST names another of its GPUs or NUMA nodes.\n\n" +
+			"A device can be gpu:0, GPU0, nvml:0, a UUID or the beginning of one, cpu:0, mlx5_0,\n" +
+			"mlx5_0/1, eth0, nvme0, a PCI address, or cuda:0 with --visible.\n\n" +
+			"--fabric describes what a host cannot see: the leaf switch, rail and plane of each port.\n" +
+			"Only the name of a port is required. Host \"*\" stands for all hosts that are not listed:\n" +
+			"  {\"schema\": \"topoctl.fabric/v1\", \"rail_only\": false,\n" +
+			"  \"hosts\": [{\"host\": \"node1\", \"ports\": [\n" +
+			"    {\"port\": \"mlx5_0/1\", \"rail\": 0, \"leaf\": \"leaf-0\", \"plane\": 0},\n" +
+			"    {\"port\": \"mlx5_1\", \"rail\": 1}]}]}\n\n" +
+			"The file can also list \"uplinks\" (see docs/probe.md).\n\n" +
+			"--verbose adds details of each link, and the code, notes and evidence of each decision.\n\n" +
+			"The exit code is 1 if there is no usable port or lane.",
+		Example: "  topoctl path gpu:0\n  topoctl path gpu:0 mlx5_3\n  topoctl path gpu:0 gpu:1\n" +
+			"  topoctl path gpu:0 --engine mooncake --engine nccl\n  topoctl path --plan\n  topoctl path gpu:0 --down mlx5_0\n" +
+			"  topoctl path gpu:0 --peer node2.json --fabric fabric.json --bytes 64MiB\n" +
+			"  topoctl path cpu:1 -o json | jq -r .chosen.name",
+		Args:              func(cmd *cobra.Command, args []string) error { return AtMost(cmd, args, 2) },
+		RunE:              Action(opts, opts.parse, runF),
+		ValidArgsFunction: opts.complete,
+	}
+	fl := cmd.Flags()
+	fl.StringVar(&opts.peer, "peer", "", "pair the ports of this host with those of the host in `FILE` (as for --from); DST is memory there (default: the same as SRC)")
+	fl.StringVar(&opts.fabric, "fabric", "", "`FILE` with the rail, leaf and plane of each port (topoctl.fabric/v1)")
+	Var(cmd, &opts.bytes, "bytes", "64MiB", "`SIZE` of the transfer that lanes share", ParseBytes)
+	Var(cmd, &opts.policy, "policy", string(pick.Adaptive), "`POLICY` by which lanes share the transfer: "+Either(pick.Policies()), Policy)
+	Var(cmd, &opts.transport, "transport", "", "choose ports for `TRANSPORT`: rdma or tcp (default: rdma if it can be used)", OneOf(pathsel.RDMA, pathsel.TCP))
+	fl.StringArrayVar(&opts.roles, "role", nil, "set the role of a NIC (`NIC=ROLE`): "+Either(roleNames)+"; repeatable")
+	fl.StringSliceVar(&opts.down, "down", nil, "what if `NIC` (or a port, mlx5_0/1) of this host were down; repeatable")
+	fl.StringSliceVar(&opts.typed, "engine", nil, "also show what `ENGINE` would choose, and the cost of that: mooncake, nccl or ucx; repeatable")
+	fl.IntVar(&opts.most, "k", tableMost, "list the best `N` ports, 0 for all (with -o json, all by default)")
+	fl.BoolVar(&opts.plan, "plan", false, "assign all ports to all GPUs at once")
+	fl.IntVar(&opts.ranks, "ranks", 0, "with --plan, assign them to `N` local ranks instead")
+	fl.StringVar(&opts.visible, "visible", "", "number cuda:N by `LIST`, as in CUDA_VISIBLE_DEVICES")
+	opts.measured.Add(cmd)
+	Offer(cmd, map[string]Completer{
+		"policy": Words(pick.Policies()...), "transport": Words("rdma", "tcp"), "engine": WordList(engineNames()...), "peer": HostFlag,
+		"role": opts.completeRole, "down": opts.completeDown,
+	})
+	mainFlags(cmd, "plan", "peer", "down", "engine", "transport", "k")
+	Uses(cmd, append(slices.Clone(InputFlags), "units")...)
+	Formats(cmd, FormatTable, FormatJSON)
+	return cmd
+}
+
+// roleNames are the roles that --role gives.
+var roleNames = []string{string(pathsel.RoleData), string(pathsel.RoleStorage), string(pathsel.RoleManagement), string(pathsel.RoleDecoy), string(pathsel.RoleUnknown)}
+
+func engineNames() []string {
+	var out []string
+	for _, e := range rival.Engines() {
+		out = append(out, string(e))
+	}
+	return out
+}
+
+// parse takes over the flags and arguments and refuses what makes no sense.
+func (o *pathOptions) parse(cmd *cobra.Command, args []string) error {
+	if err := errors.Join(o.parseArgs(cmd, args), o.measured.Check(cmd)); err != nil {
+		return err
+	}
+	if o.peer == "" {
+		if err := NoEffect(cmd, "without --peer", "fabric", "bytes", "policy"); err != nil {
+			return err
+		}
+	}
+	for _, name := range o.typed {
+		if e := rival.Engine(name); !slices.Contains(rival.Engines(), e) {
+			return fmt.Errorf("--engine %q: want %s", name, Either(engineNames()))
+		} else if !slices.Contains(o.engines, e) {
+			o.engines = append(o.engines, e)
+		}
+	}
+	if o.most < 0 {
+		return fmt.Errorf("--k %d: want 0 or more", o.most)
+	}
+	if o.Format == FormatJSON && !cmd.Flags().Changed("k") {
+		o.most = 0
+	}
+	o.look = o.Look()
+	return nil
+}
+
+// parseArgs checks that arguments and flags go together.
+func (o *pathOptions) parseArgs(cmd *cobra.Command, args []string) error {
+	changed := func(flag string) bool { return cmd.Flags().Changed(flag) }
+	if err := NotEmpty(cmd, "peer", "visible"); err != nil {
+		return err
+	}
+	switch {
+	case o.plan && len(args) > 0:
+		return fmt.Errorf("unexpected argument %q: --plan is for all GPUs", args[0])
+	case changed("ranks") && !o.plan:
+		return errors.New("--ranks has no effect without --plan")
+	case changed("ranks") && o.ranks < 1:
+		return fmt.Errorf("--ranks %d: want 1 or more", o.ranks)
+	case changed("visible") && strings.TrimSpace(o.visible) == "":
+		return errors.New("--visible is empty")
+	case changed("visible") && o.plan:
+		return errors.New("--plan and --visible cannot be used together")
+	case o.peer == "-" && o.Globals.From == "-":
+		return errors.New("only one of --from and --peer can be standard input")
+	}
+	for _, flag := range []string{"peer", "engine"} {
+		if o.plan && changed(flag) {
+			return fmt.Errorf("--plan and --%s cannot be used together", flag)
+		}
+	}
+	if len(args) > 0 {
+		o.src = args[0]
+	}
+	if len(args) > 1 {
+		o.dst = args[1]
+		if o.dst == "" {
+			return errors.New("DST is empty")
+		}
+	}
+	if o.dst != "" && o.peer == "" && changed("engine") {
+		return errors.New("--engine has no effect with DST")
+	}
+	return nil
+}
+
+func runPath(ctx context.Context, o *pathOptions) error {
+	t, err := o.Load(ctx)
+	if err != nil {
+		return err
+	}
+	roles, err := rolesOf(t, o.roles)
+	if err != nil {
+		return err
+	}
+	if o.downIDs, err = downOf(t, o.down); err != nil {
+		return err
+	}
+	rates, err := o.measured.Start(o.Host, t)
+	if err != nil {
+		return err
+	}
+	h, err := pathsel.New(t, pathsel.Options{Transport: o.transport, Roles: roles, Down: o.downIDs, Overlay: rates})
+	if err != nil {
+		return err
+	}
+	if o.plan {
+		return o.runPlan(h)
+	}
+	doc, err := o.answer(ctx, h)
+	if err != nil {
+		return err
+	}
+	if o.Format == FormatJSON {
+		err = PrintJSON(o.Streams.Out, doc)
+	} else {
+		err = Write(o.Streams.Out, []byte(doc.text(o.look)))
+	}
+	switch {
+	case err != nil:
+		return err
+	case doc.bad:
+		return ErrBad
+	}
+	return Incomplete(t, false)
+}
+
+// rolesOf reads --role: NICs by name, RDMA devices before interfaces.
+func rolesOf(t *topo.Topology, given []string) (map[topo.ID]pathsel.Role, error) {
+	out := map[topo.ID]pathsel.Role{}
+	for _, g := range given {
+		name, role, ok := strings.Cut(g, "=")
+		if !ok || name == "" || role == "" {
+			return nil, fmt.Errorf("--role %q: want NIC=ROLE, with a role of %s", g, Either(roleNames))
+		}
+		id, err := named(t.MatrixAxis(topo.KindNIC), name)
+		if err != nil {
+			return nil, fmt.Errorf("--role %w", err)
+		}
+		if _, twice := out[id]; twice {
+			return nil, fmt.Errorf("--role %q: %s is given twice", g, id.Name())
+		}
+		out[id] = pathsel.Role(role)
+	}
+	return out, nil
+}
+
+// downOf reads --down: NICs, or single ports of RDMA devices, by name.
+func downOf(t *topo.Topology, given []string) ([]topo.ID, error) {
+	known := t.MatrixAxis(topo.KindNIC)
+	for i := range t.Ports {
+		known = append(known, t.Ports[i].ID)
+	}
+	var out []topo.ID
+	for _, name := range given {
+		id, err := named(known, name)
+		if err != nil {
+			return nil, fmt.Errorf("--down %w", err)
+		}
+		if !slices.Contains(out, id) {
+			out = append(out, id)
+		}
+	}
+	return out, nil
+}
+
+// named finds a NIC or port by its ID or name.
+func named(known []topo.ID, name string) (topo.ID, error) {
+	name = strings.TrimPrefix(name, "nic:")
+	i := slices.IndexFunc(known, func(id topo.ID) bool { return string(id) == name || id.Name() == name })
+	if i < 0 {
+		var names []string
+		for _, id := range known {
+			names = append(names, id.Name())
+		}
+		return "", Suggest(fmt.Errorf("%s: this host has no such NIC", name), name, names, "")
+	}
+	return known[i], nil
+}
+
+// complete offers memory locations and NICs of the host that the flags name.
+func (o *pathOptions) complete(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	const none = cobra.ShellCompDirectiveNoFileComp
+	if len(args) > 1 {
+		return nil, none
+	}
+	h := o.named(cmd)
+	if h == nil {
+		return nil, none
+	}
+	var out []string
+	for i, l := range h.Locations() {
+		what := "NUMA node"
+		if gpus := h.Topology().GPUs; i < len(gpus) {
+			what = gpus[i].Model
+		}
+		out = append(out, cobra.CompletionWithDesc(string(l), what))
+	}
+	return append(out, o.nics(h, "")...), none
+}
+
+// named prepares the host that the flags name, nil where there is none.
+func (o *pathOptions) named(cmd *cobra.Command) *pathsel.Host {
+	ctx := cmd.Context()
+	if ctx == nil {
+		ctx = context.Background()
+	}
+	if o.Ready(cmd) != nil {
+		return nil
+	}
+	t, err := o.Find(ctx)
+	if err != nil {
+		return nil
+	}
+	h, err := pathsel.New(t, pathsel.Options{})
+	if err != nil {
+		return nil
+	}
+	return h
+}
+
+// nics are the NICs of a host with what they are, followed by what is typed next.
+func (o *pathOptions) nics(h *pathsel.Host, next string) []string {
+	var out []string
+	look := o.Look()
+	for _, id := range h.Topology().MatrixAxis(topo.KindNIC) {
+		what := "NIC"
+		for _, p := range h.Ports() {
+			switch ours := p.Device == id.Name() || p.Name == id.Name(); {
+			case !ours || p.BytesPerSec == nil:
+			case *p.BytesPerSec == 0:
+				what = "NIC, down"
+			default:
+				what = "NIC, " + look.Rate(p.BytesPerSec, "")
+			}
+		}
+		out = append(out, cobra.CompletionWithDesc(id.Name()+next, what))
+	}
+	return out
+}
+
+// completeRole offers the NICs of the host, then the roles.
+func (o *pathOptions) completeRole(cmd *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
+	nic, _, typing := strings.Cut(typed, "=")
+	if typing {
+		var out []string
+		for _, role := range roleNames {
+			out = append(out, nic+"="+role)
+		}
+		return out, cobra.ShellCompDirectiveNoFileComp
+	}
+	if h := o.named(cmd); h != nil {
+		return o.nics(h, "="), cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
+	}
+	return nil, cobra.ShellCompDirectiveNoFileComp
+}
+
+// completeDown offers the NICs of the host.
+func (o *pathOptions) completeDown(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+	var names []string
+	if h := o.named(cmd); h != nil {
+		for _, id := range h.Topology().MatrixAxis(topo.KindNIC) {
+			names = append(names, id.Name())
+		}
+	}
+	return WordList(names...)(cmd, args, typed)
+}

@@ -1,0 +1,134 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/build"
+	"github.com/topoctl/topoctl/internal/explain"
+	"github.com/topoctl/topoctl/internal/pkgerr"
+	"github.com/topoctl/topoctl/internal/rival"
+	"github.com/topoctl/topoctl/internal/text"
+	"github.com/topoctl/topoctl/pathsel"
+	"github.com/topoctl/topoctl/pathsel/export"
+)
+
+// Codes of the hints that the command adds to explain's.
+const (
+	hintTCP  pathsel.Code = "tcp-fallback" // RDMA devices are there, none can be used
+	hintCUDA pathsel.Code = "cuda-order"   // what the numbering of GPUs rests on
+)
+
+// answer finds what was asked for.
+func (o *pathOptions) answer(ctx context.Context, h *pathsel.Host) (*pathDoc, error) {
+	t := h.Topology()
+	d := &pathDoc{Schema: pathSchema, Tool: build.Tool(), Host: t.Host.Name,
+		Request: pathRequest{Transport: h.Transport(), Down: o.downIDs}, Ranked: []pathsel.Candidate{}, Rejected: []pathsel.Candidate{},
+		Capacity: []explain.Capacity{}, Engines: []*rival.Choice{}, Hints: []pathsel.Reason{}, h: h}
+	src, err := o.resolve(d, o.src)
+	if err != nil {
+		return nil, err
+	}
+	d.Request.Source = src
+	if o.transport == pathsel.Auto && h.Transport() == pathsel.TCP && len(t.RDMADevices) > 0 {
+		d.hint(hintTCP, "", "no RDMA device of this host can be used, so the ports are ranked for TCP")
+	}
+	if o.dst != "" && o.peer == "" {
+		dst, err := o.resolve(d, o.dst)
+		if err != nil {
+			return nil, err
+		}
+		return d, d.between(src, dst)
+	}
+	location, err := explain.LocationOf(h, src)
+	if err != nil {
+		if all := h.Locations(); o.peer == "" && len(all) > 0 && !strings.HasPrefix(string(src), "numa:") {
+			return nil, WithHint(err, "use %q to see the path between two devices", fmt.Sprintf("topoctl path %s %s", all[0], src.Name()))
+		}
+		return nil, err
+	}
+	if err := d.memory(location, o.most); err != nil {
+		return nil, err
+	}
+	if o.peer != "" {
+		return d, o.lanes(ctx, d, location)
+	}
+	for _, e := range o.engines {
+		c, err := rival.Choose(h, e, location)
+		if err != nil {
+			return nil, err
+		}
+		d.Engines = append(d.Engines, c)
+	}
+	return d, nil
+}
+
+// resolve finds a node of this host. What cuda:N is only --visible tells.
+func (o *pathOptions) resolve(d *pathDoc, ref string) (topo.ID, error) {
+	number, isCUDA := strings.CutPrefix(ref, "cuda:")
+	if !isCUDA {
+		return d.h.Resolve(ref)
+	}
+	if o.visible == "" {
+		id, err := d.h.Resolve(ref)
+		if err != nil {
+			return "", WithHint(err, "use --visible LIST to give the GPUs that the process sees, as in CUDA_VISIBLE_DEVICES")
+		}
+		return id, nil
+	}
+	v, err := export.AllGPUs(d.h.Topology()).Select(o.visible)
+	if err != nil {
+		return "", fmt.Errorf("--visible: %w", pkgerr.Plain(err))
+	}
+	n, err := strconv.Atoi(number)
+	if err != nil || n < 0 || n >= len(v.GPUs) {
+		return "", fmt.Errorf("%s: --visible %s has %s, numbered from 0", ref, o.visible, text.Plural(len(v.GPUs), "GPU"))
+	}
+	for _, note := range v.Notes {
+		d.hint(hintCUDA, "", "%s", note)
+	}
+	return v.GPUs[n].Location.Node(), nil
+}
+
+func (d *pathDoc) hint(code pathsel.Code, evidence, format string, args ...any) {
+	d.Hints = append(d.Hints, pathsel.Reason{Code: code, Text: fmt.Sprintf(format, args...), Evidence: evidence})
+}
+
+// memoryLimit says which ports a location uses.
+func (d *pathDoc) memory(location pathsel.Location, most int) error {
+	a, err := explain.Memory(d.h, location)
+	if err != nil {
+		return err
+	}
+	d.take(a)
+	if most > 0 && len(d.Ranked) > most {
+		d.Ranked, d.more = d.Ranked[:most], len(d.Ranked)-most
+	}
+	return nil
+}
+
+// between explains the way between two nodes of one host.
+func (d *pathDoc) between(src, dst topo.ID) error {
+	d.Request.Destination = dst
+	a, err := explain.Between(d.h, src, dst)
+	if err != nil {
+		return err
+	}
+	d.take(a)
+	return nil
+}
+
+// take makes an explanation part of the answer.
+func (d *pathDoc) take(a *explain.Answer) {
+	d.Chosen, d.Ranked, d.Rejected, d.Route, d.Capacity = a.Chosen, a.Ranked, a.Rejected, a.Route, a.Capacity
+	d.bad, d.why, d.Nearness = a.Why != "", a.Why, a.Nearness
+	for _, r := range a.Hints {
+		if r.Code == explain.HintDegraded {
+			r.Text += `: run "topoctl doctor"`
+		}
+		d.Hints = append(d.Hints, r)
+	}
+}

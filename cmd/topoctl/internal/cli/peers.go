@@ -1,0 +1,342 @@
+package cli
+
+// The command that lists the engines of a registry.
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/topoctl/topoctl/engine/registry"
+	"github.com/topoctl/topoctl/internal/pkgerr"
+	"github.com/topoctl/topoctl/internal/text"
+)
+
+// The names and major versions of what peers prints: a document, and with --watch lines.
+const (
+	peersSchema = "topoctl.peers/v1"
+	SchemaEvent = "topoctl.peer-event/v1"
+)
+
+type peersOptions struct {
+	*Host
+	registry Registry
+	watch    bool
+	limit    time.Duration
+}
+
+func newPeersCmd(f *Env, runF func(context.Context, *peersOptions) error) *cobra.Command {
+	opts := &peersOptions{Host: f.Host()}
+	cmd := &cobra.Command{
+		Use:   "peers",
+		Short: "List the engines in a registry",
+		Long: "peers lists the engines that are in a registry: their names, since when they run by their own\n" +
+			"clock, where they are, what they serve, and the fingerprint of their topology. Any of the\n" +
+			"names can be a --peer of \"topoctl bench\" and \"topoctl kv replay\".\n\n" +
+			"With --watch it goes on, and prints engines that are registered, started again, changed and\n" +
+			"gone, until you stop it.\n\n" +
+			"A record that cannot be used is listed as bad. The exit code is 1 if there is one.",
+		Example: "  topoctl peers --registry etcd://10.0.0.1,10.0.0.2/cluster\n" +
+			"  topoctl peers --registry etcd://10.0.0.1 --watch\n" +
+			"  topoctl peers --registry etcd://10.0.0.1 -o name | head -1",
+		Args: NoArgs,
+		RunE: Action(opts, opts.parse, runF),
+	}
+	opts.registry.Add(cmd, "the registry at `URL`, such as etcd://HOST/PREFIX")
+	cmd.Flags().BoolVar(&opts.watch, "watch", false, "then print changes as they happen")
+	cmd.Flags().DurationVar(&opts.limit, "duration", 0, "with --watch, stop after `TIME`")
+	Uses(cmd, "timeout", "quiet")
+	Lasts(cmd)
+	Formats(cmd, FormatTable, FormatJSON, FormatJSONL, FormatName)
+	return cmd
+}
+
+func (o *peersOptions) parse(cmd *cobra.Command, _ []string) error {
+	if err := o.registry.Check(cmd); err != nil {
+		return err
+	}
+	switch {
+	case !o.registry.Given():
+		return WithHint(errors.New("--registry is required"), "--registry etcd://HOST/PREFIX; without a registry, engines are found by their addresses, and there is no list")
+	case o.watch && o.Format == FormatName:
+		return errors.New("--watch and -o name cannot be used together")
+	case !o.watch && o.Format == FormatJSONL:
+		return errors.New("-o jsonl is for --watch")
+	case o.limit < 0:
+		return fmt.Errorf("--duration %s: want 0 or more", o.limit)
+	case !o.watch:
+		return NoEffect(cmd, "without --watch", "duration")
+	}
+	return nil
+}
+
+// peersDocument is what peers -o json prints.
+type peersDocument struct {
+	Schema   string               `json:"schema"`
+	Registry string               `json:"registry"`
+	Peers    []peersEntry         `json:"peers"` // by name
+	Bad      []registry.BadRecord `json:"bad"`
+}
+
+// peersEntry is an engine of a registry.
+type peersEntry struct {
+	Name      string           `json:"name"`
+	Epoch     uint64           `json:"epoch,string"`
+	Since     time.Time        `json:"since"`  // by its own clock
+	AgeNS     int64            `json:"age_ns"` // since then, by this host's clock; not below 0
+	Addresses []netip.AddrPort `json:"addresses"`
+	// Fingerprint is that of its topology, null if unknown.
+	Fingerprint *string  `json:"fingerprint"`
+	Serves      []string `json:"serves"`
+	StaleNS     int64    `json:"stale_ns,omitempty"` // how old this is, where the registry's server is away
+}
+
+// peersEvent is a line of peers --watch -o jsonl.
+type peersEvent struct {
+	Schema string `json:"schema"`
+	// At is when it was seen. Event is "present" (it was there at the start), "registered", "restarted"
+	// (with another epoch), "changed", "gone" or "bad".
+	At    time.Time           `json:"at"`
+	Event string              `json:"event"`
+	Peer  *peersEntry         `json:"peer,omitempty"`
+	Bad   *registry.BadRecord `json:"bad,omitempty"`
+}
+
+func peerOf(r *registry.Record, now time.Time) peersEntry {
+	p := peersEntry{Name: r.Name, Epoch: r.Epoch, Since: registry.EpochTime(r.Epoch).UTC(), Addresses: r.Addresses, Serves: append([]string{}, r.Serves...), StaleNS: int64(r.Stale)}
+	p.AgeNS = max(0, int64(now.Sub(p.Since)))
+	if r.Fingerprint != "" {
+		p.Fingerprint = &r.Fingerprint
+	}
+	return p
+}
+
+func runPeers(ctx context.Context, o *peersOptions) error {
+	r, err := o.registry.Open(ctx, o.Host, nil)
+	if err != nil {
+		return err
+	}
+	defer r.Close() //nolint:errcheck // nothing was published
+	if o.watch {
+		return o.follow(ctx, r)
+	}
+	list, err := o.registry.List(ctx, o.Host, r)
+	if err != nil {
+		return err
+	}
+	if err := o.print(list); err != nil {
+		return err
+	}
+	if len(list.Bad) > 0 {
+		return ErrBad
+	}
+	return nil
+}
+
+func (o *peersOptions) hint(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	err = fmt.Errorf("--registry %s: %w", o.registry.URL, pkgerr.Plain(err))
+	hinted, _ := RegistryHint(err)
+	return hinted
+}
+
+func (o *peersOptions) print(list registry.Listing) error {
+	d := peersDocument{Schema: peersSchema, Registry: o.registry.URL, Peers: []peersEntry{}, Bad: append([]registry.BadRecord{}, list.Bad...)}
+	now := o.Now()
+	for i := range list.Records {
+		d.Peers = append(d.Peers, peerOf(&list.Records[i], now))
+	}
+	switch o.Format {
+	case FormatJSON:
+		return PrintJSON(o.Streams.Out, d)
+	case FormatName:
+		var b strings.Builder
+		for _, p := range d.Peers {
+			b.WriteString(text.Printable(p.Name) + "\n")
+		}
+		return Write(o.Streams.Out, []byte(b.String()))
+	}
+	return o.table(&d)
+}
+
+func (o *peersOptions) table(d *peersDocument) error {
+	first := text.Plural(len(d.Peers), "engine") + " in " + text.Printable(d.Registry)
+	if len(d.Bad) > 0 {
+		first += ", and " + text.Plural(len(d.Bad), "record") + " that cannot be used"
+	}
+	if err := Write(o.Streams.Out, []byte(first+".\n")); err != nil {
+		return err
+	}
+	if len(d.Peers) > 0 {
+		t := &Table{Head: []string{"NAME", "AGE", "ADDRESSES", "FINGERPRINT", "EPOCH", "SERVES"}}
+		for i := range d.Peers {
+			p := &d.Peers[i]
+			t.Add(p.Name, peerAge(time.Duration(p.AgeNS)), peerAddresses(p.Addresses), shortName(p.Fingerprint), fmt.Sprint(p.Epoch), strings.Join(p.Serves, " "))
+		}
+		if err := Write(o.Streams.Out, []byte("\n")); err != nil {
+			return err
+		}
+		if err := t.Print(o.Streams, FormatTable); err != nil {
+			return err
+		}
+	}
+	var b strings.Builder
+	for _, bad := range d.Bad {
+		fmt.Fprintf(&b, "\nbad  %s: %s\n", text.Printable(bad.Key), text.Printable(bad.Error))
+	}
+	return Write(o.Streams.Out, []byte(b.String()))
+}
+
+// peerAge is a duration as kubectl has it: the two largest units.
+func peerAge(d time.Duration) string {
+	switch {
+	case d < time.Minute:
+		return fmt.Sprintf("%ds", d/time.Second)
+	case d < time.Hour:
+		return fmt.Sprintf("%dm%ds", d/time.Minute, d%time.Minute/time.Second)
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%dh%dm", d/time.Hour, d%time.Hour/time.Minute)
+	}
+	return fmt.Sprintf("%dd", d/(24*time.Hour))
+}
+
+func peerAddresses(list []netip.AddrPort) string {
+	const most = 4
+	var out []string
+	for _, a := range list {
+		out = append(out, a.String())
+	}
+	return text.List(out, most)
+}
+
+// shortName is enough of a fingerprint to tell hosts apart.
+func shortName(fingerprint *string) string {
+	if fingerprint == nil {
+		return "-"
+	}
+	_, digits, ok := strings.Cut(*fingerprint, ":")
+	if !ok {
+		digits = *fingerprint
+	}
+	return digits[:min(len(digits), 12)]
+}
+
+// follow prints what changes.
+func (o *peersOptions) follow(ctx context.Context, r registry.Registry) error {
+	lister, ok := r.(registry.Lister)
+	if !ok {
+		return fmt.Errorf("--registry %s: it cannot list engines", o.registry.URL)
+	}
+	limited := ctx
+	if o.limit > 0 {
+		var cancel context.CancelFunc
+		limited, cancel = context.WithTimeout(ctx, o.limit)
+		defer cancel()
+	}
+	var failed error
+	limited, stop := context.WithCancel(limited)
+	defer stop()
+	w := peersWatcher{now: o.Now}
+	err := lister.WatchAll(limited, func(l registry.Listing) {
+		for _, e := range w.events(l) {
+			if failed == nil {
+				if failed = o.event(&e); failed != nil {
+					stop()
+				}
+			}
+		}
+	})
+	switch {
+	case failed != nil:
+		return failed
+	case limited.Err() != nil: // stopping it is how it ends
+		return nil
+	}
+	return o.hint(ctx, err)
+}
+
+// peersWatcher makes events of listings.
+type peersWatcher struct {
+	now   func() time.Time
+	began bool
+	peers map[string]registry.Record
+	bad   map[string]string
+}
+
+func (w *peersWatcher) events(l registry.Listing) []peersEvent {
+	var out []peersEvent
+	now := w.now().UTC()
+	add := func(event string, r *registry.Record) {
+		p := peerOf(r, now)
+		out = append(out, peersEvent{Schema: SchemaEvent, At: now, Event: event, Peer: &p})
+	}
+	next := make(map[string]registry.Record, len(l.Records))
+	for i := range l.Records {
+		r := &l.Records[i]
+		next[r.Name] = *r
+		before, ok := w.peers[r.Name]
+		switch {
+		case !w.began:
+			add("present", r)
+		case !ok:
+			add("registered", r)
+		case before.Epoch != r.Epoch:
+			add("restarted", r)
+		case !before.Equal(r):
+			add("changed", r)
+		}
+	}
+	var gone []string
+	for name := range w.peers {
+		if _, ok := next[name]; !ok {
+			gone = append(gone, name)
+		}
+	}
+	slices.Sort(gone)
+	for _, name := range gone {
+		r := w.peers[name]
+		add("gone", &r)
+	}
+	bad := make(map[string]string, len(l.Bad))
+	for _, b := range l.Bad {
+		bad[b.Key] = b.Error
+		if w.bad[b.Key] != b.Error {
+			out = append(out, peersEvent{Schema: SchemaEvent, At: now, Event: "bad", Bad: &b})
+		}
+	}
+	w.began, w.peers, w.bad = true, next, bad
+	return out
+}
+
+// event prints one.
+func (o *peersOptions) event(e *peersEvent) error {
+	if o.Format != FormatTable {
+		line, err := JSONLine(e)
+		if err != nil {
+			return err
+		}
+		return Write(o.Streams.Out, line)
+	}
+	line := e.At.Local().Format("15:04:05") + "  " + text.Pad(e.Event, len("registered")) + "  "
+	if e.Peer != nil {
+		line += text.Printable(e.Peer.Name)
+		if e.Event != "gone" {
+			line += "  at " + peerAddresses(e.Peer.Addresses)
+			if len(e.Peer.Serves) > 0 {
+				line += "  serves " + text.Printable(strings.Join(e.Peer.Serves, " "))
+			}
+			line += fmt.Sprintf("  epoch %d", e.Peer.Epoch)
+		}
+	} else {
+		line += text.Printable(e.Bad.Key + ": " + e.Bad.Error)
+	}
+	return Write(o.Streams.Out, []byte(line+"\n"))
+}

@@ -1,0 +1,240 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/topoctl/topoctl/engine"
+	"github.com/topoctl/topoctl/internal/measure/local"
+	"github.com/topoctl/topoctl/internal/measure/plan"
+	proberun "github.com/topoctl/topoctl/internal/measure/run"
+	"github.com/topoctl/topoctl/internal/measure/stats"
+	"github.com/topoctl/topoctl/probe"
+	"github.com/topoctl/topoctl/testkit/fixturetest"
+)
+
+// fakeTarget has the pairs of a described host, measured by a prober that moves nothing.
+type fakeTarget struct {
+	t      *testing.T
+	hang   bool  // pairs and rounds take until they are stopped
+	err    error // of pairs
+	began  chan struct{}
+	rounds int
+	done   bool
+}
+
+func (g *fakeTarget) pairs(ctx context.Context) (*plan.Pairs, error) {
+	if g.err != nil {
+		return nil, g.err
+	}
+	if g.hang && g.began != nil {
+		close(g.began)
+		<-ctx.Done()
+		return nil, context.Cause(ctx)
+	}
+	pairs, err := plan.Local(fixturetest.Topology(g.t, "cpu-2eth"), plan.LocalOptions{})
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	return pairs, errors.New("one host is missing")
+}
+
+func (g *fakeTarget) prober(context.Context) (proberun.Prober, func() error, error) {
+	return g, func() error { g.done = true; return nil }, nil
+}
+
+func (*fakeTarget) hosts() func() []probe.Host { return nil }
+
+func (g *fakeTarget) Round(ctx context.Context, pairs []probe.Pair, spec probe.Spec, tell func(int, probe.Sample)) []probe.Measurement {
+	g.rounds++
+	if g.hang && g.rounds == 2 {
+		close(g.began)
+		<-ctx.Done()
+	}
+	out := make([]probe.Measurement, len(pairs))
+	for i := range out {
+		if out[i].Err = context.Cause(ctx); out[i].Err != nil {
+			continue
+		}
+		tell(i, probe.Sample{SizeBytes: spec.SizesBytes[0], BytesPerSec: 1e9})
+		out[i].Bandwidth = []probe.Bandwidth{stats.Bandwidth(spec.SizesBytes[0], []int64{1e9, 1e9, 1e9}, 3e8, 3e8, probe.StoppedCI)}
+	}
+	return out
+}
+
+func fakeProber(g *fakeTarget) *dashboardProber {
+	m := measuring{Host: QuietHost(&Host{Streams: newStreams().Streams, Now: time.Now}), spec: local.DefaultSpec(), rules: probe.DefaultRules(), flags: measureFlags{planFlags: planFlags{schedule: schedules[0]}}}
+	x := &dashboardProber{m: m, target: g}
+	x.closing, x.stop = context.WithCancel(context.Background())
+	return x
+}
+
+// What is chosen is measured, and no more; an error beside pairs says what is missing.
+func TestTUIProber(t *testing.T) {
+	g := &fakeTarget{t: t}
+	x := fakeProber(g)
+	if _, err := x.Plan([]string{"a"}); err == nil {
+		t.Error("a plan before the pairs are known")
+	}
+	pairs, err := x.Pairs(t.Context())
+	if err == nil || err.Error() != "one host is missing" || len(pairs) == 0 {
+		t.Fatalf("%d pairs, %v", len(pairs), err)
+	}
+	var chosen []string
+	for i := range pairs {
+		if pairs[i].Waived == "" && pairs[i].Kind == probe.Memory && len(chosen) < 3 {
+			chosen = append(chosen, pairs[i].ID)
+		}
+	}
+	p, err := x.Plan(chosen)
+	if err != nil || p.Pairs != 3 || p.Rounds < 1 || p.TimeNS <= 0 {
+		t.Fatalf("%+v, %v", p, err)
+	}
+	if g.rounds > 0 {
+		t.Error("a plan measures")
+	}
+	if _, err := x.Plan([]string{chosen[0], "no such pair"}); err == nil {
+		t.Error("a plan of a pair that is not there")
+	}
+	var events []*probe.Event
+	if err := x.Run(t.Context(), chosen, func(e *probe.Event) { events = append(events, e) }); err != nil {
+		t.Fatal(err)
+	}
+	measured := map[string]bool{}
+	for _, e := range events {
+		if e.Result != nil {
+			measured[e.Result.ID] = true
+		}
+	}
+	if last := events[len(events)-1]; events[0].Start == nil || last.End == nil || !last.End.Complete || len(measured) != 3 || !measured[chosen[2]] {
+		t.Errorf("%d events, measured %v", len(events), measured)
+	}
+	if !g.done {
+		t.Error("the run has not given back what it had")
+	}
+	if err := errors.Join(x.Close(), x.Close()); err != nil {
+		t.Error(err)
+	}
+	if _, err := x.Pairs(t.Context()); err == nil {
+		t.Error("it answers after Close")
+	}
+}
+
+// A run that is stopped tells what it has, and its end; Close stops what hangs and waits for it.
+func TestTUIProberStops(t *testing.T) {
+	for _, how := range []string{"by its context", "by Close"} {
+		g := &fakeTarget{t: t}
+		x := fakeProber(g)
+		pairs, _ := x.Pairs(t.Context())
+		var ids []string
+		for i := range pairs {
+			if pairs[i].Waived == "" {
+				ids = append(ids, pairs[i].ID)
+			}
+		}
+		g.hang, g.began = true, make(chan struct{})
+		ctx, cancel := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		var events []*probe.Event
+		var err error
+		running.Go(func() { err = x.Run(ctx, ids, func(e *probe.Event) { events = append(events, e) }) })
+		<-g.began
+		if _, err := x.Pairs(t.Context()); !errors.Is(err, errBusy) {
+			t.Errorf("%s: pairs while it runs: %v", how, err)
+		}
+		if how == "by Close" {
+			if err := x.Close(); err != nil {
+				t.Error(err)
+			}
+		} else {
+			cancel()
+		}
+		running.Wait()
+		cancel()
+		last := events[len(events)-1]
+		if err != nil || last.End == nil || last.End.Complete || last.End.Summary.Inconclusive == 0 ||
+			!slices.ContainsFunc(events, func(e *probe.Event) bool { return e.Result != nil && e.Result.Judged() != nil }) {
+			t.Errorf("%s: %v, the last event %+v", how, err, last)
+		}
+		if err := x.Close(); err != nil || !g.done {
+			t.Errorf("%s: %v, given back: %v", how, err, g.done)
+		}
+	}
+	g := &fakeTarget{t: t, hang: true, began: make(chan struct{})}
+	x := fakeProber(g)
+	var running sync.WaitGroup
+	running.Go(func() {
+		if _, err := x.Pairs(context.Background()); !errors.Is(err, context.Canceled) {
+			t.Errorf("pairs that hang: %v", err)
+		}
+	})
+	<-g.began
+	if err := x.Close(); err != nil {
+		t.Error(err)
+	}
+	running.Wait()
+}
+
+// An error has its advice in the same line.
+func TestTUIProberAdvice(t *testing.T) {
+	x := fakeProber(&fakeTarget{t: t, err: WithHint(errors.New("it is not there"), "look elsewhere")})
+	if _, err := x.Pairs(t.Context()); err == nil || err.Error() != "it is not there: look elsewhere" {
+		t.Error(err)
+	}
+}
+
+// What the flags say, before anything is opened.
+func TestNewTUIProber(t *testing.T) {
+	token := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(token, []byte("a-token-that-is-long-enough\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	two := []string{"n1=127.0.0.1:7411", "n2=127.0.0.1:7412"}
+	for _, c := range []struct {
+		name      string
+		o         DashboardOptions
+		globals   Globals
+		why, want string // why there is no prober; of the error
+	}{
+		{name: "this host"},
+		{name: "hosts", o: DashboardOptions{hosts: agentFlags{names: two, credentials: probeWithToken(token)}}},
+		{name: "one host", o: DashboardOptions{hosts: agentFlags{names: two[:1]}}, want: "1 host: want two or more"},
+		{name: "no token", o: DashboardOptions{hosts: agentFlags{names: two, credentials: probeWithToken(token + "x")}}, want: "--token-file"},
+		{name: "a token that is not used", o: DashboardOptions{hosts: agentFlags{credentials: probeWithToken(token)}}, want: "no effect"},
+		{name: "standard input", o: DashboardOptions{hosts: agentFlags{file: "-"}}, want: "keys"},
+		{name: "no such file", o: DashboardOptions{hosts: agentFlags{file: token + "x"}}, want: "--hosts"},
+		{name: "a fixture", globals: Globals{Fixture: "dgx-h100"}, why: "only the running host"},
+		{name: "a recording", o: DashboardOptions{NotLive: "a recording is played", hosts: agentFlags{names: two}}, why: "a recording is played"},
+	} {
+		c.o.Host = &Host{Streams: newStreams().Streams, Globals: c.globals, Now: time.Now}
+		p, closer, why, err := NewDashboardProber(t.Context(), c.o)
+		switch {
+		case c.want != "":
+			if err == nil || !strings.Contains(err.Error(), c.want) || p != nil || closer != nil {
+				t.Errorf("%s: %v, want %q", c.name, err, c.want)
+			}
+		case c.why != "":
+			if err != nil || p != nil || closer != nil || !strings.Contains(why, c.why) {
+				t.Errorf("%s: %q, %v, want %q", c.name, why, err, c.why)
+			}
+		case err != nil || p == nil || why != "":
+			t.Errorf("%s: %v, %q", c.name, err, why)
+		default:
+			if err := closer.Close(); err != nil {
+				t.Errorf("%s: %v", c.name, err)
+			}
+		}
+	}
+}
+
+// probeWithToken are the flags of a token file.
+func probeWithToken(name string) Credentials {
+	return Credentials{Files: engine.CredentialFiles{Token: name}}
+}

@@ -1,0 +1,452 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/topoctl/topoctl/engine/registry"
+	"github.com/topoctl/topoctl/engine/trust"
+	"github.com/topoctl/topoctl/internal/measure/fabric"
+	"github.com/topoctl/topoctl/internal/measure/local"
+	"github.com/topoctl/topoctl/internal/measure/plan"
+	"github.com/topoctl/topoctl/internal/pkgerr"
+	"github.com/topoctl/topoctl/internal/text"
+	"github.com/topoctl/topoctl/pathsel"
+	"github.com/topoctl/topoctl/probe"
+)
+
+type probeFabricOptions struct {
+	measuring
+	ports      portFlags
+	hosts      agentFlags
+	registry   Registry
+	rails      string
+	fabricFile string
+	launch     string
+	command    string
+	dialTime   time.Duration
+}
+
+// agentFlags name the hosts to measure between, by their agents.
+type agentFlags struct {
+	file        string
+	names       []string
+	credentials Credentials
+}
+
+func (h *agentFlags) add(cmd *cobra.Command, fileUsage, nameUsage string) {
+	cmd.Flags().StringVar(&h.file, "hosts", "", fileUsage)
+	cmd.Flags().StringArrayVar(&h.names, "host", nil, nameUsage)
+	h.credentials.Add(cmd)
+	Offer(cmd, map[string]Completer{})
+}
+
+// given says whether the flags name hosts.
+func (h *agentFlags) given() bool { return h.file != "" || len(h.names) > 0 }
+
+var railChoices = []string{string(plan.RailsAll), string(plan.RailsSame), string(plan.RailsCross)}
+
+func newProbeFabricCmd(f *Env, runF func(context.Context, *probeFabricOptions) error) *cobra.Command {
+	opts := &probeFabricOptions{measuring: measuring{Host: f.Host()}}
+	cmd := &cobra.Command{
+		Use:   "fabric",
+		Short: "Measure the ports of many hosts with each other",
+		Long: "fabric measures every pair of ports of different hosts. Each host runs an agent\n" +
+			"(\"topoctl agent --listen :" + AgentPort + " --token-file token\n" +
+			"--serve-probes\"), or --launch ssh starts and stops one.\n" +
+			"This host only controls the run, unless it is also one of --host or --hosts.\n\n" +
+			"With --registry, it measures between all agents in it that serve probes, or between those of\n" +
+			"them that --host names.\n\n" +
+			"A line of --hosts is a name and the HOST[:PORT] of an agent (port " + AgentPort + "), or only the address.\n" +
+			"--fabric is a file as for \"topoctl path\": with it, switches and uplinks can be the cause.\n" +
+			"With --dry-run, hosts can also be files as for --from, or " + FixturePrefix + "NAME.\n\n" + verdictsHint,
+		Example: "  topoctl probe fabric --host n1=10.0.0.1 --host n2=10.0.0.2 --token-file token\n" +
+			"  topoctl probe fabric --hosts hosts --fabric fabric.json --rails same --report today.json\n" +
+			"  topoctl probe fabric --registry etcd://10.0.0.9 --token-file token\n" +
+			"  topoctl probe fabric --hosts hosts --launch ssh --max-duration 10m --events run.jsonl\n" +
+			"  topoctl probe fabric --dry-run --host n1=fixture:dgx-h100 --host n2=fixture:dgx-h100",
+		Args: NoArgs,
+		RunE: Action(opts, opts.parse, runF),
+	}
+	fl := cmd.Flags()
+	opts.hosts.add(cmd, "hosts to measure, one per line of `FILE`, - for standard input",
+		"host to measure, by its agent at `[NAME=]HOST[:PORT]`; repeatable")
+	opts.registry.Add(cmd, "measure between the agents in the registry at `URL`, such as etcd://HOST/PREFIX")
+	fl.StringVar(&opts.rails, "rails", railChoices[0], "`RAILS` of the ports to pair: all, same or cross; same and cross need --fabric")
+	fl.StringVar(&opts.fabricFile, "fabric", "", "`FILE` with the rail and leaf of each port, and uplinks (topoctl.fabric/v1)")
+	fl.StringVar(&opts.launch, "launch", "", "start the agents with `METHOD` (ssh), and stop them at the end")
+	fl.StringVar(&opts.command, "launch-command", "topoctl", "with --launch, `COMMAND` that runs topoctl on the other hosts")
+	Group(cmd, "Hosts", append([]string{"hosts", "host", "registry", "launch", "launch-command"}, CredentialFlags...)...)
+	opts.flags.add(cmd, local.DefaultSpec())
+	opts.ports.add(cmd)
+	Group(cmd, pairsGroup, "rails", "fabric")
+	Offer(cmd, map[string]Completer{"rails": Words(railChoices...), "launch": Words("ssh")})
+	mainFlags(cmd, "hosts", "host", "token-file", "launch", "fabric", "rails", "max-duration", "report", "out-file", "dry-run")
+	Uses(cmd, "timeout", "quiet", "verbose", "units")
+	Lasts(cmd)
+	Formats(cmd, runFormats...)
+	return cmd
+}
+
+func (o *probeFabricOptions) parse(cmd *cobra.Command, _ []string) error {
+	if err := errors.Join(NotEmpty(cmd, "hosts", "fabric", "launch", "launch-command"), o.hosts.credentials.Check(cmd), o.registry.Check(cmd)); err != nil {
+		return err
+	}
+	if err := o.parseMeasuring(cmd); err != nil {
+		return err
+	}
+	if err := fabric.CheckSpec(&o.spec); err != nil {
+		return fmt.Errorf("agents cannot measure this: %w", err)
+	}
+	if err := errors.Join(o.ports.check(), CheckWords("rails", []string{o.rails}, railChoices)); err != nil {
+		return err
+	}
+	switch changed := cmd.Flags().Changed; {
+	case o.registry.Given() && o.hosts.file != "":
+		return errors.New("--hosts and --registry cannot be used together")
+	case o.registry.Given() && o.launch != "":
+		return errors.New("--launch and --registry cannot be used together: agents that are launched are in no registry")
+	case !o.hosts.given() && !o.registry.Given():
+		return WithHint(errors.New("no hosts: want --hosts FILE, --host NAME=HOST[:PORT] or --registry URL"), "run \"topoctl agent --serve-probes\" on each host, or use --launch ssh")
+	case o.launch != "" && o.launch != "ssh":
+		return fmt.Errorf("--launch %q: want ssh", o.launch)
+	case o.launch == "" && changed("launch-command"):
+		return errors.New("--launch-command has no effect without --launch")
+	case o.launch != "" && o.hosts.credentials.Files.CA != "":
+		return WithHint(errors.New("--cert-file has no effect with --launch"), "agents that are launched get a token; for certificates, start them yourself")
+	case o.hosts.file == "-" && o.hosts.credentials.Files.Token == "-":
+		return errors.New("only one of --hosts and --token-file can be standard input")
+	case changed("timeout") || o.launch != "":
+		o.dialTime = o.Globals.Timeout
+	}
+	return nil
+}
+
+func runProbeFabric(ctx context.Context, o *probeFabricOptions) error {
+	waiting, stop := o.Waiting(ctx)
+	defer stop()
+	names, err := o.registry.Open(waiting, o.Host, nil)
+	if err != nil {
+		return err
+	}
+	if names != nil {
+		defer names.Close() //nolint:errcheck // it only finds agents
+	}
+	hosts, described, err := o.hostsFrom(waiting, names)
+	if err != nil {
+		return err
+	}
+	if n := len(hosts) + len(described); n < 2 {
+		return WithHint(fmt.Errorf("%s: want two or more", text.Plural(n, "host")), "use \"topoctl probe local\" to measure this host alone")
+	}
+	if len(described) > 0 {
+		return o.dryDescribed(waiting, described, hosts)
+	}
+	fleet, err := o.openFleet(ctx, waiting, hosts, names)
+	if err != nil {
+		return err
+	}
+	err = o.run(ctx, fleet)
+	if closed := fleet.Close(); closed != nil {
+		o.warn("%v", pkgerr.Plain(closed))
+	}
+	return err
+}
+
+// warn writes a warning to stderr.
+func (o *probeFabricOptions) warn(format string, args ...any) {
+	if !o.Globals.Quiet {
+		fmt.Fprintln(o.Streams.Err, "topoctl: warning: "+text.Printable(fmt.Sprintf(format, args...)))
+	}
+}
+
+// described is a host that a file or a fixture describes.
+type describedHost struct{ name, source string }
+
+// hostsFrom gives the hosts of the flags, or with a registry the agents in it.
+func (o *probeFabricOptions) hostsFrom(ctx context.Context, names registry.Registry) (hosts []probe.Host, described []describedHost, err error) {
+	if names == nil {
+		return o.listHosts(ctx)
+	}
+	hosts, err = o.registered(ctx, names)
+	return hosts, nil, err
+}
+
+// registered are the agents in a registry that serve probes, or those of them that --host names.
+func (o *probeFabricOptions) registered(ctx context.Context, names registry.Registry) ([]probe.Host, error) {
+	list, err := o.registry.List(ctx, o.Host, names)
+	if err != nil {
+		return nil, err
+	}
+	for _, bad := range list.Bad {
+		o.warn("%s: a record that cannot be used: %s", bad.Key, bad.Error)
+	}
+	var hosts []probe.Host
+	var known []string
+	for i := range list.Records {
+		r := &list.Records[i]
+		serves := slices.Contains(r.Serves, ServesProbes)
+		if serves {
+			known = append(known, r.Name)
+		}
+		if wanted := slices.Contains(o.hosts.names, r.Name); wanted && !serves {
+			return nil, WithHint(fmt.Errorf("--host %s: this agent serves no probes", r.Name), "start it with --serve-probes")
+		} else if serves && (wanted || len(o.hosts.names) == 0) {
+			hosts = append(hosts, probe.Host{Name: r.Name, Address: r.Addresses[0].String()})
+		}
+	}
+	for _, name := range o.hosts.names {
+		if !slices.ContainsFunc(hosts, func(h probe.Host) bool { return h.Name == name }) {
+			return nil, Suggest(fmt.Errorf("--host %q: no agent of that name in the registry", name), name, known, "with --registry, --host is a name in it; \"topoctl peers\" lists them")
+		}
+	}
+	if len(hosts) < 2 {
+		return nil, WithHint(fmt.Errorf("--registry %s: %s, of which %d serve probes: want two or more", o.registry.URL, text.Plural(len(list.Records), "engine"), len(hosts)),
+			"run \"topoctl agent --listen :%s --token-file token --serve-probes --registry %s\" on each host", AgentPort, o.registry.URL)
+	}
+	return hosts, nil
+}
+
+// listHosts gives the hosts with addresses, and those that are only described.
+func (o *probeFabricOptions) listHosts(ctx context.Context) (hosts []probe.Host, described []describedHost, err error) {
+	var lines strings.Builder
+	if o.hosts.file != "" {
+		data, err := o.ReadFile(ctx, o.hosts.file)
+		if err != nil {
+			return nil, nil, fmt.Errorf("--hosts: %w", err)
+		}
+		if hosts, err = fabric.ParseHosts(data); err != nil {
+			return nil, nil, fmt.Errorf("--hosts %s: %w", o.hosts.file, pkgerr.Plain(err))
+		}
+	}
+	for _, text := range o.hosts.names {
+		name, address, both := strings.Cut(text, "=")
+		if !both {
+			address = text
+		}
+		if o.flags.dryRun && isDescription(address) {
+			described = append(described, describedHost{cmp.Or(name, address), address})
+			continue
+		}
+		if strings.ContainsAny(text, " \t\r\n#") || name == "" || address == "" {
+			return nil, nil, fmt.Errorf("--host %q: want NAME=HOST[:PORT]", text)
+		}
+		if both {
+			lines.WriteString(name + " ")
+		}
+		lines.WriteString(address + "\n")
+	}
+	if lines.Len() > 0 {
+		more, err := fabric.ParseHosts([]byte(lines.String()))
+		if err != nil {
+			var of *fabric.HostLineError
+			if errors.As(err, &of) {
+				err = of.Err
+			}
+			return nil, nil, fmt.Errorf("--host: %w", err)
+		}
+		hosts = append(hosts, more...)
+	}
+	return hosts, described, nil
+}
+
+// isDescription says whether a host is given by what describes it.
+func isDescription(source string) bool {
+	if strings.HasPrefix(source, FixturePrefix) {
+		return true
+	}
+	_, err := os.Stat(source)
+	return err == nil
+}
+
+// dryDescribed plans for hosts that need not be there.
+func (o *probeFabricOptions) dryDescribed(ctx context.Context, described []describedHost, others []probe.Host) error {
+	if len(others) > 0 {
+		return WithHint(fmt.Errorf("--host %s: descriptions and addresses of agents cannot be mixed", described[0].name), "%s is taken as an agent at %s, because there is no such file", others[0].Name, others[0].Address)
+	}
+	var hosts []plan.Host
+	for _, d := range described {
+		t, err := o.Named(ctx, d.source)
+		if err != nil {
+			return fmt.Errorf("--host %s: %w", d.name, pkgerr.Plain(err))
+		}
+		hosts = append(hosts, plan.Host{Name: d.name, Topology: t})
+	}
+	p, err := o.plan(ctx, hosts)
+	if err != nil {
+		return err
+	}
+	return o.dry(p)
+}
+
+// plan lists the pairs between hosts and lays them out.
+func (o *probeFabricOptions) plan(ctx context.Context, hosts []plan.Host) (*plan.Plan, error) {
+	pairs, err := o.pairs(ctx, hosts)
+	if err != nil {
+		return nil, err
+	}
+	return o.layout(pairs)
+}
+
+// pairs lists the pairs between hosts.
+func (o *probeFabricOptions) pairs(ctx context.Context, hosts []plan.Host) (*plan.Pairs, error) {
+	fo := plan.FabricOptions{Rails: plan.Rails(o.rails), BothWays: o.flags.bidir, Transport: o.ports.wanted(), Memory: plan.Where(o.ports.memory), Select: o.flags.selected}
+	var err error
+	if fo.Fabric, err = o.ReadFabric(ctx, o.fabricFile); err != nil {
+		return nil, err
+	}
+	pairs, err := plan.Fabric(hosts, fo)
+	var file *plan.FabricFileError
+	if errors.As(err, &file) && o.fabricFile != "" {
+		return nil, fmt.Errorf("--fabric %s: %w", o.fabricFile, pkgerr.Plain(err))
+	}
+	if err != nil {
+		return nil, planHint(err)
+	}
+	return pairs, nil
+}
+
+func (o *probeFabricOptions) openFleet(ctx, waiting context.Context, hosts []probe.Host, names registry.Registry) (*fabric.Fleet, error) {
+	fo := fabric.Options{Hosts: hosts, DialTime: o.dialTime, Registry: Finder(names)}
+	var err error
+	if fo.Credentials, err = o.hosts.credentials.Read(waiting, o.Host, nil); err != nil {
+		return nil, err
+	}
+	if until, ok := waiting.Deadline(); ok && fo.DialTime > 0 {
+		fo.DialTime = max(time.Millisecond, time.Until(until))
+	}
+	if o.launch != "" {
+		fo.Launch = &fabric.Launch{Command: strings.Fields(o.command)}
+		if fo.Credentials == nil { // no one else needs to know it
+			fo.Credentials = trust.OfSecret([]byte(rand.Text()))
+		}
+	}
+	fleet, err := fabric.Open(ctx, fo)
+	if err != nil {
+		return nil, o.openHint(pkgerr.Plain(err))
+	}
+	return fleet, nil
+}
+
+// openHint says what to do where no agent can be used.
+func (o *probeFabricOptions) openHint(err error) error {
+	if hinted, ok := CredentialHint(err); ok {
+		return hinted
+	}
+	if hinted, ok := RegistryHint(err); ok {
+		return hinted
+	}
+	switch {
+	case errors.Is(err, syscall.EADDRNOTAVAIL):
+		return WithHint(err, "check that the interface with this address is up; for loopback, run \"ip link set lo up\"")
+	case errors.Is(err, syscall.ENETUNREACH), errors.Is(err, syscall.EHOSTUNREACH):
+		return WithHint(err, "this host has no route to it; check \"ip route get ADDRESS\" and \"ip addr\"")
+	case o.launch != "":
+		return WithHint(err, "check that \"ssh HOST topoctl version\" works without a password; use --launch-command if topoctl is not in the PATH there")
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return WithHint(err, "run \"topoctl agent --listen :%s --token-file token --serve-probes\" on each host, or use --launch ssh", AgentPort)
+	}
+	return err
+}
+
+// usable are the hosts whose agents can be used. Warnings say what is wrong with the others.
+func (o *probeFabricOptions) usable(fleet *fabric.Fleet) ([]plan.Host, error) {
+	var hosts []plan.Host
+	for _, h := range fleet.Hosts() {
+		if h.Error != "" {
+			o.warn("%s does not take part: %s", h.Name, h.Error)
+			continue
+		}
+		if o.Globals.Verbose {
+			fmt.Fprintln(o.Streams.Err, "topoctl: "+text.Printable(fmt.Sprintf("%s at %s: %s", h.Name, h.Address, strings.Join(slices.Concat(h.Transports, h.Unavailable), "; "))))
+		}
+		hosts = append(hosts, plan.Host{Name: h.Name, Topology: h.Topology})
+	}
+	if len(hosts) < 2 {
+		return nil, fmt.Errorf("%s of %d can be used: want two or more", text.Plural(len(hosts), "agent"), len(fleet.Hosts()))
+	}
+	return hosts, nil
+}
+
+// hostsOf gives the hosts of a fleet as they are when it is called.
+func hostsOf(fleet *fabric.Fleet) func() []probe.Host {
+	return func() []probe.Host {
+		var out []probe.Host
+		for _, h := range fleet.Hosts() {
+			out = append(out, h.Host)
+		}
+		return out
+	}
+}
+
+// run measures with the agents that can be used.
+func (o *probeFabricOptions) run(ctx context.Context, fleet *fabric.Fleet) error {
+	hosts, err := o.usable(fleet)
+	if err != nil {
+		return WithHint(err, "see the warnings for what is wrong with the others")
+	}
+	notes := o.withoutRDMA(hosts, fleet.Hosts())
+	p, err := o.plan(ctx, hosts)
+	if err != nil {
+		return err
+	}
+	p.Pairs.Notes = append(p.Pairs.Notes, notes...)
+	if o.flags.dryRun {
+		return o.dry(p)
+	}
+	return o.measure(ctx, p, fleet, hostsOf(fleet))
+}
+
+// withoutRDMA takes TCP for the pairs of hosts with RDMA that their agents cannot use, and
+// gives the notes that say so.
+func (o *probeFabricOptions) withoutRDMA(hosts []plan.Host, agents []fabric.Host) []string {
+	if o.ports.wanted() != pathsel.Auto {
+		return nil
+	}
+	var notes []string
+	for i := range hosts {
+		h := &hosts[i]
+		a := &agents[slices.IndexFunc(agents, func(a fabric.Host) bool { return a.Name == h.Name })]
+		if slices.Contains(a.Transports, probe.RDMA) {
+			continue
+		}
+		if ph, err := pathsel.New(h.Topology, pathsel.Options{}); err != nil || ph.Transport() != pathsel.RDMA {
+			continue
+		}
+		h.Transport = pathsel.TCP
+		why := "its agent does not offer it"
+		if len(a.Unavailable) > 0 {
+			why = strings.Join(a.Unavailable, "; ")
+		}
+		text := fmt.Sprintf("%s has RDMA devices that cannot be used (%s); its pairs are measured over TCP", h.Name, why)
+		notes = append(notes, plan.PartialNote+text)
+		o.warn("%s", text)
+	}
+	return notes
+}
+
+// planHint says what to do about a plan that cannot be made.
+func planHint(err error) error {
+	var selection *plan.SelectionError
+	var name *plan.DuplicateHostError
+	var rails *plan.RailsError
+	switch {
+	case errors.As(err, &selection):
+		return WithHint(err, "use --dry-run to list the pairs")
+	case errors.As(err, &name):
+		return WithHint(err, "use --host NAME=HOST to name it")
+	case errors.As(err, &rails):
+		return WithHint(err, "use --fabric FILE to give the rail of each port; \"topoctl help path\" shows an example")
+	}
+	return err
+}

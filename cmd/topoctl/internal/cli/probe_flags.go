@@ -1,0 +1,276 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/topoctl/topoctl/internal/bench"
+	"github.com/topoctl/topoctl/internal/measure/plan"
+	"github.com/topoctl/topoctl/pathsel"
+	"github.com/topoctl/topoctl/probe"
+)
+
+// measureFlags are the flags of a run of measurements, by topic.
+type measureFlags struct {
+	sampleFlags
+	judgeFlags
+	planFlags
+	outputFlags
+}
+
+func (m *measureFlags) add(cmd *cobra.Command, defaults probe.Spec) {
+	m.planFlags.add(cmd)
+	m.outputFlags.add(cmd)
+	m.sampleFlags.add(cmd, defaults)
+	m.judgeFlags.add(cmd)
+}
+
+// parse checks the flags and gives what measurements and verdicts go by.
+func (m *measureFlags) parse(cmd *cobra.Command, defaults probe.Spec) (spec probe.Spec, rules probe.Rules, err error) {
+	if err := errors.Join(m.planFlags.check(cmd), m.outputFlags.check(cmd)); err != nil {
+		return spec, rules, err
+	}
+	if m.dryRun {
+		if err := NoEffect(cmd, "with --dry-run", "report", "events"); err != nil {
+			return spec, rules, err
+		}
+	}
+	if spec, err = m.spec(cmd, defaults); err != nil {
+		return spec, rules, err
+	}
+	rules, err = m.rules()
+	return spec, rules, err
+}
+
+// sampleFlags say what is measured of each pair, and how long.
+type sampleFlags struct {
+	bw, lat                bool
+	size                   int64
+	sweep                  []int64
+	warmup, duration       time.Duration
+	ci                     float64
+	minSamples, maxSamples int
+	rateLimit              int64
+}
+
+// The defaults of the measurements that flags do not name: samples of latency, and how
+// often the time for the fewest samples a pair may take.
+const (
+	latencySamples = 1000
+	pairTimeFactor = 4
+)
+
+func (s *sampleFlags) add(cmd *cobra.Command, defaults probe.Spec) {
+	fl := cmd.Flags()
+	fl.BoolVar(&s.bw, "bw", false, "measure bandwidth only")
+	fl.BoolVar(&s.lat, "lat", false, "measure latency only")
+	Var(cmd, &s.size, "size", SizeText(defaults.SizesBytes[0]), "`SIZE` of each op", ParseBytes)
+	Var(cmd, &s.sweep, "sweep", "", "range of sizes (`FROM:TO:xFACTOR`), such as 4KiB:256MiB:x4; the largest is judged", ParseSweep)
+	fl.DurationVar(&s.warmup, "warmup", defaults.Warmup, "warm up for `TIME` before each size")
+	fl.DurationVar(&s.duration, "duration", defaults.SampleTime*time.Duration(defaults.MinSamples), "`TIME` for --min-samples of each size; more follow until --ci is reached")
+	Var(cmd, &s.ci, "ci", PartText(defaults.CI), "stop when the 95 % interval is within this `PERCENT` of the mean", ParsePart)
+	fl.IntVar(&s.minSamples, "min-samples", defaults.MinSamples, "minimum number `N` of samples")
+	fl.IntVar(&s.maxSamples, "max-samples", defaults.MaxSamples, "maximum number `N` of samples")
+	Var(cmd, &s.rateLimit, "rate-limit", "", "limit each pair to `RATE`, such as 10Gb/s", ParseRate)
+	Group(cmd, "Samples", "bw", "lat", "size", "sweep", "warmup", "duration", "ci", "min-samples", "max-samples", "rate-limit")
+	Offer(cmd, map[string]Completer{
+		"size": Words("64KiB", "1MiB", "16MiB"), "sweep": Words("4KiB:16MiB:x4"), "duration": Words("500ms", "2s"),
+		"ci": Words("2.5%", "5%"), "rate-limit": Words("1GB/s"),
+	})
+}
+
+// spec checks the flags and gives what they say of measurements.
+func (s *sampleFlags) spec(cmd *cobra.Command, defaults probe.Spec) (probe.Spec, error) {
+	out := defaults
+	changed := cmd.Flags().Changed
+	for _, pair := range [][2]string{{"size", "sweep"}, {"bw", "lat"}} {
+		if changed(pair[0]) && changed(pair[1]) {
+			return out, fmt.Errorf("--%s and --%s cannot be used together", pair[0], pair[1])
+		}
+	}
+	if s.lat {
+		if err := NoEffect(cmd, "with --lat", "size", "sweep", "duration", "ci", "min-samples", "max-samples", "rate-limit", "bidir"); err != nil {
+			return out, err
+		}
+	}
+	out.Warmup, out.MinSamples, out.MaxSamples, out.LatencySamples = s.warmup, s.minSamples, s.maxSamples, latencySamples
+	switch {
+	case s.minSamples < 2 || s.minSamples > 1000:
+		return out, fmt.Errorf("--min-samples %d: want 2 to 1000", s.minSamples)
+	case !changed("max-samples") && s.maxSamples < s.minSamples:
+		out.MaxSamples = s.minSamples
+	case s.maxSamples < s.minSamples || s.maxSamples > 1000:
+		return out, fmt.Errorf("--max-samples %d: want --min-samples (%d) to 1000", s.maxSamples, s.minSamples)
+	}
+	out.SampleTime = s.duration / time.Duration(s.minSamples)
+	switch {
+	case s.warmup < 0 || s.warmup > time.Hour:
+		return out, fmt.Errorf("--warmup %s: want 0 to 1h", s.warmup)
+	case out.SampleTime < time.Millisecond || s.duration > time.Hour:
+		return out, fmt.Errorf("--duration %s: want %s (1 ms for each of --min-samples) to 1h", s.duration, time.Duration(s.minSamples)*time.Millisecond)
+	}
+	out.CI, out.RateLimit = s.ci, s.rateLimit
+	var err error
+	if out.SizesBytes, err = s.sizes(); err != nil {
+		return out, err
+	}
+	if s.bw {
+		out.LatencySamples = 0
+	}
+	// Samples that do not settle are taken to --max-samples, but not for ever.
+	each := s.warmup + pairTimeFactor*s.duration
+	out.PairTime = time.Duration(len(out.SizesBytes))*each + s.warmup + time.Second
+	return out, nil
+}
+
+// sizes are those of ops; none where only latency is measured.
+func (s *sampleFlags) sizes() ([]int64, error) {
+	if s.lat {
+		return []int64{}, nil
+	}
+	flag, sizes := "size", []int64{s.size}
+	if s.sweep != nil {
+		flag, sizes = "sweep", s.sweep
+	}
+	if sizes[len(sizes)-1] > 1<<30 {
+		return nil, fmt.Errorf("--%s: ops of more than 1 GiB are not measured", flag)
+	}
+	return sizes, nil
+}
+
+// judgeFlags say when a pair is bad, and how often it is measured again then.
+type judgeFlags struct {
+	failUnder, warnUnder float64
+	outlier              Outlier
+	retest               int
+}
+
+func (j *judgeFlags) add(cmd *cobra.Command) {
+	fl := cmd.Flags()
+	rules := probe.DefaultRules()
+	Var(cmd, &j.failUnder, "fail-under", PartText(rules.FailUnder), "a pair fails below this `PERCENT` of the expected rate", ParsePart)
+	Var(cmd, &j.warnUnder, "warn-under", PartText(rules.WarnUnder), "warn about a pair below this `PERCENT` of the expected rate", ParsePart)
+	Var(cmd, &j.outlier, "outlier", fmt.Sprintf("%s/%gx", PartText(rules.OutlierUnder), rules.OutlierOver), "outliers: below this part of the best similar rate, or above this multiple of the latency (`PERCENT/MULTIPLEx`)", ParseOutlier)
+	fl.IntVar(&j.retest, "retest", rules.Retests, "number `N` of times to measure bad pairs again, alone")
+	Group(cmd, "Verdicts", "fail-under", "warn-under", "outlier", "retest")
+	Offer(cmd, map[string]Completer{
+		"fail-under": Words("80%"), "warn-under": Words("90%"), "outlier": Words("93%/2.1x"),
+	})
+}
+
+// rules checks the flags and gives what they say of verdicts.
+func (j *judgeFlags) rules() (probe.Rules, error) {
+	r := probe.Rules{Retests: j.retest, FailUnder: j.failUnder, WarnUnder: j.warnUnder, OutlierUnder: j.outlier.Under, OutlierOver: j.outlier.Over}
+	switch {
+	case r.WarnUnder < r.FailUnder:
+		return r, fmt.Errorf("--warn-under %s is below --fail-under %s", PartText(j.warnUnder), PartText(j.failUnder))
+	case j.retest < 0 || j.retest > 10:
+		return r, fmt.Errorf("--retest %d: want 0 to 10", j.retest)
+	}
+	return r, nil
+}
+
+// planFlags say which pairs are measured, and which of them at the same time.
+type planFlags struct {
+	selected          []string
+	bidir             bool
+	schedule, contend string
+	maxDuration       time.Duration
+	dryRun            bool
+}
+
+var schedules = []string{string(plan.ByLink), string(plan.ByEndpoint), string(plan.Serial)}
+
+func (p *planFlags) add(cmd *cobra.Command) {
+	fl := cmd.Flags()
+	fl.StringArrayVar(&p.selected, "select", nil, "only pairs that match `FROM>TO`, or an endpoint NAME; * and ? are wildcards; repeatable")
+	fl.BoolVar(&p.bidir, "bidir", false, "load both directions of each pair")
+	fl.StringVar(&p.schedule, "schedule", schedules[0], "pairs at the same time share no `WHAT`: link or endpoint; serial: one at a time")
+	fl.StringVar(&p.contend, "contend", "", "all pairs that use `LINK` at the same time, to find its capacity")
+	fl.DurationVar(&p.maxDuration, "max-duration", 0, "start no round that would end after `TIME`; 0 for no limit")
+	fl.BoolVar(&p.dryRun, "dry-run", false, "print the rounds with their time and bytes, but measure nothing")
+	Group(cmd, pairsGroup, "select", "bidir", "schedule", "contend", "max-duration", "dry-run")
+	Offer(cmd, map[string]Completer{
+		"schedule": Words(schedules...), "max-duration": Words("1m", "10m"),
+	})
+}
+
+func (p *planFlags) check(cmd *cobra.Command) error {
+	for i, s := range p.selected {
+		p.selected[i] = strings.ReplaceAll(s, "->", ">")
+	}
+	if p.maxDuration < 0 {
+		return fmt.Errorf("--max-duration %s: want 0 or more", p.maxDuration)
+	}
+	return errors.Join(NotEmpty(cmd, "select", "contend"), CheckWords("schedule", []string{p.schedule}, schedules))
+}
+
+// outputFlags say where results go, and which there are already.
+type outputFlags struct {
+	outFile                OutFile
+	all                    bool
+	report, events, resume string
+}
+
+// pairsGroup is the heading of the flags that say what is measured.
+const pairsGroup = "Pairs"
+
+func (o *outputFlags) add(cmd *cobra.Command) {
+	fl := cmd.Flags()
+	o.addPrinted(cmd)
+	fl.StringVar(&o.report, "report", "", "also write the report as JSON to `FILE`")
+	fl.StringVar(&o.events, "events", "", "also write events as JSON lines to `FILE` during the run")
+	Group(cmd, "Output", "all", "out-file", "report", "events")
+	fl.StringVar(&o.resume, "resume", "", "only pairs that are not in `FILE`, the report or events of an earlier run")
+	Group(cmd, pairsGroup, "resume")
+}
+
+// addPrinted adds the flags of commands that print a report.
+func (o *outputFlags) addPrinted(cmd *cobra.Command) {
+	o.outFile.Add(cmd)
+	cmd.Flags().BoolVar(&o.all, "all", false, "list every pair, all evidence and all notes")
+}
+
+func (o *outputFlags) check(cmd *cobra.Command) error {
+	files := []string{o.outFile.Name, o.report, o.events}
+	for i, f := range files {
+		if f != "" && f != "/dev/full" && slices.Contains(files[:i], f) {
+			return fmt.Errorf("more than one output would go to %s", f)
+		}
+	}
+	return NotEmpty(cmd, "out-file", "report", "events", "resume")
+}
+
+// portFlags say how pairs of ports are measured.
+type portFlags struct {
+	transport, memory string
+}
+
+var (
+	probeTransports = []string{bench.Auto, "rdma", "tcp"}
+	memoryKinds     = []string{string(plan.OnCPU), string(plan.OnGPU)}
+)
+
+func (p *portFlags) add(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&p.transport, "transport", bench.Auto, "`TRANSPORT` between ports: "+Either(probeTransports)+"; auto uses RDMA if both ends have it")
+	cmd.Flags().StringVar(&p.memory, "memory", memoryKinds[0], "`KIND` of memory to move between ports, nearest to each: cpu or gpu")
+	Group(cmd, pairsGroup, "transport", "memory")
+	Offer(cmd, map[string]Completer{"transport": Words(probeTransports...), "memory": Words(memoryKinds...)})
+}
+
+func (p *portFlags) check() error {
+	return errors.Join(CheckWords("transport", []string{p.transport}, probeTransports), CheckWords("memory", []string{p.memory}, memoryKinds))
+}
+
+// wanted is the transport that pathsel is asked for.
+func (p *portFlags) wanted() pathsel.Transport {
+	if p.transport == bench.Auto {
+		return pathsel.Auto
+	}
+	return pathsel.Transport(p.transport)
+}

@@ -1,0 +1,109 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/bench"
+	"github.com/topoctl/topoctl/internal/measure/local"
+	"github.com/topoctl/topoctl/internal/measure/plan"
+	"github.com/topoctl/topoctl/probe"
+)
+
+type probeLocalOptions struct {
+	measuring
+	kinds []string
+	ports portFlags
+	rdma  RDMA
+}
+
+var pairKinds = []string{string(probe.Memory), string(probe.GPU), string(probe.Port)}
+
+func newProbeLocalCmd(f *Env, runF func(context.Context, *probeLocalOptions) error) *cobra.Command {
+	opts := &probeLocalOptions{measuring: measuring{Host: f.Host()}}
+	cmd := &cobra.Command{
+		Use:   "local",
+		Short: "Measure memory, GPUs and ports of this host",
+		Long: "local measures memory from the CPUs of each NUMA node (loads, copies and load latency),\n" +
+			"GPUs with memory and with each other, ports with each other over RDMA, and TCP over\n" +
+			"loopback. A pair that cannot be measured is WAIVED, with the reason.\n\n" +
+			"--dry-run prints the rounds that it would measure, also for another host (--fixture,\n" +
+			"--from, --root).\n\n" + verdictsHint,
+		Example: "  topoctl probe local\n  topoctl probe local --pairs gpu,port --fail-under 85%\n" +
+			"  topoctl probe local --select 'cpu:0>*' --sweep 4KiB:64MiB:x16 -o json\n" +
+			"  topoctl probe local --report today.json; topoctl probe show today.json -o html --out-file today.html\n" +
+			"  topoctl probe local --dry-run --fixture dgx-h100",
+		Args: NoArgs,
+		RunE: Action(opts, opts.parse, runF),
+	}
+	cmd.Flags().StringSliceVar(&opts.kinds, "pairs", pairKinds, "`KINDS` of pairs to measure: memory, gpu, port")
+	opts.flags.add(cmd, local.DefaultSpec())
+	opts.ports.add(cmd)
+	opts.rdma.Add(cmd)
+	Group(cmd, pairsGroup, "pairs")
+	Offer(cmd, map[string]Completer{"pairs": WordList(pairKinds...)})
+	mainFlags(cmd, "pairs", "select", "duration", "fail-under", "all", "report", "out-file", "dry-run")
+	Uses(cmd, append(slices.Clone(InputFlags), "units")...)
+	Lasts(cmd)
+	Formats(cmd, runFormats...)
+	return cmd
+}
+
+func (o *probeLocalOptions) parse(cmd *cobra.Command, _ []string) error {
+	if err := errors.Join(o.parseMeasuring(cmd), o.ports.check(), CheckWords("pairs", o.kinds, pairKinds)); err != nil {
+		return err
+	}
+	if o.Globals.Described() && !o.flags.dryRun {
+		return WithHint(errors.New("only this host can be measured"), "use --dry-run to see what would be measured on another")
+	}
+	return o.rdma.Check(cmd, o.ports.transport != "tcp")
+}
+
+func runProbeLocal(ctx context.Context, o *probeLocalOptions) error {
+	t, err := o.Load(ctx)
+	if err != nil {
+		return err
+	}
+	pairs, err := o.pairs(t)
+	if err != nil {
+		return err
+	}
+	p, err := o.layout(pairs)
+	if err != nil {
+		return err
+	}
+	if o.flags.dryRun {
+		return o.dry(p)
+	}
+	prober, err := o.prober(t)
+	if err != nil {
+		return err
+	}
+	return errors.Join(o.measure(ctx, p, prober, nil), prober.Close())
+}
+
+// pairs lists what can be measured of a host.
+func (o *probeLocalOptions) pairs(t *topo.Topology) (*plan.Pairs, error) {
+	var kinds []probe.Kind
+	for _, k := range o.kinds {
+		kinds = append(kinds, probe.Kind(k))
+	}
+	pairs, err := plan.Local(t, plan.LocalOptions{Kinds: kinds, Select: o.flags.selected, BothWays: o.flags.bidir, Transport: o.ports.wanted(), Memory: plan.Where(o.ports.memory)})
+	return pairs, planHint(err)
+}
+
+func (o *probeLocalOptions) prober(t *topo.Topology) (*local.Prober, error) {
+	lo := local.Options{Topology: t, Engine: o.rdma.Factories("shm", "tcp")}
+	if o.ports.transport != "tcp" {
+		lo.Engine = o.rdma.Factories(bench.Auto)
+	}
+	if o.Globals.HostRoot != "" {
+		lo.Sysfs = filepath.Join(o.Globals.HostRoot, "sys")
+	}
+	return local.New(lo)
+}

@@ -1,0 +1,383 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/topoctl/topoctl/internal/build"
+	"github.com/topoctl/topoctl/internal/measure/judge"
+	"github.com/topoctl/topoctl/internal/measure/local"
+	"github.com/topoctl/topoctl/internal/measure/plan"
+	proberun "github.com/topoctl/topoctl/internal/measure/run"
+	"github.com/topoctl/topoctl/internal/measure/show"
+	"github.com/topoctl/topoctl/internal/pkgerr"
+	"github.com/topoctl/topoctl/internal/text"
+	"github.com/topoctl/topoctl/probe"
+)
+
+// measuring is what the commands that measure have in common.
+type measuring struct {
+	*Host
+	flags measureFlags
+	spec  probe.Spec
+	rules probe.Rules
+	show  show.Options
+}
+
+// runFormats are those of commands that measure.
+var runFormats = []string{FormatTable, FormatWide, FormatTSV, FormatJSON, FormatJSONL, FormatSVG, FormatHTML}
+
+// parseMeasuring takes over what the commands that measure have in common.
+func (o *measuring) parseMeasuring(cmd *cobra.Command) (err error) {
+	if o.spec, o.rules, err = o.flags.parse(cmd, local.DefaultSpec()); err != nil {
+		return err
+	}
+	o.prepareShow()
+	switch {
+	case o.flags.dryRun && o.Format != FormatTable && o.Format != FormatWide && o.Format != FormatJSON:
+		return fmt.Errorf("-o %s has no effect with --dry-run: want table or json", o.Format)
+	case o.Format == FormatJSONL && o.flags.outFile.Name != "":
+		return WithHint(errors.New("--out-file has no effect with -o jsonl"), "use --events FILE to write events to a file")
+	}
+	return nil
+}
+
+// prepareShow says how reports are printed: where --out-file names a file, as for a file.
+func (o *measuring) prepareShow() {
+	o.show = o.ReportOptions()
+	o.show.All = o.flags.all
+	if !o.flags.outFile.Stdout() {
+		o.show.Color = false
+	}
+}
+
+// layout lays pairs out in rounds.
+func (o *measuring) layout(pairs *plan.Pairs) (*plan.Plan, error) {
+	if len(o.spec.SizesBytes) == 0 { // latency is that of loads
+		own := *pairs
+		own.Pairs = slices.DeleteFunc(slices.Clone(pairs.Pairs), func(p probe.Pair) bool { return p.Variant == probe.VariantCopy })
+		pairs = &own
+	}
+	p := plan.Options{Schedule: plan.Schedule(o.flags.schedule), Spec: o.spec}
+	if o.flags.contend != "" {
+		var err error
+		if p.Contend, err = pairs.Link(o.flags.contend); err != nil {
+			return nil, fmt.Errorf("--contend: %w", pkgerr.Plain(err))
+		}
+	}
+	return plan.Make(pairs, p)
+}
+
+// measure carries a plan out, prints what came of it, and gives the answer as an error.
+func (o *measuring) measure(ctx context.Context, p *plan.Plan, prober proberun.Prober, hosts func() []probe.Host) error {
+	out, err := o.open()
+	if err != nil {
+		return err
+	}
+	if !o.Globals.Quiet {
+		e := p.Estimate
+		fmt.Fprintf(o.Streams.Err, "topoctl: %s in %s, about %s to %s\n", text.Plural(p.Summary().Pairs, "pair"), text.Plural(len(p.Rounds), "round"),
+			e.Time.Round(time.Second), e.MostTime.Round(time.Second))
+	}
+	ro := o.options(p, prober, hosts)
+	ro.Resume, ro.Event = out.resume, out.event
+	bar := progressBar{o: o, elapsed: ro.Elapsed, last: -drawEvery}
+	if !o.Globals.Quiet {
+		ro.Progress = bar.show
+	}
+	report, err := proberun.Run(ctx, ro)
+	bar.end()
+	err = errors.Join(err, out.close())
+	return o.answer(ctx, report, err)
+}
+
+// options say how a plan is carried out.
+func (o *measuring) options(p *plan.Plan, prober proberun.Prober, hosts func() []probe.Host) proberun.Options {
+	began := time.Now()
+	return proberun.Options{Tool: build.Tool(), Plan: p, Prober: prober, Rules: o.rules, Now: o.Now,
+		Elapsed: func() time.Duration { return time.Since(began) }, MaxDuration: o.flags.maxDuration, Hosts: hosts}
+}
+
+// answer prints a report and says by an error what it comes to. What could not be
+// written is told last, so that nothing that was measured is lost over it.
+func (o *measuring) answer(ctx context.Context, r *probe.Report, failed error) error {
+	if o.Format != FormatJSONL {
+		if err := o.print(r); err != nil {
+			failed = errors.Join(failed, err)
+		}
+	}
+	if o.flags.report != "" {
+		data, err := SafeJSON(r.Encode())
+		if err == nil {
+			err = WriteFile(o.flags.report, data, Everyone)
+		}
+		if err != nil {
+			failed = errors.Join(failed, fmt.Errorf("--report: %w", err))
+		}
+	}
+	switch {
+	case ctx.Err() != nil:
+		if rest := unlessCanceled(failed); rest != nil {
+			fmt.Fprintln(o.Streams.Err, "topoctl: "+OneLine("", rest))
+		}
+		return ctx.Err()
+	case failed != nil:
+		return failed
+	}
+	return o.outcome(r)
+}
+
+// unlessCanceled is an error without the one that says that the user stopped the run.
+func unlessCanceled(err error) error {
+	if list, ok := err.(interface{ Unwrap() []error }); ok {
+		var rest []error
+		for _, e := range list.Unwrap() {
+			rest = append(rest, unlessCanceled(e))
+		}
+		return errors.Join(rest...)
+	}
+	if errors.Is(err, context.Canceled) {
+		return nil
+	}
+	return err
+}
+
+// outcome gives the exit code as an error, and says on stderr what a report lacks where
+// nothing else has said so: tables have the notes.
+func (o *measuring) outcome(r *probe.Report) error {
+	var missing []string
+	if o.Format != FormatTable && o.Format != FormatWide {
+		missing = partialNotes(r)
+	}
+	if r.Complete && probeTried(r) == 0 {
+		missing = append(missing, "no pair was measured: "+nothingWhy(r))
+	}
+	if !o.Globals.Quiet {
+		for _, line := range missing {
+			fmt.Fprintln(o.Streams.Err, "topoctl: partial: "+text.Printable(line))
+		}
+	}
+	err := outcome(r)
+	if err != nil && !o.flags.outFile.Stdout() && !o.Globals.Quiet { // the exit code alone would say that something is wrong
+		fmt.Fprintf(o.Streams.Err, "topoctl: %s; the report is in %s\n", show.Answer(r, o.show), text.Printable(o.flags.outFile.Name))
+	}
+	return err
+}
+
+// partialNotes are the notes on what is there and was not measured.
+func partialNotes(r *probe.Report) []string {
+	var out []string
+	for _, n := range r.Notes {
+		if text, ok := strings.CutPrefix(n, plan.PartialNote); ok {
+			out = append(out, text)
+		}
+	}
+	return out
+}
+
+// probeTried counts the pairs that were not waived.
+func probeTried(r *probe.Report) int {
+	s := &r.Summary
+	return s.Pass + s.Measured + s.Warn + s.Fail + s.Inconclusive + s.Error
+}
+
+// nothingWhy says why no pair was measured.
+func nothingWhy(r *probe.Report) string {
+	for i := range r.Results {
+		if x := &r.Results[i]; x.Pair.Waived != "" {
+			return fmt.Sprintf("%s waived, the first because %s", text.Plural(r.Summary.Waived, "pair"), x.Pair.Waived)
+		}
+	}
+	return "there is none; see the notes of the report"
+}
+
+// outcome is what a report's verdicts come to, as the error that gives the exit code.
+func outcome(r *probe.Report) error {
+	if r.Summary.Fail > 0 || len(r.Blame) > 0 {
+		return ErrBad
+	}
+	if r.Summary.Error > 0 || !r.Complete || slices.ContainsFunc(r.Hosts, func(h probe.Host) bool { return h.Error != "" }) {
+		return ErrPartial
+	}
+	if probeTried(r) == 0 || len(partialNotes(r)) > 0 {
+		return ErrPartial
+	}
+	for i := range r.Results {
+		if x := &r.Results[i]; x.Verdict == probe.Inconclusive && slices.ContainsFunc(x.Reasons, untold) {
+			return ErrPartial
+		}
+	}
+	return nil
+}
+
+// untold says whether a reason is one that more samples, or another try, would change.
+func untold(r probe.Reason) bool {
+	return r.Code == judge.CodeWideInterval || r.Code == judge.CodeBusy || r.Code == judge.CodeNotMeasured || r.Code == judge.CodeTooFast
+}
+
+// print writes a report to stdout, or to --out-file.
+func (o *measuring) print(r *probe.Report) error {
+	data, err := rendered(r, o.Format, o.show)
+	if err != nil {
+		return err
+	}
+	return o.flags.outFile.Write(o.Streams, data)
+}
+
+// rendered is a report in a format.
+func rendered(r *probe.Report, format string, o show.Options) ([]byte, error) {
+	switch format {
+	case FormatJSON:
+		return SafeJSON(r.Encode())
+	case FormatSVG:
+		return show.SVG(r, o), nil
+	case FormatHTML:
+		return show.HTML(r, o)
+	}
+	var out bytes.Buffer
+	write := show.Table
+	if format == FormatTSV {
+		write = show.TSV
+	}
+	err := write(&out, r, o)
+	return out.Bytes(), err
+}
+
+// probeOutputs are what a run writes to while it measures, and what it goes on from.
+type probeOutputs struct {
+	resume *probe.Report
+	sinks  []*sink
+}
+
+// sink is somebody who gets events as lines. One that fails gets no more, and stops
+// nobody.
+type sink struct {
+	name string
+	w    io.Writer
+	err  error
+}
+
+// open prepares what a run reads and writes, so that nothing is measured that cannot
+// be kept.
+func (o *measuring) open() (*probeOutputs, error) {
+	var out probeOutputs
+	var err error
+	if o.flags.resume != "" {
+		if out.resume, err = o.ReadReport(o.flags.resume); err != nil {
+			return nil, fmt.Errorf("--resume: %w", err)
+		}
+	}
+	if err := o.flags.outFile.Check(); err != nil {
+		return nil, err
+	}
+	if err := Writable(o.flags.report); err != nil {
+		return nil, fmt.Errorf("--report: %w", err)
+	}
+	if o.Format == FormatJSONL {
+		out.sinks = append(out.sinks, &sink{name: "standard output", w: o.Streams.Out})
+	}
+	if o.flags.events != "" {
+		file, err := os.Create(o.flags.events)
+		if err != nil {
+			return nil, fmt.Errorf("--events: %s: %w", o.flags.events, Cause(err))
+		}
+		out.sinks = append(out.sinks, &sink{name: "--events: " + o.flags.events, w: file})
+	}
+	return &out, nil
+}
+
+// event writes an event to all sinks that still take them.
+func (x *probeOutputs) event(e *probe.Event) {
+	if len(x.sinks) == 0 {
+		return
+	}
+	line, err := SafeJSON(e.Encode())
+	for _, s := range x.sinks {
+		if s.err == nil && err == nil {
+			_, s.err = s.w.Write(line)
+		} else if s.err == nil {
+			s.err = err
+		}
+	}
+}
+
+// close gives what went wrong with the sinks.
+func (x *probeOutputs) close() error {
+	var errs []error
+	for _, s := range x.sinks {
+		if file, ok := s.w.(*os.File); ok && strings.HasPrefix(s.name, "--") {
+			if err := file.Close(); s.err == nil {
+				s.err = err
+			}
+		}
+		if s.err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", s.name, Cause(s.err)))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// How often the state of a run is told: to a terminal, where one line is drawn over and
+// over, and to a file.
+const (
+	drawEvery = 100 * time.Millisecond
+	sayEvery  = 10 * time.Second
+)
+
+// progressBar tells on stderr where a run is.
+type progressBar struct {
+	o       *measuring
+	elapsed func() time.Duration
+	last    time.Duration
+	drawn   bool
+}
+
+func (b *progressBar) show(p proberun.Progress) {
+	now, every := b.elapsed(), sayEvery
+	if b.o.Streams.ErrTTY {
+		every = drawEvery
+	}
+	if now-b.last < every {
+		return
+	}
+	b.last = now
+	line := b.line(&p)
+	if !b.o.Streams.ErrTTY {
+		fmt.Fprintln(b.o.Streams.Err, "topoctl: "+line)
+		return
+	}
+	b.drawn = true
+	fmt.Fprint(b.o.Streams.Err, ClearLine+line)
+}
+
+func (b *progressBar) line(p *proberun.Progress) string {
+	s := show.Progress{Round: p.Round, Rounds: p.Rounds, Done: p.Done, Total: p.Total, Bytes: p.Bytes, Left: p.Left}
+	for i := range p.Pairs {
+		s.Pairs = append(s.Pairs, show.PairName(&p.Pairs[i], p.Pairs[i].From.Host == p.Pairs[i].To.Host))
+	}
+	before := map[string]string{probe.RetestAlone: "again, alone: ", probe.RetestOtherPartner: "again, with another partner: "}[p.Retest]
+	width := 0
+	if b.o.Streams.ErrTTY {
+		if width = b.o.Streams.Width; width == 0 {
+			width = 80
+		}
+		width = max(20, width-1) - len(before)
+	}
+	return before + s.Line(width, b.o.show)
+}
+
+// end takes the line away.
+func (b *progressBar) end() {
+	if b.drawn {
+		fmt.Fprint(b.o.Streams.Err, ClearLine)
+	}
+}

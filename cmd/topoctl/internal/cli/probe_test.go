@@ -1,0 +1,168 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/topoctl/topoctl/internal/measure/judge"
+	"github.com/topoctl/topoctl/internal/measure/plan"
+	proberun "github.com/topoctl/topoctl/internal/measure/run"
+	"github.com/topoctl/topoctl/probe"
+)
+
+// The exit code says what a report's verdicts come to.
+func TestProbeOutcome(t *testing.T) {
+	inconclusive := func(codes ...string) func(*probe.Report) {
+		return func(r *probe.Report) {
+			x := probe.Result{Verdict: probe.Inconclusive}
+			for _, c := range codes {
+				x.Reasons = append(x.Reasons, probe.Reason{Code: c})
+			}
+			r.Results = append(r.Results, x)
+			r.Summary.Inconclusive++
+		}
+	}
+	for name, tt := range map[string]struct {
+		change func(*probe.Report)
+		code   int
+	}{
+		"all pass":               {func(r *probe.Report) { r.Summary.Pass = 3 }, 0},
+		"warnings":               {func(r *probe.Report) { r.Summary.Warn = 3 }, 0},
+		"waived beside one":      {func(r *probe.Report) { r.Summary.Pass, r.Summary.Waived = 1, 3 }, 0},
+		"all waived":             {func(r *probe.Report) { r.Summary.Waived = 3 }, 3},
+		"no pair":                {func(*probe.Report) {}, 3},
+		"a port is down":         {func(r *probe.Report) { r.Summary.Pass, r.Notes = 3, []string{plan.PartialNote + "n1/x is down"} }, 3},
+		"a note":                 {func(r *probe.Report) { r.Summary.Pass, r.Notes = 3, []string{"n1/x is odd"} }, 0},
+		"a failure, a port down": {func(r *probe.Report) { r.Summary.Fail, r.Notes = 3, []string{plan.PartialNote + "n1/x is down"} }, 1},
+		"nothing is expected":    {inconclusive(judge.CodeNoExpectation), 0},
+		"too few samples":        {inconclusive(judge.CodeNoExpectation, judge.CodeWideInterval), 3},
+		"not measured":           {inconclusive(judge.CodeNotMeasured), 3},
+		"faster than possible":   {inconclusive(judge.CodeTooFast), 3},
+		"an error":               {func(r *probe.Report) { r.Summary.Error = 1 }, 3},
+		"no time":                {func(r *probe.Report) { r.Complete = false }, 3},
+		"a host took no part":    {func(r *probe.Report) { r.Hosts = []probe.Host{{}, {Error: "gone"}} }, 3},
+		"a failure":              {func(r *probe.Report) { r.Summary.Fail = 1 }, 1},
+		"blame":                  {func(r *probe.Report) { r.Blame = []probe.Blame{{}} }, 1},
+		"a failure and an error": {func(r *probe.Report) { r.Summary.Fail, r.Summary.Error, r.Complete = 1, 1, false }, 1},
+	} {
+		r := &probe.Report{Complete: true}
+		tt.change(r)
+		if got := ExitCode(outcome(r)); got != tt.code {
+			t.Errorf("%s: %d, want %d", name, got, tt.code)
+		}
+	}
+}
+
+// What could not be written is told also where the user stopped the run, and that he
+// did is told once.
+func TestUnlessCanceled(t *testing.T) {
+	full := errors.New("no space left")
+	for _, err := range []error{nil, context.Canceled, errors.Join(context.Canceled, fmt.Errorf("x: %w", context.Canceled))} {
+		if got := unlessCanceled(err); got != nil {
+			t.Errorf("%v leaves %v", err, got)
+		}
+	}
+	if got := unlessCanceled(errors.Join(context.Canceled, full)); !errors.Is(got, full) || errors.Is(got, context.Canceled) {
+		t.Error(got)
+	}
+}
+
+// A terminal has one line that is drawn over and over, a file a line now and then.
+func TestProbeProgress(t *testing.T) {
+	pairs := []probe.Pair{{From: probe.End{Host: "n1", Name: "eth0"}, To: probe.End{Host: "n2", Name: "eth0"}}}
+	p := proberun.Progress{Round: 2, Rounds: 5, Done: 3, Total: 9, Pairs: pairs, Bytes: 3 << 30, Left: 90 * time.Second}
+	for _, terminal := range []bool{true, false} {
+		f := newStreams()
+		f.ErrTTY, f.Width = terminal, 80
+		now := time.Duration(0)
+		b := progressBar{o: &measuring{Host: &Host{Streams: f.Streams}}, elapsed: func() time.Duration { return now }}
+		for range 300 {
+			b.show(p)
+			now += 100 * time.Millisecond
+		}
+		p.Retest = probe.RetestAlone
+		b.show(p)
+		b.end()
+		text := f.Stderr.String()
+		lines := strings.Split(strings.TrimSuffix(text, ClearLine), ClearLine)
+		if !terminal {
+			lines = strings.Split(strings.TrimSuffix(text, "\n"), "\n")
+		}
+		want := map[bool]int{true: 301, false: 3}[terminal]
+		if len(lines) != want || !strings.Contains(text, "round 2/5, 3 of 9 pairs, 3 GiB moved, 1 min 30 s left: n1/eth0 > n2/eth0") || terminal != strings.Contains(text, ClearLine) {
+			t.Errorf("terminal %v: %d lines, want %d: %q", terminal, len(lines), want, lines[0])
+		}
+		if last := lines[len(lines)-1]; !strings.Contains(last, "again, alone: round") || terminal && len([]rune(last)) > 80 {
+			t.Errorf("terminal %v: %q", terminal, last)
+		}
+		p.Retest = ""
+	}
+}
+
+func TestParseProbeLocal(t *testing.T) {
+	got, err := parseOnly(t, newStreams().Streams, newProbeLocalCmd, "--size", "64KiB", "--duration", "1s", "--min-samples", "4", "--ci", "5%", "--rate-limit", "8Gb/s", "--fail-under", "0.5",
+		"--outlier", "90%/3x", "--bw", "--retest", "2", "--select", "cpu:0->gpu:*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, r := got.spec, got.rules
+	if len(s.SizesBytes) != 1 || s.SizesBytes[0] != 64<<10 || s.SampleTime != 250*time.Millisecond || s.MinSamples != 4 || s.CI != 0.05 || s.RateLimit != 1e9 ||
+		s.LatencySamples != 0 || s.PairTime < time.Second || r.FailUnder != 0.5 || r.OutlierUnder != 0.9 || r.OutlierOver != 3 || r.Retests != 2 || got.flags.selected[0] != "cpu:0>gpu:*" {
+		t.Errorf("%+v %+v %q", s, r, got.flags.selected)
+	}
+}
+
+// A file gets no colours, whatever the terminal shows.
+func TestProbeShowToFile(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "table")
+	for _, format := range []string{FormatTable, FormatWide} {
+		f := newStreams()
+		f.OutTTY = true
+		if code := runFake(t.Context(), f, "probe", "show", "../../../../probe/testdata/bad-cable.probe.json", "-o", format, "--out-file", name); code != ExitBad {
+			t.Fatalf("exit code %d: %s", code, f.Stderr.String())
+		}
+		data, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if f.Stdout.Len() > 0 || strings.Contains(string(data), "\x1b") || !strings.Contains(string(data), "FAIL") {
+			t.Errorf("%s: %q, %q", format, f.Stdout.String(), data)
+		}
+		if blame := f.Stderr.String() + string(data); !strings.Contains(blame, "suspect wire of n3/mlx5_0") {
+			t.Errorf("%s: nobody is told who is to blame", format)
+		}
+		if want := "topoctl: 1 slow cable: n3/mlx5_0 sends and receives 97.3 to 97.9 Gb/s, the others 389 to 394 Gb/s; the report is in " + name + "\n"; f.Stderr.String() != want {
+			t.Errorf("%s: the exit code is not explained: %q", format, f.Stderr.String())
+		}
+	}
+}
+
+// The files that a probe writes beside its output are obeyed by no terminal.
+func TestProbeFilesAreSafe(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "report.json")
+	o := measuring{Host: &Host{Streams: newStreams().Streams, Format: FormatJSONL}}
+	o.flags.report = name
+	r := &probe.Report{Mode: "local", Complete: true, Notes: []string{"a note of " + Nasty}}
+	if err := o.answer(t.Context(), r, nil); !errors.Is(err, ErrPartial) {
+		t.Errorf("no pair was measured: %v", err)
+	}
+	data, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkSafe(t, "--report", data, true)
+	var lines bytes.Buffer
+	out := probeOutputs{sinks: []*sink{{name: "--events", w: &lines}}}
+	out.event(&probe.Event{Schema: probe.EventSchema, Type: probe.EventError, Error: "gone: " + Nasty})
+	if err := out.close(); err != nil {
+		t.Fatal(err)
+	}
+	checkSafe(t, "--events", lines.Bytes(), true)
+}

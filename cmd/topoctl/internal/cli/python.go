@@ -1,0 +1,184 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/topoctl/topoctl/internal/text"
+)
+
+// servingEngine is a program that imports the Python packages of another engine.
+type servingEngine struct {
+	name, title string
+	imports     []string // the packages
+	changes     string   // what becomes ours
+}
+
+var servingEngines = []servingEngine{
+	{"vllm", "vLLM", []string{"mooncake", "nixl"}, "MooncakeConnector and NixlConnector move KV cache by topoctl"},
+	{"sglang", "SGLang", []string{"mooncake", "nixl"}, "--disaggregation-transfer-backend mooncake and nixl move KV cache by topoctl"},
+	{"lmcache", "LMCache", []string{"mooncake", "nixl"}, "its Mooncake and NIXL channels move KV cache by topoctl"},
+	{"dynamo", "Dynamo", []string{"nixl"}, "nixl_connect, and the NIXL connectors of its workers, move memory by topoctl"},
+}
+
+func servingNames() []string {
+	var names []string
+	for _, e := range servingEngines {
+		names = append(names, e.name)
+	}
+	return names
+}
+
+type pythonEnvOptions struct {
+	*Host
+	engine   string
+	packages string // the directory of the Python package topoctl, "" for the one beside this program
+}
+
+func newPythonCmd(f *Env, runF func(context.Context, *pythonEnvOptions) error) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "python",
+		Short: "Run Python programs for Mooncake or NIXL on topoctl's engine",
+		Long: "The Python package topoctl has modules called mooncake and nixl, with the functions of those\n" +
+			"packages, over topoctl's engine. They are not in force until the environment says so; see\n" +
+			"docs/python.md.",
+		Args: UnknownCommand,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	opts := &pythonEnvOptions{Host: f.Host()}
+	env := &cobra.Command{
+		Use:   "env",
+		Short: "Print the environment in which a program imports topoctl's mooncake and nixl",
+		Long: "env prints a script for a POSIX shell: PYTHONPATH with topoctl's modules first, what that\n" +
+			"changes for the program, and how to go back. Installed packages stay as they are.",
+		Example: "  eval \"$(topoctl python env --for vllm)\"\n" +
+			"  topoctl python env --for sglang --package python/topoctl",
+		Args: NoArgs,
+		RunE: Action(opts, opts.parse, runF),
+	}
+	env.Flags().StringVar(&opts.engine, "for", "", "the program, `ENGINE`: "+Either(servingNames()))
+	env.Flags().StringVar(&opts.packages, "package", "", "`DIR` of the Python package topoctl (default: where its wheel put it and this program)")
+	var engines []string
+	for _, e := range servingEngines {
+		engines = append(engines, cobra.CompletionWithDesc(e.name, e.title+": "+e.changes))
+	}
+	Offer(env, map[string]Completer{"for": Words(engines...)})
+	if err := env.MarkFlagDirname("package"); err != nil {
+		panic(err)
+	}
+	Prints(env, "a script for a POSIX shell")
+	cmd.AddCommand(env)
+	return cmd
+}
+
+func (o *pythonEnvOptions) parse(cmd *cobra.Command, _ []string) error {
+	names := servingNames()
+	switch {
+	case o.engine == "":
+		return WithHint(errors.New("--for is required"), "--for ENGINE: %s", Either(names))
+	case !slices.Contains(names, o.engine):
+		return Suggest(fmt.Errorf("--for %q: want %s", o.engine, Either(names)), o.engine, names, "")
+	}
+	return NotEmpty(cmd, "package")
+}
+
+func runPythonEnv(_ context.Context, o *pythonEnvOptions) error {
+	e := servingEngines[slices.Index(servingNames(), o.engine)]
+	dir, err := o.compat(e)
+	if err != nil {
+		return err
+	}
+	ours := []string{dir}
+	if o.packages != "" { // which need not be where Python looks for packages
+		ours = append(ours, filepath.Dir(filepath.Dir(dir)))
+	}
+	return Write(o.Streams.Out, []byte(envScript(e, ours, filepath.SplitList(o.Streams.Getenv("PYTHONPATH")))))
+}
+
+// compat is the directory in which the modules for the program lie.
+func (o *pythonEnvOptions) compat(e servingEngine) (string, error) {
+	const hint = "install topoctl's wheel, whose program finds it, or use --package DIR: the directory of the package, with __init__.py in it"
+	dir := o.packages
+	if dir == "" {
+		var err error
+		if dir, err = installedPackage(); err != nil {
+			return "", WithHint(err, hint)
+		}
+	}
+	dir, err := filepath.Abs(filepath.Join(dir, "compat"))
+	if err != nil {
+		return "", err
+	}
+	for _, name := range e.imports {
+		if _, err := os.Stat(filepath.Join(dir, name, "__init__.py")); err != nil {
+			return "", WithHint(fmt.Errorf("no Python module %s: %w", name, err), hint)
+		}
+	}
+	if strings.Contains(dir, string(filepath.ListSeparator)) {
+		return "", WithHint(fmt.Errorf("%s cannot be in PYTHONPATH, which separates directories by %q", dir, filepath.ListSeparator), "move the package")
+	}
+	return dir, nil
+}
+
+// installedPackage is the Python package that pip installed with this program, which is a script of
+// the same wheel: PREFIX/bin/topoctl and PREFIX/lib/python3.N/site-packages/topoctl.
+func installedPackage() (string, error) {
+	program, err := os.Executable()
+	if err != nil {
+		return "", err
+	}
+	if program, err = filepath.EvalSymlinks(program); err != nil {
+		return "", err
+	}
+	prefix := filepath.Dir(filepath.Dir(program))
+	found, err := filepath.Glob(filepath.Join(prefix, "lib*", "python3*", "*-packages", "topoctl", "__init__.py"))
+	if err != nil {
+		return "", err
+	}
+	// lib64 is a link to lib in some environments.
+	for i, f := range found {
+		if found[i], err = filepath.EvalSymlinks(f); err != nil {
+			return "", err
+		}
+	}
+	slices.Sort(found)
+	switch found = slices.Compact(found); len(found) {
+	case 1:
+		return filepath.Dir(found[0]), nil
+	case 0:
+		return "", fmt.Errorf("no Python package topoctl below %s", prefix)
+	}
+	return "", fmt.Errorf("there are %d Python packages topoctl below %s", len(found), prefix)
+}
+
+// envScript is what the command prints: ours go before what is in PYTHONPATH.
+func envScript(e servingEngine, ours, before []string) string {
+	before = slices.DeleteFunc(before, func(dir string) bool { return slices.Contains(ours, dir) })
+	set := func(dirs []string) string {
+		return "export PYTHONPATH=" + text.ShellQuote(strings.Join(dirs, string(filepath.ListSeparator)))
+	}
+	back := "unset PYTHONPATH"
+	if len(before) > 0 {
+		back = set(before)
+	}
+	var b strings.Builder
+	for _, line := range []string{
+		"In this environment, " + e.title + " imports " + strings.Join(e.imports, " and ") + " from topoctl:",
+		e.changes + ".",
+		"Installed packages stay as they are; modules that topoctl lacks (mooncake.store) are still theirs.",
+		"To reach other hosts, also set TOPOCTL_TOKEN_FILE to a file with a shared secret of 16 bytes or",
+		"more, or TOPOCTL_INSECURE=1 in a network that you trust.",
+		"To go back: " + back,
+	} {
+		b.WriteString("# " + text.Printable(line) + "\n")
+	}
+	b.WriteString(set(slices.Concat(ours, before)) + "\n")
+	return b.String()
+}

@@ -1,0 +1,227 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/topoctl/topoctl/discover/formats/ncclxml"
+	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/pkgerr"
+	"github.com/topoctl/topoctl/internal/remap"
+	"github.com/topoctl/topoctl/internal/text"
+	"github.com/topoctl/topoctl/pathsel"
+	"github.com/topoctl/topoctl/pathsel/export"
+)
+
+type remapOptions struct {
+	*Host
+	host, guest string
+	maps        []string
+	libvirt     string
+	partial     bool
+	out         OutFile
+	pairs       map[topo.BDF]topo.BDF
+	look        Look
+}
+
+func newRemapCmd(f *Env, runF func(context.Context, *remapOptions) error) *cobra.Command {
+	opts := &remapOptions{Host: f.Host()}
+	cmd := &cobra.Command{
+		Use:   "remap",
+		Short: "Give a virtual machine the PCIe switches of its host",
+		Long: "remap pairs the GPUs and NICs of a guest with those of its host, and writes the guest's topology\n" +
+			"with the host's switches, for NCCL (NCCL_TOPO_FILE), Mooncake (MC_CUSTOM_TOPO_JSON), or for\n" +
+			"topoctl's own commands (--from). A guest mostly shows a flat PCI tree, in which no engine can\n" +
+			"tell which NIC is near which GPU.\n\n" +
+			"Devices are paired by GPU UUID, serial number, node GUID, MAC address, for virtual functions by\n" +
+			"their card's GUID, by the libvirt domain (virsh dumpxml), and by --map. If a GPU or an RDMA\n" +
+			"device has no partner or several, remap refuses and lists the candidates. Addresses of the\n" +
+			"host's bridges in the output do not exist in the guest.\n\n" +
+			"The table shows the pairs. HOST and GUEST are files as for --from, directories as for --root, or\n" +
+			FixturePrefix + "NAME.",
+		Example: "  topoctl remap --host host.json -o nccl-xml --out-file /etc/nccl-topo.xml\n" +
+			"  topoctl remap --host host.json --guest guest.json --libvirt vm.xml\n" +
+			"  topoctl remap --host host.json --guest guest.json --map 0000:06:00.0=0000:1b:00.0\n" +
+			"  topoctl remap --host host.json -o topology > vm.json; topoctl doctor --from vm.json",
+		Args: NoArgs,
+		RunE: Action(opts, opts.parse, runF),
+	}
+	fl := cmd.Flags()
+	fl.StringVar(&opts.host, "host", "", "topology of the hypervisor's `HOST`")
+	fl.StringVar(&opts.guest, "guest", "", "topology of the `GUEST` (default: this host)")
+	fl.StringArrayVar(&opts.maps, "map", nil, "pair the guest's PCI function with the host's (`GUEST=HOST`); repeatable")
+	fl.StringVar(&opts.libvirt, "libvirt", "", "pair by the libvirt domain in `FILE`")
+	fl.BoolVar(&opts.partial, "partial", false, "leave devices without a partner where the guest has them")
+	opts.out.Add(cmd)
+	Offer(cmd, map[string]Completer{"host": HostFlag, "guest": HostFlag})
+	Uses(cmd, "timeout", "quiet", "verbose")
+	Formats(cmd, FormatTable, FormatJSON, FormatTopology, FormatNCCL, FormatMooncake)
+	return cmd
+}
+
+// parse takes over the flags and refuses what makes no sense.
+func (o *remapOptions) parse(cmd *cobra.Command, _ []string) error {
+	if err := NotEmpty(cmd, "host", "guest", "map", "libvirt", "out-file"); err != nil {
+		return err
+	}
+	if o.host == "" {
+		return WithHint(errors.New("--host is required"), "\"topoctl discover > host.json\" on the hypervisor writes one")
+	}
+	if o.host == "-" && o.guest == "-" {
+		return errors.New("only one of --host and --guest can be standard input")
+	}
+	o.pairs = map[topo.BDF]topo.BDF{}
+	for _, m := range o.maps {
+		g, h, ok := strings.Cut(m, "=")
+		if !ok {
+			return fmt.Errorf("--map %q: want GUEST=HOST, two PCI addresses", m)
+		}
+		guest, err := topo.ParseBDF(g)
+		if err != nil {
+			return fmt.Errorf("--map %q: %w", m, pkgerr.Plain(err))
+		}
+		host, err := topo.ParseBDF(h)
+		if err != nil {
+			return fmt.Errorf("--map %q: %w", m, pkgerr.Plain(err))
+		}
+		if _, twice := o.pairs[guest]; twice {
+			return fmt.Errorf("--map %s is given twice", guest)
+		}
+		o.pairs[guest] = host
+	}
+	o.look = o.Look()
+	return o.out.Check()
+}
+
+func runRemap(ctx context.Context, o *remapOptions) error {
+	host, err := o.Named(ctx, o.host)
+	if err != nil {
+		return fmt.Errorf("--host: %w", err)
+	}
+	guest, err := o.Named(ctx, o.guest)
+	if err != nil {
+		return fmt.Errorf("--guest: %w", err)
+	}
+	ro := remap.Options{Map: o.pairs, Partial: o.partial}
+	if o.libvirt != "" {
+		data, err := o.ReadFile(ctx, o.libvirt)
+		if err != nil {
+			return fmt.Errorf("--libvirt %w", err)
+		}
+		if ro.Libvirt, err = remap.Parse(data); err != nil {
+			return fmt.Errorf("--libvirt %s: %w", o.libvirt, pkgerr.Plain(err))
+		}
+	}
+	pairs, notes, err := remap.Pairs(host, guest, ro)
+	if err != nil {
+		return o.refuse(err)
+	}
+	t, more, err := remap.Build(host, guest, pairs)
+	if err != nil {
+		return err
+	}
+	notes = append(notes, more...)
+	data, more, err := o.write(t, host, pairs)
+	if err != nil {
+		return err
+	}
+	if !o.Globals.Quiet {
+		for _, n := range append(notes, more...) {
+			fmt.Fprintln(o.Streams.Err, "topoctl: note: "+text.Printable(n))
+		}
+	}
+	if err := o.out.Write(o.Streams, data); err != nil {
+		return err
+	}
+	return Incomplete(t, false)
+}
+
+// refuse says which devices have no partner, a line each.
+func (o *remapOptions) refuse(err error) error {
+	var open *remap.Unpaired
+	if !errors.As(err, &open) {
+		return err
+	}
+	for line := range strings.Lines(open.Error()) {
+		fmt.Fprintln(o.Streams.Err, "  "+text.Printable(strings.TrimSuffix(line, "\n")))
+	}
+	partial := ""
+	if open.Known > 0 {
+		partial = "; --partial leaves them where they are"
+	}
+	return WithHint(fmt.Errorf("%d of %s of the guest cannot be paired", len(open.Devices), text.Plural(len(open.Devices)+open.Known, "device")),
+		"name the partners with --map GUEST=HOST, or give the domain with --libvirt FILE%s", partial)
+}
+
+// write is the output in the format that was asked for, with notes on what it cannot say.
+func (o *remapOptions) write(t, host *topo.Topology, pairs []remap.Pair) (data []byte, notes []string, err error) {
+	var buf bytes.Buffer
+	switch o.Format {
+	case FormatNCCL:
+		if why := ncclxml.TooLarge(t, false); why != "" {
+			notes = append(notes, why)
+		}
+		err = ncclxml.Encode(&buf, t)
+		return buf.Bytes(), notes, err
+	case FormatMooncake:
+		h, err := pathsel.New(t, pathsel.Options{})
+		if err != nil {
+			return nil, nil, err
+		}
+		if notes, err = export.Mooncake(&buf, h, export.AllGPUs(t)); err != nil {
+			return nil, nil, err
+		}
+		data, err = SafeJSON(buf.Bytes(), nil)
+		return data, notes, err
+	case FormatTable:
+		return []byte(Finish(remapText(t, host, pairs, &o.look))), nil, nil
+	}
+	data, err = SafeJSON(t.Encode())
+	return data, nil, err
+}
+
+// remapText shows the pairs.
+func remapText(t, host *topo.Topology, pairs []remap.Pair, l *Look) string {
+	there := topo.NewIndex(host)
+	switches := map[topo.ID]bool{}
+	rows := []Row{{Cells: []string{"guest", "", "host", "", "by", "below"}, Color: Faint}}
+	for i := range pairs {
+		p := &pairs[i]
+		var by []string
+		for _, b := range p.By {
+			by = append(by, string(b))
+		}
+		below := "-"
+		for d := range there.Climb(topo.PCIID(p.Host)) {
+			if d.Role != topo.RoleUpstream {
+				continue
+			}
+			if switches[d.ID] = true; below == "-" {
+				below = "switch " + d.BDF.String()
+			}
+		}
+		rows = append(rows, Row{Cells: []string{p.Guest.String(), nameBeside(p.Device, p.Guest), p.Host.String(), nameBeside(p.HostDevice, p.Host), strings.Join(by, ", "), below}})
+	}
+	gets := "the host's PCI tree, which has no switch above these devices"
+	if len(switches) > 0 {
+		gets = "the host's " + text.Plural(len(switches), "switch")
+	}
+	return l.Wrap("", fmt.Sprintf("%s of %s paired with %s; -o nccl-xml, mooncake or topology writes the guest with %s",
+		text.Plural(len(pairs), "device"), t.Host.Name, host.Host.Name, gets), Good) + "\n" + l.Listing(rows)
+}
+
+// nameBeside is what a device is called, "" where that is its address.
+func nameBeside(id topo.ID, at topo.BDF) string {
+	if id.Name() == at.String() || id == "" {
+		return ""
+	}
+	if strings.HasPrefix(string(id), "gpu:") {
+		return string(id)
+	}
+	return id.Name()
+}

@@ -1,0 +1,17 @@
+//go:build !unix
+
+package cli
+
+import (
+	"io"
+	"os"
+)
+
+// terminal knows no terminals on this system: output is plain everywhere.
+func terminal(*os.File) (columns, lines int, ok bool) { return 0, 0, false }
+
+// HasShell knows no job control on this system.
+func HasShell() bool { return false }
+
+// ReaderGone knows nothing of pipes on this system: the next write tells.
+func ReaderGone(io.Writer) bool { return false }

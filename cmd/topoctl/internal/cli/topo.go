@@ -1,0 +1,87 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/draw"
+	"github.com/topoctl/topoctl/internal/units"
+)
+
+type topoOptions struct {
+	*Host
+	only []string
+	all  bool
+	tree draw.TreeOptions
+}
+
+// treeKinds are the devices that a tree can be limited to.
+var treeKinds = map[string]topo.Kind{
+	"gpu": topo.KindGPU, "nic": topo.KindNIC, "nvme": topo.KindNVMe, "nvswitch": topo.KindNVSwitch,
+}
+
+var treeKindNames = []string{"gpu", "nic", "nvme", "nvswitch"}
+
+func newTopoCmd(f *Env, runF func(context.Context, *topoOptions) error) *cobra.Command {
+	opts := &topoOptions{Host: f.Host()}
+	cmd := &cobra.Command{
+		Use:   "topo",
+		Short: "Draw the devices of a host and their links as a tree",
+		Long: "topo draws sockets and NUMA nodes, the host bridges and PCIe switches below them,\n" +
+			"and GPUs, NICs and drives with their links. An exclamation mark shows a link that\n" +
+			"runs slower than both of its ends support.",
+		Example: "  topoctl topo\n  topoctl topo --only gpu,nic\n  topoctl topo --fixture dgx-h100",
+		Args:    NoArgs,
+		RunE:    Action(opts, opts.parse, runF),
+	}
+	cmd.Flags().StringSliceVar(&opts.only, "only", nil, "show only these `KINDS` of device: gpu, nic, nvme, nvswitch")
+	cmd.Flags().BoolVar(&opts.all, "all", false, "show every PCI function and every interface")
+	cmd.MarkFlagsMutuallyExclusive("only", "all")
+	Offer(cmd, map[string]Completer{"only": WordList(treeKindNames...)})
+	Uses(cmd, append(slices.Clone(InputFlags), "units")...)
+	Formats(cmd, FormatTable, FormatJSON)
+	return cmd
+}
+
+func (o *topoOptions) parse(cmd *cobra.Command, _ []string) error {
+	if o.Format == FormatJSON {
+		return NoEffect(cmd, "with -o json, which has all that \"topoctl discover\" prints", "only", "all", "units")
+	}
+	only, err := kindsOf("--only", o.only, treeKinds, treeKindNames)
+	o.tree = draw.TreeOptions{ASCII: o.Globals.ASCII, Color: o.Color(), Width: o.Streams.Width, All: o.all,
+		Only: only, Units: units.System(o.Globals.Units)}
+	return err
+}
+
+func runTopo(ctx context.Context, opts *topoOptions) error {
+	t, err := opts.Load(ctx)
+	if err != nil {
+		return err
+	}
+	if opts.Format == FormatJSON {
+		err = printTopology(opts.Host, t)
+	} else {
+		err = draw.Tree(opts.Streams.Out, t, opts.tree)
+	}
+	if err != nil {
+		return err
+	}
+	return Incomplete(t, false)
+}
+
+// kindsOf reads a list of kinds of device.
+func kindsOf(flag string, names []string, known map[string]topo.Kind, order []string) ([]topo.Kind, error) {
+	var out []topo.Kind
+	for _, name := range names {
+		kind, ok := known[name]
+		if !ok {
+			return nil, fmt.Errorf("%s %q: want %s", flag, name, Either(order))
+		}
+		out = append(out, kind)
+	}
+	return out, nil
+}

@@ -1,0 +1,503 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/topoctl/topoctl/discover"
+	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/build"
+	"github.com/topoctl/topoctl/internal/observe"
+	"github.com/topoctl/topoctl/internal/pkgerr"
+	"github.com/topoctl/topoctl/internal/record"
+	"github.com/topoctl/topoctl/internal/text"
+	"github.com/topoctl/topoctl/internal/units"
+	"github.com/topoctl/topoctl/tui"
+)
+
+type tuiOptions struct {
+	*Host
+	agents    []string // URLs
+	baseline  string
+	measured  Measured
+	hosts     DashboardOptions
+	replay    string
+	speed     float64
+	record    string
+	once      bool
+	view      string
+	size      string
+	w, h      int // of --once
+	interval  time.Duration
+	every     time.Duration
+	noMouse   bool
+	readonly  bool
+	synthetic bool
+	color     bool
+}
+
+// tuiViews are the views by name.
+var tuiViews = tui.Views()
+
+// The size of --once where there is no terminal.
+const frameW, frameH = 120, 40
+
+func newTUICmd(f *Env, runF func(context.Context, *tuiOptions) error) *cobra.Command {
+	opts := &tuiOptions{Host: f.Host()}
+	cmd := &cobra.Command{
+		Use:   "tui",
+		Short: "Show a dashboard of the host, its problems and its traffic",
+		Long: "tui shows a host on the terminal: the tree of its devices with live rates, the matrix of GPUs\n" +
+			"and NICs, an explanation of one path, probes, the lanes of running agents, and events.\n" +
+			"Press 1 to 6 or tab to switch views, and ? for help. It sends no traffic unless you start a\n" +
+			"probe (p), which it asks you to confirm.\n\n" +
+			"It can also show another host (--fixture, --root, --from) or a recording (--replay; made\n" +
+			"with r or --record), or print one frame as text (--once). See docs/tui.md.",
+		Example: "  topoctl tui\n  topoctl tui --agent 127.0.0.1:9411\n  topoctl tui --fixture dgx-h100 --synthetic-load\n" +
+			"  topoctl tui --record run.jsonl; topoctl tui --replay run.jsonl --speed 10\n" +
+			"  topoctl tui --once --view matrix --fixture dgx-h100 --size 100x30",
+		Args: NoArgs,
+		RunE: Action(opts, opts.parse, runF),
+	}
+	fl := cmd.Flags()
+	fl.StringArrayVar(&opts.agents, "agent", nil, "also show the engine of the agent with the HTTP address `URL` (or HOST:PORT); repeatable")
+	fl.StringVar(&opts.baseline, "baseline", "", "show drift from the host in `FILE` (as for --from, or fixture:NAME), instead of from the start")
+	opts.measured.Add(cmd)
+	opts.hosts.Add(cmd)
+	fl.StringVar(&opts.replay, "replay", "", "play the recording in `FILE`; - for standard input, with --once")
+	fl.Float64Var(&opts.speed, "speed", 1, "play a recording at `N` times its speed")
+	fl.StringVar(&opts.record, "record", "", "record all data to `FILE`, from the start")
+	fl.BoolVar(&opts.once, "once", false, "print one frame as text, as soon as it is complete")
+	fl.StringVar(&opts.view, "view", tuiViews[0], "`VIEW` to start with: "+Either(tuiViews))
+	fl.StringVar(&opts.size, "size", "", "with --once, size of the frame (`COLUMNSxLINES`; default: that of the terminal, or "+sizeWords(frameW, frameH)+")")
+	fl.DurationVar(&opts.interval, "interval", time.Second, "read counters and query agents every `TIME`")
+	fl.DurationVar(&opts.every, "every", 30*time.Second, "discover the host again every `TIME`, and when the kernel reports a change; 0 for only then")
+	fl.BoolVar(&opts.noMouse, "no-mouse", false, "do not capture the mouse")
+	fl.BoolVar(&opts.readonly, "readonly", false, "disable probes")
+	fl.BoolVar(&opts.synthetic, "synthetic-load", false, "simulate traffic on the host of --fixture, --root or --from")
+	Offer(cmd, map[string]Completer{"baseline": HostFlag, "view": Words(tuiViews...), "size": Words("80x24", "120x40")})
+	flags := slices.DeleteFunc(slices.Clone(InputFlags), func(name string) bool { return name == "quiet" || name == "verbose" })
+	mainFlags(cmd, "agent", "hosts", "host", "token-file", "view", "once", "record", "replay", "synthetic-load")
+	Uses(cmd, append(flags, "units")...)
+	Lasts(cmd)
+	Prints(cmd, "a screen; with --once, one frame as text")
+	return cmd
+}
+
+func sizeWords(w, h int) string { return strconv.Itoa(w) + "x" + strconv.Itoa(h) }
+
+// parse takes over the flags and refuses what makes no sense.
+func (o *tuiOptions) parse(cmd *cobra.Command, _ []string) error {
+	if err := errors.Join(o.measured.Check(cmd), CheckWords("view", []string{o.view}, tuiViews), o.hosts.CheckFlags(cmd)); err != nil {
+		return err
+	}
+	if err := NotEmpty(cmd, "baseline", "replay", "record", "size", "hosts"); err != nil {
+		return err
+	}
+	changed := cmd.Flags().Changed
+	switch {
+	case o.interval < 100*time.Millisecond:
+		return fmt.Errorf("--interval %s: want 100ms or more", o.interval)
+	case o.every < 0 || o.every > 0 && o.every < time.Second:
+		return fmt.Errorf("--every %s: want 0, or 1s or more", o.every)
+	case !(o.speed > 0 && o.speed <= 1e6):
+		return fmt.Errorf("--speed %g: want more than 0", o.speed)
+	case changed("speed") && (o.replay == "" || o.once):
+		return errors.New("--speed has no effect without --replay, or with --once")
+	case changed("size") && !o.once:
+		return errors.New("--size has no effect without --once")
+	case o.once && o.record != "":
+		return errors.New("--record has no effect with --once")
+	case o.synthetic && !o.Globals.Described():
+		return WithHint(errors.New("--synthetic-load needs --fixture, --root or --from"), "use --fixture NAME for a built-in machine")
+	}
+	if err := o.parseReplay(cmd); err != nil {
+		return err
+	}
+	if !o.once && o.Globals.From == "-" {
+		return errors.New("--from cannot be standard input, from which the dashboard reads keys")
+	}
+	for i, a := range o.agents {
+		url, err := observe.AgentURL(a)
+		if err != nil {
+			return fmt.Errorf("--%w", pkgerr.Plain(err))
+		}
+		o.agents[i] = url
+	}
+	o.color = o.Color()
+	return o.parseSize()
+}
+
+// parseReplay refuses what a recording leaves no place for.
+func (o *tuiOptions) parseReplay(cmd *cobra.Command) error {
+	if o.replay == "" {
+		return nil
+	}
+	if err := NoEffect(cmd, "with --replay",
+		"root", "host-root", "from", "with", "fixture", "agent", "hosts", "host", "synthetic-load", "interval", "every"); err != nil {
+		return err
+	}
+	if o.replay == "-" && !o.once {
+		return errors.New("--replay cannot be standard input, from which the dashboard reads keys")
+	}
+	return nil
+}
+
+// parseSize finds the size of --once.
+func (o *tuiOptions) parseSize() error {
+	if o.size == "" {
+		o.w, o.h = frameW, frameH
+		if o.Streams.OutTTY && o.Streams.Width > 0 && o.Streams.Height > 1 {
+			o.w, o.h = o.Streams.Width, o.Streams.Height-1 // the prompt has a line, too
+		}
+		return nil
+	}
+	w, h, ok := strings.Cut(o.size, "x")
+	var errW, errH error
+	o.w, errW = strconv.Atoi(w)
+	o.h, errH = strconv.Atoi(h)
+	const most = 1000
+	if !ok || errors.Join(errW, errH) != nil || o.w < 1 || o.h < 1 || o.w > most || o.h > most {
+		return fmt.Errorf("--size %q: want COLUMNSxLINES, as in 120x40, each at most %d", o.size, most)
+	}
+	return nil
+}
+
+func runTUI(ctx context.Context, o *tuiOptions) error {
+	if !o.once {
+		if err := o.Streams.Screen(); err != nil {
+			return err
+		}
+	}
+	show, done, err := o.dashboard(ctx)
+	if err != nil {
+		return err
+	}
+	if o.once {
+		err = o.printFrame(ctx, show)
+	} else {
+		ctx, stop := signal.NotifyContext(ctx, syscall.SIGHUP) // the terminal went away
+		err = tui.Run(ctx, show, o.Streams.In, o.Streams.Out)
+		stop()
+	}
+	return errors.Join(err, done())
+}
+
+// printFrame prints one picture.
+func (o *tuiOptions) printFrame(ctx context.Context, show tui.Options) error {
+	limited, stop := o.Waiting(ctx)
+	defer stop()
+	text, whole, err := tui.Frame(limited, show, o.w, o.h)
+	if err := errors.Join(ctx.Err(), err); err != nil {
+		return err
+	}
+	if err := Write(o.Streams.Out, []byte(text)); err != nil {
+		return err
+	}
+	if !whole {
+		fmt.Fprintf(o.Streams.Err, "topoctl: warning: the frame is incomplete: not all sources answered within %s\n", o.Globals.Timeout)
+		return ErrPartial
+	}
+	return nil
+}
+
+// dashboard gathers what the dashboard shows, and what to do after it.
+func (o *tuiOptions) dashboard(ctx context.Context) (tui.Options, func() error, error) {
+	var files tuiCleanup
+	show, err := o.assemble(ctx, &files)
+	if err != nil {
+		return show, nil, errors.Join(err, files.close())
+	}
+	return show, files.close, nil
+}
+
+// tuiCleanup is what to close, the last first.
+type tuiCleanup []io.Closer
+
+func (c *tuiCleanup) add(x io.Closer) {
+	if x != nil {
+		*c = append(*c, x)
+	}
+}
+
+func (c *tuiCleanup) close() error {
+	var errs []error
+	for _, x := range slices.Backward(*c) {
+		errs = append(errs, x.Close())
+	}
+	*c = nil
+	return errors.Join(errs...)
+}
+
+func (o *tuiOptions) assemble(ctx context.Context, files *tuiCleanup) (tui.Options, error) {
+	show := tui.Options{Now: o.Now, Color: o.color, ASCII: o.Globals.ASCII, Mouse: !o.noMouse, Units: units.System(o.Globals.Units), View: o.view,
+		Save: saveHere, Agents: len(o.agents), Suspend: HasShell()}
+	if o.baseline != "" {
+		t, err := o.Named(ctx, o.baseline)
+		if err != nil {
+			return show, fmt.Errorf("--baseline %w", err)
+		}
+		show.Baseline, show.BaselineName = t, o.baseline
+	}
+	if err := o.feed(ctx, &show, files); err != nil {
+		return show, err
+	}
+	if err := o.recorder(&show, files); err != nil {
+		return show, err
+	}
+	o.hosts.Host = o.Host
+	switch {
+	case o.readonly:
+		o.hosts.NotLive = "--readonly"
+	case o.replay != "":
+		o.hosts.NotLive = "a recording is playing"
+	case o.once:
+		o.hosts.NotLive = "--once measures nothing"
+	}
+	prober, closer, why, err := NewDashboardProber(ctx, o.hosts)
+	if err != nil {
+		return show, err
+	}
+	files.add(closer)
+	show.NoProber = why
+	if prober != nil {
+		show.Prober = prober
+	}
+	return show, nil
+}
+
+// feed makes the feed that the flags name.
+func (o *tuiOptions) feed(ctx context.Context, show *tui.Options, files *tuiCleanup) error {
+	if o.replay != "" {
+		return o.replayFeed(show, files)
+	}
+	g := &o.Globals
+	to := observe.Options{Start: record.Start{Tool: build.Tool(), Host: o.subject()},
+		Agents: o.agents, Every: o.every, Interval: o.interval, Discover: o.Find}
+	var t *topo.Topology
+	described := g.Described()
+	if described || o.measured.File != "" { // what is wrong with it is said before the dashboard begins
+		var err error
+		if t, err = o.Find(ctx); err != nil {
+			return err
+		}
+		if show.Overlay, err = o.measured.Start(o.Host, t); err != nil {
+			return err
+		}
+		show.Measured, show.MeasuredName = o.measured.Report, o.measured.File
+	}
+	switch {
+	case o.synthetic:
+		show.Counters = true
+		show.Feed = observe.Synthetic(to, t, 1)
+	case g.Fixture != "" || g.From == "-":
+		show.Feed = observe.Static(to, t)
+	case described: // files, which may change
+		show.Feed = observe.New(to)
+	default:
+		sampler, err := discover.NewSampler(discover.Options{HostRoot: g.HostRoot, GPUs: o.GPUs})
+		if err != nil {
+			return err
+		}
+		files.add(sampler)
+		show.Counters = true
+		to.Sample = sampler.Sample
+		to.Watch = func(ctx context.Context, changed, note func(string)) error {
+			return discover.Watch(ctx, discover.WatchOptions{HostRoot: g.HostRoot, Note: note}, changed)
+		}
+		show.Feed = observe.New(to)
+	}
+	return nil
+}
+
+// subject is what the header calls the host.
+func (o *tuiOptions) subject() string {
+	switch g := &o.Globals; {
+	case g.Fixture != "":
+		return "fixture:" + filepath.Base(g.Fixture)
+	case g.Root != "":
+		return "root:" + filepath.Base(g.Root)
+	case g.From == "-":
+		return StdinName
+	case g.From != "":
+		return "file:" + filepath.Base(g.From)
+	}
+	return "live"
+}
+
+// replayFeed plays a recording.
+func (o *tuiOptions) replayFeed(show *tui.Options, files *tuiCleanup) error {
+	show.Replay = filepath.Base(o.replay)
+	speed := o.speed
+	if o.once {
+		speed = 0 // without waiting
+	}
+	if o.replay == "-" {
+		show.Replay = StdinName
+		show.Feed = observe.Replay(o.Streams.In, speed)
+		return nil
+	}
+	file, err := os.Open(o.replay)
+	if err != nil {
+		return OpenError(o.replay, err)
+	}
+	files.add(file)
+	info, err := file.Stat()
+	switch {
+	case err != nil:
+		return fmt.Errorf("%s: %w", o.replay, Cause(err))
+	case info.IsDir():
+		return fmt.Errorf("%s: is a directory", o.replay)
+	case info.Mode().IsRegular(): // what cannot be played is said before the dashboard begins
+		if _, err := record.NewReader(file).Read(); err != nil && !errors.Is(err, io.EOF) {
+			return fmt.Errorf("%s: %w", o.replay, pkgerr.Plain(err))
+		}
+		if _, err := file.Seek(0, io.SeekStart); err != nil {
+			return fmt.Errorf("%s: %w", o.replay, Cause(err))
+		}
+	}
+	show.Feed = observe.Replay(file, speed)
+	if o.measured.File != "" {
+		report, err := o.ReadReport(o.measured.File)
+		if err != nil {
+			return fmt.Errorf("--probe: %w", err)
+		}
+		show.Measured, show.MeasuredName = report, o.measured.File
+	}
+	return nil
+}
+
+// recorder says where recordings go: the first to --record, those that the key begins to
+// files of their own.
+func (o *tuiOptions) recorder(show *tui.Options, files *tuiCleanup) error {
+	var first *recordFile
+	if o.record != "" {
+		if err := o.overwrites(); err != nil {
+			return err
+		}
+		file, err := os.OpenFile(o.record, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, OwnerOnly)
+		if err != nil {
+			return fmt.Errorf("--record %s: %w", o.record, Cause(err))
+		}
+		first = newRecordFile(file)
+		files.add(first)
+		show.RecordAtOnce = true
+	}
+	show.Record = func() (tui.Recording, error) {
+		if to := first; to != nil {
+			first = nil
+			return to, nil
+		}
+		name := "topoctl-" + o.Now().UTC().Format("20060102-150405") + ".jsonl"
+		file, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, OwnerOnly)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", name, Cause(err))
+		}
+		return newRecordFile(file), nil
+	}
+	return nil
+}
+
+// overwrites refuses to record into a file that is read: it would be empty.
+func (o *tuiOptions) overwrites() error {
+	to, err := os.Stat(o.record)
+	if err != nil || !to.Mode().IsRegular() {
+		return nil //nolint:nilerr // opening it says what is wrong
+	}
+	files := [][2]string{{"replay", o.replay}, {"from", o.Globals.From}, {"baseline", o.baseline}, {"probe", o.measured.File}, {"hosts", o.hosts.HostsFile()}}
+	for _, name := range o.Globals.With {
+		files = append(files, [2]string{"with", name})
+	}
+	for _, read := range files {
+		if from, err := os.Stat(read[1]); err == nil && os.SameFile(from, to) {
+			return fmt.Errorf("--record %s: recording would overwrite the file of --%s", o.record, read[0])
+		}
+	}
+	return nil
+}
+
+// recordFile is a recording in a file. A record that cannot be written as one is left out,
+// and Close says so; a file that cannot be written to ends the recording.
+type recordFile struct {
+	file    *os.File
+	to      *record.Writer
+	failed  error // what writing to the file ended with
+	refused int
+	why     error // why the first one was
+	closed  bool
+}
+
+func newRecordFile(file *os.File) *recordFile {
+	r := &recordFile{file: file}
+	r.to = record.NewWriter(recordLines{r})
+	return r
+}
+
+// recordLines takes the lines of a recording.
+type recordLines struct{ to *recordFile }
+
+func (l recordLines) Write(data []byte) (int, error) {
+	n, err := l.to.file.Write(data)
+	l.to.failed = Cause(err)
+	return n, err
+}
+
+// Write writes a record.
+func (r *recordFile) Write(x *record.Record) error {
+	switch err := r.to.Write(x); {
+	case r.failed != nil:
+		return r.failed
+	case err != nil:
+		if r.refused++; r.refused == 1 {
+			r.why = err
+		}
+	}
+	return nil
+}
+
+// Name is the file's.
+func (r *recordFile) Name() string { return r.file.Name() }
+
+// Close says what was lost; it may be called again.
+func (r *recordFile) Close() error {
+	if r.closed {
+		return nil
+	}
+	r.closed = true
+	err := r.file.Close()
+	if r.refused > 0 {
+		err = errors.Join(err, fmt.Errorf("%s: %s left out: %w", r.Name(), text.Plural(r.refused, "record"), r.why))
+	}
+	return err
+}
+
+// saveHere writes a file into the working directory or, where that cannot be written to,
+// into the one for temporary files, and says where it is.
+func saveHere(name string, data []byte) (string, error) {
+	var first error
+	for _, dir := range []string{".", os.TempDir()} {
+		path, err := filepath.Abs(filepath.Join(dir, name))
+		if err == nil {
+			err = WriteFile(path, data, OwnerOnly)
+		}
+		if err == nil {
+			return path, nil
+		}
+		if first == nil {
+			first = err
+		}
+	}
+	return "", first
+}

@@ -1,0 +1,183 @@
+package cli
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/topoctl/topoctl/internal/pick"
+)
+
+// ParsePart reads a part such as "2.5%" or "0.025".
+func ParsePart(s string) (float64, error) {
+	number, percent := strings.CutSuffix(s, "%")
+	v, err := strconv.ParseFloat(strings.TrimSpace(number), 64)
+	if percent {
+		v /= 100
+	}
+	if err != nil || !(v > 0 && v <= 1) {
+		return 0, fmt.Errorf("%q: want a percentage or fraction above 0 and up to 100%%, such as 85%% or 0.85", s)
+	}
+	return v, nil
+}
+
+// Outlier are the bounds of outliers: a part of the best rate of equals, and a multiple of their smallest latency.
+type Outlier struct{ Under, Over float64 }
+
+// ParseOutlier reads such bounds: "93%/2.1x".
+func ParseOutlier(s string) (o Outlier, err error) {
+	part, multiple, both := strings.Cut(s, "/")
+	if o.Under, err = ParsePart(part); err == nil && both {
+		number, times := strings.CutSuffix(multiple, "x")
+		o.Over, err = strconv.ParseFloat(number, 64)
+		if err == nil && (!times || !(o.Over > 1 && o.Over <= 1000)) {
+			err = strconv.ErrRange
+		}
+	}
+	if err != nil || !both {
+		return Outlier{}, fmt.Errorf("%q: want a percentage and a multiple, such as 93%%/2.1x", s)
+	}
+	return o, nil
+}
+
+// mostSizes bounds a sweep.
+const mostSizes = 64
+
+// ParseSweep reads sizes from one to another by a factor, "4KiB:256MiB:x4". The last
+// size is always one of them.
+func ParseSweep(s string) ([]int64, error) {
+	bad := func() ([]int64, error) {
+		return nil, fmt.Errorf("%q: want FROM:TO:xFACTOR, such as 4KiB:256MiB:x4", s)
+	}
+	parts := strings.Split(s, ":")
+	if len(parts) != 3 {
+		return bad()
+	}
+	from, err := ParseBytes(parts[0])
+	if err != nil {
+		return nil, err
+	}
+	to, err := ParseBytes(parts[1])
+	if err != nil {
+		return nil, err
+	}
+	factor, err := strconv.ParseFloat(strings.TrimPrefix(parts[2], "x"), 64)
+	if err != nil || !strings.HasPrefix(parts[2], "x") || !(factor > 1 && factor <= maxBytes) || to < from {
+		return bad()
+	}
+	var out []int64
+	for v := float64(from); int64(v) < to; v = math.Max(v*factor, math.Floor(v)+1) {
+		if out = append(out, int64(v)); len(out) == mostSizes {
+			return nil, fmt.Errorf("%q: more than %d sizes", s, mostSizes)
+		}
+	}
+	return append(out, to), nil
+}
+
+// rateUnits are the units of a rate: bits and bytes a second.
+var rateUnits = []struct {
+	name   string
+	factor float64
+}{
+	{"Tb/s", 1e12 / 8}, {"Gb/s", 1e9 / 8}, {"Mb/s", 1e6 / 8}, {"kb/s", 1e3 / 8},
+	{"TB/s", 1e12}, {"GB/s", 1e9}, {"MB/s", 1e6}, {"kB/s", 1e3},
+	{"GiB/s", 1 << 30}, {"MiB/s", 1 << 20}, {"KiB/s", 1 << 10}, {"B/s", 1},
+}
+
+// ParseRate reads a rate such as "10Gb/s" or "1.2 GB/s" as bytes a second.
+func ParseRate(s string) (int64, error) {
+	for _, u := range rateUnits {
+		number, ok := strings.CutSuffix(s, u.name)
+		if !ok {
+			continue
+		}
+		v, err := strconv.ParseFloat(strings.TrimSpace(number), 64)
+		if v *= u.factor; err == nil && v >= 1 && v <= maxBytes {
+			return int64(v), nil
+		}
+		break
+	}
+	return 0, fmt.Errorf("%q: want a rate, such as 10Gb/s or 1.25GB/s", s)
+}
+
+// byteUnits are the units of a size, the longer ones first where one ends in
+// the other.
+var byteUnits = []struct {
+	name   string
+	factor float64
+}{
+	{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"TiB", 1 << 40}, {"PiB", 1 << 50},
+	{"kB", 1e3}, {"KB", 1e3}, {"MB", 1e6}, {"GB", 1e9}, {"TB", 1e12}, {"PB", 1e15}, {"B", 1},
+}
+
+// maxBytes bounds a size: 1 PiB.
+const maxBytes = 1 << 50
+
+// ParseBytes reads a size such as "64MiB", "1.5 GB" or "4096".
+func ParseBytes(s string) (int64, error) {
+	number, factor := s, 1.0
+	for _, u := range byteUnits {
+		if n, ok := strings.CutSuffix(s, u.name); ok {
+			number, factor = n, u.factor
+			break
+		}
+	}
+	v, err := strconv.ParseFloat(strings.TrimSpace(number), 64)
+	v *= factor
+	if err != nil || !(v >= 1 && v <= maxBytes) || v != math.Trunc(v) {
+		return 0, fmt.Errorf("%q: want a size from 1 byte to 1 PiB, such as 64MiB or 1GB", s)
+	}
+	return int64(v), nil
+}
+
+// BytesOrNone reads a size, or 0 for none.
+func BytesOrNone(s string) (int64, error) {
+	if s == "0" {
+		return 0, nil
+	}
+	n, err := ParseBytes(s)
+	if err != nil {
+		return 0, fmt.Errorf("%w, or 0 for none", err)
+	}
+	return n, nil
+}
+
+// Policy reads the name of a policy by which lanes share transfers.
+func Policy(s string) (pick.Policy, error) {
+	name, err := OneOf(pick.Policies()...)(s)
+	return pick.Policy(name), err
+}
+
+// PartText is a part as it is typed: "2.5%".
+func PartText(v float64) string { return fmt.Sprintf("%g%%", float64(int64(v*1e6+0.5))/1e4) }
+
+// SizeText is a size as it is typed: "1MiB".
+func SizeText(n int64) string {
+	for _, u := range byteUnits {
+		if f := int64(u.factor); n >= f && n%f == 0 {
+			if text := fmt.Sprintf("%d%s", n/f, u.name); n/f < 1<<10 {
+				return text
+			}
+		}
+	}
+	return cmp.Or(fmt.Sprint(n), "0")
+}
+
+// CheckWords refuses words of a list that are unknown or come twice.
+func CheckWords(flag string, given, known []string) error {
+	for i, v := range given {
+		switch {
+		case !slices.Contains(known, v):
+			return fmt.Errorf("--%s %q: want %s", flag, v, Either(known))
+		case slices.Contains(given[:i], v):
+			return fmt.Errorf("--%s %s is given twice", flag, v)
+		}
+	}
+	if len(given) == 0 {
+		return fmt.Errorf("--%s is empty", flag)
+	}
+	return nil
+}

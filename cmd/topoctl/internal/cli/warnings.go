@@ -1,0 +1,46 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/text"
+)
+
+// mostWarnings is how many warnings of one code are printed: a host with one
+// fault in 200 devices would flood the terminal.
+const mostWarnings = 10
+
+// PrintWarnings writes a topology's warnings, one a line, many of a kind cut
+// short. Warnings are sorted by code.
+func PrintWarnings(w io.Writer, warnings []topo.Warning) {
+	for i := 0; i < len(warnings); {
+		end := i
+		for end < len(warnings) && warnings[end].Code == warnings[i].Code {
+			end++
+		}
+		shown := min(end, i+mostWarnings)
+		for _, x := range warnings[i:shown] {
+			fmt.Fprintln(w, "topoctl: warning: "+text.Printable(x.String()))
+		}
+		if rest := end - shown; rest > 0 {
+			fmt.Fprintf(w, "topoctl: warning: %s: ... and %d more (see .warnings in the JSON)\n", warnings[i].Code, rest)
+		}
+		i = end
+	}
+}
+
+// printSources writes how each source did, for --verbose.
+func printSources(w io.Writer, sources []topo.SourceReport) {
+	for _, s := range sources {
+		line := "topoctl: source " + string(s.Source) + ": " + string(s.Status)
+		if s.Recorded {
+			line += " (recorded)"
+		}
+		if s.Detail != "" {
+			line += ": " + s.Detail
+		}
+		fmt.Fprintln(w, text.Printable(line))
+	}
+}

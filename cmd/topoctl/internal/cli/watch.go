@@ -1,0 +1,304 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/topoctl/topoctl/discover"
+	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/build"
+	"github.com/topoctl/topoctl/internal/counters"
+	"github.com/topoctl/topoctl/internal/observe"
+	"github.com/topoctl/topoctl/internal/record"
+	"github.com/topoctl/topoctl/internal/text"
+	"github.com/topoctl/topoctl/internal/watch"
+	"github.com/topoctl/topoctl/pathsel/doctor"
+)
+
+type watchOptions struct {
+	*Host
+	color        bool
+	interval     time.Duration // of counters, 0 none
+	every        time.Duration // of looks at the whole host, 0 only when something says so
+	limit        time.Duration // 0: until it is stopped
+	exitOnChange bool
+	infos        bool
+	baseline     string
+	agents       []string
+}
+
+func newWatchCmd(f *Env, runF func(context.Context, *watchOptions) error) *cobra.Command {
+	opts := &watchOptions{Host: f.Host()}
+	cmd := &cobra.Command{
+		Use:   "watch",
+		Short: "Print changes on this host as they happen",
+		Long: "watch first prints the problems of this host, then what changes: ports that go down or come\n" +
+			"up and what that costs, PCIe links and ports that change speed, error counters that grow,\n" +
+			"doctor findings that appear or disappear, and drift, which is any difference from the start\n" +
+			"or from --baseline.\n\n" +
+			"watch reads counters every --interval. It discovers the whole host again every --every, and\n" +
+			"when the kernel reports a change. A host that the flags select is checked once.\n\n" +
+			"The output is text, or with -o jsonl (or json) one JSON object per line (topoctl.watch/v1;\n" +
+			"see docs/watch.md).\n\n" +
+			"The exit code is 1 if --exit-on-change saw a change. It is 0 at the end of --duration, or when you\n" +
+			"stop watch, and 130 if you stop it before --duration or --exit-on-change ends it.",
+		Example: "  topoctl watch\n  topoctl watch -o jsonl >> events.jsonl\n" +
+			"  topoctl discover > good.json; topoctl watch --baseline good.json\n" +
+			"  topoctl watch --exit-on-change --duration 10m && echo nothing happened\n" +
+			"  topoctl watch --fixture dgx-h100-port-down --baseline fixture:dgx-h100",
+		Args: NoArgs,
+		RunE: Action(opts, opts.parse, runF),
+	}
+	fl := cmd.Flags()
+	fl.DurationVar(&opts.interval, "interval", time.Second, "read counters and query agents every `TIME`; 0 for never")
+	fl.DurationVar(&opts.every, "every", 30*time.Second, "discover the host again every `TIME`, and when the kernel reports a change; 0 for only then")
+	fl.DurationVar(&opts.limit, "duration", 0, "stop after `TIME`")
+	fl.BoolVar(&opts.exitOnChange, "exit-on-change", false, "stop at the first change, with exit code 1")
+	fl.BoolVar(&opts.infos, "all", false, "also print findings of severity info")
+	fl.StringVar(&opts.baseline, "baseline", "", "report drift from the host in `FILE` (as for diff, or "+FixturePrefix+"NAME), instead of from the start")
+	fl.StringSliceVar(&opts.agents, "agent", nil, "also watch whether the agent with the --http address `URL` answers; repeatable")
+	Offer(cmd, map[string]Completer{"baseline": HostFlag, "interval": Words("1s"), "every": Words("30s")})
+	Uses(cmd, InputFlags...)
+	Lasts(cmd)
+	Formats(cmd, FormatTable, FormatJSONL, FormatJSON)
+	return cmd
+}
+
+// leastEvery is how often a whole host is looked at at most: it takes a good part of a
+// second.
+const leastEvery = time.Second
+
+// parse takes over the flags and refuses what makes no sense.
+func (o *watchOptions) parse(cmd *cobra.Command, _ []string) error {
+	o.color = o.Color() && o.Format == FormatTable
+	changed := cmd.Flags().Changed
+	switch {
+	case o.interval < 0, o.interval > 0 && o.interval < 100*time.Millisecond:
+		return fmt.Errorf("--interval %s: want 100ms or more, or 0", o.interval)
+	case o.every < 0, o.every > 0 && o.every < leastEvery:
+		return fmt.Errorf("--every %s: want %s or more, or 0", o.every, leastEvery)
+	case changed("duration") && o.limit <= 0:
+		return fmt.Errorf("--duration %s: want more than 0", o.limit)
+	case o.baseline == "-" && o.Globals.From == "-":
+		return errors.New("only one of --from and --baseline can be standard input")
+	}
+	if err := NotEmpty(cmd, "baseline", "agent"); err != nil {
+		return err
+	}
+	if o.Globals.Described() {
+		if err := NoEffect(cmd, "on a host that does not change", "interval", "every", "duration", "exit-on-change", "agent"); err != nil {
+			return WithHint(err, "leave out the flag that selects a host to watch this one")
+		}
+	}
+	for i, a := range o.agents {
+		var err error
+		if o.agents[i], err = observe.AgentURL(a); err != nil {
+			return fmt.Errorf("--%w", err) // it begins with "agent"
+		}
+	}
+	return nil
+}
+
+// against is what drift is told against; nil is the start.
+func (o *watchOptions) against(ctx context.Context) (*topo.Topology, error) {
+	if o.baseline == "" {
+		return nil, nil //nolint:nilnil // none was asked for
+	}
+	t, err := o.Named(ctx, o.baseline)
+	if err != nil {
+		return nil, fmt.Errorf("--baseline: %w", err)
+	}
+	return t, nil
+}
+
+// errChanged ends a watch that waits for a change.
+var errChanged = errors.New("something has changed")
+
+func runWatch(ctx context.Context, o *watchOptions) error {
+	baseline, err := o.against(ctx)
+	if err != nil {
+		return err
+	}
+	t, err := o.Load(ctx) // also so that a host that cannot be looked at is an error at once
+	if err != nil {
+		return err
+	}
+	w := watch.New(watch.Options{Baseline: baseline, BaselineName: o.baseline, Infos: o.infos})
+	p := watchPrinter{o: o}
+	if err := p.print(w.Topology(0, t)); err != nil || o.Globals.Described() { // which is looked at once
+		return errors.Join(err, Incomplete(t, false))
+	}
+	feed, stop, err := o.feed(t)
+	if err != nil {
+		return err
+	}
+	defer stop() //nolint:errcheck // files of /sys that were only read
+	limited, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	if o.limit > 0 {
+		timed, end := context.WithTimeout(limited, o.limit)
+		defer end()
+		limited = timed
+	}
+	err = o.follow(limited, feed, w, &p)
+	switch {
+	case errors.Is(err, errChanged):
+		return ErrBad
+	case err != nil:
+		return err
+	case ctx.Err() != nil && (o.limit > 0 || o.exitOnChange): // stopped before it could answer
+		return ctx.Err()
+	}
+	return nil
+}
+
+// follow prints events until ctx ends or no one reads them, which is no error, or something
+// goes wrong.
+func (o *watchOptions) follow(ctx context.Context, feed *observe.Feed, w *watch.Watch, p *watchPrinter) error {
+	ctx, cancel := context.WithCancel(ctx)
+	news, ended := make(chan *record.Record), make(chan error, 1)
+	var running sync.WaitGroup
+	running.Go(func() {
+		ended <- feed.Run(ctx, func(r *record.Record) {
+			select {
+			case news <- r:
+			case <-ctx.Done():
+			}
+		})
+	})
+	defer running.Wait()
+	defer cancel()
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	began, last := time.Now(), int64(0)
+	for {
+		var events []watch.Event
+		select {
+		case r := <-news:
+			last = max(last, r.AtNS)
+			events = watchStep(w, last, r)
+		case <-tick.C:
+			if ReaderGone(o.Streams.Out) { // else that would be noticed with the next event
+				return nil
+			}
+			last = max(last, int64(time.Since(began)))
+			events = w.Tick(last)
+		case err := <-ended:
+			return err
+		case <-ctx.Done():
+			return nil
+		}
+		if err := p.print(events); err != nil {
+			return err
+		}
+		for i := range events {
+			if o.exitOnChange && events[i].Change() {
+				return errChanged
+			}
+		}
+	}
+}
+
+// watchStep hands a record to a watch.
+func watchStep(w *watch.Watch, at int64, r *record.Record) []watch.Event {
+	switch {
+	case r.Topology != nil:
+		return w.Topology(at, r.Topology)
+	case r.Counters != nil:
+		return w.Counters(at, r.Counters)
+	case r.State != nil:
+		return w.Source(at, r.Source, r.State.Status, r.State.Detail)
+	}
+	return nil
+}
+
+// feed looks at this host, of which the first topology is known already.
+func (o *watchOptions) feed(first *topo.Topology) (feed *observe.Feed, stop func() error, err error) {
+	var once sync.Once
+	fo := observe.Options{
+		Start: record.Start{Tool: build.Tool(), Host: "live"},
+		Discover: func(ctx context.Context) (t *topo.Topology, err error) {
+			once.Do(func() { t = first })
+			if t != nil {
+				return t, nil
+			}
+			return o.Find(ctx)
+		},
+		Watch: func(ctx context.Context, changed, note func(string)) error {
+			return discover.Watch(ctx, discover.WatchOptions{HostRoot: o.Globals.HostRoot, Note: note}, changed)
+		},
+		Agents: o.agents, Every: o.every, Interval: o.interval,
+	}
+	stop = func() error { return nil }
+	if o.interval > 0 {
+		s, err := discover.NewSampler(discover.Options{HostRoot: o.Globals.HostRoot, GPUs: o.GPUs, Now: o.Now()})
+		if err != nil {
+			return nil, nil, err
+		}
+		stop = s.Close
+		fo.Sample = func(ctx context.Context, t *topo.Topology, at time.Duration) (*counters.Sample, error) {
+			return s.Sample(ctx, t, at)
+		}
+	}
+	return observe.New(fo), stop, nil
+}
+
+// watchPrinter writes events as lines.
+type watchPrinter struct{ o *watchOptions }
+
+func (p *watchPrinter) print(events []watch.Event) error {
+	if len(events) == 0 {
+		return nil
+	}
+	var b bytes.Buffer
+	now := p.o.Now()
+	for i := range events {
+		e := &events[i]
+		if p.o.Format == FormatTable {
+			p.text(&b, now, e)
+			continue
+		}
+		e.Time = now.UTC().Format(time.RFC3339Nano)
+		line, err := JSONLine(e)
+		if err != nil {
+			return fmt.Errorf("watch: %w", err)
+		}
+		b.Write(line)
+	}
+	return Write(p.o.Streams.Out, b.Bytes())
+}
+
+// mostDetail is how many lines stand below an event for people.
+const mostDetail = 6
+
+// text is an event for people: one line, and what there is to know below it.
+func (p *watchPrinter) text(w io.Writer, now time.Time, e *watch.Event) {
+	severity := doctor.Severity(e.Severity)
+	label := severity.Label()
+	if p.o.color {
+		label = "\x1b[" + severityColors[severity] + "m" + label + "\x1b[0m"
+	}
+	what := string(e.Kind)
+	if e.Code != "" {
+		what += " " + e.Code
+	}
+	line := strings.TrimPrefix(e.Who()+": ", ": ") + e.Text
+	fmt.Fprintf(w, "%s %s %s  %s\n", now.Format(time.TimeOnly), label, text.Printable(what), text.Printable(line))
+	for i, d := range e.Detail {
+		if i == mostDetail && len(e.Detail) > mostDetail+1 {
+			fmt.Fprintf(w, "%14sand %d more (-o jsonl has them)\n", "", len(e.Detail)-i)
+			break
+		}
+		fmt.Fprintf(w, "%14s%s\n", "", text.Printable(d))
+	}
+}
+
+var severityColors = map[doctor.Severity]string{doctor.Error: "31", doctor.Warning: "33", doctor.Info: "36"}

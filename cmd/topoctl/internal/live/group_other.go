@@ -1,8 +1,0 @@
-//go:build !unix
-
-package live
-
-import "syscall"
-
-// ownGroup is nothing where there are no process groups.
-func ownGroup() *syscall.SysProcAttr { return nil }
