@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/internal/measure/stats"
+	"github.com/topoctl/topoctl/internal/measure/judge"
 	"github.com/topoctl/topoctl/pathsel"
 	"github.com/topoctl/topoctl/probe"
 	"github.com/topoctl/topoctl/testkit/fixturetest"
@@ -168,7 +168,7 @@ func (m *maker) add(p probe.Pair, round int, mean float64, n int, half int64) *p
 		for range n {
 			s = append(s, sample(at))
 		}
-		x.Bandwidth = append(x.Bandwidth, stats.Bandwidth(size, s, int64(float64(n)*at*0.2), int64(n)*200_000_000, probe.StoppedCI))
+		x.Bandwidth = append(x.Bandwidth, judge.Bandwidth(size, s, int64(float64(n)*at*0.2), int64(n)*200_000_000, probe.StoppedCI))
 	}
 	if half > 0 {
 		var rtt, one []int64
@@ -176,9 +176,9 @@ func (m *maker) add(p probe.Pair, round int, mean float64, n int, half int64) *p
 			v := half + int64(m.rnd.ExpFloat64()*float64(half)/12)
 			rtt, one = append(rtt, 2*v), append(one, v)
 		}
-		x.Latency = &probe.Latency{SizeBytes: 8, RTT: stats.Percentiles(rtt), OneWay: stats.Percentiles(one)}
+		x.Latency = &probe.Latency{SizeBytes: 8, RTT: judge.Percentiles(rtt), OneWay: judge.Percentiles(one)}
 		if p.Kind == probe.Memory {
-			x.Latency = &probe.Latency{SizeBytes: 8, Load: stats.Percentiles(one)}
+			x.Latency = &probe.Latency{SizeBytes: 8, Load: judge.Percentiles(one)}
 		}
 	}
 	if e := p.Expected.BytesPerSec; e != nil && n > 0 {

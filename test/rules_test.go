@@ -28,10 +28,10 @@ const modulePath = "github.com/topoctl/topoctl"
 var pure = []string{
 	"discover/topo", "discover/formats", "discover/internal/xgmi", "pathsel", "probe",
 	"internal/text", "internal/cpuset", "internal/jsontext", "internal/promtext", "internal/maxmin", "internal/pkgerr", "internal/group",
-	"internal/cgroup", "internal/pcilink", "internal/replies", "internal/xmltree", "internal/counters", "internal/realid", "internal/pick", "internal/sched",
+	"internal/replies", "internal/xmltree", "internal/counters", "internal/redact", "internal/pick", "internal/sched",
 	"internal/hostview", "internal/draw", "internal/diagram", "internal/rival", "internal/remap", "internal/diff", "internal/explain", "internal/record",
 	"internal/watch", "internal/audit", "internal/fleet", "internal/sim", "internal/kv", "tui/internal",
-	"internal/measure/plan", "internal/measure/cause", "internal/measure/stats", "internal/measure/judge", "internal/measure/compare", "internal/measure/show",
+	"internal/measure/plan", "internal/measure/judge", "internal/measure/show",
 }
 
 // acting are parts of these rooms that do touch it.

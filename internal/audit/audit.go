@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/internal/audit/enginelog"
+
 	"github.com/topoctl/topoctl/internal/audit/owners"
 	"github.com/topoctl/topoctl/internal/counters"
 	"github.com/topoctl/topoctl/internal/pkgerr"
@@ -60,8 +60,8 @@ type Audit struct {
 	held    owners.Snapshot
 	base    map[uint64]owners.Connection // connections as they were at first
 	looked  bool
-	logs    []enginelog.Use
-	hosts   []enginelog.Host // of each log of NCCL what it says of this host
+	logs    []Use
+	hosts   []Host // of each log of NCCL what it says of this host
 	notes   []string
 }
 
@@ -141,16 +141,16 @@ func (e *LogHostError) Error() string {
 
 // Log takes in what engines have logged. Of a log of several hosts only the lines of this one
 // count; where none is of this host's name, a log of one host is taken as this host's.
-func (a *Audit) Log(name string, l *enginelog.Log) error {
-	hosts := slices.DeleteFunc(slices.Clone(l.Hosts), func(h enginelog.Host) bool { return len(h.Uses)+len(h.Listed) == 0 })
+func (a *Audit) Log(name string, l *Log) error {
+	hosts := slices.DeleteFunc(slices.Clone(l.Hosts), func(h Host) bool { return len(h.Uses)+len(h.Listed) == 0 })
 	if len(hosts) == 0 {
 		return pkgerr.Errorf("audit", "%s: no line says which network device NCCL or UCX uses", name)
 	}
 	host := a.o.Host.Topology().Host.Name
 	want := cmp.Or(a.o.LogHost, host)
-	i := slices.IndexFunc(hosts, func(h enginelog.Host) bool { return h.Name == want })
+	i := slices.IndexFunc(hosts, func(h Host) bool { return h.Name == want })
 	if i < 0 { // NCCL logs no domain
-		i = slices.IndexFunc(hosts, func(h enginelog.Host) bool { return want != "" && shortName(h.Name) == shortName(want) })
+		i = slices.IndexFunc(hosts, func(h Host) bool { return want != "" && shortName(h.Name) == shortName(want) })
 	}
 	switch {
 	case i >= 0:
@@ -176,7 +176,7 @@ func (a *Audit) Log(name string, l *enginelog.Log) error {
 			a.logs = append(a.logs, u)
 		}
 	}
-	if engineLogs(a.o.Engine, enginelog.NCCL) {
+	if engineLogs(a.o.Engine, NCCL) {
 		a.hosts = append(a.hosts, hosts[i])
 	}
 	return nil
@@ -200,7 +200,7 @@ func (a *Audit) Report() *Report {
 		Ports: []Port{}, Interfaces: []Interface{}, Processes: a.processes(), Log: slices.Clone(a.logs), Notes: slices.Clone(a.notes),
 	}
 	if r.Log == nil {
-		r.Log = []enginelog.Use{}
+		r.Log = []Use{}
 	}
 	j := judge{a: a, r: r}
 	j.judge()

@@ -14,7 +14,7 @@ import (
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/audit"
-	"github.com/topoctl/topoctl/internal/audit/enginelog"
+
 	"github.com/topoctl/topoctl/internal/audit/owners"
 	"github.com/topoctl/topoctl/internal/counters"
 	"github.com/topoctl/topoctl/pathsel"
@@ -184,7 +184,7 @@ func TestReasons(t *testing.T) {
 			77:   {PID: 77, Name: "other", Variables: map[string]string{"NCCL_IB_HCA": "^mlx5_3"}, Readable: true},
 		},
 	})
-	log := enginelog.Parse([]byte("dgx-h100:4312:1 [0] NCCL INFO NET/IB : Using [0]mlx5_0:1/IB ; OOB eno1:10.0.0.1<0>\ndgx-h100:4312:1 [0] NCCL INFO Channel 00/0 : 0[0] -> 8[0] [send] via NET/IB/0/GDRDMA\n"))
+	log := audit.Parse([]byte("dgx-h100:4312:1 [0] NCCL INFO NET/IB : Using [0]mlx5_0:1/IB ; OOB eno1:10.0.0.1<0>\ndgx-h100:4312:1 [0] NCCL INFO Channel 00/0 : 0[0] -> 8[0] [send] via NET/IB/0/GDRDMA\n"))
 	if err := a.Log("log", log); err != nil {
 		t.Fatal(err)
 	}
@@ -374,7 +374,7 @@ func TestLogAlone(t *testing.T) {
 	socket := "dgx-h100:1:1 [0] NCCL INFO NET/Socket : Using [0]eno1:10.0.0.1<0>\ndgx-h100:1:1 [0] NCCL INFO Channel 00/0 : 0[0] -> 8[0] [send] via NET/Socket/0\n"
 	for text, want := range map[string]audit.Answer{even: audit.AsPlanned, half: audit.Missed, socket: audit.Fallback} {
 		a := newAudit(t, fixturetest.Topology(t, "dgx-h100"), pathsel.Auto)
-		if err := a.Log("x.log", enginelog.Parse([]byte(text))); err != nil {
+		if err := a.Log("x.log", audit.Parse([]byte(text))); err != nil {
 			t.Fatal(err)
 		}
 		if r := a.Report(); r.Answer != want || r.Unit != audit.Channels {
@@ -395,7 +395,7 @@ func TestLogOfOtherHosts(t *testing.T) {
 		line("dgx-h100.example.com") + line("other"): "",
 	} {
 		a := newAudit(t, fixturetest.Topology(t, "dgx-h100"), pathsel.Auto)
-		err := a.Log("x.log", enginelog.Parse([]byte(text)))
+		err := a.Log("x.log", audit.Parse([]byte(text)))
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v", text, err)
 		}
@@ -450,7 +450,7 @@ func TestGPUDirect(t *testing.T) {
 		{"UCX", ucxOf(dgx), audit.AsPlanned, "As planned: 8 ports carried 8 channels, each its part; could not check GPUDirect RDMA: the log does not say"},
 	} {
 		a := newAudit(t, fixturetest.Topology(t, "dgx-h100"), pathsel.Auto)
-		if err := a.Log("x.log", enginelog.Parse([]byte(c.log))); err != nil {
+		if err := a.Log("x.log", audit.Parse([]byte(c.log))); err != nil {
 			t.Errorf("%s: %v", c.name, err)
 			continue
 		}
@@ -477,7 +477,7 @@ func TestPortsWithoutNumbers(t *testing.T) {
 	}
 	of.Derive()
 	a := newAudit(t, of, pathsel.Auto)
-	if err := a.Log("x.log", enginelog.Parse([]byte(ucxOf(dgx)))); err != nil {
+	if err := a.Log("x.log", audit.Parse([]byte(ucxOf(dgx)))); err != nil {
 		t.Fatal(err)
 	}
 	a.Owners(&owners.Snapshot{QueuePairs: []owners.QueuePair{{Device: "mlx5_0", Port: 1, PID: 1}}})

@@ -6,7 +6,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/topoctl/topoctl/internal/audit/enginelog"
 	"github.com/topoctl/topoctl/internal/text"
 	"github.com/topoctl/topoctl/pathsel"
 )
@@ -151,11 +150,11 @@ func listed(list, device string, port int) bool {
 var Engines = []struct {
 	Name      string
 	Variables []string
-	Log       enginelog.Engine
+	Log       Engine
 }{
-	{"nccl", []string{"NCCL_", "RCCL_", "FI_"}, enginelog.NCCL},
-	{"ucx", []string{"UCX_"}, enginelog.UCX},
-	{"nixl", []string{"NIXL_", "UCX_"}, enginelog.UCX},
+	{"nccl", []string{"NCCL_", "RCCL_", "FI_"}, NCCL},
+	{"ucx", []string{"UCX_"}, UCX},
+	{"nixl", []string{"NIXL_", "UCX_"}, UCX},
 	{"mooncake", []string{"MC_", "MOONCAKE_"}, ""},
 	{"nvshmem", []string{"NVSHMEM_"}, ""},
 	{"vllm", []string{"VLLM_", "NCCL_", "UCX_", "NIXL_", "MC_", "MOONCAKE_", "GLOO_"}, ""},
@@ -173,7 +172,7 @@ func engineReads(engine, variable string) bool {
 }
 
 // engineLogs says whether an engine writes logs of a kind: the serving engines those of all.
-func engineLogs(engine string, of enginelog.Engine) bool {
+func engineLogs(engine string, of Engine) bool {
 	for _, e := range Engines {
 		if e.Name == engine {
 			return e.Log == "" || e.Log == of

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/internal/audit/enginelog"
+
 	"github.com/topoctl/topoctl/internal/text"
 	"github.com/topoctl/topoctl/internal/units"
 	"github.com/topoctl/topoctl/pathsel"
@@ -156,7 +156,7 @@ func (j *judge) measure(p *pathsel.Port, ports []pathsel.Port) Port {
 		for _, u := range j.a.logs {
 			if j.logged(p, &u) {
 				*out.Channels += u.Channels
-				if u.Device != p.Device && u.Way == enginelog.RDMA {
+				if u.Device != p.Device && u.Way == RDMA {
 					dataDirect += u.Channels
 				}
 			}
@@ -179,11 +179,11 @@ func (j *judge) measure(p *pathsel.Port, ports []pathsel.Port) Port {
 const dataDirectSuffix = "_dma"
 
 // logged says whether an engine's log is about a port.
-func (j *judge) logged(p *pathsel.Port, u *enginelog.Use) bool {
+func (j *judge) logged(p *pathsel.Port, u *Use) bool {
 	switch {
-	case u.Way == enginelog.RDMA && j.r.Transport == pathsel.RDMA:
+	case u.Way == RDMA && j.r.Transport == pathsel.RDMA:
 		return strings.TrimSuffix(u.Device, dataDirectSuffix) == strings.TrimSuffix(p.Device, dataDirectSuffix) && samePort(u.Port, p.Number)
-	case u.Way == enginelog.TCP && j.r.Transport == pathsel.TCP:
+	case u.Way == TCP && j.r.Transport == pathsel.TCP:
 		return u.Device == p.Netdev
 	}
 	return false
@@ -472,12 +472,12 @@ func (j *judge) firstDoubt() string {
 }
 
 // unnamed says how many channels of a log go by a device that it does not name, "" where it names all.
-func unnamed(log []enginelog.Use) string {
+func unnamed(log []Use) string {
 	all, without := 0, 0
 	var networks []string
 	for _, u := range log {
 		all += u.Channels
-		if u.Way == enginelog.Unnamed {
+		if u.Way == Unnamed {
 			without += u.Channels
 			networks = withNew(networks, u.Device)
 		}
@@ -500,11 +500,11 @@ func withNew(list []string, name string) []string {
 // is judged for itself.
 func (j *judge) elsewhere() (channels int, devices []string) {
 	ports := j.a.o.Host.Ports()
-	known := func(u *enginelog.Use) bool {
+	known := func(u *Use) bool {
 		return slices.ContainsFunc(ports, func(p pathsel.Port) bool { return j.logged(&p, u) })
 	}
 	for i := range j.a.logs {
-		if u := &j.a.logs[i]; (u.Way == enginelog.RDMA || u.Way == enginelog.TCP && j.r.Transport == pathsel.TCP) && !known(u) {
+		if u := &j.a.logs[i]; (u.Way == RDMA || u.Way == TCP && j.r.Transport == pathsel.TCP) && !known(u) {
 			channels += u.Channels
 			devices = withNew(devices, u.Device)
 		}
@@ -512,7 +512,7 @@ func (j *judge) elsewhere() (channels int, devices []string) {
 	if j.r.Transport == pathsel.RDMA {
 		for i := range j.a.hosts {
 			for _, name := range j.a.hosts[i].Listed {
-				if !known(&enginelog.Use{Way: enginelog.RDMA, Device: name}) {
+				if !known(&Use{Way: RDMA, Device: name}) {
 					devices = withNew(devices, name)
 				}
 			}
@@ -607,7 +607,7 @@ func (j *judge) missed(count map[Verdict][]string) string {
 func (j *judge) fallback() bool {
 	var names []string
 	for _, u := range j.a.logs {
-		if j.r.Unit == Channels && u.Way == enginelog.TCP && j.r.Transport == pathsel.RDMA {
+		if j.r.Unit == Channels && u.Way == TCP && j.r.Transport == pathsel.RDMA {
 			j.tcp += uint64(u.Channels)
 			names = withNew(names, u.Device)
 		}

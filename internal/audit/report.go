@@ -5,7 +5,7 @@ package audit
 
 import (
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/internal/audit/enginelog"
+
 	"github.com/topoctl/topoctl/pathsel"
 )
 
@@ -74,7 +74,7 @@ type Report struct {
 	Interfaces []Interface `json:"interfaces"`
 	Processes  []Process   `json:"processes"`
 	// Log is what the engines' logs say.
-	Log []enginelog.Use `json:"log"`
+	Log []Use `json:"log"`
 	// GPUDirect is what NCCL's logs say of GPUDirect RDMA; null where they say nothing.
 	GPUDirect *GPUDirect `json:"gpudirect"`
 	Command   *Command   `json:"command,omitempty"`

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/topoctl/topoctl/internal/audit"
-	"github.com/topoctl/topoctl/internal/audit/enginelog"
+
 	"github.com/topoctl/topoctl/pathsel"
 	"github.com/topoctl/topoctl/testkit/fixturetest"
 	"github.com/topoctl/topoctl/testkit/schematest"
@@ -19,8 +19,8 @@ var generator = schematest.Generator{Types: map[reflect.Type]schematest.Object{
 	reflect.TypeFor[audit.Verdict]():     {"enum": []any{audit.OK, audit.Idle, audit.Above, audit.Below, audit.TCPFallback, audit.CouldNotCheck, audit.NotPlanned}},
 	reflect.TypeFor[audit.Unit]():        {"enum": []any{audit.Bytes, audit.Packets, audit.Channels}},
 	reflect.TypeFor[pathsel.Transport](): {"enum": []any{pathsel.RDMA, pathsel.TCP}},
-	reflect.TypeFor[enginelog.Engine]():  {"enum": []any{enginelog.NCCL, enginelog.UCX}},
-	reflect.TypeFor[enginelog.Way]():     {"enum": []any{enginelog.RDMA, enginelog.TCP, enginelog.Unnamed}},
+	reflect.TypeFor[audit.Engine]():      {"enum": []any{audit.NCCL, audit.UCX}},
+	reflect.TypeFor[audit.Way]():         {"enum": []any{audit.RDMA, audit.TCP, audit.Unnamed}},
 }}
 
 // The published schema says what the types say.
@@ -45,7 +45,7 @@ func TestReportsAreValid(t *testing.T) {
 	check(a.Report())
 	a.Sample(evenly(0, 0, zero("eno1")))
 	a.Sample(evenly(10, 100*mib, map[string]uint64{"eno1": 1 << 40}))
-	if err := a.Log("x", enginelog.Parse([]byte("dgx-h100:1:1 [0] NCCL INFO Channel 00/0 : 0[0] -> 8[0] [send] via NET/X/0\n"))); err != nil {
+	if err := a.Log("x", audit.Parse([]byte("dgx-h100:1:1 [0] NCCL INFO Channel 00/0 : 0[0] -> 8[0] [send] via NET/X/0\n"))); err != nil {
 		t.Fatal(err)
 	}
 	r := a.Report()

@@ -1,5 +1,5 @@
 // Package cpuset is sets of CPU numbers (or NUMA node numbers) in the forms in which the
-// kernel, NCCL, hwloc and NVML write them.
+// kernel, NCCL, hwloc and NVML write them, and what a process's control groups let it have.
 package cpuset
 
 import (

@@ -7,7 +7,7 @@ import (
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/pkgerr"
-	"github.com/topoctl/topoctl/internal/realid"
+	"github.com/topoctl/topoctl/internal/redact"
 )
 
 // scope says of which comparisons an attribute is part.
@@ -405,7 +405,7 @@ func madeUpAddress(_ *comparer, p *pair) bool {
 	case o.PCI == "" || n.PCI == "":
 		return true
 	case n.Type == "infiniband":
-		return realid.HardwareAddress(o) == realid.HardwareAddress(n)
+		return redact.HardwareAddress(o) == redact.HardwareAddress(n)
 	}
 	return false
 }

@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/internal/realid"
+	"github.com/topoctl/topoctl/internal/redact"
 )
 
 // identify returns what a device is, in a form that no other sort of identity has, and which
@@ -14,23 +14,23 @@ func identify(device any) (unique, sort string) {
 	switch d := device.(type) {
 	case *topo.GPU:
 		switch {
-		case realid.UUID(d.UUID):
+		case redact.UUID(d.UUID):
 			return "gpu uuid " + d.UUID, "UUID"
-		case realid.Serial(d.Serial):
+		case redact.Serial(d.Serial):
 			return "gpu serial " + d.Serial, "serial number"
 		}
 	case *topo.RDMADevice:
 		switch {
 		case d.Software:
-		case realid.GUID(d.NodeGUID):
+		case redact.GUID(d.NodeGUID):
 			return "guid " + d.NodeGUID, "node GUID"
-		case realid.GUID(d.SysImageGUID) && d.BDF != nil: // its card's, with the number of the function
+		case redact.GUID(d.SysImageGUID) && d.BDF != nil: // its card's, with the number of the function
 			return "image guid " + d.SysImageGUID + " ." + strconv.Itoa(int(d.BDF.Func)), "system image GUID"
 		}
 	case *topo.Netdev:
 		// The address that a physical interface was made with, where it has that now: a bond
 		// gives its legs one address.
-		switch address := realid.HardwareAddress(d); {
+		switch address := redact.HardwareAddress(d); {
 		case address == "" || d.Virtual || d.PCI == "" || d.Master != "" && d.Type == "ether":
 		case d.Type == "infiniband":
 			return "port guid " + address, "port GUID"
@@ -38,7 +38,7 @@ func identify(device any) (unique, sort string) {
 			return "mac " + address, "MAC address"
 		}
 	case *topo.NVMe:
-		if realid.Serial(d.Serial) {
+		if redact.Serial(d.Serial) {
 			return "nvme serial " + d.Model + " " + d.Serial, "serial number"
 		}
 	}
@@ -59,12 +59,12 @@ func Redacted(t *topo.Topology) bool {
 	}
 	for i := range t.GPUs {
 		if u := t.GPUs[i].UUID; u != "" {
-			return !realid.UUID(u)
+			return !redact.UUID(u)
 		}
 	}
 	for i := range t.RDMADevices {
 		if r := &t.RDMADevices[i]; !r.Software && strings.Trim(r.NodeGUID, "0:") != "" {
-			return !realid.GUID(r.NodeGUID)
+			return !redact.GUID(r.NodeGUID)
 		}
 	}
 	n, ok := strings.CutPrefix(h.Name, "host-")
@@ -86,7 +86,7 @@ func (s *side) identities() map[string]map[string]bool {
 		}
 	}
 	for i := range s.t.RDMADevices { // the one that every tool's file has
-		if r := &s.t.RDMADevices[i]; !r.Software && realid.GUID(r.SysImageGUID) {
+		if r := &s.t.RDMADevices[i]; !r.Software && redact.GUID(r.SysImageGUID) {
 			add("card", r.SysImageGUID)
 		}
 	}

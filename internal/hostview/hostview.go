@@ -1,6 +1,6 @@
 // Package hostview is what the tree and the diagrams of a host have in common: which
 // sockets, NUMA nodes and PCI trees there are to show, and what is said of links, ports
-// and devices. So they say the same of one host.
+// and devices, PCIe links by what their two ends say. So they say the same of one host.
 package hostview
 
 import (

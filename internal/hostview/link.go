@@ -2,7 +2,6 @@ package hostview
 
 import (
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/internal/pcilink"
 )
 
 // Link is the PCIe link above a function as it counts for transfers. Speeds are per lane
@@ -56,16 +55,16 @@ func (v *View) Link(d *topo.PCIDevice, gpu bool, now *topo.LaneRate) *Link {
 	if d.Link != nil {
 		l.AbleSpeed, l.AbleWidth = value(d.Link.MaxSpeedMTs), value(d.Link.MaxWidth)
 	}
-	ends := pcilink.EndsOf(v.PCIDevice(above.A), v.PCIDevice(above.B))
+	ends := EndsOf(v.PCIDevice(above.A), v.PCIDevice(above.B))
 	if now != nil {
 		ends.Above.SpeedMTs, ends.Above.Width = &now.SpeedMTs, &now.Width
 		ends.Below.SpeedMTs, ends.Below.Width = &now.SpeedMTs, &now.Width
 	}
 	if l.Degraded = (above.Cur != nil || now != nil) && ends.Degraded(gpu); l.Degraded {
-		if width := ends.Width(); width.Ability == pcilink.Less {
+		if width := ends.Width(); width.Ability == Less {
 			l.FullWidth = width.Could
 		}
-		if speed := ends.Speed(); speed.Ability == pcilink.Less && !gpu {
+		if speed := ends.Speed(); speed.Ability == Less && !gpu {
 			l.FullSpeed = speed.Could
 		}
 	}

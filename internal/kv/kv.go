@@ -1,8 +1,7 @@
 // Package kv is the model of serving with a KV cache that moves: requests, what became of
-// each, and how long each part of it took. Workloads make requests (kv/workload), a serving
-// system works them off (kv/serve) in virtual time over the simulator (kv/predict) or in real
-// time over the engine (kv/replay), and kv/metrics says what came of it, by the definitions
-// of vLLM's serving benchmark.
+// each, how long each part of it took, and what came of it, by the definitions of vLLM's serving
+// benchmark. Generators and traces make requests; a serving system works them off (kv/serve) in
+// virtual time over the simulator or in real time over the engine (kv/replay).
 package kv
 
 import "errors"

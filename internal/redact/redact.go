@@ -1,5 +1,5 @@
 // Package redact replaces what identifies a machine, its owner or its network in a
-// topology, in what its libraries said and in the text of its files.
+// topology, in what its libraries said and in the text of its files, and knows the stand-ins again.
 package redact
 
 import (

@@ -10,7 +10,7 @@ import (
 	"strings"
 
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/internal/realid"
+	"github.com/topoctl/topoctl/internal/redact"
 	"github.com/topoctl/topoctl/internal/text"
 )
 
@@ -186,22 +186,22 @@ func (d *device) identities() map[By][]string {
 	add := func(by By, id string) { out[by] = append(out[by], id) }
 	switch {
 	case d.gpu != nil:
-		if realid.UUID(d.gpu.UUID) {
+		if redact.UUID(d.gpu.UUID) {
 			add(ByUUID, d.gpu.UUID)
 		}
-		if realid.Serial(d.gpu.Serial) {
+		if redact.Serial(d.gpu.Serial) {
 			add(BySerial, "gpu "+d.gpu.Serial)
 		}
-	case d.nvme != nil && realid.Serial(d.nvme.Serial):
+	case d.nvme != nil && redact.Serial(d.nvme.Serial):
 		add(BySerial, "nvme "+d.nvme.Model+" "+d.nvme.Serial)
 	}
-	if r := d.rdma; r != nil && realid.GUID(r.NodeGUID) {
+	if r := d.rdma; r != nil && redact.GUID(r.NodeGUID) {
 		add(ByGUID, r.NodeGUID)
 	}
 	for _, n := range d.netdevs {
-		if guid := realid.HardwareAddress(n); guid != "" && n.Type == "infiniband" {
+		if guid := redact.HardwareAddress(n); guid != "" && n.Type == "infiniband" {
 			add(ByMAC, guid)
-		} else if realid.MAC(n.MAC) && (n.Master == "" || n.Type != "ether") { // a bond gives its legs one address
+		} else if redact.MAC(n.MAC) && (n.Master == "" || n.Type != "ether") { // a bond gives its legs one address
 			add(ByMAC, strings.ToLower(n.MAC))
 		}
 	}
@@ -369,12 +369,12 @@ func (p *pairing) byIdentity() {
 func (p *pairing) byCard() {
 	cards := map[string][]*device{}
 	for _, d := range p.hosts {
-		if d.rdma != nil && realid.GUID(d.rdma.SysImageGUID) {
+		if d.rdma != nil && redact.GUID(d.rdma.SysImageGUID) {
 			cards[d.rdma.SysImageGUID] = append(cards[d.rdma.SysImageGUID], d)
 		}
 	}
 	for _, d := range p.guests {
-		if d.rdma == nil || len(p.found[d.function.BDF]) > 0 || !realid.GUID(d.rdma.SysImageGUID) {
+		if d.rdma == nil || len(p.found[d.function.BDF]) > 0 || !redact.GUID(d.rdma.SysImageGUID) {
 			continue
 		}
 		card := cards[d.rdma.SysImageGUID]

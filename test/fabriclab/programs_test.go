@@ -14,7 +14,7 @@ import (
 
 	"github.com/topoctl/topoctl/internal/fleet"
 	"github.com/topoctl/topoctl/internal/fleet/export"
-	"github.com/topoctl/topoctl/internal/fleet/lldp"
+
 	"github.com/topoctl/topoctl/internal/fleet/sources"
 	"github.com/topoctl/topoctl/test/fabriclab"
 )
@@ -52,7 +52,7 @@ func TestLLDP(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r, err := lldp.Parse(data)
+		r, err := sources.ParseLLDP(data)
 		if err != nil {
 			t.Fatal(name, err)
 		}

@@ -13,9 +13,7 @@ import (
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/engine"
 	"github.com/topoctl/topoctl/internal/kv"
-	"github.com/topoctl/topoctl/internal/kv/compute"
-	"github.com/topoctl/topoctl/internal/kv/metrics"
-	"github.com/topoctl/topoctl/internal/kv/predict"
+
 	"github.com/topoctl/topoctl/internal/kv/replay"
 	"github.com/topoctl/topoctl/internal/kv/serve"
 	"github.com/topoctl/topoctl/internal/pick"
@@ -34,7 +32,7 @@ const (
 // kvCompute takes 20 us for each token of a prompt, and 2 ms for a step of decode.
 type kvCompute struct{}
 
-func (kvCompute) StepNS(s compute.Step) int64 {
+func (kvCompute) StepNS(s serve.Step) int64 {
 	ns := int64(0)
 	for _, c := range s.Chunks {
 		ns += 20_000 * int64(c.Tokens)
@@ -176,7 +174,7 @@ func kvFiguresOf(t *testing.T, predicted []kv.Times, real *replay.Result, out []
 func kvExposed(t *testing.T, times []kv.Times) (out []float64) {
 	t.Helper()
 	for i := range times {
-		p, err := metrics.PartsOf(&times[i], false)
+		p, err := kv.PartsOf(&times[i], false)
 		if err != nil || times[i].Failed != nil {
 			t.Fatalf("request %d: %v %s", i, err, times[i].Failed)
 		}
@@ -220,9 +218,9 @@ func kvPredict(t *testing.T, mbits []int, w *kv.Workload) []kv.Times {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := predict.Run(predict.Spec{Hosts: []sim.HostSpec{{Name: "near", Kind: kind}, {Name: "far", Kind: kind}}, Fabric: fabric,
-		Prefill: []predict.Instance{{{Host: 0, Location: "cpu:0"}}}, Decode: []predict.Instance{{{Host: 1, Location: "cpu:0"}}},
-		Serve: kvServe(t), Workload: w, Network: predict.Network{Policy: pick.Adaptive}, Seed: 1})
+	r, err := serve.Run(serve.Spec{Hosts: []sim.HostSpec{{Name: "near", Kind: kind}, {Name: "far", Kind: kind}}, Fabric: fabric,
+		Prefill: []serve.Instance{{{Host: 0, Location: "cpu:0"}}}, Decode: []serve.Instance{{{Host: 1, Location: "cpu:0"}}},
+		Serve: kvServe(t), Workload: w, Network: serve.Network{Policy: pick.Adaptive}, Seed: 1})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/topoctl/topoctl/internal/cgroup"
+	"github.com/topoctl/topoctl/internal/cpuset"
 	"github.com/topoctl/topoctl/internal/pkgerr"
 	"github.com/topoctl/topoctl/internal/units"
 )
@@ -388,7 +388,7 @@ func setting(path string) string {
 
 // Left is how much memory this process can have, by the system and its control groups.
 func Left() (bytes int64, known bool) {
-	m, ok := cgroup.MemoryLeft(os.DirFS("/"))
+	m, ok := cpuset.MemoryLeft(os.DirFS("/"))
 	return m.Left, ok
 }
 
@@ -402,7 +402,7 @@ func enough(root fs.FS, size int64) error {
 	if size < askFrom {
 		return nil
 	}
-	m, ok := cgroup.MemoryLeft(root)
+	m, ok := cpuset.MemoryLeft(root)
 	switch {
 	case !ok || size <= m.Left:
 		return nil

@@ -7,13 +7,12 @@ import (
 	"strings"
 
 	"github.com/topoctl/topoctl/internal/fleet"
-	"github.com/topoctl/topoctl/internal/fleet/lldp"
 )
 
 // Heard is what one host or switch hears of its neighbours.
 type Heard struct {
 	Host   string // as the fleet calls it, or the switch's own name
-	Report *lldp.Report
+	Report *LLDPReport
 }
 
 // FromLLDP is what hosts and switches hear. A report is a host's where the fleet has a host of its name, else
@@ -59,7 +58,7 @@ func (x *lldpReader) leave(format string, args ...any) {
 
 // host takes over what a host hears on its interfaces.
 func (x *lldpReader) host(heard Heard) {
-	on := map[string][]*lldp.Neighbor{}
+	on := map[string][]*Neighbor{}
 	var order []string
 	for i := range heard.Report.Neighbors {
 		nb := &heard.Report.Neighbors[i]
@@ -69,7 +68,7 @@ func (x *lldpReader) host(heard Heard) {
 		on[nb.Interface] = append(on[nb.Interface], nb)
 	}
 	for _, name := range order {
-		list := slices.DeleteFunc(on[name], func(nb *lldp.Neighbor) bool {
+		list := slices.DeleteFunc(on[name], func(nb *Neighbor) bool {
 			other, ours := x.macs[strings.ToLower(nb.Chassis.ID)]
 			if !ours {
 				other, ours = x.macs[strings.ToLower(nb.PortID)]
@@ -81,7 +80,7 @@ func (x *lldpReader) host(heard Heard) {
 		})
 		switch {
 		case len(list) == 0:
-		case slices.ContainsFunc(list, func(nb *lldp.Neighbor) bool { return nb.Chassis.ID != list[0].Chassis.ID }):
+		case slices.ContainsFunc(list, func(nb *Neighbor) bool { return nb.Chassis.ID != list[0].Chassis.ID }):
 			x.leave("%s/%s hears several neighbours, so a cable is not known: something between passes LLDP on", heard.Host, name)
 		default:
 			nb := list[0]
@@ -91,14 +90,14 @@ func (x *lldpReader) host(heard Heard) {
 }
 
 // leaf enters a switch that a host hears.
-func (x *lldpReader) leaf(c *lldp.Chassis) string {
+func (x *lldpReader) leaf(c *Chassis) string {
 	id := x.chassis(c)
 	x.n.Switches[x.switches[id]].Tier = new(int)
 	return id
 }
 
 // chassis enters a switch.
-func (x *lldpReader) chassis(c *lldp.Chassis) string {
+func (x *lldpReader) chassis(c *Chassis) string {
 	id := "sw:" + strings.ToLower(strings.ReplaceAll(c.ID, ":", ""))
 	i, ok := x.switches[id]
 	if !ok {

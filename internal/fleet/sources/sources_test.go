@@ -8,7 +8,7 @@ import (
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/fleet"
-	"github.com/topoctl/topoctl/internal/fleet/lldp"
+
 	"github.com/topoctl/topoctl/internal/fleet/sources"
 	"github.com/topoctl/topoctl/pathsel"
 	"github.com/topoctl/topoctl/probe"
@@ -99,17 +99,17 @@ func TestMerge(t *testing.T) {
 
 // Two hosts back to back, a hub that passes LLDP on, and a switch that does not say which it is are no cables.
 func TestLLDPLeft(t *testing.T) {
-	leaf := func(id string) lldp.Chassis {
-		return lldp.Chassis{IDType: "mac", ID: id, Name: id, Enabled: []string{"Bridge"}}
+	leaf := func(id string) sources.Chassis {
+		return sources.Chassis{IDType: "mac", ID: id, Name: id, Enabled: []string{"Bridge"}}
 	}
 	f := &fleet.Fleet{Hosts: []fleet.Host{
 		{Host: "n1", Ports: []fleet.Port{{Port: "eth0", MAC: "02:00:00:00:00:01"}}},
 		{Host: "n2", Ports: []fleet.Port{{Port: "eth0", MAC: "02:00:00:00:00:02"}}},
 	}}
 	n, left := sources.FromLLDP([]sources.Heard{
-		{Host: "n1", Report: &lldp.Report{Neighbors: []lldp.Neighbor{{Interface: "eth0", Chassis: lldp.Chassis{ID: "02:00:00:00:00:02", Name: "leaf-of-name"}}}}},
-		{Host: "n2", Report: &lldp.Report{Neighbors: []lldp.Neighbor{{Interface: "eth0", Chassis: leaf("aa")}, {Interface: "eth0", Chassis: leaf("bb")}}}},
-		{Host: "sw", Report: &lldp.Report{Neighbors: []lldp.Neighbor{{Interface: "1", Chassis: leaf("aa")}}}},
+		{Host: "n1", Report: &sources.LLDPReport{Neighbors: []sources.Neighbor{{Interface: "eth0", Chassis: sources.Chassis{ID: "02:00:00:00:00:02", Name: "leaf-of-name"}}}}},
+		{Host: "n2", Report: &sources.LLDPReport{Neighbors: []sources.Neighbor{{Interface: "eth0", Chassis: leaf("aa")}, {Interface: "eth0", Chassis: leaf("bb")}}}},
+		{Host: "sw", Report: &sources.LLDPReport{Neighbors: []sources.Neighbor{{Interface: "1", Chassis: leaf("aa")}}}},
 	}, f, "lldp")
 	if len(n.Cables)+len(n.Links) != 0 {
 		t.Errorf("%+v %+v", n.Cables, n.Links)
@@ -123,20 +123,20 @@ func TestLLDPLeft(t *testing.T) {
 
 // A switch's tier is how far it is from hosts, whoever is heard first: the core's file comes before the leaves'.
 func TestLLDPTiers(t *testing.T) {
-	sw := func(id string) lldp.Chassis {
-		return lldp.Chassis{IDType: "mac", ID: id, Name: id, Enabled: []string{"Bridge"}}
+	sw := func(id string) sources.Chassis {
+		return sources.Chassis{IDType: "mac", ID: id, Name: id, Enabled: []string{"Bridge"}}
 	}
 	says := func(name string, hears ...string) sources.Heard {
 		own := sw(name)
-		r := &lldp.Report{Local: &own}
+		r := &sources.LLDPReport{Local: &own}
 		for i, h := range hears {
-			r.Neighbors = append(r.Neighbors, lldp.Neighbor{Interface: fmt.Sprint("swp", i+1), Chassis: sw(h), PortID: "to-" + name})
+			r.Neighbors = append(r.Neighbors, sources.Neighbor{Interface: fmt.Sprint("swp", i+1), Chassis: sw(h), PortID: "to-" + name})
 		}
 		return sources.Heard{Host: name, Report: r}
 	}
 	f := &fleet.Fleet{Hosts: []fleet.Host{{Host: "n1", Ports: []fleet.Port{{Port: "eth0"}}}, {Host: "n2", Ports: []fleet.Port{{Port: "eth0"}}}}}
 	host := func(name, leaf string) sources.Heard {
-		return sources.Heard{Host: name, Report: &lldp.Report{Neighbors: []lldp.Neighbor{{Interface: "eth0", Chassis: sw(leaf)}}}}
+		return sources.Heard{Host: name, Report: &sources.LLDPReport{Neighbors: []sources.Neighbor{{Interface: "eth0", Chassis: sw(leaf)}}}}
 	}
 	list := []sources.Heard{says("core", "spine1", "spine2"), says("alone", "other"), host("n1", "leaf1"), host("n2", "leaf2"), says("spine1", "leaf1"), says("spine2", "leaf2")}
 	want := "alone=? core=2 leaf1=0 leaf2=0 other=? spine1=1 spine2=1"

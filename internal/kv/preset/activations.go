@@ -4,8 +4,8 @@ import (
 	"fmt"
 
 	"github.com/topoctl/topoctl/internal/kv"
-	"github.com/topoctl/topoctl/internal/kv/metrics"
-	"github.com/topoctl/topoctl/internal/kv/predict"
+
+	"github.com/topoctl/topoctl/internal/kv/serve"
 	"github.com/topoctl/topoctl/internal/sim"
 	"github.com/topoctl/topoctl/pathsel"
 )
@@ -17,7 +17,7 @@ const llama70TokenBytes = 8192 * 2
 // activations is the part of the mean TTFT in which the activations of a mean prompt go from one
 // pipeline stage to the next: each tensor rank sends its share to its counterpart, over the
 // lanes that pathsel chooses, and nothing else is on the way.
-func activations(s *predict.Spec, w *kv.Workload, m *metrics.Metrics) (*float64, error) {
+func activations(s *serve.Spec, w *kv.Workload, m *kv.Metrics) (*float64, error) {
 	if m.TTFT == nil || m.TTFT.Mean == 0 || len(w.Requests) == 0 {
 		return nil, nil //nolint:nilnil // unknown
 	}

@@ -1,6 +1,6 @@
 package preset
 
-import "github.com/topoctl/topoctl/internal/kv/compute"
+import "github.com/topoctl/topoctl/internal/kv/serve"
 
 // fit is a figure that a parameter of compute was fitted to.
 type fit struct {
@@ -23,7 +23,7 @@ func fits() []fit {
 		{"DeepSeek-R1", "H20", 16, 1, TTFTMean, TPOTMean},
 		{"Llama-3.1-70B", "A100-40GB", 4, 2, TTFTMedian, TPOTMean},
 	} {
-		p, err := compute.Find(s.model, s.gpu, s.tp, s.pp)
+		p, err := serve.Find(s.model, s.gpu, s.tp, s.pp)
 		if err != nil {
 			panic(err) // the settings above are compute's
 		}

@@ -6,9 +6,8 @@ import (
 	"math"
 
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/internal/kv/compute"
-	"github.com/topoctl/topoctl/internal/kv/metrics"
-	"github.com/topoctl/topoctl/internal/kv/predict"
+	"github.com/topoctl/topoctl/internal/kv"
+
 	"github.com/topoctl/topoctl/internal/kv/serve"
 )
 
@@ -43,8 +42,8 @@ type Comparison struct {
 
 // Parameters say where those of a side's compute model are from.
 type Parameters struct {
-	Basis  compute.Basis `json:"basis"`
-	Source string        `json:"source"`
+	Basis  serve.Basis `json:"basis"`
+	Source string      `json:"source"`
 }
 
 // SoftwareAs is a Software in JSON.
@@ -177,8 +176,8 @@ func (p *Preset) row(s *site, r *Row, most int) (*RowResult, error) {
 	return out, nil
 }
 
-func (p *Preset) predict(s predict.Spec) (*metrics.Metrics, error) {
-	r, err := predict.Run(s)
+func (p *Preset) predict(s serve.Spec) (*kv.Metrics, error) {
+	r, err := serve.Run(s)
 	if err != nil {
 		return nil, err
 	}
@@ -187,11 +186,11 @@ func (p *Preset) predict(s predict.Spec) (*metrics.Metrics, error) {
 			return nil, fmt.Errorf("request %d: %w", i, why)
 		}
 	}
-	return metrics.Compute(s.Workload, r.Times, metrics.Options{MemoryFirst: s.Serve.Admit == serve.Before})
+	return kv.Compute(s.Workload, r.Times, kv.Options{MemoryFirst: s.Serve.Admit == serve.Before})
 }
 
 // value is a metric of a run; nil is unknown.
-func value(m *metrics.Metrics, what Metric) *float64 {
+func value(m *kv.Metrics, what Metric) *float64 {
 	switch what {
 	case DurationS:
 		if m.DurationNS == nil {
@@ -217,7 +216,7 @@ func value(m *metrics.Metrics, what Metric) *float64 {
 	return nil
 }
 
-func part(s *metrics.Summary, what Metric) *float64 {
+func part(s *kv.Summary, what Metric) *float64 {
 	if s == nil {
 		return nil
 	}

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/topoctl/topoctl/internal/kv/compute"
+	"github.com/topoctl/topoctl/internal/kv/serve"
 	"github.com/topoctl/topoctl/testkit/schematest"
 )
 
@@ -85,9 +85,9 @@ func schemaOf(t *testing.T) schematest.Object {
 		return schematest.Object{"type": "array", "items": schematest.Object{"type": of}, "minItems": 2, "maxItems": 2}
 	}
 	g := schematest.Generator{Types: map[reflect.Type]schematest.Object{
-		reflect.TypeFor[compute.Basis](): {"enum": []any{compute.Published, compute.Assumed}},
-		reflect.TypeFor[[2]string]():     two("string"),
-		reflect.TypeFor[[2]float64]():    two("number"),
+		reflect.TypeFor[serve.Basis](): {"enum": []any{serve.Published, serve.Assumed}},
+		reflect.TypeFor[[2]string]():   two("string"),
+		reflect.TypeFor[[2]float64]():  two("number"),
 	}}
 	g.Types[reflect.TypeFor[*Comparison]()] = g.Of(reflect.TypeFor[Comparison]()) // never null
 	s := g.Document(Schema, reflect.TypeFor[Report]())

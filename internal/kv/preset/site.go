@@ -6,16 +6,15 @@ import (
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/kv"
-	"github.com/topoctl/topoctl/internal/kv/compute"
-	"github.com/topoctl/topoctl/internal/kv/predict"
+
 	"github.com/topoctl/topoctl/internal/kv/serve"
 	"github.com/topoctl/topoctl/internal/sim"
 )
 
 // site is a preset's hosts with what runs on them.
 type site struct {
-	spec            predict.Spec
-	prefill, decode compute.Params // decode's is empty where prefill's instances do both
+	spec            serve.Spec
+	prefill, decode serve.Params // decode's is empty where prefill's instances do both
 }
 
 // site builds it. The hosts are of one kind, of the topology of the preset's fixture.
@@ -24,7 +23,7 @@ func (p *Preset) site(t *topo.Topology) (*site, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &site{spec: predict.Spec{Serve: p.Serving, Network: predict.Network{Name: p.Name}, Seed: 1, SliceBytes: p.SliceBytes}}
+	s := &site{spec: serve.Spec{Serve: p.Serving, Network: serve.Network{Name: p.Name}, Seed: 1, SliceBytes: p.SliceBytes}}
 	for i := range p.Hosts {
 		s.spec.Hosts = append(s.spec.Hosts, sim.HostSpec{Name: fmt.Sprintf("n%d", i), Kind: kind})
 	}
@@ -43,7 +42,7 @@ func (p *Preset) site(t *topo.Topology) (*site, error) {
 // sharing is how many ranks of an instance have one memory. Each is a process of its own, and
 // predict has what starts in one memory wait for each other: that number of ranks shares the cost of a piece.
 func (s *site) sharing() int64 {
-	ranks := map[predict.Rank]bool{}
+	ranks := map[serve.Rank]bool{}
 	for _, r := range s.spec.Prefill[0] {
 		ranks[r] = true
 	}
@@ -51,7 +50,7 @@ func (s *site) sharing() int64 {
 }
 
 // network is the fabric, the ports and the layout.
-func (p *Preset) network(kind *sim.Kind, s *predict.Spec) error {
+func (p *Preset) network(kind *sim.Kind, s *serve.Spec) error {
 	model, err := kv.Find(p.Model)
 	if err != nil {
 		return err
@@ -75,8 +74,8 @@ func (p *Preset) network(kind *sim.Kind, s *predict.Spec) error {
 }
 
 // pool puts what computes and the memory into a pool.
-func (p *Preset) pool(to *serve.Pool, of Instances) (compute.Params, error) {
-	c, err := compute.Find(p.Model, p.GPU, of.TP, of.PP)
+func (p *Preset) pool(to *serve.Pool, of Instances) (serve.Params, error) {
+	c, err := serve.Find(p.Model, p.GPU, of.TP, of.PP)
 	if err != nil {
 		return c, err
 	}
@@ -88,7 +87,7 @@ func (p *Preset) pool(to *serve.Pool, of Instances) (compute.Params, error) {
 	if err != nil {
 		return c, err
 	}
-	memory, err := compute.CacheBytes(p.Model, p.GPU, of.TP, of.PP)
+	memory, err := serve.CacheBytes(p.Model, p.GPU, of.TP, of.PP)
 	if err != nil {
 		return c, err
 	}
@@ -99,27 +98,27 @@ func (p *Preset) pool(to *serve.Pool, of Instances) (compute.Params, error) {
 
 // place gives the ranks of all instances their memory: GPUs in the order of hosts, each pipeline
 // stage on a host of its own; staged caches lie in the NUMA nodes of a host for each side.
-func (p *Preset) place(hosts []sim.HostSpec) (prefill, decode []predict.Instance, err error) {
+func (p *Preset) place(hosts []sim.HostSpec) (prefill, decode []serve.Instance, err error) {
 	kind := hosts[0].Kind
 	if p.Staged {
 		nodes := kind.Host().Locations()[len(kind.Host().GPUs()):]
 		if len(nodes) == 0 {
 			return nil, nil, fmt.Errorf("hosts of %s have no memory beside that of GPUs", p.Fixture)
 		}
-		side := func(host, tp int) []predict.Instance {
-			var ranks predict.Instance
+		side := func(host, tp int) []serve.Instance {
+			var ranks serve.Instance
 			for r := range tp {
-				ranks = append(ranks, predict.Rank{Host: host, Location: nodes[r*len(nodes)/tp]})
+				ranks = append(ranks, serve.Rank{Host: host, Location: nodes[r*len(nodes)/tp]})
 			}
-			return []predict.Instance{ranks}
+			return []serve.Instance{ranks}
 		}
 		return side(0, p.Prefill.TP), side(1, p.Decode.TP), nil
 	}
-	places, on := predict.NewPlaces(hosts), make([]int, len(hosts))
+	places, on := serve.NewPlaces(hosts), make([]int, len(hosts))
 	for i := range on {
 		on[i] = i
 	}
-	side := func(of Instances) (out []predict.Instance) {
+	side := func(of Instances) (out []serve.Instance) {
 		for range of.Count {
 			ranks, failed := places.Place(on, of.TP, of.PP)
 			err = cmp.Or(err, failed)

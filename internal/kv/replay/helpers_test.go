@@ -8,7 +8,7 @@ import (
 	"github.com/topoctl/topoctl/engine"
 	"github.com/topoctl/topoctl/engine/memory"
 	"github.com/topoctl/topoctl/internal/kv"
-	"github.com/topoctl/topoctl/internal/kv/kvtest"
+
 	"github.com/topoctl/topoctl/internal/kv/serve"
 )
 
@@ -50,8 +50,8 @@ func newLabOf(t testing.TB, m kv.Model, prefill, decode kv.Side, move serve.Move
 	}
 	l := &lab{near: newEngine(t, "near"), far: newEngine(t, "far")}
 	l.Serve = serve.Config{
-		Prefill: serve.Pool{Compute: kvtest.Linear{TokenNS: 2_000, DecodeNS: 500_000}, PageTokens: prefill.PageTokens, Pages: pages[0], MaxBatchedTokens: 1 << 20},
-		Decode:  serve.Pool{Compute: kvtest.Linear{TokenNS: 2_000, DecodeNS: 500_000}, PageTokens: decode.PageTokens, Pages: pages[1], MaxBatchedTokens: 1 << 20},
+		Prefill: serve.Pool{Compute: linear{TokenNS: 2_000, DecodeNS: 500_000}, PageTokens: prefill.PageTokens, Pages: pages[0], MaxBatchedTokens: 1 << 20},
+		Decode:  serve.Pool{Compute: linear{TokenNS: 2_000, DecodeNS: 500_000}, PageTokens: decode.PageTokens, Pages: pages[1], MaxBatchedTokens: 1 << 20},
 		Cache:   cache, Move: move, Admit: serve.Beside, FirstToken: serve.FromDecode, Router: serve.LeastTokens, LayersPerMove: 1,
 	}
 	sizes := [2]int64{regionBytes(t, m, prefill, pages[0]) / int64(regions[0]), regionBytes(t, m, decode, pages[1]) / int64(regions[1])}
@@ -134,4 +134,19 @@ func (l *lab) run(t testing.TB) *Result {
 		}
 	}
 	return r
+}
+
+// linear computes each token of a prompt in TokenNS, and a step that decodes in DecodeNS.
+type linear struct{ TokenNS, DecodeNS int64 }
+
+// StepNS is how long a step takes.
+func (l linear) StepNS(s serve.Step) int64 {
+	ns := int64(0)
+	for _, c := range s.Chunks {
+		ns += l.TokenNS * int64(c.Tokens)
+	}
+	if s.Decode > 0 {
+		ns += l.DecodeNS
+	}
+	return ns
 }

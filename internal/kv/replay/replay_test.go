@@ -13,8 +13,7 @@ import (
 	"github.com/topoctl/topoctl/engine"
 	"github.com/topoctl/topoctl/engine/memory"
 	"github.com/topoctl/topoctl/internal/kv"
-	"github.com/topoctl/topoctl/internal/kv/kvtest"
-	"github.com/topoctl/topoctl/internal/kv/metrics"
+
 	"github.com/topoctl/topoctl/internal/kv/serve"
 )
 
@@ -170,7 +169,7 @@ func consistent(t *testing.T, r *Result, w *kv.Workload, cache *kv.Reslice, memo
 	}
 	for i := range r.Times {
 		x, asked := &r.Times[i], &w.Requests[i]
-		p, err := metrics.PartsOf(x, memoryFirst)
+		p, err := kv.PartsOf(x, memoryFirst)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -217,7 +216,7 @@ func (l *lab) whenWritten(e *engine.Engine, requests int, do func()) (ended func
 func TestKilled(t *testing.T) {
 	l := newLab(t, qwen, sideOf(1, 16, ""), sideOf(1, 16, ""), serve.Push, [2]int{1, 1}, [2]int{64, 64})
 	l.Workload = prompts(5*time.Millisecond, 4, 100, 100, 100, 100, 100, 100, 100, 100, 100, 100, 100, 100, 100, 100, 100, 100, 100, 100, 100, 100)
-	l.Serve.Decode.Compute = kvtest.Linear{TokenNS: 0, DecodeNS: 100_000_000}
+	l.Serve.Decode.Compute = linear{TokenNS: 0, DecodeNS: 100_000_000}
 	defer l.whenWritten(l.far, 4, func() { l.far.Close() })()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
@@ -256,7 +255,7 @@ func TestOneOfTwoLost(t *testing.T) {
 	l.Remote = append(l.Remote, remotes(t, peer, []*engine.Region{alloc(t, second, l.theirs[0][0].Size())}))
 	l.Workload = prompts(0, 4, slices.Repeat([]int{100}, 60)...)
 	l.Workload.Concurrency = 6
-	l.Serve.Decode.Compute = kvtest.Linear{TokenNS: 0, DecodeNS: 20_000_000}
+	l.Serve.Decode.Compute = linear{TokenNS: 0, DecodeNS: 20_000_000}
 	defer l.whenWritten(second, 4, func() { second.Close() })()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()

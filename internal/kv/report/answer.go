@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/topoctl/topoctl/internal/kv/metrics"
+	"github.com/topoctl/topoctl/internal/kv"
 )
 
 // Answer is what a run comes to, in a sentence or two: the time to the first token, what most of
@@ -50,7 +50,7 @@ func (r *Report) bound() string {
 	m := r.Metrics
 	parts := []struct {
 		name string
-		of   *metrics.Summary
+		of   *kv.Summary
 	}{{"waiting for prefill", m.Queue}, {"prefill", m.Compute}, {"waiting for KV memory", m.MemoryWait}, {"waiting for the transfer to begin", m.LinkWait},
 		{"KV on the wire", m.WireExposed}, {"the step of decode", m.Rest}}
 	if r.Serving.FirstToken == "prefill" || r.Decode == nil {

@@ -9,8 +9,8 @@ import (
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/jsontext"
-	"github.com/topoctl/topoctl/internal/kv/compute"
-	"github.com/topoctl/topoctl/internal/kv/metrics"
+	"github.com/topoctl/topoctl/internal/kv"
+	"github.com/topoctl/topoctl/internal/kv/serve"
 )
 
 // Schema is the name and major version of the document.
@@ -41,7 +41,7 @@ type Report struct {
 	Hosts        []Host   `json:"hosts"`
 	Network      Network  `json:"network"`
 
-	Metrics *metrics.Metrics `json:"metrics"`
+	Metrics *kv.Metrics `json:"metrics"`
 	// Lanes are those that carried something, by name.
 	Lanes []Lane `json:"lanes"`
 	// Compared is the same run with other networks; none where nothing else was run.
@@ -109,24 +109,24 @@ type Compute struct {
 
 // PrefillTime is fixed + per token * n + per token squared * n * n, for n tokens of a prompt.
 type PrefillTime struct {
-	FixedNS           float64       `json:"fixed_ns"`
-	PerTokenNS        float64       `json:"per_token_ns"`
-	PerTokenSquaredNS float64       `json:"per_token_squared_ns"`
-	Basis             compute.Basis `json:"basis"`
-	Source            string        `json:"source"`
+	FixedNS           float64     `json:"fixed_ns"`
+	PerTokenNS        float64     `json:"per_token_ns"`
+	PerTokenSquaredNS float64     `json:"per_token_squared_ns"`
+	Basis             serve.Basis `json:"basis"`
+	Source            string      `json:"source"`
 }
 
 // DecodeTime is fixed + per request * batch + per context token * tokens, for a step.
 type DecodeTime struct {
-	FixedNS           float64       `json:"fixed_ns"`
-	PerRequestNS      float64       `json:"per_request_ns"`
-	PerContextTokenNS float64       `json:"per_context_token_ns"`
-	Basis             compute.Basis `json:"basis"`
-	Source            string        `json:"source"`
+	FixedNS           float64     `json:"fixed_ns"`
+	PerRequestNS      float64     `json:"per_request_ns"`
+	PerContextTokenNS float64     `json:"per_context_token_ns"`
+	Basis             serve.Basis `json:"basis"`
+	Source            string      `json:"source"`
 }
 
 // ComputeOf takes the parameters over.
-func ComputeOf(p *compute.Params) Compute {
+func ComputeOf(p *serve.Params) Compute {
 	return Compute{
 		Prefill: PrefillTime{p.Prefill.ANS, p.Prefill.BNSPerToken, p.Prefill.CNSPerSquare, p.Prefill.Basis, p.Prefill.Source},
 		Decode:  DecodeTime{p.Decode.DNS, p.Decode.ENSPerRequest, p.Decode.FNSPerContextToken, p.Decode.Basis, p.Decode.Source},
@@ -184,11 +184,11 @@ type Lane struct {
 
 // Compared is the run with another network.
 type Compared struct {
-	Name    string           `json:"name"`
-	Choice  string           `json:"choice"`
-	Policy  string           `json:"policy"`
-	WhatIf  []string         `json:"what_if"`
-	Metrics *metrics.Metrics `json:"metrics"`
+	Name    string      `json:"name"`
+	Choice  string      `json:"choice"`
+	Policy  string      `json:"policy"`
+	WhatIf  []string    `json:"what_if"`
+	Metrics *kv.Metrics `json:"metrics"`
 	// TTFTRatio is its mean time to first token in parts of this run's. null: one of both has none, or
 	// requests of equal lengths keep a fixed concurrency, where the ratio says nothing of the network.
 	TTFTRatio *float64 `json:"ttft_mean_ratio"`

@@ -14,8 +14,8 @@ import (
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/kv"
-	"github.com/topoctl/topoctl/internal/kv/compute"
-	"github.com/topoctl/topoctl/internal/kv/metrics"
+	"github.com/topoctl/topoctl/internal/kv/serve"
+
 	"github.com/topoctl/topoctl/internal/kv/report"
 	"github.com/topoctl/topoctl/internal/units"
 	"github.com/topoctl/topoctl/testkit/golden"
@@ -25,8 +25,8 @@ import (
 const schemaFile = "schema/kv.v1.schema.json"
 
 var generator = schematest.Generator{Types: map[reflect.Type]schematest.Object{
-	reflect.TypeFor[report.Basis]():  {"enum": []any{report.Modelled, report.Simulated, report.Measured}},
-	reflect.TypeFor[compute.Basis](): {"enum": []any{compute.Published, compute.Assumed}},
+	reflect.TypeFor[report.Basis](): {"enum": []any{report.Modelled, report.Simulated, report.Measured}},
+	reflect.TypeFor[serve.Basis]():  {"enum": []any{serve.Published, serve.Assumed}},
 }}
 
 // The published schema says what the types say.
@@ -50,9 +50,9 @@ func answered(id int, sent, queue int64) kv.Times {
 	return x
 }
 
-func sum(t testing.TB, w *kv.Workload, times []kv.Times, slo metrics.SLO) *metrics.Metrics {
+func sum(t testing.TB, w *kv.Workload, times []kv.Times, slo kv.SLO) *kv.Metrics {
 	t.Helper()
-	m, err := metrics.Compute(w, times, metrics.Options{SLO: slo})
+	m, err := kv.Compute(w, times, kv.Options{SLO: slo})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,7 +66,7 @@ func small(t testing.TB) *report.Report {
 		{ID: 2, ArriveNS: 60 * ms, Input: 2000, Output: 3, Line: 3}, {ID: 3, ArriveNS: 70 * ms, Input: 1 << 20, Output: 3, Line: 5}}}
 	times := []kv.Times{answered(0, 0, 0), answered(1, 50*ms, 50*ms), answered(2, 60*ms, 140*ms), {Request: 3, SentNS: 70 * ms, Failed: &kv.Failure{Err: errors.New("no memory")}}}
 	slow := []kv.Times{answered(0, 0, 0), answered(1, 50*ms, 90*ms), answered(2, 60*ms, 240*ms), {Request: 3, SentNS: 70 * ms, Failed: &kv.Failure{Err: errors.New("no memory")}}}
-	params, err := compute.Find("Qwen3-32B", "H20", 4, 1)
+	params, err := serve.Find("Qwen3-32B", "H20", 4, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,7 +77,7 @@ func small(t testing.TB) *report.Report {
 	decode.Busy, decode.Preempted = ptr(0.5), ptr[int64](1)
 	pool.PrefixBytes, pool.PrefixTokens, pool.PrefixHitRatio = ptr[int64](8<<30), ptr[int64](512), ptr(0.1693)
 	pool.Busy, pool.Preempted = ptr(0.25), ptr[int64](0)
-	own := sum(t, w, times, metrics.SLO{TTFTNS: ptr[int64](200 * ms)})
+	own := sum(t, w, times, kv.SLO{TTFTNS: ptr[int64](200 * ms)})
 	return &report.Report{Tool: topo.Tool{Name: "topoctl", Version: "test"}, ComputeBasis: report.Modelled, NetworkBasis: report.Simulated,
 		Workload: report.Workload{Name: w.Name, Trace: ptr("small.jsonl"), Requests: 4, Seed: 1 << 60},
 		Model:    report.Model{Name: "Qwen3-32B", Layers: 64, KVBytesPerToken: 262144, Source: "config.json"}, Prefill: pool, Decode: &decode,
@@ -87,7 +87,7 @@ func small(t testing.TB) *report.Report {
 		Metrics: own,
 		Lanes: []report.Lane{{Lane: "p:mlx5_0 > d:mlx5_0", Bytes: 160 << 20, Share: ptr(0.8333), BytesPerSec: ptr[int64](50_000_000_000), Use: ptr(0.25), Slices: 160},
 			{Lane: "p:mlx5_2 > d:mlx5_0", Bytes: 32 << 20, Share: ptr(0.1667), Slices: 32, Retries: 1}},
-		Compared: []report.Compared{{Name: "random NIC", Choice: "random-nic", Policy: "adaptive", WhatIf: []string{"p/mlx5_1 is down"}, Metrics: sum(t, w, slow, metrics.SLO{}), TTFTRatio: ptr(1.25)}},
+		Compared: []report.Compared{{Name: "random NIC", Choice: "random-nic", Policy: "adaptive", WhatIf: []string{"p/mlx5_1 is down"}, Metrics: sum(t, w, slow, kv.SLO{}), TTFTRatio: ptr(1.25)}},
 		Failures: []report.Failure{{Requests: 1, First: 3, Line: ptr(5), Reason: "no memory"}},
 		Notes:    []string{"the rate of d/mlx5_2 is not known: it limits nothing here"}}
 }
@@ -95,8 +95,8 @@ func small(t testing.TB) *report.Report {
 // nothing is a run without an answer, of which nothing is known that may be unknown.
 func nothing(t testing.TB) *report.Report {
 	w := &kv.Workload{Name: "one", Requests: []kv.Request{{Input: 1, Output: 1}}}
-	r := &report.Report{ComputeBasis: report.Modelled, NetworkBasis: report.Simulated, Metrics: sum(t, w, nil, metrics.SLO{})}
-	params, err := compute.Find("Llama-3.1-8B", "A10", 1, 1)
+	r := &report.Report{ComputeBasis: report.Modelled, NetworkBasis: report.Simulated, Metrics: sum(t, w, nil, kv.SLO{})}
+	params, err := serve.Find("Llama-3.1-8B", "A10", 1, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -139,9 +139,9 @@ func TestAnswer(t *testing.T) {
 		"the wire alone": {func(r *report.Report) { r.Serving = report.Serving{} }, "At best, the first token takes 218 ms on average (P99 293 ms), the largest part prefill (45.8 %); moving the KV cache is 11.5 % of it. " +
 			"That is the wire alone: published systems took "},
 		"a real network": {func(r *report.Report) { r.NetworkBasis = report.Measured }, "The first token takes 218 ms"},
-		"prefill queues": {func(r *report.Report) { r.Metrics.Load.GrowingWait = metrics.ForPrefill }, "Overloaded: 42.9 requests arrive each second, and 7.23 are served; what grows is the wait for prefill. " +
+		"prefill queues": {func(r *report.Report) { r.Metrics.Load.GrowingWait = kv.ForPrefill }, "Overloaded: 42.9 requests arrive each second, and 7.23 are served; what grows is the wait for prefill. " +
 			"The first token takes 218 ms on average (P99 293 ms) in this run, and ever longer in a longer one. "},
-		"memory is short": {func(r *report.Report) { r.Metrics.Load.GrowingWait = metrics.ForMemory }, "what grows is the wait for KV memory. "},
+		"memory is short": {func(r *report.Report) { r.Metrics.Load.GrowingWait = kv.ForMemory }, "what grows is the wait for KV memory. "},
 		"a side cannot": {func(r *report.Report) { r.Prefill.CapacityPerSec, r.Decode.CapacityPerSec = ptr(50.), ptr(40.) },
 			"Overloaded: 42.9 requests arrive each second, and decode can compute 40.0 at most. "},
 		"both can":                {func(r *report.Report) { r.Prefill.CapacityPerSec, r.Decode.CapacityPerSec = ptr(50.), ptr(43.) }, "The first token takes 218 ms"},

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/topoctl/topoctl/internal/kv/metrics"
+	"github.com/topoctl/topoctl/internal/kv"
 	"github.com/topoctl/topoctl/internal/text"
 )
 
@@ -33,14 +33,14 @@ const (
 // see fewer of them, and each has its name and figure in the text that the pointer shows.
 var parts = []struct {
 	name, colour string
-	of           func(*metrics.Split) *metrics.Summary
+	of           func(*kv.Split) *kv.Summary
 }{
-	{"queue", "#999999", func(s *metrics.Split) *metrics.Summary { return s.Queue }},
-	{"prefill", "#0072b2", func(s *metrics.Split) *metrics.Summary { return s.Compute }},
-	{"wait for KV memory", "#cc79a7", func(s *metrics.Split) *metrics.Summary { return s.MemoryWait }},
-	{"wait for the transfer", "#e69f00", func(s *metrics.Split) *metrics.Summary { return s.LinkWait }},
-	{"KV on the wire", "#d55e00", func(s *metrics.Split) *metrics.Summary { return s.WireExposed }},
-	{"then to the first token", "#56b4e9", func(s *metrics.Split) *metrics.Summary { return s.Rest }},
+	{"queue", "#999999", func(s *kv.Split) *kv.Summary { return s.Queue }},
+	{"prefill", "#0072b2", func(s *kv.Split) *kv.Summary { return s.Compute }},
+	{"wait for KV memory", "#cc79a7", func(s *kv.Split) *kv.Summary { return s.MemoryWait }},
+	{"wait for the transfer", "#e69f00", func(s *kv.Split) *kv.Summary { return s.LinkWait }},
+	{"KV on the wire", "#d55e00", func(s *kv.Split) *kv.Summary { return s.WireExposed }},
+	{"then to the first token", "#56b4e9", func(s *kv.Split) *kv.Summary { return s.Rest }},
 }
 
 // bar is a line of the drawing: parts that add up.
@@ -95,7 +95,7 @@ func (r *Report) SVG() []byte {
 }
 
 // splitBar is the mean of each part of TTFT.
-func splitBar(name string, s *metrics.Split) bar {
+func splitBar(name string, s *kv.Split) bar {
 	b := bar{name: name, value: "-"}
 	sum, any := 0., false
 	for _, p := range parts {

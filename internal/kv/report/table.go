@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/topoctl/topoctl/internal/kv/metrics"
+	"github.com/topoctl/topoctl/internal/kv"
 	"github.com/topoctl/topoctl/internal/text"
 	"github.com/topoctl/topoctl/internal/units"
 )
@@ -343,7 +343,7 @@ func (r *Report) compared() section {
 	return section{title: "The same run with other networks", head: true, rows: rows}
 }
 
-func comparedRow(name string, m *metrics.Metrics, ratio *float64) []string {
+func comparedRow(name string, m *kv.Metrics, ratio *float64) []string {
 	times := "-"
 	if ratio != nil {
 		times = strconv.FormatFloat(*ratio, 'f', 3, 64) + "x"
@@ -355,21 +355,21 @@ func comparedRow(name string, m *metrics.Metrics, ratio *float64) []string {
 	return []string{name, mean(m.TTFT), median, p99(m.TTFT), times, mean(m.E2E), mean(m.Exposed), known(m.RequestsPerSec), strconv.Itoa(m.Failed + m.Unfinished)}
 }
 
-func summary(name string, s *metrics.Summary) []string {
+func summary(name string, s *kv.Summary) []string {
 	if s == nil {
 		return []string{name, "-", "-", "-"}
 	}
 	return []string{name, fixed(s.Mean), fixed(s.Median), fixed(s.P99)}
 }
 
-func mean(s *metrics.Summary) string {
+func mean(s *kv.Summary) string {
 	if s == nil {
 		return "-"
 	}
 	return fixed(s.Mean)
 }
 
-func p99(s *metrics.Summary) string {
+func p99(s *kv.Summary) string {
 	if s == nil {
 		return "-"
 	}

@@ -4,7 +4,6 @@ import (
 	"slices"
 
 	"github.com/topoctl/topoctl/internal/kv"
-	"github.com/topoctl/topoctl/internal/kv/compute"
 )
 
 // Capacity is how many requests of a workload a second each side could compute if it always had enough to
@@ -25,7 +24,7 @@ func (c *Config) Capacity(w *kv.Workload) (prefillPerSec, decodePerSec float64) 
 	if c.FirstToken != FromDecode {
 		byPrefill = 1
 	}
-	return p.perSec(p.promptNS(w, compute.Step{})), d.perSec(d.answerNS(w, d.fullBatch(w), byPrefill))
+	return p.perSec(p.promptNS(w, Step{})), d.perSec(d.answerNS(w, d.fullBatch(w), byPrefill))
 }
 
 // perSec is how often a second all instances together do what takes one of them so long.
@@ -37,7 +36,7 @@ func (p *Pool) perSec(ns float64) float64 {
 }
 
 // fullBatch is a step of as many answers as an instance can hold, each half done.
-func (p *Pool) fullBatch(w *kv.Workload) compute.Step {
+func (p *Pool) fullBatch(w *kv.Workload) Step {
 	var input, output int64
 	for i := range w.Requests {
 		input += int64(w.Requests[i].Input)
@@ -51,12 +50,12 @@ func (p *Pool) fullBatch(w *kv.Workload) compute.Step {
 	if p.Pages > 0 {
 		most = min(most, max(1, int64(p.Pages)/int64(p.pagesFor(int(context)))))
 	}
-	return compute.Step{Decode: int(most), ContextTokens: most * context}
+	return Step{Decode: int(most), ContextTokens: most * context}
 }
 
 // answerNS is how long an answer keeps an instance, whose steps it shares with a full batch: one for each token
 // but the first ones, which come with the prompt.
-func (p *Pool) answerNS(w *kv.Workload, batch compute.Step, first int) float64 {
+func (p *Pool) answerNS(w *kv.Workload, batch Step, first int) float64 {
 	steps := 0.
 	for i := range w.Requests {
 		steps += float64(max(0, w.Requests[i].Output-first))
@@ -66,9 +65,9 @@ func (p *Pool) answerNS(w *kv.Workload, batch compute.Step, first int) float64 {
 
 // promptNS is how long a prompt keeps an instance, in steps that are full of prompts like it. beside is what
 // such a step computes at the same time, if prompts are chunked.
-func (p *Pool) promptNS(w *kv.Workload, beside compute.Step) float64 {
+func (p *Pool) promptNS(w *kv.Workload, beside Step) float64 {
 	if !p.Chunked {
-		beside = compute.Step{}
+		beside = Step{}
 	}
 	alone := 0.
 	if beside.Decode > 0 {
@@ -84,7 +83,7 @@ func (p *Pool) promptNS(w *kv.Workload, beside compute.Step) float64 {
 			}
 			for done := 0; done < n; done += p.MaxBatchedTokens {
 				step := beside
-				step.Chunks = slices.Repeat([]compute.Chunk{{Done: done, Tokens: min(n-done, p.MaxBatchedTokens)}}, count)
+				step.Chunks = slices.Repeat([]Chunk{{Done: done, Tokens: min(n-done, p.MaxBatchedTokens)}}, count)
 				known[n] += max(0, float64(p.Compute.StepNS(step))-alone) / float64(count)
 			}
 		}

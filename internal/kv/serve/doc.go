@@ -1,7 +1,7 @@
 // Package serve models a serving system that processes a workload: a router, instances that
 // prefill and instances that decode (or do both), batches, KV memory in pages, and the
 // caches that move between them. It is a state machine on a clock that the caller provides:
-// virtual time over the simulator (kv/predict), real time over the engine (kv/replay). A
+// virtual time over the simulator (Run), real time over the engine (kv/replay). A
 // Compute model says how long computing takes, and a Mover how long moving takes.
 //
 // What is modelled: iterations (steps) of continuous batching; prompts whole or in chunks;

@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"github.com/topoctl/topoctl/internal/kv"
-	"github.com/topoctl/topoctl/internal/kv/kvtest"
+
 	"github.com/topoctl/topoctl/internal/sim"
 )
 
@@ -65,7 +65,7 @@ func reslice(t testing.TB, m kv.Model, prefillTP, decodeTP, page int) *kv.Reslic
 // split is one prefill and one decode instance: 10 ns for each token of a prompt, 50 ns
 // for a step of decode, batches of 128 tokens.
 func split(t testing.TB) Config {
-	p := Pool{Instances: 1, Compute: kvtest.Linear{TokenNS: 10, DecodeNS: 50}, PageTokens: 16, MaxBatchedTokens: 128}
+	p := Pool{Instances: 1, Compute: linear{TokenNS: 10, DecodeNS: 50}, PageTokens: 16, MaxBatchedTokens: 128}
 	return Config{Prefill: p, Decode: p, Cache: reslice(t, tiny, 1, 1, 16), Move: Push, Admit: After, FirstToken: FromDecode, Router: LeastTokens, LayersPerMove: 1}
 }
 
@@ -90,4 +90,19 @@ func playWire(t testing.TB, c Config, w *kv.Workload) *System {
 	t.Helper()
 	clock := newClock()
 	return play(t, c, w, clock, &wire{c: clock, ns: 4, bytes: tinyToken})
+}
+
+// linear computes each token of a prompt in TokenNS, and a step that decodes in DecodeNS.
+type linear struct{ TokenNS, DecodeNS int64 }
+
+// StepNS is how long a step takes.
+func (l linear) StepNS(s Step) int64 {
+	ns := int64(0)
+	for _, c := range s.Chunks {
+		ns += l.TokenNS * int64(c.Tokens)
+	}
+	if s.Decode > 0 {
+		ns += l.DecodeNS
+	}
+	return ns
 }

@@ -2,8 +2,6 @@ package serve
 
 import (
 	"slices"
-
-	"github.com/topoctl/topoctl/internal/kv/compute"
 )
 
 // instance prefills, decodes or does both.
@@ -21,7 +19,7 @@ type instance struct {
 	stages                     []int64 // when each pipeline stage has finished all steps that have started
 	runningSteps, startedSteps int     // at present, and in total
 	blockingTransfers          int     // that keep steps from starting
-	chunks                     []compute.Chunk
+	chunks                     []Chunk
 	prefixes                   *prefixes
 	use                        Use
 }
@@ -276,11 +274,11 @@ func (x *instance) runStages(ns int64) int64 {
 }
 
 // nextStep plans and returns what the next step computes.
-func (x *instance) nextStep() compute.Step {
+func (x *instance) nextStep() Step {
 	x.startedSteps++
 	x.planStep()
 	x.admit()
-	step := compute.Step{Chunks: x.chunks[:0]}
+	step := Step{Chunks: x.chunks[:0]}
 	for _, q := range x.running {
 		if q.batchTokens > 0 && q.step == 0 {
 			q.step = x.startedSteps
@@ -288,7 +286,7 @@ func (x *instance) nextStep() compute.Step {
 		switch {
 		case q.batchTokens == 0 || q.step != x.startedSteps:
 		case q.inPrefill():
-			step.Chunks = append(step.Chunks, compute.Chunk{Done: q.computed, Tokens: q.batchTokens})
+			step.Chunks = append(step.Chunks, Chunk{Done: q.computed, Tokens: q.batchTokens})
 			x.use.Computed += int64(q.batchTokens)
 			x.notePrefillStart(q)
 		default:

@@ -10,8 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/topoctl/topoctl/internal/kv"
-	"github.com/topoctl/topoctl/internal/kv/kvtest"
-	"github.com/topoctl/topoctl/internal/kv/metrics"
+
 	"github.com/topoctl/topoctl/internal/sim"
 )
 
@@ -40,7 +39,7 @@ func drawConfig(t *rapid.T) (Config, int) {
 	pages := rapid.SampledFrom([]int{1, 3, 4, 16})
 	scale := rapid.SampledFrom([]int{1, 30}).Draw(t, "scale") // 30: prompts have whole blocks
 	pool := func(name string) Pool {
-		p := Pool{Instances: rapid.IntRange(1, 3).Draw(t, name+" instances"), Compute: kvtest.Linear{TokenNS: rapid.Int64Range(0, 20).Draw(t, "token"), DecodeNS: rapid.Int64Range(0, 90).Draw(t, "decode")},
+		p := Pool{Instances: rapid.IntRange(1, 3).Draw(t, name+" instances"), Compute: linear{TokenNS: rapid.Int64Range(0, 20).Draw(t, "token"), DecodeNS: rapid.Int64Range(0, 90).Draw(t, "decode")},
 			PageTokens: pages.Draw(t, "page"), MaxBatchedTokens: scale * rapid.IntRange(20, 90).Draw(t, "batch"), MaxSequences: rapid.IntRange(0, 4).Draw(t, "sequences"),
 			Chunked: rapid.Bool().Draw(t, "chunked"), PrefixPages: scale * rapid.IntRange(0, 200).Draw(t, "prefixes"),
 			Stages: rapid.IntRange(0, 3).Draw(t, "stages")}
@@ -148,7 +147,7 @@ func checkTimes(t *rapid.T, c *Config, r *kv.Request, x kv.Times) {
 		}
 		return
 	}
-	if _, err := metrics.PartsOf(&x, c.Admit == Before); err != nil {
+	if _, err := kv.PartsOf(&x, c.Admit == Before); err != nil {
 		t.Fatal(err)
 	}
 	moves := c.Split() && (r.Output > 1 || c.FirstToken != FromPrefill)
@@ -187,7 +186,7 @@ func TestOverlapOfEqualLayers(t *testing.T) {
 		}
 		tokens, layers := rapid.IntRange(1, 5000).Draw(t, "tokens"), int64(m.Layers)
 		compute, ns := layers*rapid.Int64Range(0, 50).Draw(t, "compute"), rapid.Int64Range(0, 50).Draw(t, "wire")
-		p := Pool{Instances: 1, Compute: kvtest.Linear{TokenNS: compute, DecodeNS: 1}, PageTokens: 16, MaxBatchedTokens: 5000}
+		p := Pool{Instances: 1, Compute: linear{TokenNS: compute, DecodeNS: 1}, PageTokens: 16, MaxBatchedTokens: 5000}
 		c := Config{Prefill: p, Decode: p, Cache: r, Move: PushLayers, Admit: Before, FirstToken: WithCache, Router: RoundRobin, LayersPerMove: 1}
 		clock := newClock()
 		layerBytes := m.BytesPerToken() / layers
@@ -217,7 +216,7 @@ func floodOf(n int) *kv.Workload {
 }
 
 func floodConfig(t testing.TB) Config {
-	p := Pool{Instances: 1, Compute: kvtest.Linear{TokenNS: 30_000, DecodeNS: 20_000_000}, PageTokens: 16, Pages: 1 << 16, MaxBatchedTokens: 8192, MaxSequences: 256, Chunked: true}
+	p := Pool{Instances: 1, Compute: linear{TokenNS: 30_000, DecodeNS: 20_000_000}, PageTokens: 16, Pages: 1 << 16, MaxBatchedTokens: 8192, MaxSequences: 256, Chunked: true}
 	return Config{Prefill: p, Decode: p, Cache: reslice(t, tiny, 1, 1, 16), Move: PushLayers, Admit: Beside, FirstToken: WithCache, Router: LeastTokens, LayersPerMove: 1}
 }
 

@@ -4,7 +4,7 @@ import (
 	"fmt"
 
 	"github.com/topoctl/topoctl/internal/kv"
-	"github.com/topoctl/topoctl/internal/kv/compute"
+
 	"github.com/topoctl/topoctl/internal/pkgerr"
 )
 
@@ -70,7 +70,7 @@ func (t *Transfer) Bytes() int64 {
 type Compute interface {
 	// StepNS is how long a step takes, in nanoseconds. The step's slices are valid during
 	// the call.
-	StepNS(s compute.Step) int64
+	StepNS(s Step) int64
 }
 
 // Pool is a number of identical instances.

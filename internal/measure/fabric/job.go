@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/topoctl/topoctl/engine"
-	"github.com/topoctl/topoctl/internal/measure/cause"
+	"github.com/topoctl/topoctl/internal/measure/judge"
 	"github.com/topoctl/topoctl/internal/measure/lane"
 	"github.com/topoctl/topoctl/probe"
 )
@@ -88,7 +88,7 @@ func outcome(m probe.Measurement, err error) *result {
 	case errors.As(err, &w):
 		r.Waived = clip(err.Error(), maxErrorText)
 	case err != nil:
-		r.Error, r.Cause = clip(err.Error(), maxErrorText), cause.Of(err)
+		r.Error, r.Cause = clip(err.Error(), maxErrorText), judge.Of(err)
 	}
 	return r
 }
@@ -162,7 +162,7 @@ func (w *worker) connect(ctx context.Context) error {
 	}
 	p, address, err := w.open(ctx)
 	if err != nil {
-		return cause.Because(probe.CauseConnect, err)
+		return judge.Because(probe.CauseConnect, err)
 	}
 	o, note := regionAt(topologyOf(w.e), want.Location)
 	w.note = note
@@ -189,7 +189,7 @@ func (w *worker) connect(ctx context.Context) error {
 		<-b.Done()
 		err = b.Err()
 	}
-	return cause.Because(probe.CauseConnect, err)
+	return judge.Because(probe.CauseConnect, err)
 }
 
 // waiveUnavailable marks the errors of a host that does not have what a pair needs.

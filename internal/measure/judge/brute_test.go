@@ -9,7 +9,6 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/topoctl/topoctl/internal/measure/cause"
 	"github.com/topoctl/topoctl/internal/measure/judge"
 	"github.com/topoctl/topoctl/probe"
 )
@@ -200,7 +199,7 @@ func TestBlameIsSmallest(t *testing.T) {
 		m.measure()
 		for i := range m.r.Results {
 			if res := &m.r.Results[i]; res.Bandwidth != nil && rateOf(res) == 0 {
-				res.Measurement = probe.Measurement{Err: cause.Because(probe.CauseMove, errors.New("timeout"))}
+				res.Measurement = probe.Measurement{Err: judge.Because(probe.CauseMove, errors.New("timeout"))}
 			}
 		}
 		judge.Judge(m.r)

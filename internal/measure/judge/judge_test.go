@@ -8,7 +8,6 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/topoctl/topoctl/internal/measure/cause"
 	"github.com/topoctl/topoctl/internal/measure/judge"
 	"github.com/topoctl/topoctl/probe"
 )
@@ -126,7 +125,7 @@ func TestUnknownNeighbour(t *testing.T) {
 	m.r.Hosts[1].Error = "gone"
 	for i := range m.r.Results {
 		if res := &m.r.Results[i]; res.From.Host == "n2" && res.To.Host == "n4" {
-			res.Measurement = probe.Measurement{Err: cause.Because(probe.CauseConnect, errors.New("gone"))}
+			res.Measurement = probe.Measurement{Err: judge.Because(probe.CauseConnect, errors.New("gone"))}
 		}
 	}
 	judge.Judge(m.r)
@@ -186,7 +185,7 @@ func TestRefusedIsNoBlame(t *testing.T) {
 		m.measure()
 		for i := range m.r.Results {
 			if res := &m.r.Results[i]; res.From.Host == "n2" {
-				res.Measurement = probe.Measurement{Err: cause.Because(why, errors.New("refused"))}
+				res.Measurement = probe.Measurement{Err: judge.Because(why, errors.New("refused"))}
 			}
 		}
 		judge.Judge(m.r)

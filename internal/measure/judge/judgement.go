@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/internal/measure/cause"
+
 	"github.com/topoctl/topoctl/probe"
 )
 
@@ -47,7 +47,7 @@ func newJudgement(r *probe.Report) *judgement {
 			res.Pair.Waived = res.Measurement.Waived
 		}
 		if res.Err != nil && res.Error == "" {
-			res.Error, res.ErrorCause = res.Err.Error(), cause.Of(res.Err)
+			res.Error, res.ErrorCause = res.Err.Error(), Of(res.Err)
 		}
 		c.figures[i] = figureOf(&res.Measurement, &r.Spec)
 		c.exceeded[i] = c.exceededLimit(i)

@@ -13,7 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/internal/measure/cause"
+
 	"github.com/topoctl/topoctl/internal/measure/judge"
 	"github.com/topoctl/topoctl/probe"
 )
@@ -254,7 +254,7 @@ func TestJudgedAgain(t *testing.T) {
 		m.plant(rapid.SampledFrom(m.faults()).Draw(t, "fault"), 0.5)
 		m.plant(rapid.SampledFrom(m.faults()).Draw(t, "fault"), 0.7)
 		m.measure()
-		m.r.Results[0].Measurement = probe.Measurement{Err: cause.Because(probe.CauseConnect, errors.New("gone"))}
+		m.r.Results[0].Measurement = probe.Measurement{Err: judge.Because(probe.CauseConnect, errors.New("gone"))}
 		m.r.Results[1].Measurement = probe.Measurement{Waived: "not here"}
 		judge.Verdicts(m.r)
 		m.retest(t)

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/topoctl/topoctl/engine"
-	"github.com/topoctl/topoctl/internal/measure/sampling"
 )
 
 const (
@@ -31,9 +30,9 @@ func (r *run) bandwidth(ctx context.Context, size int64, until time.Duration, ju
 	for w := range inFlight * ways {
 		workers = append(workers, r.worker(w, size, batch, inFlight*ways, r.Read != (w >= inFlight)))
 	}
-	cpu := sampling.CPU{Ask: r.CPU}
-	pace := [2]*sampling.Pacer{{Now: r.Now, BytesPerSec: r.spec.RateLimit}, {Now: r.Now, BytesPerSec: r.spec.RateLimit}}
-	s := sampling.Run{
+	cpu := CPU{Ask: r.CPU}
+	pace := [2]*Pacer{{Now: r.Now, BytesPerSec: r.spec.RateLimit}, {Now: r.Now, BytesPerSec: r.spec.RateLimit}}
+	s := Run{
 		Workers: len(workers), Now: r.Now, Spec: r.spec, Tell: r.tell, Until: until,
 		Move: func(ctx context.Context, w int) (int64, error) {
 			bytes, err := workers[w].move(ctx, pace[w/inFlight])
@@ -85,7 +84,7 @@ func (r *run) worker(w int, size, batch int64, parts int, read bool) *worker {
 }
 
 // move runs one batch. The next one is larger or smaller, by how long it took.
-func (x *worker) move(ctx context.Context, pace *sampling.Pacer) (bytes int64, err error) {
+func (x *worker) move(ctx context.Context, pace *Pacer) (bytes int64, err error) {
 	bytes = x.size * int64(len(x.ops))
 	if err := pace.Wait(ctx, bytes); err != nil {
 		return 0, err

@@ -1,4 +1,5 @@
-// Package lane measures one lane between two engines: bandwidth by size, and round trips.
+// Package lane measures one lane between two engines: bandwidth by size, and round trips, in
+// samples of so long until there are enough.
 // It is what internal/measure/local does within a host, and agents do between hosts.
 //
 // Only takes every other lane between an engine and its peer out of use, and Measure fails
@@ -18,9 +19,8 @@ import (
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/engine"
-	"github.com/topoctl/topoctl/internal/measure/cause"
-	"github.com/topoctl/topoctl/internal/measure/sampling"
-	"github.com/topoctl/topoctl/internal/measure/stats"
+	"github.com/topoctl/topoctl/internal/measure/judge"
+
 	"github.com/topoctl/topoctl/internal/pkgerr"
 	"github.com/topoctl/topoctl/probe"
 )
@@ -131,9 +131,9 @@ func Measure(ctx context.Context, l Lane, spec probe.Spec, tell func(probe.Sampl
 		return m
 	}
 	if l.Now == nil {
-		l.Now = sampling.Monotonic()
+		l.Now = Monotonic()
 	}
-	r := run{Lane: l, spec: &spec, tell: tell, m: &m, until: sampling.Deadline(l.Now, &spec)}
+	r := run{Lane: l, spec: &spec, tell: tell, m: &m, until: Deadline(l.Now, &spec)}
 	before := l.Peer.Lanes()
 	m.Err = r.measure(ctx)
 	m.Err = errors.Join(m.Err, r.checkLanes(before, l.Peer.Lanes()))
@@ -141,7 +141,7 @@ func Measure(ctx context.Context, l Lane, spec probe.Spec, tell func(probe.Sampl
 }
 
 func (l *Lane) check(spec *probe.Spec) error {
-	if err := sampling.Check(spec); err != nil {
+	if err := Check(spec); err != nil {
 		return err
 	}
 	room := min(l.Local.Size(), l.Remote.Size())
@@ -180,25 +180,25 @@ func (r *run) measure(ctx context.Context) error {
 			return err
 		}
 	}
-	return sampling.Sizes(r.Now, r.spec, r.until, func(size int64, until time.Duration, last bool) error {
+	return Sizes(r.Now, r.spec, r.until, func(size int64, until time.Duration, last bool) error {
 		return r.bandwidth(ctx, size, until, last)
 	})
 }
 
 // latency times READs of a few bytes, one after the other. The first ones connect.
 func (r *run) latency(ctx context.Context) error {
-	until := sampling.Share(r.Now(), r.until, latencyPart)
+	until := Share(r.Now(), r.until, latencyPart)
 	op := []engine.Op{engine.ReadOp(r.Local.Span(0, latencyBytes), r.Remote.At(0))}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	if until > 0 { // also where nothing comes back
-		defer sampling.CancelStalled(r.until-r.Now(), cancel)()
+		defer CancelStalled(r.until-r.Now(), cancel)()
 	}
 	var samples []int64
 	warm := r.Now() + r.spec.Warmup
 	defer func() {
-		if p := stats.Percentiles(samples); p != nil {
-			r.m.Latency = &probe.Latency{SizeBytes: latencyBytes, RTT: p, OneWay: stats.Half(p)}
+		if p := judge.Percentiles(samples); p != nil {
+			r.m.Latency = &probe.Latency{SizeBytes: latencyBytes, RTT: p, OneWay: judge.Half(p)}
 		}
 	}()
 	for len(samples) < r.spec.LatencySamples {
@@ -228,13 +228,13 @@ func (r *run) submit(ctx context.Context, ops []engine.Op) error {
 	if err != nil && ctx.Err() != nil {
 		return stalledMoving(context.Cause(ctx))
 	}
-	return cause.Because(probe.CauseMove, err)
+	return judge.Because(probe.CauseMove, err)
 }
 
 // stalledMoving adds the cause to an error that says that nothing arrived in time.
 func stalledMoving(err error) error {
-	if errors.Is(err, sampling.ErrStalled) {
-		return cause.Because(probe.CauseMove, err)
+	if errors.Is(err, ErrStalled) {
+		return judge.Because(probe.CauseMove, err)
 	}
 	return err
 }

@@ -11,8 +11,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/topoctl/topoctl/internal/measure/sampling"
-	"github.com/topoctl/topoctl/internal/measure/stats"
+	"github.com/topoctl/topoctl/internal/measure/judge"
+	"github.com/topoctl/topoctl/internal/measure/lane"
 	"github.com/topoctl/topoctl/probe"
 )
 
@@ -81,7 +81,7 @@ func (m *memoryJob) latency(ctx context.Context, until time.Duration, out *probe
 	n := min(c.mask+1, uint64(m.spec.LatencySamples+chaseWarm)*ChaseLoads)
 	at := c.link(mem, n)
 	defer c.unlink(mem, n)
-	if !m.sweep(ctx, sampling.Share(now(), until, 2)) {
+	if !m.sweep(ctx, lane.Share(now(), until, 2)) {
 		out.Notes = append(out.Notes, "load_ns: there was no time to empty the caches first: some loads may be from a cache")
 	}
 	var samples []int64
@@ -99,7 +99,7 @@ func (m *memoryJob) latency(ctx context.Context, until time.Duration, out *probe
 			break
 		}
 	}
-	if p := stats.Percentiles(samples); p != nil {
+	if p := judge.Percentiles(samples); p != nil {
 		out.Latency = &probe.Latency{SizeBytes: lineBytes, Load: p}
 		out.Notes = append(out.Notes, fmt.Sprintf("load_ns: each sample is the mean of %d dependent loads, over %d bytes%s",
 			ChaseLoads, (c.mask+1)*lineBytes, m.pages()))

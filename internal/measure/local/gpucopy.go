@@ -11,8 +11,8 @@ import (
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/cuda"
 	"github.com/topoctl/topoctl/internal/measure/lane"
-	"github.com/topoctl/topoctl/internal/measure/sampling"
-	"github.com/topoctl/topoctl/internal/measure/stats"
+
+	"github.com/topoctl/topoctl/internal/measure/judge"
 	"github.com/topoctl/topoctl/probe"
 )
 
@@ -155,14 +155,14 @@ func (j *gpuJob) measure(ctx context.Context, spec probe.Spec, tell func(probe.S
 	j.spec = spec
 	out := probe.Measurement{Bandwidth: []probe.Bandwidth{}, Notes: j.notes,
 		Binding: probe.Binding{Threads: 1, FromMemory: j.from.node, ToMemory: j.to.node}}
-	until := sampling.Deadline(j.p.o.Now, &j.spec)
+	until := lane.Deadline(j.p.o.Now, &j.spec)
 	if j.spec.LatencySamples > 0 {
-		if out.Err = j.latency(ctx, sampling.Share(j.p.o.Now(), until, chasePart), &out); out.Err != nil {
+		if out.Err = j.latency(ctx, lane.Share(j.p.o.Now(), until, chasePart), &out); out.Err != nil {
 			return out
 		}
 	}
 	stop := j.startOpposite()
-	err := sampling.Sizes(j.p.o.Now, &j.spec, until, func(size int64, until time.Duration, _ bool) error {
+	err := lane.Sizes(j.p.o.Now, &j.spec, until, func(size int64, until time.Duration, _ bool) error {
 		return j.bandwidth(ctx, size, until, tell, &out)
 	})
 	out.Err = errors.Join(err, stop())
@@ -182,7 +182,7 @@ func (j *gpuJob) latency(ctx context.Context, until time.Duration, out *probe.Me
 			err = errors.Join(err, context.Cause(ctx))
 		}
 	}
-	if p := stats.Percentiles(samples); p != nil {
+	if p := judge.Percentiles(samples); p != nil {
 		out.Latency = &probe.Latency{SizeBytes: copyLatencyBytes, Copy: p}
 	}
 	return err
@@ -191,9 +191,9 @@ func (j *gpuJob) latency(ctx context.Context, until time.Duration, out *probe.Me
 // bandwidth takes the samples of one size: each is as many copies as take about
 // Spec.SampleTime, queued at once and timed by events before the first and behind the last.
 func (j *gpuJob) bandwidth(ctx context.Context, size int64, until time.Duration, tell func(probe.Sample), out *probe.Measurement) error {
-	series := sampling.NewSeries(size, &j.spec, tell)
-	cpu := sampling.CPU{Ask: lane.OwnCPU}
-	pace := sampling.Pacer{Now: j.p.o.Now, BytesPerSec: j.spec.RateLimit}
+	series := lane.NewSeries(size, &j.spec, tell)
+	cpu := lane.CPU{Ask: lane.OwnCPU}
+	pace := lane.Pacer{Now: j.p.o.Now, BytesPerSec: j.spec.RateLimit}
 	warm := j.p.o.Now() + j.spec.Warmup
 	times, began, enough := 1, false, false
 	var err error
@@ -230,7 +230,7 @@ func (j *gpuJob) bandwidth(ctx context.Context, size int64, until time.Duration,
 		err = context.Cause(ctx)
 	}
 	if err != nil && ctx.Err() != nil {
-		series.Stop(sampling.StopReason(ctx))
+		series.Stop(lane.StopReason(ctx))
 	}
 	if j.alone {
 		cpu.End(ctx)

@@ -27,7 +27,7 @@ import (
 	"github.com/topoctl/topoctl/engine"
 	"github.com/topoctl/topoctl/internal/cuda"
 	"github.com/topoctl/topoctl/internal/measure/lane"
-	"github.com/topoctl/topoctl/internal/measure/sampling"
+
 	"github.com/topoctl/topoctl/internal/pkgerr"
 	"github.com/topoctl/topoctl/probe"
 )
@@ -86,7 +86,7 @@ func newProber(o Options, h system) *Prober {
 		o.Sysfs = "/sys"
 	}
 	if o.Now == nil {
-		o.Now = sampling.Monotonic()
+		o.Now = lane.Monotonic()
 	}
 	return &Prober{o: o, system: h, regionBytes: regionBytes, copyBytes: copyBytes, engines: map[engineKey]*engineAtPort{}}
 }
@@ -196,7 +196,7 @@ func (r *round) watchLoad(host string) (since func() []probe.ProcessorLoad) {
 
 // prepare acquires what a pair needs.
 func (r *round) prepare(ctx context.Context, pair *probe.Pair) (*job, error) {
-	if err := sampling.Check(&r.spec); err != nil {
+	if err := lane.Check(&r.spec); err != nil {
 		return nil, err
 	}
 	if err := ctx.Err(); err != nil {

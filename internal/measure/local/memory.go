@@ -17,7 +17,7 @@ import (
 	"github.com/topoctl/topoctl/engine/memory"
 	"github.com/topoctl/topoctl/internal/cpuset"
 	"github.com/topoctl/topoctl/internal/measure/lane"
-	"github.com/topoctl/topoctl/internal/measure/sampling"
+
 	"github.com/topoctl/topoctl/probe"
 )
 
@@ -242,9 +242,9 @@ const hugePage = 2 << 20
 func (m *memoryJob) measure(ctx context.Context, spec probe.Spec, tell func(probe.Sample)) probe.Measurement {
 	m.spec = spec
 	out := probe.Measurement{Bandwidth: []probe.Bandwidth{}, Binding: m.binding, Notes: m.notes}
-	until := sampling.Deadline(m.p.o.Now, &m.spec)
+	until := lane.Deadline(m.p.o.Now, &m.spec)
 	if m.measuresLatency() {
-		out.Err = m.latency(ctx, sampling.Share(m.p.o.Now(), until, chasePart), &out)
+		out.Err = m.latency(ctx, lane.Share(m.p.o.Now(), until, chasePart), &out)
 	}
 	if len(m.spec.SizesBytes) > 0 && out.Err == nil {
 		out.Err = m.bandwidth(ctx, tell, until, &out)
@@ -277,9 +277,9 @@ func (m *memoryJob) bandwidth(ctx context.Context, tell func(probe.Sample), unti
 			threads[i] = thread{src: mem[:half], dst: mem[half:]}
 		}
 	}
-	pace := sampling.Pacer{Now: m.p.o.Now, BytesPerSec: m.spec.RateLimit}
-	cpu := sampling.CPU{Ask: lane.OwnCPU}
-	s := sampling.Run{
+	pace := lane.Pacer{Now: m.p.o.Now, BytesPerSec: m.spec.RateLimit}
+	cpu := lane.CPU{Ask: lane.OwnCPU}
+	s := lane.Run{
 		Workers: len(threads), Now: m.p.o.Now, Spec: &m.spec, Tell: tell, Until: until,
 		Start: func(w int) (func(), error) { return m.pin(w) },
 		Move: func(ctx context.Context, w int) (int64, error) {

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/topoctl/topoctl/engine/memory"
-	"github.com/topoctl/topoctl/internal/cgroup"
+
 	"github.com/topoctl/topoctl/internal/cpuset"
 	"github.com/topoctl/topoctl/internal/measure/lane"
 )
@@ -61,7 +61,7 @@ func pinThread(cpu int) (undo func(), err error) {
 
 // cgroupQuota is the number of CPUs whose time the cgroup allows, false without a limit.
 func cgroupQuota() (cpus float64, ok bool) {
-	for _, dir := range cgroup.Folders(os.DirFS("/"), "cpu") {
+	for _, dir := range cpuset.GroupFolders(os.DirFS("/"), "cpu") {
 		dir = "/" + dir
 		if n, limited := parseQuota(lane.FileText(dir+"/cpu.max"), lane.FileText(dir+"/cpu.cfs_quota_us"), lane.FileText(dir+"/cpu.cfs_period_us")); limited && (!ok || n < cpus) {
 			cpus, ok = n, true
@@ -73,6 +73,6 @@ func cgroupQuota() (cpus float64, ok bool) {
 // availableMemory is what can be allocated without evicting others: what the system has, or the cgroup
 // leaves.
 func availableMemory() (bytes int64, ok bool) {
-	m, ok := cgroup.MemoryLeft(os.DirFS("/"))
+	m, ok := cpuset.MemoryLeft(os.DirFS("/"))
 	return m.Left, ok
 }

@@ -5,7 +5,7 @@ import (
 	"math"
 	"slices"
 
-	"github.com/topoctl/topoctl/internal/measure/stats"
+	"github.com/topoctl/topoctl/internal/measure/judge"
 	"github.com/topoctl/topoctl/internal/pkgerr"
 	"github.com/topoctl/topoctl/probe"
 )
@@ -39,7 +39,7 @@ func checkMeasurement(m *probe.Measurement, spec *probe.Spec) error {
 	}
 	if l := m.Latency; l != nil {
 		for _, p := range []*probe.Percentiles{l.RTT, l.OneWay, l.Load, l.Copy} {
-			if p != nil && !stats.InOrder(p, math.MaxInt64) {
+			if p != nil && !judge.InOrder(p, math.MaxInt64) {
 				return fmt.Errorf("%w: latencies of %d samples are not in order", errImpossible, p.N)
 			}
 		}

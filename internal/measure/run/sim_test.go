@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/measure/judge"
 	"github.com/topoctl/topoctl/internal/measure/plan"
 	"github.com/topoctl/topoctl/internal/measure/run"
-	"github.com/topoctl/topoctl/internal/measure/stats"
 	"github.com/topoctl/topoctl/internal/sim"
 	"github.com/topoctl/topoctl/probe"
 	"github.com/topoctl/topoctl/testkit/fixturetest"
@@ -54,12 +54,12 @@ func (s *simulated) Round(ctx context.Context, pairs []probe.Pair, spec probe.Sp
 			f.Stop()
 			samples[i] = append(samples[i], rate)
 			tell(i, probe.Sample{SizeBytes: spec.SizesBytes[0], BytesPerSec: rate})
-			stopped[i], _ = stats.Enough(samples[i], spec)
+			stopped[i], _ = judge.Enough(samples[i], spec)
 		}
 	}
 	for i := range pairs {
 		if len(samples[i]) > 0 {
-			out[i].Bandwidth = []probe.Bandwidth{stats.Bandwidth(spec.SizesBytes[0], samples[i], 1, 1, cmp.Or(stopped[i], probe.StoppedInterrupted))}
+			out[i].Bandwidth = []probe.Bandwidth{judge.Bandwidth(spec.SizesBytes[0], samples[i], 1, 1, cmp.Or(stopped[i], probe.StoppedInterrupted))}
 		}
 	}
 	return out

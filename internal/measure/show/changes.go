@@ -5,19 +5,18 @@ import (
 	"io"
 	"strings"
 
-	"github.com/topoctl/topoctl/internal/measure/compare"
 	"github.com/topoctl/topoctl/internal/text"
 	"github.com/topoctl/topoctl/internal/units"
 )
 
 // Changes writes what differs between two reports: how much in the first line, then a line for each change.
 // Pairs that were not compared for one reason are one line.
-func Changes(w io.Writer, changes []compare.Change, o Options) error {
+func Changes(w io.Writer, changes []Change, o Options) error {
 	p := &printer{o: o}
 	p.linef("%s", p.paint(changesText(changes), inStrong))
 	alike := map[string]int{}
 	for i := range changes {
-		if c := &changes[i]; c.Kind == compare.NotCompared {
+		if c := &changes[i]; c.Kind == NotCompared {
 			alike[c.Reason]++
 		}
 	}
@@ -25,12 +24,12 @@ func Changes(w io.Writer, changes []compare.Change, o Options) error {
 		c := &changes[i]
 		name := c.Pair
 		switch n := alike[c.Reason]; {
-		case c.Kind == compare.NotCompared && n == 0:
+		case c.Kind == NotCompared && n == 0:
 			continue
-		case c.Kind == compare.NotCompared && n > 1 && !o.everything():
+		case c.Kind == NotCompared && n > 1 && !o.everything():
 			name = text.Plural(n, "pair")
 			alike[c.Reason] = 0
-		case c.Kind == compare.Settings:
+		case c.Kind == Settings:
 			name = c.Setting
 		case c.Host != "":
 			name = "host " + c.Host
@@ -41,19 +40,19 @@ func Changes(w io.Writer, changes []compare.Change, o Options) error {
 }
 
 // changesText counts changes by kind.
-func changesText(changes []compare.Change) string {
-	n, order := map[compare.Kind]int{}, []compare.Kind{}
+func changesText(changes []Change) string {
+	n, order := map[Kind]int{}, []Kind{}
 	total := 0
 	var differ []string
 	for i := range changes {
 		c := &changes[i]
-		if c.Kind == compare.Settings {
+		if c.Kind == Settings {
 			differ = append(differ, c.Setting)
 		}
 		if n[c.Kind]++; n[c.Kind] == 1 {
 			order = append(order, c.Kind)
 		}
-		if compare.IsDifference(*c) {
+		if IsDifference(*c) {
 			total++
 		}
 	}
@@ -68,7 +67,7 @@ func changesText(changes []compare.Change) string {
 		}
 		line += ": " + strings.Join(list, ", ")
 	}
-	if k := n[compare.NotCompared]; k > 0 {
+	if k := n[NotCompared]; k > 0 {
 		line += fmt.Sprintf("; %s not compared", text.Plural(k, "pair was", "pairs were"))
 	}
 	if len(differ) > 0 {
@@ -78,31 +77,31 @@ func changesText(changes []compare.Change) string {
 }
 
 // changeWords are what the differences of a kind are called, one and many.
-var changeWords = map[compare.Kind][2]string{
-	compare.Topology: {"host changed", "hosts changed"}, compare.Gone: {"gone", "gone"}, compare.New: {"new", "new"},
-	compare.Verdict: {"other verdict", "other verdicts"}, compare.Slower: {"slower", "slower"}, compare.Faster: {"faster", "faster"},
+var changeWords = map[Kind][2]string{
+	Topology: {"host changed", "hosts changed"}, Gone: {"gone", "gone"}, New: {"new", "new"},
+	Verdict: {"other verdict", "other verdicts"}, Slower: {"slower", "slower"}, Faster: {"faster", "faster"},
 }
 
-func changeText(c *compare.Change, u units.System) string {
+func changeText(c *Change, u units.System) string {
 	text := ""
 	switch c.Kind {
-	case compare.Settings:
+	case Settings:
 		text = clean(c.ASetting) + " -> " + clean(c.BSetting)
-	case compare.Topology:
+	case Topology:
 		text = "its topology has changed"
-	case compare.Gone:
+	case Gone:
 		text = "not in the second report"
 		if c.AVerdict != "" {
 			text += ", was " + string(c.AVerdict)
 		}
-	case compare.New:
+	case New:
 		text = "not in the first report"
 		if c.BVerdict != "" {
 			text += ", is " + string(c.BVerdict)
 		}
-	case compare.Verdict:
+	case Verdict:
 		text = string(c.AVerdict) + " -> " + string(c.BVerdict)
-	case compare.Slower, compare.Faster:
+	case Slower, Faster:
 		u = unitOf(c.Of, u)
 		text = interval(c.A, c.ACI95, u) + " -> " + interval(c.B, c.BCI95, u) + fmt.Sprintf(" (%+.1f %%)", 100*(float64(*c.B)/float64(max(1, *c.A))-1))
 	}

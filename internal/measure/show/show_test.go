@@ -18,7 +18,7 @@ import (
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/group"
-	"github.com/topoctl/topoctl/internal/measure/compare"
+
 	"github.com/topoctl/topoctl/internal/measure/show"
 	"github.com/topoctl/topoctl/internal/text"
 	"github.com/topoctl/topoctl/probe"
@@ -349,12 +349,12 @@ func TestChanges(t *testing.T) {
 	b.Hosts[0].Fingerprint = "sha256:1"
 	b.Results = b.Results[1:]
 	var out bytes.Buffer
-	if err := show.Changes(&out, compare.Reports(a, b), show.Options{}); err != nil {
+	if err := show.Changes(&out, show.Reports(a, b), show.Options{}); err != nil {
 		t.Fatal(err)
 	}
 	golden.Check(t, "testdata/changes.txt", out.Bytes())
 	out.Reset()
-	if err := show.Changes(&out, compare.Reports(a, a), show.Options{}); err != nil || out.String() != "No differences\n" {
+	if err := show.Changes(&out, show.Reports(a, a), show.Options{}); err != nil || out.String() != "No differences\n" {
 		t.Errorf("%v: %q", err, out.String())
 	}
 }
@@ -366,7 +366,7 @@ func (failing) Write([]byte) (int, error) { return 0, errors.New("no space left 
 
 func TestFullDisk(t *testing.T) {
 	r := load(t, "local-cpu")
-	for name, err := range map[string]error{"table": show.Table(failing{}, r, show.Options{}), "tsv": show.TSV(failing{}, r, show.Options{}), "changes": show.Changes(failing{}, make([]compare.Change, 1), show.Options{})} {
+	for name, err := range map[string]error{"table": show.Table(failing{}, r, show.Options{}), "tsv": show.TSV(failing{}, r, show.Options{}), "changes": show.Changes(failing{}, make([]show.Change, 1), show.Options{})} {
 		if err == nil || !strings.Contains(err.Error(), "no space left") {
 			t.Errorf("%s: %v", name, err)
 		}

@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/topoctl/topoctl/internal/audit"
-	"github.com/topoctl/topoctl/internal/audit/enginelog"
+
 	"github.com/topoctl/topoctl/internal/pkgerr"
 	"github.com/topoctl/topoctl/pathsel"
 )
@@ -178,7 +178,7 @@ func runAudit(ctx context.Context, o *auditOptions) error {
 		if err != nil {
 			return fmt.Errorf("--log %w", err)
 		}
-		if err := a.Log(name, enginelog.Parse(data)); err != nil {
+		if err := a.Log(name, audit.Parse(data)); err != nil {
 			var which *audit.LogHostError
 			if errors.As(err, &which) {
 				return WithHint(err, "choose one with --log-host %s", which.Hosts[0])

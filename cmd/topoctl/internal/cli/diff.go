@@ -13,7 +13,7 @@ import (
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/diff"
-	"github.com/topoctl/topoctl/internal/measure/compare"
+
 	"github.com/topoctl/topoctl/internal/measure/show"
 	"github.com/topoctl/topoctl/internal/text"
 )
@@ -202,7 +202,7 @@ func runDiffProbe(o *diffOptions) error {
 	if err != nil {
 		return err
 	}
-	d := compare.NewDocument(older, newer, o.label(o.old), o.label(o.new))
+	d := show.NewDocument(older, newer, o.label(o.old), o.label(o.new))
 	if err := o.printProbe(d); err != nil {
 		return err
 	}
@@ -218,7 +218,7 @@ func runDiffProbe(o *diffOptions) error {
 	return nil
 }
 
-func (o *diffOptions) printProbe(d *compare.Document) error {
+func (o *diffOptions) printProbe(d *show.Document) error {
 	var out bytes.Buffer
 	if o.Format != FormatJSON {
 		if err := show.Changes(&out, d.Changes, o.show); err != nil {

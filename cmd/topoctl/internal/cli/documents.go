@@ -12,7 +12,7 @@ import (
 	"github.com/topoctl/topoctl/internal/fleet"
 	"github.com/topoctl/topoctl/internal/kv/preset"
 	kvreport "github.com/topoctl/topoctl/internal/kv/report"
-	"github.com/topoctl/topoctl/internal/measure/compare"
+	"github.com/topoctl/topoctl/internal/measure/show"
 	"github.com/topoctl/topoctl/internal/record"
 	"github.com/topoctl/topoctl/internal/replies"
 	"github.com/topoctl/topoctl/internal/watch"
@@ -39,7 +39,7 @@ var documents = []struct{ schema, from string }{
 	{bench.Schema, "topoctl bench -o json"},
 	{probe.Schema, "topoctl probe -o json"},
 	{probe.EventSchema, "topoctl probe -o jsonl, a line each"},
-	{compare.Schema, ""},
+	{show.Schema, ""},
 	{SchemaPlan, "topoctl probe --dry-run -o json"},
 	{kvreport.Schema, "topoctl kv -o json"},
 	{preset.Schema, ""},

@@ -14,7 +14,7 @@ import (
 
 	model "github.com/topoctl/topoctl/internal/fleet"
 	"github.com/topoctl/topoctl/internal/fleet/collect"
-	"github.com/topoctl/topoctl/internal/fleet/lldp"
+
 	"github.com/topoctl/topoctl/internal/fleet/sources"
 	"github.com/topoctl/topoctl/internal/group"
 	"github.com/topoctl/topoctl/internal/pkgerr"
@@ -211,7 +211,7 @@ func (o *fleetFabricOptions) heard(ctx context.Context, name string) (heard []so
 		if err != nil {
 			return nil, nil, err
 		}
-		r, err := lldp.Parse(data)
+		r, err := sources.ParseLLDP(data)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -254,7 +254,7 @@ func (o *fleetFabricOptions) heardBy(ctx context.Context, file string) (sources.
 	if err != nil {
 		return sources.Heard{}, err
 	}
-	r, err := lldp.Parse(data)
+	r, err := sources.ParseLLDP(data)
 	if err != nil {
 		return sources.Heard{}, fmt.Errorf("%s: %w", file, pkgerr.Plain(err))
 	}

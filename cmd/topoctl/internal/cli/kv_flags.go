@@ -8,8 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/topoctl/topoctl/internal/kv"
-	"github.com/topoctl/topoctl/internal/kv/compute"
-	"github.com/topoctl/topoctl/internal/kv/metrics"
+
 	"github.com/topoctl/topoctl/internal/kv/serve"
 	"github.com/topoctl/topoctl/internal/pick"
 	"github.com/topoctl/topoctl/internal/units"
@@ -31,7 +30,7 @@ type servingFlags struct {
 	model                     kv.Model
 	move                      serve.Move
 	policy                    pick.Policy
-	slo                       metrics.SLO
+	slo                       kv.SLO
 	prefillShape, decodeShape kvShape
 }
 
@@ -79,7 +78,7 @@ func (o *servingFlags) check(cmd *cobra.Command) error {
 		return fmt.Errorf("--model: %w", err)
 	}
 	if o.gpu != "" {
-		g, err := compute.FindGPU(o.gpu)
+		g, err := serve.FindGPU(o.gpu)
 		if err != nil {
 			return fmt.Errorf("--gpu: %w", err)
 		}

@@ -10,7 +10,7 @@ import (
 	"strings"
 
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/internal/kv/predict"
+	"github.com/topoctl/topoctl/internal/kv/serve"
 	"github.com/topoctl/topoctl/internal/pkgerr"
 	"github.com/topoctl/topoctl/internal/sim"
 	"github.com/topoctl/topoctl/internal/text"
@@ -33,7 +33,7 @@ type sidePool struct {
 	hosts     []int
 	gpu       string
 	shape     kvShape
-	instances []predict.Instance
+	instances []serve.Instance
 }
 
 // kvSite reads the hosts and puts instances on their GPUs.
@@ -58,7 +58,7 @@ func (o *predictOptions) site(ctx context.Context) (*kvSite, error) {
 			return nil, WithHint(fmt.Errorf("--host %s: not used for prefill or decode", s.hosts[i].Name), "add it to --prefill-hosts or --decode-hosts")
 		}
 	}
-	places := predict.NewPlaces(s.hosts)
+	places := serve.NewPlaces(s.hosts)
 	for _, p := range []*sidePool{&s.prefill, &s.decode} {
 		if err := errors.Join(s.place(p, places), s.findGPU(p, o.gpu)); err != nil {
 			return nil, err
@@ -128,7 +128,7 @@ func (s *kvSite) pool(side string, given []string, otherwise int) ([]int, error)
 
 // hasRoom says whether the hosts have the GPUs for another shape of one side beside the other side.
 func (s *kvSite) hasRoom(p *sidePool, other kvShape) bool {
-	places := predict.NewPlaces(s.hosts)
+	places := serve.NewPlaces(s.hosts)
 	for _, x := range []*sidePool{&s.prefill, &s.decode} {
 		would := sidePool{side: x.side, hosts: x.hosts, shape: x.shape}
 		if x == p {
@@ -142,7 +142,7 @@ func (s *kvSite) hasRoom(p *sidePool, other kvShape) bool {
 }
 
 // place gives each instance GPUs that no other instance has.
-func (s *kvSite) place(p *sidePool, places *predict.Places) error {
+func (s *kvSite) place(p *sidePool, places *serve.Places) error {
 	for n := range p.shape.instances {
 		ranks, err := places.Place(p.hosts, p.shape.tp, 1)
 		if err != nil {

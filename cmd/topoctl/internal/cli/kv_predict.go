@@ -15,7 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	kvlayout "github.com/topoctl/topoctl/internal/kv"
-	"github.com/topoctl/topoctl/internal/kv/metrics"
+
 	"github.com/topoctl/topoctl/internal/kv/serve"
 )
 
@@ -175,8 +175,8 @@ func parseShape(text string) (kvShape, error) {
 func (s kvShape) String() string { return fmt.Sprintf("%dxtp%d", s.instances, s.tp) }
 
 // parseSLO reads "ttft=500ms", "tpot=50ms", "e2e=3s".
-func parseSLO(given []string) (metrics.SLO, error) {
-	var slo metrics.SLO
+func parseSLO(given []string) (kvlayout.SLO, error) {
+	var slo kvlayout.SLO
 	to := map[string]**int64{"ttft": &slo.TTFTNS, "tpot": &slo.TPOTNS, "e2e": &slo.E2ENS}
 	for _, text := range given {
 		name, limit, _ := strings.Cut(text, "=")

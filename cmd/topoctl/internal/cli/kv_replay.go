@@ -17,7 +17,7 @@ import (
 	"github.com/topoctl/topoctl/engine/memory"
 	"github.com/topoctl/topoctl/internal/bench"
 	"github.com/topoctl/topoctl/internal/kv"
-	"github.com/topoctl/topoctl/internal/kv/compute"
+
 	"github.com/topoctl/topoctl/internal/kv/replay"
 	"github.com/topoctl/topoctl/internal/kv/serve"
 	"github.com/topoctl/topoctl/internal/pkgerr"
@@ -411,7 +411,7 @@ func (o *replayOptions) serving(w *kv.Workload) (*serve.Config, error) {
 		shape kvShape
 		flag  string
 	}{{&c.Prefill, o.prefillShape, "prefill"}, {&c.Decode, o.decodeShape, "decode"}} {
-		params, err := compute.Find(o.model.Name, o.gpu, x.shape.tp, 1)
+		params, err := serve.Find(o.model.Name, o.gpu, x.shape.tp, 1)
 		if err != nil {
 			return nil, fmt.Errorf("--%s %s: %w", x.flag, x.shape, err)
 		}

@@ -8,7 +8,7 @@ import (
 
 	"github.com/topoctl/topoctl/engine"
 	"github.com/topoctl/topoctl/internal/kv"
-	"github.com/topoctl/topoctl/internal/kv/metrics"
+
 	"github.com/topoctl/topoctl/internal/kv/replay"
 	kvreport "github.com/topoctl/topoctl/internal/kv/report"
 	"github.com/topoctl/topoctl/internal/kv/serve"
@@ -19,7 +19,7 @@ import (
 // report says what came of a run, which may have been stopped before its end.
 func (r *replayRun) report(x *replay.Result, whole bool) (*kvreport.Report, error) {
 	o, w, c := r.o, r.Workload, &r.Serve
-	m, err := metrics.Compute(w, x.Times, metrics.Options{SLO: o.slo})
+	m, err := kv.Compute(w, x.Times, kv.Options{SLO: o.slo})
 	if err != nil {
 		return nil, err
 	}

@@ -6,15 +6,14 @@ import (
 
 	"github.com/topoctl/topoctl/internal/build"
 	"github.com/topoctl/topoctl/internal/kv"
-	"github.com/topoctl/topoctl/internal/kv/compute"
-	"github.com/topoctl/topoctl/internal/kv/predict"
+
 	kvreport "github.com/topoctl/topoctl/internal/kv/report"
 	"github.com/topoctl/topoctl/internal/kv/serve"
 	"github.com/topoctl/topoctl/internal/sim"
 )
 
 // report says what came of a run: the first result is its own, the others are compared with it.
-func (r *predictRun) report(results []*predict.Result) (*kvreport.Report, error) {
+func (r *predictRun) report(results []*serve.Result) (*kvreport.Report, error) {
 	out := r.described()
 	own, err := r.metricsOf(results[0])
 	if err != nil {
@@ -90,7 +89,7 @@ func describePool(p *serve.Pool, gpu string, tp int, cacheBytes int64, ranks [][
 	most := p.MaxSequences
 	out := kvreport.Pool{TP: tp, PP: 1, GPU: gpu, CacheBytes: cacheBytes, PageTokens: p.PageTokens, Pages: p.Pages, MaxBatchedTokens: p.MaxBatchedTokens,
 		MaxSequences: &most, Chunked: p.Chunked}
-	if params, ok := p.Compute.(*compute.Params); ok {
+	if params, ok := p.Compute.(*serve.Params); ok {
 		out.Compute = kvreport.ComputeOf(params)
 	}
 	for _, names := range ranks {
@@ -105,7 +104,7 @@ func (r *predictRun) described() *kvreport.Report {
 	out := o.document(r.w, c)
 	out.NetworkBasis, out.Prefill, out.Notes = kvreport.Simulated, r.pools[0], r.site.notes
 	out.Serving.SetupNS, out.Serving.PieceNS = r.spec.SetupNS, r.spec.PieceNS
-	out.Network.Leaves, out.Network.Spines, out.Network.Choice, out.Network.WhatIf = &r.site.fabric.Leaves, &r.site.fabric.Spines, string(predict.Ours), r.whatIf
+	out.Network.Leaves, out.Network.Spines, out.Network.Choice, out.Network.WhatIf = &r.site.fabric.Leaves, &r.site.fabric.Spines, string(serve.Ours), r.whatIf
 	if c.Split() {
 		out.Decode = &r.pools[1]
 	}
@@ -144,8 +143,8 @@ func (r *predictRun) caveats() []string {
 	case keeps && r.spec.Serve.Split():
 		out = append(out, "a reused prefix moves like the rest of its prompt: decode keeps nothing of earlier prompts here")
 	}
-	split := func(x predict.Instance) bool {
-		return slices.ContainsFunc(x, func(at predict.Rank) bool { return at.Host != x[0].Host })
+	split := func(x serve.Instance) bool {
+		return slices.ContainsFunc(x, func(at serve.Rank) bool { return at.Host != x[0].Host })
 	}
 	if slices.ContainsFunc(r.spec.Prefill, split) || slices.ContainsFunc(r.spec.Decode, split) {
 		out = append(out, "traffic between the ranks of an instance on several hosts is not simulated; compute times may include it")
@@ -185,7 +184,7 @@ func kvBusy(uses []serve.Use, durationNS *int64) (part *float64, preempted *int6
 	return &ns, &again
 }
 
-func runsOn(instances []predict.Instance, host int) bool {
+func runsOn(instances []serve.Instance, host int) bool {
 	for _, ranks := range instances {
 		for _, at := range ranks {
 			if at.Host == host {
@@ -221,7 +220,7 @@ func failuresOf(w *kv.Workload, times []kv.Times) []kvreport.Failure {
 }
 
 // lanesOf says what each lane carried, and which part that is of what it should carry.
-func lanesOf(lanes []predict.Lane, durationNS *int64, c *sim.Cluster) []kvreport.Lane {
+func lanesOf(lanes []serve.Lane, durationNS *int64, c *sim.Cluster) []kvreport.Lane {
 	var out []kvreport.Lane
 	for i := range lanes {
 		l := &lanes[i]
@@ -251,7 +250,7 @@ func setShares(lanes []kvreport.Lane, durationNS *int64) {
 }
 
 // laneRate is the lowest rate between the ports of a lane, nil where none is known.
-func laneRate(c *sim.Cluster, l *predict.Lane) *int64 {
+func laneRate(c *sim.Cluster, l *serve.Lane) *int64 {
 	path, err := c.Path(l.From, l.To, 0)
 	if err != nil {
 		return nil

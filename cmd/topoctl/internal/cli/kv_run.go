@@ -7,9 +7,7 @@ import (
 	"slices"
 
 	"github.com/topoctl/topoctl/internal/kv"
-	"github.com/topoctl/topoctl/internal/kv/compute"
-	"github.com/topoctl/topoctl/internal/kv/metrics"
-	"github.com/topoctl/topoctl/internal/kv/predict"
+
 	kvreport "github.com/topoctl/topoctl/internal/kv/report"
 	"github.com/topoctl/topoctl/internal/kv/serve"
 	"github.com/topoctl/topoctl/internal/sched"
@@ -42,7 +40,7 @@ func runPredict(ctx context.Context, o *predictOptions) error {
 	if err != nil {
 		return err
 	}
-	results, err := Interruptible(ctx, func() ([]*predict.Result, error) { return predict.Compare(run.spec, run.networks, run.progress()) })
+	results, err := Interruptible(ctx, func() ([]*serve.Result, error) { return serve.Compare(run.spec, run.networks, run.progress()) })
 	if run.progress() != nil {
 		fmt.Fprint(o.Streams.Err, ClearLine)
 	}
@@ -77,7 +75,7 @@ func (o *servingFlags) config() serve.Config {
 }
 
 // pool is what the instances of a side do with a workload, without its pages.
-func (o *servingFlags) pool(w *kv.Workload, s kvShape, params *compute.Params) serve.Pool {
+func (o *servingFlags) pool(w *kv.Workload, s kvShape, params *serve.Params) serve.Pool {
 	longest := slices.MaxFunc(w.Requests, func(a, b kv.Request) int { return a.Input - b.Input }).Input
 	p := serve.Pool{Instances: s.instances, Compute: params, PageTokens: o.pageTokens, MaxBatchedTokens: max(maxBatchTokens, longest), MaxSequences: maxSequences}
 	if o.chunk > 0 {
@@ -102,8 +100,8 @@ type predictRun struct {
 	o        *predictOptions
 	w        *kv.Workload
 	site     *kvSite
-	spec     predict.Spec
-	networks []predict.Network // the first is this run's
+	spec     serve.Spec
+	networks []serve.Network // the first is this run's
 	whatIf   []string
 	pools    [2]kvreport.Pool
 }
@@ -128,18 +126,18 @@ func (o *predictOptions) prepare(w *kv.Workload, site *kvSite) (*predictRun, err
 			return nil, WithHint(err, "--prefill and --decode set the number of tensor ranks of an instance")
 		}
 	}
-	r.spec = predict.Spec{Hosts: site.hosts, Fabric: site.fabric, Prefill: site.prefill.instances, Decode: site.decode.instances, Serve: c, Workload: w, Seed: o.load.seed,
+	r.spec = serve.Spec{Hosts: site.hosts, Fabric: site.fabric, Prefill: site.prefill.instances, Decode: site.decode.instances, Serve: c, Workload: w, Seed: o.load.seed,
 		SetupNS: o.setup.Nanoseconds(), PieceNS: o.piece.Nanoseconds()}
 	return r, r.addNetworks()
 }
 
 // pool is what the instances of a side are to the serving system, and in the report.
 func (r *predictRun) pool(which int, p *sidePool, side kv.Side) (serve.Pool, error) {
-	params, err := compute.Find(r.o.model.Name, p.gpu, p.shape.tp, 1)
+	params, err := serve.Find(r.o.model.Name, p.gpu, p.shape.tp, 1)
 	if err != nil {
 		return serve.Pool{}, fmt.Errorf("--%s %s: %w", p.side, p.shape, err)
 	}
-	memory, err := compute.CacheBytes(r.o.model.Name, p.gpu, p.shape.tp, 1)
+	memory, err := serve.CacheBytes(r.o.model.Name, p.gpu, p.shape.tp, 1)
 	if err != nil {
 		return serve.Pool{}, WithHint(fmt.Errorf("--%s %s: %w", p.side, p.shape, err), "%s", r.memoryHint(p))
 	}
@@ -170,7 +168,7 @@ func (r *predictRun) pool(which int, p *sidePool, side kv.Side) (serve.Pool, err
 func (r *predictRun) memoryHint(p *sidePool) string {
 	larger := p.shape
 	for larger.tp *= 2; larger.tp <= maxRanks; larger.tp *= 2 {
-		_, tooSmall := compute.CacheBytes(r.o.model.Name, p.gpu, larger.tp, 1)
+		_, tooSmall := serve.CacheBytes(r.o.model.Name, p.gpu, larger.tp, 1)
 		_, uneven := kv.Side{TP: larger.tp, PageTokens: r.o.pageTokens}.RankBytes(r.o.model, r.o.pageTokens)
 		if uneven != nil {
 			break
@@ -208,7 +206,7 @@ func (r *predictRun) keepPrefixes(pool *serve.Pool, side kv.Side) error {
 
 // addNetworks lists this run's network and those that it is compared with.
 func (r *predictRun) addNetworks() error {
-	this := predict.Network{Name: "this run", Choice: predict.Ours, Policy: r.o.policy}
+	this := serve.Network{Name: "this run", Choice: serve.Ours, Policy: r.o.policy}
 	plain := this
 	plain.Name = "without what-ifs"
 	for _, text := range r.o.nics {
@@ -240,20 +238,20 @@ func (r *predictRun) addNetworks() error {
 		}
 		for h, ids := range ports {
 			for _, id := range ids {
-				this.Down = append(this.Down, predict.Port{Host: h, Port: id})
+				this.Down = append(this.Down, serve.Port{Host: h, Port: id})
 				r.whatIf = append(r.whatIf, fmt.Sprintf("%s/%s is down", r.site.hosts[h].Name, portName(r.site.hosts[h], id)))
 			}
 		}
 	}
-	r.networks = []predict.Network{this}
+	r.networks = []serve.Network{this}
 	if len(r.whatIf) > 0 {
 		r.networks = append(r.networks, plain)
 	}
 	if r.o.compare {
 		for _, x := range []struct {
 			name   string
-			choice predict.Choice
-		}{{"infinite network", predict.Infinite}, {"best NIC alone", predict.BestNIC}, {"random NIC", predict.RandomNIC}} {
+			choice serve.Choice
+		}{{"infinite network", serve.Infinite}, {"best NIC alone", serve.BestNIC}, {"random NIC", serve.RandomNIC}} {
 			other := this
 			other.Name, other.Choice = x.name, x.choice
 			r.networks = append(r.networks, other)
@@ -336,6 +334,6 @@ func (o *servingFlags) rendered(r *kvreport.Report) ([]byte, error) {
 }
 
 // metricsOf sums a result up.
-func (r *predictRun) metricsOf(x *predict.Result) (*metrics.Metrics, error) {
-	return metrics.Compute(r.w, x.Times, metrics.Options{SLO: r.o.slo, MemoryFirst: r.spec.Serve.Admit == serve.Before})
+func (r *predictRun) metricsOf(x *serve.Result) (*kv.Metrics, error) {
+	return kv.Compute(r.w, x.Times, kv.Options{SLO: r.o.slo, MemoryFirst: r.spec.Serve.Admit == serve.Before})
 }

@@ -12,10 +12,10 @@ import (
 	"time"
 
 	"github.com/topoctl/topoctl/engine"
+	"github.com/topoctl/topoctl/internal/measure/judge"
 	"github.com/topoctl/topoctl/internal/measure/local"
 	"github.com/topoctl/topoctl/internal/measure/plan"
 	proberun "github.com/topoctl/topoctl/internal/measure/run"
-	"github.com/topoctl/topoctl/internal/measure/stats"
 	"github.com/topoctl/topoctl/probe"
 	"github.com/topoctl/topoctl/testkit/fixturetest"
 )
@@ -64,7 +64,7 @@ func (g *fakeTarget) Round(ctx context.Context, pairs []probe.Pair, spec probe.S
 			continue
 		}
 		tell(i, probe.Sample{SizeBytes: spec.SizesBytes[0], BytesPerSec: 1e9})
-		out[i].Bandwidth = []probe.Bandwidth{stats.Bandwidth(spec.SizesBytes[0], []int64{1e9, 1e9, 1e9}, 3e8, 3e8, probe.StoppedCI)}
+		out[i].Bandwidth = []probe.Bandwidth{judge.Bandwidth(spec.SizesBytes[0], []int64{1e9, 1e9, 1e9}, 3e8, 3e8, probe.StoppedCI)}
 	}
 	return out
 }

@@ -1,4 +1,0 @@
-package compute
-
-// Settings gives the published ones to tests.
-func Settings() []Params { return published }

@@ -1,0 +1,4 @@
+package serve
+
+// Settings gives the published ones to tests.
+func Settings() []Params { return published }

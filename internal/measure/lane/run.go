@@ -1,0 +1,194 @@
+package lane
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/topoctl/topoctl/internal/pkgerr"
+	"github.com/topoctl/topoctl/probe"
+)
+
+// This file takes samples of bandwidth by the rules of probe.Spec: warm-up, samples of so long
+// until there are enough, and no longer than the pair may take.
+
+// Clock is time since some moment, by a clock that nobody steps.
+type Clock func() time.Duration
+
+// Monotonic is the clock of the system.
+func Monotonic() Clock {
+	began := time.Now()
+	return func() time.Duration { return time.Since(began) }
+}
+
+// Move moves some bytes and returns how many; 0 if they are not those that are measured. Each worker's
+// goroutine calls it again and again. It returns soon, within milliseconds, or when ctx ends.
+type Move func(ctx context.Context, worker int) (bytes int64, err error)
+
+// Run measures bandwidth while workers move bytes without a pause. A sample is what arrived between two
+// completions that are at least Spec.SampleTime apart, so that neither the beginning nor the end of a
+// batch counts as time without bytes.
+type Run struct {
+	Workers int
+	Move    Move
+	Now     Clock
+	Spec    *probe.Spec
+	Tell    func(probe.Sample)
+	// Until ends the series, on Now; 0 never.
+	Until time.Duration
+	// Start is called on each worker's goroutine before its first move, and the function it returns after
+	// the last one; nil for nothing.
+	Start func(worker int) (stop func(), err error)
+	// Began is called when the warm-up is over, Ended when the last sample is in; nil
+	// for nothing.
+	Began, Ended func()
+}
+
+// Size takes the samples of one size. It returns when all workers have, with what was measured until then,
+// also with an error.
+func (r *Run) Size(ctx context.Context, size int64) (*Series, error) {
+	m := &meter{r: r, series: NewSeries(size, r.Spec, r.Tell), start: r.Now() + r.Spec.Warmup}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	if r.Until > 0 { // also where nothing comes in
+		defer CancelStalled(r.Until-r.Now(), cancel)()
+	}
+	errs := make([]error, r.Workers)
+	var running sync.WaitGroup
+	for w := range r.Workers {
+		running.Go(func() {
+			stop, err := r.begin(w)
+			if err != nil {
+				errs[w] = err
+				cancel(err)
+				return
+			}
+			defer stop()
+			for !m.over.Load() && ctx.Err() == nil {
+				bytes, err := r.Move(ctx, w)
+				if err != nil {
+					if ctx.Err() == nil {
+						errs[w] = err
+						cancel(err) // the others need not go on
+					}
+					return
+				}
+				if bytes > 0 {
+					m.add(bytes)
+				}
+			}
+		})
+	}
+	running.Wait()
+	err := errors.Join(errs...)
+	switch {
+	case err != nil:
+		m.series.Stop(probe.StoppedError)
+	case errors.Is(context.Cause(ctx), ErrStalled):
+		m.series.Stop(probe.StoppedTime)
+		if len(m.series.samples) == 0 {
+			err = ErrStalled
+		}
+	case ctx.Err() != nil:
+		m.series.Stop(StopReason(ctx))
+		err = context.Cause(ctx)
+	}
+	return m.series, err
+}
+
+func (r *Run) begin(worker int) (stop func(), err error) {
+	if r.Start == nil {
+		return func() {}, nil
+	}
+	return r.Start(worker)
+}
+
+// stallTime is how long after the end of the time outstanding moves are waited for.
+const stallTime = time.Second
+
+// ErrStalled says that nothing was moved in the time for a pair.
+var ErrStalled = pkgerr.New("probe", "nothing arrived within the time for the pair")
+
+// CancelStalled calls cancel with ErrStalled a little after a time is over, unless stop is called before.
+func CancelStalled(left time.Duration, cancel context.CancelCauseFunc) (stop func()) {
+	t := time.AfterFunc(max(0, left)+stallTime, func() { cancel(ErrStalled) })
+	return func() { t.Stop() }
+}
+
+// meter makes samples of completions.
+type meter struct {
+	r      *Run
+	series *Series
+	over   atomic.Bool
+
+	mu    sync.Mutex
+	began bool
+	start time.Duration // of the present sample; before that, the end of the warm-up
+	bytes int64
+}
+
+func (m *meter) add(bytes int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	now := m.r.Now()
+	late := m.r.Until > 0 && now >= m.r.Until
+	switch {
+	case m.over.Load():
+		return
+	case !m.began && now >= m.start && !late:
+		m.began, m.start = true, now
+		call(m.r.Began)
+		return
+	case m.began:
+		m.bytes += bytes
+		m.series.moved += bytes
+		if now-m.start >= m.r.Spec.SampleTime || late && len(m.series.samples) == 0 {
+			late = m.series.Add(m.bytes, now-m.start) || late
+			m.start, m.bytes = now, 0
+		}
+	}
+	if late {
+		m.series.Stop(probe.StoppedTime)
+		m.over.Store(true)
+		if m.began {
+			call(m.r.Ended)
+		}
+	}
+}
+
+func call(f func()) {
+	if f != nil {
+		f()
+	}
+}
+
+// Deadline is when the time for a pair that begins now is over; 0: it has no limit.
+func Deadline(now Clock, spec *probe.Spec) time.Duration {
+	if spec.PairTime == 0 {
+		return 0
+	}
+	return now() + spec.PairTime
+}
+
+// Sizes measures each size of a Spec until its share of the time that is left; last is the size that is judged.
+// It ends with the first error.
+func Sizes(now Clock, spec *probe.Spec, until time.Duration, measure func(size int64, until time.Duration, last bool) error) error {
+	for i, size := range spec.SizesBytes {
+		left := len(spec.SizesBytes) - i
+		if err := measure(size, Share(now(), until, left), left == 1); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Share is the end of the first of parts equal parts of what is left until a time; 0 for
+// a time of 0, which never comes.
+func Share(now, until time.Duration, parts int) time.Duration {
+	if until == 0 {
+		return 0
+	}
+	return max(1, now+max(0, until-now)/time.Duration(parts))
+}
