@@ -14,7 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/jaypipes/ghw"
 
-	"github.com/topoctl/topoctl/discover/internal/pciids"
+	"github.com/topoctl/topoctl/discover/internal/sysfs"
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/hosttree"
 	"github.com/topoctl/topoctl/internal/replies"
@@ -220,7 +220,7 @@ func copyTree(from hosttree.Tree, to *hosttree.Mem, dir, without string) error {
 func installIDs(t *testing.T) {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "pci.ids")
-	if err := os.WriteFile(name, pciids.Embedded(), 0o600); err != nil {
+	if err := os.WriteFile(name, sysfs.Embedded(), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	t.Setenv(envPCIDB, name)

@@ -18,7 +18,7 @@ import (
 	"github.com/topoctl/topoctl/discover/topo"
 	mem "github.com/topoctl/topoctl/engine/internal/memory"
 	"github.com/topoctl/topoctl/engine/internal/peerdoc"
-	"github.com/topoctl/topoctl/engine/internal/quota"
+
 	"github.com/topoctl/topoctl/engine/internal/session"
 	"github.com/topoctl/topoctl/engine/internal/stage"
 	"github.com/topoctl/topoctl/engine/internal/transport"
@@ -53,8 +53,8 @@ type Engine struct {
 	offering      offering
 	permits       permits
 	answering     answering
-	digests       *quota.Shares // that peers have made
-	held          *quota.Shares // memory, of peers
+	digests       *transport.Shares // that peers have made
+	held          *transport.Shares // memory, of peers
 	notifications *inbox
 	bounce        bounce
 
@@ -126,9 +126,9 @@ func New(ctx context.Context, o Options) (*Engine, error) {
 	}
 	e := &Engine{
 		o: o, log: o.Logger, began: time.Now(), table: mem.NewTable(o.Limits.Regions), registry: o.Registry, recordChanged: make(chan struct{}, 1),
-		held:      quota.New("memory", o.Limits.PeerBytes),
-		answering: answering{shares: quota.New("calls", int64(o.Limits.Calls)), by: map[*session.Session]int{}},
-		digests:   quota.New("digests", int64(max(runtime.GOMAXPROCS(0), 2))),
+		held:      transport.New("memory", o.Limits.PeerBytes),
+		answering: answering{shares: transport.New("calls", int64(o.Limits.Calls)), by: map[*session.Session]int{}},
+		digests:   transport.New("digests", int64(max(runtime.GOMAXPROCS(0), 2))),
 		presence:  presence{name: o.Name, portsChanged: make(chan struct{}, 1)},
 		lifetime:  lifetime{stop: make(chan struct{}), closeTime: closeTimeout},
 		scheduler: scheduler{

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/topoctl/topoctl/engine/internal/memory"
-	"github.com/topoctl/topoctl/engine/internal/quota"
 	"github.com/topoctl/topoctl/engine/internal/session"
+	"github.com/topoctl/topoctl/engine/internal/transport"
 )
 
 // What peers can make an engine hold is bounded together, in bytes, and divided between them.
@@ -50,8 +50,8 @@ const maxWaiting = 1 << 10
 // in the order in which they came, and one peer's do not keep others from waiting.
 type inbox struct {
 	c       chan Notification
-	memory  *quota.Shares
-	waiting *quota.Shares
+	memory  *transport.Shares
+	waiting *transport.Shares
 
 	mu     sync.Mutex
 	unread []unread // in the channel, in its order
@@ -59,12 +59,12 @@ type inbox struct {
 
 // unread is the memory that a notification has.
 type unread struct {
-	account quota.Account
+	account transport.Account
 	bytes   int64
 }
 
-func newInbox(most int, memory *quota.Shares) *inbox {
-	b := &inbox{c: make(chan Notification, most), memory: memory, waiting: quota.New("notifications", maxWaiting)}
+func newInbox(most int, memory *transport.Shares) *inbox {
+	b := &inbox{c: make(chan Notification, most), memory: memory, waiting: transport.New("notifications", maxWaiting)}
 	memory.OnFull(b.settle)
 	return b
 }
@@ -82,7 +82,7 @@ func (b *inbox) settle() {
 
 // put waits for room, so that a slow application slows its peers down. A peer that has its share
 // is to come again. closed ends with the engine.
-func (b *inbox) put(ctx, closed context.Context, n Notification, a quota.Account, wait time.Duration) error {
+func (b *inbox) put(ctx, closed context.Context, n Notification, a transport.Account, wait time.Duration) error {
 	b.settle()
 	u := unread{a, int64(len(n.Payload))}
 	if err := b.memory.Take(a, u.bytes); err != nil {

@@ -5,16 +5,16 @@ import (
 	"testing"
 	"time"
 
-	"github.com/topoctl/topoctl/engine/internal/quota"
 	"github.com/topoctl/topoctl/engine/internal/session"
+	"github.com/topoctl/topoctl/engine/internal/transport"
 )
 
 // Notifications have memory until they are read, and one peer's do not take that of others.
 func TestNotificationsHoldMemory(t *testing.T) {
 	const size, most = 1 << 10, 64
-	held := quota.New("memory", 16*size)
+	held := transport.New("memory", 16*size)
 	b := newInbox(most, held)
-	put := func(a quota.Account) error {
+	put := func(a transport.Account) error {
 		return b.put(t.Context(), t.Context(), Notification{Payload: make([]byte, size)}, a, 0)
 	}
 	n := 0
@@ -44,9 +44,9 @@ func TestNotificationsHoldMemory(t *testing.T) {
 
 // Those that wait for room leave some to wait for others, and go on in their order.
 func TestNotificationsWaiting(t *testing.T) {
-	b := newInbox(1, quota.New("memory", 1<<20))
+	b := newInbox(1, transport.New("memory", 1<<20))
 	ended := make(chan error)
-	put := func(a quota.Account) {
+	put := func(a transport.Account) {
 		go func() { ended <- b.put(t.Context(), t.Context(), Notification{Peer: string(a)}, a, time.Minute) }()
 	}
 	put("greedy")
@@ -81,14 +81,14 @@ func TestNotificationsWaiting(t *testing.T) {
 // One peer's calls do not take all that the application answers, however many sessions it has.
 func TestCallsAreShared(t *testing.T) {
 	p := newPair(t, 4096, Options{}, Options{})
-	a := &answering{shares: quota.New("calls", 4), by: map[*session.Session]int{}}
+	a := &answering{shares: transport.New("calls", 4), by: map[*session.Session]int{}}
 	s := p.peer.session
 	for range 2 {
 		if err := a.enter(s); err != nil {
 			t.Fatal(err)
 		}
 	}
-	var full *quota.Error
+	var full *transport.Error
 	if err := a.enter(s); !errors.As(err, &full) || !errors.Is(err, ErrLimit) {
 		t.Errorf("%v", err)
 	}

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	mem "github.com/topoctl/topoctl/engine/internal/memory"
-	"github.com/topoctl/topoctl/engine/internal/quota"
+
 	"github.com/topoctl/topoctl/engine/internal/session"
 	"github.com/topoctl/topoctl/engine/internal/transport"
 	"github.com/topoctl/topoctl/internal/pkgerr"
@@ -354,7 +354,7 @@ func (e *Engine) answer(ctx context.Context, s *session.Session, request []byte)
 
 // answering counts the calls that the application answers now.
 type answering struct {
-	shares *quota.Shares
+	shares *transport.Shares
 	mu     sync.Mutex
 	by     map[*session.Session]int
 }

@@ -10,7 +10,7 @@ import (
 	"unicode"
 
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/internal/jsontext"
+	"github.com/topoctl/topoctl/internal/document"
 	"github.com/topoctl/topoctl/internal/text"
 )
 
@@ -142,15 +142,15 @@ func ParseFabric(data []byte) (*Fabric, error) {
 
 // Encode writes the document, a host and a switch a line.
 func (f *Fabric) Encode() ([]byte, error) {
-	w := jsontext.NewWriter()
+	w := document.NewWriter()
 	w.Field("schema", SchemaFabric)
 	if f.RailOnly {
 		w.Field("rail_only", true)
 	}
-	jsontext.WriteList(w, "hosts", f.Hosts)
-	jsontext.WriteList(w, "uplinks", f.Uplinks)
-	jsontext.WriteList(w, "switches", f.Switches)
-	jsontext.WriteList(w, "unjoined", f.Unjoined)
+	document.WriteList(w, "hosts", f.Hosts)
+	document.WriteList(w, "uplinks", f.Uplinks)
+	document.WriteList(w, "switches", f.Switches)
+	document.WriteList(w, "unjoined", f.Unjoined)
 	data, err := w.Bytes()
 	if err != nil {
 		return nil, fmt.Errorf("fabric: encode: %w", err)

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"unicode/utf8"
 
-	"github.com/topoctl/topoctl/internal/jsontext"
+	"github.com/topoctl/topoctl/internal/document"
 	"github.com/topoctl/topoctl/internal/pkgerr"
 )
 
@@ -36,7 +36,7 @@ func Decode(data []byte) (*Report, error) {
 	if err := first(checkUTF8(data), checkSchema(schemaName(data), Schema)); err != nil {
 		return nil, pkgerr.Errorf("probe", "%w", err)
 	}
-	in, r := jsontext.NewReader(data), &Report{Schema: Schema}
+	in, r := document.NewReader(data), &Report{Schema: Schema}
 	if err := r.read(in); err != nil {
 		return nil, pkgerr.Errorf("probe", "%w", in.Locate(err))
 	}
@@ -88,11 +88,11 @@ func schemaName(data []byte) string {
 
 // checkSchema accepts this major version only.
 func checkSchema(name, want string) error {
-	return jsontext.CheckSchema(name, want, "not a probe report")
+	return document.CheckSchema(name, want, "not a probe report")
 }
 
 // read reads the fields of a report, and leaves out those that it does not know.
-func (r *Report) read(in *jsontext.Reader) error {
+func (r *Report) read(in *document.Reader) error {
 	values := map[string]any{"tool": &r.Tool, "mode": &r.Mode, "started_at": &r.StartedAt, "duration_ns": &r.DurationNS,
 		"complete": &r.Complete, "spec": &r.Spec, "rules": &r.Rules, "plan": &r.Plan, "summary": &r.Summary}
 	err := in.Object(0, func(key string) error {
@@ -101,17 +101,17 @@ func (r *Report) read(in *jsontext.Reader) error {
 		}
 		switch key {
 		case "hosts":
-			return jsontext.ReadList(in, &r.Hosts, maxHosts, maxElement, nil)
+			return document.ReadList(in, &r.Hosts, maxHosts, maxElement, nil)
 		case "devices":
-			return jsontext.ReadList(in, &r.Devices, maxLinks, maxElement, nil)
+			return document.ReadList(in, &r.Devices, maxLinks, maxElement, nil)
 		case "links":
-			return jsontext.ReadList(in, &r.Links, maxLinks, maxElement, (*Link).check)
+			return document.ReadList(in, &r.Links, maxLinks, maxElement, (*Link).check)
 		case "results":
-			return jsontext.ReadList(in, &r.Results, maxResults, maxElement, (*Result).check)
+			return document.ReadList(in, &r.Results, maxResults, maxElement, (*Result).check)
 		case "blame":
-			return jsontext.ReadList(in, &r.Blame, maxBlame, maxBlameLen, nil)
+			return document.ReadList(in, &r.Blame, maxBlame, maxBlameLen, nil)
 		case "notes":
-			return jsontext.ReadList(in, &r.Notes, maxNotes, maxElement, nil)
+			return document.ReadList(in, &r.Notes, maxNotes, maxElement, nil)
 		}
 		return in.Skip()
 	})

@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/internal/jsontext"
+	"github.com/topoctl/topoctl/internal/document"
 	"github.com/topoctl/topoctl/internal/pkgerr"
 )
 
@@ -18,24 +18,24 @@ import (
 // is left as it is.
 func (r *Report) Encode() ([]byte, error) {
 	n := r.normal()
-	w := jsontext.NewWriter()
+	w := document.NewWriter()
 	w.Field("schema", Schema)
 	w.Field("tool", n.Tool)
 	w.Field("mode", n.Mode)
 	w.Field("started_at", n.StartedAt)
 	w.Field("duration_ns", n.DurationNS)
 	w.Field("complete", n.Complete)
-	jsontext.WriteList(w, "hosts", n.Hosts)
+	document.WriteList(w, "hosts", n.Hosts)
 	w.Field("spec", n.Spec)
 	w.Field("rules", n.Rules)
 	w.Field("plan", n.Plan)
-	jsontext.WriteList(w, "devices", n.Devices)
-	jsontext.WriteList(w, "links", n.Links)
-	jsontext.WriteList(w, "results", n.Results)
-	jsontext.WriteList(w, "blame", n.Blame)
+	document.WriteList(w, "devices", n.Devices)
+	document.WriteList(w, "links", n.Links)
+	document.WriteList(w, "results", n.Results)
+	document.WriteList(w, "blame", n.Blame)
 	w.Field("summary", n.Summary)
 	if len(n.Notes) > 0 {
-		jsontext.WriteList(w, "notes", n.Notes)
+		document.WriteList(w, "notes", n.Notes)
 	}
 	data, err := w.Bytes()
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/topoctl/topoctl/internal/jsontext"
+	"github.com/topoctl/topoctl/internal/document"
 	"github.com/topoctl/topoctl/internal/pkgerr"
 )
 
@@ -111,7 +111,7 @@ func (e *Event) Encode() ([]byte, error) {
 		end.Hosts, end.Blame = r.Hosts, r.Blame
 		n.End = &end
 	}
-	line, err := jsontext.Line(&n)
+	line, err := document.Line(&n)
 	if err != nil {
 		return nil, pkgerr.Errorf("probe", "encode event %q: %w", e.Type, err)
 	}
@@ -184,7 +184,7 @@ func (e *Event) decodeRest(data []byte) error {
 	if r := e.Round; r != nil {
 		err = first(err, within("round", 1<<31, int64(r.Round), int64(r.Rounds)), checkNames("pair", r.Pairs...))
 		if len(r.Pairs) > maxResults {
-			err = first(err, fmt.Errorf("round: %w pairs: at most %d are read", jsontext.ErrTooMany, maxResults))
+			err = first(err, fmt.Errorf("round: %w pairs: at most %d are read", document.ErrTooMany, maxResults))
 		}
 	}
 	if s := e.Sample; s != nil {
@@ -380,7 +380,7 @@ func (l *eventLog) end(raw json.RawMessage) error {
 
 // part reads what an event has of a report.
 func part(raw json.RawMessage) (*Report, error) {
-	in, r := jsontext.NewReader(raw), &Report{}
+	in, r := document.NewReader(raw), &Report{}
 	if err := r.read(in); err != nil {
 		return nil, fmt.Errorf("%s: %w", in.At(), err)
 	}
@@ -403,7 +403,7 @@ func (l *eventLog) result(raw json.RawMessage) error {
 		return nil
 	}
 	if len(l.r.Results) == maxResults {
-		return fmt.Errorf("%w results: at most %d are read", jsontext.ErrTooMany, maxResults)
+		return fmt.Errorf("%w results: at most %d are read", document.ErrTooMany, maxResults)
 	}
 	l.at[x.ID] = len(l.r.Results)
 	l.r.Results = append(l.r.Results, x)

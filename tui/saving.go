@@ -7,7 +7,7 @@ import (
 
 	tea "charm.land/bubbletea/v2"
 
-	"github.com/topoctl/topoctl/internal/jsontext"
+	"github.com/topoctl/topoctl/internal/document"
 	"github.com/topoctl/topoctl/internal/units"
 	"github.com/topoctl/topoctl/tui/internal/ui"
 )
@@ -35,7 +35,7 @@ func (m *model) copySelection() tea.Cmd {
 		m.say("cannot copy: " + m.look.Safe(err.Error()))
 		return nil
 	}
-	data := jsontext.Printable(out.Bytes())
+	data := document.Printable(out.Bytes())
 	if len(data) > maxClipboard {
 		m.save("json", data, "too large for a clipboard ("+units.Bytes(int64(len(data)))+"); in")
 		return nil

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/topoctl/topoctl/internal/jsontext"
+	"github.com/topoctl/topoctl/internal/document"
 	"github.com/topoctl/topoctl/internal/pkgerr"
 )
 
@@ -16,7 +16,7 @@ import (
 // provenance of nodes is kept in one table, "facts", that nodes refer to by
 // index, because most nodes of a kind share theirs.
 func (t *Topology) Encode() ([]byte, error) {
-	w, facts := jsontext.NewWriter(), factsTable{places: map[string]int{}}
+	w, facts := document.NewWriter(), factsTable{places: map[string]int{}}
 	w.Field("schema", SchemaTopology)
 	w.Field("tool", t.Tool)
 	w.Field("rules", Rules)
@@ -41,14 +41,14 @@ func (t *Topology) Encode() ([]byte, error) {
 		w.Object("derived")
 		w.Field("rules", d.Rules)
 		w.Field("axis", d.Axis)
-		jsontext.WriteList(w, "relations", d.Relations)
-		jsontext.WriteList(w, "cells", d.Cells)
-		jsontext.WriteList(w, "limit_link", d.Limit)
+		document.WriteList(w, "relations", d.Relations)
+		document.WriteList(w, "cells", d.Cells)
+		document.WriteList(w, "limit_link", d.Limit)
 		w.End()
 	}
 	w.Field("facts", facts.table)
 	w.Field("sources", append([]SourceReport{}, t.Sources...)) // never null
-	jsontext.WriteList(w, "warnings", t.Warnings)
+	document.WriteList(w, "warnings", t.Warnings)
 	data, err := w.Bytes()
 	if err != nil {
 		return nil, pkgerr.Errorf("topo", "encode: %w", err)
@@ -64,7 +64,7 @@ type factsTable struct {
 
 // item writes a node or link. Its last key says where its facts are in the table, to which they are added
 // where it does not have them.
-func (f *factsTable) item(w *jsontext.Writer, object any, facts Facts) {
+func (f *factsTable) item(w *document.Writer, object any, facts Facts) {
 	if len(facts) == 0 {
 		w.Item(object)
 		return
@@ -143,7 +143,7 @@ func Decode(data []byte) (*Topology, error) {
 		if name := schemaName(data); name != "" && checkSchema(name) != nil {
 			return nil, checkSchema(name)
 		}
-		return nil, pkgerr.Errorf("topo", "%w", jsontext.Locate(data, err))
+		return nil, pkgerr.Errorf("topo", "%w", document.Locate(data, err))
 	}
 	if err := checkSchema(doc.Schema); err != nil {
 		return nil, err

@@ -17,9 +17,8 @@ import (
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/engine"
-	"github.com/topoctl/topoctl/internal/jsontext"
+	"github.com/topoctl/topoctl/internal/document"
 	"github.com/topoctl/topoctl/internal/pkgerr"
-	"github.com/topoctl/topoctl/internal/promtext"
 )
 
 // SchemaEngine is the name and major version of what /v1/engine answers.
@@ -213,11 +212,11 @@ func answerJSON(w http.ResponseWriter, data []byte, err error) {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
 	}
-	answer(w, "application/json", jsontext.Printable(data))
+	answer(w, "application/json", document.Printable(data))
 }
 
 func (h *handler) metrics(w http.ResponseWriter, _ *http.Request) {
-	answer(w, promtext.ContentType, metricsText(h.source.Stats(), h.started))
+	answer(w, document.ContentType, metricsText(h.source.Stats(), h.started))
 }
 
 func (h *handler) hostMetrics(w http.ResponseWriter, r *http.Request) {
@@ -226,7 +225,7 @@ func (h *handler) hostMetrics(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusServiceUnavailable)
 		return
 	}
-	answer(w, promtext.ContentType, text)
+	answer(w, document.ContentType, text)
 }
 
 // lookAtHost gives what was last seen while that is young.

@@ -15,7 +15,7 @@ import (
 	"github.com/topoctl/topoctl/engine"
 	"github.com/topoctl/topoctl/engine/transport/rdma"
 	"github.com/topoctl/topoctl/internal/bind/mooncake"
-	"github.com/topoctl/topoctl/internal/jsontext"
+	"github.com/topoctl/topoctl/internal/document"
 	"github.com/topoctl/topoctl/internal/registries"
 	"github.com/topoctl/topoctl/pathsel"
 )
@@ -63,7 +63,7 @@ func ParseOptions(text string) (Options, error) {
 	if len(text) > maxOptions {
 		return o, fail(Invalid, "options of %d bytes: at most %d are read", len(text), maxOptions)
 	}
-	r := jsontext.NewReader([]byte(text))
+	r := document.NewReader([]byte(text))
 	seen := map[string]bool{}
 	err := r.Object(maxOptionKeys, func(key string) error {
 		if seen[key] {
@@ -82,10 +82,10 @@ func ParseOptions(text string) (Options, error) {
 }
 
 // read takes the value of one key.
-func (o *Options) read(r *jsontext.Reader, key string) error {
+func (o *Options) read(r *document.Reader, key string) error {
 	if key == "compat" {
 		var list []string
-		if err := jsontext.ReadList(r, &list, maxOptionList, 0, nil); err != nil {
+		if err := document.ReadList(r, &list, maxOptionList, 0, nil); err != nil {
 			return err
 		}
 		o.Compat = slices.Contains(list, "mooncake")
@@ -107,7 +107,7 @@ func (o *Options) read(r *jsontext.Reader, key string) error {
 			continue
 		}
 		if list, ok := k.to.(*[]string); ok {
-			return jsontext.ReadList(r, list, maxOptionList, 0, nil)
+			return document.ReadList(r, list, maxOptionList, 0, nil)
 		}
 		return wanted(k.to, r.Value(k.to, 0))
 	}

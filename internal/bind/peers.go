@@ -10,7 +10,7 @@ import (
 	"github.com/topoctl/topoctl/engine"
 	"github.com/topoctl/topoctl/engine/registry"
 	"github.com/topoctl/topoctl/internal/bind/mooncake"
-	"github.com/topoctl/topoctl/internal/jsontext"
+	"github.com/topoctl/topoctl/internal/document"
 	"github.com/topoctl/topoctl/internal/pkgerr"
 )
 
@@ -279,14 +279,14 @@ func (e *Engine) Metadata() ([]byte, error) {
 // AddPeer takes a peer's metadata in and gives the peer's name. Newer metadata of the same name
 // replaces what is there, and the peer is opened again.
 func (e *Engine) AddPeer(data []byte) (string, error) {
-	limits := jsontext.Limits{Bytes: maxMetadata, Elements: maxMetadataItems, Depth: 4}
+	limits := document.Limits{Bytes: maxMetadata, Elements: maxMetadataItems, Depth: 4}
 	var m metadata
 	err := limits.Check(data)
 	if err == nil {
-		err = jsontext.Locate(data, json.Unmarshal(data, &m))
+		err = document.Locate(data, json.Unmarshal(data, &m))
 	}
 	if err == nil {
-		err = jsontext.CheckSchema(m.Schema, schemaMetadata, "")
+		err = document.CheckSchema(m.Schema, schemaMetadata, "")
 	}
 	if err == nil {
 		err = m.Check()

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/internal/hostview"
+	"github.com/topoctl/topoctl/internal/picture"
 	"github.com/topoctl/topoctl/internal/text"
 	"github.com/topoctl/topoctl/pathsel"
 )
@@ -126,7 +126,7 @@ func isDegraded(h *pathsel.Host, l *topo.Link) bool {
 	if l.Kind != topo.LinkPCIe || l.BytesPerSec == nil || l.Max == nil || *l.BytesPerSec >= l.Max.BytesPerSec {
 		return false
 	}
-	ends := hostview.EndsOf(h.Index().PCIDevice(l.A), h.Index().PCIDevice(l.B))
+	ends := picture.EndsOf(h.Index().PCIDevice(l.A), h.Index().PCIDevice(l.B))
 	return ends.Degraded(false)
 }
 

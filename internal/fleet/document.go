@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/internal/jsontext"
+	"github.com/topoctl/topoctl/internal/document"
 	"github.com/topoctl/topoctl/internal/pkgerr"
 	"github.com/topoctl/topoctl/pathsel/doctor"
 )
@@ -29,22 +29,22 @@ const (
 
 // Encode writes the document: a host, a link, a fact a line.
 func (f *Fleet) Encode() ([]byte, error) {
-	w := jsontext.NewWriter()
+	w := document.NewWriter()
 	w.Field("schema", Schema)
 	w.Field("tool", f.Tool)
 	w.Field("captured_at", f.CapturedAt)
 	if f.RailOnly {
 		w.Field("rail_only", true)
 	}
-	jsontext.WriteList(w, "hosts", f.Hosts)
-	jsontext.WriteList(w, "switches", f.Switches)
-	jsontext.WriteList(w, "links", f.Links)
-	jsontext.WriteList(w, "classes", f.Classes)
-	jsontext.WriteList(w, "groups", f.Groups)
-	jsontext.WriteList(w, "domains", f.Domains)
-	jsontext.WriteList(w, "facts", f.Facts)
-	jsontext.WriteList(w, "findings", f.Findings)
-	jsontext.WriteList(w, "unknown", f.Unknown)
+	document.WriteList(w, "hosts", f.Hosts)
+	document.WriteList(w, "switches", f.Switches)
+	document.WriteList(w, "links", f.Links)
+	document.WriteList(w, "classes", f.Classes)
+	document.WriteList(w, "groups", f.Groups)
+	document.WriteList(w, "domains", f.Domains)
+	document.WriteList(w, "facts", f.Facts)
+	document.WriteList(w, "findings", f.Findings)
+	document.WriteList(w, "unknown", f.Unknown)
 	data, err := w.Bytes()
 	if err != nil {
 		return nil, pkgerr.Errorf("fleet", "encode: %w", err)
@@ -65,7 +65,7 @@ func Decode(data []byte) (*Fleet, error) {
 	if !utf8.Valid(data) {
 		return nil, pkgerr.New("fleet", "not UTF-8: not a fleet document, or damaged")
 	}
-	f, in := &Fleet{}, jsontext.NewReader(data)
+	f, in := &Fleet{}, document.NewReader(data)
 	err := in.Object(0, func(key string) error {
 		switch key {
 		case "schema":
@@ -83,23 +83,23 @@ func Decode(data []byte) (*Fleet, error) {
 		case "rail_only":
 			return in.Value(&f.RailOnly, maxName)
 		case "hosts":
-			return jsontext.ReadList(in, &f.Hosts, MaxHosts, maxHostJSON, (*Host).check)
+			return document.ReadList(in, &f.Hosts, MaxHosts, maxHostJSON, (*Host).check)
 		case "switches":
-			return jsontext.ReadList(in, &f.Switches, maxSwitches, maxItemJSON, (*Switch).check)
+			return document.ReadList(in, &f.Switches, maxSwitches, maxItemJSON, (*Switch).check)
 		case "links":
-			return jsontext.ReadList(in, &f.Links, maxLinks, maxItemJSON, (*Link).check)
+			return document.ReadList(in, &f.Links, maxLinks, maxItemJSON, (*Link).check)
 		case "classes":
-			return jsontext.ReadList(in, &f.Classes, maxItems, maxItemJSON, nil)
+			return document.ReadList(in, &f.Classes, maxItems, maxItemJSON, nil)
 		case "groups":
-			return jsontext.ReadList(in, &f.Groups, maxItems, maxItemJSON, nil)
+			return document.ReadList(in, &f.Groups, maxItems, maxItemJSON, nil)
 		case "domains":
-			return jsontext.ReadList(in, &f.Domains, maxItems, maxItemJSON, nil)
+			return document.ReadList(in, &f.Domains, maxItems, maxItemJSON, nil)
 		case "facts":
-			return jsontext.ReadList(in, &f.Facts, maxItems, maxItemJSON, nil)
+			return document.ReadList(in, &f.Facts, maxItems, maxItemJSON, nil)
 		case "findings":
-			return jsontext.ReadList(in, &f.Findings, maxItems, maxItemJSON, nil)
+			return document.ReadList(in, &f.Findings, maxItems, maxItemJSON, nil)
 		case "unknown":
-			return jsontext.ReadList(in, &f.Unknown, maxItems, maxItemJSON, nil)
+			return document.ReadList(in, &f.Unknown, maxItems, maxItemJSON, nil)
 		}
 		return in.Skip()
 	})
@@ -119,7 +119,7 @@ func Decode(data []byte) (*Fleet, error) {
 }
 
 func checkSchema(name string) error {
-	return jsontext.CheckSchema(name, Schema, "not a fleet document")
+	return document.CheckSchema(name, Schema, "not a fleet document")
 }
 
 // check looks at what holds between the parts.

@@ -6,13 +6,13 @@ import (
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/counters"
-	"github.com/topoctl/topoctl/internal/jsontext"
+	"github.com/topoctl/topoctl/internal/document"
 	"github.com/topoctl/topoctl/internal/pkgerr"
 	"github.com/topoctl/topoctl/probe"
 )
 
 // lineLimits are what one line may be. The longest have a topology: 0.6 MB for 72 GPUs.
-var lineLimits = jsontext.Limits{Bytes: 32 << 20, Text: maxDetail, Elements: 1 << 18, Depth: 64}
+var lineLimits = document.Limits{Bytes: 32 << 20, Text: maxDetail, Elements: 1 << 18, Depth: 64}
 
 // line is a record as it is written: a topology and a probe's event are documents of their
 // own.
@@ -50,7 +50,7 @@ func (r *Record) Encode() ([]byte, error) {
 	}
 	var out []byte
 	if err == nil {
-		out, err = jsontext.Line(&l)
+		out, err = document.Line(&l)
 	}
 	if err == nil {
 		err = lineLimits.Check(out)
@@ -79,7 +79,7 @@ func decode(data []byte) (*Record, error) {
 	}
 	var l line
 	err := json.Unmarshal(data, &l)
-	if wrong := jsontext.CheckSchema(l.Schema, Schema, ""); wrong != nil && (err == nil || l.Schema != "") {
+	if wrong := document.CheckSchema(l.Schema, Schema, ""); wrong != nil && (err == nil || l.Schema != "") {
 		return nil, wrong
 	}
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"github.com/topoctl/topoctl/engine"
-	"github.com/topoctl/topoctl/internal/jsontext"
+	"github.com/topoctl/topoctl/internal/document"
 	"github.com/topoctl/topoctl/internal/pkgerr"
 )
 
@@ -112,7 +112,7 @@ func (e *Engine) encode() (json.RawMessage, error) {
 const SchemaEngine = "topoctl.engine/v1"
 
 // answerLimits are what an answer may be; an engine with 4096 lanes says 2 MB.
-var answerLimits = jsontext.Limits{Bytes: 8 << 20, Text: 1 << 14, Elements: 1 << 17, Depth: 32}
+var answerLimits = document.Limits{Bytes: 8 << 20, Text: 1 << 14, Elements: 1 << 17, Depth: 32}
 
 // How much of an answer is shown.
 const (
@@ -150,7 +150,7 @@ func decodeEngine(data []byte, recorded bool) (*Engine, error) {
 	}
 	err := json.Unmarshal(data, &doc)
 	if !recorded {
-		if wrong := jsontext.CheckSchema(doc.Schema, SchemaEngine, ""); wrong != nil && (err == nil || doc.Schema != "") {
+		if wrong := document.CheckSchema(doc.Schema, SchemaEngine, ""); wrong != nil && (err == nil || doc.Schema != "") {
 			return nil, wrong
 		}
 		doc.Notes = nil

@@ -9,8 +9,8 @@ import (
 	"strings"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/document"
 	"github.com/topoctl/topoctl/internal/pkgerr"
-	"github.com/topoctl/topoctl/internal/xmltree"
 )
 
 // maxDepth bounds the controllers between a device and its root bus.
@@ -43,11 +43,11 @@ type Passed struct {
 
 // Parse reads the domain of a description.
 func Parse(data []byte) ([]Passed, error) {
-	roots, err := xmltree.Parse(data)
+	roots, err := document.Parse(data)
 	if err != nil {
 		return nil, pkgerr.Errorf("libvirtxml", "%w", err)
 	}
-	var domain *xmltree.Element
+	var domain *document.Element
 	for _, e := range roots {
 		switch {
 		case e.Name == "domain":
@@ -61,8 +61,8 @@ func Parse(data []byte) ([]Passed, error) {
 	if domain == nil {
 		return nil, pkgerr.New("libvirtxml", "no <domain> in it: use what virsh dumpxml prints")
 	}
-	p := parser{controllers: map[uint64]*xmltree.Element{}}
-	var devices []*xmltree.Element
+	p := parser{controllers: map[uint64]*document.Element{}}
+	var devices []*document.Element
 	for _, d := range domain.All("devices") {
 		for _, c := range d.All("controller") {
 			if c.Get("type") != "pci" {
@@ -95,7 +95,7 @@ func Parse(data []byte) ([]Passed, error) {
 
 // passes says whether an element is a PCI device of the host: a hostdev, or an interface that is
 // one. Source: libvirt's domain XML format, "Host device assignment".
-func passes(e *xmltree.Element) bool {
+func passes(e *document.Element) bool {
 	switch e.Name {
 	case "hostdev":
 		return e.Get("type") == "pci"
@@ -110,10 +110,10 @@ func passes(e *xmltree.Element) bool {
 }
 
 type parser struct {
-	controllers map[uint64]*xmltree.Element // by index, which addresses call a bus
+	controllers map[uint64]*document.Element // by index, which addresses call a bus
 }
 
-func (p *parser) passed(e *xmltree.Element) (Passed, error) {
+func (p *parser) passed(e *document.Element) (Passed, error) {
 	out := Passed{Line: e.Line}
 	from := address(first(e, "source"))
 	if from == nil {
@@ -136,7 +136,7 @@ func (p *parser) passed(e *xmltree.Element) (Passed, error) {
 }
 
 // place follows the controllers up to a root bus.
-func (p *parser) place(a *xmltree.Element) (Place, error) {
+func (p *parser) place(a *document.Element) (Place, error) {
 	var place Place
 	for range maxDepth {
 		at, err := fields(a)
@@ -173,7 +173,7 @@ type located struct {
 	slot        Slot
 }
 
-func fields(a *xmltree.Element) (located, error) {
+func fields(a *document.Element) (located, error) {
 	var out located
 	var device, function uint64
 	for _, f := range []struct {
@@ -209,7 +209,7 @@ func number(s string, bits int) (uint64, error) {
 }
 
 // address is an element's address, nil where it has none.
-func address(e *xmltree.Element) *xmltree.Element {
+func address(e *document.Element) *document.Element {
 	if a := first(e, "address"); a.Name != "" {
 		return a
 	}
@@ -217,11 +217,11 @@ func address(e *xmltree.Element) *xmltree.Element {
 }
 
 // first is the first child of a name, an empty element where there is none.
-func first(e *xmltree.Element, name string) *xmltree.Element {
+func first(e *document.Element, name string) *document.Element {
 	if e != nil {
 		if all := e.All(name); len(all) > 0 {
 			return all[0]
 		}
 	}
-	return &xmltree.Element{}
+	return &document.Element{}
 }

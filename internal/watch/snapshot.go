@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/internal/hostview"
+	"github.com/topoctl/topoctl/internal/picture"
 )
 
 // snapshot is what a watch looks up in a topology.
@@ -133,7 +133,7 @@ func (x *snapshot) addLinks(t *topo.Topology, index *topo.Index) {
 				continue // on a root bus each slot has a link of its own
 			}
 			link.end(d)
-			link.idles = link.idles || len(index.On(d.ID).GPUs) > 0 || hostview.LeadsToGPU(index, d)
+			link.idles = link.idles || len(index.On(d.ID).GPUs) > 0 || picture.LeadsToGPU(index, d)
 			if link.device == "" {
 				link.device = deviceOn(index, d.ID)
 			}

@@ -7,7 +7,7 @@ import (
 
 	"github.com/topoctl/topoctl/discover/formats/ncclxml"
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/internal/hostview"
+	"github.com/topoctl/topoctl/internal/picture"
 	"github.com/topoctl/topoctl/internal/text"
 	"github.com/topoctl/topoctl/internal/units"
 )
@@ -41,7 +41,7 @@ func (h *host) ends() []end {
 		}
 		if d.Role == topo.RoleUpstream {
 			e.id, e.bridge = h.SwitchOf(d.ID).ID, true
-			e.gpu = hostview.LeadsToGPU(h.Index, d)
+			e.gpu = picture.LeadsToGPU(h.Index, d)
 		}
 		if e.id != "" {
 			out = append(out, e)
@@ -71,13 +71,13 @@ func (h *host) identify(e *end, f *topo.PCIDevice) {
 
 // noLink says whether a function has no PCIe link: on a host, neither end has the files of one, and it hangs from no
 // port that must have one.
-func (h *host) noLink(e *end, ends *hostview.Ends) bool {
+func (h *host) noLink(e *end, ends *picture.Ends) bool {
 	port := e.up != nil && !e.up.Implausible && (e.up.Role == topo.RoleRootPort || e.up.Role == topo.RoleDownstream)
-	return !h.imported() && *ends == hostview.Ends{} && !port
+	return !h.imported() && *ends == picture.Ends{} && !port
 }
 
 // ends is what both ends say of the link.
-func (e *end) ends() hostview.Ends { return hostview.EndsOf(e.up, e.dev) }
+func (e *end) ends() picture.Ends { return picture.EndsOf(e.up, e.dev) }
 
 var linkDegraded = Check{
 	Code: "link-degraded", Severity: Warning,
@@ -102,11 +102,11 @@ func checkDegraded(h *host) (o outcome) {
 		switch {
 		case ends.Degraded(e.gpu):
 			o.find(h.degraded(&e, width, speed))
-		case width.Ability == hostview.Unknown || speed.Ability == hostview.Unknown || h.halfTold(&e, &ends):
+		case width.Ability == picture.Unknown || speed.Ability == picture.Unknown || h.halfTold(&e, &ends):
 			unknown = append(unknown, e.id)
-		case width.Ability == hostview.Maybe || speed.Ability == hostview.Maybe && !e.gpu:
+		case width.Ability == picture.Maybe || speed.Ability == picture.Maybe && !e.gpu:
 			hidden = append(hidden, e.id)
-		case speed.Ability != hostview.Full:
+		case speed.Ability != picture.Full:
 			idle = append(idle, e.id)
 		}
 	}
@@ -128,8 +128,8 @@ func (h *host) linkHow() string {
 }
 
 // degraded is the finding about one link.
-func (h *host) degraded(e *end, width, speed hostview.Fit) Finding {
-	nowMTs, narrow, severity := speed.Now, width.Ability == hostview.Less, Warning
+func (h *host) degraded(e *end, width, speed picture.Fit) Finding {
+	nowMTs, narrow, severity := speed.Now, width.Ability == picture.Less, Warning
 	if e.gpu { // an idle GPU's speed says nothing
 		nowMTs = speed.Could
 	}
@@ -189,7 +189,7 @@ func linkFile(d *topo.PCIDevice, l *topo.PCILink, name string) string {
 
 // halfTold says whether one end of a link does not tell what runs: the other end's word is then one of two. A port
 // that a hypervisor made up has no word, nor has a port of which an import tells nothing.
-func (h *host) halfTold(e *end, ends *hostview.Ends) bool {
+func (h *host) halfTold(e *end, ends *picture.Ends) bool {
 	silent := func(l *topo.PCILink) bool { return l.Width == nil || !e.gpu && l.SpeedMTs == nil }
 	above := e.up != nil && e.up.Role != topo.RoleUpstream && !e.up.Implausible && !(h.imported() && ends.Above == topo.PCILink{})
 	return silent(&ends.Below) || above && silent(&ends.Above)

@@ -4,7 +4,7 @@ import (
 	"fmt"
 
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/internal/hostview"
+	"github.com/topoctl/topoctl/internal/picture"
 	"github.com/topoctl/topoctl/internal/units"
 	"github.com/topoctl/topoctl/pathsel"
 )
@@ -13,7 +13,7 @@ import (
 // are known, else at what it runs, because the unknown end may be narrower. Where
 // that is not known either, ok is false, and it is no more than the known end can do.
 func (h *host) carries(l *topo.Link) (lane topo.LaneRate, ok bool) {
-	ends := hostview.EndsOf(h.PCIDevice(l.A), h.PCIDevice(l.B))
+	ends := picture.EndsOf(h.PCIDevice(l.A), h.PCIDevice(l.B))
 	a, b := &ends.Above, &ends.Below
 	both := a.MaxSpeedMTs != nil && a.MaxWidth != nil && b.MaxSpeedMTs != nil && b.MaxWidth != nil
 	switch {
@@ -103,7 +103,7 @@ func (h *host) slotFinding(p *pathsel.Port, l *topo.Link, lane topo.LaneRate, ow
 	}
 	f.Text = fmt.Sprintf("the port has %s (%s), its slot carries %s (%s): %d %% of the port",
 		h.wire(*p.BytesPerSec), h.rate(*p.BytesPerSec), h.rate(lane.BytesPerSec), state, lane.BytesPerSec*100/(*p.BytesPerSec))
-	ends := hostview.EndsOf(h.PCIDevice(l.A), d)
+	ends := picture.EndsOf(h.PCIDevice(l.A), d)
 	card, slot := ends.Below, ends.Above
 	switch {
 	case card.MaxSpeedMTs == nil || card.MaxWidth == nil || slot.MaxSpeedMTs == nil || slot.MaxWidth == nil:

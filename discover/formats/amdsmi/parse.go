@@ -11,7 +11,7 @@ import (
 	"strings"
 
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/internal/jsontext"
+	"github.com/topoctl/topoctl/internal/document"
 )
 
 var errNone = errors.New("no table of link types, hops or weights: not the text of amd-smi topology")
@@ -141,15 +141,15 @@ type entry struct {
 }
 
 // limits bound a document before it is decoded.
-var limits = jsontext.Limits{Bytes: 64 << 20, Text: 4096, Elements: maxGPUs * (maxGPUs + 1), Depth: 8}
+var limits = document.Limits{Bytes: 64 << 20, Text: 4096, Elements: maxGPUs * (maxGPUs + 1), Depth: 8}
 
 func parseJSON(data []byte) (*report, error) {
 	if err := limits.Check(data); err != nil {
 		return nil, err
 	}
-	in := jsontext.NewReader(data)
+	in := document.NewReader(data)
 	var list []entry
-	err := jsontext.ReadList(in, &list, maxGPUs, 0, nil)
+	err := document.ReadList(in, &list, maxGPUs, 0, nil)
 	if err == nil {
 		err = in.End()
 	}

@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/internal/xmltree"
+	"github.com/topoctl/topoctl/internal/document"
 )
 
 // gpuItem is a GPU with the gp_index of the objects that stand for it.
@@ -17,9 +17,9 @@ type gpuItem struct {
 }
 
 // functionNodes adds what a PCI function is by its class: GPU or NVSwitch.
-func (d *decoder) functionNodes(e *xmltree.Element, index int) {
+func (d *decoder) functionNodes(e *document.Element, index int) {
 	p := &d.t.PCIDevices[index]
-	var compute, ours []*xmltree.Element
+	var compute, ours []*document.Element
 	for _, c := range e.All("object") {
 		switch {
 		case restoredKind(c) == topo.KindGPU:
@@ -55,7 +55,7 @@ const subtypeNVSwitch = "NVSwitch"
 
 // isVendorDevice says whether an OS device is one that only a GPU's own driver
 // makes. OpenCL devices are not: they are matched to functions by guess.
-func isVendorDevice(e *xmltree.Element) bool {
+func isVendorDevice(e *document.Element) bool {
 	for _, prefix := range []string{"cuda", "nvml", "rsmi", "ze", "ve"} {
 		if n, ok := strings.CutPrefix(e.Get("name"), prefix); ok && n != "" && n[0] >= '0' && n[0] <= '9' {
 			return true
@@ -89,7 +89,7 @@ func (d *decoder) newGPU(p *topo.PCIDevice) topo.GPU {
 }
 
 // gpu adds a GPU that Encode wrote.
-func (d *decoder) gpu(e *xmltree.Element, p *topo.PCIDevice) {
+func (d *decoder) gpu(e *document.Element, p *topo.PCIDevice) {
 	item := gpuItem{gpu: d.newGPU(p), objects: []string{e.Get("gp_index")}}
 	d.gpuFacts(&item, e)
 	facts := item.gpu.Facts
@@ -100,7 +100,7 @@ func (d *decoder) gpu(e *xmltree.Element, p *topo.PCIDevice) {
 }
 
 // gpuFacts takes what an OS device (nvml0, cuda0, rsmi0, opencl0d0) says.
-func (d *decoder) gpuFacts(item *gpuItem, e *xmltree.Element) {
+func (d *decoder) gpuFacts(item *gpuItem, e *document.Element) {
 	g := &item.gpu
 	item.objects = append(item.objects, e.Get("gp_index"))
 	for _, f := range []struct {

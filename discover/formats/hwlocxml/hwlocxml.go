@@ -14,8 +14,8 @@ import (
 	"strings"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/document"
 	"github.com/topoctl/topoctl/internal/pkgerr"
-	"github.com/topoctl/topoctl/internal/xmltree"
 )
 
 // The info elements of our own.
@@ -32,11 +32,11 @@ const (
 const maxDevices = 1024
 
 // Detect says whether head, the first bytes of a text, is hwloc's XML.
-func Detect(head []byte) bool { return xmltree.First(head) == "topology" }
+func Detect(head []byte) bool { return document.First(head) == "topology" }
 
 // Decode reads a file; its relations are derived.
 func Decode(data []byte) (*topo.Topology, error) {
-	roots, err := xmltree.Parse(data)
+	roots, err := document.Parse(data)
 	if err != nil {
 		return nil, pkgerr.Errorf("hwlocxml", "%w", err)
 	}
@@ -78,7 +78,7 @@ var lacks = []string{
 type decoder struct {
 	t       *topo.Topology
 	version int // major
-	root    *xmltree.Element
+	root    *document.Element
 
 	cpuNodes  map[int]bool // NUMA nodes with CPUs
 	functions map[topo.BDF]bool
@@ -92,7 +92,7 @@ type decoder struct {
 	ours      bool           // the file is of our own writing
 }
 
-func newDecoder(root *xmltree.Element) *decoder {
+func newDecoder(root *document.Element) *decoder {
 	d := &decoder{root: root, t: &topo.Topology{Origin: string(topo.SourceHwloc)}, cpuNodes: map[int]bool{}, functions: map[topo.BDF]bool{},
 		bridges: map[topo.ID]bool{}, names: map[topo.ID]bool{}, raw: map[topo.ID]topo.Rate{}, objects: map[string]topo.ID{}, memoryOf: map[int]string{}}
 	d.t.Host.Lacks = slices.Clone(lacks)
@@ -116,7 +116,7 @@ func (d *decoder) warn(code topo.Code, subject topo.ID, detail, evidence string)
 }
 
 // kind is an object's type in the words of version 2.
-func kind(e *xmltree.Element) string {
+func kind(e *document.Element) string {
 	switch t := e.Get("type"); t {
 	case "Socket":
 		return "Package"
@@ -128,7 +128,7 @@ func kind(e *xmltree.Element) string {
 }
 
 // info is the value of an object's first info element of a name.
-func info(e *xmltree.Element, name string) string {
+func info(e *document.Element, name string) string {
 	for _, c := range e.Children {
 		if c.Name == "info" && c.Get("name") == name {
 			return strings.TrimSpace(c.Get("value"))
@@ -138,7 +138,7 @@ func info(e *xmltree.Element, name string) string {
 }
 
 // restore replaces v by the node that Encode kept with the object.
-func restore[T any](d *decoder, e *xmltree.Element, v *T) bool {
+func restore[T any](d *decoder, e *document.Element, v *T) bool {
 	text := info(e, infoNode)
 	if text == "" {
 		return false
@@ -154,7 +154,7 @@ func restore[T any](d *decoder, e *xmltree.Element, v *T) bool {
 }
 
 // restoredKind is the kind of the node that Encode kept with the object.
-func restoredKind(e *xmltree.Element) topo.Kind {
+func restoredKind(e *document.Element) topo.Kind {
 	var head struct {
 		Kind topo.Kind `json:"kind"`
 	}

@@ -9,12 +9,12 @@ import (
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/cpuset"
-	"github.com/topoctl/topoctl/internal/xmltree"
+	"github.com/topoctl/topoctl/internal/document"
 )
 
 // machine collects packages, cores, NUMA nodes and host facts from an object
 // and all below. pkg is the package around it, nil outside.
-func (d *decoder) machine(e *xmltree.Element, pkg *int) {
+func (d *decoder) machine(e *document.Element, pkg *int) {
 	switch kind(e) {
 	case "Machine":
 		d.hostFacts(e)
@@ -37,7 +37,7 @@ func (d *decoder) machine(e *xmltree.Element, pkg *int) {
 }
 
 // set reads an attribute that is a set; empty where it is missing or malformed.
-func (d *decoder) set(e *xmltree.Element, attr string) cpuset.Set {
+func (d *decoder) set(e *document.Element, attr string) cpuset.Set {
 	text, ok := e.Attr(attr)
 	if !ok {
 		return cpuset.Set{}
@@ -50,7 +50,7 @@ func (d *decoder) set(e *xmltree.Element, attr string) cpuset.Set {
 }
 
 // osIndex is an object's number in the operating system, -1 where there is none.
-func osIndex(e *xmltree.Element) int {
+func osIndex(e *document.Element) int {
 	n, err := strconv.Atoi(e.Get("os_index"))
 	if err != nil || n < 0 || n > cpuset.Max {
 		return -1
@@ -58,7 +58,7 @@ func osIndex(e *xmltree.Element) int {
 	return n
 }
 
-func (d *decoder) pkg(e *xmltree.Element) {
+func (d *decoder) pkg(e *document.Element) {
 	p := topo.Package{Index: osIndex(e), CPUs: d.set(e, "cpuset").String(), Model: info(e, "CPUModel")}
 	taken := func(n int) bool {
 		return slices.ContainsFunc(d.t.Packages, func(o topo.Package) bool { return o.Index == n })
@@ -90,7 +90,7 @@ func (d *decoder) core() {
 	*p.Cores++
 }
 
-func (d *decoder) numaNode(e *xmltree.Element) {
+func (d *decoder) numaNode(e *document.Element) {
 	index := osIndex(e)
 	if info(e, infoInvented) != "" {
 		return
@@ -122,7 +122,7 @@ func (d *decoder) numaNode(e *xmltree.Element) {
 
 // finishMachine puts NUMA nodes into packages. A machine without NUMA objects
 // (hwloc 1.x leaves a single node out) has one.
-func (d *decoder) finishMachine(machine *xmltree.Element) {
+func (d *decoder) finishMachine(machine *document.Element) {
 	t := d.t
 	if len(t.NUMANodes) == 0 && !d.ours {
 		n := topo.NUMANode{Node: topo.Node{ID: topo.NUMAID(0), Evidence: machine.Path()}, CPUs: t.Host.CPUs, MemoryBytes: t.Host.MemoryBytes}
@@ -165,7 +165,7 @@ func (d *decoder) packageOf(n *topo.NUMANode) {
 	}
 }
 
-func (d *decoder) hostFacts(e *xmltree.Element) {
+func (d *decoder) hostFacts(e *document.Element) {
 	h := &d.t.Host
 	if text := info(e, infoHost); text != "" {
 		var host topo.Host
@@ -183,7 +183,7 @@ func (d *decoder) hostFacts(e *xmltree.Element) {
 		{&h.Name, "HostName", "name"}, {&h.Kernel, "OSRelease", "kernel"}, {&h.Arch, "Architecture", "arch"},
 		{&h.Vendor, "DMISysVendor", "vendor"}, {&h.Product, "DMIProductName", "product"}, {&h.Product, "PlatformModel", "product"},
 	} {
-		for _, at := range []*xmltree.Element{e, d.root} { // version 3 keeps some at the root
+		for _, at := range []*document.Element{e, d.root} { // version 3 keeps some at the root
 			if v := info(at, f.name); v != "" && *f.dst == "" {
 				*f.dst = v
 				h.Facts.Set(f.fact, topo.SourceHwloc, at.Path()+" info "+f.name)
@@ -203,7 +203,7 @@ func (d *decoder) hostFacts(e *xmltree.Element) {
 
 // cpuFacts takes the processor's name and numbers from the first object that
 // has them.
-func (d *decoder) cpuFacts(e *xmltree.Element) {
+func (d *decoder) cpuFacts(e *document.Element) {
 	h := &d.t.Host
 	set := func(dst *string, name, fact string) {
 		if v := info(e, name); v != "" && *dst == "" {

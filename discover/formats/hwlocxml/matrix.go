@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/internal/xmltree"
+	"github.com/topoctl/topoctl/internal/document"
 )
 
 // maxMatrix bounds the objects of a distance matrix.
@@ -16,7 +16,7 @@ const maxMatrix = 512
 
 // words joins the texts of an element's children of one name: hwloc writes
 // long lists in parts.
-func words(e *xmltree.Element, name string) []string {
+func words(e *document.Element, name string) []string {
 	var out []string
 	for _, c := range e.All(name) {
 		out = append(out, strings.Fields(c.Text)...)
@@ -25,7 +25,7 @@ func words(e *xmltree.Element, name string) []string {
 }
 
 // matrixValues reads a square of n rows; nil where it is none.
-func (d *decoder) matrixValues(e *xmltree.Element, n int) [][]int64 {
+func (d *decoder) matrixValues(e *document.Element, n int) [][]int64 {
 	values := words(e, "u64values")
 	if n < 1 || n > maxMatrix || len(values) != n*n {
 		d.warn(topo.CodeMalformed, "", fmt.Sprintf("matrix %.40q of %d objects has %d values: left out", e.Get("name"), n, len(values)), e.Path())
@@ -76,7 +76,7 @@ func (d *decoder) distances() {
 }
 
 // setDistances fills the rows of all NUMA nodes, or none.
-func (d *decoder) setDistances(e *xmltree.Element, value func(i, j int) (int64, bool)) {
+func (d *decoder) setDistances(e *document.Element, value func(i, j int) (int64, bool)) {
 	nodes := d.t.NUMANodes
 	rows := make([][]int, len(nodes))
 	for i := range nodes {
@@ -96,7 +96,7 @@ func (d *decoder) setDistances(e *xmltree.Element, value func(i, j int) (int64, 
 
 // oldDistances reads version 1's: relative latencies below the machine, in the
 // order of the nodes in the file.
-func (d *decoder) oldDistances(e *xmltree.Element) {
+func (d *decoder) oldDistances(e *document.Element) {
 	for _, o := range e.All("object") {
 		for _, m := range o.All("distances") {
 			cells := m.All("latency")
@@ -133,7 +133,7 @@ func (d *decoder) matrices() {
 }
 
 // gpuMatrix reads MB/s between GPUs and NVSwitches, which are all one end.
-func (d *decoder) gpuMatrix(e *xmltree.Element, kind topo.LinkKind) {
+func (d *decoder) gpuMatrix(e *document.Element, kind topo.LinkKind) {
 	indexes := words(e, "indexes")
 	m := d.matrixValues(e, len(indexes))
 	if m == nil {
@@ -214,7 +214,7 @@ func (d *decoder) keptLinks() {
 	}
 }
 
-func (d *decoder) keptLink(c *xmltree.Element) error {
+func (d *decoder) keptLink(c *document.Element) error {
 	var l topo.Link
 	if err := json.Unmarshal([]byte(c.Get("value")), &l); err != nil {
 		return err
@@ -230,7 +230,7 @@ func (d *decoder) keptLink(c *xmltree.Element) error {
 	return nil
 }
 
-func (d *decoder) keptClasses(c *xmltree.Element) error {
+func (d *decoder) keptClasses(c *document.Element) error {
 	var a topo.Asserted
 	if err := json.Unmarshal([]byte(c.Get("value")), &a); err != nil {
 		return err
@@ -243,7 +243,7 @@ func (d *decoder) keptClasses(c *xmltree.Element) error {
 }
 
 // restorePorts replaces a device's ports by those that Encode kept.
-func (d *decoder) restorePorts(e *xmltree.Element, r *topo.RDMADevice) {
+func (d *decoder) restorePorts(e *document.Element, r *topo.RDMADevice) {
 	for _, c := range e.All("info") {
 		if c.Get("name") != infoPort {
 			continue

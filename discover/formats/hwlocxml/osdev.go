@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/internal/xmltree"
+	"github.com/topoctl/topoctl/internal/document"
 )
 
 // osKind is what an OS device is, in the bits of version 3.
@@ -26,7 +26,7 @@ const (
 )
 
 // osKindOf reads osdev_type: a bit set since version 3, a number before.
-func (d *decoder) osKindOf(e *xmltree.Element) osKind {
+func (d *decoder) osKindOf(e *document.Element) osKind {
 	n, err := strconv.Atoi(e.Get("osdev_type"))
 	if err != nil || n < 0 {
 		return 0
@@ -43,7 +43,7 @@ func (d *decoder) osKindOf(e *xmltree.Element) osKind {
 
 // osDevice adds an OS device that is no GPU; functionNodes took the GPUs of
 // PCI functions.
-func (d *decoder) osDevice(e *xmltree.Element, at place) {
+func (d *decoder) osDevice(e *document.Element, at place) {
 	var pci *topo.PCIDevice
 	if at.pci >= 0 {
 		pci = &d.t.PCIDevices[at.pci]
@@ -75,7 +75,7 @@ func identity(pci *topo.PCIDevice) (id topo.ID, bdf *topo.BDF, numa *int) {
 }
 
 // fresh says whether a name is not taken yet.
-func (d *decoder) fresh(id topo.ID, e *xmltree.Element) bool {
+func (d *decoder) fresh(id topo.ID, e *document.Element) bool {
 	if id.Name() == "" || len(id) > 300 || d.names[id] {
 		d.warn(topo.CodeConflict, "", fmt.Sprintf("a device called %.40q, which is no name or a second one: left out", e.Get("name")), e.Path())
 		return false
@@ -84,7 +84,7 @@ func (d *decoder) fresh(id topo.ID, e *xmltree.Element) bool {
 	return true
 }
 
-func (d *decoder) rdma(e *xmltree.Element, pci *topo.PCIDevice) {
+func (d *decoder) rdma(e *document.Element, pci *topo.PCIDevice) {
 	name := e.Get("name")
 	if !d.fresh(topo.RDMAID(name), e) {
 		return
@@ -123,7 +123,7 @@ var portInfo = regexp.MustCompile(`^Port([1-9][0-9]{0,2})(State|LID|LMC|GID[0-9]
 var portStates = map[string]string{"1": "DOWN", "2": "INIT", "3": "ARMED", "4": "ACTIVE"}
 
 // ports adds the ports that a device's infos tell of.
-func (d *decoder) ports(e *xmltree.Element, r *topo.RDMADevice) {
+func (d *decoder) ports(e *document.Element, r *topo.RDMADevice) {
 	byNumber := map[int]*topo.Port{}
 	var numbers []int
 	for _, c := range e.All("info") {
@@ -179,7 +179,7 @@ func (d *decoder) portFact(p *topo.Port, what, value string) {
 	}
 }
 
-func (d *decoder) netdev(e *xmltree.Element, pci *topo.PCIDevice) {
+func (d *decoder) netdev(e *document.Element, pci *topo.PCIDevice) {
 	name := e.Get("name")
 	if !d.fresh(topo.NetdevID(name), e) {
 		return
@@ -207,7 +207,7 @@ func (d *decoder) netdev(e *xmltree.Element, pci *topo.PCIDevice) {
 var nvmeName = regexp.MustCompile(`^(nvme[0-9]{1,5})(c[0-9]{1,5})?(n[0-9]{1,5})?$`)
 
 // nvme adds the controller of a namespace, or the namespace to its controller.
-func (d *decoder) nvme(e *xmltree.Element, pci *topo.PCIDevice) {
+func (d *decoder) nvme(e *document.Element, pci *topo.PCIDevice) {
 	m := nvmeName.FindStringSubmatch(e.Get("name"))
 	if m == nil || pci == nil {
 		return

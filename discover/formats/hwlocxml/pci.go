@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/internal/xmltree"
+	"github.com/topoctl/topoctl/internal/document"
 )
 
 // place is where an I/O object hangs.
@@ -19,7 +19,7 @@ type place struct {
 }
 
 // object walks all objects and takes those of I/O.
-func (d *decoder) object(e *xmltree.Element, at place) {
+func (d *decoder) object(e *document.Element, at place) {
 	switch kind(e) {
 	case "Bridge":
 		if strings.HasPrefix(e.Get("bridge_type"), "0-") {
@@ -43,7 +43,7 @@ func (d *decoder) object(e *xmltree.Element, at place) {
 
 // locality is the one NUMA node with CPUs of an object; an object that does not
 // say has its parent's.
-func (d *decoder) locality(e *xmltree.Element, parent *int) *int {
+func (d *decoder) locality(e *document.Element, parent *int) *int {
 	if _, ok := e.Attr("nodeset"); !ok {
 		if kind(e) == "Machine" && len(d.cpuNodes) == 1 {
 			for n := range d.cpuNodes {
@@ -74,7 +74,7 @@ func busRange(text string) (domain uint32, bus uint8, ok bool) {
 	return uint32(v), uint8(b), found && err1 == nil && err2 == nil
 }
 
-func (d *decoder) hostBridge(e *xmltree.Element, at place) place {
+func (d *decoder) hostBridge(e *document.Element, at place) place {
 	domain, bus, ok := busRange(e.Get("bridge_pci"))
 	hb := topo.HostBridge{Domain: domain, Bus: bus, NUMA: at.numa}
 	name := fmt.Sprintf("%04x:%02x", domain, bus)
@@ -91,7 +91,7 @@ func (d *decoder) hostBridge(e *xmltree.Element, at place) place {
 }
 
 // addBridge adds a host bridge once.
-func (d *decoder) addBridge(hb topo.HostBridge, name string, e *xmltree.Element) topo.ID {
+func (d *decoder) addBridge(hb topo.HostBridge, name string, e *document.Element) topo.ID {
 	hb.ID, hb.Evidence, hb.Facts = topo.HostBridgeID(name), e.Path(), nil
 	if d.bridges[hb.ID] {
 		return hb.ID
@@ -108,7 +108,7 @@ func (d *decoder) addBridge(hb topo.HostBridge, name string, e *xmltree.Element)
 }
 
 // function adds a PCI function, a bridge or not, and gives the place below it.
-func (d *decoder) function(e *xmltree.Element, at place) place {
+func (d *decoder) function(e *document.Element, at place) place {
 	bdf, err := topo.ParseBDF(e.Get("pci_busid"))
 	if err != nil {
 		d.warn(topo.CodeMalformed, "", fmt.Sprintf("pci_busid %.40q is no PCI address: what is below hangs from the level above", e.Get("pci_busid")), e.Path())
@@ -149,7 +149,7 @@ func (d *decoder) function(e *xmltree.Element, at place) place {
 
 // lostBridge stands for a host bridge that the file left out: hwloc drops
 // bridges that it finds uninteresting. Functions of one bus share it.
-func (d *decoder) lostBridge(bdf topo.BDF, at place, e *xmltree.Element) topo.ID {
+func (d *decoder) lostBridge(bdf topo.BDF, at place, e *document.Element) topo.ID {
 	name := fmt.Sprintf("%04x:%02x", bdf.Domain, bdf.Bus)
 	id := topo.HostBridgeID(name)
 	if !d.bridges[id] {
@@ -160,7 +160,7 @@ func (d *decoder) lostBridge(bdf topo.BDF, at place, e *xmltree.Element) topo.ID
 
 // pciType reads "0302 [10de:2330] [10de:16c1] a1": class, vendor and device,
 // subsystem, revision; version 3 adds the programming interface.
-func (d *decoder) pciType(p *topo.PCIDevice, e *xmltree.Element) {
+func (d *decoder) pciType(p *topo.PCIDevice, e *document.Element) {
 	text := e.Get("pci_type")
 	f := strings.FieldsFunc(text, func(r rune) bool { return strings.ContainsRune(" []:", r) })
 	if len(f) < 5 || len(f[0]) != 4 {
@@ -200,7 +200,7 @@ const rawUnit = " GB/s"
 
 // link reads pci_link_speed, in GB/s of the whole link; 0 is unknown. Speed and
 // width are known only where one pair gives that product.
-func (d *decoder) link(p *topo.PCIDevice, id topo.ID, e *xmltree.Element) {
+func (d *decoder) link(p *topo.PCIDevice, id topo.ID, e *document.Element) {
 	gbs, err := strconv.ParseFloat(e.Get("pci_link_speed"), 64)
 	if err != nil || !(gbs > 0 && gbs < 10_000) {
 		return

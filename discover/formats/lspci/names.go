@@ -4,7 +4,7 @@ import (
 	"regexp"
 	"strings"
 
-	"github.com/topoctl/topoctl/discover/internal/pciids"
+	"github.com/topoctl/topoctl/discover/internal/sysfs"
 	"github.com/topoctl/topoctl/discover/topo"
 )
 
@@ -41,13 +41,13 @@ func (f *function) hexClass() topo.HexID {
 
 // names finds vendors and devices by name.
 type names struct {
-	db      *pciids.DB
+	db      *sysfs.DB
 	vendors map[string]topo.HexID
 	devices map[string]topo.HexID // by vendor and name; "" where two have the same
 }
 
 func openNames() (*names, error) {
-	db, err := pciids.Open(nil, pciids.Embedded())
+	db, err := sysfs.Open(nil, sysfs.Embedded())
 	if err != nil {
 		return nil, err
 	}

@@ -6,7 +6,7 @@ import (
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/cpuset"
-	"github.com/topoctl/topoctl/internal/xmltree"
+	"github.com/topoctl/topoctl/internal/document"
 )
 
 // maxNUMA bounds NUMA node numbers: Linux has at most 1024 (CONFIG_NODES_SHIFT 10).
@@ -14,7 +14,7 @@ const maxNUMA = 4096
 
 // cpuAt gives the CPU of a cpu element; nil stands for an unknown one. Two
 // elements of one NUMA node are one CPU, as are all without a NUMA node.
-func (d *decoder) cpuAt(e, at *xmltree.Element) *cpu {
+func (d *decoder) cpuAt(e, at *document.Element) *cpu {
 	numa := -1
 	if e != nil {
 		d.hostFacts(e)
@@ -44,7 +44,7 @@ func (d *decoder) cpuAt(e, at *xmltree.Element) *cpu {
 }
 
 // numaID is the element's NUMA node, -1 for none.
-func (d *decoder) numaID(e *xmltree.Element) int {
+func (d *decoder) numaID(e *document.Element) int {
 	text, ok := e.Attr("numaid")
 	if !ok || text == "" || text == "-1" {
 		return -1
@@ -58,7 +58,7 @@ func (d *decoder) numaID(e *xmltree.Element) int {
 }
 
 // numaNode adds the NUMA node of a cpu element and gives its CPUs.
-func (d *decoder) numaNode(e *xmltree.Element, index int) string {
+func (d *decoder) numaNode(e *document.Element, index int) string {
 	n := topo.NUMANode{Node: topo.Node{ID: topo.NUMAID(index), Evidence: e.Path()}, Index: index}
 	n.Facts.Set("index", topo.SourceNCCL, "numaid")
 	if mask, ok := e.Attr("affinity"); ok {
@@ -75,7 +75,7 @@ func (d *decoder) numaNode(e *xmltree.Element, index int) string {
 }
 
 // hostFacts takes architecture and CPU from the first element that has them.
-func (d *decoder) hostFacts(e *xmltree.Element) {
+func (d *decoder) hostFacts(e *document.Element) {
 	h := &d.t.Host
 	set := func(dst *string, attr, fact string) {
 		if v := e.Get(attr); v != "" && *dst == "" {

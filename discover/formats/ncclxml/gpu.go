@@ -8,20 +8,20 @@ import (
 	"strings"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/document"
 	"github.com/topoctl/topoctl/internal/text"
-	"github.com/topoctl/topoctl/internal/xmltree"
 )
 
 // gpuElement is a GPU with its element, nil where only the PCI function tells.
 type gpuElement struct {
 	gpu topo.GPU
-	e   *xmltree.Element
+	e   *document.Element
 	cpu *cpu
 	sm  int
 }
 
 // gpu adds one GPU. e is its gpu element, nil where there is only the function.
-func (d *decoder) gpu(e, at *xmltree.Element, p *topo.PCIDevice, c *cpu) {
+func (d *decoder) gpu(e, at *document.Element, p *topo.PCIDevice, c *cpu) {
 	bdf := p.BDF
 	g := topo.GPU{PCI: p.ID, BDF: &bdf, NUMA: c.numa, CPUAffinity: c.cpus, Vendor: vendorName(p, e), KnownFrom: "import"}
 	g.Evidence = at.Path()
@@ -74,7 +74,7 @@ func gfxName(gcn string) string {
 
 // vendorName is the GPU's vendor, from the PCI number or else from what its
 // element holds.
-func vendorName(p *topo.PCIDevice, e *xmltree.Element) string {
+func vendorName(p *topo.PCIDevice, e *document.Element) string {
 	switch {
 	case p.Vendor == vendorNVIDIA:
 		return "nvidia"

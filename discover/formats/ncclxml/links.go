@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/internal/xmltree"
+	"github.com/topoctl/topoctl/internal/document"
 )
 
 // gpuLinks adds the NVLink, XGMI and C2C links. A pair's link stands at both
@@ -66,7 +66,7 @@ const maxLinks = 1024
 
 // peerLink reads an nvlink or xgmi element. An address that no device can have
 // (NCCL writes fffffff:ff:ff.0) is an NVSwitch that a virtual machine cannot see.
-func (d *decoder) peerLink(i int, e *xmltree.Element, byBDF map[topo.BDF]int) (pair, bool) {
+func (d *decoder) peerLink(i int, e *document.Element, byBDF map[topo.BDF]int) (pair, bool) {
 	g := &d.gpus[i].gpu
 	target, tclass := e.Get("target"), strings.TrimPrefix(e.Get("tclass"), "0x")
 	count, err := strconv.Atoi(e.Get("count"))
@@ -160,7 +160,7 @@ func (g *gpuElement) linkRate(kind topo.LinkKind) topo.Rate {
 }
 
 // c2c adds a GPU's link to its CPU: bw is MB/s of one link.
-func (d *decoder) c2c(g *gpuElement, e *xmltree.Element) {
+func (d *decoder) c2c(g *gpuElement, e *document.Element) {
 	bw, err1 := strconv.ParseInt(e.Get("bw"), 10, 32)
 	count, err2 := strconv.Atoi(e.Get("count"))
 	if err1 != nil || err2 != nil || bw < 1 || count < 1 || count > maxLinks {

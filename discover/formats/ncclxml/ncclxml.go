@@ -12,15 +12,15 @@ import (
 	"strings"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/document"
 	"github.com/topoctl/topoctl/internal/pkgerr"
 	"github.com/topoctl/topoctl/internal/text"
-	"github.com/topoctl/topoctl/internal/xmltree"
 )
 
 // Detect says whether head, the first bytes of a text, is a file of NCCL's: a
 // topology, a fragment of one, or a graph file (which Decode refuses).
 func Detect(head []byte) bool {
-	switch xmltree.First(head) {
+	switch document.First(head) {
 	case "system", "graphs", "cpu", "pci":
 		return true
 	}
@@ -31,7 +31,7 @@ func Detect(head []byte) bool {
 // it takes fragments whose roots are cpu or pci elements. A file of several hosts
 // is refused.
 func Decode(data []byte) (*topo.Topology, error) {
-	roots, err := xmltree.Parse(data)
+	roots, err := document.Parse(data)
 	if err != nil {
 		return nil, pkgerr.Errorf("ncclxml", "%w", err)
 	}
@@ -107,7 +107,7 @@ func (d *decoder) warn(code topo.Code, subject topo.ID, detail, evidence string)
 	d.t.Warnings = append(d.t.Warnings, topo.Warning{Code: code, Subject: subject, Detail: detail, Evidence: evidence, Source: topo.SourceNCCL})
 }
 
-func (d *decoder) system(e *xmltree.Element) {
+func (d *decoder) system(e *document.Element) {
 	if v := e.Get("version"); v != "" && v != "1" && v != "2" {
 		d.warn(topo.CodeLossyImport, "", fmt.Sprintf("version %q is newer than 1 (NCCL) and 2 (RCCL)", v), e.Path())
 	}
@@ -121,7 +121,7 @@ func (d *decoder) system(e *xmltree.Element) {
 
 // oneHost refuses several hosts: NCCL dumps all hosts of a multi-node NVLink domain in one tree,
 // with the same PCI addresses again and again. A CPU that tells no host belongs to any.
-func oneHost(system *xmltree.Element) error {
+func oneHost(system *document.Element) error {
 	var hashes []string
 	for _, c := range system.All("cpu") {
 		if hash := text.Clip(c.Get("host_hash"), maxName); hash != "" && !slices.Contains(hashes, hash) {
@@ -140,7 +140,7 @@ func oneHost(system *xmltree.Element) error {
 // maxHosts bounds the list of hosts in an error: the largest NVLink domains have 18 to 36 trays.
 const maxHosts = 64
 
-func (d *decoder) cpu(e *xmltree.Element) {
+func (d *decoder) cpu(e *document.Element) {
 	d.below(e, d.cpuAt(e, e), nil)
 }
 

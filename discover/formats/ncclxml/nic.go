@@ -7,9 +7,9 @@ import (
 	"strconv"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/document"
 	"github.com/topoctl/topoctl/internal/group"
 	"github.com/topoctl/topoctl/internal/text"
-	"github.com/topoctl/topoctl/internal/xmltree"
 )
 
 // maxMbps bounds port rates: the fastest port in 2026 carries 1.6 Tb/s. RCCL
@@ -21,15 +21,15 @@ const maxMbps = 6_400_000
 // card has several names, each is an own device with its port 1.
 //
 // NICs that are on no PCI function it attaches to its first CPU, so their NUMA node is not known.
-func (d *decoder) nic(e *xmltree.Element, c *cpu, at *function) {
-	named := slices.DeleteFunc(e.All("net"), func(net *xmltree.Element) bool {
+func (d *decoder) nic(e *document.Element, c *cpu, at *function) {
+	named := slices.DeleteFunc(e.All("net"), func(net *document.Element) bool {
 		if net.Get("name") == "" {
 			d.warn(topo.CodeMalformed, "", "a net element without a name", net.Path())
 			return true
 		}
 		return false
 	})
-	devices := group.By(named, func(net *xmltree.Element) string { return net.Get("name") })
+	devices := group.By(named, func(net *document.Element) string { return net.Get("name") })
 	for _, nets := range devices {
 		var id topo.ID
 		var numa *int
@@ -49,10 +49,10 @@ func (d *decoder) nic(e *xmltree.Element, c *cpu, at *function) {
 
 // isSocket says whether a net element is of NCCL's socket transport, which
 // counts ports from 0; RDMA ports start at 1.
-func isSocket(net *xmltree.Element) bool { return net.Get("port") == "0" }
+func isSocket(net *document.Element) bool { return net.Get("port") == "0" }
 
 // rdma adds an RDMA device with one port for each of its net elements.
-func (d *decoder) rdma(nets []*xmltree.Element, at *function, numa *int, merged bool) topo.ID {
+func (d *decoder) rdma(nets []*document.Element, at *function, numa *int, merged bool) topo.ID {
 	name := d.free(topo.RDMAID, nets[0].Get("name"), at, nets[0])
 	r := topo.RDMADevice{Node: topo.Node{ID: topo.RDMAID(name), Evidence: nets[0].Path()}, Name: name, NUMA: numa, Uverbs: "unknown"}
 	r.Facts.Set("name", topo.SourceNCCL, "")
@@ -93,7 +93,7 @@ func (d *decoder) rdma(nets []*xmltree.Element, at *function, numa *int, merged 
 }
 
 // free gives a NIC name that no other node has.
-func (d *decoder) free(id func(string) topo.ID, name string, at *function, e *xmltree.Element) string {
+func (d *decoder) free(id func(string) topo.ID, name string, at *function, e *document.Element) string {
 	name = text.Clip(name, maxName)
 	if d.names[id(name)] {
 		other := name
@@ -110,7 +110,7 @@ func (d *decoder) free(id func(string) topo.ID, name string, at *function, e *xm
 }
 
 // netdev adds a network interface.
-func (d *decoder) netdev(net *xmltree.Element, at *function, numa *int) topo.ID {
+func (d *decoder) netdev(net *document.Element, at *function, numa *int) topo.ID {
 	name := d.free(topo.NetdevID, net.Get("name"), at, net)
 	n := topo.Netdev{Node: topo.Node{ID: topo.NetdevID(name), Evidence: net.Path()}, Name: name, NUMA: numa, Virtual: at == nil}
 	if at != nil {
@@ -126,7 +126,7 @@ func (d *decoder) netdev(net *xmltree.Element, at *function, numa *int) topo.ID 
 
 // unnamedNIC stands for a NIC of which only the PCI function is known: files
 // for virtual machines name none, NCCL finds them on the host.
-func (d *decoder) unnamedNIC(e *xmltree.Element, p *topo.PCIDevice) {
+func (d *decoder) unnamedNIC(e *document.Element, p *topo.PCIDevice) {
 	d.noName++
 	bdf := p.BDF
 	name := d.free(topo.RDMAID, bdf.String(), nil, e)
@@ -137,7 +137,7 @@ func (d *decoder) unnamedNIC(e *xmltree.Element, p *topo.PCIDevice) {
 }
 
 // rate is a net element's speed (Mb/s); nil where it is not told or absurd.
-func (d *decoder) rate(net *xmltree.Element, id topo.ID) *topo.Rate {
+func (d *decoder) rate(net *document.Element, id topo.ID) *topo.Rate {
 	text := net.Get("speed")
 	if text == "" {
 		return nil

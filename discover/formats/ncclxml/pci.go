@@ -6,8 +6,8 @@ import (
 	"strings"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/document"
 	"github.com/topoctl/topoctl/internal/text"
-	"github.com/topoctl/topoctl/internal/xmltree"
 )
 
 // function is a PCI function that elements hang from.
@@ -21,7 +21,7 @@ type function struct {
 // As in NCCL, an address that comes again is another function at another place: machines are
 // described whose switches all have one address. Only the NICs of one address are one card.
 // Source: NCCL 2.30 and RCCL src/graph/topo.cc, ncclTopoAddPci.
-func (d *decoder) pci(e *xmltree.Element, c *cpu, parent *function) {
+func (d *decoder) pci(e *document.Element, c *cpu, parent *function) {
 	bdf, err := topo.ParseBDF(e.Get("busid"))
 	if err != nil {
 		d.warn(topo.CodeMalformed, "", fmt.Sprintf("busid %.40q is no PCI address: what is below hangs from the level above", e.Get("busid")), e.Path())
@@ -78,7 +78,7 @@ func (d *decoder) pci(e *xmltree.Element, c *cpu, parent *function) {
 }
 
 // below adds the functions and named NICs below a cpu element, or below a pci element at a function.
-func (d *decoder) below(e *xmltree.Element, c *cpu, at *function) {
+func (d *decoder) below(e *document.Element, c *cpu, at *function) {
 	for _, child := range e.Children {
 		switch child.Name {
 		case "pci":
@@ -108,7 +108,7 @@ func isGPU(p *topo.PCIDevice) bool {
 }
 
 // hexIDs fills class, vendor and the other numbers.
-func (d *decoder) hexIDs(p *topo.PCIDevice, e *xmltree.Element) {
+func (d *decoder) hexIDs(p *topo.PCIDevice, e *document.Element) {
 	for _, a := range []struct {
 		attr, fact string
 		digits     int
@@ -136,7 +136,7 @@ func (d *decoder) hexIDs(p *topo.PCIDevice, e *xmltree.Element) {
 
 // link reads link_speed and link_width: the maximum that the function and the
 // port above both can do. Empty and 0 are unknown.
-func (d *decoder) link(p *topo.PCIDevice, e *xmltree.Element) *topo.PCILink {
+func (d *decoder) link(p *topo.PCIDevice, e *document.Element) *topo.PCILink {
 	var l topo.PCILink
 	if word := e.Get("link_speed"); word != "" {
 		speed, ok := parseSpeed(word)
@@ -176,7 +176,7 @@ func parseSpeed(text string) (int, bool) {
 	return int(gts*1000 + 0.5), true
 }
 
-func (d *decoder) nvswitch(e *xmltree.Element, p *topo.PCIDevice) {
+func (d *decoder) nvswitch(e *document.Element, p *topo.PCIDevice) {
 	s := topo.NVSwitch{Node: topo.Node{ID: topo.ID("nvsw:" + p.ID.Name()), Evidence: e.Path()}, PCI: p.ID, BDF: &p.BDF, NUMA: p.NUMA}
 	s.Facts.Set("pci", topo.SourceNCCL, "class")
 	d.t.NVSwitches = append(d.t.NVSwitches, s)

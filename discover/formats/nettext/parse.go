@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/internal/jsontext"
+	"github.com/topoctl/topoctl/internal/document"
 	"github.com/topoctl/topoctl/internal/pkgerr"
 )
 
@@ -253,15 +253,15 @@ type entry struct {
 }
 
 // limits bound a document before it is decoded.
-var limits = jsontext.Limits{Bytes: 64 << 20, Text: 4096, Elements: 1 << 17, Depth: 16}
+var limits = document.Limits{Bytes: 64 << 20, Text: 4096, Elements: 1 << 17, Depth: 16}
 
 func (r *Report) parseJSON(data []byte) error {
 	if err := limits.Check(data); err != nil {
 		return pkgerr.Errorf("nettext", "%w", err)
 	}
-	in := jsontext.NewReader(data)
+	in := document.NewReader(data)
 	var list []entry
-	err := jsontext.ReadList(in, &list, maxInterfaces, 0, nil)
+	err := document.ReadList(in, &list, maxInterfaces, 0, nil)
 	if err == nil {
 		err = in.End()
 	}

@@ -11,7 +11,7 @@ import (
 
 	"github.com/topoctl/topoctl/engine/internal/transport"
 	"github.com/topoctl/topoctl/engine/memory"
-	"github.com/topoctl/topoctl/internal/jsontext"
+	"github.com/topoctl/topoctl/internal/document"
 	"github.com/topoctl/topoctl/internal/pkgerr"
 )
 
@@ -247,7 +247,7 @@ func (b *bounded[T]) UnmarshalJSON(data []byte) error {
 		return nil
 	}
 	out := []T{}
-	err := jsontext.ReadList(jsontext.NewReader(data), &out, maxListed, 0, nil)
+	err := document.ReadList(document.NewReader(data), &out, maxListed, 0, nil)
 	*b = out
 	return err
 }
@@ -259,7 +259,7 @@ func (k *Keys) UnmarshalJSON(data []byte) error {
 		return nil
 	}
 	out := Keys{}
-	r := jsontext.NewReader(data)
+	r := document.NewReader(data)
 	err := r.Object(maxKeys, func(name string) error {
 		var value string
 		err := r.Value(&value, 0)

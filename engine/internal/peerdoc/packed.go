@@ -11,7 +11,7 @@ import (
 	"strings"
 
 	"github.com/topoctl/topoctl/engine/memory"
-	"github.com/topoctl/topoctl/internal/jsontext"
+	"github.com/topoctl/topoctl/internal/document"
 )
 
 // Programs register memory tensor by tensor, 10^5 of them. Regions that are alike are sent
@@ -264,10 +264,10 @@ func (k *packKeys) UnmarshalJSON(data []byte) error {
 		return nil
 	}
 	out := packKeys{}
-	r := jsontext.NewReader(data)
+	r := document.NewReader(data)
 	err := r.Object(maxKeys, func(name string) error {
 		var keys []string
-		err := jsontext.ReadList(r, &keys, MaxRegions, 0, nil)
+		err := document.ReadList(r, &keys, MaxRegions, 0, nil)
 		out[name] = keys
 		return err
 	})

@@ -15,7 +15,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/topoctl/topoctl/engine/internal/quota"
 	"github.com/topoctl/topoctl/engine/internal/transport"
 	"github.com/topoctl/topoctl/engine/trust"
 	"github.com/topoctl/topoctl/internal/pkgerr"
@@ -32,7 +31,7 @@ type Session struct {
 	peerID    trust.PeerID
 	peerName  string
 	peerEpoch uint64
-	account   quota.Account
+	account   transport.Account
 	budget    Budget
 	onRefuse  func(Refusal) // the server's
 	limits    Limits
@@ -117,16 +116,16 @@ func (s *Session) ID() transport.SessionID { return s.id }
 func (s *Session) Peer() (name string, epoch uint64) { return s.peerName, s.peerEpoch }
 
 // Account is whom the peer's quotas count for. It is the same for all sessions of a peer.
-func (s *Session) Account() quota.Account { return s.account }
+func (s *Session) Account() transport.Account { return s.account }
 
 // accountOf is the first name of the peer's certificate. Without one it is the peer's address,
 // with the token's name: many peers can have a token, and what a peer calls itself proves nothing.
-func accountOf(id trust.PeerID, c net.Conn) quota.Account {
+func accountOf(id trust.PeerID, c net.Conn) transport.Account {
 	if len(id.Certificate) > 0 {
-		return quota.Account("certificate " + id.Certificate[0])
+		return transport.Account("certificate " + id.Certificate[0])
 	}
 	if id.Token != "" {
-		return quota.Account("token " + id.Token + " from " + addrOf(c.RemoteAddr()).Addr().WithZone("").String())
+		return transport.Account("token " + id.Token + " from " + addrOf(c.RemoteAddr()).Addr().WithZone("").String())
 	}
 	return addressOf(c)
 }
@@ -443,7 +442,7 @@ func (s *Session) runCall(t *receivedCall, method uint16, body []byte) {
 	}
 	s.mu.Unlock()
 	answer, err := s.answer(method, body)
-	if full := (*quota.Error)(nil); errors.As(err, &full) {
+	if full := (*transport.Error)(nil); errors.As(err, &full) {
 		s.refuse(RefusedQuota)
 	}
 	s.mu.Lock()

@@ -7,7 +7,7 @@ import (
 	"net/netip"
 	"slices"
 
-	"github.com/topoctl/topoctl/engine/internal/quota"
+	"github.com/topoctl/topoctl/engine/internal/transport"
 )
 
 // stage is how far a connection has come in its handshake.
@@ -33,7 +33,7 @@ type crowd struct {
 // comer is a connection in its handshake.
 type comer struct {
 	conn  net.Conn
-	from  quota.Account
+	from  transport.Account
 	order uint64
 	stage stage
 }
@@ -49,7 +49,7 @@ func (w *crowd) add(c net.Conn) {
 // the most connections, if it has more than the new one's would. Among silent connections it
 // takes the oldest, because a peer that sends nothing at once rarely sends anything later;
 // otherwise a random one, so that no peer gains by being faster.
-func (w *crowd) crowding(from quota.Account) *comer {
+func (w *crowd) crowding(from transport.Account) *comer {
 	var at [stages][]*comer
 	for _, x := range w.by {
 		at[x.stage] = append(at[x.stage], x)
@@ -63,7 +63,7 @@ func (w *crowd) crowding(from quota.Account) *comer {
 	if list == nil {
 		return nil
 	}
-	count, most := map[quota.Account]int{}, from
+	count, most := map[transport.Account]int{}, from
 	for _, x := range list {
 		if count[x.from]++; count[x.from] > count[most] {
 			most = x.from
@@ -80,10 +80,10 @@ func (w *crowd) crowding(from quota.Account) *comer {
 
 // addressOf is the account of a peer that has proven nothing: its address, or of IPv6 its
 // network, because one host has all addresses of that if it wants to.
-func addressOf(c net.Conn) quota.Account {
+func addressOf(c net.Conn) transport.Account {
 	addr := addrOf(c.RemoteAddr()).Addr().WithZone("")
 	if addr.Is6() {
-		return quota.Account(netip.PrefixFrom(addr, 64).Masked().String())
+		return transport.Account(netip.PrefixFrom(addr, 64).Masked().String())
 	}
-	return quota.Account(addr.String())
+	return transport.Account(addr.String())
 }

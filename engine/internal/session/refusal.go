@@ -8,7 +8,7 @@ import (
 	"os"
 	"time"
 
-	"github.com/topoctl/topoctl/engine/internal/quota"
+	"github.com/topoctl/topoctl/engine/internal/transport"
 	"github.com/topoctl/topoctl/engine/trust"
 )
 
@@ -77,7 +77,7 @@ func (r refused) Error() string { return string(r.why) }
 // refusalOf says which refusal an error of the handshake is.
 func refusalOf(err error) Refusal {
 	var r refused
-	var full *quota.Error
+	var full *transport.Error
 	switch {
 	case errors.As(err, &r):
 		return r.why

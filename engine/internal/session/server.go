@@ -7,7 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/topoctl/topoctl/engine/internal/quota"
 	"github.com/topoctl/topoctl/engine/internal/transport"
 )
 
@@ -33,7 +32,7 @@ type Server struct {
 	closed   bool
 	pending  crowd
 	sessions map[transport.SessionID]*serverSession
-	price    quota.Price // of a session
+	price    transport.Price // of a session
 	accepted int64
 	refused  RefusalLog
 
@@ -57,7 +56,7 @@ func Serve(listeners []net.Listener, o ServerOptions) *Server {
 		o: o, listeners: listeners, stop: make(chan struct{}), start: time.Now(),
 		pending:  crowd{by: map[net.Conn]*comer{}},
 		sessions: map[transport.SessionID]*serverSession{},
-		price:    quota.Price{{Of: quota.New("sessions", int64(o.Limits.Sessions)), N: 1}, {Of: o.Budget.Memory, N: sessionBytes}},
+		price:    transport.Price{{Of: transport.New("sessions", int64(o.Limits.Sessions)), N: 1}, {Of: o.Budget.Memory, N: sessionBytes}},
 		refused:  NewRefusalLog(o.Logger, "connections were refused", refusals),
 
 		refusedCalls: NewRefusalLog(o.Logger, "calls were refused", refusedCalls),
@@ -151,7 +150,7 @@ func (s *Server) makeRoom(l net.Listener) {
 
 // evict takes a connection out that makes room for another one. Who calls it has it leave when the
 // mutex, which is held, is free.
-func (s *Server) evict(from quota.Account) *comer {
+func (s *Server) evict(from transport.Account) *comer {
 	old := s.pending.crowding(from)
 	if old != nil {
 		delete(s.pending.by, old.conn)

@@ -18,7 +18,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/topoctl/topoctl/engine/internal/quota"
 	"github.com/topoctl/topoctl/engine/internal/transport"
 	"github.com/topoctl/topoctl/engine/trust"
 )
@@ -92,7 +91,7 @@ type Handler func(ctx context.Context, s *Session, method uint16, body []byte) (
 
 // Budget is the memory that peers can make us hold, of all sessions that have it.
 type Budget struct {
-	Memory *quota.Shares // bytes; nil: no bound
+	Memory *transport.Shares // bytes; nil: no bound
 	// AnswerBytes is what an answer to a method may take. It is set aside before the call
 	// runs; nil: 0.
 	AnswerBytes func(method uint16) int

@@ -8,8 +8,6 @@ import (
 	"maps"
 	"sync"
 	"time"
-
-	"github.com/topoctl/topoctl/engine/internal/quota"
 )
 
 // ConnKey names the passive end of a connection. The peer chose the second part.
@@ -37,9 +35,9 @@ type Ends[A any, P End] struct {
 	expected map[ConnKey]expectation[A]
 	open     map[ConnKey]P
 	left     map[SessionID]*leftConns
-	sessions map[SessionID]int         // connections that are expected or open
-	price    quota.Price               // of a connection that is or was expected
-	accounts map[ConnKey]quota.Account // of those that paid it
+	sessions map[SessionID]int   // connections that are expected or open
+	price    Price               // of a connection that is or was expected
+	accounts map[ConnKey]Account // of those that paid it
 }
 
 type expectation[A any] struct {
@@ -49,11 +47,11 @@ type expectation[A any] struct {
 
 // MakeEnds makes a table without ends, which the transport's mutex guards. A connection has its
 // price from when it is expected until it is over; nil: there is none.
-func MakeEnds[A any, P End](mu *sync.Mutex, price quota.Price) Ends[A, P] {
+func MakeEnds[A any, P End](mu *sync.Mutex, price Price) Ends[A, P] {
 	return Ends[A, P]{
 		mu: mu, expected: map[ConnKey]expectation[A]{}, open: map[ConnKey]P{},
 		left: map[SessionID]*leftConns{}, sessions: map[SessionID]int{},
-		price: price, accounts: map[ConnKey]quota.Account{},
+		price: price, accounts: map[ConnKey]Account{},
 	}
 }
 
@@ -68,7 +66,7 @@ func (e *Ends[A, P]) CheckNew(k ConnKey) error {
 }
 
 // Expect has a new connection let in until some time, if its peer may have another.
-func (e *Ends[A, P]) Expect(k ConnKey, a quota.Account, agreed A, until time.Time) error {
+func (e *Ends[A, P]) Expect(k ConnKey, a Account, agreed A, until time.Time) error {
 	if err := e.CheckNew(k); err != nil {
 		return err
 	}
@@ -114,7 +112,7 @@ func (e *Ends[A, P]) countDown(k ConnKey) {
 }
 
 // Account is whom a connection that is expected, or was, counts for.
-func (e *Ends[A, P]) Account(k ConnKey) quota.Account { return e.accounts[k] }
+func (e *Ends[A, P]) Account(k ConnKey) Account { return e.accounts[k] }
 
 // Open notes the end of a connection that has arrived. It has paid the price where it was
 // expected.

@@ -6,8 +6,6 @@ import (
 	"sync"
 	"testing"
 	"time"
-
-	"github.com/topoctl/topoctl/engine/internal/quota"
 )
 
 func key(session byte, conn int) ConnKey {
@@ -62,8 +60,8 @@ func TestEnds(t *testing.T) {
 // A place is taken from Expect until the end, whichever it is, and one peer's sessions together
 // cannot have all.
 func TestPlaces(t *testing.T) {
-	places := quota.New("connections", 4)
-	e := MakeEnds[string, end](new(sync.Mutex), quota.Price{{Of: places, N: 1}})
+	places := New("connections", 4)
+	e := MakeEnds[string, end](new(sync.Mutex), Price{{Of: places, N: 1}})
 	now := time.Now()
 	want := func(taken int64, when string) {
 		t.Helper()
@@ -71,8 +69,8 @@ func TestPlaces(t *testing.T) {
 			t.Errorf("%d places are taken %s, want %d", n, when, taken)
 		}
 	}
-	expect := func(k ConnKey, a quota.Account) error { return e.Expect(k, a, "", now) }
-	var full *quota.Error
+	expect := func(k ConnKey, a Account) error { return e.Expect(k, a, "", now) }
+	var full *Error
 	if expect(key(1, 1), "a") != nil || expect(key(2, 1), "a") != nil || !errors.As(expect(key(3, 1), "a"), &full) {
 		t.Error("not half of all for one peer")
 	}

@@ -6,7 +6,7 @@ import (
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/engine/internal/memory"
-	"github.com/topoctl/topoctl/engine/internal/quota"
+
 	"github.com/topoctl/topoctl/engine/trust"
 )
 
@@ -25,7 +25,7 @@ type Env struct {
 	// Protection is the least that bytes have which leave this host.
 	Protection Protection
 	Regions    *memory.Table
-	Memory     *quota.Shares    // that peers may make the engine hold
+	Memory     *Shares          // that peers may make the engine hold
 	Topology   *topo.Topology   // nil: not known
 	Addrs      []netip.AddrPort // that the engine listens at
 	Logger     *slog.Logger     // never nil

@@ -35,7 +35,6 @@ import (
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/engine/internal/memory"
-	"github.com/topoctl/topoctl/engine/internal/quota"
 )
 
 // ConnID names a connection that an engine dialled. An engine never uses one
@@ -236,7 +235,7 @@ type Origin struct {
 	Session SessionID
 	Conn    ConnID // the connection that is asked for, in Accept
 	Name    string // of the peer's engine, for messages; not authenticated
-	Account quota.Account
+	Account Account
 	// Rights are what the peer may do with regions, for as long as the session lasts.
 	Rights *memory.Rights
 }

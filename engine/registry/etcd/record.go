@@ -10,7 +10,7 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 
 	"github.com/topoctl/topoctl/engine/registry"
-	"github.com/topoctl/topoctl/internal/jsontext"
+	"github.com/topoctl/topoctl/internal/document"
 )
 
 // What one record may be. Users of etcd may have put anything there.
@@ -19,7 +19,7 @@ const (
 	maxKeys  = 1 << 14   // of a listing
 )
 
-var recordLimits = jsontext.Limits{Bytes: maxValue, Elements: 1 << 13, Depth: 4}
+var recordLimits = document.Limits{Bytes: maxValue, Elements: 1 << 13, Depth: 4}
 
 // keys are those of engines.
 type keys struct{ prefix string }
@@ -52,7 +52,7 @@ func decode(value []byte) (registry.Record, error) {
 	var r registry.Record
 	err := recordLimits.Check(value)
 	if err == nil {
-		err = jsontext.Locate(value, json.Unmarshal(value, &r))
+		err = document.Locate(value, json.Unmarshal(value, &r))
 	}
 	if err == nil {
 		err = r.Check()

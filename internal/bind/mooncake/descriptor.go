@@ -10,7 +10,7 @@ import (
 	"strconv"
 	"unicode/utf8"
 
-	"github.com/topoctl/topoctl/internal/jsontext"
+	"github.com/topoctl/topoctl/internal/document"
 )
 
 // Range is memory by its absolute address.
@@ -65,16 +65,16 @@ const (
 )
 
 // descriptorLimits bound what is decoded of a peer's descriptor: RDMA's have more lists.
-var descriptorLimits = jsontext.Limits{
+var descriptorLimits = document.Limits{
 	Bytes: maxReply, Text: maxText, Elements: maxBuffers, Depth: 8,
 	CheapLists: map[string]bool{"rkey": true, "lkey": true}, CheapElements: 1 << 22,
 }
 
 // smallLimits are those of all other messages.
-var smallLimits = jsontext.Limits{Bytes: maxRequest, Text: maxRequest, Elements: 1 << 12, Depth: 8}
+var smallLimits = document.Limits{Bytes: maxRequest, Text: maxRequest, Elements: 1 << 12, Depth: 8}
 
 // parse decodes JSON within limits. It is refused whole where a type is wrong.
-func parse(data []byte, l *jsontext.Limits, into any) error {
+func parse(data []byte, l *document.Limits, into any) error {
 	if !utf8.Valid(data) {
 		return fmt.Errorf("%w: not UTF-8", ErrMalformed)
 	}

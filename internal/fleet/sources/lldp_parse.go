@@ -10,7 +10,7 @@ import (
 	"strings"
 
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/internal/jsontext"
+	"github.com/topoctl/topoctl/internal/document"
 	"github.com/topoctl/topoctl/internal/pkgerr"
 	"github.com/topoctl/topoctl/internal/text"
 )
@@ -64,7 +64,7 @@ const (
 	maxText      = 255
 )
 
-var limits = jsontext.Limits{Bytes: maxLLDPBytes, Text: 1 << 16, Depth: 16, Elements: 1 << 18}
+var limits = document.Limits{Bytes: maxLLDPBytes, Text: 1 << 16, Depth: 16, Elements: 1 << 18}
 
 // ParseLLDP reads one or more documents of lldpcli, one after the other.
 func ParseLLDP(data []byte) (*LLDPReport, error) {
@@ -80,7 +80,7 @@ func ParseLLDP(data []byte) (*LLDPReport, error) {
 			break
 		}
 		if err != nil {
-			return nil, pkgerr.Errorf("lldp", "%w", jsontext.Locate(data, err))
+			return nil, pkgerr.Errorf("lldp", "%w", document.Locate(data, err))
 		}
 		if err := limits.Check(raw); err != nil {
 			return nil, pkgerr.Errorf("lldp", "%w", err)

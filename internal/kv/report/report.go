@@ -8,7 +8,7 @@ import (
 	"slices"
 
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/internal/jsontext"
+	"github.com/topoctl/topoctl/internal/document"
 	"github.com/topoctl/topoctl/internal/kv"
 	"github.com/topoctl/topoctl/internal/kv/serve"
 )
@@ -217,7 +217,7 @@ func (r *Report) Encode() ([]byte, error) {
 	for i := range compared {
 		compared[i].WhatIf = listed(compared[i].WhatIf)
 	}
-	w := jsontext.NewWriter()
+	w := document.NewWriter()
 	w.Field("schema", Schema)
 	w.Field("tool", r.Tool)
 	w.Field("compute_basis", r.ComputeBasis)
@@ -227,13 +227,13 @@ func (r *Report) Encode() ([]byte, error) {
 	w.Field("prefill", prefill)
 	w.Field("decode", decode)
 	w.Field("serving", r.Serving)
-	jsontext.WriteList(w, "hosts", r.Hosts)
+	document.WriteList(w, "hosts", r.Hosts)
 	w.Field("network", network)
 	w.Field("metrics", r.Metrics)
-	jsontext.WriteList(w, "lanes", r.Lanes)
-	jsontext.WriteList(w, "compared", compared)
-	jsontext.WriteList(w, "failures", r.Failures)
-	jsontext.WriteList(w, "notes", r.Notes)
+	document.WriteList(w, "lanes", r.Lanes)
+	document.WriteList(w, "compared", compared)
+	document.WriteList(w, "failures", r.Failures)
+	document.WriteList(w, "notes", r.Notes)
 	out, err := w.Bytes()
 	if err != nil {
 		return nil, fmt.Errorf("kv report: %w", err)

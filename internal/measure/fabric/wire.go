@@ -13,7 +13,7 @@ import (
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/engine"
-	"github.com/topoctl/topoctl/internal/jsontext"
+	"github.com/topoctl/topoctl/internal/document"
 	"github.com/topoctl/topoctl/internal/measure/lane"
 	"github.com/topoctl/topoctl/internal/text"
 	"github.com/topoctl/topoctl/pathsel"
@@ -219,8 +219,8 @@ func decode(data []byte, most int, to any) error {
 	return json.Unmarshal(data, to)
 }
 
-func decodeLimits(most int) *jsontext.Limits {
-	return &jsontext.Limits{Elements: most, CheapLists: plainLists, CheapElements: maxPlainEntries, Opaque: undecoded, Depth: maxDepth}
+func decodeLimits(most int) *document.Limits {
+	return &document.Limits{Elements: most, CheapLists: plainLists, CheapElements: maxPlainEntries, Opaque: undecoded, Depth: maxDepth}
 }
 
 // parseRequest reads a request; everything but the server's own limits is checked here.

@@ -2,17 +2,17 @@ package views
 
 import (
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/internal/draw"
 	"github.com/topoctl/topoctl/internal/explain"
+	"github.com/topoctl/topoctl/internal/picture"
 	"github.com/topoctl/topoctl/pathsel/doctor"
 	"github.com/topoctl/topoctl/tui/internal/state"
 	"github.com/topoctl/topoctl/tui/internal/ui"
 )
 
 // Styles are the dashboard's for those of text output.
-var Styles = map[draw.Style]ui.Style{
-	draw.Plain: ui.Plain, draw.Strong: ui.Plain, draw.Faint: ui.Faint, draw.Good: ui.Good,
-	draw.Middling: ui.Middle, draw.Bad: ui.Bad,
+var Styles = map[picture.Style]ui.Style{
+	picture.Plain: ui.Plain, picture.Strong: ui.Plain, picture.Faint: ui.Faint, picture.Good: ui.Good,
+	picture.Middling: ui.Middle, picture.Bad: ui.Bad,
 }
 
 // StyleOf is how bad a finding is.

@@ -6,8 +6,8 @@ import (
 	"strings"
 
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/internal/draw"
 	"github.com/topoctl/topoctl/internal/explain"
+	"github.com/topoctl/topoctl/internal/picture"
 	"github.com/topoctl/topoctl/internal/units"
 	"github.com/topoctl/topoctl/probe"
 
@@ -122,12 +122,12 @@ func (d *detail) legend() {
 	d.add(d.l.Paint("Legend", ui.Head))
 	switch d.v.figure {
 	case class:
-		for _, e := range draw.Legend(draw.ViewClass) {
+		for _, e := range picture.Legend(picture.ViewClass) {
 			d.add("  " + d.l.Fit(e.Name, 5) + e.Meaning)
 		}
 	case expected:
 		d.pair("  "+d.l.Units.Or(units.Gbyte).Suffix(), "in one direction: the slowest link of the path")
-		for _, e := range draw.Legend(draw.ViewExpected) {
+		for _, e := range picture.Legend(picture.ViewExpected) {
 			d.pair("  "+e.Name, e.Meaning)
 		}
 	case measured, delta:

@@ -5,7 +5,7 @@ import (
 	"strconv"
 
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/internal/draw"
+	"github.com/topoctl/topoctl/internal/picture"
 	"github.com/topoctl/topoctl/internal/units"
 	"github.com/topoctl/topoctl/probe"
 	"github.com/topoctl/topoctl/tui/internal/state"
@@ -153,7 +153,7 @@ func (g *grid) cell(l *ui.Look, f figure, i, j int) (string, ui.Style) {
 	if !c.Known() {
 		return ui.Unknown, ui.Faint
 	}
-	return c.String(), Styles[draw.ClassStyle(c)]
+	return c.String(), Styles[picture.ClassStyle(c)]
 }
 
 // expected is a rate against the best of its row. A bound or a typical rate may be far from what

@@ -8,7 +8,7 @@ import (
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/counters"
-	"github.com/topoctl/topoctl/internal/draw"
+	"github.com/topoctl/topoctl/internal/picture"
 
 	"github.com/topoctl/topoctl/tui/internal/state"
 	"github.com/topoctl/topoctl/tui/internal/ui"
@@ -262,7 +262,7 @@ func (p *treeDrawing) details(n *node, room int) string {
 	out := ""
 	pieces := n.line.Details
 	if s := p.linkOf(n); !n.device && s.Degraded {
-		pieces = append([]draw.Cell{{Text: s.Text + "!", Style: draw.Bad}, {Text: s.Note, Style: draw.Faint}}, pieces...)
+		pieces = append([]picture.Cell{{Text: s.Text + "!", Style: picture.Bad}, {Text: s.Note, Style: picture.Faint}}, pieces...)
 	}
 	for _, c := range pieces {
 		if c.Text == "" || n.state != "" && strings.HasPrefix(c.Text, n.state) { // the state has a column
@@ -341,7 +341,7 @@ func (p *treeDrawing) link(n *node, column int) (string, ui.Style) {
 	return s.Text, ui.Plain
 }
 
-func (p *treeDrawing) linkOf(n *node) draw.LinkState {
+func (p *treeDrawing) linkOf(n *node) picture.LinkState {
 	return linkNow(p.v.tree, p.s, n)
 }
 
@@ -349,7 +349,7 @@ func (p *treeDrawing) linkOf(n *node) draw.LinkState {
 const mostSpeedMTs, mostWidth = 1_000_000, 32
 
 // linkNow is a node's link by the last look at the host, else as the topology has it.
-func linkNow(t *tree, s *state.State, n *node) draw.LinkState {
+func linkNow(t *tree, s *state.State, n *node) picture.LinkState {
 	if now, ok := liveLink(s, n); ok {
 		return t.outline.Link(n.line.PCI, n.gpu, &now)
 	}

@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/internal/draw"
+	"github.com/topoctl/topoctl/internal/picture"
 	"github.com/topoctl/topoctl/internal/units"
 	"github.com/topoctl/topoctl/tui/internal/state"
 	"github.com/topoctl/topoctl/tui/internal/ui"
@@ -16,7 +16,7 @@ type tree struct {
 	h       *Host
 	ascii   bool
 	units   units.System
-	outline *draw.Outline
+	outline *picture.Outline
 	nodes   []node
 	byKey   map[string]int
 	place   map[topo.ID]int // the node that stands for a device: its own line, or that of what it is part of
@@ -25,7 +25,7 @@ type tree struct {
 
 // node is one line.
 type node struct {
-	line     draw.TreeLine
+	line     picture.TreeLine
 	key      string // stays the same when the topology is read again
 	text     string // what a filter looks at
 	parent   int    // -1 the host
@@ -52,7 +52,7 @@ func (t *tree) suits(h *Host, l *ui.Look) bool {
 }
 
 func newTree(h *Host, l *ui.Look) *tree {
-	o := draw.NewOutline(h.Topology, draw.TreeOptions{ASCII: l.ASCII, Units: l.Units})
+	o := picture.NewOutline(h.Topology, picture.TreeOptions{ASCII: l.ASCII, Units: l.Units})
 	t := &tree{h: h, ascii: l.ASCII, units: l.Units, outline: o, nodes: make([]node, len(o.Lines)),
 		byKey: make(map[string]int, len(o.Lines)), place: map[topo.ID]int{}}
 	var open []int // the possible parents of the next node

@@ -7,7 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/internal/draw"
+	"github.com/topoctl/topoctl/internal/picture"
 	"github.com/topoctl/topoctl/internal/units"
 )
 
@@ -38,7 +38,7 @@ func TestParseTopo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := draw.TreeOptions{ASCII: true, Color: true, Width: 100, Only: []topo.Kind{topo.KindGPU, topo.KindNIC}, Units: units.Gbit}
+	want := picture.TreeOptions{ASCII: true, Color: true, Width: 100, Only: []topo.Kind{topo.KindGPU, topo.KindNIC}, Units: units.Gbit}
 	if diff := cmp.Diff(want, got.tree); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

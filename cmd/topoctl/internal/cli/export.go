@@ -13,7 +13,7 @@ import (
 
 	"github.com/topoctl/topoctl/discover/formats/ncclxml"
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/internal/diagram"
+	"github.com/topoctl/topoctl/internal/picture"
 	"github.com/topoctl/topoctl/internal/pkgerr"
 	"github.com/topoctl/topoctl/internal/text"
 	"github.com/topoctl/topoctl/internal/units"
@@ -83,10 +83,10 @@ func newExportCmd(f *Env, runF func(context.Context, *exportOptions) error) *cob
 	fl.StringVar(&opts.visible, "visible", "", "mooncake, env: number GPUs by `LIST`, as in CUDA_VISIBLE_DEVICES (default: that of the environment, on this host)")
 	fl.StringVar(&opts.topologyFile, "topology-file", "", "env for nccl or mooncake: `FILE` where the engine finds the exported topology")
 	fl.BoolVar(&opts.skeleton, "skeleton", false, "nccl-xml: write only CPUs and PCI elements; NCCL adds the GPUs and NICs that it finds")
-	fl.StringVar(&opts.theme, "theme", string(diagram.ThemeAuto), "svg: `THEME`: "+Either(diagram.Themes()))
+	fl.StringVar(&opts.theme, "theme", string(picture.ThemeAuto), "svg: `THEME`: "+Either(picture.Themes()))
 	fl.BoolVar(&opts.allPairs, "all-pairs", false, "prometheus: write the paths from each GPU to every NIC, not only to preferred ones")
 	fl.Lookup("rank").DefValue = "all"
-	Offer(cmd, map[string]Completer{"for": Words(engineWords()...), "theme": Words(diagram.Themes()...)})
+	Offer(cmd, map[string]Completer{"for": Words(engineWords()...), "theme": Words(picture.Themes()...)})
 	for _, e := range exportFormats() {
 		FlagsWith(cmd, e.name, e.flags...)
 	}
@@ -152,8 +152,8 @@ func (o *exportOptions) parse(cmd *cobra.Command, args []string) error {
 	switch {
 	case changed("visible") && strings.TrimSpace(o.visible) == "":
 		return errors.New("--visible is empty")
-	case !slices.Contains(diagram.Themes(), o.theme):
-		return fmt.Errorf("--theme %q: want %s", o.theme, Either(diagram.Themes()))
+	case !slices.Contains(picture.Themes(), o.theme):
+		return fmt.Errorf("--theme %q: want %s", o.theme, Either(picture.Themes()))
 	case o.format == "env":
 		return o.checkEnv(changed)
 	}
@@ -234,16 +234,16 @@ func (o *exportOptions) ncclXML(w io.Writer, t *topo.Topology) error {
 	return ncclxml.EncodeSkeleton(w, t)
 }
 
-func (o *exportOptions) diagram() diagram.Options {
-	return diagram.Options{Units: units.System(o.Globals.Units), Theme: diagram.Theme(o.theme)}
+func (o *exportOptions) diagram() picture.Options {
+	return picture.Options{Units: units.System(o.Globals.Units), Theme: picture.Theme(o.theme)}
 }
 
 func (o *exportOptions) dot(w io.Writer, t *topo.Topology) error {
-	return diagram.DOT(w, t, o.diagram())
+	return picture.DOT(w, t, o.diagram())
 }
 
 func (o *exportOptions) svg(w io.Writer, t *topo.Topology) error {
-	return diagram.SVG(w, t, o.diagram())
+	return picture.SVG(w, t, o.diagram())
 }
 
 func (o *exportOptions) prometheus(w io.Writer, t *topo.Topology) error {

@@ -10,7 +10,7 @@ import (
 
 	"github.com/topoctl/topoctl/discover/formats/nvsmi"
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/internal/draw"
+	"github.com/topoctl/topoctl/internal/picture"
 	"github.com/topoctl/topoctl/internal/units"
 )
 
@@ -28,7 +28,7 @@ var matrixKinds = map[string]topo.Kind{"gpu": topo.KindGPU, "nic": topo.KindNIC,
 
 var matrixKindNames = []string{"gpu", "nic", "numa"}
 
-var matrixViews = []string{string(draw.ViewClass), string(draw.ViewNCCL), string(draw.ViewExpected), string(draw.ViewMeasured), string(draw.ViewDelta)}
+var matrixViews = []string{string(picture.ViewClass), string(picture.ViewNCCL), string(picture.ViewExpected), string(picture.ViewMeasured), string(picture.ViewDelta)}
 
 func newMatrixCmd(f *Env, runF func(context.Context, *matrixOptions) error) *cobra.Command {
 	opts := &matrixOptions{Host: f.Host()}
@@ -48,7 +48,7 @@ func newMatrixCmd(f *Env, runF func(context.Context, *matrixOptions) error) *cob
 		RunE: Action(opts, opts.parse, runF),
 	}
 	fl := cmd.Flags()
-	fl.StringVar(&opts.show, "show", string(draw.ViewClass), "what to show (`VIEW`): class, nccl, expected, measured or delta")
+	fl.StringVar(&opts.show, "show", string(picture.ViewClass), "what to show (`VIEW`): class, nccl, expected, measured or delta")
 	fl.StringSliceVar(&opts.rowNames, "rows", []string{"gpu", "nic"}, "`KINDS` of device in the rows: gpu, nic, numa")
 	fl.StringSliceVar(&opts.colNames, "cols", []string{"gpu", "nic"}, "`KINDS` of device in the columns: gpu, nic, numa")
 	opts.Measured.Add(cmd)
@@ -65,7 +65,7 @@ func (o *matrixOptions) parse(cmd *cobra.Command, _ []string) error {
 	if err := o.Measured.Check(cmd); err != nil {
 		return err
 	}
-	measures := o.show == string(draw.ViewMeasured) || o.show == string(draw.ViewDelta)
+	measures := o.show == string(picture.ViewMeasured) || o.show == string(picture.ViewDelta)
 	switch {
 	case !slices.Contains(matrixViews, o.show):
 		return fmt.Errorf("--show %q: want %s", o.show, Either(matrixViews))
@@ -172,9 +172,9 @@ func (o *matrixOptions) measure(m *topo.Matrix, t *topo.Topology) error {
 }
 
 func (o *matrixOptions) draw(m *topo.Matrix, t *topo.Topology) error {
-	d := draw.MatrixOptions{View: draw.View(o.show), Format: draw.Format(o.Format), Color: o.color, Units: units.System(o.Globals.Units), Width: o.Streams.Width}
-	if d.View == draw.ViewClass {
+	d := picture.MatrixOptions{View: picture.MatrixView(o.show), Format: picture.Format(o.Format), Color: o.color, Units: units.System(o.Globals.Units), Width: o.Streams.Width}
+	if d.View == picture.ViewClass {
 		d.Host = t
 	}
-	return draw.Matrix(o.Streams.Out, m, d)
+	return picture.Matrix(o.Streams.Out, m, d)
 }

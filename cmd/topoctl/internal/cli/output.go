@@ -9,7 +9,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/topoctl/topoctl/internal/jsontext"
+	"github.com/topoctl/topoctl/internal/document"
 	"github.com/topoctl/topoctl/internal/text"
 )
 
@@ -72,7 +72,7 @@ func Write(w io.Writer, data []byte) error {
 
 // SafeJSON is JSON as every command gives it, a document or lines: nothing in it is obeyed
 // by a terminal, whatever a host or a peer is called.
-func SafeJSON(data []byte, err error) ([]byte, error) { return jsontext.Printable(data), err }
+func SafeJSON(data []byte, err error) ([]byte, error) { return document.Printable(data), err }
 
 // JSONLine is a value as a line of JSON with its end.
 func JSONLine(v any) ([]byte, error) {
@@ -89,7 +89,7 @@ func EncodeJSON(v any) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return jsontext.Layout(data)
+	return document.Layout(data)
 }
 
 // PrintJSON prints a value as a document.

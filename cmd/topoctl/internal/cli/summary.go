@@ -10,8 +10,8 @@ import (
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/build"
-	"github.com/topoctl/topoctl/internal/draw"
-	"github.com/topoctl/topoctl/internal/hostview"
+
+	"github.com/topoctl/topoctl/internal/picture"
 	"github.com/topoctl/topoctl/internal/pkgerr"
 	"github.com/topoctl/topoctl/internal/text"
 	"github.com/topoctl/topoctl/pathsel"
@@ -116,9 +116,9 @@ func (o *summaryOptions) summarize(ctx context.Context, t *topo.Topology) (*summ
 	if err != nil {
 		return nil, err
 	}
-	d := &summaryDoc{Schema: schemaSummary, Tool: build.Tool(), Host: t.Host.Name, Product: t.Host.Product, Has: hostview.New(t).Counts(),
+	d := &summaryDoc{Schema: schemaSummary, Tool: build.Tool(), Host: t.Host.Name, Product: t.Host.Product, Has: picture.New(t).Counts(),
 		Health: health{r.Headline(), r.Summary}}
-	first := draw.NewOutline(t, draw.TreeOptions{}).Lines[0]
+	first := picture.NewOutline(t, picture.TreeOptions{}).Lines[0]
 	d.what = []string{first.Name}
 	for _, c := range first.Details {
 		if c.Text != "" {

@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/internal/draw"
+	"github.com/topoctl/topoctl/internal/picture"
 	"github.com/topoctl/topoctl/internal/units"
 )
 
@@ -16,7 +16,7 @@ type topoOptions struct {
 	*Host
 	only []string
 	all  bool
-	tree draw.TreeOptions
+	tree picture.TreeOptions
 }
 
 // treeKinds are the devices that a tree can be limited to.
@@ -52,7 +52,7 @@ func (o *topoOptions) parse(cmd *cobra.Command, _ []string) error {
 		return NoEffect(cmd, "with -o json, which has all that \"topoctl discover\" prints", "only", "all", "units")
 	}
 	only, err := kindsOf("--only", o.only, treeKinds, treeKindNames)
-	o.tree = draw.TreeOptions{ASCII: o.Globals.ASCII, Color: o.Color(), Width: o.Streams.Width, All: o.all,
+	o.tree = picture.TreeOptions{ASCII: o.Globals.ASCII, Color: o.Color(), Width: o.Streams.Width, All: o.all,
 		Only: only, Units: units.System(o.Globals.Units)}
 	return err
 }
@@ -65,7 +65,7 @@ func runTopo(ctx context.Context, opts *topoOptions) error {
 	if opts.Format == FormatJSON {
 		err = printTopology(opts.Host, t)
 	} else {
-		err = draw.Tree(opts.Streams.Out, t, opts.tree)
+		err = picture.Tree(opts.Streams.Out, t, opts.tree)
 	}
 	if err != nil {
 		return err

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/topoctl/topoctl/engine/internal/memory"
-	"github.com/topoctl/topoctl/engine/internal/quota"
+
 	"github.com/topoctl/topoctl/engine/internal/transport"
 	"github.com/topoctl/topoctl/internal/verbs"
 	"github.com/topoctl/topoctl/internal/verbs/verbsfake"
@@ -637,7 +637,7 @@ func TestOnePeerCannotTakeAll(t *testing.T) {
 			q := connectRequest()
 			q.target, q.generation = port, generation
 			q.toGID, q.from.gid = g(0, v2, "10.0.0.2", 0).raw(), g(0, v2, "10.0.0.1", 0).raw()
-			from := transport.Origin{Session: transport.SessionID{session}, Conn: id, Account: quota.Account(fmt.Sprint("peer ", session))}
+			from := transport.Origin{Session: transport.SessionID{session}, Conn: id, Account: transport.Account(fmt.Sprint("peer ", session))}
 			if _, err := w.b.Accept(t.Context(), from, q.encode()); err != nil {
 				return n, err
 			}

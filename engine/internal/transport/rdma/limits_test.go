@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/topoctl/topoctl/engine/internal/memory"
-	"github.com/topoctl/topoctl/engine/internal/quota"
+
 	"github.com/topoctl/topoctl/engine/internal/transport"
 	"github.com/topoctl/topoctl/internal/verbs/verbsfake"
 )
@@ -23,10 +23,10 @@ func TestManySessionsCannotTakeAll(t *testing.T) {
 	q := connectRequest()
 	q.target, q.generation = w.b.Offers()[0].Port, w.b.openDevices()[0].generation
 	q.toGID, q.from.gid = g(0, v2, "10.0.0.2", 0).raw(), g(0, v2, "10.0.0.1", 0).raw()
-	peers := map[quota.Account]bool{}
+	peers := map[transport.Account]bool{}
 	for session := range byte(50) {
 		for id := range transport.ConnID(50) {
-			from := transport.Origin{Session: transport.SessionID{100 + session}, Conn: id, Name: "a", Account: quota.Account(fmt.Sprint(session / 10))}
+			from := transport.Origin{Session: transport.SessionID{100 + session}, Conn: id, Name: "a", Account: transport.Account(fmt.Sprint(session / 10))}
 			if _, err := w.b.Accept(t.Context(), from, q.encode()); err != nil {
 				if !errors.Is(err, ErrBudget) {
 					t.Fatal(err)

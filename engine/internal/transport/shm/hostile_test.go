@@ -18,7 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/topoctl/topoctl/engine/internal/memory"
-	"github.com/topoctl/topoctl/engine/internal/quota"
+
 	"github.com/topoctl/topoctl/engine/internal/transport"
 )
 
@@ -193,7 +193,7 @@ func TestExpectationsAreBounded(t *testing.T) {
 	}
 	late := expectation{}
 	late.ticket[0] = 1
-	expectLate := func(id transport.ConnID, a quota.Account) {
+	expectLate := func(id transport.ConnID, a transport.Account) {
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		if err := h.ends.Expect(connKey(id), a, late, time.Now().Add(-time.Second)); err != nil {

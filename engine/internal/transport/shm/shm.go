@@ -54,7 +54,7 @@ import (
 	"time"
 
 	"github.com/topoctl/topoctl/engine/internal/memory"
-	"github.com/topoctl/topoctl/engine/internal/quota"
+
 	"github.com/topoctl/topoctl/engine/internal/transport"
 	"github.com/topoctl/topoctl/internal/pkgerr"
 )
@@ -87,7 +87,7 @@ type Options struct {
 	// system's place for temporary files; if others have taken its name, one of its own.
 	Dir     string
 	Regions *memory.Table
-	Memory  *quota.Shares // that peers may make us hold; nil: no bound
+	Memory  *transport.Shares // that peers may make us hold; nil: no bound
 	// Workers copy what is too large for Post; 0 is one per processor, at most 8.
 	Workers int
 }
@@ -152,7 +152,7 @@ func New(o Options) (*Transport, error) {
 		active:  map[*conn]bool{},
 		windows: map[*memory.Pinned]*windowPool{},
 	}
-	t.ends = transport.MakeEnds[expectation, *passive](&t.mu, quota.Price{{Of: quota.New("shared memory connections", maxConns), N: 1}, {Of: o.Memory, N: connBytes}})
+	t.ends = transport.MakeEnds[expectation, *passive](&t.mu, transport.Price{{Of: transport.New("shared memory connections", maxConns), N: 1}, {Of: o.Memory, N: connBytes}})
 	t.ctx, t.cancel = context.WithCancel(context.Background())
 	t.wg.Go(t.accept)
 	return t, nil

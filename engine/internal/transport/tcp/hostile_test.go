@@ -19,7 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/topoctl/topoctl/engine/internal/memory"
-	"github.com/topoctl/topoctl/engine/internal/quota"
+
 	"github.com/topoctl/topoctl/engine/internal/transport"
 )
 
@@ -405,7 +405,7 @@ func TestOfferLimits(t *testing.T) {
 
 // expect has a connection expected of a session; ten sessions are one peer's.
 func expect(t *testing.T, b *side, session byte, conn transport.ConnID) error {
-	from := transport.Origin{Session: transport.SessionID{session}, Conn: conn, Name: "x", Account: quota.Account(fmt.Sprint(session / 10))}
+	from := transport.Origin{Session: transport.SessionID{session}, Conn: conn, Name: "x", Account: transport.Account(fmt.Sprint(session / 10))}
 	_, err := b.Accept(t.Context(), from, offer{spans: 1, posted: 1, bytes: 1}.put())
 	return err
 }
@@ -647,7 +647,7 @@ func TestNeverAnswers(t *testing.T) {
 // there is for one peer: its connection ends. What it had comes back.
 func TestAnswersThatWaitAreBounded(t *testing.T) {
 	noLeaks(t)
-	held := quota.New("memory", 1<<20)
+	held := transport.New("memory", 1<<20)
 	b := newSide(t, Options{Memory: held})
 	r := b.region(t, 1<<20, both, memory.Options{})
 	var descs []desc

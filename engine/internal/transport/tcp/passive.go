@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/topoctl/topoctl/engine/internal/memory"
-	"github.com/topoctl/topoctl/engine/internal/quota"
+
 	"github.com/topoctl/topoctl/engine/internal/stage"
 	"github.com/topoctl/topoctl/engine/internal/transport"
 	"github.com/topoctl/topoctl/internal/pkgerr"
@@ -23,7 +23,7 @@ type passive struct {
 	key      transport.ConnKey
 	name     string // of the peer's engine
 	rights   *memory.Rights
-	account  quota.Account
+	account  transport.Account
 	limits   offer
 	finished chan struct{}
 

@@ -25,7 +25,7 @@ import (
 	"time"
 
 	"github.com/topoctl/topoctl/engine/internal/memory"
-	"github.com/topoctl/topoctl/engine/internal/quota"
+
 	"github.com/topoctl/topoctl/engine/internal/session"
 	"github.com/topoctl/topoctl/engine/internal/stage"
 	"github.com/topoctl/topoctl/engine/internal/transport"
@@ -35,8 +35,8 @@ import (
 
 // Options configure the transport. Zero fields take the defaults.
 type Options struct {
-	Regions  *memory.Table // that peers may touch as far as they are granted
-	Memory   *quota.Shares // that peers may make us hold; nil: no bound
+	Regions  *memory.Table     // that peers may touch as far as they are granted
+	Memory   *transport.Shares // that peers may make us hold; nil: no bound
 	Identity session.Identity
 	Logger   *slog.Logger // of what was changed on the way; nil: nothing is logged
 
@@ -116,7 +116,7 @@ func New(o Options) (*Transport, error) {
 		altered: session.NewRefusalLog(o.Logger, "frames were changed on the way", alterations),
 		dial:    session.DialData,
 	}
-	t.ends = transport.MakeEnds[grant, *passive](&t.mu, quota.Price{{Of: quota.New("tcp connections", int64(o.Conns)), N: 1}, {Of: o.Memory, N: connBytes}})
+	t.ends = transport.MakeEnds[grant, *passive](&t.mu, transport.Price{{Of: transport.New("tcp connections", int64(o.Conns)), N: 1}, {Of: o.Memory, N: connBytes}})
 	if o.NoChecksum {
 		t.offer.features = 0
 	}

@@ -1,0 +1,660 @@
+package picture
+
+import (
+	"slices"
+	"unicode/utf8"
+)
+
+// size, point and rect are in pixels.
+type size struct{ w, h int }
+
+type point struct{ x, y int }
+
+type rect struct{ x, y, w, h int }
+
+func (r rect) right() int  { return r.x + r.w }
+func (r rect) bottom() int { return r.y + r.h }
+
+const (
+	margin    = 20
+	gapX      = 14 // between boxes side by side
+	gapY      = 12 // between boxes below each other
+	inset     = 10 // of boxes in a container
+	indent    = 24 // of boxes that hang from a common line
+	trunkX    = 11 // where that line is
+	dropLeast = 16 // of a line between a box and the one below
+	labelGap  = 7  // between a line and its label
+	stretch   = 3  // a box grows by at most a third
+)
+
+// stacking says where boxes that hang from one port stand below each other,
+// instead of side by side.
+type stacking uint8
+
+const (
+	stackNone     stacking = iota
+	stackSwitches          // below switches
+	stackAll               // below root complexes too
+)
+
+// plan is a way to lay a scene out.
+type plan struct {
+	stack  stacking
+	trees  int // rows of trees in a NUMA node
+	nodes  int // rows of NUMA nodes in a socket
+	places int // rows of sockets
+}
+
+// labelSize is what a link's label takes; in a stack one line, else one for
+// each of its parts.
+func (w *wire) labelSize() size {
+	if w == nil || len(w.labels) == 0 {
+		return size{}
+	}
+	s := size{}
+	for _, l := range w.lines() {
+		s.w = max(s.w, textWidth(l, smallSize, false))
+		s.h += smallHeight
+	}
+	if w.state == wireDegraded {
+		s.w += signWidth
+	}
+	return s
+}
+
+// lines are the parts of a label as they stand below each other: in a stack
+// width and rate share a line.
+func (w *wire) lines() []string {
+	if !w.flat || len(w.labels) < 2 {
+		return w.labels
+	}
+	return append([]string{joined(w.labels[:2]...)}, w.labels[2:]...)
+}
+
+// stacked says whether the boxes below a box stand below each other.
+func (p *plan) stacked(n *node) bool {
+	return len(n.below) > 1 && (p.stack == stackAll || p.stack == stackSwitches && n.look != lookRoot)
+}
+
+// measure finds the least size of a box with all in and below it.
+func (p *plan) measure(n *node) {
+	n.box.w, n.box.h = n.own.w, n.own.h
+	if len(n.inside) > 0 {
+		for _, c := range n.inside {
+			p.measure(c)
+		}
+		in := p.flow(n)
+		n.box.w = max(n.box.w, in.w+2*n.frame())
+		n.box.h += in.h + n.frame()
+	}
+	n.area = n.box
+	if len(n.below) == 0 {
+		return
+	}
+	for _, c := range n.below {
+		p.measure(c)
+		if c.up != nil {
+			c.up.flat = p.stacked(n)
+		}
+	}
+	if p.stacked(n) {
+		for _, c := range n.below {
+			label := c.up.labelSize()
+			n.area.w = max(n.area.w, indent+max(c.area.w, label.w+4))
+			n.area.h += max(label.h, dropLeast/2) + 4 + c.area.h
+		}
+		n.area.h += dropLeast / 2
+	} else {
+		w, h := -gapX, 0
+		for _, c := range n.below {
+			w += c.slot() + gapX
+			h = max(h, c.area.h)
+		}
+		n.area.w = max(n.area.w, w)
+		n.area.h += drop(n.below) + h
+	}
+	n.box.w = n.area.w
+}
+
+// slot is the width that a box takes beside others: its own, and what the
+// label needs on the right of a line that comes in the middle.
+func (n *node) slot() int {
+	w := n.area.w
+	if l := n.up.labelSize(); l.w > 0 {
+		w = max(w, 2*(l.w+labelGap))
+	}
+	return w
+}
+
+// drop is the length of the lines to boxes side by side.
+func drop(below []*node) int {
+	h := dropLeast
+	for _, c := range below {
+		h = max(h, c.up.labelSize().h+8)
+	}
+	return h
+}
+
+// frame is the space between a container's border and what is in it.
+func (n *node) frame() int {
+	if n.look == lookNone {
+		return 0
+	}
+	if n.look == lookCard {
+		return inset / 2
+	}
+	return inset
+}
+
+// rows is how many rows the boxes in a container may take.
+func (p *plan) rows(n *node) int {
+	switch {
+	case n.look == lookCard:
+		return len(n.inside)
+	case len(n.inside) > 0 && n.inside[0].look == lookPackage:
+		return p.places
+	case len(n.inside) > 0 && n.inside[0].look == lookNUMA && n.look == lookNone:
+		return p.places
+	case len(n.inside) > 0 && n.inside[0].look == lookNUMA:
+		return p.nodes
+	}
+	return p.trees
+}
+
+// flow puts the boxes inside a container into rows of as many columns, and
+// gives the size of them all.
+func (p *plan) flow(n *node) size {
+	rows := max(1, p.rows(n))
+	columns := (len(n.inside) + rows - 1) / rows
+	n.lines, n.columns = nil, make([]int, columns)
+	s := size{w: (columns - 1) * n.gapX(), h: -n.gapY()}
+	for line := range slices.Chunk(n.inside, columns) {
+		n.lines = append(n.lines, line)
+		h := 0
+		for i, c := range line {
+			n.columns[i] = max(n.columns[i], c.area.w)
+			h = max(h, c.area.h)
+		}
+		s.h += h + n.gapY()
+	}
+	for _, w := range n.columns {
+		s.w += w
+	}
+	return s
+}
+
+// gapX is the space between boxes side by side in a container.
+func (n *node) gapX() int {
+	if n.spread > 0 {
+		return n.spread
+	}
+	return gapX
+}
+
+// gapY is the space between rows of boxes in a container.
+func (n *node) gapY() int {
+	if n.look == lookCard {
+		return gapY / 3
+	}
+	return gapY
+}
+
+// wrap measures a container whose boxes fill rows of a given width.
+func (p *plan) wrap(n *node, width int) {
+	n.lines, n.columns = nil, nil
+	used, in := 0, size{h: -gapY}
+	for _, c := range n.inside {
+		p.measure(c)
+		if len(n.lines) == 0 || used+gapX+c.area.w > width-2*n.frame() {
+			n.lines = append(n.lines, nil)
+			used = -gapX
+			in.h += gapY
+		}
+		last := len(n.lines) - 1
+		n.lines[last] = append(n.lines[last], c)
+		used += gapX + c.area.w
+		in.w = max(in.w, used)
+	}
+	for _, line := range n.lines {
+		in.h += tallest(line)
+	}
+	n.box = rect{w: max(n.own.w, in.w+2*n.frame()), h: n.own.h + in.h + n.frame()}
+	n.area = n.box
+}
+
+func tallest(line []*node) int {
+	h := 0
+	for _, c := range line {
+		h = max(h, c.area.h)
+	}
+	return h
+}
+
+// place gives a box and all in and below it their coordinates. The width is at
+// least what was measured.
+func (p *plan) place(n *node, x, y, w int) {
+	n.area.x, n.area.y, n.area.w = x, y, w
+	n.box.x, n.box.y, n.box.w = x, y, w
+	top := y + n.own.h
+	for _, line := range n.lines {
+		top += p.placeLine(n, line, top) + n.gapY()
+	}
+	switch {
+	case len(n.below) == 0:
+	case p.stacked(n):
+		p.placeStack(n)
+	default:
+		p.placeBeside(n)
+	}
+}
+
+// placeLine places one row of boxes in a container and gives its height.
+// Containers in one row are equally high.
+func (p *plan) placeLine(n *node, line []*node, top int) int {
+	h, more := tallest(line), n.box.w-2*n.frame()-(len(n.columns)-1)*n.gapX()
+	for _, w := range n.columns {
+		more -= w
+	}
+	x := n.box.x + n.frame()
+	for i, c := range line {
+		column, w := c.area.w, c.area.w
+		if n.columns != nil {
+			column, w = n.share(i, c, max(0, more)/len(n.columns))
+		}
+		p.place(c, x, top, w)
+		c.heighten(h)
+		x += column + n.gapX()
+	}
+	return h
+}
+
+// share gives the width of a column, which may take some more, and that of a
+// box in it. Containers and the functions of a card fill their row. Trees grow
+// so far that they stand in line, and no further: wide boxes with little text
+// are hard to read.
+func (n *node) share(i int, c *node, more int) (column, w int) {
+	const alike = 1.6 // trees whose widths differ by less become equally wide
+	column = n.columns[i]
+	if c.look.container() || !n.look.container() {
+		return column + more, column + more
+	}
+	column += min(more, column/stretch)
+	if float64(column) > alike*float64(c.area.w) {
+		return column, c.area.w + c.area.w/stretch
+	}
+	return column, column
+}
+
+// heighten gives a container the height of its row, and the containers in it
+// what it gained, where they stand in one row.
+func (n *node) heighten(h int) {
+	if !n.look.container() {
+		return
+	}
+	more := h - n.area.h
+	n.area.h, n.box.h = h, h
+	if len(n.lines) == 1 {
+		for _, c := range n.lines[0] {
+			c.heighten(c.area.h + more)
+		}
+	}
+}
+
+// placeStack places boxes below each other, on a line that comes down on the
+// left of them.
+func (p *plan) placeStack(n *node) {
+	x, y := n.box.x+indent, n.box.bottom()+dropLeast/2
+	end := 0
+	for _, c := range n.below {
+		label := c.up.labelSize()
+		if c.up != nil {
+			c.up.label = rect{x + 2, y, label.w, label.h}
+		}
+		y += max(label.h, dropLeast/2) + 2
+		p.place(c, x, y, n.area.w-indent)
+		end = y + min(c.box.h/2, padY+strongHeight/2)
+		if c.up != nil {
+			c.up.path = []point{{n.box.x + trunkX, end}, {x, end}}
+		}
+		y = c.area.bottom() + 2
+	}
+	n.trunk = []point{{n.box.x + trunkX, n.box.bottom()}, {n.box.x + trunkX, end}}
+}
+
+// placeBeside places boxes side by side, each with a line of its own that comes
+// down in its middle.
+func (p *plan) placeBeside(n *node) {
+	used := -gapX
+	for _, c := range n.below {
+		used += c.slot() + gapX
+	}
+	more := max(0, n.area.w-used) / len(n.below)
+	d := drop(n.below)
+	x, y := n.box.x, n.box.bottom()+d
+	for _, c := range n.below {
+		slot := c.slot() + more
+		w := slot
+		if len(n.below) > 1 {
+			w = min(slot, max(c.slot(), c.area.w+c.area.w/stretch))
+		}
+		p.place(c, x+(slot-w)/2, y, w)
+		middle := c.box.x + c.box.w/2
+		if c.up != nil {
+			label := c.up.labelSize()
+			c.up.path = []point{{middle, n.box.bottom()}, {middle, y}}
+			c.up.label = rect{middle + labelGap, y - d + (d-label.h)/2, label.w, label.h}
+		}
+		x += slot + gapX
+	}
+}
+
+// window is the size that an image should be legible in: the layout that has
+// the largest text in it is taken.
+var window = size{1600, 1000}
+
+const (
+	minWidth  = 640  // of an image
+	manyBoxes = 3000 // from where on only one layout is tried
+	clearly   = 1.08 // how much larger the text must be for another way to stack
+	jointRoom = 28   // around the label of the line between two sockets
+)
+
+// arrange gives a scene its coordinates.
+func (s *scene) arrange() {
+	boxes := s.measureTexts()
+	plans := s.plans()
+	if boxes > manyBoxes {
+		plans = [][]plan{{{stack: stackAll, trees: 4, nodes: 2, places: 4}}}
+	}
+	best, found := plan{}, 0.0
+	for _, alike := range plans {
+		first, largest := plan{}, 0.0
+		for _, p := range alike {
+			if scale := s.try(p); scale > largest {
+				first, largest = p, scale
+			}
+		}
+		if largest > found*clearly || largest == 1 && found < 1 {
+			best, found = first, largest
+		}
+	}
+	s.try(best)
+	s.place(best)
+}
+
+// measureTexts finds the size of all texts, and how many boxes there are.
+func (s *scene) measureTexts() int {
+	boxes := 0
+	for _, part := range s.parts() {
+		part.walk(func(n *node) {
+			n.own = n.textSize()
+			boxes++
+		})
+	}
+	if s.joint != nil {
+		s.places.spread = s.joint.labelSize().w + jointRoom
+	}
+	return boxes
+}
+
+// plans lists the layouts to try by how they stack, those first that look most
+// like a drawing by hand: everything side by side.
+func (s *scene) plans() [][]plan {
+	places := 1
+	if s.places != nil {
+		places = len(s.places.inside)
+	}
+	trees, nodes := 1, 1
+	for _, part := range s.parts() {
+		part.walk(func(n *node) {
+			if !n.look.container() || len(n.inside) == 0 {
+				return
+			}
+			if n.inside[0].look == lookNUMA {
+				nodes = max(nodes, len(n.inside))
+			} else {
+				trees = max(trees, len(n.inside))
+			}
+		})
+	}
+	rows := func(n, most int) []int {
+		out := []int{}
+		for r := 1; r <= min(n, most); r++ {
+			out = append(out, r)
+		}
+		return out
+	}
+	placeRows := []int{1}
+	if places > 2 {
+		placeRows = rows(places, 12)
+	}
+	var all [][]plan
+	for _, stack := range []stacking{stackNone, stackAll, stackSwitches} {
+		var out []plan
+		for _, p := range placeRows {
+			for _, n := range rows(nodes, 4) {
+				for _, t := range rows(trees, 4) {
+					out = append(out, plan{stack: stack, trees: t, nodes: n, places: p})
+				}
+			}
+		}
+		all = append(all, out)
+	}
+	return all
+}
+
+// try measures a layout and says how large its text is in the window; 1 is
+// its natural size.
+func (s *scene) try(p plan) float64 {
+	w := minWidth
+	for _, n := range []*node{s.places, s.unknown} {
+		if n != nil {
+			p.measure(n)
+			w = max(w, n.area.w)
+		}
+	}
+	h := margin
+	for _, n := range s.parts() {
+		if n == s.legend || n == s.virtual {
+			p.wrap(n, w)
+		} else if n != s.places && n != s.unknown {
+			p.measure(n)
+		}
+		h += n.area.h + gapY
+	}
+	s.width, s.height = w+2*margin, h+margin-gapY
+	return min(1, float64(window.w)/float64(s.width), float64(window.h)/float64(s.height))
+}
+
+// place puts the parts below each other.
+func (s *scene) place(p plan) {
+	y := margin
+	for _, n := range s.parts() {
+		w := s.width - 2*margin
+		p.place(n, margin, y, w)
+		y += n.area.h + gapY
+	}
+	for _, part := range s.parts() {
+		part.walk((*node).fit)
+	}
+	if s.joint != nil {
+		s.placeJoint(s.places.inside[0].box, s.places.inside[1].box)
+	}
+}
+
+// placeJoint draws the line between two sockets, with its label above.
+func (s *scene) placeJoint(a, b rect) {
+	label := s.joint.labelSize()
+	y := a.y + min(min(a.h, b.h)*2/3, label.h+gapY+6)
+	s.joint.path = []point{{a.right(), y}, {b.x, y}}
+	s.joint.label = rect{a.right() + (b.x-a.right()-label.w)/2, y - label.h - 3, label.w, label.h}
+}
+
+// Sizes in pixels at the image's natural size.
+const (
+	titleSize, titleHeight   = 18.0, 26
+	strongSize, strongHeight = 12.0, 17
+	smallSize, smallHeight   = 10.5, 14
+
+	padX, padY   = 8, 5
+	columnGap    = 12 // between the left and the right text of a row
+	signWidth    = 16 // of a warning sign and the space after it
+	sampleWidth  = 34 // of a line in the legend
+	maxBoxWidth  = 260
+	softWidth    = 150 // what soft rows may ask for
+	wideSoft     = 180 // and in a container
+	minBoxWidth  = 128
+	minRootWidth = 120
+)
+
+func (r *row) height() int {
+	switch r.style {
+	case rowTitle:
+		return titleHeight
+	case rowStrong:
+		return strongHeight
+	}
+	return smallHeight
+}
+
+func (r *row) size() float64 {
+	switch r.style {
+	case rowTitle:
+		return titleSize
+	case rowStrong:
+		return strongSize
+	}
+	return smallSize
+}
+
+func (r *row) bold() bool { return r.style == rowStrong || r.style == rowTitle }
+
+// width is what a row asks for, a soft one at most soft. The right text is
+// never bold.
+func (r *row) width(soft int) int {
+	w := textWidth(r.left, r.size(), r.bold())
+	if r.right != "" {
+		w += columnGap + textWidth(r.right, smallSize, false)
+	}
+	if r.soft {
+		w = min(w, soft)
+	}
+	if r.alert {
+		w += signWidth
+	}
+	return w
+}
+
+// ascii are the advance widths of the printable ASCII characters in DejaVu
+// Sans, in thousandths of the font size. It is the widest of the usual sans
+// serif fonts: what fits in it fits in Helvetica, Arial or Segoe as well.
+var ascii = [...]uint16{
+	318, 401, 460, 838, 636, 950, 780, 275, 390, 390, 500, 838, 318, 361, 318, 337, // space to /
+	636, 636, 636, 636, 636, 636, 636, 636, 636, 636, 337, 337, 838, 838, 838, 531, // 0 to ?
+	1000, 684, 686, 698, 770, 632, 575, 775, 752, 295, 295, 656, 557, 863, 748, 787, // @ to O
+	603, 787, 695, 635, 611, 732, 684, 989, 685, 611, 685, 390, 337, 390, 838, 500, // P to _
+	500, 613, 635, 550, 635, 615, 352, 635, 634, 278, 278, 579, 278, 974, 634, 612, // ` to o
+	635, 635, 411, 521, 392, 634, 592, 818, 592, 592, 525, 636, 337, 636, 838, // p to ~
+}
+
+// boldness is how much wider bold text is.
+const boldness = 1.14
+
+// runeWidth is a character's width in thousandths of the font size. What is
+// not ASCII may be as wide as an ideogram, or wider where it is a picture.
+func runeWidth(r rune) int {
+	switch {
+	case r >= ' ' && int(r-' ') < len(ascii):
+		return int(ascii[r-' '])
+	case r == '·':
+		return 318
+	case r >= 0x1f000:
+		return 1400
+	}
+	return 1050
+}
+
+// textWidth estimates how wide a text is, rounded up.
+func textWidth(s string, size float64, bold bool) int {
+	sum := 0
+	for _, r := range s {
+		sum += runeWidth(r)
+	}
+	w := float64(sum) * size / 1000
+	if bold {
+		w *= boldness
+	}
+	return int(w) + 1
+}
+
+// cut shortens a text to a width; what is cut ends in an ellipsis.
+func cut(s string, width int, size float64, bold bool) string {
+	if textWidth(s, size, bold) <= width {
+		return s
+	}
+	for len(s) > 0 {
+		_, n := utf8.DecodeLastRuneInString(s)
+		s = s[:len(s)-n]
+		if textWidth(s+"…", size, bold) <= width {
+			return s + "…"
+		}
+	}
+	return ""
+}
+
+// textSize is what the rows of a box ask for.
+func (n *node) textSize() size {
+	s, soft := size{}, softWidth
+	if n.look.container() {
+		soft = wideSoft
+	}
+	for i := range n.rows {
+		s.w = max(s.w, n.rows[i].width(soft))
+		s.h += n.rows[i].height()
+	}
+	if n.look == lookNone {
+		return s
+	}
+	s.w += 2 * padX
+	switch n.look {
+	case lookLine:
+		s.w += n.sample()
+	case lookGPU, lookNIC, lookSoftware, lookSwitch, lookSmall, lookDrive:
+		s.w = max(s.w, minBoxWidth)
+	case lookRoot:
+		s.w = max(s.w, minRootWidth)
+	}
+	if !n.look.container() && n.look != lookBar {
+		s.w = min(s.w, maxBoxWidth)
+	}
+	s.h += 2 * padY
+	return s
+}
+
+// sample is the width of the line before a text of the legend.
+func (n *node) sample() int {
+	if n.look == lookLine && n.up != nil {
+		return sampleWidth
+	}
+	return 0
+}
+
+// fit cuts the rows of a box to its width.
+func (n *node) fit() {
+	room := n.box.w - 2*padX - n.sample()
+	if n.look == lookNone {
+		room = n.box.w
+	}
+	for i := range n.rows {
+		r := &n.rows[i]
+		left := room
+		if r.alert {
+			left -= signWidth
+		}
+		if r.right != "" {
+			r.right = cut(r.right, left*2/3, smallSize, false)
+			left -= textWidth(r.right, smallSize, false) + columnGap
+		}
+		r.left = cut(r.left, left, r.size(), r.bold())
+	}
+}

@@ -1,0 +1,381 @@
+package picture
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/text"
+)
+
+// peers are the links between GPUs, and from GPUs to their CPU. Those that
+// join many GPUs alike (NVSwitches, a mesh of every two) become one bar; the
+// others are rows in the GPUs' boxes.
+type peers struct {
+	bars  []*node
+	edges []edge // those that are rows
+	rows  map[topo.ID][]row
+	tips  map[topo.ID][]string
+
+	index map[topo.ID]int // GPU numbers
+	count map[topo.ID]map[topo.LinkKind]int
+}
+
+// bundle is what links have in common that are told in one line.
+type bundle struct {
+	kind  topo.LinkKind
+	links int // bonded in each
+	rate  string
+	state wireState
+}
+
+func compareBundles(a, b bundle) int {
+	return cmp.Or(strings.Compare(string(a.kind), string(b.kind)), b.links-a.links, strings.Compare(a.rate, b.rate), int(a.state)-int(b.state))
+}
+
+var linkNames = map[topo.LinkKind]string{topo.LinkNVLink: "NVLink", topo.LinkXGMI: "xGMI", topo.LinkC2C: "C2C"}
+
+func (u bundle) name() string {
+	name := linkNames[u.kind]
+	if u.links > 0 {
+		name += " x" + strconv.Itoa(u.links)
+	}
+	return name
+}
+
+// each is the rate as a sentence has it.
+func (u bundle) each(what string) string {
+	switch {
+	case u.state == wireUnknown:
+		return "unknown rate"
+	case what == "":
+		return u.rate
+	}
+	return u.rate + " per " + what
+}
+
+// edge is a link between two GPUs.
+type edge struct {
+	a, z topo.ID
+	bundle
+}
+
+func newPeers(b *diagram) *peers {
+	p := &peers{rows: map[topo.ID][]row{}, tips: map[topo.ID][]string{}, index: map[topo.ID]int{}, count: map[topo.ID]map[topo.LinkKind]int{}}
+	for i := range b.T.GPUs {
+		p.index[b.T.GPUs[i].ID] = b.T.GPUs[i].Index
+	}
+	fabric := map[bundle][]topo.ID{}
+	var edges []edge
+	for i := range b.T.Links {
+		l := &b.T.Links[i]
+		if linkNames[l.Kind] == "" {
+			continue
+		}
+		u := bundle{l.Kind, l.Count, b.linkRate(l), stateOf(l)}
+		_, okA := p.index[l.A]
+		_, okB := p.index[l.B]
+		switch {
+		case okA && okB && l.A != l.B:
+			edges = append(edges, edge{l.A, l.B, u})
+			p.add(l.A, l)
+			p.add(l.B, l)
+		case okA && l.B == topo.FabricID || okB && l.A == topo.FabricID:
+			gpu := l.A
+			if !okA {
+				gpu = l.B
+			}
+			fabric[u] = append(fabric[u], gpu)
+			p.add(gpu, l)
+		case okA && !okB:
+			p.other(l.A, l.B, u, l)
+		case okB && !okA:
+			p.other(l.B, l.A, u, l)
+		}
+	}
+	if len(edges)+len(fabric) == 0 {
+		edges = p.stated(b)
+	}
+	p.fabrics(fabric)
+	p.meshes(edges)
+	return p
+}
+
+// add counts a link at a GPU and describes it in the tooltip.
+func (p *peers) add(gpu topo.ID, l *topo.Link) {
+	if p.count[gpu] == nil {
+		p.count[gpu] = map[topo.LinkKind]int{}
+	}
+	p.count[gpu][l.Kind] += max(l.Count, 1)
+	if note := clean(l.Note); note != "" && !slices.Contains(p.tips[gpu], note) && len(p.tips[gpu]) < 16 {
+		p.tips[gpu] = append(p.tips[gpu], note)
+	}
+}
+
+// sum is what stands beside a GPU's name: "NVLink x18".
+func (p *peers) sum(gpu topo.ID) string {
+	var out []string
+	for _, kind := range []topo.LinkKind{topo.LinkNVLink, topo.LinkXGMI} {
+		if n := p.count[gpu][kind]; n > 0 {
+			out = append(out, linkNames[kind]+" x"+strconv.Itoa(n))
+		}
+	}
+	return strings.Join(out, ", ")
+}
+
+// other is a link to something that is no GPU: the CPU.
+func (p *peers) other(gpu, to topo.ID, u bundle, l *topo.Link) {
+	name := u.name()
+	if u.kind != topo.LinkC2C {
+		name += " to " + clean(string(to))
+	}
+	p.rows[gpu] = append(p.rows[gpu], row{left: name, right: u.rate})
+	if l.Note != "" {
+		p.tips[gpu] = append(p.tips[gpu], clean(l.Note))
+	}
+}
+
+// stated are the links that follow from classes which the origin states.
+func (p *peers) stated(b *diagram) []edge {
+	d := b.T.Derived
+	if b.T.Asserted == nil || d == nil {
+		return nil
+	}
+	var out []edge
+	for i, a := range d.Axis {
+		for j := i + 1; j < len(d.Axis); j++ {
+			_, okA := p.index[a]
+			_, okZ := p.index[d.Axis[j]]
+			if !okA || !okZ {
+				continue
+			}
+			switch class := d.At(i, j).Class; class.Kind {
+			case topo.ClassNV:
+				out = append(out, edge{a, d.Axis[j], bundle{topo.LinkNVLink, class.Links, "?", wireUnknown}})
+			case topo.ClassXGMI:
+				out = append(out, edge{a, d.Axis[j], bundle{topo.LinkXGMI, 0, "?", wireUnknown}})
+			}
+		}
+	}
+	return out
+}
+
+// fabrics makes the bar of the NVSwitches.
+func (p *peers) fabrics(fabric map[bundle][]topo.ID) {
+	if len(fabric) == 0 {
+		return
+	}
+	n := &node{look: lookBar, id: topo.FabricID, tip: []string{"Every GPU reaches every other through the NVSwitches at its own rate"}}
+	for _, u := range slices.SortedFunc(maps.Keys(fabric), compareBundles) {
+		gpus := p.numbers(fabric[u])
+		n.joins = append(n.joins, fabric[u]...)
+		to := "each of " + strconv.Itoa(len(gpus)) + " GPUs"
+		if len(gpus) == 1 {
+			to = "GPU" + strconv.Itoa(gpus[0])
+		} else if len(fabric) > 1 {
+			to = text.Plural(len(gpus), "GPU") + " (" + ranges(gpus) + ")"
+		}
+		n.rows = append(n.rows, row{left: fmt.Sprintf("%s to %s through NVSwitches · %s", u.name(), to, u.each("GPU")), style: rowStrong})
+	}
+	n.rows = atMost(n.rows, "kind")
+	p.bars = append(p.bars, n)
+}
+
+// numbers are the indices of GPUs, each once.
+func (p *peers) numbers(gpus []topo.ID) []int {
+	out := make([]int, len(gpus))
+	for i, id := range gpus {
+		out[i] = p.index[id]
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// meshes turns the links between GPUs into bars where every two of a group are
+// joined alike, else into rows at the GPUs.
+func (p *peers) meshes(edges []edge) {
+	for _, kind := range []topo.LinkKind{topo.LinkNVLink, topo.LinkXGMI} {
+		group := p.groups(edges, kind)
+		byGroup := map[int][]edge{}
+		for _, e := range edges {
+			if e.kind == kind {
+				byGroup[group[e.a]] = append(byGroup[group[e.a]], e)
+			}
+		}
+		for _, g := range slices.Sorted(maps.Keys(byGroup)) {
+			if !p.mesh(byGroup[g]) {
+				p.partial(byGroup[g])
+			}
+		}
+	}
+}
+
+// groups gives the GPUs that are joined with one another the same number, the
+// smallest of theirs.
+func (p *peers) groups(edges []edge, kind topo.LinkKind) map[topo.ID]int {
+	next := map[topo.ID][]topo.ID{}
+	for _, e := range edges {
+		if e.kind == kind {
+			next[e.a] = append(next[e.a], e.z)
+			next[e.z] = append(next[e.z], e.a)
+		}
+	}
+	ids := slices.SortedFunc(maps.Keys(next), func(a, b topo.ID) int {
+		return cmp.Or(p.index[a]-p.index[b], strings.Compare(string(a), string(b)))
+	})
+	out := map[topo.ID]int{}
+	for _, id := range ids {
+		if _, ok := out[id]; ok {
+			continue
+		}
+		number := len(out)
+		out[id] = number
+		for queue := []topo.ID{id}; len(queue) > 0; queue = queue[1:] {
+			for _, z := range next[queue[0]] {
+				if _, ok := out[z]; !ok {
+					out[z] = number
+					queue = append(queue, z)
+				}
+			}
+		}
+	}
+	return out
+}
+
+// mesh makes a bar of three and more GPUs of which every two are joined alike.
+func (p *peers) mesh(edges []edge) bool {
+	var ids []topo.ID
+	for _, e := range edges {
+		if e.bundle != edges[0].bundle {
+			return false
+		}
+		ids = append(ids, e.a, e.z)
+	}
+	gpus := p.numbers(ids)
+	if n := len(gpus); n < 3 || len(edges) != n*(n-1)/2 {
+		return false
+	}
+	slices.SortFunc(ids, func(a, z topo.ID) int { return topo.NaturalCompare(string(a), string(z)) })
+	u := edges[0].bundle
+	p.bars = append(p.bars, &node{look: lookBar, id: topo.ID("mesh:" + string(ids[0])), joins: slices.Compact(ids),
+		tip:  []string{fmt.Sprintf("%s of GPUs %s", text.Plural(len(edges), "link"), ranges(gpus))},
+		rows: []row{{left: fmt.Sprintf("%s between every two of GPUs %s · %s", u.name(), ranges(gpus), u.each("pair")), style: rowStrong}}})
+	return true
+}
+
+// partial writes the peers of each GPU into its box, alike ones in one row.
+func (p *peers) partial(edges []edge) {
+	at := map[topo.ID]map[bundle][]int{}
+	note := func(gpu, peer topo.ID, u bundle) {
+		if at[gpu] == nil {
+			at[gpu] = map[bundle][]int{}
+		}
+		at[gpu][u] = append(at[gpu][u], p.index[peer])
+	}
+	for _, e := range edges {
+		note(e.a, e.z, e.bundle)
+		note(e.z, e.a, e.bundle)
+	}
+	p.edges = append(p.edges, edges...)
+	for gpu, byBundle := range at { // each GPU has rows of its own: the order is no matter
+		for _, u := range slices.SortedFunc(maps.Keys(byBundle), compareBundles) {
+			p.rows[gpu] = append(p.rows[gpu], row{left: u.name() + ": GPU " + ranges(byBundle[u]), right: u.rate})
+		}
+	}
+}
+
+// socketName is what the links between a host's sockets are called.
+func socketName(h *topo.Host) string {
+	switch {
+	case h.CPUVendor == "AuthenticAMD":
+		return "xGMI"
+	case h.CPUVendor == "GenuineIntel" && h.CPUModelID != nil && *h.CPUModelID >= 0x55:
+		return "UPI"
+	case h.CPUVendor == "GenuineIntel":
+		return "QPI/UPI"
+	}
+	return "CPU link"
+}
+
+// sockets tells of the links between NUMA nodes: a line where there are two
+// places, else a bar that counts those that are alike.
+func (b *diagram) sockets(places []*node) (*wire, []*node) {
+	place := map[topo.ID]int{}
+	for i, p := range places {
+		p.walk(func(n *node) {
+			if n.look.container() {
+				place[n.id] = i
+			}
+		})
+	}
+	across, within := map[bundle]int{}, map[bundle]int{}
+	name := socketName(&b.T.Host)
+	var notes []string
+	for i := range b.T.Links {
+		l := &b.T.Links[i]
+		x, okX := place[l.A]
+		y, okY := place[l.B]
+		if l.Kind != topo.LinkSocket || !okX || !okY {
+			continue
+		}
+		u := bundle{l.Kind, 0, b.linkRate(l), stateOf(l)}
+		if x == y {
+			within[u]++
+			continue
+		}
+		across[u]++
+		if !b.packageKnown(l.A) || !b.packageKnown(l.B) {
+			name = "NUMA link"
+		}
+		if note := clean(l.Note); note != "" && !slices.Contains(notes, note) && len(notes) < 8 {
+			notes = append(notes, note)
+		}
+	}
+	if len(places) == 2 && len(across) > 0 {
+		return joint(name, across, notes), nil
+	}
+	if len(across) == 0 {
+		return nil, nil
+	}
+	n := &node{look: lookBar, id: "sockets", tip: notes}
+	for _, u := range slices.SortedFunc(maps.Keys(across), compareBundles) {
+		n.rows = append(n.rows, row{left: fmt.Sprintf("%s between %s of NUMA nodes · %s", name, text.Plural(across[u], "pair"), u.each("")), style: rowStrong})
+	}
+	for _, u := range slices.SortedFunc(maps.Keys(within), compareBundles) {
+		n.rows = append(n.rows, row{left: fmt.Sprintf("within a socket, between %s of NUMA nodes · %s", text.Plural(within[u], "pair"), u.each(""))})
+	}
+	n.rows = atMost(n.rows, "kind")
+	return nil, []*node{n}
+}
+
+// packageKnown says whether it is known which socket a NUMA node is of.
+func (b *diagram) packageKnown(id topo.ID) bool {
+	n, ok := b.Node(id).(*topo.NUMANode)
+	return ok && n.Package != nil
+}
+
+// joint is the line between two places. Pairs of their NUMA nodes with
+// different rates are told as a range.
+func joint(name string, across map[bundle]int, notes []string) *wire {
+	kinds := slices.SortedFunc(maps.Keys(across), func(a, b bundle) int {
+		return cmp.Or(int(a.state)-int(b.state), compareBundles(a, b))
+	})
+	var rates []string
+	pairs := 0
+	for _, u := range kinds {
+		rates = append(rates, u.rate)
+		pairs += across[u]
+	}
+	w := &wire{labels: []string{name, strings.Join(rates, " / ")}, state: kinds[len(kinds)-1].state, tip: notes}
+	if len(kinds) > 3 {
+		w.labels[1] = "rates differ"
+	}
+	if pairs > 1 {
+		w.tip = append(w.tip, text.Plural(pairs, "pair")+" of NUMA nodes, one on each side")
+	}
+	return w
+}
