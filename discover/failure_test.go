@@ -220,7 +220,7 @@ func copyTree(from hosttree.Tree, to *hosttree.Mem, dir, without string) error {
 func installIDs(t *testing.T) {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "pci.ids")
-	if err := os.WriteFile(name, sysfs.Embedded(), 0o600); err != nil {
+	if err := os.WriteFile(name, sysfs.EmbeddedIDs(), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	t.Setenv(envPCIDB, name)

@@ -48,7 +48,7 @@ func wantNames(t *topo.Topology) map[pciNumber]bool {
 
 // pciNames are the names of the wanted numbers.
 type pciNames struct {
-	*sysfs.DB
+	*sysfs.IDs
 	from    string // the database that came first
 	problem error  // why the one that the user named is not used
 }
@@ -110,12 +110,12 @@ func (p pipeline) names(want map[pciNumber]bool) (pciNames, error) {
 	if user != "" {
 		places = []string{user}
 	}
-	texts := [][]byte{sysfs.Embedded()}
+	texts := [][]byte{sysfs.EmbeddedIDs()}
 	for _, place := range places {
 		text, err := readIDs(place)
 		if err == nil {
 			names.from = place
-			texts = [][]byte{text, sysfs.Embedded()}
+			texts = [][]byte{text, sysfs.EmbeddedIDs()}
 			break
 		}
 		if user != "" {
@@ -123,7 +123,7 @@ func (p pipeline) names(want map[pciNumber]bool) (pciNames, error) {
 		}
 	}
 	var err error
-	names.DB, err = sysfs.Open(func(vendor, device string) bool { return want[pciNumber{vendor, device}] }, texts...)
+	names.IDs, err = sysfs.OpenIDs(func(vendor, device string) bool { return want[pciNumber{vendor, device}] }, texts...)
 	return names, err
 }
 

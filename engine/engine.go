@@ -126,9 +126,9 @@ func New(ctx context.Context, o Options) (*Engine, error) {
 	}
 	e := &Engine{
 		o: o, log: o.Logger, began: time.Now(), table: mem.NewTable(o.Limits.Regions), registry: o.Registry, recordChanged: make(chan struct{}, 1),
-		held:      transport.New("memory", o.Limits.PeerBytes),
-		answering: answering{shares: transport.New("calls", int64(o.Limits.Calls)), by: map[*session.Session]int{}},
-		digests:   transport.New("digests", int64(max(runtime.GOMAXPROCS(0), 2))),
+		held:      transport.NewShares("memory", o.Limits.PeerBytes),
+		answering: answering{shares: transport.NewShares("calls", int64(o.Limits.Calls)), by: map[*session.Session]int{}},
+		digests:   transport.NewShares("digests", int64(max(runtime.GOMAXPROCS(0), 2))),
 		presence:  presence{name: o.Name, portsChanged: make(chan struct{}, 1)},
 		lifetime:  lifetime{stop: make(chan struct{}), closeTime: closeTimeout},
 		scheduler: scheduler{

@@ -64,7 +64,7 @@ type unread struct {
 }
 
 func newInbox(most int, memory *transport.Shares) *inbox {
-	b := &inbox{c: make(chan Notification, most), memory: memory, waiting: transport.New("notifications", maxWaiting)}
+	b := &inbox{c: make(chan Notification, most), memory: memory, waiting: transport.NewShares("notifications", maxWaiting)}
 	memory.OnFull(b.settle)
 	return b
 }

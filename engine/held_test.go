@@ -12,7 +12,7 @@ import (
 // Notifications have memory until they are read, and one peer's do not take that of others.
 func TestNotificationsHoldMemory(t *testing.T) {
 	const size, most = 1 << 10, 64
-	held := transport.New("memory", 16*size)
+	held := transport.NewShares("memory", 16*size)
 	b := newInbox(most, held)
 	put := func(a transport.Account) error {
 		return b.put(t.Context(), t.Context(), Notification{Payload: make([]byte, size)}, a, 0)
@@ -44,7 +44,7 @@ func TestNotificationsHoldMemory(t *testing.T) {
 
 // Those that wait for room leave some to wait for others, and go on in their order.
 func TestNotificationsWaiting(t *testing.T) {
-	b := newInbox(1, transport.New("memory", 1<<20))
+	b := newInbox(1, transport.NewShares("memory", 1<<20))
 	ended := make(chan error)
 	put := func(a transport.Account) {
 		go func() { ended <- b.put(t.Context(), t.Context(), Notification{Peer: string(a)}, a, time.Minute) }()
@@ -81,14 +81,14 @@ func TestNotificationsWaiting(t *testing.T) {
 // One peer's calls do not take all that the application answers, however many sessions it has.
 func TestCallsAreShared(t *testing.T) {
 	p := newPair(t, 4096, Options{}, Options{})
-	a := &answering{shares: transport.New("calls", 4), by: map[*session.Session]int{}}
+	a := &answering{shares: transport.NewShares("calls", 4), by: map[*session.Session]int{}}
 	s := p.peer.session
 	for range 2 {
 		if err := a.enter(s); err != nil {
 			t.Fatal(err)
 		}
 	}
-	var full *transport.Error
+	var full *transport.FullError
 	if err := a.enter(s); !errors.As(err, &full) || !errors.Is(err, ErrLimit) {
 		t.Errorf("%v", err)
 	}

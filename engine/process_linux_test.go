@@ -209,7 +209,7 @@ func TestProcessStops(t *testing.T) {
 			}
 			return err
 		}
-		_ = peer.Process.Signal(syscall.SIGSTOP)
+		childtest.Stop(t, peer.Process)
 		begin := time.Now()
 		unsafe := false
 		for time.Since(begin) < stopped {

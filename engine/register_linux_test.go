@@ -8,7 +8,6 @@ import (
 	"net/netip"
 	"strings"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -55,9 +54,7 @@ func TestFollowsRegistry(t *testing.T) {
 	if err := p.Write(testContext(t), mine.All(), kv.At(0)); err != nil || p.Err() != nil {
 		t.Errorf("the former one still answers: %v, %v", err, p.Err())
 	}
-	if err := old.Process.Signal(syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	childtest.Stop(t, old.Process)
 	began := time.Now()
 	// The registry says it again, as it does for a record that changes.
 	if _, err := names.Client().Publish(t.Context(), registry.Record{Name: "peer", Epoch: now, Fingerprint: "again", Addresses: []netip.AddrPort{netip.MustParseAddrPort(second)}}); err != nil {
@@ -89,9 +86,7 @@ func TestMovesWhileOpened(t *testing.T) {
 	first, second := childtest.Address(t), childtest.Address(t)
 	old := startPeer(t, first)
 	register(t, names.Client(), first)
-	if err := old.Process.Signal(syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	childtest.Stop(t, old.Process)
 	client := newEngine(t, Options{Name: "client", Registry: names.Client(), DefaultTimeout: time.Hour, GiveUp: time.Hour})
 	type opened struct {
 		p   *Peer

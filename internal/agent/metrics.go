@@ -16,11 +16,11 @@ var laneHealths = []string{"idle", "dialling", "healthy", "half-open", "sick", "
 
 // metricsText is an engine's counters for Prometheus. What is unknown has no sample.
 func metricsText(s engine.Stats, started time.Time) []byte {
-	x := &document.Text{}
-	x.Add("topoctl_engine_info", document.Gauge, "The engine. A new epoch is a new process.", document.Int(1), "name", s.Name, "epoch", strconv.FormatUint(s.Epoch, 10))
-	x.Add("topoctl_engine_start_time_seconds", document.Gauge, "When the engine started, in seconds since 1970.", document.Float(float64(started.UnixMilli())/1e3))
+	x := &document.Metrics{}
+	x.Add("topoctl_engine_info", document.Gauge, "The engine. A new epoch is a new process.", document.IntValue(1), "name", s.Name, "epoch", strconv.FormatUint(s.Epoch, 10))
+	x.Add("topoctl_engine_start_time_seconds", document.Gauge, "When the engine started, in seconds since 1970.", document.FloatValue(float64(started.UnixMilli())/1e3))
 	if s.Registry != nil {
-		x.Add("topoctl_engine_registered", document.Gauge, "1 while the registry has the engine's record, so that peers find it by its name.", document.Bool(s.Registry.Published), "name", s.Name)
+		x.Add("topoctl_engine_registered", document.Gauge, "1 while the registry has the engine's record, so that peers find it by its name.", document.BoolValue(s.Registry.Published), "name", s.Name)
 	}
 	for _, c := range []struct {
 		name, help string
@@ -37,32 +37,32 @@ func metricsText(s engine.Stats, started time.Time) []byte {
 		{"refused_requests_total", "Requests of peers that were refused because they broke a rule.", s.Refused},
 		{"notifications_total", "Notifications of peers that arrived.", s.Notifications},
 	} {
-		x.Add("topoctl_engine_"+c.name, document.Counter, c.help, document.Int(c.value))
+		x.Add("topoctl_engine_"+c.name, document.Counter, c.help, document.IntValue(c.value))
 	}
 	for _, why := range slices.Sorted(maps.Keys(s.RefusedConns)) {
-		x.Add("topoctl_engine_refused_connections_total", document.Counter, "Connections that were not let in, by reason.", document.Int(s.RefusedConns[why]), "reason", why)
+		x.Add("topoctl_engine_refused_connections_total", document.Counter, "Connections that were not let in, by reason.", document.IntValue(s.RefusedConns[why]), "reason", why)
 	}
 	for _, why := range slices.Sorted(maps.Keys(s.RefusedCalls)) {
-		x.Add("topoctl_engine_refused_calls_total", document.Counter, "Calls of peers that were refused because of the limits of what peers may have, by reason.", document.Int(s.RefusedCalls[why]), "reason", why)
+		x.Add("topoctl_engine_refused_calls_total", document.Counter, "Calls of peers that were refused because of the limits of what peers may have, by reason.", document.IntValue(s.RefusedCalls[why]), "reason", why)
 	}
-	x.Add("topoctl_engine_peer_memory_bytes", document.Gauge, "Memory that peers make the engine hold.", document.Int(s.PeerBytes))
-	x.Add("topoctl_engine_peer_memory_limit_bytes", document.Gauge, "Memory that peers may make the engine hold.", document.Int(s.PeerBytesLimit))
+	x.Add("topoctl_engine_peer_memory_bytes", document.Gauge, "Memory that peers make the engine hold.", document.IntValue(s.PeerBytes))
+	x.Add("topoctl_engine_peer_memory_limit_bytes", document.Gauge, "Memory that peers may make the engine hold.", document.IntValue(s.PeerBytesLimit))
 	for _, why := range slices.Sorted(maps.Keys(s.DroppedConns)) {
-		x.Add("topoctl_engine_dropped_connections_total", document.Counter, "Connections that were ended for what came over them, by reason.", document.Int(s.DroppedConns[why]), "reason", why)
+		x.Add("topoctl_engine_dropped_connections_total", document.Counter, "Connections that were ended for what came over them, by reason.", document.IntValue(s.DroppedConns[why]), "reason", why)
 	}
 	for _, t := range s.ServedUncounted {
-		x.Add("topoctl_engine_served_uncounted", document.Gauge, "1 for each transport over which peers move bytes that the counters of served bytes do not include.", document.Int(1), "transport", t)
+		x.Add("topoctl_engine_served_uncounted", document.Gauge, "1 for each transport over which peers move bytes that the counters of served bytes do not include.", document.IntValue(1), "transport", t)
 	}
-	x.Add("topoctl_engine_served_connections", document.Gauge, "Open data connections of peers.", document.Int(int64(s.ServedConns)))
-	x.Add("topoctl_engine_served_sessions", document.Gauge, "Peers with an open session to this engine.", document.Int(int64(s.Sessions)))
+	x.Add("topoctl_engine_served_connections", document.Gauge, "Open data connections of peers.", document.IntValue(int64(s.ServedConns)))
+	x.Add("topoctl_engine_served_sessions", document.Gauge, "Peers with an open session to this engine.", document.IntValue(int64(s.Sessions)))
 	for i := range s.Regions {
 		r := &s.Regions[i]
-		x.Add("topoctl_engine_region_bytes", document.Gauge, "Memory that peers can access, and how.", document.Int(r.Bytes),
+		x.Add("topoctl_engine_region_bytes", document.Gauge, "Memory that peers can access, and how.", document.IntValue(r.Bytes),
 			"region", r.Name, "id", strconv.FormatUint(uint64(r.ID), 10), "location", r.Location,
 			"read", strconv.FormatBool(r.Read), "write", strconv.FormatBool(r.Write))
 	}
-	x.Add("topoctl_engine_unlisted_regions", document.Gauge, "Regions beyond those that are listed.", document.Int(int64(s.RegionsUnlisted)))
-	x.Add("topoctl_engine_unlisted_regions_bytes", document.Gauge, "Memory of regions beyond those that are listed.", document.Int(s.RegionsUnlistedBytes))
+	x.Add("topoctl_engine_unlisted_regions", document.Gauge, "Regions beyond those that are listed.", document.IntValue(int64(s.RegionsUnlisted)))
+	x.Add("topoctl_engine_unlisted_regions_bytes", document.Gauge, "Memory of regions beyond those that are listed.", document.IntValue(s.RegionsUnlistedBytes))
 	for i := range s.Peers {
 		peerMetrics(x, &s.Peers[i])
 	}
@@ -72,19 +72,19 @@ func metricsText(s engine.Stats, started time.Time) []byte {
 	return x.Bytes()
 }
 
-func peerMetrics(x *document.Text, p *engine.PeerStats) {
-	x.Add("topoctl_engine_peer_open", document.Gauge, "1 while a peer that this engine opened can be used.", document.Bool(p.State == "open"), "peer", p.Name)
+func peerMetrics(x *document.Metrics, p *engine.PeerStats) {
+	x.Add("topoctl_engine_peer_open", document.Gauge, "1 while a peer that this engine opened can be used.", document.BoolValue(p.State == "open"), "peer", p.Name)
 	if p.RoundTripNS > 0 {
-		x.Add("topoctl_engine_peer_round_trip_seconds", document.Gauge, "The smallest recent round trip.", document.Float(float64(p.RoundTripNS)/1e9), "peer", p.Name)
+		x.Add("topoctl_engine_peer_round_trip_seconds", document.Gauge, "The smallest recent round trip.", document.FloatValue(float64(p.RoundTripNS)/1e9), "peer", p.Name)
 	}
-	x.Add("topoctl_engine_peer_batches", document.Gauge, "Batches that are running.", document.Int(p.Batches), "peer", p.Name)
-	x.Add("topoctl_engine_peer_quarantined_ranges", document.Gauge, "Ranges of the peer's memory in which bytes may still land.", document.Int(int64(p.Quarantined)), "peer", p.Name)
+	x.Add("topoctl_engine_peer_batches", document.Gauge, "Batches that are running.", document.IntValue(p.Batches), "peer", p.Name)
+	x.Add("topoctl_engine_peer_quarantined_ranges", document.Gauge, "Ranges of the peer's memory in which bytes may still land.", document.IntValue(int64(p.Quarantined)), "peer", p.Name)
 }
 
-func laneMetrics(x *document.Text, l *engine.LaneStats) {
+func laneMetrics(x *document.Metrics, l *engine.LaneStats) {
 	with := []string{"peer", l.Peer, "lane", l.Lane, "transport", l.Transport}
-	add := func(name string, kind document.Kind, help string, value int64) {
-		x.Add("topoctl_engine_lane_"+name, kind, help, document.Int(value), with...)
+	add := func(name string, kind document.MetricKind, help string, value int64) {
+		x.Add("topoctl_engine_lane_"+name, kind, help, document.IntValue(value), with...)
 	}
 	add("bytes_total", document.Counter, "Bytes that a lane carried.", l.Bytes)
 	add("slices_total", document.Counter, "Slices that a lane carried.", l.Slices)
@@ -95,9 +95,9 @@ func laneMetrics(x *document.Text, l *engine.LaneStats) {
 	add("window_bytes", document.Gauge, "Bytes that a lane may carry at a time.", l.WindowBytes)
 	if l.BytesPerSec > 0 {
 		x.Add("topoctl_engine_lane_service_bytes_per_second", document.Gauge, "The rate of a lane while it is busy, measured or expected by the topology.",
-			document.Int(int64(l.BytesPerSec)), append(slices.Clone(with), "measured", strconv.FormatBool(l.Measured))...)
+			document.IntValue(int64(l.BytesPerSec)), append(slices.Clone(with), "measured", strconv.FormatBool(l.Measured))...)
 	}
 	for _, h := range laneHealths {
-		x.Add("topoctl_engine_lane_health", document.Gauge, "1 for the state that a lane is in.", document.Bool(l.Health == h), append(slices.Clone(with), "health", h)...)
+		x.Add("topoctl_engine_lane_health", document.Gauge, "1 for the state that a lane is in.", document.BoolValue(l.Health == h), append(slices.Clone(with), "health", h)...)
 	}
 }

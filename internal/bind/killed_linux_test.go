@@ -102,8 +102,7 @@ func TestStoppedBeforeTheFirst(t *testing.T) {
 	c, address := startPeer(t, "127.0.0.1:0")
 	must(t, a.Probe(address, int64(time.Minute)))
 	a.o.DefaultTimeout = time.Second / 2
-	must(t, c.Process.Signal(unix.SIGSTOP))
-	must(t, unix.Waitid(unix.P_PID, c.Process.Pid, nil, unix.WSTOPPED|unix.WNOWAIT, nil))
+	childtest.Stop(t, c.Process)
 	x := Transfer{Peer: address, Op: read, Local: []uint64{here}, Remote: []uint64{killedAddress}, Length: []uint64{killedSize}, TimeoutNS: int64(5 * time.Minute)}
 	n, err := a.Submit(x)
 	must(t, err)

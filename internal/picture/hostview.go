@@ -1,3 +1,12 @@
+// Package picture shows a host: as a tree and as a matrix in the look of nvidia-smi topo -m for
+// terminals, and as people draw it on a whiteboard, in SVG and in DOT for Graphviz: sockets and NUMA
+// nodes as boxes, the PCIe switches inside them as levels, GPUs and NICs below their switch, and
+// every link with its width and rate. What it prints may change; programs read the JSON.
+//
+// What tree and diagram have in common (which sockets, NUMA nodes and PCI trees there are to show,
+// what is said of links, ports and devices) is in hostview.go, so that they say the same of one
+// host. A diagram is made in three steps: the scene says what is shown and how it hangs together,
+// the layout gives it coordinates, and a writer prints it.
 package picture
 
 import (

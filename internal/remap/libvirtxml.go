@@ -43,7 +43,7 @@ type Passed struct {
 
 // Parse reads the domain of a description.
 func Parse(data []byte) ([]Passed, error) {
-	roots, err := document.Parse(data)
+	roots, err := document.ParseXML(data)
 	if err != nil {
 		return nil, pkgerr.Errorf("libvirtxml", "%w", err)
 	}

@@ -49,29 +49,29 @@ func Prometheus(w io.Writer, h *pathsel.Host, o PrometheusOptions) error {
 
 // collector turns a host into metrics.
 type collector struct {
-	document.Text
+	document.Metrics
 	h     *pathsel.Host
 	t     *topo.Topology
 	index *topo.Index
 }
 
 // gauge adds a sample. All metrics here are gauges: states, not counts of events.
-func (c *collector) gauge(name, help string, value document.Value, labels ...string) {
+func (c *collector) gauge(name, help string, value document.MetricValue, labels ...string) {
 	c.Add(name, document.Gauge, help, value, labels...)
 }
 
 func (c *collector) host() {
 	t := c.t
-	c.gauge("topoctl_host_info", "The host and the program that looked at it. Hosts with one fingerprint are built alike.", document.Int(1),
+	c.gauge("topoctl_host_info", "The host and the program that looked at it. Hosts with one fingerprint are built alike.", document.IntValue(1),
 		"fingerprint", t.Host.Fingerprint, "arch", t.Host.Arch, "vendor", t.Host.Vendor, "product", t.Host.Product,
 		"virtual", t.Host.Virtual, "transport", string(c.h.Transport()), "rules", topo.Rules, "version", t.Tool.Version)
-	c.gauge("topoctl_complete", "1 if everything that is there could be read.", document.Bool(t.Complete))
+	c.gauge("topoctl_complete", "1 if everything that is there could be read.", document.BoolValue(t.Complete))
 }
 
 func (c *collector) gpus() {
 	for i := range c.t.GPUs {
 		g := &c.t.GPUs[i]
-		c.gauge("topoctl_gpu_info", "GPUs, numbered in PCI order.", document.Int(1),
+		c.gauge("topoctl_gpu_info", "GPUs, numbered in PCI order.", document.IntValue(1),
 			"gpu", g.ID.Name(), "bdf", bdf(g.BDF), "numa_node", number(g.NUMA), "model", g.Model, "uuid", g.UUID)
 	}
 }
@@ -106,7 +106,7 @@ func (c *collector) lane(name, help string, unit int64, below, above *int, label
 		v = above
 	}
 	if v != nil && *v > 0 {
-		c.gauge(name, help, document.Int(int64(*v)*unit), labels...)
+		c.gauge(name, help, document.IntValue(int64(*v)*unit), labels...)
 	}
 }
 
@@ -142,15 +142,15 @@ func (c *collector) ports() {
 		if !p.Usable {
 			rejected = string(p.Reasons[0].Code)
 		}
-		c.gauge("topoctl_port_info", "Network ports, what each is there for, and the first reason why one is rejected.", document.Int(1),
+		c.gauge("topoctl_port_info", "Network ports, what each is there for, and the first reason why one is rejected.", document.IntValue(1),
 			"port", p.Name, "bdf", address, "device", p.Device, "interface", p.Netdev, "link_layer", p.LinkLayer,
 			"role", string(p.Role), "rejected", rejected)
 		if up := c.up(&p); up != nil {
-			c.gauge("topoctl_port_up", "1 if the port's link is up.", document.Bool(*up), "port", p.Name)
+			c.gauge("topoctl_port_up", "1 if the port's link is up.", document.BoolValue(*up), "port", p.Name)
 		}
-		c.gauge("topoctl_port_usable", "1 if data can leave by the port and should.", document.Bool(p.Usable), "port", p.Name)
+		c.gauge("topoctl_port_usable", "1 if data can leave by the port and should.", document.BoolValue(p.Usable), "port", p.Name)
 		if p.BytesPerSec != nil {
-			c.gauge("topoctl_port_bytes_per_second", "What the port carries in one direction, 0 while it is down.", document.Int(int64(*p.BytesPerSec)), "port", p.Name)
+			c.gauge("topoctl_port_bytes_per_second", "What the port carries in one direction, 0 while it is down.", document.IntValue(int64(*p.BytesPerSec)), "port", p.Name)
 		}
 	}
 }
@@ -186,12 +186,12 @@ func (c *collector) paths(all bool) error {
 			}
 			gpu := l.Node().Name()
 			if p.Class.Known() {
-				c.gauge("topoctl_path_class", "How near a GPU and a port are: PIX, PXB, PHB, NODE, SYS. Ports that the GPU prefers.", document.Int(1),
+				c.gauge("topoctl_path_class", "How near a GPU and a port are: PIX, PXB, PHB, NODE, SYS. Ports that the GPU prefers.", document.IntValue(1),
 					"gpu", gpu, "port", p.Name, "class", p.Class.String(), "nccl_class", string(p.NCCL))
 			}
 			if p.BytesPerSec != nil {
 				c.gauge("topoctl_path_expected_bytes_per_second", "What the path of a GPU to a port should carry in one direction. Basis bound: at most that; typical: about that.",
-					document.Int(int64(*p.BytesPerSec)), "gpu", gpu, "port", p.Name, "basis", string(p.Basis))
+					document.IntValue(int64(*p.BytesPerSec)), "gpu", gpu, "port", p.Name, "basis", string(p.Basis))
 			}
 		}
 	}
@@ -203,12 +203,12 @@ func (c *collector) paths(all bool) error {
 func (c *collector) checks(list []Check) {
 	for _, k := range list {
 		if !k.Unknown {
-			c.gauge("topoctl_findings", "What topoctl doctor found, by check.", document.Int(int64(k.Findings)), "code", k.Code, "severity", k.Severity)
+			c.gauge("topoctl_findings", "What topoctl doctor found, by check.", document.IntValue(int64(k.Findings)), "code", k.Code, "severity", k.Severity)
 		}
 	}
 	for _, k := range list {
 		if k.Unknown {
-			c.gauge("topoctl_check_unknown", "1 for each check of topoctl doctor that lacks facts.", document.Int(1), "code", k.Code)
+			c.gauge("topoctl_check_unknown", "1 for each check of topoctl doctor that lacks facts.", document.IntValue(1), "code", k.Code)
 		}
 	}
 }

@@ -4,6 +4,7 @@ package childtest
 
 import (
 	"bufio"
+	"errors"
 	"io"
 	"net/netip"
 	"os"
@@ -79,6 +80,22 @@ func (p *Process) Line(tb testing.TB) string {
 		tb.Fatalf("%s says %q and no more: %v", p.Path, line, err)
 	}
 	return line[:len(line)-1]
+}
+
+// Stop is kill -STOP of a child; it waits until all threads stand still: until then some answer.
+func Stop(tb testing.TB, child *os.Process) {
+	tb.Helper()
+	err := child.Signal(syscall.SIGSTOP)
+	for err == nil {
+		var status syscall.WaitStatus
+		if _, err = syscall.Wait4(child.Pid, &status, syscall.WUNTRACED, nil); err == nil && status.Stopped() {
+			return
+		}
+		if errors.Is(err, syscall.EINTR) {
+			err = nil
+		}
+	}
+	tb.Fatalf("not stopped: %v", err)
 }
 
 // Kill is kill -9; it waits until the process is gone. It may be so already.

@@ -225,15 +225,9 @@ func (m *Member) Signal(tb testing.TB, s syscall.Signal) {
 	tb.Helper()
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	err := m.cmd.Process.Signal(s)
-	if err == nil && s == syscall.SIGSTOP { // else its threads answer for a while
-		for {
-			if _, err = syscall.Wait4(m.cmd.Process.Pid, nil, syscall.WUNTRACED, nil); err != syscall.EINTR { //nolint:errorlint // a number
-				break
-			}
-		}
-	}
-	if err != nil {
+	if s == syscall.SIGSTOP {
+		childtest.Stop(tb, m.cmd.Process)
+	} else if err := m.cmd.Process.Signal(s); err != nil {
 		tb.Fatal(err)
 	}
 }

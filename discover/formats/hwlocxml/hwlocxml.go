@@ -32,11 +32,11 @@ const (
 const maxDevices = 1024
 
 // Detect says whether head, the first bytes of a text, is hwloc's XML.
-func Detect(head []byte) bool { return document.First(head) == "topology" }
+func Detect(head []byte) bool { return document.FirstElement(head) == "topology" }
 
 // Decode reads a file; its relations are derived.
 func Decode(data []byte) (*topo.Topology, error) {
-	roots, err := document.Parse(data)
+	roots, err := document.ParseXML(data)
 	if err != nil {
 		return nil, pkgerr.Errorf("hwlocxml", "%w", err)
 	}

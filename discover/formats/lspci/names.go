@@ -41,13 +41,13 @@ func (f *function) hexClass() topo.HexID {
 
 // names finds vendors and devices by name.
 type names struct {
-	db      *sysfs.DB
+	db      *sysfs.IDs
 	vendors map[string]topo.HexID
 	devices map[string]topo.HexID // by vendor and name; "" where two have the same
 }
 
 func openNames() (*names, error) {
-	db, err := sysfs.Open(nil, sysfs.Embedded())
+	db, err := sysfs.OpenIDs(nil, sysfs.EmbeddedIDs())
 	if err != nil {
 		return nil, err
 	}

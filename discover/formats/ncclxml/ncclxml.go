@@ -20,7 +20,7 @@ import (
 // Detect says whether head, the first bytes of a text, is a file of NCCL's: a
 // topology, a fragment of one, or a graph file (which Decode refuses).
 func Detect(head []byte) bool {
-	switch document.First(head) {
+	switch document.FirstElement(head) {
 	case "system", "graphs", "cpu", "pci":
 		return true
 	}
@@ -31,7 +31,7 @@ func Detect(head []byte) bool {
 // it takes fragments whose roots are cpu or pci elements. A file of several hosts
 // is refused.
 func Decode(data []byte) (*topo.Topology, error) {
-	roots, err := document.Parse(data)
+	roots, err := document.ParseXML(data)
 	if err != nil {
 		return nil, pkgerr.Errorf("ncclxml", "%w", err)
 	}

@@ -72,7 +72,7 @@ func (k *kfd) readLinks(n kfdNode) {
 		case twice:
 			wrong = fmt.Sprintf("a second link to node %d", to)
 		default:
-			if p["max_bandwidth"] > MaxMBs {
+			if p["max_bandwidth"] > xgmi.MaxMBs {
 				wrong = fmt.Sprintf("max_bandwidth %d: more than any link has", p["max_bandwidth"])
 				delete(p, "max_bandwidth")
 			}

@@ -442,7 +442,7 @@ func (s *Session) runCall(t *receivedCall, method uint16, body []byte) {
 	}
 	s.mu.Unlock()
 	answer, err := s.answer(method, body)
-	if full := (*transport.Error)(nil); errors.As(err, &full) {
+	if full := (*transport.FullError)(nil); errors.As(err, &full) {
 		s.refuse(RefusedQuota)
 	}
 	s.mu.Lock()

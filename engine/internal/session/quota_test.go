@@ -92,7 +92,7 @@ func waitFor(t *testing.T, what string, is func() bool) {
 // some for other peers; what does not arrive in time is given back.
 func TestPartialCalls(t *testing.T) {
 	const limit = 16 << 20
-	memory := transport.New("memory", limit)
+	memory := transport.NewShares("memory", limit)
 	ln := newPipes()
 	s := Serve([]net.Listener{ln}, ServerOptions{
 		Limits: Limits{MessageTime: time.Second}, Budget: Budget{Memory: memory},
@@ -132,7 +132,7 @@ func TestPartialCalls(t *testing.T) {
 // A message that has begun has to end, in a time that grows with its length. A peer that is
 // silent between messages is left alone.
 func TestSlowMessage(t *testing.T) {
-	memory := transport.New("memory", 32<<20)
+	memory := transport.NewShares("memory", 32<<20)
 	ln := newPipes()
 	s := Serve([]net.Listener{ln}, ServerOptions{
 		Limits: Limits{MessageTime: 20 * time.Millisecond}, Budget: Budget{Memory: memory},
@@ -163,7 +163,7 @@ func TestSlowMessage(t *testing.T) {
 // taken is never more than there is.
 func TestMoreDemandThanMemory(t *testing.T) {
 	const limit, peers, calls, size = 2 << 20, 12, 4, 256 << 10
-	memory := transport.New("memory", limit)
+	memory := transport.NewShares("memory", limit)
 	ln := newPipes()
 	var ran, most atomic.Int64
 	s := Serve([]net.Listener{ln}, ServerOptions{
@@ -206,7 +206,7 @@ func TestNoRoomForACall(t *testing.T) {
 	ln := newPipes()
 	var refused atomic.Int64
 	s := Serve([]net.Listener{ln}, ServerOptions{
-		Budget: Budget{Memory: transport.New("memory", 256<<10)},
+		Budget: Budget{Memory: transport.NewShares("memory", 256<<10)},
 		Handle: func(_ context.Context, _ *Session, method uint16, b []byte) ([]byte, error) {
 			if method == 2 {
 				refused.Add(1)
@@ -244,7 +244,7 @@ func TestNoRoomForACall(t *testing.T) {
 // Answers that a peer does not acknowledge stay within its part of the budget.
 func TestAnswersAreKeptWithinTheBudget(t *testing.T) {
 	const limit = 8 << 20
-	memory := transport.New("memory", limit)
+	memory := transport.NewShares("memory", limit)
 	ln := newPipes()
 	s := Serve([]net.Listener{ln}, ServerOptions{
 		Budget: Budget{Memory: memory, AnswerBytes: func(uint16) int { return 1 << 20 }},

@@ -77,7 +77,7 @@ func (r refused) Error() string { return string(r.why) }
 // refusalOf says which refusal an error of the handshake is.
 func refusalOf(err error) Refusal {
 	var r refused
-	var full *transport.Error
+	var full *transport.FullError
 	switch {
 	case errors.As(err, &r):
 		return r.why

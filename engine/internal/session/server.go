@@ -56,7 +56,7 @@ func Serve(listeners []net.Listener, o ServerOptions) *Server {
 		o: o, listeners: listeners, stop: make(chan struct{}), start: time.Now(),
 		pending:  crowd{by: map[net.Conn]*comer{}},
 		sessions: map[transport.SessionID]*serverSession{},
-		price:    transport.Price{{Of: transport.New("sessions", int64(o.Limits.Sessions)), N: 1}, {Of: o.Budget.Memory, N: sessionBytes}},
+		price:    transport.Price{{Of: transport.NewShares("sessions", int64(o.Limits.Sessions)), N: 1}, {Of: o.Budget.Memory, N: sessionBytes}},
 		refused:  NewRefusalLog(o.Logger, "connections were refused", refusals),
 
 		refusedCalls: NewRefusalLog(o.Logger, "calls were refused", refusedCalls),

@@ -60,7 +60,7 @@ func TestEnds(t *testing.T) {
 // A place is taken from Expect until the end, whichever it is, and one peer's sessions together
 // cannot have all.
 func TestPlaces(t *testing.T) {
-	places := New("connections", 4)
+	places := NewShares("connections", 4)
 	e := MakeEnds[string, end](new(sync.Mutex), Price{{Of: places, N: 1}})
 	now := time.Now()
 	want := func(taken int64, when string) {
@@ -70,7 +70,7 @@ func TestPlaces(t *testing.T) {
 		}
 	}
 	expect := func(k ConnKey, a Account) error { return e.Expect(k, a, "", now) }
-	var full *Error
+	var full *FullError
 	if expect(key(1, 1), "a") != nil || expect(key(2, 1), "a") != nil || !errors.As(expect(key(3, 1), "a"), &full) {
 		t.Error("not half of all for one peer")
 	}

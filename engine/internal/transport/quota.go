@@ -6,6 +6,14 @@ import (
 	"sync"
 )
 
+// This file divides what peers may make this process hold (memory, connections,
+// sessions, calls) so that none of them can have all of it.
+//
+// There is no fixed amount for a peer, which would be too small for one peer and too large for
+// a thousand: a peer may take more while it has no more than would be left for the others. One
+// peer alone can have half of everything, and each of n greedy ones about 1/(n+1): as much
+// is always free for the next one.
+
 // Account is the peer that something is counted for: what it has proven to be, or where it is.
 type Account string
 
@@ -22,8 +30,8 @@ type Shares struct {
 	by    map[Account]int64
 }
 
-// New divides limit of something, which is called what in errors and counts: "memory".
-func New(what string, limit int64) *Shares {
+// NewShares divides limit of something, which is called what in errors and counts: "memory".
+func NewShares(what string, limit int64) *Shares {
 	return &Shares{what: what, limit: limit, by: map[Account]int64{}}
 }
 
@@ -49,7 +57,7 @@ func (s *Shares) take(a Account, n int64) error {
 	defer s.mu.Unlock()
 	own := s.by[a]
 	if own > s.limit-s.taken-n {
-		return &Error{What: s.what, Own: own, Taken: s.taken, Limit: s.limit}
+		return &FullError{What: s.what, Own: own, Taken: s.taken, Limit: s.limit}
 	}
 	s.by[a] = own + n
 	s.taken += n
@@ -116,12 +124,12 @@ func (p Price) Give(a Account) {
 	}
 }
 
-// Error says that a peer may not have more of something now.
-type Error struct {
+// FullError says that a peer may not have more of something now.
+type FullError struct {
 	What              string
 	Own, Taken, Limit int64
 }
 
-func (e *Error) Error() string {
+func (e *FullError) Error() string {
 	return fmt.Sprintf("no more %s for this peer now: it has %d, all peers have %d of %d", e.What, e.Own, e.Taken, e.Limit)
 }

@@ -18,7 +18,7 @@ func takeAll(s *Shares, a Account) (n int) {
 func TestGreedyPeersLeaveRoom(t *testing.T) {
 	const limit = 1 << 12
 	for greedy := range 20 {
-		s := New("places", limit)
+		s := NewShares("places", limit)
 		for i := range greedy {
 			takeAll(s, Account(fmt.Sprint(i)))
 		}
@@ -28,7 +28,7 @@ func TestGreedyPeersLeaveRoom(t *testing.T) {
 		}
 	}
 	for _, greedy := range []int{1, 10, 100, 1000} {
-		s := New("places", limit)
+		s := NewShares("places", limit)
 		for more := true; more; { // all at the same time
 			more = false
 			for i := range greedy {
@@ -43,7 +43,7 @@ func TestGreedyPeersLeaveRoom(t *testing.T) {
 
 // A thousand peers that each want a fair part get it.
 func TestManyHonestPeers(t *testing.T) {
-	s := New("places", 4096)
+	s := NewShares("places", 4096)
 	for i := range 1000 {
 		for n := range 3 {
 			if err := s.Take(Account(fmt.Sprint(i)), 1); err != nil {
@@ -56,15 +56,15 @@ func TestManyHonestPeers(t *testing.T) {
 // Anything up to the limit is had by a peer when no one has anything: more demand than there is
 // makes progress.
 func TestLargestDemand(t *testing.T) {
-	s := New("memory", 100)
+	s := NewShares("memory", 100)
 	if err := s.Take("a", 101); err == nil {
 		t.Error("more than there is was taken")
 	}
 	if err := s.Take("a", 100); err != nil {
 		t.Error(err)
 	}
-	var full *Error
-	if err := s.Take("b", 1); !errors.As(err, &full) || *full != (Error{"memory", 0, 100, 100}) {
+	var full *FullError
+	if err := s.Take("b", 1); !errors.As(err, &full) || *full != (FullError{"memory", 0, 100, 100}) {
 		t.Errorf("%v", err)
 	}
 	s.Give("a", 100)
@@ -78,7 +78,7 @@ func TestLargestDemand(t *testing.T) {
 }
 
 func TestReclaim(t *testing.T) {
-	s := New("notifications", 4)
+	s := NewShares("notifications", 4)
 	s.OnFull(func() {
 		for a, n := range s.By() {
 			s.Give(a, n)
@@ -93,12 +93,12 @@ func TestReclaim(t *testing.T) {
 
 // Of what has a price, all is taken or nothing.
 func TestPrice(t *testing.T) {
-	places, memory := New("places", 8), New("memory", 100)
+	places, memory := NewShares("places", 8), NewShares("memory", 100)
 	price := Price{{places, 1}, {memory, 40}, {nil, 7}}
 	if err := price.Take("a"); err != nil {
 		t.Fatal(err)
 	}
-	var full *Error
+	var full *FullError
 	if err := price.Take("a"); !errors.As(err, &full) || full.What != "memory" {
 		t.Errorf("%v", err)
 	}

@@ -135,9 +135,7 @@ func TestEngineFaults(t *testing.T) {
 		stands = 20 * time.Second
 	}
 	began := time.Now()
-	if err := p.Process.Signal(syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	childtest.Stop(t, p.Process)
 	t.Logf("it stands still: its record is gone after %v, TTL %v", until(t, "gone", gone(t, names, name)), ttl)
 	time.Sleep(max(0, stands-time.Since(began)))
 	if err := p.Process.Signal(syscall.SIGCONT); err != nil {
@@ -268,9 +266,7 @@ func TestFollow(t *testing.T) {
 			t.Fatal(err)
 		}
 		// Its host is silent, and another one starts it again.
-		if err := old.Process.Signal(syscall.SIGSTOP); err != nil {
-			t.Fatal(err)
-		}
+		childtest.Stop(t, old.Process)
 		began := time.Now()
 		fresh, epoch := startEngine(t, c, "moves")
 		started := time.Since(began)

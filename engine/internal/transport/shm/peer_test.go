@@ -139,18 +139,6 @@ func startWriter(t *testing.T, h *host, r *memory.Region) *childtest.Process {
 	return p
 }
 
-// halt stops the process, and waits until all its threads stand still.
-func halt(t *testing.T, p *childtest.Process) {
-	t.Helper()
-	if err := p.Process.Signal(unix.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
-	var status unix.WaitStatus
-	if _, err := unix.Wait4(p.Process.Pid, &status, unix.WUNTRACED, nil); err != nil || !status.Stopped() {
-		t.Fatalf("not stopped: %v, %v", status, err)
-	}
-}
-
 // still checks that nobody changes the bytes any more.
 func still(t *testing.T, r *memory.Region) {
 	t.Helper()
@@ -170,7 +158,7 @@ func TestLeaveStopsAnotherProcess(t *testing.T) {
 	r := h.region(8<<20, memory.PeerWrite|memory.PeerRead, memory.Options{})
 	p := startWriter(t, h, r)
 	// Stopped in the middle of a copy, it does not answer.
-	halt(t, p)
+	childtest.Stop(t, p.Process)
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	if err := h.Leave(ctx, origin, 1); !errors.Is(err, context.DeadlineExceeded) {
@@ -216,7 +204,7 @@ func TestCloseWithAHungPeer(t *testing.T) {
 	h := newHost(t, 1)
 	r := h.region(1<<20, memory.PeerWrite|memory.PeerRead, memory.Options{})
 	p := startWriter(t, h, r)
-	halt(t, p)
+	childtest.Stop(t, p.Process)
 	if err := h.Close(); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("closed with %v", err)
 	}

@@ -152,7 +152,7 @@ func New(o Options) (*Transport, error) {
 		active:  map[*conn]bool{},
 		windows: map[*memory.Pinned]*windowPool{},
 	}
-	t.ends = transport.MakeEnds[expectation, *passive](&t.mu, transport.Price{{Of: transport.New("shared memory connections", maxConns), N: 1}, {Of: o.Memory, N: connBytes}})
+	t.ends = transport.MakeEnds[expectation, *passive](&t.mu, transport.Price{{Of: transport.NewShares("shared memory connections", maxConns), N: 1}, {Of: o.Memory, N: connBytes}})
 	t.ctx, t.cancel = context.WithCancel(context.Background())
 	t.wg.Go(t.accept)
 	return t, nil

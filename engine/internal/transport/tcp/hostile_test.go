@@ -647,7 +647,7 @@ func TestNeverAnswers(t *testing.T) {
 // there is for one peer: its connection ends. What it had comes back.
 func TestAnswersThatWaitAreBounded(t *testing.T) {
 	noLeaks(t)
-	held := transport.New("memory", 1<<20)
+	held := transport.NewShares("memory", 1<<20)
 	b := newSide(t, Options{Memory: held})
 	r := b.region(t, 1<<20, both, memory.Options{})
 	var descs []desc

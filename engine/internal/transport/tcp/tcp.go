@@ -116,7 +116,7 @@ func New(o Options) (*Transport, error) {
 		altered: session.NewRefusalLog(o.Logger, "frames were changed on the way", alterations),
 		dial:    session.DialData,
 	}
-	t.ends = transport.MakeEnds[grant, *passive](&t.mu, transport.Price{{Of: transport.New("tcp connections", int64(o.Conns)), N: 1}, {Of: o.Memory, N: connBytes}})
+	t.ends = transport.MakeEnds[grant, *passive](&t.mu, transport.Price{{Of: transport.NewShares("tcp connections", int64(o.Conns)), N: 1}, {Of: o.Memory, N: connBytes}})
 	if o.NoChecksum {
 		t.offer.features = 0
 	}

@@ -7,7 +7,7 @@ import (
 )
 
 func TestParseKeepsPlacesAndText(t *testing.T) {
-	roots, err := Parse([]byte("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<!DOCTYPE topology SYSTEM \"x.dtd\">\n" +
+	roots, err := ParseXML([]byte("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<!DOCTYPE topology SYSTEM \"x.dtd\">\n" +
 		"<!-- note -->\n<a k='1'>\n <b/>\n <c/>\n <b v=\"&lt;x&gt;\">0 1\n2 <!-- x --> 3</b>\n</a>\n<a/>\n"))
 	if err != nil {
 		t.Fatal(err)
@@ -44,7 +44,7 @@ func TestBadTextsSayWhere(t *testing.T) {
 		"many":        {"<a>" + strings.Repeat("<b/>", MaxElements) + "</a>", "more than 131072 elements"},
 		"other coded": {`<?xml version="1.0" encoding="UTF-16"?><a/>`, `encoding "UTF-16" is not read`},
 	} {
-		_, err := Parse([]byte(c.text))
+		_, err := ParseXML([]byte(c.text))
 		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: error %v, want %q", name, err, c.want)
 		} else if strings.Contains(err.Error(), "\n") {
@@ -58,7 +58,7 @@ func TestFirst(t *testing.T) {
 		"\ufeff<?xml version=\"1.0\"?>\n<!-- c --><topology version=\"2.0\"><obj": "topology",
 		"<system": "", "text <a>": "", "": "", "{}": "", "<!-- cut": "",
 	} {
-		if got := First([]byte(text)); got != want {
+		if got := FirstElement([]byte(text)); got != want {
 			t.Errorf("%q: %q, want %q", text, got, want)
 		}
 	}
@@ -68,8 +68,8 @@ func FuzzParse(f *testing.F) {
 	f.Add([]byte("<a b='1'><c/>t</a>"))
 	f.Add([]byte("<a><b></a>"))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		First(data)
-		roots, err := Parse(data)
+		FirstElement(data)
+		roots, err := ParseXML(data)
 		if err == nil && len(roots) == 0 {
 			t.Error("no roots and no error")
 		}

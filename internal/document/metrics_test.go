@@ -9,15 +9,15 @@ import (
 )
 
 func TestText(t *testing.T) {
-	var x Text
+	var x Metrics
 	if got := x.Bytes(); len(got) != 0 {
 		t.Errorf("%q", got)
 	}
-	x.Add("b_total", Counter, `What\`+"\nit is.", Int(math.MaxInt64), "name", "a\"b\\c\nd\xff\u202e\x1b", "none", "")
-	x.Add("a", Gauge, "Other.", Float(0.25))
-	x.Add("b_total", Gauge, "not this one", Int(2), "name", "b")
-	x.Add("b_total", Counter, "", Int(3), "name", "b", "none", "") // as the one before
-	x.Add("a", Gauge, "", Float(7))
+	x.Add("b_total", Counter, `What\`+"\nit is.", IntValue(math.MaxInt64), "name", "a\"b\\c\nd\xff\u202e\x1b", "none", "")
+	x.Add("a", Gauge, "Other.", FloatValue(0.25))
+	x.Add("b_total", Gauge, "not this one", IntValue(2), "name", "b")
+	x.Add("b_total", Counter, "", IntValue(3), "name", "b", "none", "") // as the one before
+	x.Add("a", Gauge, "", FloatValue(7))
 	want := `# HELP b_total What\\\nit is.
 # TYPE b_total counter
 b_total{name="a\"b\\c\nd` + "\uFFFD" + `\\u202e\\x1b"} 9223372036854775807
@@ -32,15 +32,15 @@ a 0.25
 }
 
 func TestValues(t *testing.T) {
-	for want, got := range map[Value]Value{
-		"0": Int(0), "-9223372036854775808": Int(math.MinInt64), "1": Bool(true), "1000000000000000000000": Float(1e21), "0.1": Float(0.1),
-		"+Inf": Float(math.Inf(1)), "NaN": Float(math.NaN()), "50000000000": Float(5e10),
+	for want, got := range map[MetricValue]MetricValue{
+		"0": IntValue(0), "-9223372036854775808": IntValue(math.MinInt64), "1": BoolValue(true), "1000000000000000000000": FloatValue(1e21), "0.1": FloatValue(0.1),
+		"+Inf": FloatValue(math.Inf(1)), "NaN": FloatValue(math.NaN()), "50000000000": FloatValue(5e10),
 	} {
 		if got != want {
 			t.Errorf("%s, want %s", got, want)
 		}
 	}
-	if Bool(false) != "0" {
+	if BoolValue(false) != "0" {
 		t.Error("false")
 	}
 }
@@ -52,8 +52,8 @@ func FuzzLabel(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, value string) {
-		var x Text
-		x.Add("m", Gauge, value, Int(1), "l", value)
+		var x Metrics
+		x.Add("m", Gauge, value, IntValue(1), "l", value)
 		lines := strings.Split(strings.TrimSuffix(string(x.Bytes()), "\n"), "\n")
 		if len(lines) != 3 || !utf8.ValidString(lines[0]) || value != "" && !sample.MatchString(lines[2]) {
 			t.Errorf("%q", lines)

@@ -1,3 +1,10 @@
+// Package document reads and writes the documents that topoctl shares with other programs. JSON is
+// laid out with an item a line, so that people can read it and two of them diff well, and that of
+// others is read within limits. XML of others is read into a tree of elements: depth, elements,
+// attributes and the length of values are bounded; entities other than XML's own five, processing
+// instructions, comments and document types are not followed. Metrics are written in Prometheus's
+// text exposition format.
+// Source: prometheus.io/docs/instrumenting/exposition_formats.
 package document
 
 import (

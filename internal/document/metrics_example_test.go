@@ -7,10 +7,10 @@ import (
 )
 
 func Example() {
-	var t document.Text
+	var t document.Metrics
 	port := []string{"port", "mlx5_0"}
-	t.Add("topoctl_port_up", document.Gauge, "1 if the port's link is up.", document.Bool(true), port...)
-	t.Add("topoctl_port_bytes_total", document.Counter, "Bytes that left.", document.Int(4096), port...)
+	t.Add("topoctl_port_up", document.Gauge, "1 if the port's link is up.", document.BoolValue(true), port...)
+	t.Add("topoctl_port_bytes_total", document.Counter, "Bytes that left.", document.IntValue(4096), port...)
 	fmt.Printf("%s", t.Bytes())
 	// Output:
 	// # HELP topoctl_port_up 1 if the port's link is up.

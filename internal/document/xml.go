@@ -65,9 +65,9 @@ func (e *Element) All(name string) []*Element {
 	return out
 }
 
-// First gives the name of the first element in head, the first bytes of a
+// FirstElement gives the name of the first element in head, the first bytes of a
 // text; "" where there is none. The rest of head may be cut anywhere.
-func First(head []byte) string {
+func FirstElement(head []byte) string {
 	d := decoder(head)
 	for {
 		token, err := d.RawToken()
@@ -97,10 +97,10 @@ func decoder(data []byte) *xml.Decoder {
 	return d
 }
 
-// Parse reads the whole text and gives its root elements: one, or several for
+// ParseXML reads the whole text and gives its root elements: one, or several for
 // a fragment. Errors name the line.
-func Parse(data []byte) ([]*Element, error) {
-	p := parser{d: decoder(data)}
+func ParseXML(data []byte) ([]*Element, error) {
+	p := xmlParser{d: decoder(data)}
 	for {
 		line, _ := p.d.InputPos()
 		token, err := p.d.Token()
@@ -120,7 +120,7 @@ func Parse(data []byte) ([]*Element, error) {
 	return p.roots, nil
 }
 
-type parser struct {
+type xmlParser struct {
 	d     *xml.Decoder
 	roots []*Element
 	open  []*Element
@@ -128,7 +128,7 @@ type parser struct {
 	count int
 }
 
-func (p *parser) take(token xml.Token, line int) error {
+func (p *xmlParser) take(token xml.Token, line int) error {
 	switch token := token.(type) {
 	case xml.StartElement:
 		return p.start(token.Copy(), line)
@@ -155,7 +155,7 @@ func (p *parser) take(token xml.Token, line int) error {
 	return nil
 }
 
-func (p *parser) start(token xml.StartElement, line int) error {
+func (p *xmlParser) start(token xml.StartElement, line int) error {
 	e := &Element{Name: token.Name.Local, Attrs: token.Attr, Line: line}
 	p.count++
 	switch {
@@ -189,7 +189,7 @@ func (p *parser) start(token xml.StartElement, line int) error {
 
 // describe makes one line of an XML error. A text that ends inside an element
 // was most likely cut.
-func (p *parser) describe(err error, line int) error {
+func (p *xmlParser) describe(err error, line int) error {
 	var syntax *xml.SyntaxError
 	if errors.As(err, &syntax) {
 		line = syntax.Line
