@@ -24,6 +24,7 @@ func TestMain(m *testing.M) {
 		servePeer(address)
 		return
 	}
+	longtest.Overlap()
 	os.Exit(m.Run())
 }
 

@@ -58,17 +58,24 @@ func TestLostWhileSubmitting(t *testing.T) {
 // A peer is lost with a write on the wire: when it is opened again, the place of
 // the write cannot be used before it has left the old connection.
 func TestQuarantineAfterLostPeer(t *testing.T) {
-	t.Run("opened again", func(t *testing.T) { quarantineAfterLostPeer(t, quarantineCase{}) })
-	t.Run("open another way", func(t *testing.T) { quarantineAfterLostPeer(t, quarantineCase{twice: true}) })
-	// Behind a balancer the address answers with another engine, and the former one still runs.
-	t.Run("another engine at its address", func(t *testing.T) { quarantineAfterLostPeer(t, quarantineCase{replaced: true}) })
-	t.Run("another engine resumes", func(t *testing.T) { quarantineAfterLostPeer(t, quarantineCase{resumes: true}) })
+	checkLeaks(t)
+	for name, c := range map[string]quarantineCase{
+		"opened again":     {},
+		"open another way": {twice: true},
+		// Behind a balancer the address answers with another engine, and the former one still runs.
+		"another engine at its address": {replaced: true},
+		"another engine resumes":        {resumes: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			quarantineAfterLostPeer(t, c)
+		})
+	}
 }
 
 type quarantineCase struct{ twice, replaced, resumes bool }
 
 func quarantineAfterLostPeer(t *testing.T, c quarantineCase) {
-	checkLeaks(t)
 	n := newNetwork()
 	list := []TransportFactory{n.transport(fake.Options{Name: "fake"})}
 	server := newEngine(t, Options{Name: "server", Transports: list})

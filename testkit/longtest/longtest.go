@@ -31,6 +31,14 @@ func Main(m *testing.M) {
 	os.Exit(m.Run())
 }
 
+// Overlap lets four parallel tests of a package run at once, however few processors there are: for
+// those that wait most of the time. A -parallel on the command line stands. TestMain calls it.
+func Overlap() {
+	if err := flag.Set("test.parallel", "4"); err != nil {
+		panic(err)
+	}
+}
+
 // Sample is all cases where tests are long, else at most most of them, evenly spread, the first
 // one included.
 func Sample[T any](cases []T, most int) []T {

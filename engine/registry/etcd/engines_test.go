@@ -33,6 +33,7 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
+	longtest.Overlap()
 	os.Exit(m.Run())
 }
 

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/topoctl/topoctl/discover/nvml"
+	"github.com/topoctl/topoctl/testkit/longtest"
 )
 
 // bench runs this program again as its own peer. Here that program is the test
@@ -18,5 +19,6 @@ func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && !strings.HasPrefix(os.Args[1], "-test.") {
 		os.Exit(Main(context.Background(), os.Args[1:], Stdio(), nvml.New(), nil))
 	}
+	longtest.Overlap()
 	os.Exit(m.Run())
 }

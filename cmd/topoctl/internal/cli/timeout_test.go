@@ -56,7 +56,7 @@ func TestTimeout(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer silent.Close()
+		t.Cleanup(func() { _ = silent.Close() })
 		words = append(words, name, silent.Addr().String())
 	}
 	if err := os.WriteFile(token, []byte("0123456789abcdef0123456789abcdef\n"), 0o600); err != nil {
@@ -68,12 +68,12 @@ func TestTimeout(t *testing.T) {
 			t.Skip(err)
 		}
 		words = append(words, name, pipe)
-		defer func() { // let those go that still wait
+		t.Cleanup(func() { // let those go that still wait
 			if w, err := os.OpenFile(pipe, os.O_RDWR, 0); err == nil {
 				time.Sleep(10 * time.Millisecond)
 				_ = w.Close()
 			}
-		}()
+		})
 	}
 	place := strings.NewReplacer(words...)
 	const limit = 400 * time.Millisecond
@@ -86,19 +86,23 @@ func TestTimeout(t *testing.T) {
 			t.Errorf("%s has --timeout and no run here", name)
 		}
 		for _, args := range hangs[name] {
-			in, hold, err := os.Pipe()
-			if err != nil {
-				t.Fatal(err)
-			}
-			f.In = in
-			began := time.Now()
-			code := runFake(t.Context(), f, slices.Concat(strings.Fields(name), strings.Fields(place.Replace(args)), []string{"--timeout", limit.String()})...)
-			took := time.Since(began)
-			said := f.Stderr.String() + f.Stdout.String()
-			if code == ExitOK || took < limit/2 || took > 10*time.Second || !strings.Contains(said, limit.String()) && !strings.Contains(said, "in time") {
-				t.Errorf("%s %s: code %d after %s:\n%s", name, args, code, took, said)
-			}
-			_, _ = hold.Close(), in.Close()
+			t.Run(name+" "+args, func(t *testing.T) {
+				t.Parallel()
+				in, hold, err := os.Pipe()
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer func() { _, _ = hold.Close(), in.Close() }()
+				f := newStreams()
+				f.In = in
+				began := time.Now()
+				code := runFake(t.Context(), f, slices.Concat(strings.Fields(name), strings.Fields(place.Replace(args)), []string{"--timeout", limit.String()})...)
+				took := time.Since(began)
+				said := f.Stderr.String() + f.Stdout.String()
+				if code == ExitOK || took < limit/2 || took > 10*time.Second || !strings.Contains(said, limit.String()) && !strings.Contains(said, "in time") {
+					t.Errorf("code %d after %s:\n%s", code, took, said)
+				}
+			})
 		}
 	}
 }
