@@ -6,7 +6,6 @@ import (
 	"context"
 	"io"
 	"log/slog"
-	"sync"
 
 	"google.golang.org/grpc/grpclog"
 
@@ -14,16 +13,15 @@ import (
 	"github.com/topoctl/topoctl/engine/registry/etcd"
 )
 
-// silence keeps gRPC's log off the standard error, which is the command's, or that of a program with the C library.
-// What goes wrong is in the errors of calls.
-var silence = sync.OnceFunc(func() { grpclog.SetLoggerV2(grpclog.NewLoggerV2(io.Discard, io.Discard, io.Discard)) })
+// gRPC's log stays off the standard error, which is the command's, or that of a program with the C library. What goes
+// wrong is in the errors of calls. It may be set before gRPC is used only (grpclog.SetLoggerV2).
+func init() { grpclog.SetLoggerV2(grpclog.NewLoggerV2(io.Discard, io.Discard, io.Discard)) }
 
 func openEtcd(ctx context.Context, url string, log *slog.Logger, getenv func(string) string) (registry.Registry, error) {
 	o, err := etcd.ParseURL(url, getenv)
 	if err != nil {
 		return nil, err
 	}
-	silence()
 	o.Logger = log
 	return etcd.Open(ctx, o)
 }

@@ -15,6 +15,9 @@ var (
 
 // The commands that findings advise exist, with their flags.
 func TestDoctorAdvisesCommandsThatExist(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: all fixtures, in one goroutine")
+	}
 	env := &Env{Streams: newStreams().Streams, Now: time.Now}
 	root := NewRoot(env, commands(env)...)
 	seen := 0

@@ -63,6 +63,9 @@ var jsonRuns = map[string][]jsonRun{
 // A host that is called so that a terminal would obey it is printed by no command that prints
 // JSON, and what is printed means the same.
 func TestJSONIsSafe(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: all fixtures, in one goroutine")
+	}
 	f := newStreams()
 	nastyFiles(t, f)
 	env := &Env{Streams: f.Streams, Now: time.Now}
@@ -97,6 +100,9 @@ var worse = func() *strings.Replacer {
 // Whatever a host says, no output of any command has what a terminal would obey or not show: in none of its formats, nor
 // on stderr.
 func TestEveryFormatIsSafe(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: all fixtures, in one goroutine")
+	}
 	f := newStreams()
 	nastyFiles(t, f)
 	host, err := os.ReadFile("host.json")

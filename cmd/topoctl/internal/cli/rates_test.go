@@ -16,6 +16,9 @@ import (
 // a basis, or is what a device says of itself, and text and drawings have no rate that looks like
 // another kind than the documents give.
 func TestRatesSayHowTheyAreKnown(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: all fixtures, in one goroutine")
+	}
 	for _, name := range fixtures.Names() {
 		t.Run(name, func(t *testing.T) {
 			w := rateWalk{t: t, fixture: name, looks: map[string]bool{}}
