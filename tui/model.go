@@ -29,7 +29,7 @@ type model struct {
 
 	look    ui.Look
 	shared  ui.Shared
-	views   []ui.View // in the order of keys.ViewActions
+	views   []ui.View // in the order of ui.ViewActions
 	current int       // the view that is shown
 
 	w, h      int

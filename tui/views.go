@@ -6,7 +6,7 @@ import (
 	"github.com/topoctl/topoctl/tui/internal/views"
 )
 
-// newViews makes the views in the order of keys.ViewActions.
+// newViews makes the views in the order of ui.ViewActions.
 func newViews(o Options) []ui.View {
 	measured := views.NewProbe()
 	measured.SetUnable(o.noProber())

@@ -1,6 +1,6 @@
 // Package preset lays predictions beside published serving benchmarks: systems that
 // disaggregate prefill and decode, and the baselines of the same reports. A preset is a system
-// with the rows that were published of it; Run predicts each row (kv/predict) and says how far
+// with the rows that were published of it; Run predicts each row (kv/serve) and says how far
 // off every column is.
 //
 // A figure that a parameter was fitted to is marked, and no row with such a figure is held out. A

@@ -29,7 +29,7 @@ type Preset struct {
 	NICs int
 	// Staged: caches are moved from and to host memory, without GPUDirect.
 	Staged bool
-	// SliceBytes are those of predict.Spec: coarse ones where the wire is a small part.
+	// SliceBytes are those of serve.Spec: coarse ones where the wire is a small part.
 	SliceBytes int64
 	Software   *Software // nil: none
 	// Activations: what crosses the network is not a cache but activations between the stages

@@ -1,6 +1,6 @@
 // Package replay runs a workload in real time, with real bytes: the serving system of kv/serve
 // on the system's clock, whose caches the engine moves. Computing is simulated by waiting,
-// moving takes as long as it takes. kv/predict answers the same question without moving anything.
+// moving takes as long as it takes. serve.Run answers the same question without moving anything.
 //
 // This process drives one side and has its memory: that of prefill where caches are pushed,
 // that of decode where they are pulled. The other side is regions of other engines, in other

@@ -66,7 +66,7 @@ func (t *Transfer) Bytes() int64 {
 	return sum
 }
 
-// Compute says how long steps take: *compute.Params does.
+// Compute says how long steps take: *Params does.
 type Compute interface {
 	// StepNS is how long a step takes, in nanoseconds. The step's slices are valid during
 	// the call.

@@ -45,7 +45,7 @@ type MeasureRequest struct{ Pairs []string }
 // known is in the state. Main and Detail do not change what other views show.
 type View interface {
 	Name() string // "Tree"
-	// Key carries out an action for which keys.ForView says yes. Explain and Measure come
+	// Key carries out an action for which ForView says yes. Explain and Measure come
 	// too: Explain sets Shared.From and To to what is under the cursor, and the program
 	// shows the path view; Measure says what to measure (Request.Measure), and where it
 	// says nothing, or the probe view and in Shared.Message why, the program tells the user
