@@ -20,7 +20,8 @@ import (
 // works without a transport that its host does not support; Engine.Unavailable says why.
 type TransportFactory = transport.Factory
 
-// TCP moves memory over TCP connections to the addresses that engines listen at.
+// TCP moves memory over TCP connections to the addresses that engines listen at. What may be set of it
+// is in Options (Protection, TLS), which env has here.
 func TCP() TransportFactory {
 	return func(env transport.Env) (transport.Transport, error) {
 		t, err := tcp.New(tcp.Options{

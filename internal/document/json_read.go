@@ -92,7 +92,7 @@ func ReadList[T any](r *Reader, out *[]T, most, maxBytes int, check func(*T) err
 	return nil
 }
 
-// MetricValue reads a value of at most maxBytes, 0 is no bound.
+// Value reads a value of at most maxBytes, 0 is no bound.
 func (r *Reader) Value(v any, maxBytes int) error {
 	var raw json.RawMessage
 	if err := r.dec.Decode(&raw); err != nil {

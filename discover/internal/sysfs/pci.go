@@ -89,8 +89,9 @@ func (r *reader) readPCI() {
 	}
 }
 
-// readFunction reads one PCI function, and says which link files it has; the parent is
-// found when all are known.
+// readFunction reads one PCI function, and says which link files it has; the parent is found when all
+// are known. An attribute more is a line here and a field of topo.PCIDevice, with a tag: documents
+// follow, the schema by go test ./discover/topo -update; what topoctl diff compares is a table of its own.
 func (r *reader) readFunction(d *topo.PCIDevice, bdf topo.BDF, f files) (link linkState) {
 	d.ID, d.Kind, d.BDF, d.Evidence = f.subject, topo.KindPCI, bdf, "/"+f.dir
 	d.Facts = make(topo.Facts, 0, 17)

@@ -1,8 +1,7 @@
-// Package export writes a fleet in the forms that schedulers, clusters and other tools read: a file
-// for each of them.
+// Package export writes a fleet in the formats that schedulers, clusters and other tools read.
 //
-// What a form has no place for, and what the fleet does not tell, is in the notes of an Output and in
-// comments of the file. Names that a form forbids are replaced, never so that two become one.
+// What a format has no place for, and what the fleet does not tell, is in the notes of an Output and in
+// comments of what is written. Names that a format forbids are replaced, never so that two become one.
 package export
 
 import (

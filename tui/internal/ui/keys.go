@@ -133,7 +133,7 @@ var byKey = func() map[string]Action {
 	return m
 }()
 
-// Of is the action of a key, "" none.
+// KeyOf is the action of a key, "" none.
 func KeyOf(key string) Action { return byKey[key] }
 
 // Get is the binding of an action.

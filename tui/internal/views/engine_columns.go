@@ -12,9 +12,9 @@ import (
 	"github.com/topoctl/topoctl/tui/internal/ui"
 )
 
-// laneColumns are the columns of lanes. Names are worth more than a column that the detail
-// has, too, and so are those of peers where there are several: the lane is the first column and
-// the peer the last.
+// laneColumns are the columns of lanes. Where there are several peers, their names are worth more
+// room than what the detail shows, too: the peer stays the last column. A column needs its cell at
+// the same place of laneText.
 func laneColumns(b *block) func(w int) []ui.Column {
 	columns := slices.Clone(columnsOfLanes)
 	for _, l := range b.engine.Lanes {

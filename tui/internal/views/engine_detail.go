@@ -35,7 +35,7 @@ func (v *EngineView) Detail(env *ui.Env, width int) []string {
 	return d.lines
 }
 
-// detail is a pane that is being written.
+// engineDetail is a pane that is being written.
 type engineDetail struct {
 	env   *ui.Env
 	l     *ui.Look

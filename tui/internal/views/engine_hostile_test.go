@@ -17,7 +17,7 @@ import (
 	"github.com/topoctl/topoctl/tui/internal/viewtest"
 )
 
-// hostile is an engine of which every text is bad and every number is odd.
+// engineHostile is an engine of which every text is bad and every number is odd.
 func engineHostile(t *rapid.T) *state.State {
 	text := func() string {
 		return rapid.SampledFrom([]string{viewtest.Nasty, "", "a", "世界", strings.Repeat("x", 3000), strings.Repeat(viewtest.Nasty, 5), "running", "sick", "tcp"}).Draw(t, "text")

@@ -29,7 +29,7 @@ type block struct {
 // isOld says whether the figures are not those of now.
 func (b *block) isOld() bool { return b.status != nil && b.status.Status != record.StatusOK }
 
-// row is one line: of a block, of a section of it, or of a thing in that.
+// engineRow is one line: of a block, of a section of it, or of a thing in that.
 type engineRow struct {
 	key    string // "": the cursor skips it
 	parent string // the key of what it is folded away with

@@ -114,7 +114,7 @@ func (v *EventsView) Detail(env *ui.Env, width int) []string {
 	return d.lines
 }
 
-// row is one line of a page.
+// eventsRow is one line of a page.
 type eventsRow struct {
 	ui.Line
 	subject topo.ID // the device, "" none

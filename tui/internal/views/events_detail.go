@@ -17,7 +17,7 @@ import (
 	"github.com/topoctl/topoctl/tui/internal/ui"
 )
 
-// detail is a pane that is being written.
+// eventsDetail is a pane that is being written.
 type eventsDetail struct {
 	env   *ui.Env
 	l     *ui.Look

@@ -10,7 +10,7 @@ import (
 	"github.com/topoctl/topoctl/tui/internal/ui"
 )
 
-// styleOf is how bad something is.
+// eventsStyleOf is how bad something is.
 func eventsStyleOf(severity string) ui.Style {
 	switch doctor.Severity(severity) {
 	case doctor.Error:

@@ -94,7 +94,7 @@ func TestEventsGoldenDetails(t *testing.T) {
 	golden.Check(t, "testdata/events/details.txt", b.String())
 }
 
-// selected is what the cursor is on.
+// eventsSelected is what the cursor is on.
 func eventsSelected(v ui.View, e *ui.Env) string {
 	switch x := v.Selection(e).(type) {
 	case *watch.Event:

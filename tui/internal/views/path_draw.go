@@ -87,7 +87,7 @@ func (p *pathDrawing) hints() []string {
 // fewLines is how many a pane has that needs them for the candidates.
 const fewLines = 8
 
-// drawing is one drawing of an answer.
+// pathDrawing is one drawing of an answer.
 type pathDrawing struct {
 	v       *PathView
 	l       *ui.Look

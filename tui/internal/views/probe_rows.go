@@ -35,7 +35,7 @@ func (v *ProbeView) rows(env *ui.Env) []row {
 	return v.resultRows(env)
 }
 
-// lines are rows for a list, without their texts.
+// probeLines are rows for a list, without their texts.
 func probeLines(rows []row) []ui.Line {
 	out := make([]ui.Line, len(rows))
 	for i := range rows {

@@ -187,7 +187,7 @@ func (t *table) text(r *row) (string, ui.Style) {
 	return text, r.style
 }
 
-// styleOf is how a verdict looks.
+// probeStyleOf is how a verdict looks.
 func probeStyleOf(v probe.Verdict) ui.Style {
 	switch v {
 	case probe.Fail, probe.Error:

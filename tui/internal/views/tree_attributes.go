@@ -14,7 +14,7 @@ import (
 	"github.com/topoctl/topoctl/tui/internal/ui"
 )
 
-// selection is what is known of a node, as JSON.
+// treeSelection is what is known of a node, as JSON.
 type treeSelection struct {
 	ID       topo.ID           `json:"id"`
 	Node     any               `json:"node"` // as the topology's document has it

@@ -90,7 +90,7 @@ func (d *treeDetail) legend() {
 	}
 }
 
-// detail collects the lines about one node.
+// treeDetail collects the lines about one node.
 type treeDetail struct {
 	v     *TreeView
 	env   *ui.Env

@@ -80,7 +80,7 @@ func (v *TreeView) Needs(env *ui.Env, _ int) ui.Size {
 // Position says which lines are shown.
 func (v *TreeView) Position() string { return v.list.Position() }
 
-// drawing is one drawing of the tree.
+// treeDrawing is one drawing of the tree.
 type treeDrawing struct {
 	v        *TreeView
 	l        *ui.Look
@@ -103,7 +103,7 @@ func (v *TreeView) drawing(env *ui.Env, rows []int, width int) *treeDrawing {
 	return p
 }
 
-// leastName is the room that branch and name have at least.
+// treeLeastName is the room that branch and name have at least.
 const treeLeastName = 22
 
 // columns are those that there is something to show in. Branch and name need Most columns.

@@ -59,7 +59,7 @@ func (p *printing) options(all bool) show.Options {
 	return o
 }
 
-// fleetDocument writes what all formats but the table have in common.
+// document writes what all formats but the table have in common.
 func (p *printing) document(f *model.Fleet, table func() string) error {
 	var data []byte
 	var err error

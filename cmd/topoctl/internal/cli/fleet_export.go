@@ -303,7 +303,7 @@ func (o *fleetExportOptions) documents(ctx context.Context) export.Documents {
 	}
 }
 
-// fleetDocument reads the topology of a host.
+// document reads the topology of a host.
 func (o *fleetExportOptions) document(ctx context.Context, h *model.Host, dir string) (*topo.Topology, error) {
 	if h.Document != "" {
 		return o.stored(ctx, h, filepath.Join(dir, filepath.FromSlash(h.Document)))

@@ -128,7 +128,7 @@ func runFleetFabric(ctx context.Context, o *fleetFabricOptions) error {
 	return nil
 }
 
-// fleetNote tells on standard error what the output has no place for.
+// note tells on standard error what the output has no place for.
 func (o *fleetFabricOptions) note(line string) { fleetNote(o.Host, line) }
 
 func fleetNote(in *Host, line string) {
@@ -144,7 +144,7 @@ func noteUnreached(in *Host, f *model.Fleet) {
 	}
 }
 
-// fleetNetwork reads all that is said of the network. left is what could not be used.
+// network reads all that is said of the network. left is what could not be used.
 func (o *fleetFabricOptions) network(ctx context.Context, f *model.Fleet) (n *model.Network, left []string, err error) {
 	var all []*model.Network
 	for _, name := range o.files {

@@ -441,7 +441,8 @@ func (in *Host) recognize(name string, data []byte) (*topo.Topology, fs.FS, erro
 // sniffed is how much of a file is looked at to recognise it.
 const sniffed = 64 << 10
 
-// documentFormats are the files that hold a topology.
+// documentFormats are the files that hold a topology; the first that detects its own reads it. To add a
+// format: a package in discover/formats, and a line here.
 var documentFormats = []struct {
 	name   string
 	detect func(head []byte) bool

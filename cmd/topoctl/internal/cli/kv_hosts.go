@@ -36,7 +36,7 @@ type sidePool struct {
 	instances []serve.Instance
 }
 
-// kvSite reads the hosts and puts instances on their GPUs.
+// site reads the hosts and puts instances on their GPUs.
 func (o *predictOptions) site(ctx context.Context) (*kvSite, error) {
 	s := &kvSite{prefill: sidePool{side: "prefill", shape: o.prefillShape}, decode: sidePool{side: "decode", shape: o.decodeShape}}
 	if err := o.readHosts(ctx, s); err != nil {

@@ -49,7 +49,7 @@ func (r *Registry) Check(cmd *cobra.Command) error {
 	return nil
 }
 
-// peersEntry reads a value of --peer: an address, and with a registry also a name there.
+// Peer reads a value of --peer: an address, and with a registry also a name there.
 func (r *Registry) Peer(value string) (string, error) {
 	if !r.Given() {
 		return Address(value)
@@ -67,7 +67,7 @@ func (r *Registry) Open(ctx context.Context, h *Host, log *slog.Logger) (registr
 		return nil, nil
 	}
 	if log == nil {
-		var to io.Writer = h.Streams.Err
+		to := h.Streams.Err
 		if h.Globals.Quiet {
 			to = io.Discard
 		}
