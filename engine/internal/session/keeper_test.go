@@ -24,12 +24,13 @@ func keptOver(t *testing.T, a, b net.Conn, waiting bool) *keeper {
 	s := newSession(transport.SessionID{1}, trust.PeerID{}, welcome{messageBytes: 100, calls: 4}, Limits{}.withDefaults(), nil, sessionKey{})
 	s.keeperWake = make(chan struct{}, 1)
 	s.attach(a, 1, nil)
-	// What is written sets the real time: the first message is waited for, and no other is read.
-	s.link.lastActive.Store(0)
+	// What is written sets the real time: the first message is read, and no other. The writer is done
+	// with it when it takes another turn.
 	if _, err := readMessage(b, someBounds); err != nil {
 		t.Fatal(err)
 	}
-	for s.link.lastActive.Load() == 0 {
+	s.link.wakeWriter()
+	for len(s.link.wake) > 0 {
 		time.Sleep(time.Millisecond)
 	}
 	if waiting {
