@@ -15,9 +15,12 @@ import (
 type Completer = func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective)
 
 // Words offers the words of a list.
-func Words(list ...string) Completer {
-	return func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-		return list, cobra.ShellCompDirectiveNoFileComp
+func Words[T ~string](list ...T) Completer {
+	return func(*cobra.Command, []string, string) (out []string, _ cobra.ShellCompDirective) {
+		for _, w := range list {
+			out = append(out, string(w))
+		}
+		return out, cobra.ShellCompDirectiveNoFileComp
 	}
 }
 

@@ -19,7 +19,7 @@ import (
 type doctorOptions struct {
 	*Host
 	codes    []doctor.Code
-	failOn   string
+	failOn   doctor.Severity
 	all      bool
 	color    bool
 	peer     string
@@ -29,11 +29,6 @@ type doctorOptions struct {
 
 // maxGIDIndex is the largest index that a GID table can have.
 const maxGIDIndex = 1<<16 - 1
-
-// failNever is the value of --fail-on that lets every host pass.
-const failNever = "never"
-
-var failLevels = []string{string(doctor.Info), string(doctor.Warning), string(doctor.Error), failNever}
 
 func newDoctorCmd(f *Env, runF func(context.Context, *doctorOptions) error) *cobra.Command {
 	opts := &doctorOptions{Host: f.Host(), rdma: f.RDMA}
@@ -76,11 +71,11 @@ func newDoctorCmd(f *Env, runF func(context.Context, *doctorOptions) error) *cob
 		},
 	}
 	fl := cmd.Flags()
-	fl.StringVar(&opts.failOn, "fail-on", string(doctor.Warning), "exit with code 1 for findings of this `SEVERITY` or higher: info, warning, error or never")
+	failOnFlag(cmd, &opts.failOn)
 	fl.StringVar(&opts.peer, "peer", "", "also compare both ends of each lane to the host in `FILE` (as for --from)")
 	fl.IntVar(&gidIndex, "gid-index", 0, "also check GID index `N`, which a program will use")
 	fl.BoolVar(&opts.all, "all", false, "print notes, checks that could not be made, and checks that pass or do not apply in full")
-	Offer(cmd, map[string]Completer{"fail-on": Words(failLevels...), "peer": HostFlag})
+	Offer(cmd, map[string]Completer{"peer": HostFlag})
 	Uses(cmd, append(slices.Clone(InputFlags), "units")...)
 	Formats(cmd, FormatTable, FormatJSON, FormatTSV, FormatNagios)
 	return cmd
@@ -88,14 +83,10 @@ func newDoctorCmd(f *Env, runF func(context.Context, *doctorOptions) error) *cob
 
 // parse takes over the flags and arguments and refuses what makes no sense.
 func (o *doctorOptions) parse(cmd *cobra.Command, args []string) error {
-	if err := NotEmpty(cmd, "peer"); err != nil {
+	if err := errors.Join(NotEmpty(cmd, "peer"), checkFailOn(cmd, o.Format)); err != nil {
 		return err
 	}
 	switch {
-	case !slices.Contains(failLevels, o.failOn):
-		return fmt.Errorf("--fail-on %q: want %s", o.failOn, Either(failLevels))
-	case o.Format == FormatNagios && cmd.Flag("fail-on").Changed:
-		return WithHint(errors.New("--fail-on has no effect with -o nagios"), "its exit codes are 0 OK, 1 WARNING, 2 CRITICAL and 3 UNKNOWN")
 	case o.gidIndex != nil && (*o.gidIndex < 0 || *o.gidIndex > maxGIDIndex):
 		return fmt.Errorf("--gid-index %d: want 0 to %d", *o.gidIndex, maxGIDIndex)
 	case o.peer == "-" && o.Globals.From == "-":
@@ -163,9 +154,9 @@ func runDoctor(ctx context.Context, o *doctorOptions) error {
 		return err
 	}
 	if o.Format == FormatNagios {
-		return Exit(nagiosCode(r))
+		return Exit(doctorCode(r))
 	}
-	if worst := r.Worst(); worst != "" && o.failOn != failNever && worst.AtLeast(doctor.Severity(o.failOn)) {
+	if fails(r.Worst(), o.failOn) {
 		return ErrBad
 	}
 	return Incomplete(t, false)
@@ -248,19 +239,10 @@ func (o *doctorOptions) paint(line string) string {
 	return line
 }
 
-// nagiosCode sums a report up. A check that could not be made is unknown where
-// it could have been worse than info.
-func nagiosCode(r *doctor.Report) int {
-	switch r.Worst() {
-	case doctor.Error:
-		return NagiosCritical
-	case doctor.Warning:
-		return NagiosWarning
-	}
-	if slices.ContainsFunc(r.Checks, func(c doctor.CheckResult) bool { return len(c.Missing) > 0 && c.Worst.AtLeast(doctor.Warning) }) {
-		return NagiosUnknown
-	}
-	return NagiosOK
+// doctorCode sums a report up. A check that could not be made is unknown where it could have been worse
+// than info.
+func doctorCode(r *doctor.Report) int {
+	return nagiosCode(r.Worst(), slices.ContainsFunc(r.Checks, func(c doctor.CheckResult) bool { return len(c.Missing) > 0 && c.Worst.AtLeast(doctor.Warning) }))
 }
 
 // nagiosText is the answer with the counts as performance data, and one line for
@@ -270,7 +252,7 @@ func nagiosText(r *doctor.Report) string {
 	plain := NagiosLine
 	s := r.Summary
 	fmt.Fprintf(&b, "TOPOCTL %s - %s | errors=%d warnings=%d infos=%d could_not_check=%d ok=%d\n",
-		NagiosWords[nagiosCode(r)], plain(strings.TrimSuffix(r.Headline(), ".")), s.Errors, s.Warnings, s.Infos, s.CouldNotCheck, s.OK)
+		NagiosWords[doctorCode(r)], plain(strings.TrimSuffix(r.Headline(), ".")), s.Errors, s.Warnings, s.Infos, s.CouldNotCheck, s.OK)
 	for _, f := range r.Findings() {
 		var names []string
 		for _, id := range f.Subjects {

@@ -73,7 +73,7 @@ func TestDoctorTries(t *testing.T) {
 // counts.
 func TestNagios(t *testing.T) {
 	for name, r := range doctorReports(t) {
-		code := nagiosCode(r)
+		code := doctorCode(r)
 		switch worst := r.Worst(); {
 		case worst == doctor.Error && code != NagiosCritical, worst == doctor.Warning && code != NagiosWarning, worst.AtLeast(doctor.Warning) && code == NagiosOK:
 			t.Errorf("%s: code %d for %s", name, code, worst)
@@ -87,13 +87,13 @@ func TestNagios(t *testing.T) {
 		}
 	}
 	r := &doctor.Report{Checks: []doctor.CheckResult{{Code: "x", Worst: doctor.Info, Missing: []doctor.Missing{{Text: "a|b"}}}}}
-	if nagiosCode(r) != NagiosOK {
+	if doctorCode(r) != NagiosOK {
 		t.Error("a check that gives info only is not worth an alarm")
 	}
 	if text := nagiosText(r); !strings.Contains(text, "???? x: a/b\n") {
 		t.Errorf("got %q", text)
 	}
-	if r.Checks[0].Worst = doctor.Warning; nagiosCode(r) != NagiosUnknown {
+	if r.Checks[0].Worst = doctor.Warning; doctorCode(r) != NagiosUnknown {
 		t.Error("a check that could not be made is OK")
 	}
 }

@@ -23,7 +23,7 @@ import (
 
 type exportOptions struct {
 	*Host
-	format string
+	format exportFormat[exportWriter]
 	out    OutFile
 
 	engine       string
@@ -35,20 +35,14 @@ type exportOptions struct {
 	allPairs     bool
 }
 
-// exportFormat is one thing that export writes, and the flags that mean
-// something to it beside those of all.
-type exportFormat struct {
-	name, about string
-	flags       []string
-	write       func(*exportOptions, io.Writer, *topo.Topology) error
-}
+// exportWriter writes a topology in a format.
+type exportWriter func(*exportOptions, io.Writer, *topo.Topology) error
 
-// exportFormats lists the formats in the order of the help.
-func exportFormats() []exportFormat {
-	return []exportFormat{
+func hostFormats() exportFormats[exportWriter] {
+	return exportFormats[exportWriter]{
 		{"mooncake", "Mooncake's NIC priority matrix (MC_CUSTOM_TOPO_JSON)", []string{"visible"}, (*exportOptions).mooncake},
 		{"nccl-xml", "NCCL's topology file (NCCL_TOPO_FILE)", []string{"skeleton"}, (*exportOptions).ncclXML},
-		{"env", "variables for " + engineList(), []string{"for", "rank", "ranks", "visible", "topology-file"}, (*exportOptions).env},
+		{"env", "variables for " + Either(engineWords()), []string{"for", "rank", "ranks", "visible", "topology-file"}, (*exportOptions).env},
 		{"dot", "a graph for Graphviz", []string{"units"}, (*exportOptions).dot},
 		{"svg", "a drawing", []string{"theme", "units"}, (*exportOptions).svg},
 		{"prometheus", "metrics for node_exporter's textfile collector", []string{"all-pairs"}, (*exportOptions).prometheus},
@@ -57,27 +51,34 @@ func exportFormats() []exportFormat {
 
 func newExportCmd(f *Env, runF func(context.Context, *exportOptions) error) *cobra.Command {
 	opts := &exportOptions{Host: f.Host()}
-	var formats strings.Builder
-	for _, e := range exportFormats() {
-		fmt.Fprintf(&formats, "\n  %-10s  %s", e.name, e.about)
-	}
+	formats := hostFormats()
 	cmd := &cobra.Command{
 		Use:   "export FORMAT",
 		Short: "Write settings and files for NCCL, UCX, Mooncake and other programs",
-		Long: "export writes the topology, and the paths that topoctl chooses, for another program:\n" + formats.String() + "\n\n" +
+		Long: "export writes the topology, and the paths that topoctl chooses, for another program:\n" + formats.help() + "\n\n" +
 			"docs/export.md describes each format.",
 		Example: "  topoctl export mooncake --out-file /etc/mooncake/topo.json\n" +
 			"  eval \"$(topoctl export env --for ucx --rank 0)\"\n" +
 			"  topoctl export env --for nccl --visible 4,5,6,7 --out-file nccl.sh\n" +
 			"  topoctl export svg --fixture dgx-h100 --out-file host.svg\n" +
 			"  topoctl export prometheus --out-file /var/lib/node_exporter/topoctl.prom",
-		Args:              exportArgs,
-		ValidArgsFunction: exportNames,
-		RunE:              Action(opts, opts.parse, runF),
+		Args: func(cmd *cobra.Command, args []string) error {
+			if err := formats.want(args); err != nil {
+				return err
+			}
+			return AtMost(cmd, args, 1)
+		},
+		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+			if len(args) > 0 {
+				return nil, cobra.ShellCompDirectiveNoFileComp
+			}
+			return formats.offer()
+		},
+		RunE: Action(opts, opts.parse, runF),
 	}
 	fl := cmd.Flags()
 	opts.out.Add(cmd)
-	fl.StringVar(&opts.engine, "for", "", "env: write variables for `ENGINE`: "+engineList())
+	fl.StringVar(&opts.engine, "for", "", "env: write variables for `ENGINE`: "+Either(engineWords()))
 	fl.IntVar(&opts.rank, "rank", -1, "env: write only the settings of local rank `N`")
 	fl.IntVar(&opts.ranks, "ranks", 0, "env: number `N` of local ranks (default: one for each visible GPU)")
 	fl.StringVar(&opts.visible, "visible", "", "mooncake, env: number GPUs by `LIST`, as in CUDA_VISIBLE_DEVICES (default: that of the environment, on this host)")
@@ -87,62 +88,18 @@ func newExportCmd(f *Env, runF func(context.Context, *exportOptions) error) *cob
 	fl.BoolVar(&opts.allPairs, "all-pairs", false, "prometheus: write the paths from each GPU to every NIC, not only to preferred ones")
 	fl.Lookup("rank").DefValue = "all"
 	Offer(cmd, map[string]Completer{"for": Words(engineWords()...), "theme": Words(picture.Themes()...)})
-	for _, e := range exportFormats() {
-		FlagsWith(cmd, e.name, e.flags...)
-	}
+	formats.flagsWith(cmd)
 	mainFlags(cmd, "for", "rank", "visible", "out-file")
 	Uses(cmd, append(slices.Clone(InputFlags), "units")...)
 	Prints(cmd, "the format of the other program, FORMAT")
 	return cmd
 }
 
-// exportArgs wants one format that exists.
-func exportArgs(cmd *cobra.Command, args []string) error {
-	var names []string
-	for _, e := range exportFormats() {
-		names = append(names, e.name)
-	}
-	switch {
-	case len(args) == 0:
-		return WithHint(errors.New("no format"), "formats: %s", strings.Join(names, ", "))
-	case len(args) > 1 || slices.Contains(names, args[0]):
-		return AtMost(cmd, args, 1)
-	}
-	return Suggest(fmt.Errorf("unknown format %q", args[0]), args[0], names, "formats: "+strings.Join(names, ", "))
-}
-
-// exportNames offers the formats to the shell.
-func exportNames(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-	var out []string
-	for _, e := range exportFormats() {
-		if len(args) == 0 {
-			out = append(out, cobra.CompletionWithDesc(e.name, e.about))
-		}
-	}
-	return out, cobra.ShellCompDirectiveNoFileComp
-}
-
-func engineWords() []string {
-	var out []string
-	for _, e := range export.Engines() {
-		out = append(out, string(e))
-	}
-	return out
-}
-
-func engineList() string { return Either(engineWords()) }
-
 // parse refuses flags that mean nothing to the format, and values that make no
 // sense.
 func (o *exportOptions) parse(cmd *cobra.Command, args []string) error {
-	o.format = args[0]
-	format := o.chosen()
-	var others []string
-	for _, e := range exportFormats() {
-		others = append(others, e.flags...)
-	}
-	others = slices.DeleteFunc(others, func(name string) bool { return slices.Contains(format.flags, name) })
-	if err := NoEffect(cmd, "with "+format.name, others...); err != nil {
+	var err error
+	if o.format, err = hostFormats().choose(cmd, args[0]); err != nil {
 		return err
 	}
 	if err := NotEmpty(cmd, "out-file", "visible", "topology-file"); err != nil {
@@ -154,18 +111,17 @@ func (o *exportOptions) parse(cmd *cobra.Command, args []string) error {
 		return errors.New("--visible is empty")
 	case !slices.Contains(picture.Themes(), o.theme):
 		return fmt.Errorf("--theme %q: want %s", o.theme, Either(picture.Themes()))
-	case o.format == "env":
+	case o.format.name == "env":
 		return o.checkEnv(changed)
 	}
 	return nil
 }
 
 func (o *exportOptions) checkEnv(changed func(string) bool) error {
+	if err := wantEngine(o.engine); err != nil {
+		return err
+	}
 	switch {
-	case o.engine == "":
-		return WithHint(errors.New("--for is required"), "--for ENGINE: %s", engineList())
-	case !slices.Contains(engineWords(), o.engine):
-		return Suggest(fmt.Errorf("--for %q: want %s", o.engine, engineList()), o.engine, engineWords(), "")
 	case changed("topology-file") && !export.Engine(o.engine).TakesTopology():
 		return fmt.Errorf("--topology-file has no effect with %s", o.engine)
 	case changed("ranks") && o.ranks < 1:
@@ -176,19 +132,13 @@ func (o *exportOptions) checkEnv(changed func(string) bool) error {
 	return nil
 }
 
-// chosen is the format that was asked for.
-func (o *exportOptions) chosen() exportFormat {
-	all := exportFormats()
-	return all[slices.IndexFunc(all, func(e exportFormat) bool { return e.name == o.format })]
-}
-
 func runExport(ctx context.Context, opts *exportOptions) error {
 	t, err := opts.Load(ctx)
 	if err != nil {
 		return err
 	}
 	var out bytes.Buffer
-	if err := opts.chosen().write(opts, &out, t); err != nil {
+	if err := opts.format.write(opts, &out, t); err != nil {
 		return err
 	}
 	if err := opts.out.Write(opts.Streams, out.Bytes()); err != nil {

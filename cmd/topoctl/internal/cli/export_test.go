@@ -14,7 +14,7 @@ func TestParseExport(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got.format != "env" || got.engine != "mooncake" || got.rank != 3 || got.ranks != 4 || got.visible != "2,3,0,1" ||
+	if got.format.name != "env" || got.engine != "mooncake" || got.rank != 3 || got.ranks != 4 || got.visible != "2,3,0,1" ||
 		got.topologyFile != "/t.json" || got.out.Name != "x" || got.Globals.Root != "/host" {
 		t.Errorf("got %+v", got)
 	}

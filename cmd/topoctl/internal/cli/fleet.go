@@ -1,23 +1,11 @@
 package cli
 
 import (
-	"context"
-
 	"github.com/spf13/cobra"
 )
 
-// fleetRuns carry the subcommands out.
-type fleetRuns struct {
-	collect func(context.Context, *fleetCollectOptions) error
-	show    func(context.Context, *fleetShowOptions) error
-	check   func(context.Context, *fleetCheckOptions) error
-	diff    func(context.Context, *fleetDiffOptions) error
-	fabric  func(context.Context, *fleetFabricOptions) error
-	export  func(context.Context, *fleetExportOptions) error
-}
-
-func newFleetCmd(f *Env, run fleetRuns) *cobra.Command {
-	cmd := &cobra.Command{
+func newFleetCmd(f *Env) *cobra.Command {
+	return below(&cobra.Command{
 		Use:   "fleet",
 		Short: "Compare many hosts, and find the one that is odd",
 		Long: "fleet collects the topologies of many hosts in one document, compares hosts that should\n" +
@@ -26,11 +14,7 @@ func newFleetCmd(f *Env, run fleetRuns) *cobra.Command {
 			"does not tell is unknown, not different.",
 		Example: "  topoctl fleet check node*.json\n  topoctl fleet collect --hosts hosts --launch ssh --out-dir fleet\n" +
 			"  topoctl fleet check fleet --fabric fabric.json",
-		Args: UnknownCommand,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-	}
-	cmd.AddCommand(newFleetCollectCmd(f, run.collect), newFleetShowCmd(f, run.show), newFleetCheckCmd(f, run.check), newFleetDiffCmd(f, run.diff), newFleetFabricCmd(f, run.fabric), newFleetExportCmd(f, run.export))
-	return cmd
+	}, newFleetCollectCmd(f, runFleetCollect), newFleetShowCmd(f, runFleetShow), newFleetCheckCmd(f, runFleetCheck), newFleetDiffCmd(f, runFleetDiff), newFleetFabricCmd(f, runFleetFabric), newFleetExportCmd(f, runFleetExport))
 }
 
 // sourcesHelp is what the commands say of their arguments.

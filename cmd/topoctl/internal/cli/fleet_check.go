@@ -149,13 +149,9 @@ func partial(f *model.Fleet) error {
 type fleetCheckOptions struct {
 	printing
 	against string
-	failOn  string
+	failOn  doctor.Severity
 	all     bool
 }
-
-const fleetFailNever = "never"
-
-var fleetFailLevels = []string{string(doctor.Info), string(doctor.Warning), string(doctor.Error), fleetFailNever}
 
 func newFleetCheckCmd(f *Env, runF func(context.Context, *fleetCheckOptions) error) *cobra.Command {
 	opts := &fleetCheckOptions{printing: printing{Host: f.Host()}}
@@ -178,10 +174,10 @@ func newFleetCheckCmd(f *Env, runF func(context.Context, *fleetCheckOptions) err
 	}
 	fl := cmd.Flags()
 	fl.StringVar(&opts.against, "against", "", "also compare with the hosts of `GOLDEN`: a fleet, or a file as for --from")
-	fl.StringVar(&opts.failOn, "fail-on", string(doctor.Warning), "exit with code 1 for findings of this `SEVERITY` or higher: info, warning, error or never")
+	failOnFlag(cmd, &opts.failOn)
 	fl.BoolVar(&opts.all, "all", false, "print notes, checks that could not be made, and all facts")
 	opts.add(cmd)
-	Offer(cmd, map[string]Completer{"fail-on": Words(fleetFailLevels...), "against": HostFlag})
+	Offer(cmd, map[string]Completer{"against": HostFlag})
 	Formats(cmd, FormatTable, FormatJSON, FormatTSV, FormatNagios, FormatSVG, FormatHTML)
 	return cmd
 }
@@ -190,16 +186,10 @@ func (o *fleetCheckOptions) parse(cmd *cobra.Command, args []string) error {
 	if err := o.printing.parse(cmd, args); err != nil {
 		return err
 	}
-	if err := errors.Join(NotEmpty(cmd, "against"), CheckWords("fail-on", []string{o.failOn}, fleetFailLevels)); err != nil {
-		return err
-	}
-	switch {
-	case o.all && o.Format != FormatTable:
+	if o.all && o.Format != FormatTable {
 		return fmt.Errorf("--all has no effect with -o %s", o.Format)
-	case o.Format == FormatNagios && cmd.Flags().Changed("fail-on"):
-		return WithHint(errors.New("--fail-on has no effect with -o nagios"), "its exit codes are 0 OK, 1 WARNING, 2 CRITICAL and 3 UNKNOWN")
 	}
-	return nil
+	return errors.Join(NotEmpty(cmd, "against"), checkFailOn(cmd, o.Format))
 }
 
 func runFleetCheck(ctx context.Context, o *fleetCheckOptions) error {
@@ -229,8 +219,8 @@ func runFleetCheck(ctx context.Context, o *fleetCheckOptions) error {
 	case err != nil:
 		return err
 	case o.Format == FormatNagios:
-		return Exit(fleetNagiosCode(f))
-	case f.Worst() != "" && o.failOn != fleetFailNever && f.Worst().AtLeast(doctor.Severity(o.failOn)):
+		return Exit(fleetCode(f))
+	case fails(f.Worst(), o.failOn):
 		return ErrBad
 	case !f.Compared() && o.against == "":
 		return ErrPartial
@@ -238,19 +228,8 @@ func runFleetCheck(ctx context.Context, o *fleetCheckOptions) error {
 	return partial(f)
 }
 
-// fleetNagiosCode sums a fleet up for a monitoring system.
-func fleetNagiosCode(f *model.Fleet) int {
-	switch f.Worst() {
-	case doctor.Error:
-		return NagiosCritical
-	case doctor.Warning:
-		return NagiosWarning
-	}
-	if partial(f) != nil || !f.Compared() {
-		return NagiosUnknown
-	}
-	return NagiosOK
-}
+// fleetCode sums a fleet up for a monitoring system.
+func fleetCode(f *model.Fleet) int { return nagiosCode(f.Worst(), partial(f) != nil || !f.Compared()) }
 
 // fleetNagiosText is the answer with the counts as performance data, and a line for each finding.
 func fleetNagiosText(f *model.Fleet) string {
@@ -260,7 +239,7 @@ func fleetNagiosText(f *model.Fleet) string {
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "TOPOCTL %s - %s | hosts=%d not_reached=%d classes=%d errors=%d warnings=%d infos=%d could_not_check=%d\n",
-		NagiosWords[fleetNagiosCode(f)], NagiosLine(strings.TrimSuffix(f.Headline(), ".")), len(f.Hosts), len(f.Missing()), len(f.Classes),
+		NagiosWords[fleetCode(f)], NagiosLine(strings.TrimSuffix(f.Headline(), ".")), len(f.Hosts), len(f.Missing()), len(f.Classes),
 		counts[doctor.Error], counts[doctor.Warning], counts[doctor.Info], len(f.Unknown))
 	for i := range f.Findings {
 		if x := &f.Findings[i]; x.Severity != doctor.Info {

@@ -21,7 +21,7 @@ import (
 
 type fleetExportOptions struct {
 	*Host
-	format string
+	format exportFormat[fleetWriter]
 	args   []string
 	fabric string
 	out    OutFile
@@ -38,12 +38,10 @@ type fleetExportOptions struct {
 	unread       error // of the last that could not be read
 }
 
-// fleetExportFormat is one thing that export writes, and the flags that mean something to it alone.
-type fleetExportFormat struct {
-	name, about string
-	flags       []string
-	needs       fleetNeed // else there is nothing to write
-	write       func(*fleetExportOptions, context.Context, *model.Fleet) (export.Output, error)
+// fleetWriter writes a fleet in a format.
+type fleetWriter struct {
+	needs fleetNeed // else there is nothing to write
+	write func(*fleetExportOptions, context.Context, *model.Fleet) (export.Output, error)
 }
 
 // fleetNeed is what a format has to know of the fleet beside its hosts.
@@ -73,30 +71,29 @@ func (n fleetNeed) met(f *model.Fleet) error {
 }
 
 // fleetPlain is a format that the fleet alone makes.
-func fleetPlain(write func(*model.Fleet) export.Output) func(*fleetExportOptions, context.Context, *model.Fleet) (export.Output, error) {
-	return func(_ *fleetExportOptions, _ context.Context, f *model.Fleet) (export.Output, error) {
+func fleetPlain(needs fleetNeed, write func(*model.Fleet) export.Output) fleetWriter {
+	return fleetWriter{needs, func(_ *fleetExportOptions, _ context.Context, f *model.Fleet) (export.Output, error) {
 		return write(f), nil
-	}
+	}}
 }
 
-// fleetExportFormats lists the formats in the order of the help.
-func fleetExportFormats() []fleetExportFormat {
-	return []fleetExportFormat{
-		{"slurm-tree", "Slurm's topology.conf for topology/tree", nil, cables, fleetPlain(export.SlurmTree)},
-		{"slurm-block", "Slurm's topology.conf for topology/block", nil, cablesOrDomains, fleetPlain(export.SlurmBlock)},
-		{"slurm-yaml", "Slurm's topology.yaml", nil, cablesOrDomains, fleetPlain(export.SlurmYAML)},
-		{"k8s-labels", "kubectl commands that label nodes", nil, hosts, fleetPlain(export.NodeLabels)},
-		{"nfd", "a feature file of Node Feature Discovery", []string{"node"}, hosts, (*fleetExportOptions).featureFile},
-		{"nodefeature", "NodeFeatures of Node Feature Discovery", []string{"namespace"}, hosts, (*fleetExportOptions).nodeFeatures},
-		{"kueue", "a Topology of Kueue", []string{"name"}, cables, (*fleetExportOptions).kueue},
-		{"hypernode", "HyperNodes of Volcano", nil, cables, fleetPlain(export.HyperNodes)},
-		{"dra-claim", "ResourceClaimTemplates for each class of hosts", []string{"gpus"}, hosts, (*fleetExportOptions).claims},
-		{"dra-attributes", "attributes of network devices, as JSON", []string{"lists"}, hosts, (*fleetExportOptions).attributes},
-		{"env", "variables for an engine on all hosts of a class", []string{"class", "for"}, hosts, (*fleetExportOptions).env},
-		{"topograph-model", "a model for topograph's simulator", nil, cables, fleetPlain(export.TopographModel)},
-		{"ibsim", "a net file of ibsim", nil, cables, fleetPlain(export.Ibsim)},
-		{"dot", "the network as a graph for Graphviz", nil, cables, fleetPlain(export.DOT)},
-		{"svg", "the network as a drawing", nil, cables, fleetPlain(export.SVG)},
+func fleetFormats() exportFormats[fleetWriter] {
+	return exportFormats[fleetWriter]{
+		{"slurm-tree", "Slurm's topology.conf for topology/tree", nil, fleetPlain(cables, export.SlurmTree)},
+		{"slurm-block", "Slurm's topology.conf for topology/block", nil, fleetPlain(cablesOrDomains, export.SlurmBlock)},
+		{"slurm-yaml", "Slurm's topology.yaml", nil, fleetPlain(cablesOrDomains, export.SlurmYAML)},
+		{"k8s-labels", "kubectl commands that label nodes", nil, fleetPlain(hosts, export.NodeLabels)},
+		{"nfd", "a feature file of Node Feature Discovery", []string{"node"}, fleetWriter{hosts, (*fleetExportOptions).featureFile}},
+		{"nodefeature", "NodeFeatures of Node Feature Discovery", []string{"namespace"}, fleetWriter{hosts, (*fleetExportOptions).nodeFeatures}},
+		{"kueue", "a Topology of Kueue", []string{"name"}, fleetWriter{cables, (*fleetExportOptions).kueue}},
+		{"hypernode", "HyperNodes of Volcano", nil, fleetPlain(cables, export.HyperNodes)},
+		{"dra-claim", "ResourceClaimTemplates for each class of hosts", []string{"gpus"}, fleetWriter{hosts, (*fleetExportOptions).claims}},
+		{"dra-attributes", "attributes of network devices, as JSON", []string{"lists"}, fleetWriter{hosts, (*fleetExportOptions).attributes}},
+		{"env", "variables for an engine on all hosts of a class", []string{"class", "for"}, fleetWriter{hosts, (*fleetExportOptions).env}},
+		{"topograph-model", "a model for topograph's simulator", nil, fleetPlain(cables, export.TopographModel)},
+		{"ibsim", "a net file of ibsim", nil, fleetPlain(cables, export.Ibsim)},
+		{"dot", "the network as a graph for Graphviz", nil, fleetPlain(cables, export.DOT)},
+		{"svg", "the network as a drawing", nil, fleetPlain(cables, export.SVG)},
 	}
 }
 
@@ -130,23 +127,25 @@ func (o *fleetExportOptions) env(ctx context.Context, f *model.Fleet) (export.Ou
 
 func newFleetExportCmd(f *Env, runF func(context.Context, *fleetExportOptions) error) *cobra.Command {
 	opts := &fleetExportOptions{Host: f.Host()}
-	var formats strings.Builder
-	for _, e := range fleetExportFormats() {
-		fmt.Fprintf(&formats, "\n  %-15s  %s", e.name, e.about)
-	}
+	formats := fleetFormats()
 	cmd := &cobra.Command{
 		Use:   "export FORMAT FLEET | SOURCE...",
 		Short: "Write a fleet and its network for schedulers and other tools",
-		Long: "export writes a fleet for another program:\n" + formats.String() + "\n\n" +
+		Long: "export writes a fleet for another program:\n" + formats.help() + "\n\n" +
 			"Most need to know how hosts are cabled: give --fabric what \"topoctl fleet fabric\" has written.\n" +
 			"What a format has no place for is told, and stands in a comment of the file.\n\n" +
 			"docs/fleet-export.md describes each format.",
 		Example: "  topoctl fleet export slurm-tree fleet --fabric fabric.json --out-file topology.conf\n" +
 			"  topoctl fleet export dra-claim fleet --gpus 4\n" +
 			"  topoctl fleet export env fleet --for nccl --class c-462d55d8",
-		Args:              fleetExportArgs,
-		ValidArgsFunction: fleetExportNames,
-		RunE:              Action(opts, opts.parse, runF),
+		Args: func(_ *cobra.Command, args []string) error { return formats.want(args) },
+		ValidArgsFunction: func(_ *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+			if len(args) > 0 {
+				return HostArgs(typed, "")
+			}
+			return formats.offer()
+		},
+		RunE: Action(opts, opts.parse, runF),
 	}
 	fl := cmd.Flags()
 	fl.StringVar(&opts.fabric, "fabric", "", "`FILE` with the rail and leaf of each port, and uplinks (topoctl.fabric/v1)")
@@ -154,15 +153,13 @@ func newFleetExportCmd(f *Env, runF func(context.Context, *fleetExportOptions) e
 	fl.StringVar(&opts.namespace, "namespace", "node-feature-discovery", "nodefeature: `NAMESPACE` of the objects")
 	fl.StringVar(&opts.name, "name", "topoctl", "kueue: `NAME` of the Topology")
 	fl.StringVar(&opts.class, "class", "", "env: the `CLASS` of hosts, as \"fleet show\" has it (default: the only one)")
-	fl.StringVar(&opts.engine, "for", "", "env: write variables for `ENGINE`: "+Either(fleetEngineWords()))
+	fl.StringVar(&opts.engine, "for", "", "env: write variables for `ENGINE`: "+Either(engineWords()))
 	fl.IntVar(&opts.gpus, "gpus", 0, "dra-claim: GPUs of a claim, `N` (default: all of a host)")
 	fl.BoolVar(&opts.lists, "lists", false, "dra-attributes: also attributes that are lists, which need the gate DRAListTypeAttributes")
 	fl.Lookup("gpus").DefValue = "all"
 	opts.out.Add(cmd)
-	Offer(cmd, map[string]Completer{"for": Words(fleetEngineWords()...)})
-	for _, e := range fleetExportFormats() {
-		FlagsWith(cmd, e.name, e.flags...)
-	}
+	Offer(cmd, map[string]Completer{"for": Words(engineWords()...)})
+	formats.flagsWith(cmd)
 	mainFlags(cmd, "fabric", "for", "class", "out-file")
 	Uses(cmd, "from", "timeout", "quiet")
 	TakesLong(cmd)
@@ -170,78 +167,24 @@ func newFleetExportCmd(f *Env, runF func(context.Context, *fleetExportOptions) e
 	return cmd
 }
 
-func fleetEngineWords() []string {
-	var out []string
-	for _, e := range engines.Engines() {
-		out = append(out, string(e))
-	}
-	return out
-}
-
-func fleetFormatNames() []string {
-	var out []string
-	for _, e := range fleetExportFormats() {
-		out = append(out, e.name)
-	}
-	return out
-}
-
-// fleetExportArgs wants a format that exists.
-func fleetExportArgs(_ *cobra.Command, args []string) error {
-	names := fleetFormatNames()
-	switch {
-	case len(args) == 0:
-		return WithHint(errors.New("no format"), "formats: %s", strings.Join(names, ", "))
-	case !slices.Contains(names, args[0]):
-		return Suggest(fmt.Errorf("unknown format %q", args[0]), args[0], names, "formats: "+strings.Join(names, ", "))
-	}
-	return nil
-}
-
-// fleetExportNames offers formats, then fleets, to the shell.
-func fleetExportNames(_ *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
-	if len(args) > 0 {
-		return HostArgs(typed, "")
-	}
-	var out []string
-	for _, e := range fleetExportFormats() {
-		out = append(out, cobra.CompletionWithDesc(e.name, e.about))
-	}
-	return out, cobra.ShellCompDirectiveNoFileComp
-}
-
 func (o *fleetExportOptions) parse(cmd *cobra.Command, args []string) error {
-	o.format = args[0]
-	format := o.chosen()
-	var others []string
-	for _, e := range fleetExportFormats() {
-		others = append(others, e.flags...)
-	}
-	others = slices.DeleteFunc(others, func(name string) bool { return slices.Contains(format.flags, name) })
-	if err := errors.Join(NoEffect(cmd, "with "+format.name, others...), NotEmpty(cmd, "fabric", "node", "namespace", "name", "class", "out-file"), o.out.Check()); err != nil {
+	var err error
+	o.format, err = fleetFormats().choose(cmd, args[0])
+	if err := errors.Join(err, NotEmpty(cmd, "fabric", "node", "namespace", "name", "class", "out-file"), o.out.Check()); err != nil {
 		return err
 	}
-	var err error
 	if o.args, err = fleetArgs(o.Host, args[1:]); err != nil {
 		return err
 	}
 	switch {
-	case o.format == "nfd" && o.node == "":
+	case o.format.name == "nfd" && o.node == "":
 		return WithHint(errors.New("--node is required"), "a feature file is for one host: --node HOST")
-	case o.format == "env" && o.engine == "":
-		return WithHint(errors.New("--for is required"), "--for ENGINE: %s", Either(fleetEngineWords()))
-	case o.format == "env" && !slices.Contains(fleetEngineWords(), o.engine):
-		return WithHint(fmt.Errorf("--for %q: want an engine", o.engine), "--for ENGINE: %s", Either(fleetEngineWords()))
+	case o.format.name == "env":
+		return wantEngine(o.engine)
 	case cmd.Flags().Changed("gpus") && o.gpus < 1:
 		return fmt.Errorf("--gpus %d: want 1 or more", o.gpus)
 	}
 	return nil
-}
-
-// chosen is the format that was asked for.
-func (o *fleetExportOptions) chosen() fleetExportFormat {
-	all := fleetExportFormats()
-	return all[slices.IndexFunc(all, func(e fleetExportFormat) bool { return e.name == o.format })]
 }
 
 func runFleetExport(ctx context.Context, o *fleetExportOptions) error {
@@ -256,10 +199,10 @@ func runFleetExport(ctx context.Context, o *fleetExportOptions) error {
 	if err := someReached(f); err != nil {
 		return err
 	}
-	if err := o.chosen().needs.met(f); err != nil {
+	if err := o.format.write.needs.met(f); err != nil {
 		return err
 	}
-	out, err := o.chosen().write(o, ctx, f)
+	out, err := o.format.write.write(o, ctx, f)
 	if err := cmp.Or(ctx.Err(), err); err != nil {
 		return err
 	}

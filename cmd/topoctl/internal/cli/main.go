@@ -42,9 +42,9 @@ func groups(f *Env) []commandGroup {
 		{"See a host", []*cobra.Command{newSummaryCmd(f, runSummary), newDoctorCmd(f, runDoctor), newPathCmd(f, runPath), newTopoCmd(f, runTopo),
 			newMatrixCmd(f, runMatrix), newTUICmd(f, runTUI), newWatchCmd(f, runWatch), newAuditCmd(f, runAudit)}},
 		{"Save, compare and configure", []*cobra.Command{newFixturesCmd(f, runFixtures), newDiscoverCmd(f, runDiscover), newDiffCmd(f, runDiff),
-			newExportCmd(f, runExport), newRemapCmd(f, runRemap), newFleetCmd(f, fleetRuns{runFleetCollect, runFleetShow, runFleetCheck, runFleetDiff, runFleetFabric, runFleetExport})}},
-		{"Measure and move data", []*cobra.Command{newProbeCmd(f, probeRuns{runProbeLocal, runProbeFabric, runProbeShow}), newBenchCmd(f, runBench), newAgentCmd(f, runAgent),
-			newPeersCmd(f, runPeers), newCertCmd(f, certRuns{runCertCA, runCertHost, runCertShow}), newKVCmd(f), newPythonCmd(f, runPythonEnv)}},
+			newExportCmd(f, runExport), newRemapCmd(f, runRemap), newFleetCmd(f)}},
+		{"Measure and move data", []*cobra.Command{newProbeCmd(f), newBenchCmd(f, runBench), newAgentCmd(f, runAgent),
+			newPeersCmd(f, runPeers), newCertCmd(f), newKVCmd(f), newPythonCmd(f, runPythonEnv)}},
 		{"", []*cobra.Command{newBenchEndCmd(f), newVersionCmd(f, runVersion)}},
 	}
 }
@@ -59,4 +59,12 @@ func commands(f *Env) []*cobra.Command {
 		all = append(all, g.commands...)
 	}
 	return append(all, helpTopics(all)...)
+}
+
+// below makes a command of which only the subcommands do something.
+func below(cmd *cobra.Command, subcommands ...*cobra.Command) *cobra.Command {
+	cmd.Args = UnknownCommand
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+	cmd.AddCommand(subcommands...)
+	return cmd
 }

@@ -28,7 +28,7 @@ type Measured struct {
 func (m *Measured) Add(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&m.File, "probe", "", "use the measured rates in `FILE`, a report of \"topoctl probe\"")
 	cmd.Flags().StringVar(&m.host, "probe-host", "", "with --probe, the `NAME` of this host in the report (default: the host with the same hardware and name)")
-	Offer(cmd, map[string]Completer{"probe-host": Words()})
+	Offer(cmd, map[string]Completer{"probe-host": Words[string]()})
 }
 
 // Check refuses values that cannot be meant.

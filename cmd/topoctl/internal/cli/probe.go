@@ -1,20 +1,11 @@
 package cli
 
 import (
-	"context"
-
 	"github.com/spf13/cobra"
 )
 
-// probeRuns carry the subcommands out.
-type probeRuns struct {
-	local  func(context.Context, *probeLocalOptions) error
-	fabric func(context.Context, *probeFabricOptions) error
-	show   func(context.Context, *probeShowOptions) error
-}
-
-func newProbeCmd(f *Env, run probeRuns) *cobra.Command {
-	cmd := &cobra.Command{
+func newProbeCmd(f *Env) *cobra.Command {
+	return below(&cobra.Command{
 		Use:   "probe",
 		Short: "Measure whether paths are as fast as expected, and why not",
 		Long: "probe measures pairs of endpoints: memory, GPUs and ports of this host, or ports of many\n" +
@@ -24,11 +15,7 @@ func newProbeCmd(f *Env, run probeRuns) *cobra.Command {
 			"slow pairs use.\n\n" + verdictsText,
 		Example: "  topoctl probe local\n  topoctl probe fabric --host n1=10.0.0.1 --host n2=10.0.0.2 --token-file token\n" +
 			"  topoctl probe show report.json -o html --out-file report.html",
-		Args: UnknownCommand,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-	}
-	cmd.AddCommand(newProbeLocalCmd(f, run.local), newProbeFabricCmd(f, run.fabric), newProbeShowCmd(f, run.show))
-	return cmd
+	}, newProbeLocalCmd(f, runProbeLocal), newProbeFabricCmd(f, runProbeFabric), newProbeShowCmd(f, runProbeShow))
 }
 
 // verdictsText is what help says of verdicts and exit codes.

@@ -1,0 +1,76 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/topoctl/topoctl/internal/text"
+	"github.com/topoctl/topoctl/pathsel/doctor"
+)
+
+// The exit codes of a monitoring plugin.
+// Source: monitoring-plugins.org, development guidelines.
+const (
+	NagiosOK = iota
+	NagiosWarning
+	NagiosCritical
+	NagiosUnknown
+)
+
+// NagiosWords are the words for the exit codes.
+var NagiosWords = [...]string{"OK", "WARNING", "CRITICAL", "UNKNOWN"}
+
+// nagiosCode is the exit code of what was found. unknown says that not all could be looked at.
+func nagiosCode(worst doctor.Severity, unknown bool) int {
+	switch {
+	case worst == doctor.Error:
+		return NagiosCritical
+	case worst == doctor.Warning:
+		return NagiosWarning
+	case unknown:
+		return NagiosUnknown
+	}
+	return NagiosOK
+}
+
+// NagiosLine is text as a line of a plugin: what stands after a | is performance data.
+func NagiosLine(s string) string { return text.Printable(strings.ReplaceAll(s, "|", "/")) }
+
+// ForNagios turns the failure of a run for a monitoring system into what that understands: UNKNOWN,
+// and why.
+func ForNagios(in *Host, err error) error {
+	if err == nil || in.Format != FormatNagios || Silent(err) || errors.Is(err, context.Canceled) {
+		return err
+	}
+	if err := Write(in.Streams.Out, []byte("TOPOCTL UNKNOWN - "+OneLine("", err)+"\n")); err != nil {
+		return err
+	}
+	return Exit(NagiosUnknown)
+}
+
+// failNever is the value of --fail-on that lets every host pass.
+const failNever doctor.Severity = "never"
+
+var failLevels = []doctor.Severity{doctor.Info, doctor.Warning, doctor.Error, failNever}
+
+// failOnFlag adds --fail-on.
+func failOnFlag(cmd *cobra.Command, to *doctor.Severity) {
+	Var(cmd, to, "fail-on", string(doctor.Warning), "exit with code 1 for findings of this `SEVERITY` or higher: info, warning, error or never", OneOf(failLevels...))
+	Offer(cmd, map[string]Completer{"fail-on": Words(failLevels...)})
+}
+
+// checkFailOn refuses --fail-on where a monitoring system has its own exit codes.
+func checkFailOn(cmd *cobra.Command, format string) error {
+	if format == FormatNagios && cmd.Flags().Changed("fail-on") {
+		return WithHint(errors.New("--fail-on has no effect with -o nagios"), "its exit codes are 0 OK, 1 WARNING, 2 CRITICAL and 3 UNKNOWN")
+	}
+	return nil
+}
+
+// fails says whether the worst finding is one to fail on.
+func fails(worst, on doctor.Severity) bool {
+	return worst != "" && on != failNever && worst.AtLeast(on)
+}

@@ -1,0 +1,102 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/topoctl/topoctl/pathsel/export"
+)
+
+// exportFormat is one thing that an export command writes, and the flags that mean something to it alone.
+type exportFormat[W any] struct {
+	name, about string
+	flags       []string
+	write       W
+}
+
+// exportFormats are those of a command, in the order of the help.
+type exportFormats[W any] []exportFormat[W]
+
+func (l exportFormats[W]) names() []string {
+	var out []string
+	for _, f := range l {
+		out = append(out, f.name)
+	}
+	return out
+}
+
+// help has a line for each.
+func (l exportFormats[W]) help() string {
+	width := 0
+	for _, f := range l {
+		width = max(width, len(f.name))
+	}
+	var out strings.Builder
+	for _, f := range l {
+		fmt.Fprintf(&out, "\n  %-*s  %s", width, f.name, f.about)
+	}
+	return out.String()
+}
+
+// flagsWith has the shell offer the flags of a format after its name.
+func (l exportFormats[W]) flagsWith(cmd *cobra.Command) {
+	for _, f := range l {
+		FlagsWith(cmd, f.name, f.flags...)
+	}
+}
+
+// offer has the shell offer formats.
+func (l exportFormats[W]) offer() (out []string, directive cobra.ShellCompDirective) {
+	for _, f := range l {
+		out = append(out, cobra.CompletionWithDesc(f.name, f.about))
+	}
+	return out, cobra.ShellCompDirectiveNoFileComp
+}
+
+// want refuses arguments that do not begin with a format.
+func (l exportFormats[W]) want(args []string) error {
+	names := l.names()
+	switch {
+	case len(args) == 0:
+		return WithHint(errors.New("no format"), "formats: %s", strings.Join(names, ", "))
+	case !slices.Contains(names, args[0]):
+		return Suggest(fmt.Errorf("unknown format %q", args[0]), args[0], names, "formats: "+strings.Join(names, ", "))
+	}
+	return nil
+}
+
+// choose is the format of a name. Flags that mean something to others alone are refused.
+func (l exportFormats[W]) choose(cmd *cobra.Command, name string) (exportFormat[W], error) {
+	chosen := l[slices.Index(l.names(), name)]
+	var others []string
+	for _, f := range l {
+		others = append(others, f.flags...)
+	}
+	others = slices.DeleteFunc(others, func(flag string) bool { return slices.Contains(chosen.flags, flag) })
+	return chosen, NoEffect(cmd, "with "+name, others...)
+}
+
+// engineWords are the engines that --for takes.
+func engineWords() []string {
+	var out []string
+	for _, e := range export.Engines() {
+		out = append(out, string(e))
+	}
+	return out
+}
+
+// wantEngine refuses a value of --for that is no engine.
+func wantEngine(value string) error {
+	words := engineWords()
+	switch {
+	case value == "":
+		return WithHint(errors.New("--for is required"), "--for ENGINE: %s", Either(words))
+	case !slices.Contains(words, value):
+		return Suggest(fmt.Errorf("--for %q: want %s", value, Either(words)), value, words, "")
+	}
+	return nil
+}
