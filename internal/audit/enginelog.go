@@ -8,10 +8,6 @@ import (
 	"strings"
 )
 
-// Read takes from the logs of NCCL and UCX which devices they use: the lines of
-// NCCL_DEBUG=INFO, and those of UCX_LOG_LEVEL=info and UCX_PROTO_INFO=y. A log is text that others
-// wrote: lines, hosts, processes and devices are bounded, and what has another form is passed over.
-
 // The limits of a log. What is beyond is counted and left out.
 const (
 	maxLine   = 64 << 10 // bytes
@@ -84,7 +80,9 @@ type Disabled struct {
 	Said   string // "Disabled for HCA 0 'mlx5_0' (no module)"
 }
 
-// Parse reads a log, which may be of many processes and of both engines.
+// Parse takes from a log which devices NCCL and UCX use: the lines of NCCL_DEBUG=INFO, and those of
+// UCX_LOG_LEVEL=info and UCX_PROTO_INFO=y. A log may be of many processes and of both. It is text that
+// others wrote: lines, hosts, processes and devices are bounded, and what has another form is passed over.
 func Parse(data []byte) *Log {
 	p := parser{log: &Log{}, uses: map[key]*Use{}, nccl: map[process]map[string]numbered{}, hosts: map[string]*Host{}}
 	for line := range bytes.Lines(data) {

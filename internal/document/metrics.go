@@ -38,7 +38,7 @@ func BoolValue(v bool) MetricValue {
 	return "0"
 }
 
-// Metrics collects samples. The zero Text is empty and ready to use.
+// Metrics collects samples. The zero value is empty and ready to use.
 type Metrics struct {
 	families []*family
 	byName   map[string]*family

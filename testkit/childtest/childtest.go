@@ -82,7 +82,7 @@ func (p *Process) Line(tb testing.TB) string {
 	return line[:len(line)-1]
 }
 
-// Stop is kill -STOP of a child; it waits until all threads stand still: until then some answer.
+// Stop sends a child SIGSTOP and waits until all of its threads stand still: until then some answer.
 func Stop(tb testing.TB, child *os.Process) {
 	tb.Helper()
 	err := child.Signal(syscall.SIGSTOP)

@@ -114,7 +114,7 @@ func TestLateKeeperBlamesNobody(t *testing.T) {
 // and one that takes a large message in slowly is not.
 func TestHungPeer(t *testing.T) {
 	if runtime.GOOS != "linux" {
-		t.Skip("the kernel does not tell what arrived")
+		t.Skip("only Linux tells what a peer's kernel has taken (TCP_INFO)")
 	}
 	for _, slow := range []bool{false, true} {
 		ln, err := net.Listen("tcp", "127.0.0.1:0")

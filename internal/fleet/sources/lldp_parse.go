@@ -15,10 +15,6 @@ import (
 	"github.com/topoctl/topoctl/internal/text"
 )
 
-// ParseLLDP reads what lldpcli says of a host's neighbours: "lldpcli -f json show neighbors
-// details" and its json0 form, and "show chassis" of the host itself.
-// Source: lldpd 1.0.16, src/client/json_writer.c and display.c; outputs of lldpd on veth pairs.
-
 // LLDPReport is what one host or switch says.
 type LLDPReport struct {
 	Local     *Chassis // nil: not in the text
@@ -66,7 +62,10 @@ const (
 
 var limits = document.Limits{Bytes: maxLLDPBytes, Text: 1 << 16, Depth: 16, Elements: 1 << 18}
 
-// ParseLLDP reads one or more documents of lldpcli, one after the other.
+// ParseLLDP reads one or more documents of lldpcli, one after the other: what it says of a host's
+// neighbours ("lldpcli -f json show neighbors details" and its json0 form) and of the host itself
+// ("show chassis").
+// Source: lldpd 1.0.16, src/client/json_writer.c and display.c; outputs of lldpd on veth pairs.
 func ParseLLDP(data []byte) (*LLDPReport, error) {
 	if len(data) > maxLLDPBytes {
 		return nil, pkgerr.Errorf("lldp", "%d bytes: at most %d are read", len(data), maxLLDPBytes)

@@ -67,7 +67,7 @@ type agentOptions struct {
 	lists       bool
 }
 
-// agentTyped are the flags as they are typed.
+// agentTyped are flags as they were typed, before they are checked.
 type agentTyped struct {
 	size                  int64
 	regions, probeTargets []string

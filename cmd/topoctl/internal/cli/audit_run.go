@@ -34,7 +34,7 @@ func (o *auditOptions) observe(ctx context.Context, a *audit.Audit) (*audit.Comm
 		return nil, err
 	}
 	until := ctx
-	var child *auditWatched
+	var child *watchedCommand
 	if len(o.command) > 0 {
 		if child, err = startWatched(o.command, o.child); err != nil {
 			return nil, err
@@ -89,8 +89,8 @@ func (w *auditWatch) look(ctx context.Context) error {
 	return nil
 }
 
-// auditWatched is a command that runs with this process's streams and gets its signals.
-type auditWatched struct {
+// watchedCommand is a command that runs with this process's streams and gets its signals.
+type watchedCommand struct {
 	cmd     *exec.Cmd
 	ended   context.Context
 	err     error // of Wait, once it has ended
@@ -102,14 +102,14 @@ type auditWatched struct {
 // are no files.
 const leftOpen = 2 * time.Second
 
-func startWatched(args []string, s Streams) (*auditWatched, error) {
+func startWatched(args []string, s Streams) (*watchedCommand, error) {
 	cmd := exec.Command(args[0], args[1:]...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr, cmd.WaitDelay = s.In, s.Out, s.Err, leftOpen
 	if !s.InTTY {
 		cmd.SysProcAttr = ownGroup()
 	}
 	ended, end := context.WithCancel(context.Background())
-	w := &auditWatched{cmd: cmd, ended: ended, signals: make(chan os.Signal, 8)}
+	w := &watchedCommand{cmd: cmd, ended: ended, signals: make(chan os.Signal, 8)}
 	signal.Notify(w.signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	if err := cmd.Start(); err != nil {
 		signal.Stop(w.signals)
@@ -137,13 +137,13 @@ func startWatched(args []string, s Streams) (*auditWatched, error) {
 }
 
 // release waits for the goroutines.
-func (w *auditWatched) release() {
+func (w *watchedCommand) release() {
 	w.done.Wait()
 	signal.Stop(w.signals)
 }
 
 // result is how the command ended.
-func (w *auditWatched) result() (*audit.Command, error) {
+func (w *watchedCommand) result() (*audit.Command, error) {
 	w.done.Wait()
 	c := &audit.Command{Args: w.cmd.Args}
 	var exit *exec.ExitError

@@ -20,14 +20,14 @@ import (
 	"github.com/topoctl/topoctl/internal/text"
 )
 
-// certMade are the flags of the commands that make certificates.
-type certMade struct {
+// certFlags are the flags of the commands that make certificates.
+type certFlags struct {
 	dir   string
 	days  int
 	force bool
 }
 
-func (m *certMade) add(cmd *cobra.Command, days int) {
+func (m *certFlags) add(cmd *cobra.Command, days int) {
 	fl := cmd.Flags()
 	fl.IntVar(&m.days, "days", days, "how many `DAYS` the certificate is valid")
 	fl.StringVar(&m.dir, "dir", ".", "write the files to `DIR`")
@@ -40,7 +40,7 @@ func (m *certMade) add(cmd *cobra.Command, days int) {
 // mostDays keeps dates within those that certificates can have.
 const mostDays = 100 * 365
 
-func (m *certMade) check(cmd *cobra.Command) error {
+func (m *certFlags) check(cmd *cobra.Command) error {
 	if m.days < 1 || m.days > mostDays {
 		return fmt.Errorf("--days %d: want 1 to %d", m.days, mostDays)
 	}
@@ -48,12 +48,12 @@ func (m *certMade) check(cmd *cobra.Command) error {
 }
 
 // validity begins a little earlier, for hosts whose clocks are behind.
-func (m *certMade) validity(now time.Time) (from, until time.Time) {
+func (m *certFlags) validity(now time.Time) (from, until time.Time) {
 	return now.Add(-time.Hour), now.AddDate(0, 0, m.days)
 }
 
 // write puts a pair into NAME.crt and NAME.key. Both are made anew, or with force replaced.
-func (m *certMade) write(name string, p trust.Pair) (cert, key string, err error) {
+func (m *certFlags) write(name string, p trust.Pair) (cert, key string, err error) {
 	cert, key = filepath.Join(m.dir, name+".crt"), filepath.Join(m.dir, name+".key")
 	if m.force {
 		// The certificate comes last: engines that read the files again take a pair when both fit.
@@ -90,7 +90,7 @@ func createFile(name string, data []byte, mode fs.FileMode) error {
 
 type certCAOptions struct {
 	*Host
-	certMade
+	certFlags
 	name string
 }
 
@@ -140,7 +140,7 @@ func runCertCA(_ context.Context, o *certCAOptions) error {
 
 type certHostOptions struct {
 	*Host
-	certMade
+	certFlags
 	ca, caKey      string
 	dns, ips, uris []string
 

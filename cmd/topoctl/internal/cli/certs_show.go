@@ -163,17 +163,17 @@ func judgeCertificate(c *x509.Certificate, now time.Time) []string {
 	if len(trust.AllNames(c)) == 0 {
 		out = append(out, "it names no host: peers look for a DNS name or an address, not for the subject")
 	}
-	if !certUse(c, x509.ExtKeyUsageServerAuth) {
+	if !mayBeUsed(c, x509.ExtKeyUsageServerAuth) {
 		out = append(out, "it is not for servers: it lacks the extended key usage serverAuth")
 	}
-	if !certUse(c, x509.ExtKeyUsageClientAuth) {
+	if !mayBeUsed(c, x509.ExtKeyUsageClientAuth) {
 		out = append(out, "it is not for clients: it lacks the extended key usage clientAuth")
 	}
 	return out
 }
 
-// certUse says whether a certificate may be used so: one without the extension may for all.
-func certUse(c *x509.Certificate, u x509.ExtKeyUsage) bool {
+// mayBeUsed says whether a certificate may be used so: one without the extension may for all.
+func mayBeUsed(c *x509.Certificate, u x509.ExtKeyUsage) bool {
 	return len(c.ExtKeyUsage)+len(c.UnknownExtKeyUsage) == 0 || slices.Contains(c.ExtKeyUsage, u) || slices.Contains(c.ExtKeyUsage, x509.ExtKeyUsageAny)
 }
 
@@ -203,7 +203,7 @@ func signedBy(list, cas []*x509.Certificate, now time.Time) string {
 func newCertificate(c *x509.Certificate) certificate {
 	return certificate{
 		Subject: c.Subject.String(), Issuer: c.Issuer.String(), Names: append([]string{}, trust.AllNames(c)...),
-		CA: c.IsCA, Server: !c.IsCA && certUse(c, x509.ExtKeyUsageServerAuth), Client: !c.IsCA && certUse(c, x509.ExtKeyUsageClientAuth),
+		CA: c.IsCA, Server: !c.IsCA && mayBeUsed(c, x509.ExtKeyUsageServerAuth), Client: !c.IsCA && mayBeUsed(c, x509.ExtKeyUsageClientAuth),
 		ValidFrom: certStamp(c.NotBefore), ValidUntil: certStamp(c.NotAfter),
 		Key: keyText(c.PublicKey), Fingerprint: fmt.Sprintf("%x", sha256.Sum256(c.Raw)),
 	}

@@ -38,6 +38,7 @@ type exportOptions struct {
 // exportWriter writes a topology in a format.
 type exportWriter func(*exportOptions, io.Writer, *topo.Topology) error
 
+// hostFormats are what export writes.
 func hostFormats() exportFormats[exportWriter] {
 	return exportFormats[exportWriter]{
 		{"mooncake", "Mooncake's NIC priority matrix (MC_CUSTOM_TOPO_JSON)", []string{"visible"}, (*exportOptions).mooncake},

@@ -18,7 +18,7 @@ type exportFormat[W any] struct {
 	write       W
 }
 
-// exportFormats are those of a command, in the order of the help.
+// exportFormats are all formats of a command, in the order of the help.
 type exportFormats[W any] []exportFormat[W]
 
 func (l exportFormats[W]) names() []string {

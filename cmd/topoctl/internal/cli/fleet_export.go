@@ -48,9 +48,9 @@ type fleetWriter struct {
 type fleetNeed int
 
 const (
-	hosts           fleetNeed = iota // nothing more
-	cables                           // of some host
-	cablesOrDomains                  // or the NVLink domain of some host
+	needsHosts           fleetNeed = iota // nothing more
+	needsCables                           // of some host
+	needsCablesOrDomains                  // or the NVLink domain of some host
 )
 
 // met is the error of a fleet of which that is not known.
@@ -60,9 +60,9 @@ func (n fleetNeed) met(f *model.Fleet) error {
 	})
 	var err error
 	switch {
-	case n == hosts || cabled || n == cablesOrDomains && len(f.Domains) > 0:
+	case n == needsHosts || cabled || n == needsCablesOrDomains && len(f.Domains) > 0:
 		return nil
-	case n == cables:
+	case n == needsCables:
 		err = errors.New("nothing to write: no cable of a host is known")
 	default:
 		err = errors.New("nothing to write: neither a cable nor the NVLink domain of a host is known")
@@ -77,23 +77,24 @@ func fleetPlain(needs fleetNeed, write func(*model.Fleet) export.Output) fleetWr
 	}}
 }
 
+// fleetFormats are what fleet export writes.
 func fleetFormats() exportFormats[fleetWriter] {
 	return exportFormats[fleetWriter]{
-		{"slurm-tree", "Slurm's topology.conf for topology/tree", nil, fleetPlain(cables, export.SlurmTree)},
-		{"slurm-block", "Slurm's topology.conf for topology/block", nil, fleetPlain(cablesOrDomains, export.SlurmBlock)},
-		{"slurm-yaml", "Slurm's topology.yaml", nil, fleetPlain(cablesOrDomains, export.SlurmYAML)},
-		{"k8s-labels", "kubectl commands that label nodes", nil, fleetPlain(hosts, export.NodeLabels)},
-		{"nfd", "a feature file of Node Feature Discovery", []string{"node"}, fleetWriter{hosts, (*fleetExportOptions).featureFile}},
-		{"nodefeature", "NodeFeatures of Node Feature Discovery", []string{"namespace"}, fleetWriter{hosts, (*fleetExportOptions).nodeFeatures}},
-		{"kueue", "a Topology of Kueue", []string{"name"}, fleetWriter{cables, (*fleetExportOptions).kueue}},
-		{"hypernode", "HyperNodes of Volcano", nil, fleetPlain(cables, export.HyperNodes)},
-		{"dra-claim", "ResourceClaimTemplates for each class of hosts", []string{"gpus"}, fleetWriter{hosts, (*fleetExportOptions).claims}},
-		{"dra-attributes", "attributes of network devices, as JSON", []string{"lists"}, fleetWriter{hosts, (*fleetExportOptions).attributes}},
-		{"env", "variables for an engine on all hosts of a class", []string{"class", "for"}, fleetWriter{hosts, (*fleetExportOptions).env}},
-		{"topograph-model", "a model for topograph's simulator", nil, fleetPlain(cables, export.TopographModel)},
-		{"ibsim", "a net file of ibsim", nil, fleetPlain(cables, export.Ibsim)},
-		{"dot", "the network as a graph for Graphviz", nil, fleetPlain(cables, export.DOT)},
-		{"svg", "the network as a drawing", nil, fleetPlain(cables, export.SVG)},
+		{"slurm-tree", "Slurm's topology.conf for topology/tree", nil, fleetPlain(needsCables, export.SlurmTree)},
+		{"slurm-block", "Slurm's topology.conf for topology/block", nil, fleetPlain(needsCablesOrDomains, export.SlurmBlock)},
+		{"slurm-yaml", "Slurm's topology.yaml", nil, fleetPlain(needsCablesOrDomains, export.SlurmYAML)},
+		{"k8s-labels", "kubectl commands that label nodes", nil, fleetPlain(needsHosts, export.NodeLabels)},
+		{"nfd", "a feature file of Node Feature Discovery", []string{"node"}, fleetWriter{needsHosts, (*fleetExportOptions).featureFile}},
+		{"nodefeature", "NodeFeatures of Node Feature Discovery", []string{"namespace"}, fleetWriter{needsHosts, (*fleetExportOptions).nodeFeatures}},
+		{"kueue", "a Topology of Kueue", []string{"name"}, fleetWriter{needsCables, (*fleetExportOptions).kueue}},
+		{"hypernode", "HyperNodes of Volcano", nil, fleetPlain(needsCables, export.HyperNodes)},
+		{"dra-claim", "ResourceClaimTemplates for each class of hosts", []string{"gpus"}, fleetWriter{needsHosts, (*fleetExportOptions).claims}},
+		{"dra-attributes", "attributes of network devices, as JSON", []string{"lists"}, fleetWriter{needsHosts, (*fleetExportOptions).attributes}},
+		{"env", "variables for an engine on all hosts of a class", []string{"class", "for"}, fleetWriter{needsHosts, (*fleetExportOptions).env}},
+		{"topograph-model", "a model for topograph's simulator", nil, fleetPlain(needsCables, export.TopographModel)},
+		{"ibsim", "a net file of ibsim", nil, fleetPlain(needsCables, export.Ibsim)},
+		{"dot", "the network as a graph for Graphviz", nil, fleetPlain(needsCables, export.DOT)},
+		{"svg", "the network as a drawing", nil, fleetPlain(needsCables, export.SVG)},
 	}
 }
 

@@ -343,8 +343,8 @@ func someReached(f *model.Fleet) error {
 	return WithHint(fmt.Errorf("no host was reached: %s", f.WhyUnreached()), "\"topoctl fleet show --by host\" has the reason of each")
 }
 
-// fleetDocument reads a fleet's document, nil where an argument is none: then described says what is wrong with
-// it, or reads it.
+// fleetDocument reads a fleet's document, nil where the argument is something else: describedFile reads that,
+// or says what is wrong with it.
 func fleetDocument(ctx context.Context, in *Host, arg string) (*model.Fleet, error) {
 	if info, err := os.Stat(arg); err == nil && info.IsDir() {
 		arg = filepath.Join(arg, collect.FleetFile)

@@ -162,7 +162,7 @@ func PlanHeadline(h *pathsel.Host, p *pathsel.Plan, l *Look) (sentence, color st
 	sentence = fmt.Sprintf("%s %s %s: %s", consumers(p), verb, text.Plural(len(p.Ports), "port"), lanesTogether(l, p.BytesPerSec, p.Basis))
 	if n := p.Bottleneck; n != nil && len(p.Assignments) > 1 {
 		slowest := l.Rate(&n.SlowestBytesPerSec, n.Basis)
-		if alikeLanes(p) {
+		if consumersAlike(p) {
 			sentence += ", " + slowest + " each"
 		} else {
 			sentence += fmt.Sprintf(", the slowest %s with %s", text.Join(slices.Concat(n.Consumers, n.AsSlow), mostNamed), slowest)
@@ -174,8 +174,8 @@ func PlanHeadline(h *pathsel.Host, p *pathsel.Plan, l *Look) (sentence, color st
 	return sentence + ".", Strong
 }
 
-// alikeLanes says whether all consumers of a plan get the same.
-func alikeLanes(p *pathsel.Plan) bool {
+// consumersAlike says whether all consumers of a plan get the same.
+func consumersAlike(p *pathsel.Plan) bool {
 	return len(p.Bottleneck.Consumers)+len(p.Bottleneck.AsSlow) == len(p.Assignments)
 }
 

@@ -61,7 +61,7 @@ func planText(h *pathsel.Host, p *pathsel.Plan, down []topo.ID, l *Look) string 
 	if len(p.Ports) > 0 {
 		if p.Bottleneck != nil {
 			of := "limit of the slowest: "
-			if alikeLanes(p) {
+			if consumersAlike(p) {
 				of = "limit: such as "
 			}
 			b.WriteString(l.Wrap("  ", of+explain.LinkText(h, p.Bottleneck.Link), ""))
