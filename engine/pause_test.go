@@ -217,12 +217,15 @@ func pauseAt(t *testing.T, n int64) int64 {
 				return !h.mayLand[c.ID()]
 			})
 		}
-		_, err := write(2)
+		b, err := write(2)
 		for len(left) == 1 && left[0] == conns[0] && errors.Is(err, ErrQuarantined) { // the answer is on its way
 			time.Sleep(time.Millisecond)
-			_, err = write(2)
+			b, err = write(2)
 		}
 		if err == nil {
+			if err := b.Wait(ctx); err != nil {
+				t.Error(err)
+			}
 			break
 		}
 		if !errors.Is(err, ErrQuarantined) {
@@ -230,7 +233,7 @@ func pauseAt(t *testing.T, n int64) int64 {
 		}
 	}
 	p.client.mu.released.Store(nil)
-	b, err = write(3) // the same place again, behind the one before
+	b, err = write(3) // the same place again
 	if err != nil || b.Wait(ctx) != nil {
 		t.Fatal(err, b.Err())
 	}
