@@ -18,8 +18,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/topoctl/topoctl/internal/verbs"
+	"github.com/topoctl/topoctl/test/vmlab"
 	"github.com/topoctl/topoctl/test/vmlab/guest"
-	"github.com/topoctl/topoctl/test/vmlab/hardware"
 )
 
 // These run between two machines of the lab, on Soft-RoCE with Debian's libibverbs.
@@ -52,7 +52,7 @@ type far struct {
 // labSide opens the real device of the rail.
 func labSide(t *testing.T, l *guest.Lab, bytes int) *side {
 	t.Helper()
-	s := open(t, must(verbs.Load())(t), hardware.RDMADev(labRail), bytes)
+	s := open(t, must(verbs.Load())(t), vmlab.RDMADev(labRail), bytes)
 	s.gid = labGID(t, l, s.dev)
 	return s
 }

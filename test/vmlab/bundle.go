@@ -12,22 +12,19 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-
-	"github.com/topoctl/topoctl/test/vmlab/internal/control"
-	"github.com/topoctl/topoctl/test/vmlab/internal/image"
 )
 
 const initPackage = "github.com/topoctl/topoctl/test/vmlab/cmd/vmlab-init"
 
 // bundle builds the programs of a run and writes the initial file system: the image's,
 // and behind it an archive with what is this run's own.
-func bundle(ctx context.Context, o *Options, img *image.Image, dir string) (file string, suites []string, err error) {
-	b := &bundler{ctx: ctx, o: o, dir: dir, tree: image.Tree{}}
+func bundle(ctx context.Context, o *Options, img *Image, dir string) (file string, suites []string, err error) {
+	b := &bundler{ctx: ctx, o: o, dir: dir, tree: bootTree{}}
 	if err := b.gobuild("init", []string{"CGO_ENABLED=0"}, "build", "-trimpath", "-ldflags=-s -w", initPackage); err != nil {
 		return "", nil, err
 	}
-	b.tree["init"] = image.Node{From: filepath.Join(dir, "init"), Exec: true}
-	j := &control.Job{Machines: o.Machines, Modules: image.BootModules}
+	b.tree["init"] = bootNode{From: filepath.Join(dir, "init"), Exec: true}
+	j := &Job{Machines: o.Machines, Modules: bootModules}
 	for i := range o.Suites {
 		s, err := b.suite(i, &o.Suites[i])
 		if err != nil {
@@ -40,7 +37,7 @@ func bundle(ctx context.Context, o *Options, img *image.Image, dir string) (file
 	if err != nil {
 		return "", nil, err
 	}
-	b.tree[strings.TrimPrefix(control.File, "/")] = image.Node{Data: text}
+	b.tree[strings.TrimPrefix(jobFile, "/")] = bootNode{Data: text}
 	if err := b.libraries(img); err != nil {
 		return "", nil, err
 	}
@@ -52,7 +49,7 @@ type bundler struct {
 	ctx      context.Context
 	o        *Options
 	dir      string
-	tree     image.Tree
+	tree     bootTree
 	binaries []string
 }
 
@@ -73,39 +70,39 @@ func (b *bundler) gobuild(out string, env []string, command string, args ...stri
 	return nil
 }
 
-func (b *bundler) suite(i int, s *Suite) (control.Suite, error) {
+func (b *bundler) suite(i int, s *Suite) (BuiltSuite, error) {
 	list, err := exec.CommandContext(b.ctx, "go", "list", "-tags=vmlab", "-f", "{{.Dir}}", s.Package).Output()
 	if err != nil {
-		return control.Suite{}, fmt.Errorf("vmlab: no package %s: %w", s.Package, err)
+		return BuiltSuite{}, fmt.Errorf("vmlab: no package %s: %w", s.Package, err)
 	}
 	folder := strings.TrimSpace(string(list))
-	out := control.Suite{Name: fmt.Sprintf("%s-%d", path.Base(filepath.ToSlash(folder)), i), Args: s.Args}
+	out := BuiltSuite{Name: fmt.Sprintf("%s-%d", path.Base(filepath.ToSlash(folder)), i), Args: s.Args}
 	args := []string{"-ldflags=-s -w", s.Package}
 	if b.o.Race {
 		args = append([]string{"-race"}, args...)
 	}
 	if err := b.gobuild(out.Name, []string{"CGO_ENABLED=1"}, "test", args...); err != nil {
-		return control.Suite{}, err
+		return BuiltSuite{}, err
 	}
 	if _, err := os.Stat(filepath.Join(b.dir, out.Name)); err != nil {
-		return control.Suite{}, fmt.Errorf("vmlab: package %s has no tests under the tag vmlab", s.Package)
+		return BuiltSuite{}, fmt.Errorf("vmlab: package %s has no tests under the tag vmlab", s.Package)
 	}
-	b.add(path.Join(out.Dir(), control.Test), filepath.Join(b.dir, out.Name))
+	b.add(path.Join(out.Dir(), Test), filepath.Join(b.dir, out.Name))
 	for _, p := range s.Programs {
 		name := "program-" + path.Base(p)
 		if err := b.gobuild(name, []string{"CGO_ENABLED=1"}, "build", "-trimpath", "-ldflags=-s -w -extldflags=-Wl,-z,lazy", p); err != nil {
-			return control.Suite{}, err
+			return BuiltSuite{}, err
 		}
-		b.add(path.Join(control.Programs, path.Base(p)), filepath.Join(b.dir, name))
+		b.add(path.Join(ProgramsDir, path.Base(p)), filepath.Join(b.dir, name))
 	}
 	for _, f := range s.Files {
-		b.add(path.Join(control.Programs, filepath.Base(f)), f)
+		b.add(path.Join(ProgramsDir, filepath.Base(f)), f)
 	}
 	return out, b.testdata(filepath.Join(folder, "testdata"), path.Join(out.Dir(), "testdata"))
 }
 
 func (b *bundler) add(at, file string) {
-	b.tree[strings.TrimPrefix(at, "/")] = image.Node{From: file, Exec: true}
+	b.tree[strings.TrimPrefix(at, "/")] = bootNode{From: file, Exec: true}
 	b.binaries = append(b.binaries, file)
 }
 
@@ -121,20 +118,20 @@ func (b *bundler) testdata(folder, at string) error {
 		if err != nil {
 			return err
 		}
-		b.tree[strings.TrimPrefix(path.Join(at, filepath.ToSlash(rel)), "/")] = image.Node{From: file}
+		b.tree[strings.TrimPrefix(path.Join(at, filepath.ToSlash(rel)), "/")] = bootNode{From: file}
 		return nil
 	})
 }
 
 // libraries adds those of this machine that the image does not have.
-func (b *bundler) libraries(img *image.Image) error {
-	libs, err := image.Libraries(b.binaries, []string{"/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu", "/lib64", "/usr/lib64"})
+func (b *bundler) libraries(img *Image) error {
+	libs, err := sharedLibraries(b.binaries, []string{"/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu", "/lib64", "/usr/lib64"})
 	if err != nil {
 		return err
 	}
 	for name, file := range libs {
 		if !slices.Contains(img.Libraries, name) {
-			b.tree["usr/lib/x86_64-linux-gnu/"+name] = image.Node{From: file, Exec: true}
+			b.tree["usr/lib/x86_64-linux-gnu/"+name] = bootNode{From: file, Exec: true}
 		}
 	}
 	return nil
@@ -159,7 +156,7 @@ func (b *bundler) write(file, base string) error {
 	if _, err := out.Write(make([]byte, (4-n&3)&3)); err != nil {
 		return fmt.Errorf("vmlab: %w", err)
 	}
-	if err := image.WriteCPIO(out, b.tree); err != nil {
+	if err := writeCPIO(out, b.tree); err != nil {
 		return err
 	}
 	return out.Close()

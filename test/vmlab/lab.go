@@ -14,11 +14,6 @@ import (
 	"strings"
 	"sync"
 	"time"
-
-	"github.com/topoctl/topoctl/test/vmlab/hardware"
-	"github.com/topoctl/topoctl/test/vmlab/internal/control"
-	"github.com/topoctl/topoctl/test/vmlab/internal/image"
-	"github.com/topoctl/topoctl/test/vmlab/internal/qemu"
 )
 
 // bootLimit is how long a machine may take to its first suite. An idle machine of two
@@ -36,7 +31,7 @@ type lab struct {
 	result *Result
 
 	machines  []*machine
-	cables    map[int]*control.Cable
+	cables    map[int]*Cable
 	listeners []net.Listener
 	wg        sync.WaitGroup // what runs for the machines
 
@@ -48,13 +43,13 @@ type lab struct {
 
 type machine struct {
 	host     int
-	hardware *hardware.Machine
+	hardware *Machine
 	dir      string
 	cmd      *exec.Cmd
 	errs     bytes.Buffer // what QEMU complains about
 	gone     chan struct{}
 	ready    chan struct{} // closed at its first suite
-	monitor  chan *qemu.Monitor
+	monitor  chan *qmpMonitor
 
 	// Under the lab's mutex.
 	bootSeconds float64
@@ -69,15 +64,15 @@ type machine struct {
 func (m *machine) path(name string) string { return filepath.Join(m.dir, name) }
 
 // boot runs the machines to their end.
-func (l *lab) boot(ctx context.Context, img *image.Image, initrd, dir string) error {
+func (l *lab) boot(ctx context.Context, img *Image, initrd, dir string) error {
 	start := time.Now()
 	ctx, cancel := context.WithTimeoutCause(ctx, l.o.Limit, fmt.Errorf("the machines ran longer than %v", l.o.Limit))
 	defer cancel()
-	l.cables, l.meetings = map[int]*control.Cable{}, map[string]*meeting{}
+	l.cables, l.meetings = map[int]*Cable{}, map[string]*meeting{}
 	defer l.close()
 	for i, hw := range l.o.Machines {
 		m := &machine{host: i + 1, hardware: hw, dir: filepath.Join(dir, fmt.Sprint(i+1)), ended: map[string]int{},
-			gone: make(chan struct{}), ready: make(chan struct{}), monitor: make(chan *qemu.Monitor, 1)}
+			gone: make(chan struct{}), ready: make(chan struct{}), monitor: make(chan *qmpMonitor, 1)}
 		if err := os.Mkdir(m.dir, 0o700); err != nil {
 			return fmt.Errorf("vmlab: %w", err)
 		}
@@ -118,11 +113,11 @@ func (l *lab) close() {
 }
 
 // start opens what QEMU dials, and QEMU.
-func (l *lab) start(ctx context.Context, m *machine, img *image.Image, initrd string) error {
-	boot := qemu.Boot{Host: m.host, KVM: l.kvm, Kernel: img.Kernel, Initrd: initrd, Console: m.path("console"), Monitor: m.path("monitor"),
+func (l *lab) start(ctx context.Context, m *machine, img *Image, initrd string) error {
+	boot := Boot{Host: m.host, KVM: l.kvm, Kernel: img.Kernel, Initrd: initrd, Console: m.path("console"), Monitor: m.path("monitor"),
 		Ports: map[string]string{}, Rail: func(rail int) string { return m.path(fmt.Sprint("rail", rail)) }}
 	handlers := map[string]func(net.Conn){boot.Monitor: func(c net.Conn) { l.greet(m, c) }}
-	for _, name := range qemu.PortNames {
+	for _, name := range portNames {
 		boot.Ports[name] = m.path("port." + name)
 		handlers[boot.Ports[name]] = func(c net.Conn) { l.serve(ctx, m, c) }
 		if name == "output" {
@@ -131,11 +126,11 @@ func (l *lab) start(ctx context.Context, m *machine, img *image.Image, initrd st
 	}
 	nics := m.hardware.NICs()
 	if m.hardware.Management {
-		nics = append(nics, hardware.NIC{Rail: hardware.ManagementRail})
+		nics = append(nics, NIC{Rail: ManagementRail})
 	}
 	for _, n := range nics {
 		if l.cables[n.Rail] == nil {
-			l.cables[n.Rail] = control.New()
+			l.cables[n.Rail] = newCable()
 		}
 		cable := l.cables[n.Rail]
 		handlers[boot.Rail(n.Rail)] = func(c net.Conn) { _ = cable.Plug(m.host, c) } // one NIC dials it, once
@@ -146,14 +141,14 @@ func (l *lab) start(ctx context.Context, m *machine, img *image.Image, initrd st
 		}
 	}
 	var err error
-	if boot.TSCKHz, err = qemu.TSCKHz(); err != nil {
+	if boot.TSCKHz, err = tscKHz(); err != nil {
 		return err
 	}
-	args, err := qemu.Args(m.hardware, boot)
+	args, err := qemuArgs(m.hardware, boot)
 	if err != nil {
 		return err
 	}
-	cmd := exec.Command(qemu.Program, args...)
+	cmd := exec.Command(qemuProgram, args...)
 	cmd.Stdout, cmd.Stderr = &m.errs, &m.errs
 	cmd.SysProcAttr = child()
 	started := make(chan error, 1)
@@ -199,7 +194,7 @@ func (l *lab) listen(at string, handle func(net.Conn)) error {
 }
 
 func (l *lab) greet(m *machine, c net.Conn) {
-	mon, err := qemu.NewMonitor(c)
+	mon, err := newMonitor(c)
 	if err != nil {
 		return // QEMU ended: that is seen elsewhere
 	}
@@ -279,7 +274,7 @@ func (l *lab) collect() {
 
 // print copies what the tests of a machine print, line by line.
 func (l *lab) print(m *machine, c net.Conn) {
-	lines := control.Lines(c)
+	lines := Lines(c)
 	for line := range lines {
 		l.output.Lock()
 		fmt.Fprintf(l.o.Output, "%d| %s\n", m.host, line)

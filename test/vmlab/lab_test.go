@@ -10,10 +10,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/topoctl/topoctl/test/vmlab/hardware"
-	"github.com/topoctl/topoctl/test/vmlab/internal/control"
-	"github.com/topoctl/topoctl/test/vmlab/internal/image"
 )
 
 const patience = time.Minute
@@ -22,7 +18,7 @@ const patience = time.Minute
 func newLab(t *testing.T, machines int) *lab {
 	t.Helper()
 	l := &lab{o: &Options{Out: t.TempDir(), Log: t.Logf}, suites: []string{"s", "r"}, result: &Result{},
-		meetings: map[string]*meeting{}, cables: map[int]*control.Cable{0: control.New()}}
+		meetings: map[string]*meeting{}, cables: map[int]*Cable{0: newCable()}}
 	t.Cleanup(l.cables[0].Close)
 	for host := 1; host <= machines; host++ {
 		l.machines = append(l.machines, &machine{host: host, ended: map[string]int{}, gone: make(chan struct{}), ready: make(chan struct{})})
@@ -35,7 +31,7 @@ type answer struct {
 	err   error
 }
 
-func (l *lab) ask(t *testing.T, host int, r control.Request) <-chan answer {
+func (l *lab) ask(t *testing.T, host int, r Request) <-chan answer {
 	out := make(chan answer, 1)
 	go func() {
 		value, _, err := l.handle(t.Context(), l.machines[host-1], r)
@@ -74,31 +70,31 @@ func (l *lab) waiting(t *testing.T, n int) {
 func TestMeet(t *testing.T) {
 	l := newLab(t, 2)
 	for range 2 { // a name can be used again
-		one := l.ask(t, 1, control.Request{Op: control.OpMeet, Suite: "s", Name: "n", Value: "from 1"})
+		one := l.ask(t, 1, Request{Op: OpMeet, Suite: "s", Name: "n", Value: "from 1"})
 		l.waiting(t, 1)
-		other := l.ask(t, 1, control.Request{Op: control.OpMeet, Suite: "s", Name: "other"})
+		other := l.ask(t, 1, Request{Op: OpMeet, Suite: "s", Name: "other"})
 		l.waiting(t, 2)
-		two := l.ask(t, 2, control.Request{Op: control.OpMeet, Suite: "s", Name: "n", Value: "from 2"})
+		two := l.ask(t, 2, Request{Op: OpMeet, Suite: "s", Name: "n", Value: "from 2"})
 		if a, b := wait(t, one), wait(t, two); a.value != "from 2" || b.value != "from 1" || a.err != nil || b.err != nil {
 			t.Errorf("%+v, %+v", a, b)
 		}
-		if a := wait(t, l.ask(t, 2, control.Request{Op: control.OpMeet, Suite: "s", Name: "other"})); a.err != nil {
+		if a := wait(t, l.ask(t, 2, Request{Op: OpMeet, Suite: "s", Name: "other"})); a.err != nil {
 			t.Error(a.err)
 		}
 		wait(t, other)
 	}
-	one := l.ask(t, 1, control.Request{Op: control.OpMeet, Suite: "s", Name: "n"})
+	one := l.ask(t, 1, Request{Op: OpMeet, Suite: "s", Name: "n"})
 	l.waiting(t, 1)
-	if a := wait(t, l.ask(t, 1, control.Request{Op: control.OpMeet, Suite: "s", Name: "n"})); a.err == nil {
+	if a := wait(t, l.ask(t, 1, Request{Op: OpMeet, Suite: "s", Name: "n"})); a.err == nil {
 		t.Error("one machine waits twice at a name")
 	}
-	wait(t, l.ask(t, 2, control.Request{Op: control.OpMeet, Suite: "s", Name: "n"}))
+	wait(t, l.ask(t, 2, Request{Op: OpMeet, Suite: "s", Name: "n"}))
 	wait(t, one)
 }
 
 func TestMeetAlone(t *testing.T) {
 	l := newLab(t, 1)
-	if a := wait(t, l.ask(t, 1, control.Request{Op: control.OpMeet, Suite: "s", Name: "n", Value: "me"})); a.value != "me" || a.err != nil {
+	if a := wait(t, l.ask(t, 1, Request{Op: OpMeet, Suite: "s", Name: "n", Value: "me"})); a.value != "me" || a.err != nil {
 		t.Errorf("%+v", a)
 	}
 }
@@ -106,19 +102,19 @@ func TestMeetAlone(t *testing.T) {
 // Who waits for a machine that has ended its suite, or is gone, is told.
 func TestMeetNobody(t *testing.T) {
 	l := newLab(t, 2)
-	before := l.ask(t, 1, control.Request{Op: control.OpMeet, Suite: "s", Name: "n"})
+	before := l.ask(t, 1, Request{Op: OpMeet, Suite: "s", Name: "n"})
 	l.waiting(t, 1)
-	wait(t, l.ask(t, 2, control.Request{Op: control.OpEnd, Suite: "s", Code: 7}))
-	after := l.ask(t, 1, control.Request{Op: control.OpMeet, Suite: "s", Name: "m"})
+	wait(t, l.ask(t, 2, Request{Op: OpEnd, Suite: "s", Code: 7}))
+	after := l.ask(t, 1, Request{Op: OpMeet, Suite: "s", Name: "m"})
 	for _, a := range []<-chan answer{before, after} {
 		if got := wait(t, a); got.err == nil || got.err.Error() != "machine 2 has left the suite with exit code 7" {
 			t.Errorf("%+v", got)
 		}
 	}
-	next := l.ask(t, 1, control.Request{Op: control.OpMeet, Suite: "r", Name: "n"})
+	next := l.ask(t, 1, Request{Op: OpMeet, Suite: "r", Name: "n"})
 	l.waiting(t, 1)
 	l.died(l.machines[1])
-	for _, a := range []<-chan answer{next, l.ask(t, 1, control.Request{Op: control.OpMeet, Suite: "r", Name: "m"})} {
+	for _, a := range []<-chan answer{next, l.ask(t, 1, Request{Op: OpMeet, Suite: "r", Name: "m"})} {
 		if got := wait(t, a); got.err == nil || got.err.Error() != "machine 2 is gone" {
 			t.Errorf("%+v", got)
 		}
@@ -128,18 +124,18 @@ func TestMeetNobody(t *testing.T) {
 // A suite begins when both are there, and its end is written down.
 func TestBeginAndEnd(t *testing.T) {
 	l := newLab(t, 2)
-	one := l.ask(t, 1, control.Request{Op: control.OpBegin, Suite: "s"})
+	one := l.ask(t, 1, Request{Op: OpBegin, Suite: "s"})
 	l.waiting(t, 1)
 	select {
 	case <-l.machines[0].ready:
 		t.Error("a machine begins alone")
 	default:
 	}
-	wait(t, l.ask(t, 2, control.Request{Op: control.OpBegin, Suite: "s"}))
+	wait(t, l.ask(t, 2, Request{Op: OpBegin, Suite: "s"}))
 	wait(t, one)
 	<-l.machines[0].ready
-	wait(t, l.ask(t, 1, control.Request{Op: control.OpEnd, Suite: "s"}))
-	wait(t, l.ask(t, 2, control.Request{Op: control.OpEnd, Suite: "s", Code: 3}))
+	wait(t, l.ask(t, 1, Request{Op: OpEnd, Suite: "s"}))
+	wait(t, l.ask(t, 2, Request{Op: OpEnd, Suite: "s", Code: 3}))
 	if got := l.result; len(got.Suites) != 2 || got.Code() != 3 || got.Suites[1].Host != 2 {
 		t.Errorf("%+v", got)
 	}
@@ -148,11 +144,11 @@ func TestBeginAndEnd(t *testing.T) {
 func TestKeep(t *testing.T) {
 	l := newLab(t, 1)
 	for _, name := range []string{"../x", "/x", ""} {
-		if a := wait(t, l.ask(t, 1, control.Request{Op: control.OpFile, Suite: "s", Name: name})); a.err == nil {
+		if a := wait(t, l.ask(t, 1, Request{Op: OpFile, Suite: "s", Name: name})); a.err == nil {
 			t.Errorf("%q is written", name)
 		}
 	}
-	if a := wait(t, l.ask(t, 1, control.Request{Op: control.OpFile, Suite: "s", Name: "d/x", Data: []byte("data")})); a.err != nil {
+	if a := wait(t, l.ask(t, 1, Request{Op: OpFile, Suite: "s", Name: "d/x", Data: []byte("data")})); a.err != nil {
 		t.Fatal(a.err)
 	}
 	if data, err := os.ReadFile(filepath.Join(l.o.Out, "s", "1", "d", "x")); string(data) != "data" {
@@ -163,10 +159,10 @@ func TestKeep(t *testing.T) {
 func TestRequestsThatAreWrong(t *testing.T) {
 	l := newLab(t, 1)
 	close(l.machines[0].gone)
-	for want, r := range map[string]control.Request{
-		"no cable for rail 9": {Op: control.OpWire, Rail: 9, Rule: &control.Rule{}}, "or no rule": {Op: control.OpWire},
-		"no cable for rail 8": {Op: control.OpCount, Rail: 8}, "unknown operation": {Op: "x"},
-		"is gone": {Op: control.OpQMP, Command: "stop"},
+	for want, r := range map[string]Request{
+		"no cable for rail 9": {Op: OpWire, Rail: 9, Rule: &Rule{}}, "or no rule": {Op: OpWire},
+		"no cable for rail 8": {Op: OpCount, Rail: 8}, "unknown operation": {Op: "x"},
+		"is gone": {Op: OpQMP, Command: "stop"},
 	} {
 		if a := wait(t, l.ask(t, 1, r)); a.err == nil || !strings.Contains(a.err.Error(), want) {
 			t.Errorf("%+v: %v, want %s", r, a.err, want)
@@ -203,9 +199,9 @@ func TestBootTwice(t *testing.T) {
 for w; do case $w in file:*) echo "kernel panic" > "${w#file:}";; esac; done
 echo "qemu says no" >&2; exit 1`)
 	var log bytes.Buffer
-	o := &Options{Machines: []*hardware.Machine{hardware.Rails(), hardware.TwoNodes()}, Limit: time.Minute,
+	o := &Options{Machines: []*Machine{Rails(), TwoNodes()}, Limit: time.Minute,
 		Log: func(format string, args ...any) { fmt.Fprintf(&log, format, args...) }}
-	_, err := bootTwice(t.Context(), o, &image.Image{}, "initrd", []string{"s"}, dir)
+	_, err := bootTwice(t.Context(), o, &Image{}, "initrd", []string{"s"}, dir)
 	if !errors.Is(err, ErrBoot) || !strings.Contains(err.Error(), "kernel panic") || !strings.Contains(err.Error(), "qemu says no") {
 		t.Errorf("%v", err)
 	}
@@ -218,8 +214,8 @@ echo "qemu says no" >&2; exit 1`)
 func TestLimit(t *testing.T) {
 	emulator(t, "exec sleep 60")
 	run := func(ctx context.Context, limit time.Duration) (int, error) {
-		o := &Options{Machines: []*hardware.Machine{hardware.Rails()}, Limit: limit, Log: t.Logf}
-		r, err := bootTwice(ctx, o, &image.Image{}, "initrd", []string{"s"}, shortDir(t))
+		o := &Options{Machines: []*Machine{Rails()}, Limit: limit, Log: t.Logf}
+		r, err := bootTwice(ctx, o, &Image{}, "initrd", []string{"s"}, shortDir(t))
 		if r == nil {
 			return 0, err
 		}
@@ -237,8 +233,8 @@ func TestLimit(t *testing.T) {
 
 func TestRunRefuses(t *testing.T) {
 	for _, o := range []Options{
-		{}, {Machines: []*hardware.Machine{hardware.Rails()}}, {Machines: make([]*hardware.Machine, 3), Suites: make([]Suite, 1)},
-		{Machines: []*hardware.Machine{{Layout: "none"}}, Suites: make([]Suite, 1)},
+		{}, {Machines: []*Machine{Rails()}}, {Machines: make([]*Machine, 3), Suites: make([]Suite, 1)},
+		{Machines: []*Machine{{Layout: "none"}}, Suites: make([]Suite, 1)},
 	} {
 		if _, err := Run(t.Context(), o); err == nil || errors.Is(err, ErrUnavailable) {
 			t.Errorf("%+v: %v", o, err)
@@ -253,7 +249,7 @@ func TestClock(t *testing.T) {
 		m := l.machines[0]
 		m.bootSeconds, m.bootTime = 7, time.Now().Add(-20*time.Second)
 		for _, s := range l.suites {
-			wait(t, l.ask(t, 1, control.Request{Op: control.OpEnd, Suite: s, Uptime: 7 + seconds}))
+			wait(t, l.ask(t, 1, Request{Op: OpEnd, Suite: s, Uptime: 7 + seconds}))
 		}
 		close(m.ready)
 		close(m.gone)

@@ -10,8 +10,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"time"
-
-	"github.com/topoctl/topoctl/test/vmlab/internal/control"
 )
 
 // clockSeconds is how long a clock is watched before it is judged: messages are late by
@@ -27,43 +25,43 @@ type meeting struct {
 
 // serve answers what the machine asks over one of its ports.
 func (l *lab) serve(ctx context.Context, m *machine, c net.Conn) {
-	_ = control.Serve(c, func(r control.Request) control.Reply { // it ends with the machine
+	_ = serveControl(c, func(r Request) Reply { // it ends with the machine
 		value, result, err := l.handle(ctx, m, r)
 		if err != nil {
-			return control.Reply{Error: err.Error()}
+			return Reply{Error: err.Error()}
 		}
-		return control.Reply{Value: value, Result: result}
+		return Reply{Value: value, Result: result}
 	})
 }
 
-func (l *lab) handle(ctx context.Context, m *machine, r control.Request) (value string, result json.RawMessage, err error) {
+func (l *lab) handle(ctx context.Context, m *machine, r Request) (value string, result json.RawMessage, err error) {
 	switch r.Op {
-	case control.OpReady:
+	case OpReady:
 		l.mu.Lock()
 		m.bootSeconds, m.bootTime = r.Uptime, time.Now()
 		l.result.Kernel = r.Name
 		l.mu.Unlock()
-	case control.OpMeet:
+	case OpMeet:
 		value, err = l.meet(ctx, m, r.Suite, r.Name, r.Value)
-	case control.OpBegin:
+	case OpBegin:
 		err = l.begin(ctx, m, r.Suite)
-	case control.OpEnd:
+	case OpEnd:
 		l.end(m, r.Suite, r.Code, r.Uptime)
-	case control.OpFile:
+	case OpFile:
 		err = l.keep(m, r.Suite, r.Name, r.Data)
-	case control.OpWire:
+	case OpWire:
 		cable := l.cables[r.Rail]
 		if cable == nil || r.Rule == nil {
 			return "", nil, fmt.Errorf("no cable for rail %d, or no rule", r.Rail)
 		}
 		cable.SetRule(*r.Rule)
-	case control.OpCount:
+	case OpCount:
 		cable := l.cables[r.Rail]
 		if cable == nil {
 			return "", nil, fmt.Errorf("no cable for rail %d", r.Rail)
 		}
 		result, err = json.Marshal(cable.Count(m.host))
-	case control.OpQMP:
+	case OpQMP:
 		select {
 		case mon := <-m.monitor:
 			m.monitor <- mon

@@ -10,20 +10,14 @@ import (
 	"os"
 	"path/filepath"
 	"time"
-
-	"github.com/topoctl/topoctl/test/vmlab/hardware"
-	"github.com/topoctl/topoctl/test/vmlab/internal/image"
 )
-
-// ErrUnavailable is given where the lab cannot be had on this machine.
-var ErrUnavailable = image.ErrUnavailable
 
 // ErrBoot is given when a machine ended, twice, before its first suite began.
 var ErrBoot = errors.New("a machine did not boot")
 
 // Options of Run.
 type Options struct {
-	Machines []*hardware.Machine // one or two
+	Machines []*Machine // one or two
 	Suites   []Suite
 	Race     bool // build the tests with the race detector
 	// Limit is how long the machines may run, boot and all suites together.
@@ -113,7 +107,7 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 	if o.Limit == 0 {
 		o.Limit = defaultLimit
 	}
-	img, err := image.Get(ctx, image.Options{Cache: o.Cache, KernelPackage: o.KernelPackage, Log: o.Log})
+	img, err := getImage(ctx, imageOptions{Cache: o.Cache, KernelPackage: o.KernelPackage, Log: o.Log})
 	if err != nil {
 		return nil, err
 	}
@@ -132,7 +126,7 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 
 // bootTwice gives a machine that died before it had anything to do a second chance; it
 // says nothing about the tests. The second time KVM is not trusted any more.
-func bootTwice(ctx context.Context, o *Options, img *image.Image, initrd string, suites []string, dir string) (*Result, error) {
+func bootTwice(ctx context.Context, o *Options, img *Image, initrd string, suites []string, dir string) (*Result, error) {
 	kvm := usableKVM()
 	var first error
 	for try := 1; try <= 2; try++ {

@@ -13,9 +13,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/topoctl/topoctl/test/vmlab/hardware"
-	"github.com/topoctl/topoctl/test/vmlab/internal/control"
-	"github.com/topoctl/topoctl/test/vmlab/internal/qemu"
+	"github.com/topoctl/topoctl/test/vmlab"
 )
 
 // faults of one rail.
@@ -33,13 +31,13 @@ func (l *Lab) note(rail int, change func(*faults)) {
 }
 
 // nic is a rail's NIC as it was stated.
-func (l *Lab) nic(rail int) (hardware.NIC, error) {
+func (l *Lab) nic(rail int) (vmlab.NIC, error) {
 	for _, n := range l.Hardware().NICs() {
 		if n.Rail == rail {
 			return n, nil
 		}
 	}
-	return hardware.NIC{}, fmt.Errorf("guest: machine %d has no rail %d", l.host, rail)
+	return vmlab.NIC{}, fmt.Errorf("guest: machine %d has no rail %d", l.host, rail)
 }
 
 // Netem is what the kernel does to what this machine sends on a rail (man tc-netem).
@@ -61,7 +59,7 @@ func (l *Lab) Netem(ctx context.Context, rail int, n Netem) error {
 	if _, err := l.nic(rail); err != nil {
 		return err
 	}
-	dev := hardware.NetDev(rail)
+	dev := vmlab.RailNetDev(rail)
 	l.mu.Lock()
 	shaped := l.broken[rail].shaped
 	l.mu.Unlock()
@@ -88,7 +86,7 @@ func (l *Lab) Netem(ctx context.Context, rail int, n Netem) error {
 	if n.RateBitsPerSec > 0 {
 		args = append(args, "rate", fmt.Sprintf("%dbit", n.RateBitsPerSec))
 	}
-	if err := control.Run(ctx, "tc", args...); err != nil {
+	if err := vmlab.Command(ctx, "tc", args...); err != nil {
 		return err
 	}
 	l.note(rail, func(f *faults) { f.shaped = true })
@@ -97,12 +95,12 @@ func (l *Lab) Netem(ctx context.Context, rail int, n Netem) error {
 
 // Cut cuts the cable of a rail. Both machines' ports stay up and see nothing.
 func (l *Lab) Cut(ctx context.Context, rail int) error {
-	return l.Wire(ctx, rail, control.Rule{Cut: [3]bool{1: true, 2: true}})
+	return l.Wire(ctx, rail, vmlab.Rule{Cut: [3]bool{1: true, 2: true}})
 }
 
 // CutFrom cuts the cable for what one machine sends.
 func (l *Lab) CutFrom(ctx context.Context, rail, host int) error {
-	var r control.Rule
+	var r vmlab.Rule
 	if host < 1 || host > 2 {
 		return fmt.Errorf("guest: no machine %d", host)
 	}
@@ -111,14 +109,14 @@ func (l *Lab) CutFrom(ctx context.Context, rail, host int) error {
 }
 
 // Splice makes the cable of a rail whole.
-func (l *Lab) Splice(ctx context.Context, rail int) error { return l.Wire(ctx, rail, control.Rule{}) }
+func (l *Lab) Splice(ctx context.Context, rail int) error { return l.Wire(ctx, rail, vmlab.Rule{}) }
 
 // Rule is what a cable does to frames.
-type Rule = control.Rule
+type Rule = vmlab.Rule
 
 // Wire sets what the cable of a rail does, for both machines, from now on.
 func (l *Lab) Wire(ctx context.Context, rail int, rule Rule) error {
-	if _, err := l.line.Call(ctx, control.Request{Op: control.OpWire, Rail: rail, Rule: &rule}); err != nil {
+	if _, err := l.line.Call(ctx, vmlab.Request{Op: vmlab.OpWire, Rail: rail, Rule: &rule}); err != nil {
 		return err
 	}
 	l.note(rail, func(f *faults) { f.wire = rule != Rule{} })
@@ -126,9 +124,9 @@ func (l *Lab) Wire(ctx context.Context, rail int, rule Rule) error {
 }
 
 // WireCount tells what the cable of a rail gave to this machine since the boot.
-func (l *Lab) WireCount(ctx context.Context, rail int) (control.Count, error) {
-	var n control.Count
-	r, err := l.line.Call(ctx, control.Request{Op: control.OpCount, Rail: rail})
+func (l *Lab) WireCount(ctx context.Context, rail int) (vmlab.Count, error) {
+	var n vmlab.Count
+	r, err := l.line.Call(ctx, vmlab.Request{Op: vmlab.OpCount, Rail: rail})
 	if err != nil {
 		return n, err
 	}
@@ -137,7 +135,7 @@ func (l *Lab) WireCount(ctx context.Context, rail int) (control.Count, error) {
 
 // LinkDown takes this machine's interface of a rail down, as an administrator would.
 func (l *Lab) LinkDown(ctx context.Context, rail int) error {
-	if err := control.Run(ctx, "ip", "link", "set", hardware.NetDev(rail), "down"); err != nil {
+	if err := vmlab.Command(ctx, "ip", "link", "set", vmlab.RailNetDev(rail), "down"); err != nil {
 		return err
 	}
 	l.note(rail, func(f *faults) { f.other = true })
@@ -146,10 +144,10 @@ func (l *Lab) LinkDown(ctx context.Context, rail int) error {
 
 // LinkUp takes it up again and waits until its RDMA port is active.
 func (l *Lab) LinkUp(ctx context.Context, rail int) error {
-	if err := control.Run(ctx, "ip", "link", "set", hardware.NetDev(rail), "up"); err != nil {
+	if err := vmlab.Command(ctx, "ip", "link", "set", vmlab.RailNetDev(rail), "up"); err != nil {
 		return err
 	}
-	return control.Wait(ctx, func() error { return control.PortActive(rail) })
+	return vmlab.Wait(ctx, func() error { return vmlab.PortActive(rail) })
 }
 
 // CarrierLost pulls the cable out of this machine's NIC, and waits until the kernel
@@ -160,15 +158,15 @@ func (l *Lab) CarrierLost(ctx context.Context, rail int) error {
 	if err != nil {
 		return err
 	}
-	if nic.Model != hardware.Virtio {
+	if nic.Model != vmlab.Virtio {
 		return fmt.Errorf("guest: rail %d: %w: an emulated %s does not tell its driver that the carrier is lost", rail, errors.ErrUnsupported, nic.Model)
 	}
 	if err := l.setLink(ctx, rail, false); err != nil {
 		return err
 	}
 	l.note(rail, func(f *faults) { f.carrier = true })
-	return control.Wait(ctx, func() error {
-		if control.Carrier(hardware.NetDev(rail)) == nil {
+	return vmlab.Wait(ctx, func() error {
+		if vmlab.Carrier(vmlab.RailNetDev(rail)) == nil {
 			return fmt.Errorf("guest: rail %d still has its carrier", rail)
 		}
 		return nil
@@ -181,7 +179,7 @@ func (l *Lab) CarrierBack(ctx context.Context, rail int) error {
 		return err
 	}
 	l.note(rail, func(f *faults) { f.carrier = false })
-	return control.Wait(ctx, func() error { return control.PortActive(rail) })
+	return vmlab.Wait(ctx, func() error { return vmlab.PortActive(rail) })
 }
 
 func (l *Lab) setLink(ctx context.Context, rail int, up bool) error {
@@ -192,40 +190,40 @@ func (l *Lab) setLink(ctx context.Context, rail int, up bool) error {
 // RemoveAddress takes the IPv4 address of a rail from this machine, and so its GID.
 func (l *Lab) RemoveAddress(ctx context.Context, rail int) error {
 	l.note(rail, func(f *faults) { f.other = true })
-	return control.Run(ctx, "ip", "addr", "del", hardware.Address(l.host, rail)+"/24", "dev", hardware.NetDev(rail))
+	return vmlab.Command(ctx, "ip", "addr", "del", vmlab.Address(l.host, rail)+"/24", "dev", vmlab.RailNetDev(rail))
 }
 
 // AddAddress gives it back.
 func (l *Lab) AddAddress(ctx context.Context, rail int) error {
-	return control.Run(ctx, "ip", "addr", "replace", hardware.Address(l.host, rail)+"/24", "dev", hardware.NetDev(rail))
+	return vmlab.Command(ctx, "ip", "addr", "replace", vmlab.Address(l.host, rail)+"/24", "dev", vmlab.RailNetDev(rail))
 }
 
 // SetMTU sets the MTU of this machine's interface of a rail.
 func (l *Lab) SetMTU(ctx context.Context, rail, mtu int) error {
 	l.note(rail, func(f *faults) { f.other = true })
-	return control.Run(ctx, "ip", "link", "set", hardware.NetDev(rail), "mtu", strconv.Itoa(mtu))
+	return vmlab.Command(ctx, "ip", "link", "set", vmlab.RailNetDev(rail), "mtu", strconv.Itoa(mtu))
 }
 
 // RemoveRDMA takes the RDMA device away and leaves the interface. The kernel waits until
 // the last process has closed the device.
 func (l *Lab) RemoveRDMA(ctx context.Context, rail int) error {
 	l.note(rail, func(f *faults) { f.other = true })
-	return control.Run(ctx, "rdma", "link", "del", hardware.RDMADev(rail))
+	return vmlab.Command(ctx, "rdma", "link", "del", vmlab.RDMADev(rail))
 }
 
 // AddRDMA makes it again and waits until its port is active.
 func (l *Lab) AddRDMA(ctx context.Context, rail int) error {
-	if err := control.AddRDMA(ctx, rail); err != nil {
+	if err := vmlab.AddRDMA(ctx, rail); err != nil {
 		return err
 	}
-	return control.Wait(ctx, func() error { return control.PortActive(rail) })
+	return vmlab.Wait(ctx, func() error { return vmlab.PortActive(rail) })
 }
 
 // RemoveDevice removes the PCI function of a rail's NIC, as writing to its "remove" in
 // sysfs does. The kernel waits until the last process has closed the RDMA device: then
 // the error is the context's, and the removal goes on.
 func (l *Lab) RemoveDevice(ctx context.Context, rail int) error {
-	dir, err := control.PCI(rail)
+	dir, err := vmlab.PCI(rail)
 	if err != nil {
 		return fmt.Errorf("guest: rail %d: %w", rail, err)
 	}
@@ -236,7 +234,7 @@ func (l *Lab) RemoveDevice(ctx context.Context, rail int) error {
 	case err := <-done:
 		return err
 	case <-ctx.Done():
-		return fmt.Errorf("guest: remove %s: %w: is %s still open somewhere?", dir, context.Cause(ctx), hardware.RDMADev(rail))
+		return fmt.Errorf("guest: remove %s: %w: is %s still open somewhere?", dir, context.Cause(ctx), vmlab.RDMADev(rail))
 	}
 }
 
@@ -258,9 +256,9 @@ func (l *Lab) Unplug(ctx context.Context, rail int) error {
 		return err
 	}
 	l.note(rail, func(f *faults) { f.unplugged = true })
-	return control.Wait(ctx, func() error {
-		if _, err := control.NetDev(l.host, rail); err == nil {
-			return fmt.Errorf("guest: rail %d: the NIC is still there: is %s still open somewhere?", rail, hardware.RDMADev(rail))
+	return vmlab.Wait(ctx, func() error {
+		if _, err := vmlab.NetDev(l.host, rail); err == nil {
+			return fmt.Errorf("guest: rail %d: the NIC is still there: is %s still open somewhere?", rail, vmlab.RDMADev(rail))
 		}
 		return nil
 	})
@@ -278,12 +276,12 @@ func (l *Lab) Plug(ctx context.Context, rail int) error {
 			arguments["bus"] = f.Parent
 		}
 	}
-	for _, p := range qemu.NICProperties(l.host, nic) {
+	for _, p := range vmlab.NICProperties(l.host, nic) {
 		arguments[p.Name] = p.JSON()
 	}
 	// The emulator refuses a name that is still in use: the old NIC leaves a moment after
 	// the kernel has let go of it.
-	err = control.Wait(ctx, func() error {
+	err = vmlab.Wait(ctx, func() error {
 		_, err := l.QMP(ctx, "device_add", arguments)
 		return err
 	})
@@ -300,14 +298,14 @@ func (l *Lab) setUp(ctx context.Context, rail int) error {
 	if err != nil {
 		return err
 	}
-	if err := control.Wait(ctx, func() error { return control.Configure(ctx, l.host, nic) }); err != nil {
+	if err := vmlab.Wait(ctx, func() error { return vmlab.Configure(ctx, l.host, nic) }); err != nil {
 		return err
 	}
-	if err := control.AddRDMA(ctx, rail); err != nil {
+	if err := vmlab.AddRDMA(ctx, rail); err != nil {
 		return err
 	}
-	return control.Wait(ctx, func() error {
-		return errors.Join(control.Carrier(hardware.NetDev(rail)), control.PortActive(rail))
+	return vmlab.Wait(ctx, func() error {
+		return errors.Join(vmlab.Carrier(vmlab.RailNetDev(rail)), vmlab.PortActive(rail))
 	})
 }
 
@@ -353,8 +351,8 @@ func (l *Lab) MendAll(ctx context.Context) error {
 
 // unshape ends what Netem did. A NIC that was removed since took it along.
 func (l *Lab) unshape(ctx context.Context, rail int) error {
-	if err := control.Run(ctx, "tc", "qdisc", "replace", "dev", hardware.NetDev(rail), "root", "pfifo"); err != nil {
+	if err := vmlab.Command(ctx, "tc", "qdisc", "replace", "dev", vmlab.RailNetDev(rail), "root", "pfifo"); err != nil {
 		return err
 	}
-	return control.Run(ctx, "tc", "qdisc", "del", "dev", hardware.NetDev(rail), "root")
+	return vmlab.Command(ctx, "tc", "qdisc", "del", "dev", vmlab.RailNetDev(rail), "root")
 }

@@ -15,8 +15,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/topoctl/topoctl/test/vmlab/hardware"
-	"github.com/topoctl/topoctl/test/vmlab/internal/control"
+	"github.com/topoctl/topoctl/test/vmlab"
 )
 
 // ErrNoLab is given outside of lab machines.
@@ -27,8 +26,8 @@ var ErrNoLab = errors.New("guest: this is no machine of the VM lab (run it with 
 type Lab struct {
 	host  int
 	suite string
-	job   *control.Job
-	line  *control.Client
+	job   *vmlab.Job
+	line  *vmlab.Client
 
 	mu     sync.Mutex
 	broken map[int]faults
@@ -36,11 +35,11 @@ type Lab struct {
 
 // Open connects to the lab.
 func Open() (*Lab, error) {
-	host, err := strconv.Atoi(os.Getenv(control.EnvHost))
+	host, err := strconv.Atoi(os.Getenv(vmlab.EnvHost))
 	if err != nil {
 		return nil, ErrNoLab
 	}
-	j, err := control.Load()
+	j, err := vmlab.LoadJob()
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrNoLab, err)
 	}
@@ -49,11 +48,11 @@ func Open() (*Lab, error) {
 	}
 	ctx, cancel := context.WithTimeoutCause(context.Background(), 5*time.Second, errors.New("the port to the lab did not open in 5 s"))
 	defer cancel()
-	line, err := control.Open(ctx, "suite")
+	line, err := vmlab.Open(ctx, "suite")
 	if err != nil {
 		return nil, err
 	}
-	return &Lab{host: host, suite: os.Getenv(control.EnvSuite), job: j, line: control.NewClient(line), broken: map[int]faults{}}, nil
+	return &Lab{host: host, suite: os.Getenv(vmlab.EnvSuite), job: j, line: vmlab.NewClient(line), broken: map[int]faults{}}, nil
 }
 
 // Close mends all rails that were broken through this Lab and disconnects.
@@ -75,14 +74,14 @@ func (l *Lab) Peer() int {
 }
 
 // Hardware is what this machine was stated to have.
-func (l *Lab) Hardware() *hardware.Machine { return l.job.Machines[l.host-1] }
+func (l *Lab) Hardware() *vmlab.Machine { return l.job.Machines[l.host-1] }
 
 // Out is a folder; what is in it at the end of the suite is kept by the lab.
-func (l *Lab) Out() string { return os.Getenv(control.EnvOut) }
+func (l *Lab) Out() string { return os.Getenv(vmlab.EnvOut) }
 
 // Addr is the IPv4 address of a machine on a rail. Take hardware.ManagementRail for what
 // must survive the faults of rails.
-func (l *Lab) Addr(host, rail int) string { return hardware.Address(host, rail) }
+func (l *Lab) Addr(host, rail int) string { return vmlab.Address(host, rail) }
 
 // Barrier waits for the other machine at a name. It fails if that machine ends the
 // suite instead.
@@ -94,7 +93,7 @@ func (l *Lab) Barrier(ctx context.Context, name string) error {
 // Exchange is a barrier at which each machine is given what the other brought. Alone, a
 // machine gets its own.
 func (l *Lab) Exchange(ctx context.Context, name, mine string) (theirs string, err error) {
-	r, err := l.line.Call(ctx, control.Request{Op: control.OpMeet, Suite: l.suite, Name: name, Value: mine})
+	r, err := l.line.Call(ctx, vmlab.Request{Op: vmlab.OpMeet, Suite: l.suite, Name: name, Value: mine})
 	if err != nil {
 		return "", err
 	}
@@ -110,6 +109,6 @@ func (l *Lab) QMP(ctx context.Context, command string, arguments any) (json.RawM
 			return nil, err
 		}
 	}
-	r, err := l.line.Call(ctx, control.Request{Op: control.OpQMP, Command: command, Arguments: raw})
+	r, err := l.line.Call(ctx, vmlab.Request{Op: vmlab.OpQMP, Command: command, Arguments: raw})
 	return r.Result, err
 }

@@ -9,14 +9,14 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/topoctl/topoctl/test/vmlab/hardware"
+	"github.com/topoctl/topoctl/test/vmlab"
 )
 
 const pciDevices = "/sys/bus/pci/devices"
 
 // standIns makes display controllers look like the GPUs that were stated: QEMU has no
 // device with those IDs and no property to set them, so files are put over sysfs' own.
-func standIns(m *hardware.Machine) error {
+func standIns(m *vmlab.Machine) error {
 	for _, f := range m.Functions() {
 		if f.GPU == nil {
 			continue
@@ -49,7 +49,7 @@ func cover(file, with string, data []byte) error {
 }
 
 // disguise gives the files of a function that tell what it is.
-func disguise(dir string, g *hardware.GPU) (map[string][]byte, error) {
+func disguise(dir string, g *vmlab.GPU) (map[string][]byte, error) {
 	config, err := os.ReadFile(filepath.Join(dir, "config"))
 	if err != nil {
 		return nil, err
@@ -81,7 +81,7 @@ func disguise(dir string, g *hardware.GPU) (map[string][]byte, error) {
 	}, nil
 }
 
-func newUevent(old []byte, g *hardware.GPU, modalias string) []byte {
+func newUevent(old []byte, g *vmlab.GPU, modalias string) []byte {
 	var out bytes.Buffer
 	for line := range strings.Lines(string(old)) {
 		key, _, _ := strings.Cut(line, "=")

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/topoctl/topoctl/test/vmlab/hardware"
+	"github.com/topoctl/topoctl/test/vmlab"
 )
 
 func TestDisguise(t *testing.T) {
@@ -19,7 +19,7 @@ func TestDisguise(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	files, err := disguise(dir, &hardware.H100)
+	files, err := disguise(dir, &vmlab.H100)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,7 +41,7 @@ func TestDisguise(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "config"), config[:16], 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := disguise(dir, &hardware.H100); err == nil || !strings.Contains(err.Error(), "16 bytes") {
+	if _, err := disguise(dir, &vmlab.H100); err == nil || !strings.Contains(err.Error(), "16 bytes") {
 		t.Error(err)
 	}
 }

@@ -13,8 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/topoctl/topoctl/test/vmlab/hardware"
-	"github.com/topoctl/topoctl/test/vmlab/internal/control"
+	"github.com/topoctl/topoctl/test/vmlab"
 )
 
 func main() {
@@ -30,7 +29,7 @@ func main() {
 }
 
 func boot() error {
-	for _, kv := range []string{"PATH=" + control.Programs + ":/usr/bin", "HOME=/root", "LC_ALL=C", "TERM=dumb"} {
+	for _, kv := range []string{"PATH=" + vmlab.ProgramsDir + ":/usr/bin", "HOME=/root", "LC_ALL=C", "TERM=dumb"} {
 		k, v, _ := strings.Cut(kv, "=")
 		if err := os.Setenv(k, v); err != nil {
 			return err
@@ -43,7 +42,7 @@ func boot() error {
 	if err != nil {
 		return err
 	}
-	j, err := control.Load()
+	j, err := vmlab.LoadJob()
 	if err != nil {
 		return err
 	}
@@ -55,7 +54,7 @@ func boot() error {
 	}
 	ctx, cancel := context.WithTimeoutCause(context.Background(), 60*time.Second, fmt.Errorf("the machine was not set up in 60 s"))
 	defer cancel()
-	if err := control.Run(ctx, "modprobe", append([]string{"-a"}, j.Modules...)...); err != nil {
+	if err := vmlab.Command(ctx, "modprobe", append([]string{"-a"}, j.Modules...)...); err != nil {
 		return err
 	}
 	if err := network(ctx, host, j.Machines[host-1]); err != nil {
@@ -70,7 +69,7 @@ func boot() error {
 func mounts() error {
 	for _, m := range []struct{ from, at, kind string }{
 		{"proc", "/proc", "proc"}, {"sysfs", "/sys", "sysfs"}, {"dev", "/dev", "devtmpfs"}, {"shm", "/dev/shm", "tmpfs"},
-		{"tmp", "/tmp", "tmpfs"}, {"run", "/run", "tmpfs"}, {"out", control.Out, "tmpfs"}, {"huge", "/dev/hugepages", "hugetlbfs"},
+		{"tmp", "/tmp", "tmpfs"}, {"run", "/run", "tmpfs"}, {"out", vmlab.Out, "tmpfs"}, {"huge", "/dev/hugepages", "hugetlbfs"},
 	} {
 		if err := os.MkdirAll(m.at, 0o755); err != nil {
 			return err
@@ -99,8 +98,8 @@ func thisHost() (int, error) {
 	return 0, fmt.Errorf("no vmlab.host on the kernel's command line")
 }
 
-func network(ctx context.Context, host int, m *hardware.Machine) error {
-	if err := control.Run(ctx, "ip", "link", "set", "lo", "up"); err != nil {
+func network(ctx context.Context, host int, m *vmlab.Machine) error {
+	if err := vmlab.Command(ctx, "ip", "link", "set", "lo", "up"); err != nil {
 		return err
 	}
 	// Answer ARP only for a rail's own address, and only on that rail.
@@ -111,24 +110,24 @@ func network(ctx context.Context, host int, m *hardware.Machine) error {
 	}
 	nics := m.NICs()
 	if m.Management {
-		nics = append(nics, hardware.NIC{Rail: hardware.ManagementRail})
+		nics = append(nics, vmlab.NIC{Rail: vmlab.ManagementRail})
 	}
-	if err := control.Configure(ctx, host, nics...); err != nil {
+	if err := vmlab.Configure(ctx, host, nics...); err != nil {
 		return err
 	}
 	var numbers []int
 	for _, n := range m.NICs() {
 		numbers = append(numbers, n.Rail)
 	}
-	if err := control.AddRDMA(ctx, numbers...); err != nil {
+	if err := vmlab.AddRDMA(ctx, numbers...); err != nil {
 		return err
 	}
 	// An e1000e has its carrier seconds late.
 	for _, n := range m.NICs() {
-		if err := control.Wait(ctx, func() error { return control.Carrier(hardware.NetDev(n.Rail)) }); err != nil {
+		if err := vmlab.Wait(ctx, func() error { return vmlab.Carrier(vmlab.RailNetDev(n.Rail)) }); err != nil {
 			return err
 		}
-		if err := control.Wait(ctx, func() error { return control.PortActive(n.Rail) }); err != nil {
+		if err := vmlab.Wait(ctx, func() error { return vmlab.PortActive(n.Rail) }); err != nil {
 			return err
 		}
 	}

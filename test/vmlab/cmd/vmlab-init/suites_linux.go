@@ -11,18 +11,18 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/topoctl/topoctl/test/vmlab/internal/control"
+	"github.com/topoctl/topoctl/test/vmlab"
 )
 
 // suites runs them one after the other, each at the same time in all machines.
-func suites(ctx context.Context, host int, j *control.Job) error {
-	line, err := control.Open(ctx, "init")
+func suites(ctx context.Context, host int, j *vmlab.Job) error {
+	line, err := vmlab.Open(ctx, "init")
 	if err != nil {
 		return err
 	}
-	lab := control.NewClient(line)
+	lab := vmlab.NewClient(line)
 	defer func() { _ = lab.Close() }() // the machine is turned off
-	output, err := control.Open(ctx, "output")
+	output, err := vmlab.Open(ctx, "output")
 	if err != nil {
 		return err
 	}
@@ -35,14 +35,14 @@ func suites(ctx context.Context, host int, j *control.Job) error {
 	if err != nil {
 		return err
 	}
-	if _, err := lab.Call(ctx, control.Request{Op: control.OpReady, Name: strings.TrimSpace(string(release)), Uptime: up}); err != nil {
+	if _, err := lab.Call(ctx, vmlab.Request{Op: vmlab.OpReady, Name: strings.TrimSpace(string(release)), Uptime: up}); err != nil {
 		return err
 	}
 	for i := range j.Suites {
 		s := &j.Suites[i]
 		// The suite's own limits and the lab's hold from here on, not that of the boot.
 		ctx := context.Background()
-		if _, err := lab.Call(ctx, control.Request{Op: control.OpBegin, Suite: s.Name}); err != nil {
+		if _, err := lab.Call(ctx, vmlab.Request{Op: vmlab.OpBegin, Suite: s.Name}); err != nil {
 			return err
 		}
 		code := run(host, s, output)
@@ -52,7 +52,7 @@ func suites(ctx context.Context, host int, j *control.Job) error {
 		if up, err = uptime(); err != nil {
 			return err
 		}
-		if _, err := lab.Call(ctx, control.Request{Op: control.OpEnd, Suite: s.Name, Code: code, Uptime: up}); err != nil {
+		if _, err := lab.Call(ctx, vmlab.Request{Op: vmlab.OpEnd, Suite: s.Name, Code: code, Uptime: up}); err != nil {
 			return err
 		}
 	}
@@ -70,10 +70,10 @@ func uptime() (float64, error) {
 }
 
 // run gives the exit code of a test program; 127 if it could not be started.
-func run(host int, s *control.Suite, output *os.File) int {
-	cmd := exec.Command(filepath.Join(s.Dir(), control.Test), s.Args...)
+func run(host int, s *vmlab.BuiltSuite, output *os.File) int {
+	cmd := exec.Command(filepath.Join(s.Dir(), vmlab.Test), s.Args...)
 	cmd.Dir = s.Dir()
-	cmd.Env = append(os.Environ(), control.EnvHost+"="+strconv.Itoa(host), control.EnvSuite+"="+s.Name, control.EnvOut+"="+control.Out)
+	cmd.Env = append(os.Environ(), vmlab.EnvHost+"="+strconv.Itoa(host), vmlab.EnvSuite+"="+s.Name, vmlab.EnvOut+"="+vmlab.Out)
 	cmd.Stdout, cmd.Stderr = output, output
 	err := cmd.Run()
 	var exit *exec.ExitError
@@ -88,8 +88,8 @@ func run(host int, s *control.Suite, output *os.File) int {
 }
 
 // send hands over what the suite left, and removes it.
-func send(ctx context.Context, lab *control.Client, s *control.Suite) error {
-	root := os.DirFS(control.Out)
+func send(ctx context.Context, lab *vmlab.Client, s *vmlab.BuiltSuite) error {
+	root := os.DirFS(vmlab.Out)
 	err := fs.WalkDir(root, ".", func(name string, d fs.DirEntry, err error) error {
 		if err != nil || !d.Type().IsRegular() {
 			return err
@@ -98,18 +98,18 @@ func send(ctx context.Context, lab *control.Client, s *control.Suite) error {
 		if err != nil {
 			return err
 		}
-		_, err = lab.Call(ctx, control.Request{Op: control.OpFile, Suite: s.Name, Name: name, Data: data})
+		_, err = lab.Call(ctx, vmlab.Request{Op: vmlab.OpFile, Suite: s.Name, Name: name, Data: data})
 		return err
 	})
 	if err != nil {
 		return err
 	}
-	left, err := os.ReadDir(control.Out)
+	left, err := os.ReadDir(vmlab.Out)
 	if err != nil {
 		return err
 	}
 	for _, e := range left {
-		if err := os.RemoveAll(filepath.Join(control.Out, e.Name())); err != nil {
+		if err := os.RemoveAll(filepath.Join(vmlab.Out, e.Name())); err != nil {
 			return err
 		}
 	}

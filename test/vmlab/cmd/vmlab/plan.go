@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/topoctl/topoctl/test/vmlab"
-	"github.com/topoctl/topoctl/test/vmlab/hardware"
 )
 
 const (
@@ -26,7 +25,7 @@ func all(short bool) []vmlab.Options {
 	program := []string{"github.com/topoctl/topoctl/cmd/topoctl"}
 	if short {
 		return []vmlab.Options{{
-			Machines: []*hardware.Machine{hardware.Rails(), hardware.Rails()},
+			Machines: []*vmlab.Machine{vmlab.Rails(), vmlab.Rails()},
 			Suites: []vmlab.Suite{
 				{Package: suites + "discovery", Programs: program, Args: only("TestDiscover", "TestMatrix", "TestRemap")},
 				{Package: suites + "doctor", Programs: program},
@@ -37,11 +36,11 @@ func all(short bool) []vmlab.Options {
 	}
 	return []vmlab.Options{
 		{
-			Machines: []*hardware.Machine{hardware.TwoNodes(), hardware.FourNodes()},
+			Machines: []*vmlab.Machine{vmlab.TwoNodes(), vmlab.FourNodes()},
 			Suites:   []vmlab.Suite{{Package: suites + "discovery", Programs: program}},
 		},
 		{
-			Machines: []*hardware.Machine{hardware.Rails(), hardware.Rails()},
+			Machines: []*vmlab.Machine{vmlab.Rails(), vmlab.Rails()},
 			Suites: []vmlab.Suite{
 				{Package: suites + "lab"},
 				{Package: suites + "doctor", Programs: program},

@@ -20,7 +20,6 @@ import (
 	"time"
 
 	"github.com/topoctl/topoctl/test/vmlab"
-	"github.com/topoctl/topoctl/test/vmlab/hardware"
 )
 
 type flags struct {
@@ -48,7 +47,7 @@ func parse(args []string, errs io.Writer) (*flags, error) {
 	}
 	set := flag.NewFlagSet("vmlab", flag.ContinueOnError)
 	set.SetOutput(errs)
-	set.StringVar(&f.layout, "machines", "rails,rails", "hardware of each machine, one or two of "+strings.Join(hardware.LayoutNames(), ", "))
+	set.StringVar(&f.layout, "machines", "rails,rails", "hardware of each machine, one or two of "+strings.Join(vmlab.LayoutNames(), ", "))
 	set.BoolVar(&f.race, "race", false, "build the tests with the race detector")
 	set.BoolVar(&f.short, "short", false, "the core of the suites, on one pair of machines")
 	set.DurationVar(&f.limit, "limit", 0, "how long the machines may run (default 4m, or what their suites need)")
@@ -73,7 +72,7 @@ func (f *flags) boots() ([]vmlab.Options, error) {
 	}
 	o := vmlab.Options{}
 	for name := range strings.SplitSeq(f.layout, ",") {
-		m, err := hardware.Layout(name)
+		m, err := vmlab.Layout(name)
 		if err != nil {
 			return nil, err
 		}

@@ -11,14 +11,14 @@ import (
 	"github.com/topoctl/topoctl/discover"
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/fixtures"
-	"github.com/topoctl/topoctl/test/vmlab/hardware"
+	"github.com/topoctl/topoctl/test/vmlab"
 )
 
 // eachCapture runs a test for each machine of the lab that was captured.
-func eachCapture(t *testing.T, test func(t *testing.T, m *hardware.Machine, host *topo.Topology)) {
+func eachCapture(t *testing.T, test func(t *testing.T, m *vmlab.Machine, host *topo.Topology)) {
 	for _, name := range fixtures.Captures() {
 		t.Run(name, func(t *testing.T) {
-			m, err := hardware.Layout(strings.TrimPrefix(name, "lab-"))
+			m, err := vmlab.Layout(strings.TrimPrefix(name, "lab-"))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -38,7 +38,7 @@ func eachCapture(t *testing.T, test func(t *testing.T, m *hardware.Machine, host
 // What the lab's machines said when they were captured is still read as what was stated.
 // Addresses and GUIDs in a capture are stand-ins: they are compared inside the lab only.
 func TestCaptures(t *testing.T) {
-	eachCapture(t, func(t *testing.T, m *hardware.Machine, host *topo.Topology) {
+	eachCapture(t, func(t *testing.T, m *vmlab.Machine, host *topo.Topology) {
 		diff(t, "NUMA nodes", numaNodes(host), statedNodes(m))
 		diff(t, "host bridges", hostBridges(host), statedBridges(m))
 		diff(t, "PCI functions", functions(host), statedFunctions(m))

@@ -16,8 +16,8 @@ import (
 	"time"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/test/vmlab"
 	"github.com/topoctl/topoctl/test/vmlab/guest"
-	"github.com/topoctl/topoctl/test/vmlab/hardware"
 )
 
 func open(t *testing.T) (*guest.Lab, context.Context) {
@@ -148,7 +148,7 @@ func TestFaults(t *testing.T) {
 		case "rail0":
 			s = strings.ReplaceAll(s, "up true carrier true", "up false carrier unknown")
 		case "rail1":
-			s = strings.ReplaceAll(s, " "+hardware.Address(l.Host(), 1)+"/24", "")
+			s = strings.ReplaceAll(s, " "+vmlab.Address(l.Host(), 1)+"/24", "")
 		case "rail2":
 			s = strings.ReplaceAll(s, "up true carrier true", "up true carrier false")
 		}

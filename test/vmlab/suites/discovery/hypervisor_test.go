@@ -8,39 +8,39 @@ import (
 	"testing"
 
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/test/vmlab/hardware"
+	"github.com/topoctl/topoctl/test/vmlab"
 )
 
 // hypervisor is a host that could have passed a lab machine its devices. It is made from what was
 // stated of the machine, not from what discovery says of it.
 type hypervisor struct {
-	*hardware.Machine
-	guest  *hardware.Machine
+	*vmlab.Machine
+	guest  *vmlab.Machine
 	passed []passed
 }
 
 // passed is a device of the guest and the host's that it is.
-type passed struct{ guest, host *hardware.Function }
+type passed struct{ guest, host *vmlab.Function }
 
 // hypervisorOf has a switch on each of two NUMA nodes. The guest's devices are below them in turn,
 // which is not how the guest has them, beside a GPU on each switch that the host keeps.
-func hypervisorOf(guest *hardware.Machine) *hypervisor {
+func hypervisorOf(guest *vmlab.Machine) *hypervisor {
 	h := &hypervisor{guest: guest}
-	var ours [2][]*hardware.Function
-	slots := [2][]hardware.Slot{{{GPU: &hardware.H100}}, {{GPU: &hardware.H100}}}
+	var ours [2][]*vmlab.Function
+	slots := [2][]vmlab.Slot{{{GPU: &vmlab.H100}}, {{GPU: &vmlab.H100}}}
 	for i, f := range devices(guest) {
 		side := i % 2
 		ours[side] = append(ours[side], f)
-		slots[side] = append(slots[side], hardware.Slot{NIC: f.NIC, GPU: f.GPU})
+		slots[side] = append(slots[side], vmlab.Slot{NIC: f.NIC, GPU: f.GPU})
 	}
-	h.Machine = &hardware.Machine{
+	h.Machine = &vmlab.Machine{
 		Layout: "hypervisor", CPUs: 64, MemoryMB: 1 << 20, Distances: [][]int{{10, 21}, {21, 10}},
-		Bridges: []hardware.Bridge{
-			{Node: 0, Bus: 0x80, Slots: []hardware.Slot{{Switch: &hardware.Switch{Slots: slots[0]}}}},
-			{Node: 1, Bus: 0xc0, Slots: []hardware.Slot{{Switch: &hardware.Switch{Slots: slots[1]}}}},
+		Bridges: []vmlab.Bridge{
+			{Node: 0, Bus: 0x80, Slots: []vmlab.Slot{{Switch: &vmlab.Switch{Slots: slots[0]}}}},
+			{Node: 1, Bus: 0xc0, Slots: []vmlab.Slot{{Switch: &vmlab.Switch{Slots: slots[1]}}}},
 		},
 	}
-	var theirs [2][]*hardware.Function
+	var theirs [2][]*vmlab.Function
 	for _, f := range devices(h.Machine) {
 		theirs[f.Bridge] = append(theirs[f.Bridge], f)
 	}
@@ -53,14 +53,14 @@ func hypervisorOf(guest *hardware.Machine) *hypervisor {
 }
 
 // devices are a machine's NICs and GPUs, in the order of their addresses.
-func devices(m *hardware.Machine) []*hardware.Function {
-	var out []*hardware.Function
+func devices(m *vmlab.Machine) []*vmlab.Function {
+	var out []*vmlab.Function
 	for _, f := range m.Functions() {
 		if f.NIC != nil || f.GPU != nil {
 			out = append(out, &f)
 		}
 	}
-	slices.SortFunc(out, func(a, b *hardware.Function) int { return strings.Compare(a.BDF, b.BDF) })
+	slices.SortFunc(out, func(a, b *vmlab.Function) int { return strings.Compare(a.BDF, b.BDF) })
 	return out
 }
 
@@ -139,7 +139,7 @@ func (h *hypervisor) domain(t *testing.T) []byte {
 		controller(fmt.Sprintf("pxb%d", i), "pcie-expander-bus", fmt.Sprintf("<target busNr='%d'><node>%d</node></target>", b.Bus, b.Node), 0, 0x10+i)
 	}
 	models := map[string]string{
-		hardware.RootPort: "pcie-root-port", hardware.Upstream: "pcie-switch-upstream-port", hardware.Downstream: "pcie-switch-downstream-port",
+		vmlab.RootPort: "pcie-root-port", vmlab.Upstream: "pcie-switch-upstream-port", vmlab.Downstream: "pcie-switch-downstream-port",
 	}
 	partner := map[string]topo.BDF{}
 	for _, p := range h.passed {
@@ -164,7 +164,7 @@ func (h *hypervisor) domain(t *testing.T) []byte {
 // matrix has every pair of the guest's devices with the class of the host's that they are, by the
 // guest's addresses. Its management NIC is not the host's, and on no node.
 func (h *hypervisor) matrix() []string {
-	own := &hardware.Function{BDF: "0000:00:1d.0"}
+	own := &vmlab.Function{BDF: "0000:00:1d.0"}
 	all := h.passed
 	if h.guest.Management {
 		all = append(slices.Clone(all), passed{guest: own, host: own})

@@ -10,8 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/topoctl/topoctl/test/vmlab"
 	"github.com/topoctl/topoctl/test/vmlab/guest"
-	"github.com/topoctl/topoctl/test/vmlab/hardware"
 )
 
 // file writes what a command is to read.
@@ -26,13 +26,13 @@ func file(t *testing.T, name string, data []byte) (path string) {
 
 // macs are those that QEMU's command line gives this machine's NICs.
 func macs(l *guest.Lab) func(rail int) string {
-	return func(rail int) string { return hardware.MAC(l.Host(), rail) }
+	return func(rail int) string { return vmlab.MAC(l.Host(), rail) }
 }
 
 func noMACs(int) string { return "" }
 
 // maps names the partners of those devices.
-func (h *hypervisor) maps(of func(*hardware.Function) bool) []string {
+func (h *hypervisor) maps(of func(*vmlab.Function) bool) []string {
 	var out []string
 	for _, p := range h.passed {
 		if of(p.guest) {
@@ -42,23 +42,23 @@ func (h *hypervisor) maps(of func(*hardware.Function) bool) []string {
 	return out
 }
 
-func isGPU(f *hardware.Function) bool { return f.GPU != nil }
-func every(*hardware.Function) bool   { return true }
+func isGPU(f *vmlab.Function) bool { return f.GPU != nil }
+func every(*vmlab.Function) bool   { return true }
 
 // byMAC: NICs have addresses; stand-ins of GPUs have nothing to be known by, so they are mapped.
-func byMAC(f *hardware.Function) string {
+func byMAC(f *vmlab.Function) string {
 	if isGPU(f) {
 		return "--map"
 	}
 	return "MAC address"
 }
 
-func always(way string) func(*hardware.Function) string {
-	return func(*hardware.Function) string { return way }
+func always(way string) func(*vmlab.Function) string {
+	return func(*vmlab.Function) string { return way }
 }
 
 // rows are the pairs as remap's table has them. by says how a device is known, "" where it is not.
-func (h *hypervisor) rows(by func(*hardware.Function) string) []string {
+func (h *hypervisor) rows(by func(*vmlab.Function) string) []string {
 	here, there := names(h.guest), names(h.Machine)
 	var out []string
 	for _, p := range h.passed {
@@ -76,12 +76,12 @@ func (h *hypervisor) rows(by func(*hardware.Function) string) []string {
 }
 
 // names are what the system of a lab machine calls its devices, by their addresses.
-func names(m *hardware.Machine) map[string]string {
+func names(m *vmlab.Machine) map[string]string {
 	out := map[string]string{}
 	gpus := 0
 	for _, f := range devices(m) { // in the order of addresses
 		if f.NIC != nil {
-			out[f.BDF] = hardware.NetDev(f.NIC.Rail)
+			out[f.BDF] = vmlab.RailNetDev(f.NIC.Rail)
 			continue
 		}
 		out[f.BDF] = fmt.Sprintf("gpu:%d", gpus)
@@ -91,9 +91,9 @@ func names(m *hardware.Machine) map[string]string {
 }
 
 // switchAbove is the address of the upstream port above a device.
-func (h *hypervisor) switchAbove(device *hardware.Function) string {
+func (h *hypervisor) switchAbove(device *vmlab.Function) string {
 	for _, f := range h.Functions() {
-		if f.Kind == hardware.Upstream && slices.Contains(device.Above, f.BDF) {
+		if f.Kind == vmlab.Upstream && slices.Contains(device.Above, f.BDF) {
 			return f.BDF
 		}
 	}
@@ -189,11 +189,11 @@ func TestRemapByAddress(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		args []string
-		by   func(*hardware.Function) string
+		by   func(*vmlab.Function) string
 	}{
 		{"--map", append([]string{"--host", unknown}, h.maps(every)...), always("--map")},
 		{"libvirt", []string{"--libvirt", domain, "--host", unknown}, always("libvirt")},
-		{"both", []string{"--libvirt", domain, "--host", known}, func(f *hardware.Function) string {
+		{"both", []string{"--libvirt", domain, "--host", known}, func(f *vmlab.Function) string {
 			if isGPU(f) {
 				return "libvirt"
 			}
@@ -238,23 +238,23 @@ func TestRemapOtherHosts(t *testing.T) {
 	const missing = 2
 	foreign := file(t, "host.json", h.topology(t, func(rail int) string {
 		if rail == missing {
-			return hardware.MAC(7, rail)
+			return vmlab.MAC(7, rail)
 		}
-		return hardware.MAC(l.Host(), rail)
+		return vmlab.MAC(l.Host(), rail)
 	}))
 	table, errs, code = program(ctx, t, append([]string{"remap", "--guest", live, "--host", foreign}, maps...)...)
 	if code != 0 {
 		t.Errorf("exit code %d without the address of a rail", code)
 	}
 	var at string
-	diff(t, "pairs without one", pairRows(string(table)), h.rows(func(f *hardware.Function) string {
+	diff(t, "pairs without one", pairRows(string(table)), h.rows(func(f *vmlab.Function) string {
 		if f.NIC != nil && f.NIC.Rail == missing {
 			at = f.BDF
 			return ""
 		}
 		return byMAC(f)
 	}))
-	left := fmt.Sprintf("%s (%s)", at, hardware.NetDev(missing))
+	left := fmt.Sprintf("%s (%s)", at, vmlab.RailNetDev(missing))
 	if !slices.ContainsFunc(notes(errs), func(s string) bool { return strings.Contains(s, left+" stay where the guest has them: ") }) {
 		t.Errorf("no note that %s stays in\n%s", left, errs)
 	}

@@ -8,18 +8,18 @@ import (
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/remap"
-	"github.com/topoctl/topoctl/test/vmlab/hardware"
+	"github.com/topoctl/topoctl/test/vmlab"
 )
 
 // The lab's captured machines get a host's switches by libvirt's description. Their MAC addresses are
 // stand-ins, which pair nothing; in the lab they do.
 func TestRemapCaptures(t *testing.T) {
-	eachCapture(t, func(t *testing.T, m *hardware.Machine, guest *topo.Topology) {
+	eachCapture(t, func(t *testing.T, m *vmlab.Machine, guest *topo.Topology) {
 		h := hypervisorOf(m)
 		standIns := map[int]string{}
 		for i := range guest.Netdevs {
 			for _, nic := range m.NICs() {
-				if n := &guest.Netdevs[i]; n.Name == hardware.NetDev(nic.Rail) {
+				if n := &guest.Netdevs[i]; n.Name == vmlab.RailNetDev(nic.Rail) {
 					standIns[nic.Rail] = n.MAC
 				}
 			}

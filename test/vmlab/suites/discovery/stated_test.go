@@ -4,12 +4,12 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/topoctl/topoctl/test/vmlab/hardware"
+	"github.com/topoctl/topoctl/test/vmlab"
 )
 
 // What was stated, in the same lines as what discovery found.
 
-func statedNodes(m *hardware.Machine) []string {
+func statedNodes(m *vmlab.Machine) []string {
 	var out []string
 	for n, row := range m.Distances {
 		first, last := m.CPUsOf(n)
@@ -22,7 +22,7 @@ func statedNodes(m *hardware.Machine) []string {
 	return out
 }
 
-func statedBridges(m *hardware.Machine) []string {
+func statedBridges(m *vmlab.Machine) []string {
 	out := []string{"0000:00 node unknown"} // the chipset's own, of no node
 	for _, b := range m.Bridges {
 		out = append(out, fmt.Sprintf("0000:%02x node %d", b.Bus, b.Node))
@@ -31,11 +31,11 @@ func statedBridges(m *hardware.Machine) []string {
 }
 
 var roles = map[string]string{
-	hardware.RootPort: "root_port", hardware.Upstream: "switch_upstream", hardware.Downstream: "switch_downstream",
-	hardware.KindNIC: "endpoint", hardware.KindGPU: "endpoint",
+	vmlab.RootPort: "root_port", vmlab.Upstream: "switch_upstream", vmlab.Downstream: "switch_downstream",
+	vmlab.KindNIC: "endpoint", vmlab.KindGPU: "endpoint",
 }
 
-func statedFunctions(m *hardware.Machine) []string {
+func statedFunctions(m *vmlab.Machine) []string {
 	var out []string
 	for _, f := range m.Functions() {
 		parent := fmt.Sprintf("hb:0000:%02x", m.Bridges[f.Bridge].Bus)
@@ -47,15 +47,15 @@ func statedFunctions(m *hardware.Machine) []string {
 	return out
 }
 
-func statedSwitches(m *hardware.Machine) []string {
+func statedSwitches(m *vmlab.Machine) []string {
 	var out []string
 	for _, up := range m.Functions() {
-		if up.Kind != hardware.Upstream {
+		if up.Kind != vmlab.Upstream {
 			continue
 		}
 		var ports []string
 		for _, f := range m.Functions() {
-			if f.Kind == hardware.Downstream && f.Above[len(f.Above)-1] == up.BDF {
+			if f.Kind == vmlab.Downstream && f.Above[len(f.Above)-1] == up.BDF {
 				ports = append(ports, "pci:"+f.BDF)
 			}
 		}
@@ -64,14 +64,14 @@ func statedSwitches(m *hardware.Machine) []string {
 	return out
 }
 
-func statedGPUs(m *hardware.Machine) []string {
-	var all []hardware.Function
+func statedGPUs(m *vmlab.Machine) []string {
+	var all []vmlab.Function
 	for _, f := range m.Functions() {
 		if f.GPU != nil {
 			all = append(all, f)
 		}
 	}
-	slices.SortFunc(all, func(a, b hardware.Function) int {
+	slices.SortFunc(all, func(a, b vmlab.Function) int {
 		if a.BDF < b.BDF {
 			return -1
 		}
@@ -88,8 +88,8 @@ func statedGPUs(m *hardware.Machine) []string {
 
 // statedClasses has every pair of GPUs and NICs; the management NIC is on no node, so
 // that its relations are not known.
-func statedClasses(m *hardware.Machine) []string {
-	var all []*hardware.Function
+func statedClasses(m *vmlab.Machine) []string {
+	var all []*vmlab.Function
 	for _, f := range m.Functions() {
 		if f.GPU != nil || f.NIC != nil {
 			all = append(all, &f)

@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/topoctl/topoctl/test/vmlab/hardware"
+	"github.com/topoctl/topoctl/test/vmlab"
 )
 
-func nics(m *hardware.Machine) []hardware.Function {
-	var out []hardware.Function
+func nics(m *vmlab.Machine) []vmlab.Function {
+	var out []vmlab.Function
 	for _, f := range m.Functions() {
 		if f.NIC != nil {
 			out = append(out, f)
@@ -29,31 +29,31 @@ func gid(host, rail int) string {
 	return fmt.Sprintf("RoCE v2 0000:0000:0000:0000:0000:ffff:0a07:%02x%02x", rail, host)
 }
 
-func statedRDMA(m *hardware.Machine, host int) []string {
+func statedRDMA(m *vmlab.Machine, host int) []string {
 	var out []string
 	for _, f := range nics(m) {
-		dev := hardware.NetDev(f.NIC.Rail)
+		dev := vmlab.RailNetDev(f.NIC.Rail)
 		out = append(out, fmt.Sprintf("%s at %s node %d netdevs [%s] software true uverbs rw port 1 ACTIVE Ethernet netdevs [%s] %s %s",
-			hardware.RDMADev(f.NIC.Rail), f.BDF, f.Node, dev, dev, linkLocal(host, f.NIC.Rail), gid(host, f.NIC.Rail)))
+			vmlab.RDMADev(f.NIC.Rail), f.BDF, f.Node, dev, dev, linkLocal(host, f.NIC.Rail), gid(host, f.NIC.Rail)))
 	}
 	return out
 }
 
-func statedNetdevs(m *hardware.Machine, host int) []string {
+func statedNetdevs(m *vmlab.Machine, host int) []string {
 	line := "%s at %s node %v driver %s mac %s mtu %d up true carrier true %s/24"
 	var out []string
 	for _, f := range nics(m) {
 		driver := "e1000e"
-		if f.NIC.Model == hardware.Virtio {
+		if f.NIC.Model == vmlab.Virtio {
 			driver = "virtio_net"
 		}
-		out = append(out, fmt.Sprintf(line, hardware.NetDev(f.NIC.Rail), f.BDF, f.Node, driver,
-			hardware.MAC(host, f.NIC.Rail), f.NIC.MTU, hardware.Address(host, f.NIC.Rail)))
+		out = append(out, fmt.Sprintf(line, vmlab.RailNetDev(f.NIC.Rail), f.BDF, f.Node, driver,
+			vmlab.MAC(host, f.NIC.Rail), f.NIC.MTU, vmlab.Address(host, f.NIC.Rail)))
 	}
 	if m.Management {
-		const r = hardware.ManagementRail
-		out = append(out, fmt.Sprintf(line, hardware.NetDev(r), "0000:00:1d.0", "unknown", "virtio_net",
-			hardware.MAC(host, r), 1500, hardware.Address(host, r)))
+		const r = vmlab.ManagementRail
+		out = append(out, fmt.Sprintf(line, vmlab.RailNetDev(r), "0000:00:1d.0", "unknown", "virtio_net",
+			vmlab.MAC(host, r), 1500, vmlab.Address(host, r)))
 	}
 	return out
 }
@@ -61,7 +61,7 @@ func statedNetdevs(m *hardware.Machine, host int) []string {
 // statedFindings: the stand-ins have no driver, bridges of the emulator claim a link of
 // the first generation, RDMA is software, and some MTUs are small. Broken is how
 // TestFaults leaves the rails: 0 and 2 are down, 1 has no address, 3 is gone.
-func statedFindings(m *hardware.Machine, broken bool) []string {
+func statedFindings(m *vmlab.Machine, broken bool) []string {
 	var gpus, bridges, devices, small, large []string
 	for _, f := range m.Functions() {
 		switch {
@@ -74,8 +74,8 @@ func statedFindings(m *hardware.Machine, broken bool) []string {
 			bridges = append(bridges, "pci:"+f.BDF)
 		case broken && f.NIC.Rail == 3:
 		default:
-			devices = append(devices, "rdma:"+hardware.RDMADev(f.NIC.Rail))
-			if port := fmt.Sprintf("port:%s/1", hardware.RDMADev(f.NIC.Rail)); f.NIC.MTU >= 4200 {
+			devices = append(devices, "rdma:"+vmlab.RDMADev(f.NIC.Rail))
+			if port := fmt.Sprintf("port:%s/1", vmlab.RDMADev(f.NIC.Rail)); f.NIC.MTU >= 4200 {
 				large = append(large, port)
 			} else if !broken || f.NIC.Rail == 1 {
 				small = append(small, port)
@@ -104,7 +104,7 @@ func statedFindings(m *hardware.Machine, broken bool) []string {
 }
 
 // abandoned is whether a port has nothing below it but the NIC of rail 3.
-func abandoned(m *hardware.Machine, port string) bool {
+func abandoned(m *vmlab.Machine, port string) bool {
 	rail3 := false
 	for _, f := range m.Functions() {
 		if slices.Contains(f.Above, port) && f.NIC != nil && f.NIC.Rail == 3 && f.Above[len(f.Above)-1] == port {

@@ -21,8 +21,8 @@ import (
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/pathsel/doctor"
+	"github.com/topoctl/topoctl/test/vmlab"
 	"github.com/topoctl/topoctl/test/vmlab/guest"
-	"github.com/topoctl/topoctl/test/vmlab/hardware"
 )
 
 // rails are those of the lab's usual machines.
@@ -137,7 +137,7 @@ func only(t *testing.T, r *doctor.Report, codes ...doctor.Code) {
 	}
 }
 
-func port(rail int) topo.ID { return topo.PortID(hardware.RDMADev(rail), 1) }
+func port(rail int) topo.ID { return topo.PortID(vmlab.RDMADev(rail), 1) }
 
 func ports() (out []topo.ID) {
 	for rail := range rails {
@@ -253,7 +253,7 @@ func letUsersIn(t *testing.T, mode os.FileMode) {
 
 func devices() (out []topo.ID) {
 	for rail := range rails {
-		out = append(out, topo.RDMAID(hardware.RDMADev(rail)))
+		out = append(out, topo.RDMAID(vmlab.RDMADev(rail)))
 	}
 	return out
 }
@@ -318,7 +318,7 @@ func TestRefused(t *testing.T) {
 	if err := os.MkdirAll(group, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	write(filepath.Join(group, "rdma.max"), fmt.Sprintf("%s hca_handle=max hca_object=1", hardware.RDMADev(2)))
+	write(filepath.Join(group, "rdma.max"), fmt.Sprintf("%s hca_handle=max hca_object=1", vmlab.RDMADev(2)))
 	dir, err := os.Open(group)
 	if err != nil {
 		t.Fatal(err)
@@ -326,5 +326,5 @@ func TestRefused(t *testing.T) {
 	defer dir.Close()
 	r := examine(t, ctx, how{cgroup: int(dir.Fd())})
 	only(t, r, "registration-refused")
-	finds(t, r, "registration-refused", doctor.Error, "with EAGAIN: the rdma cgroup allows no more objects", topo.RDMAID(hardware.RDMADev(2)))
+	finds(t, r, "registration-refused", doctor.Error, "with EAGAIN: the rdma cgroup allows no more objects", topo.RDMAID(vmlab.RDMADev(2)))
 }

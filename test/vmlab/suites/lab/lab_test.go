@@ -15,8 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/topoctl/topoctl/test/vmlab"
 	"github.com/topoctl/topoctl/test/vmlab/guest"
-	"github.com/topoctl/topoctl/test/vmlab/hardware"
 )
 
 func open(t *testing.T) (*guest.Lab, context.Context) {
@@ -98,7 +98,7 @@ func exists(file string) bool {
 }
 
 func portState(rail int) string {
-	state, err := os.ReadFile("/sys/class/infiniband/" + hardware.RDMADev(rail) + "/ports/1/state")
+	state, err := os.ReadFile("/sys/class/infiniband/" + vmlab.RDMADev(rail) + "/ports/1/state")
 	if err != nil {
 		return "gone"
 	}
@@ -222,7 +222,7 @@ func TestShape(t *testing.T) {
 // What others measure with works here.
 func TestPerftest(t *testing.T) {
 	l, ctx := open(t)
-	args := []string{"-d", hardware.RDMADev(0), "-x", "1", "-s", "65536", "-n", "50"}
+	args := []string{"-d", vmlab.RDMADev(0), "-x", "1", "-s", "65536", "-n", "50"}
 	cmd := exec.CommandContext(ctx, "ib_write_bw", args...)
 	var out bytes.Buffer
 	if l.Host() == 2 {
@@ -234,7 +234,7 @@ func TestPerftest(t *testing.T) {
 		return
 	}
 	must(t, l.Barrier(ctx, "listening"))
-	text, err := exec.CommandContext(ctx, "ib_write_bw", append(args, l.Addr(2, hardware.ManagementRail))...).CombinedOutput()
+	text, err := exec.CommandContext(ctx, "ib_write_bw", append(args, l.Addr(2, vmlab.ManagementRail))...).CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v: %s", err, text)
 	}

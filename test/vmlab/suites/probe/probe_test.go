@@ -16,8 +16,8 @@ import (
 	"time"
 
 	"github.com/topoctl/topoctl/probe"
+	"github.com/topoctl/topoctl/test/vmlab"
 	"github.com/topoctl/topoctl/test/vmlab/guest"
-	"github.com/topoctl/topoctl/test/vmlab/hardware"
 )
 
 const (
@@ -36,7 +36,7 @@ const (
 func TestSlowRail(t *testing.T) {
 	l, ctx := open(t)
 	for rail := range rails {
-		says(t, hardware.NetDev(rail), mbit)
+		says(t, vmlab.RailNetDev(rail), mbit)
 		rate := headers * mbit * 1e6
 		if rail == slow {
 			rate /= slowBy
@@ -76,7 +76,7 @@ func measure(t *testing.T, ctx context.Context, l *guest.Lab, token string) (wro
 	t.Helper()
 	report := filepath.Join(l.Out(), "report.json")
 	code := topoctl(t, ctx, "probe", "fabric", "--token-file", token, "--transport", "rdma",
-		"--host", "n1="+l.Addr(1, hardware.ManagementRail), "--host", "n2="+l.Addr(2, hardware.ManagementRail),
+		"--host", "n1="+l.Addr(1, vmlab.ManagementRail), "--host", "n2="+l.Addr(2, vmlab.ManagementRail),
 		"--bw", "--size", "8KiB", "--warmup", "300ms", "--duration", "1500ms", "--min-samples", "3", "--max-samples", "6", "--ci", "20%", "--report", report)
 	if code != 1 {
 		wrong = append(wrong, fmt.Sprintf("exit code %d, want 1", code))
@@ -120,7 +120,7 @@ func agent(t *testing.T, l *guest.Lab, token string) {
 			t.Errorf("the agent: %v\n%s", err, &said)
 		}
 	})
-	address := net.JoinHostPort(l.Addr(l.Host(), hardware.ManagementRail), "7411")
+	address := net.JoinHostPort(l.Addr(l.Host(), vmlab.ManagementRail), "7411")
 	for end := time.Now().Add(within); ; time.Sleep(50 * time.Millisecond) {
 		conn, err := net.DialTimeout("tcp", address, time.Second)
 		if err == nil {
@@ -155,7 +155,7 @@ func check(r *probe.Report) (wrong []string) {
 	if len(r.Results) != 2*rails {
 		say("%d pairs, want %d", len(r.Results), 2*rails)
 	}
-	bad := hardware.RDMADev(slow)
+	bad := vmlab.RDMADev(slow)
 	for i := range r.Results {
 		x := &r.Results[i]
 		crosses := strings.HasPrefix(x.From.Name, bad) && strings.HasPrefix(x.To.Name, bad)
@@ -165,12 +165,12 @@ func check(r *probe.Report) (wrong []string) {
 	}
 	k := slices.IndexFunc(r.Blame, func(b probe.Blame) bool { return slices.ContainsFunc(b.Suspects, isWire) })
 	if k < 0 {
-		say("the wire of %s is not among the suspects: %+v", hardware.NetDev(slow), r.Blame)
+		say("the wire of %s is not among the suspects: %+v", vmlab.RailNetDev(slow), r.Blame)
 		return wrong
 	}
 	for _, s := range r.Blame[k].Suspects {
 		for rail := range rails {
-			if rail != slow && (strings.Contains(s.Key, hardware.NetDev(rail)) || strings.Contains(s.Key, hardware.RDMADev(rail))) {
+			if rail != slow && (strings.Contains(s.Key, vmlab.RailNetDev(rail)) || strings.Contains(s.Key, vmlab.RDMADev(rail))) {
 				say("%s is suspected as well", s.Name)
 			}
 		}
@@ -180,5 +180,5 @@ func check(r *probe.Report) (wrong []string) {
 
 // isWire says whether a suspect is the wire of the slow rail, in both directions.
 func isWire(s probe.Suspect) bool {
-	return s.Kind == "link" && strings.Contains(s.Key, "port:"+hardware.NetDev(slow))
+	return s.Kind == "link" && strings.Contains(s.Key, "port:"+vmlab.RailNetDev(slow))
 }

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/topoctl/topoctl/internal/audit"
-	"github.com/topoctl/topoctl/test/vmlab/hardware"
+	"github.com/topoctl/topoctl/test/vmlab"
 )
 
 // A load by perftest's ib_write_bw on one device of four, which the plan gives equal parts: audit names
@@ -28,7 +28,7 @@ func TestAudit(t *testing.T) {
 	}
 	mended(t)
 	const busy = 1
-	load := []string{"ib_write_bw", "-d", hardware.RDMADev(busy), "-x", strconv.Itoa(ipv4GID), "-s", strconv.Itoa(messageBytes), "-t", strconv.Itoa(messageDepth),
+	load := []string{"ib_write_bw", "-d", vmlab.RDMADev(busy), "-x", strconv.Itoa(ipv4GID), "-s", strconv.Itoa(messageBytes), "-t", strconv.Itoa(messageDepth),
 		"-n", "400", "-u", "18", "-F"}
 	mustAsk(t, "Begin", Run{Name: "audited", Args: load}, &Nothing{})
 	args := append([]string{"topoctl", "audit", "--interval", "100ms", "-o", "json", "--out-file", "/tmp/audit.json", "--"}, load...)
@@ -36,7 +36,7 @@ func TestAudit(t *testing.T) {
 	var said Ended
 	for try := 0; ; try++ { // the far one takes a moment until it listens
 		pause(time.Duration(300+100*try) * time.Millisecond)
-		r = runAudit(t, append(args, lab.Addr(2, hardware.ManagementRail)), &said)
+		r = runAudit(t, append(args, lab.Addr(2, vmlab.ManagementRail)), &said)
 		if r.Command != nil && r.Command.ExitCode == 0 || try == 20 {
 			break
 		}
@@ -46,7 +46,7 @@ func TestAudit(t *testing.T) {
 	if failed {
 		t.Fatalf("the load: %+v\n%s%s", r.Command, said.Out, said.Errors)
 	}
-	if said.Code != 1 || r.Answer != audit.Missed || r.Unit != audit.Packets || !strings.Contains(r.Text, hardware.RDMADev(busy)+" carried") {
+	if said.Code != 1 || r.Answer != audit.Missed || r.Unit != audit.Packets || !strings.Contains(r.Text, vmlab.RDMADev(busy)+" carried") {
 		t.Errorf("exit code %d, %s, shares of %s: %s", said.Code, r.Answer, r.Unit, r.Text)
 	}
 	if !strings.Contains(strings.Join(r.Notes, "\n"), "counts packets and no bytes") {
@@ -58,7 +58,7 @@ func TestAudit(t *testing.T) {
 			continue
 		}
 		planned++
-		if p.Name != hardware.RDMADev(busy) {
+		if p.Name != vmlab.RDMADev(busy) {
 			if p.Verdict != audit.Idle || len(p.Users) > 0 {
 				t.Errorf("%s: %s, %+v", p.Name, p.Verdict, p.Users)
 			}

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/topoctl/topoctl/engine/internal/transport/rdma/rdmalab/baseline"
-	"github.com/topoctl/topoctl/test/vmlab/hardware"
+	"github.com/topoctl/topoctl/test/vmlab"
 )
 
 // What both sides of a comparison move.
@@ -69,14 +69,14 @@ func engineRate(t *testing.T, read bool, settle, steady time.Duration) (rate flo
 // bits per second.
 func perftest(t *testing.T, tool string) float64 {
 	t.Helper()
-	args := []string{tool, "-d", hardware.RDMADev(0), "-x", strconv.Itoa(ipv4GID), "-s", strconv.Itoa(messageBytes), "-t", strconv.Itoa(messageDepth),
+	args := []string{tool, "-d", vmlab.RDMADev(0), "-x", strconv.Itoa(ipv4GID), "-s", strconv.Itoa(messageBytes), "-t", strconv.Itoa(messageDepth),
 		"-n", "60", "-u", "18", "-F", "--report_gbits"}
 	mustAsk(t, "Begin", Run{Name: tool, Args: args}, &Nothing{})
 	var out Ended
 	// The far one takes a moment until it listens.
 	for try := range 20 {
 		pause(time.Duration(300+100*try) * time.Millisecond)
-		c, err := Run{Args: append(slices.Clone(args), lab.Addr(2, hardware.ManagementRail))}.start()
+		c, err := Run{Args: append(slices.Clone(args), lab.Addr(2, vmlab.ManagementRail))}.start()
 		if err == nil {
 			out, err = c.wait(within)
 		}
@@ -168,7 +168,7 @@ func enough(t *testing.T, try int, text string, ok bool) bool {
 
 func openBaseline(t *testing.T) {
 	t.Helper()
-	mine, err := baseline.Open(hardware.RDMADev(0), ipv4GID, messageBytes*messageDepth, messageDepth)
+	mine, err := baseline.Open(vmlab.RDMADev(0), ipv4GID, messageBytes*messageDepth, messageDepth)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -191,7 +191,7 @@ func closeBaseline(t *testing.T) {
 
 // Baseline makes the passive end of the loop in C.
 func (f *Far) Baseline(theirs baseline.End, mine *baseline.End) (err error) {
-	if *mine, err = baseline.Open(hardware.RDMADev(0), ipv4GID, messageBytes*messageDepth, messageDepth); err != nil {
+	if *mine, err = baseline.Open(vmlab.RDMADev(0), ipv4GID, messageBytes*messageDepth, messageDepth); err != nil {
 		return err
 	}
 	return baseline.Connect(theirs, mtu4096, 17)

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/topoctl/topoctl/test/vmlab/hardware"
+	"github.com/topoctl/topoctl/test/vmlab"
 )
 
 // benchReport is what of bench's JSON the tests look at.
@@ -43,7 +43,7 @@ func TestCommands(t *testing.T) {
 	}
 	mended(t)
 	const secret = "a-token-of-the-lab\n"
-	address := net.JoinHostPort(lab.Addr(2, hardware.ManagementRail), "7411")
+	address := net.JoinHostPort(lab.Addr(2, vmlab.ManagementRail), "7411")
 	mustAsk(t, "Begin", Run{Name: "agent", In: secret, Args: []string{
 		"topoctl", "agent", "--listen", ":7411", "--token-file", "-", "--size", "4MiB"}}, &Nothing{})
 	t.Cleanup(func() {

@@ -18,8 +18,8 @@ import (
 	"github.com/topoctl/topoctl/engine"
 	"github.com/topoctl/topoctl/engine/internal/memory"
 	"github.com/topoctl/topoctl/pathsel"
+	"github.com/topoctl/topoctl/test/vmlab"
 	"github.com/topoctl/topoctl/test/vmlab/guest"
-	"github.com/topoctl/topoctl/test/vmlab/hardware"
 )
 
 // Spec says what an engine is made of.
@@ -118,7 +118,7 @@ func newDuos(t testing.TB, near, there Spec) *duo {
 	if d.engine, d.mine, err = near.engine(ctx, lab, 1); err != nil {
 		t.Fatal(err)
 	}
-	if d.peer, err = d.engine.Open(ctx, net.JoinHostPort(lab.Addr(2, hardware.ManagementRail), port)); err != nil {
+	if d.peer, err = d.engine.Open(ctx, net.JoinHostPort(lab.Addr(2, vmlab.ManagementRail), port)); err != nil {
 		t.Fatal(err)
 	}
 	if d.theirs, err = d.peer.Region(ctx, "data"); err != nil {

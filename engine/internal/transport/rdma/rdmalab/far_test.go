@@ -17,8 +17,8 @@ import (
 	"time"
 
 	"github.com/topoctl/topoctl/engine"
+	"github.com/topoctl/topoctl/test/vmlab"
 	"github.com/topoctl/topoctl/test/vmlab/guest"
-	"github.com/topoctl/topoctl/test/vmlab/hardware"
 )
 
 // Nothing is what calls without arguments or answers have.
@@ -40,7 +40,7 @@ type Far struct {
 
 // serve answers machine 1 until it says goodbye or is gone.
 func serve(l *guest.Lab) error {
-	ln, err := net.Listen("tcp", net.JoinHostPort(l.Addr(2, hardware.ManagementRail), "0"))
+	ln, err := net.Listen("tcp", net.JoinHostPort(l.Addr(2, vmlab.ManagementRail), "0"))
 	if err != nil {
 		return err
 	}

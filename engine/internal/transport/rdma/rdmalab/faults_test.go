@@ -8,8 +8,8 @@ import (
 	"os/exec"
 	"time"
 
+	"github.com/topoctl/topoctl/test/vmlab"
 	"github.com/topoctl/topoctl/test/vmlab/guest"
-	"github.com/topoctl/topoctl/test/vmlab/hardware"
 )
 
 // Action is something that is done to a rail of one machine.
@@ -49,7 +49,7 @@ func (a Action) on(ctx context.Context, host int) error {
 
 // roce lets RoCE's packets to a rail in, or not; all others pass.
 func roce(ctx context.Context, rail int, pass bool) error {
-	dev := hardware.NetDev(rail)
+	dev := vmlab.RailNetDev(rail)
 	lines := [][]string{{"qdisc", "del", "dev", dev, "ingress"}}
 	if !pass {
 		lines = [][]string{

@@ -11,7 +11,7 @@ import (
 	"github.com/topoctl/topoctl/engine/internal/memory"
 	"github.com/topoctl/topoctl/engine/internal/transport"
 	"github.com/topoctl/topoctl/engine/internal/transport/rdma"
-	"github.com/topoctl/topoctl/test/vmlab/hardware"
+	"github.com/topoctl/topoctl/test/vmlab"
 )
 
 // rawEnd is a transport without an engine, and its regions.
@@ -26,7 +26,7 @@ type rawEnd struct {
 const rawTimeout = 15
 
 func newRaw(rail int) (*rawEnd, transport.Endpoint, error) {
-	t, err := rdma.New(rdma.Options{Devices: []string{hardware.RDMADev(rail)}, Timeout: rawTimeout}, nil, nil)
+	t, err := rdma.New(rdma.Options{Devices: []string{vmlab.RDMADev(rail)}, Timeout: rawTimeout}, nil, nil)
 	if err != nil {
 		return nil, transport.Endpoint{}, err
 	}

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/topoctl/topoctl/test/vmlab/hardware"
+	"github.com/topoctl/topoctl/test/vmlab"
 )
 
 // Connections that come and go leave nothing behind, on either machine: newDuo's end
@@ -56,5 +56,5 @@ func TestReconnect(t *testing.T) {
 	if left != "" {
 		t.Errorf("machine 2 has %s", left)
 	}
-	t.Logf("%d reconnects in %v; %s: %v", times, took.Round(time.Millisecond), hardware.RDMADev(0), here.Objects)
+	t.Logf("%d reconnects in %v; %s: %v", times, took.Round(time.Millisecond), vmlab.RDMADev(0), here.Objects)
 }

@@ -1,16 +1,15 @@
-// Package qemu writes the command line that makes a machine of stated hardware.
-package qemu
+package vmlab
+
+// The command line that makes a machine of stated hardware.
 
 import (
 	"fmt"
 	"strconv"
 	"strings"
-
-	"github.com/topoctl/topoctl/test/vmlab/hardware"
 )
 
-// Program is the emulator.
-const Program = "qemu-system-x86_64"
+// qemuProgram is the emulator.
+const qemuProgram = "qemu-system-x86_64"
 
 // Boot is what a machine boots from and is connected to.
 type Boot struct {
@@ -26,15 +25,15 @@ type Boot struct {
 	TSCKHz  int // see there; 0 leaves it to the kernel
 }
 
-// PortNames are the guest's channels to the lab, each open to one process at a time.
-var PortNames = []string{"init", "suite", "output"}
+// portNames are the guest's channels to the lab, each open to one process at a time.
+var portNames = []string{"init", "suite", "output"}
 
 // kernelWords are on every kernel's command line. A panic ends the machine; what takes
 // an emulated processor long (self tests of ciphers, AppArmor) is left out.
 const kernelWords = "console=ttyS0 loglevel=5 panic=-1 mitigations=off nokaslr tsc=reliable no_timer_check cryptomgr.notests apparmor=0 audit=0"
 
-// Args is the command line without the program.
-func Args(m *hardware.Machine, b Boot) ([]string, error) {
+// qemuArgs is the command line without the program.
+func qemuArgs(m *Machine, b Boot) ([]string, error) {
 	if err := m.Check(); err != nil {
 		return nil, err
 	}
@@ -55,7 +54,7 @@ func Args(m *hardware.Machine, b Boot) ([]string, error) {
 		"-serial", "file:"+b.Console,
 		"-chardev", "socket,id=monitor,path="+b.Monitor, "-mon", "chardev=monitor,mode=control",
 		"-device", "virtio-serial-pci,id=serial,addr=0x1e")
-	for i, name := range PortNames {
+	for i, name := range portNames {
 		a.add("-chardev", fmt.Sprintf("socket,id=port%d,path=%s", i, b.Ports[name]),
 			"-device", fmt.Sprintf("virtserialport,bus=serial.0,chardev=port%d,name=%s", i, name))
 	}
@@ -63,7 +62,7 @@ func Args(m *hardware.Machine, b Boot) ([]string, error) {
 	a.bridges(m)
 	a.functions(m, b)
 	if m.Management {
-		a.nic(b, hardware.NIC{Rail: hardware.ManagementRail, Model: hardware.Virtio}, "bus=pcie.0,addr=0x1d")
+		a.nic(b, NIC{Rail: ManagementRail, Model: Virtio}, "bus=pcie.0,addr=0x1d")
 	}
 	return a.list, nil
 }
@@ -76,7 +75,7 @@ type args struct {
 func (a *args) add(words ...string)                 { a.list = append(a.list, words...) }
 func (a *args) device(format string, values ...any) { a.add("-device", fmt.Sprintf(format, values...)) }
 
-func (a *args) nodes(m *hardware.Machine) {
+func (a *args) nodes(m *Machine) {
 	for n := range m.Nodes() {
 		first, last := m.CPUsOf(n)
 		a.add("-object", fmt.Sprintf("memory-backend-ram,id=mem%d,size=%dM", n, m.MemoryMB/m.Nodes()),
@@ -89,32 +88,32 @@ func (a *args) nodes(m *hardware.Machine) {
 	}
 }
 
-func (a *args) bridges(m *hardware.Machine) {
+func (a *args) bridges(m *Machine) {
 	for i, b := range m.Bridges {
 		a.device("pxb-pcie,id=pxb%d,bus_nr=%d,bus=pcie.0,addr=%#x,numa_node=%d", i, b.Bus, 0x10+i, b.Node)
 	}
 }
 
-func (a *args) functions(m *hardware.Machine, b Boot) {
+func (a *args) functions(m *Machine, b Boot) {
 	for _, f := range m.Functions() {
 		switch f.Kind {
-		case hardware.RootPort:
+		case RootPort:
 			a.chassis++
 			a.device("pcie-root-port,id=%s,bus=%s,addr=%#x,chassis=%d,slot=%d,x-speed=16,x-width=16", f.ID, f.Parent, f.Slot, a.chassis, f.Slot)
-		case hardware.Upstream:
+		case Upstream:
 			a.device("x3130-upstream,id=%s,bus=%s", f.ID, f.Parent)
-		case hardware.Downstream:
+		case Downstream:
 			a.chassis++
 			a.device("xio3130-downstream,id=%s,bus=%s,addr=%#x,chassis=%d,slot=%d", f.ID, f.Parent, f.Slot, a.chassis, f.Slot)
-		case hardware.KindGPU:
+		case KindGPU:
 			a.device("bochs-display,id=%s,bus=%s", f.ID, f.Parent)
-		case hardware.KindNIC:
+		case KindNIC:
 			a.nic(b, *f.NIC, "bus="+f.Parent)
 		}
 	}
 }
 
-func (a *args) nic(b Boot, n hardware.NIC, where string) {
+func (a *args) nic(b Boot, n NIC, where string) {
 	a.add("-netdev", fmt.Sprintf("stream,id=net%d,server=off,addr.type=unix,addr.path=%s", n.Rail, b.Rail(n.Rail)))
 	words := []string{""}
 	for _, p := range NICProperties(b.Host, n) {
@@ -127,25 +126,25 @@ func (a *args) nic(b Boot, n hardware.NIC, where string) {
 	a.add("-device", strings.Join(append(words, where), ","))
 }
 
-// Property is one setting of a device.
-type Property struct{ Name, Value string }
+// property is one setting of a device.
+type property struct{ Name, Value string }
 
 // NICProperties are a NIC as -device and device_add have it, without the bus.
-func NICProperties(host int, n hardware.NIC) []Property {
-	out := []Property{
+func NICProperties(host int, n NIC) []property {
+	out := []property{
 		{"driver", "e1000e"}, {"id", fmt.Sprintf("nic%d", n.Rail)}, {"netdev", fmt.Sprintf("net%d", n.Rail)},
-		{"mac", hardware.MAC(host, n.Rail)}, {"romfile", ""},
+		{"mac", MAC(host, n.Rail)}, {"romfile", ""},
 	}
-	if n.Model == hardware.Virtio {
+	if n.Model == Virtio {
 		out[0].Value = "virtio-net-pci"
 		// A large ring: Soft-RoCE sends 128 packets of each queue pair before it waits.
-		out = append(out, Property{"speed", "25000"}, Property{"duplex", "full"}, Property{"rx_queue_size", "1024"})
+		out = append(out, property{"speed", "25000"}, property{"duplex", "full"}, property{"rx_queue_size", "1024"})
 	}
 	return out
 }
 
 // JSON is the value as QMP wants it.
-func (p Property) JSON() any {
+func (p property) JSON() any {
 	if n, err := strconv.Atoi(p.Value); err == nil {
 		return n
 	}

@@ -1,4 +1,4 @@
-package control
+package vmlab
 
 // This file finds the virtio ports by which a machine speaks with the lab.
 

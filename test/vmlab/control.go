@@ -1,7 +1,8 @@
-// Package control is the channel on which a lab machine asks the lab for what it
+package vmlab
+
+// The channel on which a lab machine asks the lab for what it
 // cannot do itself: to meet the other machine, to cut a cable, to speak to its own
 // emulator. Lines of JSON over a virtio port; every request is answered.
-package control
 
 import (
 	"bufio"
@@ -53,11 +54,11 @@ type Reply struct {
 	Result json.RawMessage `json:"result,omitempty"`
 }
 
-// MaxLine bounds one message: a file that a suite leaves is the longest.
-const MaxLine = 64 << 20
+// maxLine bounds one message: a file that a suite leaves is the longest.
+const maxLine = 64 << 20
 
-// ErrClosed is what calls give on a client that was closed, or whose lab is gone.
-var ErrClosed = errors.New("control: the channel to the lab is closed")
+// errClosed is what calls give on a client that was closed, or whose lab is gone.
+var errClosed = errors.New("control: the channel to the lab is closed")
 
 // Client is a machine's end.
 type Client struct {
@@ -126,7 +127,7 @@ func (c *Client) Call(ctx context.Context, r Request) (Reply, error) {
 	c.mu.Lock()
 	if c.closed {
 		c.mu.Unlock()
-		return Reply{}, ErrClosed
+		return Reply{}, errClosed
 	}
 	c.next++
 	r.ID = c.next
@@ -138,7 +139,7 @@ func (c *Client) Call(ctx context.Context, r Request) (Reply, error) {
 	select {
 	case reply, ok := <-ch:
 		if !ok {
-			return Reply{}, ErrClosed
+			return Reply{}, errClosed
 		}
 		if reply.Error != "" {
 			return reply, fmt.Errorf("vmlab: %s %s: %s", r.Op, r.Name+r.Command, reply.Error)
@@ -156,7 +157,7 @@ func (c *Client) drop(id uint64, err error) error {
 	defer c.mu.Unlock()
 	delete(c.waiting, id)
 	if c.closed {
-		return ErrClosed
+		return errClosed
 	}
 	return err
 }
@@ -176,9 +177,9 @@ func (c *Client) write(r Request) error {
 	return nil
 }
 
-// Serve answers requests until the port ends. Each runs in a goroutine of its own, since
+// serveControl answers requests until the port ends. Each runs in a goroutine of its own, since
 // some wait; it returns when all have.
-func Serve(port io.ReadWriter, handle func(Request) Reply) error {
+func serveControl(port io.ReadWriter, handle func(Request) Reply) error {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	var writing sync.Mutex
@@ -236,8 +237,8 @@ func readLine(r *bufio.Reader) ([]byte, error) {
 		if !errors.Is(err, bufio.ErrBufferFull) {
 			return line, err
 		}
-		if len(line) > MaxLine {
-			return line, fmt.Errorf("control: a message longer than %d bytes", MaxLine)
+		if len(line) > maxLine {
+			return line, fmt.Errorf("control: a message longer than %d bytes", maxLine)
 		}
 	}
 }

@@ -1,4 +1,4 @@
-package control
+package vmlab
 
 import (
 	"bytes"
@@ -19,7 +19,7 @@ func pair(t *testing.T, handle func(Request) Reply) (*Client, net.Conn) {
 	t.Helper()
 	here, there := net.Pipe()
 	served := make(chan error, 1)
-	go func() { served <- Serve(there, handle) }()
+	go func() { served <- serveControl(there, handle) }()
 	c := NewClient(here)
 	t.Cleanup(func() {
 		c.Close()
@@ -78,10 +78,10 @@ func TestCallThatWaits(t *testing.T) {
 		t.Errorf("a call whose context ended: %v", err)
 	}
 	c.Close()
-	if err := <-held; !errors.Is(err, ErrClosed) {
+	if err := <-held; !errors.Is(err, errClosed) {
 		t.Errorf("a call whose channel ended: %v", err)
 	}
-	if _, err := c.Call(t.Context(), Request{}); !errors.Is(err, ErrClosed) {
+	if _, err := c.Call(t.Context(), Request{}); !errors.Is(err, errClosed) {
 		t.Errorf("a call after Close: %v", err)
 	}
 }
@@ -94,7 +94,7 @@ func TestHalfLines(t *testing.T) {
 	var seen []string
 	served := make(chan error, 1)
 	go func() {
-		served <- Serve(there, func(r Request) Reply {
+		served <- serveControl(there, func(r Request) Reply {
 			mu.Lock()
 			defer mu.Unlock()
 			seen = append(seen, r.Name)
@@ -136,7 +136,7 @@ func FuzzServe(f *testing.F) {
 		var out bytes.Buffer
 		var mu sync.Mutex
 		handled := 0
-		err := Serve(readWriter{bytes.NewReader(in), &out}, func(Request) Reply {
+		err := serveControl(readWriter{bytes.NewReader(in), &out}, func(Request) Reply {
 			mu.Lock()
 			defer mu.Unlock()
 			handled++
@@ -162,7 +162,7 @@ func TestCloseWhileWriting(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.Close()
-	if err := <-writing; !errors.Is(err, ErrClosed) {
-		t.Errorf("got %v, want %v", err, ErrClosed)
+	if err := <-writing; !errors.Is(err, errClosed) {
+		t.Errorf("got %v, want %v", err, errClosed)
 	}
 }

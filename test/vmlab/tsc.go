@@ -1,4 +1,4 @@
-package qemu
+package vmlab
 
 import (
 	"bytes"
@@ -11,11 +11,11 @@ import (
 
 var perSecond = regexp.MustCompile(`cycles/second=(\d+)`)
 
-// TSCKHz is how fast this machine's time stamp counter runs, which is the one that an
+// tscKHz is how fast this machine's time stamp counter runs, which is the one that an
 // emulated processor shows. A guest that is left to find out by itself compares it with
 // timers that the emulator serves late when it has to wait for a processor: its clock
 // then runs up to fifty times too fast. 0 is a machine without such a counter.
-func TSCKHz() (int, error) {
+func tscKHz() (int, error) {
 	if runtime.GOARCH != "amd64" {
 		return 0, nil
 	}

@@ -1,4 +1,4 @@
-package control
+package vmlab
 
 // The wire is the cabling between lab machines. Each end of a cable is a
 // QEMU "stream" netdev: frames with their length in front, over a unix socket. Like a
@@ -16,8 +16,8 @@ import (
 	"sync/atomic"
 )
 
-// QueueBytes is what waits for one end of a cable, as in a switch's port.
-const QueueBytes = 4 << 20
+// queueBytes is what waits for one end of a cable, as in a switch's port.
+const queueBytes = 4 << 20
 
 // maxFrame bounds what a length in front of a frame may say.
 const maxFrame = 1 << 18
@@ -64,8 +64,8 @@ type end struct {
 	counters [4]atomic.Int64
 }
 
-// New makes a cable with nothing plugged in.
-func New() *Cable {
+// newCable makes a cable with nothing plugged in.
+func newCable() *Cable {
 	c := &Cable{dice: rand.Float64, closed: make(chan struct{})}
 	c.rule.Store(&Rule{})
 	for host := 1; host <= 2; host++ {
@@ -98,7 +98,7 @@ func (c *Cable) hold(from int, frame []byte) bool {
 	if !c.rule.Load().Hold[from] {
 		return false
 	}
-	if c.bytes[from]+len(frame) > QueueBytes {
+	if c.bytes[from]+len(frame) > queueBytes {
 		c.ends[3-from].counters[3].Add(1)
 		return true
 	}
@@ -172,7 +172,7 @@ func (c *Cable) carry(from int, frame []byte) {
 		far.counters[2].Add(1)
 		return
 	}
-	if far.plugged.Load() == nil || far.held.Load() >= QueueBytes {
+	if far.plugged.Load() == nil || far.held.Load() >= queueBytes {
 		far.counters[3].Add(1)
 		return
 	}

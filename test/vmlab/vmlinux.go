@@ -1,4 +1,4 @@
-package image
+package vmlab
 
 import (
 	"bytes"
@@ -10,9 +10,9 @@ import (
 	"os/exec"
 )
 
-// Vmlinux takes the ELF kernel out of a bzImage. The kernel would unpack itself, which
+// unpackVmlinux takes the ELF kernel out of a bzImage. The kernel would unpack itself, which
 // takes an emulated processor six seconds. Fields: Documentation/arch/x86/boot.rst.
-func Vmlinux(image []byte) ([]byte, error) {
+func unpackVmlinux(image []byte) ([]byte, error) {
 	payload, err := payloadOf(image)
 	if err != nil {
 		return nil, fmt.Errorf("image: kernel: %w", err)

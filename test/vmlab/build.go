@@ -1,4 +1,4 @@
-package image
+package vmlab
 
 import (
 	"bytes"
@@ -26,8 +26,8 @@ type Image struct {
 	Built     bool     `json:"-"` // just now, and not before
 }
 
-// Options of Get.
-type Options struct {
+// imageOptions of Get.
+type imageOptions struct {
 	Cache string // folder, made if needed
 	// KernelPackage is the Debian package of the kernel, with another release and a slash
 	// in front if it is from there: "bookworm-backports/linux-image-amd64". "" is
@@ -50,11 +50,11 @@ var toolPackages = strings.Fields(`
 var tools = strings.Fields(`ip tc ss rdma kmod lspci setpci ib_* ibv_* rping`)
 
 // modules are loaded at boot (see guest), or by the kernel when they are asked for.
-var modules = append(slices.Clone(BootModules), strings.Fields(`
+var modules = append(slices.Clone(bootModules), strings.Fields(`
 	sch_tbf sch_htb sch_prio sch_ingress cls_u32 cls_matchall cls_flower act_gact act_mirred ib_umad`)...)
 
-// BootModules are loaded before anything else.
-var BootModules = strings.Fields(`virtio_pci virtio_net virtio_console e1000e
+// bootModules are loaded before anything else.
+var bootModules = strings.Fields(`virtio_pci virtio_net virtio_console e1000e
 	crc32_generic crc32_pclmul ib_uverbs rdma_ucm rdma_rxe sch_netem`)
 
 // format is raised when the same lists make another image.
@@ -62,9 +62,9 @@ const format = 1
 
 const libFolder = "usr/lib/x86_64-linux-gnu"
 
-// Get gives the image, from the cache if it is there.
-func Get(ctx context.Context, o Options) (*Image, error) {
-	if err := Programs(); err != nil {
+// getImage gives the image, from the cache if it is there.
+func getImage(ctx context.Context, o imageOptions) (*Image, error) {
+	if err := checkPrograms(); err != nil {
 		return nil, err
 	}
 	if err := os.MkdirAll(o.Cache, 0o755); err != nil {
@@ -129,7 +129,7 @@ func load(dir string) (*Image, error) {
 }
 
 // build makes the image in a folder beside its place and moves it there at the end.
-func build(ctx context.Context, o Options, dir string) error {
+func build(ctx context.Context, o imageOptions, dir string) error {
 	suite, name, other := strings.Cut(o.KernelPackage, "/")
 	if !other {
 		suite, name = "", o.KernelPackage
@@ -156,7 +156,7 @@ func build(ctx context.Context, o Options, dir string) error {
 	defer func() { _ = os.RemoveAll(work) }() // what stays does no harm
 	o.Log("building the image: %s and %d tool packages", kernel, len(toolPackages))
 	b := &builder{root: filepath.Join(work, "root"), kroot: filepath.Join(work, "kernel"), out: filepath.Join(work, "image"),
-		release: strings.TrimPrefix(kernel, "linux-image-"), tree: Tree{}}
+		release: strings.TrimPrefix(kernel, "linux-image-"), tree: bootTree{}}
 	debs := filepath.Join(o.Cache, "debs")
 	if err := kernelApt.fetch(ctx, debs, b.kroot, kernel); err != nil {
 		return err
@@ -178,7 +178,7 @@ func build(ctx context.Context, o Options, dir string) error {
 type builder struct {
 	root, kroot, out string
 	release          string
-	tree             Tree
+	tree             bootTree
 	binaries         []string
 	libs             []string
 }
@@ -188,7 +188,7 @@ func (b *builder) kernel(context.Context) error {
 	if err != nil {
 		return fmt.Errorf("image: %w", err)
 	}
-	unpacked, err := Vmlinux(packed)
+	unpacked, err := unpackVmlinux(packed)
 	if err != nil {
 		return err
 	}
@@ -197,16 +197,16 @@ func (b *builder) kernel(context.Context) error {
 
 func (b *builder) folders(context.Context) error {
 	for _, f := range []string{"proc", "sys", "dev", "run", "tmp", "root", "out", "etc", "usr/bin", "usr/sbin", "var/run"} {
-		b.tree[f] = Node{Folder: true}
+		b.tree[f] = bootNode{Folder: true}
 	}
 	// One folder for programs, and the one that the loader knows for libraries.
 	for from, to := range map[string]string{"bin": "usr/bin", "sbin": "usr/bin", "lib": "usr/lib", "lib64": libFolder} {
-		b.tree[from] = Node{Link: to}
+		b.tree[from] = bootNode{Link: to}
 	}
-	b.tree["etc/passwd"] = Node{Data: []byte("root:x:0:0:root:/root:/bin/false\n")}
-	b.tree["etc/group"] = Node{Data: []byte("root:x:0:\n")}
-	b.tree["etc/hosts"] = Node{Data: []byte("127.0.0.1 localhost\n10.7.99.1 lab1\n10.7.99.2 lab2\n")}
-	b.tree["usr/share/misc/pci.ids"] = Node{From: filepath.Join(b.root, "usr/share/misc/pci.ids")}
+	b.tree["etc/passwd"] = bootNode{Data: []byte("root:x:0:0:root:/root:/bin/false\n")}
+	b.tree["etc/group"] = bootNode{Data: []byte("root:x:0:\n")}
+	b.tree["etc/hosts"] = bootNode{Data: []byte("127.0.0.1 localhost\n10.7.99.1 lab1\n10.7.99.2 lab2\n")}
+	b.tree["usr/share/misc/pci.ids"] = bootNode{From: filepath.Join(b.root, "usr/share/misc/pci.ids")}
 	return nil
 }
 
@@ -224,7 +224,7 @@ func (b *builder) programs(context.Context) error {
 					continue // a link to what is not in the packages
 				}
 				found = true
-				b.tree["usr/bin/"+filepath.Base(f)] = Node{From: real, Exec: true}
+				b.tree["usr/bin/"+filepath.Base(f)] = bootNode{From: real, Exec: true}
 				b.binaries = append(b.binaries, real)
 			}
 		}
@@ -233,7 +233,7 @@ func (b *builder) programs(context.Context) error {
 		}
 	}
 	for _, name := range []string{"modprobe", "insmod", "rmmod", "lsmod"} {
-		b.tree["usr/bin/"+name] = Node{Link: "kmod"}
+		b.tree["usr/bin/"+name] = bootNode{Link: "kmod"}
 	}
 	return nil
 }
@@ -244,9 +244,9 @@ func (b *builder) providers(context.Context) error {
 	if err != nil || len(files) == 0 {
 		return errors.New("image: no Soft-RoCE provider in ibverbs-providers")
 	}
-	b.tree["etc/libibverbs.d/rxe.driver"] = Node{From: filepath.Join(b.root, "etc/libibverbs.d/rxe.driver")}
+	b.tree["etc/libibverbs.d/rxe.driver"] = bootNode{From: filepath.Join(b.root, "etc/libibverbs.d/rxe.driver")}
 	for _, f := range files {
-		b.tree[path.Join(libFolder, "libibverbs", filepath.Base(f))] = Node{From: f}
+		b.tree[path.Join(libFolder, "libibverbs", filepath.Base(f))] = bootNode{From: f}
 		b.binaries = append(b.binaries, f)
 	}
 	return nil
@@ -254,7 +254,7 @@ func (b *builder) providers(context.Context) error {
 
 func (b *builder) libraries(context.Context) error {
 	folders := []string{filepath.Join(b.root, libFolder), filepath.Join(b.root, "lib/x86_64-linux-gnu")}
-	libs, err := Libraries(b.binaries, folders)
+	libs, err := sharedLibraries(b.binaries, folders)
 	if err != nil {
 		return err
 	}
@@ -269,7 +269,7 @@ func (b *builder) libraries(context.Context) error {
 		if err != nil {
 			return fmt.Errorf("image: %w", err)
 		}
-		b.tree[path.Join(libFolder, name)] = Node{From: real, Exec: true}
+		b.tree[path.Join(libFolder, name)] = bootNode{From: real, Exec: true}
 		b.libs = append(b.libs, name)
 	}
 	return nil
@@ -321,7 +321,7 @@ func (b *builder) modules(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		b.tree["usr/"+filepath.ToSlash(rel)] = Node{From: file}
+		b.tree["usr/"+filepath.ToSlash(rel)] = bootNode{From: file}
 		return nil
 	})
 }
@@ -350,7 +350,7 @@ func copyModule(file, from, to string) error {
 
 func (b *builder) write(context.Context) error {
 	var archive bytes.Buffer
-	if err := WriteCPIO(&archive, b.tree); err != nil {
+	if err := writeCPIO(&archive, b.tree); err != nil {
 		return err
 	}
 	if err := os.WriteFile(filepath.Join(b.out, "base.cpio"), archive.Bytes(), 0o644); err != nil {

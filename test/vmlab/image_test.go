@@ -1,4 +1,4 @@
-package image
+package vmlab
 
 import (
 	"bytes"
@@ -54,12 +54,12 @@ func TestWriteCPIO(t *testing.T) {
 	if err := os.WriteFile(file, []byte("five5"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	tree := Tree{
+	tree := bootTree{
 		"a/b/c": {Data: []byte("content")}, "a/run": {From: file}, "a/forced": {Data: []byte("x"), Exec: true},
 		"link": {Link: "a/b"}, "proc": {Folder: true}, "a/b": {Folder: true}, "empty": {},
 	}
 	var out, again bytes.Buffer
-	if err := errors.Join(WriteCPIO(&out, tree), WriteCPIO(&again, tree)); err != nil {
+	if err := errors.Join(writeCPIO(&out, tree), writeCPIO(&again, tree)); err != nil {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(out.Bytes(), again.Bytes()) {
@@ -77,7 +77,7 @@ func TestWriteCPIO(t *testing.T) {
 			t.Errorf("%s: %o %q, want %o %q", name, got[name].mode, got[name].data, want.mode, want.data)
 		}
 	}
-	if err := WriteCPIO(&out, Tree{"x": {From: file + ".none"}}); !errors.Is(err, os.ErrNotExist) {
+	if err := writeCPIO(&out, bootTree{"x": {From: file + ".none"}}); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("a file that is not there: %v", err)
 	}
 }
@@ -89,7 +89,7 @@ func TestCPIOProgram(t *testing.T) {
 		t.Skip("cpio is not installed: nothing else reads the archive")
 	}
 	var out bytes.Buffer
-	if err := WriteCPIO(&out, Tree{"d/odd": {Data: []byte("123")}, "d/l": {Link: "odd"}}); err != nil {
+	if err := writeCPIO(&out, bootTree{"d/odd": {Data: []byte("123")}, "d/l": {Link: "odd"}}); err != nil {
 		t.Fatal(err)
 	}
 	cmd := exec.Command(cpio, "-it", "--quiet")
@@ -128,7 +128,7 @@ func packed(t *testing.T, text string) []byte {
 func TestVmlinux(t *testing.T) {
 	const kernel = "\x7fELF and the rest of it"
 	good := bzImage(packed(t, kernel))
-	if got, err := Vmlinux(good); err != nil || string(got) != kernel {
+	if got, err := unpackVmlinux(good); err != nil || string(got) != kernel {
 		t.Errorf("%q, %v", got, err)
 	}
 	old := bytes.Clone(good)
@@ -137,7 +137,7 @@ func TestVmlinux(t *testing.T) {
 		"no boot header": []byte("MZ"), "no ELF file": bzImage(packed(t, "a.out")), "boot protocol 0x207": old,
 		"in a file of": good[:len(good)-1], "not known: 42 5a": bzImage([]byte("BZh91AY&SY....")),
 	} {
-		if _, err := Vmlinux(img); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := unpackVmlinux(img); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("want an error with %q, got %v", want, err)
 		}
 	}
@@ -159,7 +159,7 @@ func TestLibraries(t *testing.T) {
 		t.Skipf("no sh: no program whose libraries are known: %v", err)
 	}
 	folders := []string{"/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu", "/lib64", "/lib/aarch64-linux-gnu"}
-	libs, err := Libraries([]string{sh, "image_test.go"}, folders)
+	libs, err := sharedLibraries([]string{sh, "image_test.go"}, folders)
 	if err != nil {
 		t.Skipf("the libraries of sh are in none of %v: %v", folders, err)
 	}
@@ -172,12 +172,12 @@ func TestLibraries(t *testing.T) {
 		t.Errorf("%s needs %v, without libc.so.6", sh, libs)
 	}
 	if len(libs) > 0 {
-		_, err := Libraries([]string{sh}, []string{t.TempDir()})
+		_, err := sharedLibraries([]string{sh}, []string{t.TempDir()})
 		if err == nil || !strings.Contains(err.Error(), "(for "+filepath.Base(sh)+")") {
 			t.Errorf("libraries that are nowhere: %v", err)
 		}
 	}
-	if _, err := Libraries([]string{"none"}, nil); !errors.Is(err, os.ErrNotExist) {
+	if _, err := sharedLibraries([]string{"none"}, nil); !errors.Is(err, os.ErrNotExist) {
 		t.Error(err)
 	}
 }
@@ -185,7 +185,7 @@ func TestLibraries(t *testing.T) {
 // Without the programs it needs, the lab is not broken but cannot be had.
 func TestUnavailable(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
-	_, err := Get(t.Context(), Options{Cache: t.TempDir()})
+	_, err := getImage(t.Context(), imageOptions{Cache: t.TempDir()})
 	if !errors.Is(err, ErrUnavailable) || !strings.Contains(err.Error(), "install") {
 		t.Errorf("%v", err)
 	}
@@ -258,14 +258,14 @@ func TestCache(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, text := range map[string]string{"image.json": `{"release": "6.1", "libraries": ["libc.so.6"]}`, "vmlinux": "k", "base.cpio": "b"} {
-		if _, err := Get(t.Context(), Options{Cache: cache, Log: t.Logf}); !errors.Is(err, ErrUnavailable) {
+		if _, err := getImage(t.Context(), imageOptions{Cache: cache, Log: t.Logf}); !errors.Is(err, ErrUnavailable) {
 			t.Errorf("before %s: %v", name, err)
 		}
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
-	img, err := Get(t.Context(), Options{Cache: cache, Log: t.Logf})
+	img, err := getImage(t.Context(), imageOptions{Cache: cache, Log: t.Logf})
 	if err != nil || img.Release != "6.1" || img.Built || img.Kernel != filepath.Join(dir, "vmlinux") || img.Libraries[0] != "libc.so.6" {
 		t.Errorf("%+v, %v", img, err)
 	}

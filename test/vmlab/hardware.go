@@ -1,6 +1,7 @@
-// Package hardware states what a lab machine consists of. The same value makes
+package vmlab
+
+// What a lab machine consists of. The same value makes
 // QEMU's command line, configures the guest, and is what discovery inside must find.
-package hardware
 
 import (
 	"fmt"
@@ -70,8 +71,8 @@ var H100 = GPU{Vendor: 0x10de, Device: 0x2330, Class: 0x030200, SubsystemVendor:
 // ManagementRail is the number of the NIC on bus 0, where a rail's number stands.
 const ManagementRail = 99
 
-// NetDev is the name of a rail's interface.
-func NetDev(rail int) string {
+// RailNetDev is the name of a rail's interface.
+func RailNetDev(rail int) string {
 	if rail == ManagementRail {
 		return "mgmt"
 	}

@@ -1,4 +1,4 @@
-package qemu
+package vmlab
 
 import (
 	"bufio"
@@ -9,17 +9,17 @@ import (
 	"sync"
 )
 
-// Monitor speaks QMP with one machine's emulator.
-type Monitor struct {
+// qmpMonitor speaks QMP with one machine's emulator.
+type qmpMonitor struct {
 	mu   sync.Mutex
 	conn net.Conn
 	in   *bufio.Reader
 	next int
 }
 
-// NewMonitor does the greeting.
-func NewMonitor(conn net.Conn) (*Monitor, error) {
-	m := &Monitor{conn: conn, in: bufio.NewReader(conn)}
+// newMonitor does the greeting.
+func newMonitor(conn net.Conn) (*qmpMonitor, error) {
+	m := &qmpMonitor{conn: conn, in: bufio.NewReader(conn)}
 	var greeting struct {
 		QMP json.RawMessage `json:"QMP"`
 	}
@@ -37,10 +37,10 @@ func NewMonitor(conn net.Conn) (*Monitor, error) {
 }
 
 // Close ends the conversation; a Run that waits gives an error.
-func (m *Monitor) Close() error { return m.conn.Close() }
+func (m *qmpMonitor) Close() error { return m.conn.Close() }
 
 // Run gives what a command returns. Events that come in between are dropped.
-func (m *Monitor) Run(command string, arguments json.RawMessage) (json.RawMessage, error) {
+func (m *qmpMonitor) Run(command string, arguments json.RawMessage) (json.RawMessage, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.next++

@@ -1,4 +1,4 @@
-package hardware
+package vmlab
 
 // Class is how near two functions are, in the words of nvidia-smi topo -m and counted in
 // switches: PIX at most one, PXB several, PHB the host bridge, NODE another host bridge of

@@ -1,4 +1,4 @@
-package qemu
+package vmlab
 
 import (
 	"bufio"
@@ -8,8 +8,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-
-	"github.com/topoctl/topoctl/test/vmlab/hardware"
 )
 
 func boot(kvm bool) Boot {
@@ -30,7 +28,7 @@ func values(args []string, option string) []string {
 }
 
 func TestArgs(t *testing.T) {
-	args, err := Args(hardware.FourNodes(), boot(false))
+	args, err := qemuArgs(FourNodes(), boot(false))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,7 +81,7 @@ func TestArgs(t *testing.T) {
 }
 
 func TestArgsKVM(t *testing.T) {
-	args, err := Args(hardware.Rails(), boot(true))
+	args, err := qemuArgs(Rails(), boot(true))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,17 +91,17 @@ func TestArgsKVM(t *testing.T) {
 	if words := values(args, "-append")[0]; strings.Contains(words, "tsc_early_khz") {
 		t.Error("a processor that is not emulated is told its clock")
 	}
-	m := hardware.Rails()
+	m := Rails()
 	m.CPUs = 3
-	if _, err := Args(m, boot(true)); err == nil {
+	if _, err := qemuArgs(m, boot(true)); err == nil {
 		t.Error("hardware that does not add up is taken")
 	}
 }
 
 func TestNICProperties(t *testing.T) {
-	p := NICProperties(1, hardware.NIC{Rail: 2, Model: hardware.Virtio})
+	p := NICProperties(1, NIC{Rail: 2, Model: Virtio})
 	for name, want := range map[string]any{"driver": "virtio-net-pci", "rx_queue_size": 1024, "mac": "52:54:00:00:01:02", "romfile": ""} {
-		i := slices.IndexFunc(p, func(p Property) bool { return p.Name == name })
+		i := slices.IndexFunc(p, func(p property) bool { return p.Name == name })
 		if i < 0 || p[i].JSON() != want {
 			t.Errorf("%s: %v, want %v", name, p, want)
 		}
@@ -111,7 +109,7 @@ func TestNICProperties(t *testing.T) {
 }
 
 // emulator answers QMP with the given lines, one for each command.
-func emulator(t *testing.T, conn net.Conn, greeting string, answers ...string) {
+func answering(t *testing.T, conn net.Conn, greeting string, answers ...string) {
 	t.Helper()
 	done := make(chan struct{})
 	t.Cleanup(func() { conn.Close(); <-done })
@@ -130,10 +128,10 @@ func emulator(t *testing.T, conn net.Conn, greeting string, answers ...string) {
 
 func TestMonitor(t *testing.T) {
 	here, there := net.Pipe()
-	emulator(t, there, `{"QMP": {"version": {}}}`, `{"return": {}, "id": 1}`,
+	answering(t, there, `{"QMP": {"version": {}}}`, `{"return": {}, "id": 1}`,
 		"{\"event\": \"DEVICE_DELETED\", \"data\": {}}\n{\"return\": {\"a\": 1}, \"id\": 2}",
 		`{"error": {"class": "GenericError", "desc": "Device 'x' not found"}, "id": 3}`)
-	m, err := NewMonitor(here)
+	m, err := newMonitor(here)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -153,19 +151,19 @@ func TestMonitor(t *testing.T) {
 func TestMonitorGreeting(t *testing.T) {
 	here, there := net.Pipe()
 	defer here.Close()
-	emulator(t, there, `{"HTTP": 1}`)
-	if _, err := NewMonitor(here); err == nil {
+	answering(t, there, `{"HTTP": 1}`)
+	if _, err := newMonitor(here); err == nil {
 		t.Error("anybody is taken for an emulator")
 	}
 }
 
 // The counter's rate is what a second of it is.
 func TestTSCKHz(t *testing.T) {
-	khz, err := TSCKHz()
+	khz, err := tscKHz()
 	if err != nil {
 		t.Fatal(err)
 	}
-	again, err := TSCKHz()
+	again, err := tscKHz()
 	if err != nil || again != khz {
 		t.Errorf("%d and then %d, %v", khz, again, err)
 	}

@@ -1,4 +1,4 @@
-package control
+package vmlab
 
 import (
 	"bytes"
@@ -10,12 +10,10 @@ import (
 	"time"
 )
 
-const patience = time.Minute
-
 // cable gives a cable with both ends plugged in, and the machines' sides of them.
 func cable(t *testing.T) (c *Cable, ends [3]net.Conn) {
 	t.Helper()
-	c = New()
+	c = newCable()
 	t.Cleanup(c.Close)
 	for host := 1; host <= 2; host++ {
 		ours, theirs := net.Pipe()
@@ -114,13 +112,13 @@ func TestLoss(t *testing.T) {
 func TestNeverPushesBack(t *testing.T) {
 	c, ends := cable(t)
 	big := string(make([]byte, 64<<10))
-	const frames = 3 * QueueBytes / (64 << 10)
+	const frames = 3 * queueBytes / (64 << 10)
 	for range frames {
 		send(t, ends[1], big) // nobody reads at the other end
 	}
 	eventually(t, "frames are dropped", func() bool { return c.Count(2).Overflowed > frames/2 })
 	held := c.ends[2].held.Load()
-	if held > QueueBytes+64<<10+4 {
+	if held > queueBytes+64<<10+4 {
 		t.Errorf("%d bytes wait", held)
 	}
 	send(t, ends[2], "the other way")
@@ -129,7 +127,7 @@ func TestNeverPushesBack(t *testing.T) {
 
 // An end that nobody has plugged in takes all and keeps nothing.
 func TestUnplugged(t *testing.T) {
-	c := New()
+	c := newCable()
 	defer c.Close()
 	ours, theirs := net.Pipe()
 	defer theirs.Close()

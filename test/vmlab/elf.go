@@ -1,4 +1,4 @@
-package image
+package vmlab
 
 import (
 	"debug/elf"
@@ -10,10 +10,10 @@ import (
 	"strings"
 )
 
-// Libraries lists the shared libraries that programs need, and those need, by their
+// sharedLibraries lists the shared libraries that programs need, and those need, by their
 // names, with the file of each. It looks in the folders in order. What is nowhere is
 // an error that names who needs it.
-func Libraries(programs []string, folders []string) (map[string]string, error) {
+func sharedLibraries(programs []string, folders []string) (map[string]string, error) {
 	found := map[string]string{}
 	missing := map[string]string{}
 	queue := slices.Clone(programs)

@@ -1,4 +1,4 @@
-package image
+package vmlab
 
 import (
 	"bytes"
@@ -25,8 +25,8 @@ var hostPrograms = map[string]string{
 // searchPath has the folders of root's programs, which are not on everybody's path.
 const searchPath = ":/usr/sbin:/sbin"
 
-// Programs says which program is missing, if any.
-func Programs() error {
+// checkPrograms says which program is missing, if any.
+func checkPrograms() error {
 	for _, p := range []string{"qemu-system-x86_64", "apt-get", "dpkg-deb", "depmod", "modprobe", "xz", "go"} {
 		if lookPath(p) == "" {
 			return fmt.Errorf("%w: no program %s (Debian: apt-get install --no-install-recommends %s)", ErrUnavailable, p, hostPrograms[p])

@@ -1,6 +1,7 @@
-// Package image makes what lab machines boot: a kernel and an initial file system, from
+package vmlab
+
+// What lab machines boot: a kernel and an initial file system, from
 // Debian packages that are unpacked in a cache and never installed.
-package image
 
 import (
 	"bufio"
@@ -12,12 +13,12 @@ import (
 	"slices"
 )
 
-// Tree is the files of a machine by path, without a slash in front. Folders come of
+// bootTree is the files of a machine by path, without a slash in front. Folders come of
 // themselves.
-type Tree map[string]Node
+type bootTree map[string]bootNode
 
-// Node is one file: a symbolic link, bytes at hand, or a copy of a file of the builder.
-type Node struct {
+// bootNode is one file: a symbolic link, bytes at hand, or a copy of a file of the builder.
+type bootNode struct {
 	Link   string // target of a symbolic link
 	From   string // file of the builder
 	Data   []byte
@@ -32,11 +33,11 @@ const (
 	modeLink   = 0o120777
 )
 
-// WriteCPIO writes the tree as an archive in the kernel's "newc" form
+// writeCPIO writes the tree as an archive in the kernel's "newc" form
 // (Documentation/driver-api/early-userspace/buffer-format.rst): owned by root, sorted,
 // without times, so that equal trees give equal bytes. Archives can follow each other
 // in one file; links keep what an earlier one put below them.
-func WriteCPIO(w io.Writer, t Tree) error {
+func writeCPIO(w io.Writer, t bootTree) error {
 	out := &cpioWriter{w: bufio.NewWriterSize(w, 1<<20)}
 	folders := map[string]bool{}
 	for _, name := range slices.Sorted(maps.Keys(t)) {
@@ -70,7 +71,7 @@ func (c *cpioWriter) parents(name string, done map[string]bool) error {
 	return c.header(dir, modeFolder, 0)
 }
 
-func (c *cpioWriter) node(name string, n Node, folders map[string]bool) error {
+func (c *cpioWriter) node(name string, n bootNode, folders map[string]bool) error {
 	switch {
 	case n.Folder:
 		if folders[name] {
@@ -98,7 +99,7 @@ func (c *cpioWriter) content(name string, mode int, data []byte) error {
 	return c.pad(len(data))
 }
 
-func (c *cpioWriter) file(name string, n Node) error {
+func (c *cpioWriter) file(name string, n bootNode) error {
 	f, err := os.Open(n.From)
 	if err != nil {
 		return err

@@ -1,6 +1,6 @@
 //go:build linux
 
-package control
+package vmlab
 
 // This file sets up a machine's NICs from inside: names, addresses, RDMA devices.
 // The first process does it at boot, and tests do it after they broke something.
@@ -14,18 +14,16 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
-
-	"github.com/topoctl/topoctl/test/vmlab/hardware"
 )
 
 const classNet = "/sys/class/net"
 
-// Run runs a program and gives its complaint as an error.
-func Run(ctx context.Context, program string, args ...string) error {
-	return run(ctx, "", program, args...)
+// Command runs a program and gives its complaint as an error.
+func Command(ctx context.Context, program string, args ...string) error {
+	return command(ctx, "", program, args...)
 }
 
-func run(ctx context.Context, input, program string, args ...string) error {
+func command(ctx context.Context, input, program string, args ...string) error {
 	cmd := exec.CommandContext(ctx, program, args...)
 	cmd.Stdin = strings.NewReader(input)
 	out, err := cmd.CombinedOutput()
@@ -37,7 +35,7 @@ func run(ctx context.Context, input, program string, args ...string) error {
 
 // NetDev finds the interface with the address of a rail's NIC, whatever its name is.
 func NetDev(host, rail int) (string, error) {
-	want := hardware.MAC(host, rail)
+	want := MAC(host, rail)
 	names, err := os.ReadDir(classNet)
 	if err != nil {
 		return "", err
@@ -68,7 +66,7 @@ func Wait(ctx context.Context, condition func() error) error {
 
 // Configure gives the NICs of rails their names, MTUs and addresses, and starts them.
 // What is done already is left as it is.
-func Configure(ctx context.Context, host int, nics ...hardware.NIC) error {
+func Configure(ctx context.Context, host int, nics ...NIC) error {
 	// One process for all: each takes an emulated processor a tenth of a second to start.
 	var batch strings.Builder
 	for _, nic := range nics {
@@ -76,28 +74,28 @@ func Configure(ctx context.Context, host int, nics ...hardware.NIC) error {
 		if err != nil {
 			return err
 		}
-		want := hardware.NetDev(nic.Rail)
+		want := RailNetDev(nic.Rail)
 		if name != want {
 			fmt.Fprintf(&batch, "link set %s down\nlink set %s name %s\n", name, name, want)
 		}
 		if nic.MTU > 0 {
 			fmt.Fprintf(&batch, "link set %s mtu %d\n", want, nic.MTU)
 		}
-		fmt.Fprintf(&batch, "link set %s up\naddr replace %s/24 dev %s\n", want, hardware.Address(host, nic.Rail), want)
+		fmt.Fprintf(&batch, "link set %s up\naddr replace %s/24 dev %s\n", want, Address(host, nic.Rail), want)
 	}
-	return run(ctx, batch.String(), "ip", "-b", "-")
+	return command(ctx, batch.String(), "ip", "-b", "-")
 }
 
 // AddRDMA makes the Soft-RoCE devices of rails that have none.
 func AddRDMA(ctx context.Context, rails ...int) error {
 	var batch strings.Builder
 	for _, rail := range rails {
-		dev := hardware.RDMADev(rail)
+		dev := RDMADev(rail)
 		if _, err := os.Stat("/sys/class/infiniband/" + dev); err != nil {
-			fmt.Fprintf(&batch, "link add %s type rxe netdev %s\n", dev, hardware.NetDev(rail))
+			fmt.Fprintf(&batch, "link add %s type rxe netdev %s\n", dev, RailNetDev(rail))
 		}
 	}
-	return run(ctx, batch.String(), "rdma", "-b", "-")
+	return command(ctx, batch.String(), "rdma", "-b", "-")
 }
 
 // Carrier says why an interface cannot send yet.
@@ -114,19 +112,19 @@ func Carrier(name string) error {
 
 // PortActive says why an RDMA device cannot send yet.
 func PortActive(rail int) error {
-	state, err := os.ReadFile("/sys/class/infiniband/" + hardware.RDMADev(rail) + "/ports/1/state")
+	state, err := os.ReadFile("/sys/class/infiniband/" + RDMADev(rail) + "/ports/1/state")
 	if err != nil {
 		return err
 	}
 	if !strings.Contains(string(state), "ACTIVE") {
-		return fmt.Errorf("%s port 1 is %s", hardware.RDMADev(rail), strings.TrimSpace(string(state)))
+		return fmt.Errorf("%s port 1 is %s", RDMADev(rail), strings.TrimSpace(string(state)))
 	}
 	return nil
 }
 
 // PCI is the folder of a rail's PCI function in sysfs.
 func PCI(rail int) (string, error) {
-	dir, err := filepath.EvalSymlinks(filepath.Join(classNet, hardware.NetDev(rail), "device"))
+	dir, err := filepath.EvalSymlinks(filepath.Join(classNet, RailNetDev(rail), "device"))
 	if err != nil {
 		return "", err
 	}
