@@ -214,6 +214,7 @@ void kick(struct fabric *f);
 int64_t now_ns(void);
 void *net_thread(void *fabric);
 void drop_packets(struct fabric *f, struct tv_device *src, int held_only);
+int64_t net_step(struct fabric *f);
 
 /* knobs.c: what Go calls. */
 struct fabric *fake_new(int64_t retry_ns, int keep_completions);

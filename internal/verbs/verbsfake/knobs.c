@@ -275,6 +275,7 @@ void fake_release(struct fabric *f, int dev)
 	for (struct packet *p = f->net; p; p = p->next)
 		if (p->src == f->devices[dev])
 			p->held = 0;
+	net_step(f); /* it has arrived when this returns, however busy the thread's processor is */
 	kick(f);
 	pthread_mutex_unlock(&f->mu);
 }

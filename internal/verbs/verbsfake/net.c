@@ -342,7 +342,7 @@ void drop_packets(struct fabric *f, struct tv_device *src, int held_only)
 }
 
 /* Everything that can happen now; the time of what happens next, 0 if nothing will. */
-static int64_t step(struct fabric *f)
+int64_t net_step(struct fabric *f)
 {
 	int64_t next = 0, now = now_ns();
 	for (struct qp *q = f->qps; q; q = q->next)
@@ -379,7 +379,7 @@ void *net_thread(void *arg)
 	struct fabric *f = arg;
 	pthread_mutex_lock(&f->mu);
 	while (!f->stop) {
-		int64_t next = step(f);
+		int64_t next = net_step(f);
 		if (f->stop)
 			break;
 		if (next == 0) {
