@@ -197,6 +197,9 @@ func (in *Host) Load(ctx context.Context) (*topo.Topology, error) {
 
 // Find gives the topology of the host that the flags name.
 func (in *Host) Find(ctx context.Context) (*topo.Topology, error) {
+	if t := in.fixture(); t != nil {
+		return t, nil
+	}
 	t, opts, err := in.Locate(ctx)
 	if err == nil && t == nil {
 		t, err = in.discover(ctx, opts)
@@ -216,6 +219,19 @@ func (in *Host) Find(ctx context.Context) (*topo.Topology, error) {
 		return nil, fmt.Errorf("--with: %w", pkgerr.Plain(err))
 	}
 	return t, nil
+}
+
+// fixture is the topology of the fixture that the flags name; nil where its files have to be read for it.
+func (in *Host) fixture() *topo.Topology {
+	if in.Globals.Fixture == "" || len(in.Sources) > 0 || in.Globals.Verbose {
+		return nil
+	}
+	t, err := fixtures.Topology(in.Globals.Fixture)
+	if err != nil {
+		return nil // a file, or no fixture: Locate says so
+	}
+	t.Tool.Version = build.Tool().Version
+	return t
 }
 
 // readText reads a text of network tools.
