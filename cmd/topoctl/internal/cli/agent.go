@@ -78,25 +78,8 @@ func newAgentCmd(f *Env, runF func(context.Context, *agentOptions) error) *cobra
 	cmd := &cobra.Command{
 		Use:   "agent",
 		Short: "Serve memory and information about this host to other hosts",
-		Long: "agent runs a transfer engine that serves regions of memory to peers, and prints the command\n" +
-			"to run on the other host. \"topoctl bench\" uses the region \"bench\". By default, agent serves\n" +
-			"only this host. To serve others, use --listen and --token-file; peers must have the same\n" +
-			"token; or certificates (\"topoctl cert\"). Press Ctrl-C to stop it. Files of credentials that\n" +
-			"change are read again; peers that are connected stay.\n\n" +
-			"With --http, it also answers HTTP requests, without a token:\n" +
-			"  /v1/topology  this host's topology (" + "topoctl.topology/v1)\n" +
-			"  /v1/engine    the engine's counters by lane, the connections of its peers, and the\n" +
-			"                results of the latest batches (" + agent.SchemaEngine + ")\n" +
-			"  /metrics      the same as Prometheus metrics\n" +
-			"  /metrics/host what \"topoctl export prometheus\" writes, doctor's findings too\n" +
-			"  /healthz      200 while the agent serves\n" +
-			"\"topoctl tui --agent http://ADDRESS\" shows them.",
-		Example: "  topoctl agent\n" +
-			"  (umask 077; head -c 32 /dev/urandom | base64 > token)\n" +
-			"  topoctl agent --listen :7411 --token-file token\n" +
-			"  topoctl agent --listen 10.0.0.1:7411 --token-file token --http 127.0.0.1:9411 --region kv=4GiB",
-		Args: NoArgs,
-		RunE: Action(opts, opts.parse, runF),
+		Args:  NoArgs,
+		RunE:  Action(opts, opts.parse, runF),
 	}
 	fl := cmd.Flags()
 	fl.StringSliceVar(&opts.listen, "listen", []string{agentListen}, "listen for peers on `ADDRESS` (host:port; port 0 chooses a free one); repeatable")

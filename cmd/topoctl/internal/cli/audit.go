@@ -48,22 +48,7 @@ func newAuditCmd(f *Env, runF func(context.Context, *auditOptions) error) *cobra
 	cmd := &cobra.Command{
 		Use:   "audit [-- COMMAND [ARG...]]",
 		Short: "Show which NICs traffic really used, against the plan",
-		Long: "audit reads the counters of all network ports for some seconds, or while COMMAND runs, and\n" +
-			"compares each port's share with the plan of \"topoctl path --plan\": OK, IDLE, BELOW, ABOVE, or\n" +
-			"TCP FALLBACK where data went by TCP while RDMA ports were idle. It works for any program. It\n" +
-			"also says which processes have queue pairs and TCP connections on a port, and which\n" +
-			"environment variable keeps a process off it.\n\n" +
-			"With --log it reads what NCCL (NCCL_DEBUG=INFO) or UCX (UCX_PROTO_INFO=y) logged. A log alone,\n" +
-			"without --duration or COMMAND, gives shares of channels; this also works for a saved host.\n\n" +
-			"COMMAND has standard input and output for itself: the report goes to standard error, or to\n" +
-			"--out-file. What other programs move meanwhile counts too. Processes of other users have no\n" +
-			"name unless audit runs as root.\n\n" +
-			"The exit code is 1 if the plan was missed, channels went without GPUDirect RDMA, nothing moved,\n" +
-			"or COMMAND failed, and 3 if a port could not be checked.",
-		Example: "  topoctl audit\n  topoctl audit --duration 1m --for vllm\n  topoctl audit --out-file audit.json -o json -- python3 train.py\n" +
-			"  topoctl path --plan --ranks 4 -o json > plan.json; topoctl audit --plan plan.json\n" +
-			"  topoctl audit --log nccl.log\n  topoctl audit --from host.json --log nccl.log",
-		RunE: Action(opts, opts.parse, runF),
+		RunE:  Action(opts, opts.parse, runF),
 	}
 	fl := cmd.Flags()
 	fl.DurationVar(&opts.duration, "duration", auditDuration, "read counters for `TIME`")

@@ -42,30 +42,6 @@ func newBenchCmd(f *Env, runF func(context.Context, *benchOptions) error) *cobra
 	cmd := &cobra.Command{
 		Use:   "bench",
 		Short: "Benchmark transfers to a peer",
-		Long: "bench reads and writes the memory of a peer (\"topoctl agent\", or another engine that has\n" +
-			"the region) and prints rates, latencies and CPU time. Without --peer, it starts an agent\n" +
-			"on this host.\n\n" +
-			"Ops cover all of --memory on both sides, to avoid cache effects. Consecutive ops use remote\n" +
-			"memory that is not contiguous, so that they are not merged. In the same run, alternating\n" +
-			"with the transfers, bench measures their limits: a raw socket that moves the same ops in\n" +
-			"the same number of streams (if the peer is on this host), and copies of memory. It measures\n" +
-			"all combinations of --op, --size, --transport and --policy.\n\n" +
-			"Latency (p50 to max) is that of a batch, from submission to completion. Percentiles are\n" +
-			"nearest-rank and at most 0.8 % too high. CPU s/GB is user and system time for 10^9 bytes, of\n" +
-			"both ends if bench started the peer; \"here\" marks that of this host alone. \"of raw\" and\n" +
-			"\"of copy\" are the rate as a part of that of the raw socket and of memcpy, for as many\n" +
-			"threads as submit batches.\n\n" +
-			"With --http, bench serves the same pages as \"topoctl agent --http\" while it runs, and\n" +
-			"\"topoctl tui --agent http://ADDRESS\" shows the lanes. There is one engine for each policy.\n" +
-			"One request per second takes less than a thousandth of a CPU, which the results include.\n\n" +
-			"The exit code is 1 if a transfer failed or --check found a wrong byte. If interrupted, or if\n" +
-			"the peer goes away, bench stops and prints the results so far; PARTIAL marks those that were\n" +
-			"measured for less than --duration.",
-		Example: "  topoctl bench\n" +
-			"  topoctl bench --op write --size 64KiB,1MiB --transport tcp --duration 5s\n" +
-			"  topoctl bench --peer 10.0.0.2:7411 --token-file token --policy adaptive,random,mooncake\n" +
-			"  topoctl bench --peer 10.0.0.2:7411 --token-file token --fail-lane eth1@2s+2s --duration 6s --check\n" +
-			"  topoctl bench -o json | jq '.results[] | {op, size_bytes, bytes_per_sec}'",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return nil

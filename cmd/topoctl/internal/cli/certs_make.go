@@ -99,11 +99,8 @@ func newCertCACmd(f *Env, runF func(context.Context, *certCAOptions) error) *cob
 	cmd := &cobra.Command{
 		Use:   "ca",
 		Short: "Make a CA, which signs the certificates of hosts",
-		Long: "ca writes ca.crt, which all hosts get, and ca.key, which none of them needs: with it anyone\n" +
-			"can make certificates that your hosts accept. Keep it where only you can read it.",
-		Example: "  topoctl cert ca\n  topoctl cert ca --name \"lab 3\" --days 365 --dir pki",
-		Args:    NoArgs,
-		RunE:    Action(opts, opts.parse, runF),
+		Args:  NoArgs,
+		RunE:  Action(opts, opts.parse, runF),
 	}
 	opts.add(cmd, 10*365)
 	cmd.Flags().StringVar(&opts.name, "name", "", "the `NAME` that the certificate shows to people (default \"topoctl CA\" and the date)")
@@ -153,14 +150,8 @@ func newCertHostCmd(f *Env, runF func(context.Context, *certHostOptions) error) 
 	cmd := &cobra.Command{
 		Use:   "host NAME",
 		Short: "Make the certificate of a host and its key",
-		Long: "host writes NAME.crt and NAME.key for an engine that serves, dials, or both. A peer must be\n" +
-			"opened by a name or an address that its certificate has: NAME, and what --dns and --ip add.\n\n" +
-			"To renew a certificate, make it again with --force and copy both files: running agents read\n" +
-			"them again, and transfers go on.",
-		Example: "  topoctl cert host node1 --ip 10.0.0.1\n  topoctl cert host node1 --dns node1.lan,node1.ib --days 90 --force\n" +
-			"  topoctl cert host node1 --ca pki/ca.crt --ca-key pki/ca.key --dir pki",
-		Args: func(cmd *cobra.Command, args []string) error { return AtMost(cmd, args, 1) },
-		RunE: Action(opts, opts.parse, runF),
+		Args:  func(cmd *cobra.Command, args []string) error { return AtMost(cmd, args, 1) },
+		RunE:  Action(opts, opts.parse, runF),
 	}
 	opts.add(cmd, 365)
 	fl := cmd.Flags()

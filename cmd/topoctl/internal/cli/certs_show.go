@@ -32,12 +32,8 @@ func newCertShowCmd(f *Env, runF func(context.Context, *certShowOptions) error) 
 	cmd := &cobra.Command{
 		Use:   "show FILE",
 		Short: "Explain a certificate: whose it is, how long it is valid, what is wrong with it",
-		Long: "show judges the first certificate of FILE, as an engine would use it, and lists the others. With\n" +
-			"--ca-file and --key-file it also checks who signed it and whether the key belongs to it.\n\n" +
-			"The exit code is 1 if peers would refuse the certificate.",
-		Example: "  topoctl cert show node1.crt\n  topoctl cert show node1.crt --key-file node1.key --ca-file ca.crt",
-		Args:    func(cmd *cobra.Command, args []string) error { return AtMost(cmd, args, 1) },
-		RunE:    Action(opts, opts.parse, runF),
+		Args:  func(cmd *cobra.Command, args []string) error { return AtMost(cmd, args, 1) },
+		RunE:  Action(opts, opts.parse, runF),
 	}
 	cmd.Flags().StringVar(&opts.keyFile, "key-file", "", "check that the key in `FILE` belongs to it")
 	cmd.Flags().StringVar(&opts.caFile, "ca-file", "", "check that a CA in `FILE` has signed it")

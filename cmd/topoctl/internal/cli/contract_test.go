@@ -17,7 +17,7 @@ import (
 func TestOutputContract(t *testing.T) {
 	env := &Env{Streams: newStreams().Streams, Now: time.Now}
 	all := commands(env)
-	topic := outputText(all)
+	topic := "\n" + formatsText(all)
 	for _, c := range runnable(all) {
 		name, formats := c.CommandPath(), FormatsOf(c)
 		if !strings.Contains(topic, "\n  "+name+" ") {

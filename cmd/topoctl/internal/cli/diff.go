@@ -33,21 +33,8 @@ func newDiffCmd(f *Env, runF func(context.Context, *diffOptions) error) *cobra.C
 	cmd := &cobra.Command{
 		Use:   "diff OLD [NEW]",
 		Short: "Compare two hosts, or a host with how it was",
-		Long: "diff lists the devices that were added, removed, moved, renumbered, degraded or changed,\n" +
-			"and how that affects the choice of ports. It matches devices by UUID, GUID, MAC or serial\n" +
-			"number, then by slot, then by position in the tree. The first line is the answer. Attributes\n" +
-			"that only one side has cannot be compared; --all lists them.\n\n" +
-			"OLD and NEW are files as for --from, directories as for --root, - for standard input, or\n" +
-			FixturePrefix + "NAME. NEW defaults to this host, or the one that the flags select. Hosts with no\n" +
-			"device in common are compared by slot and position, and their identifiers are ignored.\n\n" +
-			"With --probe, OLD and NEW are reports of \"topoctl probe\". diff then lists the pairs that\n" +
-			"became slower or faster by more than 2 % (if their 95 % intervals do not overlap), changed\n" +
-			"verdicts, pairs found in one report only, and hosts with different hardware.\n\n" +
-			"The exit code is 0 if there are no differences and 1 if there are.",
-		Example: "  topoctl discover > host.json; topoctl diff host.json\n  topoctl diff node1.json node2.json --structure\n" +
-			"  topoctl diff old.json new.json --ignore renumbered,kernel -o json\n  topoctl diff --probe monday.json tuesday.json",
-		Args: diffArgs,
-		RunE: Action(opts, opts.parse, runF),
+		Args:  diffArgs,
+		RunE:  Action(opts, opts.parse, runF),
 		ValidArgsFunction: func(_ *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 			if len(args) > 1 {
 				return nil, cobra.ShellCompDirectiveDefault

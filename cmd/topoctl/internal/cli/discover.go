@@ -29,13 +29,8 @@ func newDiscoverCmd(f *Env, runF func(context.Context, *discoverOptions) error) 
 	cmd := &cobra.Command{
 		Use:   "discover",
 		Short: "Print the topology of a host as a JSON document",
-		Long: "discover prints the topology of this host, or of the host selected by --root,\n" +
-			"--host-root, --from or --fixture, as a " + topo.SchemaTopology + " document. Anything that\n" +
-			"could not be read is listed in the document's warnings and on stderr.",
-		Example: "  topoctl discover > host.json\n  topoctl discover -o table\n" +
-			"  topoctl discover --redact --capture host.capture > host.json",
-		Args: NoArgs,
-		RunE: Action(opts, opts.parse, runF),
+		Args:  NoArgs,
+		RunE:  Action(opts, opts.parse, runF),
 	}
 	fl := cmd.Flags()
 	fl.StringSliceVar(&opts.Sources, "sources", nil, "use only these `SOURCES` ("+strings.Join(discover.SourceNames(), ", ")+"); sysfs is always used")

@@ -36,23 +36,6 @@ func newDoctorCmd(f *Env, runF func(context.Context, *doctorOptions) error) *cob
 	cmd := &cobra.Command{
 		Use:   "doctor [CODE...]",
 		Short: "Check a host for problems that slow down or break data transfers",
-		Long: "doctor checks for degraded links, NICs that cannot reach GPU memory, ports that are down\n" +
-			"and what the fallback costs, wrong GIDs, MTUs and NUMA nodes, and anything that a virtual\n" +
-			"machine or a container hides. A check passes, has findings with evidence and a fix, cannot\n" +
-			"be made (with the reason), or does not apply. The first line is the answer.\n\n" +
-			"Notes and checks that could not be made are a line each; --all prints them in full, with\n" +
-			"the checks that passed. Checks that are named are always printed in full. docs/doctor.md\n" +
-			"describes them.\n\n" +
-			"Run doctor the way your programs run: in the same container, as the same user, with the\n" +
-			"same environment. Some settings, such as ACS, are readable only by root, but root has no\n" +
-			"limit on locked memory, and sudo drops variables such as NCCL_IB_GID_INDEX. On the running\n" +
-			"host, doctor opens each RDMA device and registers 16 MiB of memory for a moment.\n\n" +
-			"The exit code is 1 if a finding has the severity of --fail-on or a higher one. A check that\n" +
-			"cannot be made does not change the exit code. With -o nagios it is UNKNOWN (3), unless\n" +
-			"there are warnings or errors: name the checks that the monitoring is about.",
-		Example: "  topoctl doctor\n  sudo topoctl doctor acs-redirect link-degraded\n  topoctl doctor --fail-on error -o json\n" +
-			"  topoctl doctor memlock registration-refused\n  topoctl doctor --peer node2.json mtu-peer\n" +
-			"  topoctl doctor --fixture dgx-h100-port-down",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if cmd.Flag("gid-index").Changed {
 				opts.gidIndex = &gidIndex

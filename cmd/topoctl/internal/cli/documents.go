@@ -67,11 +67,11 @@ func schemas() []string {
 
 // documentsText lists which command prints what.
 func documentsText() string {
-	var b strings.Builder
+	var lines []string
 	for _, d := range documents {
 		if d.from != "" {
-			fmt.Fprintf(&b, "  %-23s  %s\n", d.schema, d.from)
+			lines = append(lines, fmt.Sprintf("  %-23s  %s", d.schema, d.from))
 		}
 	}
-	return b.String()
+	return strings.Join(lines, "\n")
 }

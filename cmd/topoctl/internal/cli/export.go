@@ -56,13 +56,6 @@ func newExportCmd(f *Env, runF func(context.Context, *exportOptions) error) *cob
 	cmd := &cobra.Command{
 		Use:   "export FORMAT",
 		Short: "Write settings and files for NCCL, UCX, Mooncake and other programs",
-		Long: "export writes the topology, and the paths that topoctl chooses, for another program:\n" + formats.help() + "\n\n" +
-			"docs/export.md describes each format.",
-		Example: "  topoctl export mooncake --out-file /etc/mooncake/topo.json\n" +
-			"  eval \"$(topoctl export env --for ucx --rank 0)\"\n" +
-			"  topoctl export env --for nccl --visible 4,5,6,7 --out-file nccl.sh\n" +
-			"  topoctl export svg --fixture dgx-h100 --out-file host.svg\n" +
-			"  topoctl export prometheus --out-file /var/lib/node_exporter/topoctl.prom",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if err := formats.want(args); err != nil {
 				return err

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/topoctl/topoctl/internal/text"
 	"github.com/topoctl/topoctl/pathsel/export"
 )
 
@@ -31,15 +32,11 @@ func (l exportFormats[W]) names() []string {
 
 // help has a line for each.
 func (l exportFormats[W]) help() string {
-	width := 0
+	var rows [][]string
 	for _, f := range l {
-		width = max(width, len(f.name))
+		rows = append(rows, []string{"  " + f.name, f.about})
 	}
-	var out strings.Builder
-	for _, f := range l {
-		fmt.Fprintf(&out, "\n  %-*s  %s", width, f.name, f.about)
-	}
-	return out.String()
+	return strings.Join(text.Columns(rows), "\n")
 }
 
 // flagsWith has the shell offer the flags of a format after its name.

@@ -16,11 +16,8 @@ func newFixturesCmd(f *Env, runF func(context.Context, *fixturesOptions) error) 
 	cmd := &cobra.Command{
 		Use:   "fixtures",
 		Short: "List the machines that ship with topoctl, to try commands on",
-		Long: "fixtures lists described and captured machines, which every command that looks at a host takes\n" +
-			"with --fixture NAME, or as fixture:NAME where it takes a file.",
-		Example: "  topoctl fixtures\n  topoctl --fixture dgx-h100\n  topoctl diff fixture:dgx-h100 fixture:dgx-h100-gpu2-x8",
-		Args:    NoArgs,
-		RunE:    Action(opts, func(*cobra.Command, []string) error { return nil }, runF),
+		Args:  NoArgs,
+		RunE:  Action(opts, func(*cobra.Command, []string) error { return nil }, runF),
 	}
 	Formats(cmd, FormatTable, FormatJSON, FormatTSV)
 	return cmd

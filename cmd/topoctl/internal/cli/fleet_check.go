@@ -89,13 +89,7 @@ func newFleetShowCmd(f *Env, runF func(context.Context, *fleetShowOptions) error
 	cmd := &cobra.Command{
 		Use:   "show FLEET | SOURCE...",
 		Short: "Show what a fleet consists of",
-		Long: "show prints the classes of equal hosts, the hosts, the tree of switches with their ports, the\n" +
-			"rails, or the facts in which hosts are compared. FLEET is what \"topoctl fleet collect\" has\n" +
-			"written: its folder or fleet.json, - for standard input.\n\n" + sourcesHelp + "\n\n" +
-			"The exit code is 3 if a host was not reached or is known in part.",
-		Example: "  topoctl fleet show fleet\n  topoctl fleet show fleet --by leaf --fabric fabric.json\n" +
-			"  topoctl fleet show fleet -o html --out-file fleet.html",
-		RunE: Action(opts, opts.parse, runF),
+		RunE:  Action(opts, opts.parse, runF),
 	}
 	cmd.Flags().StringVar(&opts.by, "by", show.Views[0], "print a line for each `THING`: "+Either(show.Views))
 	opts.add(cmd)
@@ -158,16 +152,6 @@ func newFleetCheckCmd(f *Env, runF func(context.Context, *fleetCheckOptions) err
 	cmd := &cobra.Command{
 		Use:   "check FLEET | SOURCE...",
 		Short: "Find the host, device or cable that differs from the others",
-		Long: "check compares hosts that should be alike: what they are made of, firmware, drivers,\n" +
-			"settings, and states of links and ports. It sums up what doctor finds on them, and with\n" +
-			"--fabric (or a fleet that has the fabric) judges cables and uplinks. The first line is\n" +
-			"the answer. FLEET is what \"topoctl fleet collect\" has written.\n\n" + sourcesHelp + "\n\n" +
-			"A host is blamed if more than 60 % of three hosts or more have another value. With\n" +
-			"--against, hosts are also compared with those of another fleet, or with one host.\n\n" +
-			"The exit code is 1 if a finding has the severity of --fail-on or a higher one, and else 3\n" +
-			"if a host was not reached or is known in part, or if no two hosts could be compared.",
-		Example: "  topoctl fleet check node*.json\n  topoctl fleet check fleet --fabric fabric.json\n" +
-			"  topoctl fleet check fleet --against golden.json -o nagios",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return ForNagios(opts.Host, Action(opts, opts.parse, runF)(cmd, args))
 		},

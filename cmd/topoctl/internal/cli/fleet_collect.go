@@ -49,16 +49,7 @@ func newFleetCollectCmd(f *Env, runF func(context.Context, *fleetCollectOptions)
 	cmd := &cobra.Command{
 		Use:   "collect [SOURCE...]",
 		Short: "Put the topologies of many hosts together",
-		Long: "collect reads the topologies of many hosts: from files, from agents (\"topoctl agent\n" +
-			"--http\"), or by running \"topoctl discover\" on them through ssh. A host that gives none is\n" +
-			"listed with the reason. With --out-dir, it writes DIR/fleet.json and the topologies beside\n" +
-			"it; collect with --resume goes on where a run ended.\n\n" + sourcesHelp + "\n\n" +
-			"A line of --hosts or of a file for --agents is a name and an address, or only the address.\n" +
-			"--agents takes a list with commas as well; the port is " + httpPort + " unless it is given.\n\n" +
-			"The exit code is 3 if a host was not reached or is known in part, and 2 if none was reached.",
-		Example: "  topoctl fleet collect node*.json --out-dir fleet\n  topoctl fleet collect --agents n1,n2,n3 --out-dir fleet\n" +
-			"  topoctl fleet collect --hosts hosts --launch ssh --out-dir fleet --resume",
-		RunE: Action(opts, opts.parse, runF),
+		RunE:  Action(opts, opts.parse, runF),
 		ValidArgsFunction: func(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
 			return HostArgs(typed, "")
 		},

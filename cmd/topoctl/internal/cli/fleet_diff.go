@@ -25,12 +25,7 @@ func newFleetDiffCmd(f *Env, runF func(context.Context, *fleetDiffOptions) error
 	cmd := &cobra.Command{
 		Use:   "diff OLD NEW",
 		Short: "Compare a fleet with how it was",
-		Long: "diff lists the hosts that came and went, what has changed on the others, and the findings of\n" +
-			"\"topoctl fleet check\" that appeared or are gone. Hosts are matched by name. OLD and NEW are\n" +
-			"what \"topoctl fleet collect\" has written, or folders or archives of topologies.\n\n" +
-			"The exit code is 0 if there are no differences and 1 if there are.",
-		Example: "  topoctl fleet diff monday tuesday\n  topoctl fleet diff monday/fleet.json tuesday/fleet.json -o json",
-		RunE:    Action(opts, opts.parse, runF),
+		RunE:  Action(opts, opts.parse, runF),
 	}
 	cmd.Flags().BoolVar(&opts.all, "all", false, "name all hosts of a change")
 	Uses(cmd, "timeout", "quiet")

@@ -132,14 +132,7 @@ func newFleetExportCmd(f *Env, runF func(context.Context, *fleetExportOptions) e
 	cmd := &cobra.Command{
 		Use:   "export FORMAT FLEET | SOURCE...",
 		Short: "Write a fleet and its network for schedulers and other tools",
-		Long: "export writes a fleet for another program:\n" + formats.help() + "\n\n" +
-			"Most need to know how hosts are cabled: give --fabric what \"topoctl fleet fabric\" has written.\n" +
-			"What a format has no place for is told, and stands in a comment of the file.\n\n" +
-			"docs/fleet-export.md describes each format.",
-		Example: "  topoctl fleet export slurm-tree fleet --fabric fabric.json --out-file topology.conf\n" +
-			"  topoctl fleet export dra-claim fleet --gpus 4\n" +
-			"  topoctl fleet export env fleet --for nccl --class c-462d55d8",
-		Args: func(_ *cobra.Command, args []string) error { return formats.want(args) },
+		Args:  func(_ *cobra.Command, args []string) error { return formats.want(args) },
 		ValidArgsFunction: func(_ *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 			if len(args) > 0 {
 				return HostArgs(typed, "")

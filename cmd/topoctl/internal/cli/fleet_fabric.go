@@ -40,19 +40,7 @@ func newFleetFabricCmd(f *Env, runF func(context.Context, *fleetFabricOptions) e
 	cmd := &cobra.Command{
 		Use:   "fabric FLEET | SOURCE...",
 		Short: "Find out which switches the hosts are cabled to",
-		Long: "fabric joins what is known of the network with the hosts of a fleet, by GUID and by MAC, and\n" +
-			"writes it as a fabric document (topoctl.fabric/v1) for --fabric of \"path\", \"probe fabric\", \"kv\"\n" +
-			"and \"fleet check\". Each cable says by what it is known. Cables that no host has a port for\n" +
-			"are listed. Where sources disagree, --fabric counts first, then --ibnetdiscover, --lldp, --probe.\n\n" +
-			"\"" + runHere + "\" runs the program here: ibnetdiscover, which mostly needs root, or lldpcli. A folder for\n" +
-			"--lldp has a file for each host or switch, called as it is: n1.json, with the output of\n" +
-			"\"lldpcli -f json show neighbors details\"; of a switch also of \"lldpcli -f json show chassis\".\n" +
-			"One file may have both, one after the other.\n\n" + sourcesHelp + "\n\n" +
-			"The exit code is 3 if something could not be used, which is then told.",
-		Example: "  topoctl fleet fabric fleet --ibnetdiscover net.txt -o json --out-file fabric.json\n" +
-			"  topoctl fleet fabric fleet --lldp lldp/ -o json --out-file fabric.json\n" +
-			"  topoctl fleet check fleet --fabric fabric.json",
-		RunE: Action(opts, opts.parse, runF),
+		RunE:  Action(opts, opts.parse, runF),
 		ValidArgsFunction: func(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
 			return HostArgs(typed, "")
 		},

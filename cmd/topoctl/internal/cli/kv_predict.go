@@ -48,27 +48,8 @@ func newPredictCmd(f *Env, runF func(context.Context, *predictOptions) error) *c
 	cmd := &cobra.Command{
 		Use:   "predict",
 		Short: "Predict the time to the first token on described hosts and networks",
-		Long: "predict runs a workload on hosts that need not exist. It models the compute time of GPUs\n" +
-			"with formulas, and simulates the network with the lanes and policies of real transfers.\n" +
-			"It measures nothing, and the output says so.\n\n" +
-			"Hosts are files as for --from, or " + FixturePrefix + "NAME. By default, the first one runs prefill and\n" +
-			"the second one decode. Instances take the GPUs of their hosts in order, each within one\n" +
-			"host. Only an instance that is larger than every host spans several: it takes all GPUs of\n" +
-			"one, then those of the next. Without --fabric, one switch connects all data ports.\n\n" +
-			"Requests are generated (--requests, --rate or --concurrency, --input-len, --output-len),\n" +
-			"read from a file in Mooncake's trace format (--trace), or generated like those of Mooncake's\n" +
-			"conversation trace (--conversation).\n\n" +
-			"With --nics and --down, the output also shows the run without them. --compare adds an\n" +
-			"infinite network, the best single NIC and a random NIC.\n\n" +
-			"The columns are those of vLLM's serving benchmark, with the same definitions. The exit code\n" +
-			"is 1 if a request was not answered.",
-		Example: "  topoctl kv predict --model llama-3.1-8b --host p=fixture:a10-2nic --host d=fixture:a10-2nic --rate 2 --output-len 6\n" +
-			"  topoctl kv predict --model qwen3-32b --prefill 2xtp4 --decode 1xtp4 --host p=fixture:hgx-h20-8nic --host d=fixture:hgx-h20-8nic --concurrency 16 --mode layers --compare\n" +
-			"  topoctl kv predict --model llama-3.1-8b --host p=fixture:a10-2nic --host d=fixture:a10-2nic --rate 2 --down p/mlx5_1\n" +
-			"  topoctl kv predict --model llama-3.1-70b --prefill 1xtp8 --decode 1xtp8 --host p=p.json --host d=d.json --trace trace.jsonl -o json\n" +
-			"  topoctl kv predict --model deepseek-r1 --prefill 1xtp16 --decode 1xtp16 --page-tokens 128 --rate 2 --host p0=fixture:hgx-h20-8nic --host p1=fixture:hgx-h20-8nic --host d0=fixture:hgx-h20-8nic --host d1=fixture:hgx-h20-8nic --prefill-hosts p0,p1 --decode-hosts d0,d1",
-		Args: NoArgs,
-		RunE: Action(opts, opts.parse, runF),
+		Args:  NoArgs,
+		RunE:  Action(opts, opts.parse, runF),
 	}
 	opts.add(cmd)
 	return cmd

@@ -22,13 +22,6 @@ func newPresetCmd(f *Env, runF func(context.Context, *presetOptions) error) *cob
 	cmd := &cobra.Command{
 		Use:   "preset [NAME...]",
 		Short: "Compare predictions with published serving benchmarks",
-		Long: "preset predicts the rows of a published benchmark. It prints the error of each column, which\n" +
-			"numbers were fitted, which rows were held out, and the network's share of the time to the\n" +
-			"first token. Without NAME, it lists the presets. With several names, it also checks whether\n" +
-			"their order is as published, where the published gap is above 10 %.\n\n" +
-			"Compute times are modelled and the network is simulated: nothing is measured. Some presets\n" +
-			"take half a minute.",
-		Example: "  topoctl kv preset\n  topoctl kv preset a10-qwen2.5-7b-1nic\n  topoctl kv preset a10-qwen2.5-7b-1nic -o json",
 		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 			return preset.Names(), cobra.ShellCompDirectiveNoFileComp
 		},

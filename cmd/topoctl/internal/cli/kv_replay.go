@@ -44,25 +44,8 @@ func newReplayCmd(f *Env, runF func(context.Context, *replayOptions) error) *cob
 	cmd := &cobra.Command{
 		Use:   "replay",
 		Short: "Run a workload in real time, with real transfers through the engine",
-		Long: "replay is like predict, but in real time and on a real network. It waits for the modelled\n" +
-			"compute times, and the engine moves each KV cache between this process and the peers, by\n" +
-			"page and by rank.\n\n" +
-			"Prefill runs here and decode on the peers; with --mode pull, it is the reverse. A peer is a\n" +
-			"\"topoctl agent\" that serves all regions of --region. The regions of all peers, in order, are\n" +
-			"divided equally among the instances there, and those of an instance among its ranks. Without\n" +
-			"--peer, replay starts an agent on this host. --memory sets the size of the caches here; on\n" +
-			"peers, it is that of the regions.\n\n" +
-			"Caches are in host memory, but use the lanes of their location. Ranks here are located at the\n" +
-			"GPUs in order, or in turn at the NUMA nodes if there are fewer GPUs; --location overrides\n" +
-			"this. For a peer, use \"topoctl agent --region NAME=SIZE@LOCATION\".\n\n" +
-			"If a peer fails, its requests fail, and later ones go to the other peers. The exit code is 1\n" +
-			"if a request was not answered. If interrupted, replay prints the results so far.",
-		Example: "  topoctl kv replay --model llama-3.1-8b --gpu a10 --requests 20 --rate 2 --output-len 6\n" +
-			"  topoctl agent --listen 10.0.0.2:7411 --token-file token --region kv=4GiB\n" +
-			"  topoctl kv replay --peer 10.0.0.2:7411 --token-file token --region kv --model qwen3-32b --gpu h20 --prefill tp4 --decode tp4 --rate 1\n" +
-			"  topoctl kv replay --peer 10.0.0.2 --peer 10.0.0.3 --token-file token --region kv0,kv1 --model qwen3-32b --gpu h20 --prefill 2xtp4 --decode 4xtp4 --rate 1",
-		Args: NoArgs,
-		RunE: Action(opts, opts.parse, runF),
+		Args:  NoArgs,
+		RunE:  Action(opts, opts.parse, runF),
 	}
 	opts.add(cmd)
 	return cmd

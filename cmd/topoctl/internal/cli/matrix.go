@@ -35,17 +35,8 @@ func newMatrixCmd(f *Env, runF func(context.Context, *matrixOptions) error) *cob
 	cmd := &cobra.Command{
 		Use:   "matrix",
 		Short: "Print how GPUs, NICs and NUMA nodes are connected to each other",
-		Long: "matrix prints a table like nvidia-smi topo -m, with its classes, with NCCL's path\n" +
-			"types, or with the rate expected of each path. As there, a NIC is an RDMA device (of a\n" +
-			"host without any, a network interface); formats other than table list interfaces\n" +
-			"without RDMA too. A question mark means unknown.\n\n" +
-			"With --probe, it shows the rates that \"topoctl probe\" measured, or their difference from\n" +
-			"the expected rates in percent. For two devices that were not measured as a pair, the\n" +
-			"slowest link between them counts.",
-		Example: "  topoctl matrix\n  topoctl matrix --show expected --rows gpu --cols nic\n" +
-			"  topoctl matrix --show delta --probe report.json\n  topoctl matrix -o json | jq .class",
-		Args: NoArgs,
-		RunE: Action(opts, opts.parse, runF),
+		Args:  NoArgs,
+		RunE:  Action(opts, opts.parse, runF),
 	}
 	fl := cmd.Flags()
 	fl.StringVar(&opts.show, "show", string(picture.ViewClass), "what to show (`VIEW`): class, nccl, expected, measured or delta")

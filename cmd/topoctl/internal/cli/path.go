@@ -43,28 +43,8 @@ const tableMost = 8
 func newPathCmd(f *Env, runF func(context.Context, *pathOptions) error) *cobra.Command {
 	opts := &pathOptions{Host: f.Host()}
 	cmd := &cobra.Command{
-		Use:   "path SRC [DST]",
-		Short: "Show which NIC a GPU or NUMA node should use, and why",
-		Long: "path chooses the network ports for the memory of a GPU (gpu:N, in PCI order) or a NUMA\n" +
-			"node (cpu:N), draws the path with the rate of each link, and explains why other ports\n" +
-			"rank lower or are rejected. With DST, it explains the path between any two devices of\n" +
-			"the host. With --peer, it pairs the ports of two hosts into lanes: from gpu:3 to gpu:3 of\n" +
-			"the peer, unless DST names another of its GPUs or NUMA nodes.\n\n" +
-			"A device can be gpu:0, GPU0, nvml:0, a UUID or the beginning of one, cpu:0, mlx5_0,\n" +
-			"mlx5_0/1, eth0, nvme0, a PCI address, or cuda:0 with --visible.\n\n" +
-			"--fabric describes what a host cannot see: the leaf switch, rail and plane of each port.\n" +
-			"Only the name of a port is required. Host \"*\" stands for all hosts that are not listed:\n" +
-			"  {\"schema\": \"topoctl.fabric/v1\", \"rail_only\": false,\n" +
-			"  \"hosts\": [{\"host\": \"node1\", \"ports\": [\n" +
-			"    {\"port\": \"mlx5_0/1\", \"rail\": 0, \"leaf\": \"leaf-0\", \"plane\": 0},\n" +
-			"    {\"port\": \"mlx5_1\", \"rail\": 1}]}]}\n\n" +
-			"The file can also list \"uplinks\" (see docs/probe.md).\n\n" +
-			"--verbose adds details of each link, and the code, notes and evidence of each decision.\n\n" +
-			"The exit code is 1 if there is no usable port or lane.",
-		Example: "  topoctl path gpu:0\n  topoctl path gpu:0 mlx5_3\n  topoctl path gpu:0 gpu:1\n" +
-			"  topoctl path gpu:0 --engine mooncake --engine nccl\n  topoctl path --plan\n  topoctl path gpu:0 --down mlx5_0\n" +
-			"  topoctl path gpu:0 --peer node2.json --fabric fabric.json --bytes 64MiB\n" +
-			"  topoctl path cpu:1 -o json | jq -r .chosen.name",
+		Use:               "path SRC [DST]",
+		Short:             "Show which NIC a GPU or NUMA node should use, and why",
 		Args:              func(cmd *cobra.Command, args []string) error { return AtMost(cmd, args, 2) },
 		RunE:              Action(opts, opts.parse, runF),
 		ValidArgsFunction: opts.complete,

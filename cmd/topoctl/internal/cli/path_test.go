@@ -70,7 +70,7 @@ func TestPathPeerIsAFile(t *testing.T) {
 
 // The fabric file that the help shows is one.
 func TestPathHelpShowsAFabricFile(t *testing.T) {
-	long := newPathCmd(&Env{}, nil).Long
+	long, _ := readHelp("path")
 	_, text, _ := strings.Cut(long, "not listed:\n")
 	text, _, _ = strings.Cut(text, "\n\n")
 	f, err := pathsel.ParseFabric([]byte(text))

@@ -36,17 +36,8 @@ func newPeersCmd(f *Env, runF func(context.Context, *peersOptions) error) *cobra
 	cmd := &cobra.Command{
 		Use:   "peers",
 		Short: "List the engines in a registry",
-		Long: "peers lists the engines that are in a registry: their names, since when they run by their own\n" +
-			"clock, where they are, what they serve, and the fingerprint of their topology. Any of the\n" +
-			"names can be a --peer of \"topoctl bench\" and \"topoctl kv replay\".\n\n" +
-			"With --watch it goes on, and prints engines that are registered, started again, changed and\n" +
-			"gone, until you stop it.\n\n" +
-			"A record that cannot be used is listed as bad. The exit code is 1 if there is one.",
-		Example: "  topoctl peers --registry etcd://10.0.0.1,10.0.0.2/cluster\n" +
-			"  topoctl peers --registry etcd://10.0.0.1 --watch\n" +
-			"  topoctl peers --registry etcd://10.0.0.1 -o name | head -1",
-		Args: NoArgs,
-		RunE: Action(opts, opts.parse, runF),
+		Args:  NoArgs,
+		RunE:  Action(opts, opts.parse, runF),
 	}
 	opts.registry.Add(cmd, "the registry at `URL`, such as etcd://HOST/PREFIX")
 	cmd.Flags().BoolVar(&opts.watch, "watch", false, "then print changes as they happen")

@@ -61,22 +61,8 @@ func newProbeFabricCmd(f *Env, runF func(context.Context, *probeFabricOptions) e
 	cmd := &cobra.Command{
 		Use:   "fabric",
 		Short: "Measure the ports of many hosts with each other",
-		Long: "fabric measures every pair of ports of different hosts. Each host runs an agent\n" +
-			"(\"topoctl agent --listen :" + AgentPort + " --token-file token\n" +
-			"--serve-probes\"), or --launch ssh starts and stops one.\n" +
-			"This host only controls the run, unless it is also one of --host or --hosts.\n\n" +
-			"With --registry, it measures between all agents in it that serve probes, or between those of\n" +
-			"them that --host names.\n\n" +
-			"A line of --hosts is a name and the HOST[:PORT] of an agent (port " + AgentPort + "), or only the address.\n" +
-			"--fabric is a file as for \"topoctl path\": with it, switches and uplinks can be the cause.\n" +
-			"With --dry-run, hosts can also be files as for --from, or " + FixturePrefix + "NAME.\n\n" + verdictsHint,
-		Example: "  topoctl probe fabric --host n1=10.0.0.1 --host n2=10.0.0.2 --token-file token\n" +
-			"  topoctl probe fabric --hosts hosts --fabric fabric.json --rails same --report today.json\n" +
-			"  topoctl probe fabric --registry etcd://10.0.0.9 --token-file token\n" +
-			"  topoctl probe fabric --hosts hosts --launch ssh --max-duration 10m --events run.jsonl\n" +
-			"  topoctl probe fabric --dry-run --host n1=fixture:dgx-h100 --host n2=fixture:dgx-h100",
-		Args: NoArgs,
-		RunE: Action(opts, opts.parse, runF),
+		Args:  NoArgs,
+		RunE:  Action(opts, opts.parse, runF),
 	}
 	fl := cmd.Flags()
 	opts.hosts.add(cmd, "hosts to measure, one per line of `FILE`, - for standard input",

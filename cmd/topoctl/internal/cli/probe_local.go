@@ -29,17 +29,8 @@ func newProbeLocalCmd(f *Env, runF func(context.Context, *probeLocalOptions) err
 	cmd := &cobra.Command{
 		Use:   "local",
 		Short: "Measure memory, GPUs and ports of this host",
-		Long: "local measures memory from the CPUs of each NUMA node (loads, copies and load latency),\n" +
-			"GPUs with memory and with each other, ports with each other over RDMA, and TCP over\n" +
-			"loopback. A pair that cannot be measured is WAIVED, with the reason.\n\n" +
-			"--dry-run prints the rounds that it would measure, also for another host (--fixture,\n" +
-			"--from, --root).\n\n" + verdictsHint,
-		Example: "  topoctl probe local\n  topoctl probe local --pairs gpu,port --fail-under 85%\n" +
-			"  topoctl probe local --select 'cpu:0>*' --sweep 4KiB:64MiB:x16 -o json\n" +
-			"  topoctl probe local --report today.json; topoctl probe show today.json -o html --out-file today.html\n" +
-			"  topoctl probe local --dry-run --fixture dgx-h100",
-		Args: NoArgs,
-		RunE: Action(opts, opts.parse, runF),
+		Args:  NoArgs,
+		RunE:  Action(opts, opts.parse, runF),
 	}
 	cmd.Flags().StringSliceVar(&opts.kinds, "pairs", pairKinds, "`KINDS` of pairs to measure: memory, gpu, port")
 	opts.flags.add(cmd, local.DefaultSpec())

@@ -42,39 +42,25 @@ type pythonEnvOptions struct {
 	packages string // the directory of the Python package topoctl, "" for the one beside this program
 }
 
-func newPythonCmd(f *Env, runF func(context.Context, *pythonEnvOptions) error) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "python",
-		Short: "Run Python programs for Mooncake or NIXL on topoctl's engine",
-		Long: "The Python package topoctl has modules called mooncake and nixl, with the functions of those\n" +
-			"packages, over topoctl's engine. They are not in force until the environment says so; see\n" +
-			"docs/python.md.",
-		Args: UnknownCommand,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-	}
+func newPythonEnvCmd(f *Env, runF func(context.Context, *pythonEnvOptions) error) *cobra.Command {
 	opts := &pythonEnvOptions{Host: f.Host()}
-	env := &cobra.Command{
+	cmd := &cobra.Command{
 		Use:   "env",
 		Short: "Print the environment in which a program imports topoctl's mooncake and nixl",
-		Long: "env prints a script for a POSIX shell: PYTHONPATH with topoctl's modules first, what that\n" +
-			"changes for the program, and how to go back. Installed packages stay as they are.",
-		Example: "  eval \"$(topoctl python env --for vllm)\"\n" +
-			"  topoctl python env --for sglang --package python/topoctl",
-		Args: NoArgs,
-		RunE: Action(opts, opts.parse, runF),
+		Args:  NoArgs,
+		RunE:  Action(opts, opts.parse, runF),
 	}
-	env.Flags().StringVar(&opts.engine, "for", "", "the program, `ENGINE`: "+Either(servingNames()))
-	env.Flags().StringVar(&opts.packages, "package", "", "`DIR` of the Python package topoctl (default: where its wheel put it and this program)")
+	cmd.Flags().StringVar(&opts.engine, "for", "", "the program, `ENGINE`: "+Either(servingNames()))
+	cmd.Flags().StringVar(&opts.packages, "package", "", "`DIR` of the Python package topoctl (default: where its wheel put it and this program)")
 	var engines []string
 	for _, e := range servingEngines {
 		engines = append(engines, cobra.CompletionWithDesc(e.name, e.title+": "+e.changes))
 	}
-	Offer(env, map[string]Completer{"for": Words(engines...)})
-	if err := env.MarkFlagDirname("package"); err != nil {
+	Offer(cmd, map[string]Completer{"for": Words(engines...)})
+	if err := cmd.MarkFlagDirname("package"); err != nil {
 		panic(err)
 	}
-	Prints(env, "a script for a POSIX shell")
-	cmd.AddCommand(env)
+	Prints(cmd, "a script for a POSIX shell")
 	return cmd
 }
 

@@ -34,22 +34,8 @@ func newRemapCmd(f *Env, runF func(context.Context, *remapOptions) error) *cobra
 	cmd := &cobra.Command{
 		Use:   "remap",
 		Short: "Give a virtual machine the PCIe switches of its host",
-		Long: "remap pairs the GPUs and NICs of a guest with those of its host, and writes the guest's topology\n" +
-			"with the host's switches, for NCCL (NCCL_TOPO_FILE), Mooncake (MC_CUSTOM_TOPO_JSON), or for\n" +
-			"topoctl's own commands (--from). A guest mostly shows a flat PCI tree, in which no engine can\n" +
-			"tell which NIC is near which GPU.\n\n" +
-			"Devices are paired by GPU UUID, serial number, node GUID, MAC address, for virtual functions by\n" +
-			"their card's GUID, by the libvirt domain (virsh dumpxml), and by --map. If a GPU or an RDMA\n" +
-			"device has no partner or several, remap refuses and lists the candidates. Addresses of the\n" +
-			"host's bridges in the output do not exist in the guest.\n\n" +
-			"The table shows the pairs. HOST and GUEST are files as for --from, directories as for --root, or\n" +
-			FixturePrefix + "NAME.",
-		Example: "  topoctl remap --host host.json -o nccl-xml --out-file /etc/nccl-topo.xml\n" +
-			"  topoctl remap --host host.json --guest guest.json --libvirt vm.xml\n" +
-			"  topoctl remap --host host.json --guest guest.json --map 0000:06:00.0=0000:1b:00.0\n" +
-			"  topoctl remap --host host.json -o topology > vm.json; topoctl doctor --from vm.json",
-		Args: NoArgs,
-		RunE: Action(opts, opts.parse, runF),
+		Args:  NoArgs,
+		RunE:  Action(opts, opts.parse, runF),
 	}
 	fl := cmd.Flags()
 	fl.StringVar(&opts.host, "host", "", "topology of the hypervisor's `HOST`")

@@ -129,15 +129,14 @@ func init() { cobra.EnableCommandSorting = false } // help lists commands in the
 // its heading in the help.
 func NewRoot(f *Env, commands ...*cobra.Command) *cobra.Command {
 	root := &cobra.Command{
-		Use:   "topoctl",
-		Short: "Show how a host's GPUs, NICs, memory and CPUs are connected",
-		Long: "topoctl shows how a host's GPUs, NICs and memory are connected, which NIC each GPU\n" +
-			"should use, and what slows transfers down; it also measures and moves data.",
+		Use:           "topoctl",
+		Short:         "Show how a host's GPUs, NICs, memory and CPUs are connected",
 		SilenceErrors: true, SilenceUsage: true, DisableSuggestions: true,
 		Args:              UnknownCommand,
 		RunE:              summaryRun,
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { return f.checkGlobals(cmd) },
 	}
+	root.Long, _ = readHelp(root.Name())
 	root.SetIn(f.Streams.In)
 	root.SetOut(f.Streams.Out)
 	root.SetErr(f.Streams.Err)

@@ -31,13 +31,8 @@ func newSummaryCmd(f *Env, runF func(context.Context, *summaryOptions) error) *c
 	cmd := &cobra.Command{
 		Use:   SummaryName,
 		Short: "Show a host in ten lines; topoctl without a command does the same",
-		Long: "summary shows what a host is, whether doctor finds a problem on it, which NICs each GPU uses\n" +
-			"while all of them transfer data (each NUMA node on a host without GPUs), and which commands\n" +
-			"say more. In a pipe it prints the same.\n\n" +
-			"The exit code is 0 whatever doctor finds: \"topoctl doctor\" has one for that.",
-		Example: "  topoctl\n  topoctl --fixture dgx-h100\n  topoctl summary --from host.json -o json",
-		Args:    NoArgs,
-		RunE:    Action(opts, func(*cobra.Command, []string) error { return nil }, runF),
+		Args:  NoArgs,
+		RunE:  Action(opts, func(*cobra.Command, []string) error { return nil }, runF),
 	}
 	Uses(cmd, append(InputFlags, "units")...)
 	Formats(cmd, FormatTable, FormatJSON)

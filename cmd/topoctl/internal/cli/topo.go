@@ -31,12 +31,8 @@ func newTopoCmd(f *Env, runF func(context.Context, *topoOptions) error) *cobra.C
 	cmd := &cobra.Command{
 		Use:   "topo",
 		Short: "Draw the devices of a host and their links as a tree",
-		Long: "topo draws sockets and NUMA nodes, the host bridges and PCIe switches below them,\n" +
-			"and GPUs, NICs and drives with their links. An exclamation mark shows a link that\n" +
-			"runs slower than both of its ends support.",
-		Example: "  topoctl topo\n  topoctl topo --only gpu,nic\n  topoctl topo --fixture dgx-h100",
-		Args:    NoArgs,
-		RunE:    Action(opts, opts.parse, runF),
+		Args:  NoArgs,
+		RunE:  Action(opts, opts.parse, runF),
 	}
 	cmd.Flags().StringSliceVar(&opts.only, "only", nil, "show only these `KINDS` of device: gpu, nic, nvme, nvswitch")
 	cmd.Flags().BoolVar(&opts.all, "all", false, "show every PCI function and every interface")

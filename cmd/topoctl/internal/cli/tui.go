@@ -59,17 +59,8 @@ func newTUICmd(f *Env, runF func(context.Context, *tuiOptions) error) *cobra.Com
 	cmd := &cobra.Command{
 		Use:   "tui",
 		Short: "Show a dashboard of the host, its problems and its traffic",
-		Long: "tui shows a host on the terminal: the tree of its devices with live rates, the matrix of GPUs\n" +
-			"and NICs, an explanation of one path, probes, the lanes of running agents, and events.\n" +
-			"Press 1 to 6 or tab to switch views, and ? for help. It sends no traffic unless you start a\n" +
-			"probe (p), which it asks you to confirm.\n\n" +
-			"It can also show another host (--fixture, --root, --from) or a recording (--replay; made\n" +
-			"with r or --record), or print one frame as text (--once). See docs/tui.md.",
-		Example: "  topoctl tui\n  topoctl tui --agent 127.0.0.1:9411\n  topoctl tui --fixture dgx-h100 --synthetic-load\n" +
-			"  topoctl tui --record run.jsonl; topoctl tui --replay run.jsonl --speed 10\n" +
-			"  topoctl tui --once --view matrix --fixture dgx-h100 --size 100x30",
-		Args: NoArgs,
-		RunE: Action(opts, opts.parse, runF),
+		Args:  NoArgs,
+		RunE:  Action(opts, opts.parse, runF),
 	}
 	fl := cmd.Flags()
 	fl.StringArrayVar(&opts.agents, "agent", nil, "also show the engine of the agent with the HTTP address `URL` (or HOST:PORT); repeatable")

@@ -40,22 +40,8 @@ func newWatchCmd(f *Env, runF func(context.Context, *watchOptions) error) *cobra
 	cmd := &cobra.Command{
 		Use:   "watch",
 		Short: "Print changes on this host as they happen",
-		Long: "watch first prints the problems of this host, then what changes: ports that go down or come\n" +
-			"up and what that costs, PCIe links and ports that change speed, error counters that grow,\n" +
-			"doctor findings that appear or disappear, and drift, which is any difference from the start\n" +
-			"or from --baseline.\n\n" +
-			"watch reads counters every --interval. It discovers the whole host again every --every, and\n" +
-			"when the kernel reports a change. A host that the flags select is checked once.\n\n" +
-			"The output is text, or with -o jsonl (or json) one JSON object per line (topoctl.watch/v1;\n" +
-			"see docs/watch.md).\n\n" +
-			"The exit code is 1 if --exit-on-change saw a change. It is 0 at the end of --duration, or when you\n" +
-			"stop watch, and 130 if you stop it before --duration or --exit-on-change ends it.",
-		Example: "  topoctl watch\n  topoctl watch -o jsonl >> events.jsonl\n" +
-			"  topoctl discover > good.json; topoctl watch --baseline good.json\n" +
-			"  topoctl watch --exit-on-change --duration 10m && echo nothing happened\n" +
-			"  topoctl watch --fixture dgx-h100-port-down --baseline fixture:dgx-h100",
-		Args: NoArgs,
-		RunE: Action(opts, opts.parse, runF),
+		Args:  NoArgs,
+		RunE:  Action(opts, opts.parse, runF),
 	}
 	fl := cmd.Flags()
 	fl.DurationVar(&opts.interval, "interval", time.Second, "read counters and query agents every `TIME`; 0 for never")
