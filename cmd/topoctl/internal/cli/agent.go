@@ -111,15 +111,17 @@ func newAgentCmd(f *Env, runF func(context.Context, *agentOptions) error) *cobra
 
 // parse takes over the flags and refuses what makes no sense.
 func (o *agentOptions) parse(cmd *cobra.Command, _ []string) error {
-	if err := errors.Join(o.measured.Check(cmd), o.parseProbes(cmd), o.credentials.Check(cmd), o.registry.Check(cmd), NotEmpty(cmd, "advertise", "listen", "grants", "dranet", "fabric")); err != nil {
+	if err := errors.Join(o.measured.Check(cmd), o.parseProbes(cmd), o.credentials.Check(cmd), o.registry.Check(cmd), NotEmpty(cmd, "advertise", "listen", "grants", "dranet", "fabric"),
+		checkTogether(cmd,
+			flagRule{"fabric dranet-lists", needs, "dranet", ""},
+			flagRule{"rank", needs, "ranks", ""},
+			flagRule{"probe-memory probe-rate probe-time probe-targets", needs, "serve-probes", ""})); err != nil {
 		return err
 	}
-	if o.dranet == "" {
-		if err := NoEffect(cmd, "without --dranet", "fabric", "dranet-lists"); err != nil {
-			return err
+	if o.dranet != "" {
+		if _, err := dranet.Socket(o.dranet); err != nil {
+			return fmt.Errorf("--dranet %w", err)
 		}
-	} else if _, err := dranet.Socket(o.dranet); err != nil {
-		return fmt.Errorf("--dranet %w", err)
 	}
 	if err := o.parseAddresses(); err != nil {
 		return err
@@ -132,8 +134,6 @@ func (o *agentOptions) parse(cmd *cobra.Command, _ []string) error {
 		return fmt.Errorf("--refresh %s: want 0 or more", o.refresh)
 	case changed("name") && strings.TrimSpace(o.name) == "":
 		return errors.New("--name is empty")
-	case changed("rank") && !changed("ranks"):
-		return errors.New("--rank has no effect without --ranks")
 	case changed("ranks") && o.ranks < 1:
 		return fmt.Errorf("--ranks %d: want 1 or more", o.ranks)
 	case changed("ranks") && (o.rank < 0 || o.rank >= o.ranks):
@@ -527,11 +527,6 @@ func (o *agentOptions) addProbes(cmd *cobra.Command) {
 }
 
 func (o *agentOptions) parseProbes(cmd *cobra.Command) (err error) {
-	if !o.probes {
-		if err := NoEffect(cmd, "without --serve-probes", "probe-memory", "probe-rate", "probe-time", "probe-targets"); err != nil {
-			return err
-		}
-	}
 	if err := NotEmpty(cmd, "probe-targets"); err != nil {
 		return err
 	}

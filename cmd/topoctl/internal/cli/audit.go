@@ -102,19 +102,18 @@ func (o *auditOptions) parse(cmd *cobra.Command, args []string) error {
 	case o.interval < 100*time.Millisecond || o.interval > time.Minute:
 		return fmt.Errorf("--interval %s: want 100ms to 1m", o.interval)
 	}
+	if err := checkTogether(cmd,
+		flagRule{"duration interval", idleWith, savedHost, "that host does not change: leave out the flag that selects it, or give --log alone"},
+		flagRule{"log-host", needs, "log", ""}); err != nil {
+		return err
+	}
 	if o.Globals.Described() {
 		if len(o.command) > 0 {
 			return errors.New("a command has no effect on a host that does not change")
 		}
-		if err := NoEffect(cmd, "on a host that does not change", "duration", "interval"); err != nil {
-			return WithHint(err, "leave out the flag that selects a host, or give --log alone")
-		}
 		if len(o.logs) == 0 {
 			return WithHint(errors.New("a saved host has no counters that change"), "use --log FILE to check what an engine logged there")
 		}
-	}
-	if o.logHost != "" && len(o.logs) == 0 {
-		return errors.New("--log-host has no effect without --log")
 	}
 	if len(o.logs) > 0 && len(o.command) == 0 && !changed("duration") {
 		o.duration = 0 // the log alone

@@ -135,13 +135,10 @@ func (o *benchOptions) parse(cmd *cobra.Command, _ []string) error {
 }
 
 func (o *benchOptions) parsePeer(cmd *cobra.Command) error {
-	if err := errors.Join(NotEmpty(cmd, "peer", "region"), o.credentials.Check(cmd), o.registry.Check(cmd)); err != nil {
+	err := errors.Join(NotEmpty(cmd, "peer", "region"), o.credentials.Check(cmd), o.registry.Check(cmd), checkTogether(cmd, forPeers))
+	if err != nil || o.run.Peer == "" {
 		return err
 	}
-	if o.run.Peer == "" {
-		return NoEffect(cmd, "without --peer", append(slices.Clone(CredentialFlags), "region", "registry")...)
-	}
-	var err error
 	o.run.Peer, err = o.registry.Peer(o.run.Peer)
 	return err
 }

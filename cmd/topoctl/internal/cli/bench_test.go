@@ -51,7 +51,7 @@ func TestParseBenchRefuses(t *testing.T) {
 		{"--op read,read", "--op read is given twice"},
 		{"--op=", "--op"},
 		{"--transport verbs", `--transport "verbs": want auto, rdma, tcp or shm`},
-		{"--transport tcp --rdma-retries 5", "--rdma-retries has no effect without RDMA"},
+		{"--transport tcp --rdma-retries 5", "--rdma-retries needs --transport rdma"},
 		{"--policy best", `--policy "best": want adaptive, `},
 		{"--size 0", "--size"},
 		{"--size 4KiB,4096", "--size 4096 is given twice"},
@@ -75,8 +75,8 @@ func TestParseBenchRefuses(t *testing.T) {
 		{"--peer n2:http", "want HOST:PORT"},
 		{"--peer n2:0", "want HOST:PORT"},
 		{"--http 9411", `--http "9411": want host:port`},
-		{"--token-file x", "--token-file has no effect without --peer"},
-		{"--region x", "--region has no effect without --peer"},
+		{"--token-file x", "--token-file needs --peer"},
+		{"--region x", "--region needs --peer"},
 		{"--root /x", "--root has no effect on this command"},
 	} {
 		if _, err := parseOnly(t, newStreams().Streams, newBenchCmd, strings.Fields(tt.args)...); err == nil || !strings.Contains(err.Error(), tt.want) {

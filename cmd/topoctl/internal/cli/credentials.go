@@ -1,11 +1,13 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -20,6 +22,9 @@ type Credentials struct{ Files engine.CredentialFiles }
 // CredentialFlags are their names.
 var CredentialFlags = []string{"token-file", "cert-file", "key-file", "ca-file"}
 
+// forPeers is the rule of commands that start a peer themselves where no flag names one.
+var forPeers = flagRule{"region registry " + strings.Join(CredentialFlags, " "), needs, "peer", ""}
+
 // Add registers the flags.
 func (c *Credentials) Add(cmd *cobra.Command) {
 	fl := cmd.Flags()
@@ -31,13 +36,9 @@ func (c *Credentials) Add(cmd *cobra.Command) {
 
 // Check refuses flags without a value, and a certificate without what it needs.
 func (c *Credentials) Check(cmd *cobra.Command) error {
-	if err := NotEmpty(cmd, CredentialFlags...); err != nil {
-		return err
-	}
-	if f := &c.Files; (f.Certificate != "" || f.Key != "" || f.CA != "") && (f.Certificate == "" || f.Key == "" || f.CA == "") {
-		return WithHint(errors.New("--cert-file, --key-file and --ca-file come together"), "\"topoctl cert\" makes the files")
-	}
-	return nil
+	const hint = "--cert-file, --key-file and --ca-file come together; \"topoctl cert\" makes the files"
+	return cmp.Or(NotEmpty(cmd, CredentialFlags...), checkTogether(cmd,
+		flagRule{"cert-file", needs, "key-file", hint}, flagRule{"key-file", needs, "ca-file", hint}, flagRule{"ca-file", needs, "cert-file", hint}))
 }
 
 // Given says whether there are any.

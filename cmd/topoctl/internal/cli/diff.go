@@ -68,14 +68,15 @@ func diffArgs(cmd *cobra.Command, args []string) error {
 // parse takes over the flags and arguments and refuses what makes no sense.
 func (o *diffOptions) parse(cmd *cobra.Command, args []string) error {
 	o.old = args[0]
-	if o.probe {
-		return o.parseProbe(cmd, args)
-	}
-	if err := NoEffect(cmd, "without --probe", "units"); err != nil {
+	if err := checkTogether(cmd,
+		flagRule{"all ignore structure with " + otherHost, idleWith, "probe", "--probe compares reports"},
+		flagRule{"probe", needs, "output=table output=json", ""},
+		flagRule{"units", needs, "probe", ""},
+		allInTables); err != nil {
 		return err
 	}
-	if o.all && o.Format != FormatTable {
-		return fmt.Errorf("--all has no effect with -o %s", o.Format)
+	if o.probe {
+		return o.parseProbe(args)
 	}
 	if len(args) > 1 {
 		o.new = args[1]
@@ -166,13 +167,7 @@ func (o *diffOptions) sayOnce(older, newer *topo.Topology) {
 }
 
 // parseProbe takes over the arguments of a comparison of reports.
-func (o *diffOptions) parseProbe(cmd *cobra.Command, args []string) error {
-	if err := NoEffect(cmd, "with --probe, which compares reports", "all", "ignore", "structure", "root", "host-root", "from", "with", "fixture"); err != nil {
-		return err
-	}
-	if o.Format == FormatTSV {
-		return errors.New("-o tsv has no effect with --probe: want table or json")
-	}
+func (o *diffOptions) parseProbe(args []string) error {
 	if len(args) < 2 {
 		return WithHint(errors.New("--probe: expected two reports"), "create one with %q", "topoctl probe local --report FILE")
 	}

@@ -3,7 +3,6 @@ package cli
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -44,7 +43,7 @@ func newDiscoverCmd(f *Env, runF func(context.Context, *discoverOptions) error) 
 }
 
 func (o *discoverOptions) parse(cmd *cobra.Command, _ []string) error {
-	return NotEmpty(cmd, "capture")
+	return cmp.Or(NotEmpty(cmd, "capture"), checkTogether(cmd, flagRule{"with", excludes, "capture", ""}))
 }
 
 func runDiscover(ctx context.Context, opts *discoverOptions) error {
@@ -158,9 +157,6 @@ func rateOf(r *topo.Rate, system units.System) string {
 // writeCapture writes the capture; done says that it took the place of the
 // document on stdout.
 func (o *discoverOptions) writeCapture(ctx context.Context) (done bool, err error) {
-	if len(o.Globals.With) > 0 {
-		return false, errors.New("--with and --capture cannot be used together")
-	}
 	t, place, err := o.Locate(ctx)
 	switch {
 	case err != nil:

@@ -66,16 +66,11 @@ func newDoctorCmd(f *Env, runF func(context.Context, *doctorOptions) error) *cob
 
 // parse takes over the flags and arguments and refuses what makes no sense.
 func (o *doctorOptions) parse(cmd *cobra.Command, args []string) error {
-	if err := errors.Join(NotEmpty(cmd, "peer"), checkFailOn(cmd, o.Format)); err != nil {
+	if err := errors.Join(NotEmpty(cmd, "peer"), checkTogether(cmd, failOnItsOwn, allInTables, flagRule{"from=-", excludes, "peer=-", readOnce})); err != nil {
 		return err
 	}
-	switch {
-	case o.gidIndex != nil && (*o.gidIndex < 0 || *o.gidIndex > maxGIDIndex):
+	if o.gidIndex != nil && (*o.gidIndex < 0 || *o.gidIndex > maxGIDIndex) {
 		return fmt.Errorf("--gid-index %d: want 0 to %d", *o.gidIndex, maxGIDIndex)
-	case o.peer == "-" && o.Globals.From == "-":
-		return errors.New("only one of --from and --peer can be standard input")
-	case o.Format != FormatTable && o.all:
-		return fmt.Errorf("--all has no effect with -o %s", o.Format)
 	}
 	known := doctor.Codes()
 	for _, arg := range args {

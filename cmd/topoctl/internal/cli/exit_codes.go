@@ -62,13 +62,8 @@ func failOnFlag(cmd *cobra.Command, to *doctor.Severity) {
 	Offer(cmd, map[string]Completer{"fail-on": Words(failLevels...)})
 }
 
-// checkFailOn refuses --fail-on where a monitoring system has its own exit codes.
-func checkFailOn(cmd *cobra.Command, format string) error {
-	if format == FormatNagios && cmd.Flags().Changed("fail-on") {
-		return WithHint(errors.New("--fail-on has no effect with -o nagios"), "its exit codes are 0 OK, 1 WARNING, 2 CRITICAL and 3 UNKNOWN")
-	}
-	return nil
-}
+// failOnItsOwn is the rule of --fail-on: a monitoring system has its own exit codes.
+var failOnItsOwn = flagRule{"fail-on", idleWith, "output=nagios", "its exit codes are 0 OK, 1 WARNING, 2 CRITICAL and 3 UNKNOWN"}
 
 // fails says whether the worst finding is one to fail on.
 func fails(worst, on doctor.Severity) bool {

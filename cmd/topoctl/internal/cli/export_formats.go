@@ -69,12 +69,14 @@ func (l exportFormats[W]) want(args []string) error {
 // choose is the format of a name. Flags that mean something to others alone are refused.
 func (l exportFormats[W]) choose(cmd *cobra.Command, name string) (exportFormat[W], error) {
 	chosen := l[slices.Index(l.names(), name)]
-	var others []string
 	for _, f := range l {
-		others = append(others, f.flags...)
+		for _, flag := range f.flags {
+			if cmd.Flag(flag).Changed && !slices.Contains(chosen.flags, flag) {
+				return chosen, fmt.Errorf("--%s has no effect with %s", flag, name)
+			}
+		}
 	}
-	others = slices.DeleteFunc(others, func(flag string) bool { return slices.Contains(chosen.flags, flag) })
-	return chosen, NoEffect(cmd, "with "+name, others...)
+	return chosen, nil
 }
 
 // engineWords are the engines that --for takes.

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -102,13 +103,7 @@ func (o *fleetShowOptions) parse(cmd *cobra.Command, args []string) error {
 	if err := o.printing.parse(cmd, args); err != nil {
 		return err
 	}
-	if err := CheckWords("by", []string{o.by}, show.Views); err != nil {
-		return err
-	}
-	if cmd.Flags().Changed("by") && o.Format != FormatTable && o.Format != FormatTSV {
-		return fmt.Errorf("--by has no effect with -o %s", o.Format)
-	}
-	return nil
+	return cmp.Or(CheckWords("by", []string{o.by}, show.Views), checkTogether(cmd, flagRule{"by", needs, "output=table output=tsv", ""}))
 }
 
 func runFleetShow(ctx context.Context, o *fleetShowOptions) error {
@@ -170,10 +165,7 @@ func (o *fleetCheckOptions) parse(cmd *cobra.Command, args []string) error {
 	if err := o.printing.parse(cmd, args); err != nil {
 		return err
 	}
-	if o.all && o.Format != FormatTable {
-		return fmt.Errorf("--all has no effect with -o %s", o.Format)
-	}
-	return errors.Join(NotEmpty(cmd, "against"), checkFailOn(cmd, o.Format))
+	return errors.Join(NotEmpty(cmd, "against"), checkTogether(cmd, failOnItsOwn, allInTables))
 }
 
 func runFleetCheck(ctx context.Context, o *fleetCheckOptions) error {

@@ -86,26 +86,20 @@ func (o *fleetCollectOptions) parse(cmd *cobra.Command, args []string) error {
 		o.args = append(slices.Clone(args), o.Globals.From)
 	}
 	o.bounded = cmd.Flags().Changed("timeout")
-	asked := o.hosts != "" || len(o.names) > 0
 	switch {
-	case len(o.args) == 0 && o.agents == "" && !asked && o.launch == "" && !o.registry.Given():
+	case len(o.args) == 0 && o.agents == "" && o.hosts == "" && len(o.names) == 0 && o.launch == "" && !o.registry.Given():
 		return WithHint(errors.New("no hosts"), "name files, --agents HOST,HOST, --registry URL, or --hosts FILE --launch ssh")
-	case o.credentials.Given() && !o.registry.Given():
-		return errors.New("credentials are for engines: want --registry URL")
 	case o.launch != "" && o.launch != "ssh":
 		return fmt.Errorf("--launch %q: want ssh", o.launch)
-	case o.launch == "" && asked:
-		return WithHint(errors.New("--hosts and --host need --launch ssh"), "use --agents for hosts with agents")
-	case o.launch != "" && !asked:
-		return errors.New("--launch needs --hosts FILE or --host HOST")
-	case o.launch == "" && cmd.Flags().Changed("launch-command"):
-		return errors.New("--launch-command has no effect without --launch")
 	case o.parallel < 1 || o.parallel > mostParallel:
 		return fmt.Errorf("--parallel %d: want 1 to %d", o.parallel, mostParallel)
-	case o.resume && o.dir == "":
-		return errors.New("--resume needs --out-dir")
 	}
-	return nil
+	return checkTogether(cmd,
+		flagRule{strings.Join(CredentialFlags, " "), needs, "registry", "credentials are for the engines of a registry"},
+		flagRule{"hosts host", needs, "launch", "--launch ssh runs topoctl on them; use --agents for hosts with agents"},
+		flagRule{"launch", needs, "hosts host", ""},
+		flagRule{"launch-command", needs, "launch", ""},
+		flagRule{"resume", needs, "out-dir", ""})
 }
 
 func runFleetCollect(ctx context.Context, o *fleetCollectOptions) error {

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -42,11 +43,9 @@ func (o *fleetDiffOptions) parse(cmd *cobra.Command, args []string) error {
 		return WithHint(errors.New("want two fleets, OLD and NEW"), "create one with %q", "topoctl fleet collect SOURCE... --out-dir DIR")
 	case args[0] == "-" && args[1] == "-":
 		return errors.New("only one of OLD and NEW can be standard input")
-	case o.all && o.Format != FormatTable:
-		return fmt.Errorf("--all has no effect with -o %s", o.Format)
 	}
 	o.old, o.new = args[0], args[1]
-	return AtMost(cmd, args, 2)
+	return cmp.Or(AtMost(cmd, args, 2), checkTogether(cmd, allInTables))
 }
 
 func runFleetDiff(ctx context.Context, o *fleetDiffOptions) error {

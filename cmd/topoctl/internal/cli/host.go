@@ -19,7 +19,6 @@ import (
 	"unicode/utf16"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/topoctl/topoctl/discover"
 	"github.com/topoctl/topoctl/discover/formats/amdsmi"
@@ -104,6 +103,7 @@ func (in *Host) Ready(cmd *cobra.Command) error {
 	if in.Format, err = g.format(cmd); err != nil {
 		return err
 	}
+	in.env.Globals.Output = in.Format // for rules about -o
 	if g.ASCII = in.env.onlyASCII(); g.ASCII {
 		in.Streams.Err = asciiWriter(in.Streams.Err)
 		if in.Format == FormatTable || in.Format == FormatWide { // others are for programs
@@ -113,21 +113,9 @@ func (in *Host) Ready(cmd *cobra.Command) error {
 	if err := NotEmpty(cmd, "root", "host-root", "from", "with", "fixture"); err != nil {
 		return err
 	}
-	var given []string
-	for _, o := range []struct{ name, value string }{
-		{"--root", g.Root}, {"--host-root", g.HostRoot}, {"--from", g.From}, {"--fixture", g.Fixture},
-	} {
-		if o.value != "" {
-			given = append(given, o.name)
-		}
-	}
-	if len(given) > 1 {
-		return WithHint(fmt.Errorf("%s cannot be used together", strings.Join(given, " and ")), "each selects the host to inspect; use only one")
-	}
-	if len(g.With) > 0 && g.From == "" {
-		return WithHint(errors.New("--with needs --from"), "it adds the texts of network tools to a saved host")
-	}
-	return nil
+	return checkTogether(cmd,
+		flagRule{otherHost, excludes, otherHost, "each selects the host to inspect; use only one"},
+		flagRule{"with", needs, "from", "it adds the texts of network tools to a saved host"})
 }
 
 // Described says whether the flags name a host that is described, by files or a fixture, rather than
@@ -165,22 +153,8 @@ func NotEmpty(cmd *cobra.Command, flags ...string) error {
 		if fl == nil || !fl.Changed {
 			continue
 		}
-		values := []string{fl.Value.String()}
-		if list, ok := fl.Value.(pflag.SliceValue); ok {
-			values = list.GetSlice()
-		}
-		if len(values) == 0 || slices.Contains(values, "") {
+		if values := flagValues(fl); len(values) == 0 || slices.Contains(values, "") {
 			return fmt.Errorf("--%s is empty", name)
-		}
-	}
-	return nil
-}
-
-// NoEffect refuses flags that change nothing beside others: why is "with --lat", or "without --peer".
-func NoEffect(cmd *cobra.Command, why string, flags ...string) error {
-	for _, name := range flags {
-		if fl := cmd.Flag(name); fl != nil && fl.Changed {
-			return fmt.Errorf("--%s has no effect %s", name, why)
 		}
 	}
 	return nil

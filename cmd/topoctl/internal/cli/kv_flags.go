@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -64,11 +65,8 @@ func (o *servingFlags) add(cmd *cobra.Command, gpuHelp, decodeHelp string, decod
 // check reads the flags, but for the shape of --decode.
 func (o *servingFlags) check(cmd *cobra.Command) error {
 	o.units = units.System(o.Globals.Units).Or(units.Gbyte)
-	if err := NotEmpty(cmd, "gpu", "trace", "out-file"); err != nil {
+	if err := cmp.Or(NotEmpty(cmd, "gpu", "trace", "out-file"), checkTogether(cmd, allInTables)); err != nil {
 		return err
-	}
-	if o.all && o.Format != FormatTable {
-		return fmt.Errorf("--all has no effect with -o %s", o.Format)
 	}
 	if o.modelName == "" {
 		return WithHint(errors.New("no model: want --model NAME"), "known models: %s", strings.ToLower(strings.Join(modelNames(), ", ")))

@@ -70,7 +70,7 @@ func (o *replayOptions) add(cmd *cobra.Command) {
 }
 
 func (o *replayOptions) parse(cmd *cobra.Command, _ []string) (err error) {
-	if err := errors.Join(NotEmpty(cmd, "peer", "region", "location"), o.credentials.Check(cmd), o.registry.Check(cmd)); err != nil {
+	if err := errors.Join(NotEmpty(cmd, "peer", "region", "location"), o.credentials.Check(cmd), o.registry.Check(cmd), checkTogether(cmd, forPeers)); err != nil {
 		return err
 	}
 	for _, text := range o.placeTexts {
@@ -88,12 +88,12 @@ func (o *replayOptions) parse(cmd *cobra.Command, _ []string) (err error) {
 	if err := o.transports.Check(cmd); err != nil {
 		return err
 	}
-	return o.parsePeers(cmd)
+	return o.parsePeers()
 }
 
-func (o *replayOptions) parsePeers(cmd *cobra.Command) error {
+func (o *replayOptions) parsePeers() error {
 	if o.own = len(o.peers) == 0; o.own {
-		return NoEffect(cmd, "without --peer", append(slices.Clone(CredentialFlags), "region", "registry")...)
+		return nil
 	}
 	for i, text := range o.peers {
 		at, err := o.registry.Peer(text)

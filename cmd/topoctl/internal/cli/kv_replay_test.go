@@ -209,8 +209,8 @@ func TestParseKVReplay(t *testing.T) {
 		{"--peer a --peer a:7411 --region x --decode 2xtp1", 0, "--peer a:7411 is given twice"},
 		{"--peer a --region x,x --decode 2xtp1", 0, "--region x is given twice"},
 		{"--peer a, --region x", 0, "--peer is empty"},
-		{"--region x", 0, "--region has no effect without --peer"},
-		{"--token-file x", 0, "--token-file has no effect without --peer"},
+		{"--region x", 0, "--region needs --peer"},
+		{"--token-file x", 0, "--token-file needs --peer"},
 		{"--location ,", 0, "--location is empty"},
 		{"--memory 0", 0, "--memory"},
 	} {

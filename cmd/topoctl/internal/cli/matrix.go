@@ -56,14 +56,13 @@ func (o *matrixOptions) parse(cmd *cobra.Command, _ []string) error {
 	if err := o.Measured.Check(cmd); err != nil {
 		return err
 	}
-	measures := o.show == string(picture.ViewMeasured) || o.show == string(picture.ViewDelta)
-	switch {
-	case !slices.Contains(matrixViews, o.show):
+	if !slices.Contains(matrixViews, o.show) {
 		return fmt.Errorf("--show %q: want %s", o.show, Either(matrixViews))
-	case measures && o.Measured.File == "":
-		return WithHint(fmt.Errorf("--show %s needs --probe FILE", o.show), "create one with %q", "topoctl probe local --report FILE")
-	case !measures && o.Measured.File != "" && o.Format != FormatJSON:
-		return fmt.Errorf("--probe has no effect with --show %s: use --show measured or delta", o.show)
+	}
+	if err := checkTogether(cmd,
+		flagRule{"show=measured show=delta", needs, "probe", "create a report with \"topoctl probe local --report FILE\""},
+		flagRule{"probe", needs, "show=measured show=delta output=json", ""}); err != nil {
+		return err
 	}
 	var errRows, errCols error
 	o.rows, errRows = kindsOf("--rows", o.rowNames, matrixKinds, matrixKindNames)

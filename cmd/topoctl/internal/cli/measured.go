@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -33,13 +34,7 @@ func (m *Measured) Add(cmd *cobra.Command) {
 
 // Check refuses values that cannot be meant.
 func (m *Measured) Check(cmd *cobra.Command) error {
-	if err := NotEmpty(cmd, "probe", "probe-host"); err != nil {
-		return err
-	}
-	if cmd.Flags().Changed("probe-host") && m.File == "" {
-		return errors.New("--probe-host has no effect without --probe")
-	}
-	return nil
+	return cmp.Or(NotEmpty(cmd, "probe", "probe-host"), checkTogether(cmd, flagRule{"probe-host", needs, "probe", ""}))
 }
 
 // Overlay gives the measured rates of a host's links, nil without --probe.

@@ -89,11 +89,6 @@ func (o *pathOptions) parse(cmd *cobra.Command, args []string) error {
 	if err := errors.Join(o.parseArgs(cmd, args), o.measured.Check(cmd)); err != nil {
 		return err
 	}
-	if o.peer == "" {
-		if err := NoEffect(cmd, "without --peer", "fabric", "bytes", "policy"); err != nil {
-			return err
-		}
-	}
 	for _, name := range o.typed {
 		if e := rival.Engine(name); !slices.Contains(rival.Engines(), e) {
 			return fmt.Errorf("--engine %q: want %s", name, Either(engineNames()))
@@ -120,21 +115,17 @@ func (o *pathOptions) parseArgs(cmd *cobra.Command, args []string) error {
 	switch {
 	case o.plan && len(args) > 0:
 		return fmt.Errorf("unexpected argument %q: --plan is for all GPUs", args[0])
-	case changed("ranks") && !o.plan:
-		return errors.New("--ranks has no effect without --plan")
 	case changed("ranks") && o.ranks < 1:
 		return fmt.Errorf("--ranks %d: want 1 or more", o.ranks)
 	case changed("visible") && strings.TrimSpace(o.visible) == "":
 		return errors.New("--visible is empty")
-	case changed("visible") && o.plan:
-		return errors.New("--plan and --visible cannot be used together")
-	case o.peer == "-" && o.Globals.From == "-":
-		return errors.New("only one of --from and --peer can be standard input")
 	}
-	for _, flag := range []string{"peer", "engine"} {
-		if o.plan && changed(flag) {
-			return fmt.Errorf("--plan and --%s cannot be used together", flag)
-		}
+	if err := checkTogether(cmd,
+		flagRule{"fabric bytes policy", needs, "peer", ""},
+		flagRule{"ranks", needs, "plan", ""},
+		flagRule{"plan", excludes, "visible peer engine", ""},
+		flagRule{"from=-", excludes, "peer=-", readOnce}); err != nil {
+		return err
 	}
 	if len(args) > 0 {
 		o.src = args[0]

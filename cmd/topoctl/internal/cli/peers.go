@@ -55,16 +55,10 @@ func (o *peersOptions) parse(cmd *cobra.Command, _ []string) error {
 	switch {
 	case !o.registry.Given():
 		return WithHint(errors.New("--registry is required"), "--registry etcd://HOST/PREFIX; without a registry, engines are found by their addresses, and there is no list")
-	case o.watch && o.Format == FormatName:
-		return errors.New("--watch and -o name cannot be used together")
-	case !o.watch && o.Format == FormatJSONL:
-		return errors.New("-o jsonl is for --watch")
 	case o.limit < 0:
 		return fmt.Errorf("--duration %s: want 0 or more", o.limit)
-	case !o.watch:
-		return NoEffect(cmd, "without --watch", "duration")
 	}
-	return nil
+	return checkTogether(cmd, flagRule{"duration output=jsonl", needs, "watch", ""}, flagRule{"watch", excludes, "output=name", ""})
 }
 
 // peersDocument is what peers -o json prints.

@@ -1,11 +1,13 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/spf13/cobra"
@@ -36,7 +38,7 @@ func (o *DashboardOptions) Add(cmd *cobra.Command) {
 
 // CheckFlags refuses flags without a value, and a certificate without what it needs.
 func (o *DashboardOptions) CheckFlags(cmd *cobra.Command) error {
-	return o.hosts.credentials.Check(cmd)
+	return cmp.Or(o.hosts.credentials.Check(cmd), checkTogether(cmd, flagRule{strings.Join(CredentialFlags, " "), needs, "hosts host", ""}))
 }
 
 // HostsFile is the file with hosts, "" none.
@@ -61,8 +63,6 @@ func NewDashboardProber(ctx context.Context, o DashboardOptions) (p tui.Prober, 
 	m := measuring{Host: o.Host, spec: local.DefaultSpec(), rules: probe.DefaultRules(), flags: measureFlags{planFlags: planFlags{schedule: schedules[0]}}}
 	ports := portFlags{transport: bench.Auto, memory: memoryKinds[0]}
 	switch {
-	case !o.hosts.given() && o.hosts.credentials.Given():
-		return nil, nil, "", errors.New("--token-file and --cert-file have no effect without --hosts or --host")
 	case o.hosts.file == "-" || o.hosts.credentials.Files.Token == "-":
 		return nil, nil, "", errors.New("--hosts and --token-file cannot be standard input, from which the dashboard reads keys")
 	case o.NotLive != "":

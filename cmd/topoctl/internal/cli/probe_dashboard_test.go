@@ -207,7 +207,6 @@ func TestNewTUIProber(t *testing.T) {
 		{name: "hosts", o: DashboardOptions{hosts: agentFlags{names: two, credentials: probeWithToken(token)}}},
 		{name: "one host", o: DashboardOptions{hosts: agentFlags{names: two[:1]}}, want: "1 host: want two or more"},
 		{name: "no token", o: DashboardOptions{hosts: agentFlags{names: two, credentials: probeWithToken(token + "x")}}, want: "--token-file"},
-		{name: "a token that is not used", o: DashboardOptions{hosts: agentFlags{credentials: probeWithToken(token)}}, want: "no effect"},
 		{name: "standard input", o: DashboardOptions{hosts: agentFlags{file: "-"}}, want: "keys"},
 		{name: "no such file", o: DashboardOptions{hosts: agentFlags{file: token + "x"}}, want: "--hosts"},
 		{name: "a fixture", globals: Globals{Fixture: "dgx-h100"}, why: "only the running host"},

@@ -97,22 +97,20 @@ func (o *probeFabricOptions) parse(cmd *cobra.Command, _ []string) error {
 	if err := errors.Join(o.ports.check(), CheckWords("rails", []string{o.rails}, railChoices)); err != nil {
 		return err
 	}
-	switch changed := cmd.Flags().Changed; {
-	case o.registry.Given() && o.hosts.file != "":
-		return errors.New("--hosts and --registry cannot be used together")
-	case o.registry.Given() && o.launch != "":
-		return errors.New("--launch and --registry cannot be used together: agents that are launched are in no registry")
+	if err := checkTogether(cmd,
+		flagRule{"hosts", excludes, "registry", ""},
+		flagRule{"launch", excludes, "registry", "agents that are launched are in no registry"},
+		flagRule{"launch-command", needs, "launch", ""},
+		flagRule{"hosts=-", excludes, "token-file=-", readOnce},
+		flagRule{"cert-file", idleWith, "launch", "agents that are launched get a token; for certificates, start them yourself"}); err != nil {
+		return err
+	}
+	switch {
 	case !o.hosts.given() && !o.registry.Given():
 		return WithHint(errors.New("no hosts: want --hosts FILE, --host NAME=HOST[:PORT] or --registry URL"), "run \"topoctl agent --serve-probes\" on each host, or use --launch ssh")
 	case o.launch != "" && o.launch != "ssh":
 		return fmt.Errorf("--launch %q: want ssh", o.launch)
-	case o.launch == "" && changed("launch-command"):
-		return errors.New("--launch-command has no effect without --launch")
-	case o.launch != "" && o.hosts.credentials.Files.CA != "":
-		return WithHint(errors.New("--cert-file has no effect with --launch"), "agents that are launched get a token; for certificates, start them yourself")
-	case o.hosts.file == "-" && o.hosts.credentials.Files.Token == "-":
-		return errors.New("only one of --hosts and --token-file can be standard input")
-	case changed("timeout") || o.launch != "":
+	case cmd.Flags().Changed("timeout") || o.launch != "":
 		o.dialTime = o.Globals.Timeout
 	}
 	return nil

@@ -30,15 +30,20 @@ func (m *measureFlags) add(cmd *cobra.Command, defaults probe.Spec) {
 	m.judgeFlags.add(cmd)
 }
 
+// measureRules say how the flags go together.
+var measureRules = []flagRule{
+	{"report events", idleWith, "dry-run", ""},
+	{"dry-run", needs, "output=table output=wide output=json", ""},
+	{"out-file", idleWith, "output=jsonl", "use --events FILE to write events to a file"},
+	{"size", excludes, "sweep", ""},
+	{"bw", excludes, "lat", ""},
+	{"size sweep duration ci min-samples max-samples rate-limit bidir", idleWith, "lat", ""},
+}
+
 // parse checks the flags and gives what measurements and verdicts go by.
 func (m *measureFlags) parse(cmd *cobra.Command, defaults probe.Spec) (spec probe.Spec, rules probe.Rules, err error) {
-	if err := errors.Join(m.planFlags.check(cmd), m.outputFlags.check(cmd)); err != nil {
+	if err := errors.Join(m.planFlags.check(cmd), m.outputFlags.check(cmd), checkTogether(cmd, measureRules...)); err != nil {
 		return spec, rules, err
-	}
-	if m.dryRun {
-		if err := NoEffect(cmd, "with --dry-run", "report", "events"); err != nil {
-			return spec, rules, err
-		}
 	}
 	if spec, err = m.spec(cmd, defaults); err != nil {
 		return spec, rules, err
@@ -87,22 +92,11 @@ func (s *sampleFlags) add(cmd *cobra.Command, defaults probe.Spec) {
 // spec checks the flags and gives what they say of measurements.
 func (s *sampleFlags) spec(cmd *cobra.Command, defaults probe.Spec) (probe.Spec, error) {
 	out := defaults
-	changed := cmd.Flags().Changed
-	for _, pair := range [][2]string{{"size", "sweep"}, {"bw", "lat"}} {
-		if changed(pair[0]) && changed(pair[1]) {
-			return out, fmt.Errorf("--%s and --%s cannot be used together", pair[0], pair[1])
-		}
-	}
-	if s.lat {
-		if err := NoEffect(cmd, "with --lat", "size", "sweep", "duration", "ci", "min-samples", "max-samples", "rate-limit", "bidir"); err != nil {
-			return out, err
-		}
-	}
 	out.Warmup, out.MinSamples, out.MaxSamples, out.LatencySamples = s.warmup, s.minSamples, s.maxSamples, latencySamples
 	switch {
 	case s.minSamples < 2 || s.minSamples > 1000:
 		return out, fmt.Errorf("--min-samples %d: want 2 to 1000", s.minSamples)
-	case !changed("max-samples") && s.maxSamples < s.minSamples:
+	case !cmd.Flags().Changed("max-samples") && s.maxSamples < s.minSamples:
 		out.MaxSamples = s.minSamples
 	case s.maxSamples < s.minSamples || s.maxSamples > 1000:
 		return out, fmt.Errorf("--max-samples %d: want --min-samples (%d) to 1000", s.maxSamples, s.minSamples)

@@ -52,7 +52,7 @@ func (o *probeLocalOptions) parse(cmd *cobra.Command, _ []string) error {
 	if o.Globals.Described() && !o.flags.dryRun {
 		return WithHint(errors.New("only this host can be measured"), "use --dry-run to see what would be measured on another")
 	}
-	return o.rdma.Check(cmd, o.ports.transport != "tcp")
+	return o.rdma.Check(cmd)
 }
 
 func runProbeLocal(ctx context.Context, o *probeLocalOptions) error {

@@ -42,12 +42,6 @@ func (o *measuring) parseMeasuring(cmd *cobra.Command) (err error) {
 		return err
 	}
 	o.prepareShow()
-	switch {
-	case o.flags.dryRun && o.Format != FormatTable && o.Format != FormatWide && o.Format != FormatJSON:
-		return fmt.Errorf("-o %s has no effect with --dry-run: want table or json", o.Format)
-	case o.Format == FormatJSONL && o.flags.outFile.Name != "":
-		return WithHint(errors.New("--out-file has no effect with -o jsonl"), "use --events FILE to write events to a file")
-	}
 	return nil
 }
 

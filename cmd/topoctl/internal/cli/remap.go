@@ -58,8 +58,8 @@ func (o *remapOptions) parse(cmd *cobra.Command, _ []string) error {
 	if o.host == "" {
 		return WithHint(errors.New("--host is required"), "\"topoctl discover > host.json\" on the hypervisor writes one")
 	}
-	if o.host == "-" && o.guest == "-" {
-		return errors.New("only one of --host and --guest can be standard input")
+	if err := checkTogether(cmd, flagRule{"host=-", excludes, "guest=-", readOnce}); err != nil {
+		return err
 	}
 	o.pairs = map[topo.BDF]topo.BDF{}
 	for _, m := range o.maps {

@@ -225,17 +225,13 @@ func (f *Env) checkGlobals(cmd *cobra.Command) error {
 		return err
 	case g.color != colorAuto && g.color != colorAlways && g.color != colorNever:
 		return fmt.Errorf("--color %q: want auto, always or never", g.color)
-	case g.noColor && g.color == colorAlways:
-		return errors.New("--no-color and --color always cannot be used together")
-	case g.Quiet && g.Verbose:
-		return errors.New("--quiet and --verbose cannot be used together")
 	case g.Timeout <= 0:
 		return fmt.Errorf("--timeout %s: want more than 0", g.Timeout)
 	}
 	if _, err := units.ParseSystem(g.Units); err != nil {
 		return fmt.Errorf("--units %w", pkgerr.Plain(err))
 	}
-	return nil
+	return checkTogether(cmd, flagRule{"no-color", excludes, "color=always", ""}, flagRule{"quiet", excludes, "verbose", ""})
 }
 
 // format is the output format that the flags choose for a command, "" for one that has no -o.

@@ -36,7 +36,6 @@ func newTopoCmd(f *Env, runF func(context.Context, *topoOptions) error) *cobra.C
 	}
 	cmd.Flags().StringSliceVar(&opts.only, "only", nil, "show only these `KINDS` of device: gpu, nic, nvme, nvswitch")
 	cmd.Flags().BoolVar(&opts.all, "all", false, "show every PCI function and every interface")
-	cmd.MarkFlagsMutuallyExclusive("only", "all")
 	Offer(cmd, map[string]Completer{"only": WordList(treeKindNames...)})
 	Uses(cmd, append(slices.Clone(InputFlags), "units")...)
 	Formats(cmd, FormatTable, FormatJSON)
@@ -44,8 +43,10 @@ func newTopoCmd(f *Env, runF func(context.Context, *topoOptions) error) *cobra.C
 }
 
 func (o *topoOptions) parse(cmd *cobra.Command, _ []string) error {
-	if o.Format == FormatJSON {
-		return NoEffect(cmd, "with -o json, which has all that \"topoctl discover\" prints", "only", "all", "units")
+	if err := checkTogether(cmd,
+		flagRule{"only", excludes, "all", ""},
+		flagRule{"only all units", idleWith, "output=json", "-o json has all that \"topoctl discover\" prints"}); err != nil {
+		return err
 	}
 	only, err := kindsOf("--only", o.only, treeKinds, treeKindNames)
 	o.tree = picture.TreeOptions{ASCII: o.Globals.ASCII, Color: o.Color(), Width: o.Streams.Width, All: o.all,

@@ -61,15 +61,13 @@ func (r *RDMA) Add(cmd *cobra.Command) {
 }
 
 // Check refuses what is out of range, and settings of a transport that is not used.
-func (r *RDMA) Check(cmd *cobra.Command, used bool) error {
-	if !used {
-		var flags []string
-		for _, s := range r.settings() {
-			flags = append(flags, s.flag)
-		}
-		if err := NoEffect(cmd, "without RDMA (--transport rdma or auto)", append(flags, "rdma-device")...); err != nil {
-			return err
-		}
+func (r *RDMA) Check(cmd *cobra.Command) error {
+	flags := "rdma-device"
+	for _, s := range r.settings() {
+		flags += " " + s.flag
+	}
+	if err := checkTogether(cmd, flagRule{flags, needs, "transport=rdma transport=auto", ""}); err != nil {
+		return err
 	}
 	for _, s := range r.settings() {
 		if cmd.Flags().Changed(s.flag) && (*s.value < s.low || *s.value > s.top) {
@@ -167,7 +165,7 @@ func (t *Transports) Add(cmd *cobra.Command, usage string) {
 
 // Check refuses unknown names, and settings of transports that are not used.
 func (t *Transports) Check(cmd *cobra.Command) error {
-	return errors.Join(CheckWords("transport", t.Names, transportChoices), t.checkProtection(cmd), t.RDMA.Check(cmd, t.Offers("rdma")))
+	return errors.Join(CheckWords("transport", t.Names, transportChoices), t.checkProtection(cmd), t.RDMA.Check(cmd))
 }
 
 // checkProtection refuses an unknown level, and RDMA by name with one that it does not have.
@@ -178,10 +176,8 @@ func (t *Transports) checkProtection(cmd *cobra.Command) error {
 	if err := CheckWords("protect", []string{t.Protection}, engine.Protections); err != nil {
 		return err
 	}
-	if slices.Contains([]string{"payload", "sealed"}, t.Protection) && slices.Contains(t.Names, "rdma") {
-		return fmt.Errorf("--protect %s with --transport rdma: network cards neither authenticate nor encrypt what they move; use --transport tcp, or --protect headers", t.Protection)
-	}
-	return nil
+	return checkTogether(cmd, flagRule{"protect=payload protect=sealed", excludes, "transport=rdma",
+		"network cards neither authenticate nor encrypt what they move; use --transport tcp, or --protect headers"})
 }
 
 // Offers says whether a transport is among those of the flags.

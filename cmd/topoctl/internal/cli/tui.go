@@ -97,7 +97,6 @@ func (o *tuiOptions) parse(cmd *cobra.Command, _ []string) error {
 	if err := NotEmpty(cmd, "baseline", "replay", "record", "size", "hosts"); err != nil {
 		return err
 	}
-	changed := cmd.Flags().Changed
 	switch {
 	case o.interval < 100*time.Millisecond:
 		return fmt.Errorf("--interval %s: want 100ms or more", o.interval)
@@ -105,19 +104,19 @@ func (o *tuiOptions) parse(cmd *cobra.Command, _ []string) error {
 		return fmt.Errorf("--every %s: want 0, or 1s or more", o.every)
 	case !(o.speed > 0 && o.speed <= 1e6):
 		return fmt.Errorf("--speed %g: want more than 0", o.speed)
-	case changed("speed") && (o.replay == "" || o.once):
-		return errors.New("--speed has no effect without --replay, or with --once")
-	case changed("size") && !o.once:
-		return errors.New("--size has no effect without --once")
-	case o.once && o.record != "":
-		return errors.New("--record has no effect with --once")
-	case o.synthetic && !o.Globals.Described():
-		return WithHint(errors.New("--synthetic-load needs --fixture, --root or --from"), "use --fixture NAME for a built-in machine")
 	}
-	if err := o.parseReplay(cmd); err != nil {
+	if err := checkTogether(cmd,
+		flagRule{"with agent hosts host synthetic-load interval every " + otherHost, idleWith, "replay", ""},
+		flagRule{"speed", needs, "replay", ""},
+		flagRule{"size", needs, "once", ""},
+		flagRule{"speed record", idleWith, "once", ""},
+		flagRule{"synthetic-load", needs, "fixture root from", "use --fixture NAME for a built-in machine"}); err != nil {
 		return err
 	}
-	if !o.once && o.Globals.From == "-" {
+	switch {
+	case o.replay == "-" && !o.once:
+		return errors.New("--replay cannot be standard input, from which the dashboard reads keys")
+	case !o.once && o.Globals.From == "-":
 		return errors.New("--from cannot be standard input, from which the dashboard reads keys")
 	}
 	for i, a := range o.agents {
@@ -129,21 +128,6 @@ func (o *tuiOptions) parse(cmd *cobra.Command, _ []string) error {
 	}
 	o.color = o.Color()
 	return o.parseSize()
-}
-
-// parseReplay refuses what a recording leaves no place for.
-func (o *tuiOptions) parseReplay(cmd *cobra.Command) error {
-	if o.replay == "" {
-		return nil
-	}
-	if err := NoEffect(cmd, "with --replay",
-		"root", "host-root", "from", "with", "fixture", "agent", "hosts", "host", "synthetic-load", "interval", "every"); err != nil {
-		return err
-	}
-	if o.replay == "-" && !o.once {
-		return errors.New("--replay cannot be standard input, from which the dashboard reads keys")
-	}
-	return nil
 }
 
 // parseSize finds the size of --once.

@@ -73,16 +73,14 @@ func (o *watchOptions) parse(cmd *cobra.Command, _ []string) error {
 		return fmt.Errorf("--every %s: want %s or more, or 0", o.every, leastEvery)
 	case changed("duration") && o.limit <= 0:
 		return fmt.Errorf("--duration %s: want more than 0", o.limit)
-	case o.baseline == "-" && o.Globals.From == "-":
-		return errors.New("only one of --from and --baseline can be standard input")
 	}
 	if err := NotEmpty(cmd, "baseline", "agent"); err != nil {
 		return err
 	}
-	if o.Globals.Described() {
-		if err := NoEffect(cmd, "on a host that does not change", "interval", "every", "duration", "exit-on-change", "agent"); err != nil {
-			return WithHint(err, "leave out the flag that selects a host to watch this one")
-		}
+	if err := checkTogether(cmd,
+		flagRule{"interval every duration exit-on-change agent", idleWith, savedHost, "that host does not change: leave out the flag that selects it to watch this one"},
+		flagRule{"from=-", excludes, "baseline=-", readOnce}); err != nil {
+		return err
 	}
 	for i, a := range o.agents {
 		var err error
