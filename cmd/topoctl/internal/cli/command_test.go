@@ -77,7 +77,7 @@ func TestPrintWarnings(t *testing.T) {
 	}
 	list = append(list, topo.Warning{Code: topo.CodeUnreadable, Detail: "x\x1b[2J", Evidence: "/sys/y"})
 	var b bytes.Buffer
-	PrintWarnings(&b, list)
+	PrintWarnings(&b, "", list)
 	lines := strings.Split(strings.TrimSuffix(b.String(), "\n"), "\n")
 	if len(lines) != mostWarnings+2 {
 		t.Fatalf("%d lines:\n%s", len(lines), b.String())

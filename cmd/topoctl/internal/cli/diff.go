@@ -13,9 +13,7 @@ import (
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/diff"
-
 	"github.com/topoctl/topoctl/internal/measure/show"
-	"github.com/topoctl/topoctl/internal/text"
 )
 
 type diffOptions struct {
@@ -137,11 +135,7 @@ func (o *diffOptions) print(r *diff.Report) error {
 		}
 		return t.Print(o.Streams, o.Format)
 	}
-	lines := strings.Split(r.Text(diff.TextOptions{Width: o.Streams.Width, All: o.all}), "\n")
-	for i := range lines {
-		lines[i] = text.Printable(lines[i])
-	}
-	return Write(o.Streams.Out, []byte(strings.Join(lines, "\n")))
+	return Write(o.Streams.Out, []byte(printable(r.Text(diff.TextOptions{Width: o.Streams.Width, All: o.all}))))
 }
 
 // label is what the report calls a side.
@@ -192,9 +186,7 @@ func runDiffProbe(o *diffOptions) error {
 	case !d.Equal:
 		return ErrBad
 	case !d.Complete:
-		if !o.Globals.Quiet {
-			fmt.Fprintln(o.Streams.Err, "topoctl: warning: one of the runs ended early; pairs that it did not measure were not compared")
-		}
+		o.tell("warning", "one of the runs ended early; pairs that it did not measure were not compared")
 		return ErrPartial
 	}
 	return nil

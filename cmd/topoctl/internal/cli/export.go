@@ -15,7 +15,6 @@ import (
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/picture"
 	"github.com/topoctl/topoctl/internal/pkgerr"
-	"github.com/topoctl/topoctl/internal/text"
 	"github.com/topoctl/topoctl/internal/units"
 	"github.com/topoctl/topoctl/pathsel"
 	"github.com/topoctl/topoctl/pathsel/export"
@@ -148,7 +147,7 @@ func (o *exportOptions) mooncake(w io.Writer, t *topo.Topology) error {
 	}
 	var buf bytes.Buffer
 	notes, err := export.Mooncake(&buf, h, v)
-	o.notes(notes...)
+	o.tell("note", notes...)
 	data, err := SafeJSON(buf.Bytes(), err)
 	if err != nil {
 		return err
@@ -169,12 +168,12 @@ func (o *exportOptions) ncclXML(w io.Writer, t *topo.Topology) error {
 		if !o.skeleton && ncclxml.TooLarge(t, true) == "" {
 			why += "; --skeleton, which leaves out GPUs and NICs, does not"
 		}
-		o.say("warning", why)
+		o.tell("warning", why)
 	}
 	if !o.skeleton {
 		return ncclxml.Encode(w, t)
 	}
-	o.notes("NCCL adds the GPUs and NICs that it finds at these addresses; on another machine of this type the addresses must be its own")
+	o.tell("note", "NCCL adds the GPUs and NICs that it finds at these addresses; on another machine of this type the addresses must be its own")
 	return ncclxml.EncodeSkeleton(w, t)
 }
 
@@ -192,17 +191,6 @@ func (o *exportOptions) svg(w io.Writer, t *topo.Topology) error {
 
 func (o *exportOptions) prometheus(w io.Writer, t *topo.Topology) error {
 	return Metrics(w, t, o.allPairs)
-}
-
-// notes writes what a user should know and the format has no place for.
-func (o *exportOptions) notes(lines ...string) { o.say("note", lines...) }
-
-func (o *exportOptions) say(what string, lines ...string) {
-	for _, l := range lines {
-		if !o.Globals.Quiet {
-			fmt.Fprintln(o.Streams.Err, "topoctl: "+what+": "+text.Printable(l))
-		}
-	}
 }
 
 // host prepares a host for decisions, with the GPUs that a job sees.

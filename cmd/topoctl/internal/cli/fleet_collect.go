@@ -47,12 +47,10 @@ const (
 func newFleetCollectCmd(f *Env, runF func(context.Context, *fleetCollectOptions) error) *cobra.Command {
 	opts := &fleetCollectOptions{Host: f.Host()}
 	cmd := &cobra.Command{
-		Use:   "collect [SOURCE...]",
-		Short: "Put the topologies of many hosts together",
-		RunE:  Action(opts, opts.parse, runF),
-		ValidArgsFunction: func(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
-			return HostArgs(typed, "")
-		},
+		Use:               "collect [SOURCE...]",
+		Short:             "Put the topologies of many hosts together",
+		RunE:              Action(opts, opts.parse, runF),
+		ValidArgsFunction: HostFlag,
 	}
 	fl := cmd.Flags()
 	fl.StringVar(&opts.agents, "agents", "", "ask these agents over HTTP: `HOST[:PORT],...`, or a file with one per line")
@@ -163,11 +161,7 @@ func (o *fleetCollectOptions) registered(ctx context.Context) (list []collect.So
 		end()
 		return nil, none, err
 	}
-	for _, bad := range there.Bad {
-		if !o.Globals.Quiet {
-			fmt.Fprintf(o.Streams.Err, "topoctl: warning: %s: a record that cannot be used: %s\n", text.Printable(bad.Key), text.Printable(bad.Error))
-		}
-	}
+	o.tellBad(there)
 	credentials, err := o.credentials.Read(ctx, o.Host, nil)
 	if err == nil {
 		var e *engine.Engine
@@ -233,8 +227,8 @@ func (o *fleetCollectOptions) write(f *model.Fleet, store *collect.Store) error 
 		for i := range f.Hosts {
 			kept[f.Hosts[i].Document] = true
 		}
-		if err := store.Drop(func(path string) bool { return kept[path] }); err != nil && !o.Globals.Quiet {
-			fmt.Fprintln(o.Streams.Err, "topoctl: warning: "+text.Printable(err.Error()))
+		if err := store.Drop(func(path string) bool { return kept[path] }); err != nil {
+			o.tell("warning", err.Error())
 		}
 	}
 	if o.Format == FormatJSON {

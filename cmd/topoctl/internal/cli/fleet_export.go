@@ -203,9 +203,7 @@ func runFleetExport(ctx context.Context, o *fleetExportOptions) error {
 	if o.failed > 0 && o.read == 0 {
 		return o.unread
 	}
-	for _, line := range out.Notes {
-		fleetNote(o.Host, line)
-	}
+	o.tell("note", out.Notes...)
 	if len(out.Data) == 0 {
 		return errors.New("nothing to write: all of it was left out")
 	}

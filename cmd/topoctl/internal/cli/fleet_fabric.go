@@ -107,28 +107,17 @@ func runFleetFabric(ctx context.Context, o *fleetFabricOptions) error {
 		return err
 	}
 	noteUnreached(o.Host, f)
-	for _, l := range left {
-		o.note(l)
-	}
+	o.tell("note", left...)
 	if len(left)+len(file.Unjoined)+len(f.Missing()) > 0 || len(file.Hosts) == 0 {
 		return ErrPartial
 	}
 	return nil
 }
 
-// note tells on standard error what the output has no place for.
-func (o *fleetFabricOptions) note(line string) { fleetNote(o.Host, line) }
-
-func fleetNote(in *Host, line string) {
-	if !in.Globals.Quiet {
-		fmt.Fprintln(in.Streams.Err, "topoctl: note: "+text.Printable(line))
-	}
-}
-
 // noteUnreached tells which hosts the output lacks because they were not reached, and why.
 func noteUnreached(in *Host, f *model.Fleet) {
 	for _, x := range f.Unreached() {
-		fleetNote(in, fmt.Sprintf("%s %s not reached: %s", text.Join(x.Hosts, 8), text.Noun(len(x.Hosts), "was", "were"), x.Reason))
+		in.tell("note", fmt.Sprintf("%s %s not reached: %s", text.Join(x.Hosts, 8), text.Noun(len(x.Hosts), "was", "were"), x.Reason))
 	}
 }
 

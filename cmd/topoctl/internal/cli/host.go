@@ -211,7 +211,7 @@ func (in *Host) Say(t *topo.Topology) {
 		printSources(in.Streams.Err, t.Sources)
 	}
 	if !in.Globals.Quiet {
-		PrintWarnings(in.Streams.Err, t.Warnings)
+		PrintWarnings(in.Streams.Err, "", t.Warnings)
 	}
 }
 

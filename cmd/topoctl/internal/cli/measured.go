@@ -55,8 +55,8 @@ func (m *Measured) Overlay(in *Host, t *topo.Topology) (topo.Overlay, error) {
 	}
 	m.Found = name
 	rates := m.Report.Overlay(name)
-	if len(rates) == 0 && !in.Globals.Quiet {
-		fmt.Fprintln(in.Streams.Err, "topoctl: warning: "+text.Printable(fmt.Sprintf("--probe %s: no measured link rates for %s; using the expected rates", m.File, name)))
+	if len(rates) == 0 {
+		in.tell("warning", fmt.Sprintf("--probe %s: no measured link rates for %s; using the expected rates", m.File, name))
 	}
 	return rates, nil
 }

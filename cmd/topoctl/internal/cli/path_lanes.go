@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -82,11 +81,7 @@ func (o *pathOptions) loadPeer(ctx context.Context) (*topo.Topology, error) {
 		return nil, fmt.Errorf("--peer %w", err)
 	}
 	if !o.Globals.Quiet {
-		var b bytes.Buffer
-		PrintWarnings(&b, t.Warnings)
-		for line := range strings.Lines(b.String()) {
-			fmt.Fprint(o.Streams.Err, strings.Replace(line, "topoctl: warning: ", "topoctl: warning: peer: ", 1))
-		}
+		PrintWarnings(o.Streams.Err, "peer: ", t.Warnings)
 	}
 	return t, nil
 }

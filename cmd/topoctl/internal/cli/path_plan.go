@@ -30,8 +30,8 @@ func (o *pathOptions) runPlan(h *pathsel.Host) error {
 	}
 	var data []byte
 	if o.Format == FormatJSON {
-		if note != "" && !o.Globals.Quiet {
-			fmt.Fprintln(o.Streams.Err, "topoctl: note: "+note)
+		if note != "" {
+			o.tell("note", note)
 		}
 		data, err = EncodeJSON(p)
 	} else {

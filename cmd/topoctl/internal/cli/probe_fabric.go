@@ -142,16 +142,9 @@ func runProbeFabric(ctx context.Context, o *probeFabricOptions) error {
 	}
 	err = o.run(ctx, fleet)
 	if closed := fleet.Close(); closed != nil {
-		o.warn("%v", pkgerr.Plain(closed))
+		o.tell("warning", pkgerr.Plain(closed).Error())
 	}
 	return err
-}
-
-// warn writes a warning to stderr.
-func (o *probeFabricOptions) warn(format string, args ...any) {
-	if !o.Globals.Quiet {
-		fmt.Fprintln(o.Streams.Err, "topoctl: warning: "+text.Printable(fmt.Sprintf(format, args...)))
-	}
 }
 
 // described is a host that a file or a fixture describes.
@@ -172,9 +165,7 @@ func (o *probeFabricOptions) registered(ctx context.Context, names registry.Regi
 	if err != nil {
 		return nil, err
 	}
-	for _, bad := range list.Bad {
-		o.warn("%s: a record that cannot be used: %s", bad.Key, bad.Error)
-	}
+	o.tellBad(list)
 	var hosts []probe.Host
 	var known []string
 	for i := range list.Records {
@@ -348,7 +339,7 @@ func (o *probeFabricOptions) usable(fleet *fabric.Fleet) ([]plan.Host, error) {
 	var hosts []plan.Host
 	for _, h := range fleet.Hosts() {
 		if h.Error != "" {
-			o.warn("%s does not take part: %s", h.Name, h.Error)
+			o.tell("warning", h.Name+" does not take part: "+h.Error)
 			continue
 		}
 		if o.Globals.Verbose {
@@ -414,7 +405,7 @@ func (o *probeFabricOptions) withoutRDMA(hosts []plan.Host, agents []fabric.Host
 		}
 		text := fmt.Sprintf("%s has RDMA devices that cannot be used (%s); its pairs are measured over TCP", h.Name, why)
 		notes = append(notes, plan.PartialNote+text)
-		o.warn("%s", text)
+		o.tell("warning", text)
 	}
 	return notes
 }

@@ -155,11 +155,7 @@ func (o *measuring) outcome(r *probe.Report) error {
 	if r.Complete && probeTried(r) == 0 {
 		missing = append(missing, "no pair was measured: "+nothingWhy(r))
 	}
-	if !o.Globals.Quiet {
-		for _, line := range missing {
-			fmt.Fprintln(o.Streams.Err, "topoctl: partial: "+text.Printable(line))
-		}
-	}
+	o.tell("partial", missing...)
 	err := outcome(r)
 	if err != nil && !o.flags.outFile.Stdout() && !o.Globals.Quiet { // the exit code alone would say that something is wrong
 		fmt.Fprintf(o.Streams.Err, "topoctl: %s; the report is in %s\n", show.Answer(r, o.show), text.Printable(o.flags.outFile.Name))

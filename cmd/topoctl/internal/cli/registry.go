@@ -99,6 +99,13 @@ func (r *Registry) List(ctx context.Context, h *Host, names registry.Registry) (
 	return list, nil
 }
 
+// tellBad warns of the records of a registry that cannot be used.
+func (in *Host) tellBad(list registry.Listing) {
+	for _, bad := range list.Bad {
+		in.tell("warning", bad.Key+": a record that cannot be used: "+bad.Error)
+	}
+}
+
 // Finder is a registry by which an engine opens peers, by name or address, and that no one finds it by; nil for nil.
 func Finder(r registry.Registry) registry.Registry {
 	if r == nil {

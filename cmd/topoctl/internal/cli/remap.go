@@ -116,11 +116,7 @@ func runRemap(ctx context.Context, o *remapOptions) error {
 	if err != nil {
 		return err
 	}
-	if !o.Globals.Quiet {
-		for _, n := range append(notes, more...) {
-			fmt.Fprintln(o.Streams.Err, "topoctl: note: "+text.Printable(n))
-		}
-	}
+	o.tell("note", append(notes, more...)...)
 	if err := o.out.Write(o.Streams, data); err != nil {
 		return err
 	}
