@@ -103,11 +103,7 @@ func runCertShow(_ context.Context, o *certShowOptions) error {
 	for _, c := range list {
 		doc.Certificates = append(doc.Certificates, newCertificate(c))
 	}
-	if o.Format == FormatJSON {
-		err = PrintJSON(o.Streams.Out, doc)
-	} else {
-		err = Write(o.Streams.Out, []byte(Finish(doc.text(leaf, now))))
-	}
+	err = o.printAnswer(doc, func() string { return doc.text(leaf, now) })
 	if err == nil && !doc.Usable {
 		err = ErrBad
 	}

@@ -16,12 +16,7 @@ type Completer = func(cmd *cobra.Command, args []string, typed string) ([]string
 
 // Words offers the words of a list.
 func Words[T ~string](list ...T) Completer {
-	return func(*cobra.Command, []string, string) (out []string, _ cobra.ShellCompDirective) {
-		for _, w := range list {
-			out = append(out, string(w))
-		}
-		return out, cobra.ShellCompDirectiveNoFileComp
-	}
+	return cobra.FixedCompletions(wordsOf(list), cobra.ShellCompDirectiveNoFileComp)
 }
 
 // WordList offers the words that a comma-separated list does not hold yet.
@@ -66,7 +61,7 @@ func HostArgs(typed, before string) ([]string, cobra.ShellCompDirective) {
 	return names, cobra.ShellCompDirectiveDefault
 }
 
-// HostFlag offers the values of a flag that takes a file or a described machine.
+// HostFlag offers the values of a flag, or arguments, that are a file or a described machine.
 func HostFlag(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
 	return HostArgs(typed, "")
 }

@@ -84,24 +84,18 @@ func (o *doctorOptions) parse(cmd *cobra.Command, args []string) error {
 }
 
 func unknownCheck(arg string, known []doctor.Code) error {
-	names := make([]string, len(known))
-	for i, c := range known {
-		names[i] = string(c)
-	}
-	err := fmt.Errorf("unknown check %q", arg)
-	if near := text.Closest(arg, names); near != "" {
-		return WithHint(err, "did you mean %q?", near)
-	}
+	names := wordsOf(known)
 	var within []string
 	for _, n := range names {
 		if len(arg) > 2 && strings.Contains(n, strings.ToLower(arg)) {
 			within = append(within, n)
 		}
 	}
+	otherwise := "use \"topoctl doctor --all\" to list the checks"
 	if len(within) > 0 {
-		return WithHint(err, "did you mean %s?", Either(within))
+		otherwise = "did you mean " + Either(within) + "?"
 	}
-	return WithHint(err, "use %q to list the checks", "topoctl doctor --all")
+	return Suggest(fmt.Errorf("unknown check %q", arg), arg, names, otherwise)
 }
 
 func runDoctor(ctx context.Context, o *doctorOptions) error {
@@ -185,11 +179,7 @@ func (o *doctorOptions) print(r *doctor.Report) error {
 func doctorTable(r *doctor.Report) *Table {
 	t := &Table{Head: []string{"SEVERITY", "CHECK", "SUBJECTS", "TEXT", "NEXT"}}
 	add := func(severity string, code doctor.Code, subjects []topo.ID, text, next string) {
-		var names []string
-		for _, id := range subjects {
-			names = append(names, doctor.SubjectName(id))
-		}
-		t.Add(severity, string(code), strings.Join(names, ","), text, next)
+		t.Add(severity, string(code), subjectNames(subjects, ","), text, next)
 	}
 	for _, f := range r.Findings() {
 		add(string(f.Severity), f.Code, f.Subjects, f.Text, f.Fix)
@@ -200,6 +190,14 @@ func doctorTable(r *doctor.Report) *Table {
 		}
 	}
 	return t
+}
+
+func subjectNames(ids []topo.ID, between string) string {
+	var names []string
+	for _, id := range ids {
+		names = append(names, doctor.SubjectName(id))
+	}
+	return strings.Join(names, between)
 }
 
 // paint colours the word that says how bad a finding is.
@@ -232,11 +230,7 @@ func nagiosText(r *doctor.Report) string {
 	fmt.Fprintf(&b, "TOPOCTL %s - %s | errors=%d warnings=%d infos=%d could_not_check=%d ok=%d\n",
 		NagiosWords[doctorCode(r)], plain(strings.TrimSuffix(r.Headline(), ".")), s.Errors, s.Warnings, s.Infos, s.CouldNotCheck, s.OK)
 	for _, f := range r.Findings() {
-		var names []string
-		for _, id := range f.Subjects {
-			names = append(names, doctor.SubjectName(id))
-		}
-		fmt.Fprintf(&b, "%s %s: %s\n", f.Severity.Label(), f.Code, plain(strings.TrimPrefix(strings.Join(names, ", ")+": "+f.Text, ": ")))
+		fmt.Fprintf(&b, "%s %s: %s\n", f.Severity.Label(), f.Code, plain(strings.TrimPrefix(subjectNames(f.Subjects, ", ")+": "+f.Text, ": ")))
 	}
 	for _, c := range r.Checks {
 		for _, m := range c.Missing {

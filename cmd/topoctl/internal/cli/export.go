@@ -111,7 +111,7 @@ func (o *exportOptions) parse(cmd *cobra.Command, args []string) error {
 }
 
 func (o *exportOptions) checkEnv(changed func(string) bool) error {
-	if err := wantEngine(o.engine); err != nil {
+	if err := wantEngine(o.engine, engineWords()); err != nil {
 		return err
 	}
 	switch {

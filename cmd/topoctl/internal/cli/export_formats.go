@@ -80,17 +80,10 @@ func (l exportFormats[W]) choose(cmd *cobra.Command, name string) (exportFormat[
 }
 
 // engineWords are the engines that --for takes.
-func engineWords() []string {
-	var out []string
-	for _, e := range export.Engines() {
-		out = append(out, string(e))
-	}
-	return out
-}
+func engineWords() []string { return wordsOf(export.Engines()) }
 
-// wantEngine refuses a value of --for that is no engine.
-func wantEngine(value string) error {
-	words := engineWords()
+// wantEngine refuses a value of --for that is none of the words.
+func wantEngine(value string, words []string) error {
 	switch {
 	case value == "":
 		return WithHint(errors.New("--for is required"), "--for ENGINE: %s", Either(words))

@@ -12,6 +12,7 @@ import (
 
 	model "github.com/topoctl/topoctl/internal/fleet"
 	"github.com/topoctl/topoctl/internal/fleet/show"
+	"github.com/topoctl/topoctl/internal/text"
 	"github.com/topoctl/topoctl/internal/units"
 	"github.com/topoctl/topoctl/pathsel/doctor"
 )
@@ -27,9 +28,7 @@ type printing struct {
 func (p *printing) add(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&p.fabric, "fabric", "", "`FILE` with the rail and leaf of each port, and uplinks (topoctl.fabric/v1)")
 	p.out.Add(cmd)
-	cmd.ValidArgsFunction = func(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
-		return HostArgs(typed, "")
-	}
+	cmd.ValidArgsFunction = HostFlag
 	Uses(cmd, "from", "timeout", "quiet", "units")
 	TakesLong(cmd)
 }
@@ -124,7 +123,7 @@ func runFleetShow(ctx context.Context, o *fleetShowOptions) error {
 
 // rows prints rows for programs.
 func (p *printing) rows(rows [][]string) error {
-	return p.out.Write(p.Streams, []byte(strings.Join(fleetTSV(rows), "\n")+"\n"))
+	return p.out.Write(p.Streams, []byte(strings.Join(text.TSV(rows), "\n")+"\n"))
 }
 
 // partial is the error of a fleet that is known in part.

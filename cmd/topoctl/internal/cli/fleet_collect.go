@@ -250,15 +250,6 @@ func (o *fleetCollectOptions) write(f *model.Fleet, store *collect.Store) error 
 	return nil
 }
 
-// printable makes text that has names of hosts in it harmless, line by line.
-func printable(s string) string {
-	lines := strings.Split(s, "\n")
-	for i := range lines {
-		lines[i] = text.Printable(lines[i])
-	}
-	return strings.Join(lines, "\n")
-}
-
 // collectProgress tells on a terminal how far a collection is.
 type collectProgress struct {
 	o     *fleetCollectOptions

@@ -65,7 +65,7 @@ func runFleetDiff(ctx context.Context, o *fleetDiffOptions) error {
 	case FormatJSON:
 		err = PrintJSON(o.Streams.Out, c)
 	case FormatTSV:
-		err = Write(o.Streams.Out, []byte(strings.Join(fleetTSV(show.ChangeRows(c)), "\n")+"\n"))
+		err = Write(o.Streams.Out, []byte(strings.Join(text.TSV(show.ChangeRows(c)), "\n")+"\n"))
 	default:
 		err = Write(o.Streams.Out, []byte(printable(show.Changes(c, show.Options{Width: o.Streams.Width, All: o.all}))))
 	}
@@ -79,5 +79,3 @@ func runFleetDiff(ctx context.Context, o *fleetDiffOptions) error {
 	}
 	return nil
 }
-
-func fleetTSV(rows [][]string) []string { return text.TSV(rows) }

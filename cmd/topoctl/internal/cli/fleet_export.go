@@ -174,7 +174,7 @@ func (o *fleetExportOptions) parse(cmd *cobra.Command, args []string) error {
 	case o.format.name == "nfd" && o.node == "":
 		return WithHint(errors.New("--node is required"), "a feature file is for one host: --node HOST")
 	case o.format.name == "env":
-		return wantEngine(o.engine)
+		return wantEngine(o.engine, engineWords())
 	case cmd.Flags().Changed("gpus") && o.gpus < 1:
 		return fmt.Errorf("--gpus %d: want 1 or more", o.gpus)
 	}

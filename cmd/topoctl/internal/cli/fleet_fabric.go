@@ -38,12 +38,10 @@ type fleetFabricOptions struct {
 func newFleetFabricCmd(f *Env, runF func(context.Context, *fleetFabricOptions) error) *cobra.Command {
 	opts := &fleetFabricOptions{Host: f.Host()}
 	cmd := &cobra.Command{
-		Use:   "fabric FLEET | SOURCE...",
-		Short: "Find out which switches the hosts are cabled to",
-		RunE:  Action(opts, opts.parse, runF),
-		ValidArgsFunction: func(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
-			return HostArgs(typed, "")
-		},
+		Use:               "fabric FLEET | SOURCE...",
+		Short:             "Find out which switches the hosts are cabled to",
+		RunE:              Action(opts, opts.parse, runF),
+		ValidArgsFunction: HostFlag,
 	}
 	fl := cmd.Flags()
 	fl.StringArrayVar(&opts.ibnet, "ibnetdiscover", nil, "the text of ibnetdiscover in `FILE`, or \""+runHere+"\"; repeatable, one for each subnet")

@@ -11,14 +11,10 @@ import (
 
 // UnknownLocation adds to an error about a location those that there are.
 func UnknownLocation(err error, known []pathsel.Location) error {
-	var names []string
-	for _, l := range known {
-		names = append(names, string(l))
-	}
-	if len(names) == 0 {
+	if len(known) == 0 {
 		return WithHint(err, "its memory locations are unknown")
 	}
-	return WithHint(err, "it has %s", text.List(names, 12))
+	return WithHint(err, "it has %s", text.List(wordsOf(known), 12))
 }
 
 // NodeOf is the NUMA node that memory at a location belongs on; nil where there is no choice, or it

@@ -62,6 +62,15 @@ func formatAbout(name string) string {
 	return ""
 }
 
+// printable makes text that has foreign names in it harmless, line by line.
+func printable(s string) string {
+	lines := strings.Split(s, "\n")
+	for i := range lines {
+		lines[i] = text.Printable(lines[i])
+	}
+	return strings.Join(lines, "\n")
+}
+
 // Write puts all of data on w.
 func Write(w io.Writer, data []byte) error {
 	if _, err := w.Write(data); err != nil {
@@ -101,6 +110,14 @@ func PrintJSON(w io.Writer, v any) error {
 	return Write(w, data)
 }
 
+// printAnswer prints an answer: as a document with -o json, else its text.
+func (in *Host) printAnswer(doc any, text func() string) error {
+	if in.Format == FormatJSON {
+		return PrintJSON(in.Streams.Out, doc)
+	}
+	return Write(in.Streams.Out, []byte(Finish(text())))
+}
+
 // ToYAML turns a JSON document into YAML and keeps the order of its keys.
 func ToYAML(data []byte) ([]byte, error) {
 	dec := json.NewDecoder(bytes.NewReader(data))
@@ -115,11 +132,7 @@ func ToYAML(data []byte) ([]byte, error) {
 	if err := enc.Encode(node); err != nil {
 		return nil, fmt.Errorf("JSON to YAML: %w", err)
 	}
-	lines := strings.Split(out.String(), "\n")
-	for i, line := range lines { // the encoder leaves marks that turn the writing direction, and blanks without width
-		lines[i] = text.Printable(line)
-	}
-	return []byte(strings.Join(lines, "\n")), nil
+	return []byte(printable(out.String())), nil // the encoder leaves marks that turn the writing direction, and blanks without width
 }
 
 // yamlNode reads one JSON value.

@@ -76,13 +76,7 @@ func newPathCmd(f *Env, runF func(context.Context, *pathOptions) error) *cobra.C
 // roleNames are the roles that --role gives.
 var roleNames = []string{string(pathsel.RoleData), string(pathsel.RoleStorage), string(pathsel.RoleManagement), string(pathsel.RoleDecoy), string(pathsel.RoleUnknown)}
 
-func engineNames() []string {
-	var out []string
-	for _, e := range rival.Engines() {
-		out = append(out, string(e))
-	}
-	return out
-}
+func engineNames() []string { return wordsOf(rival.Engines()) }
 
 // parse takes over the flags and arguments and refuses what makes no sense.
 func (o *pathOptions) parse(cmd *cobra.Command, args []string) error {
@@ -169,11 +163,7 @@ func runPath(ctx context.Context, o *pathOptions) error {
 	if err != nil {
 		return err
 	}
-	if o.Format == FormatJSON {
-		err = PrintJSON(o.Streams.Out, doc)
-	} else {
-		err = Write(o.Streams.Out, []byte(doc.text(o.look)))
-	}
+	err = o.printAnswer(doc, func() string { return doc.text(o.look) })
 	switch {
 	case err != nil:
 		return err

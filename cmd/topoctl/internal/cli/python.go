@@ -1,8 +1,8 @@
 package cli
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -65,14 +65,7 @@ func newPythonEnvCmd(f *Env, runF func(context.Context, *pythonEnvOptions) error
 }
 
 func (o *pythonEnvOptions) parse(cmd *cobra.Command, _ []string) error {
-	names := servingNames()
-	switch {
-	case o.engine == "":
-		return WithHint(errors.New("--for is required"), "--for ENGINE: %s", Either(names))
-	case !slices.Contains(names, o.engine):
-		return Suggest(fmt.Errorf("--for %q: want %s", o.engine, Either(names)), o.engine, names, "")
-	}
-	return NotEmpty(cmd, "package")
+	return cmp.Or(wantEngine(o.engine, servingNames()), NotEmpty(cmd, "package"))
 }
 
 func runPythonEnv(_ context.Context, o *pythonEnvOptions) error {

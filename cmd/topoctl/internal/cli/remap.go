@@ -174,10 +174,6 @@ func remapText(t, host *topo.Topology, pairs []remap.Pair, l *Look) string {
 	rows := []Row{{Cells: []string{"guest", "", "host", "", "by", "below"}, Color: Faint}}
 	for i := range pairs {
 		p := &pairs[i]
-		var by []string
-		for _, b := range p.By {
-			by = append(by, string(b))
-		}
 		below := "-"
 		for d := range there.Climb(topo.PCIID(p.Host)) {
 			if d.Role != topo.RoleUpstream {
@@ -187,7 +183,7 @@ func remapText(t, host *topo.Topology, pairs []remap.Pair, l *Look) string {
 				below = "switch " + d.BDF.String()
 			}
 		}
-		rows = append(rows, Row{Cells: []string{p.Guest.String(), nameBeside(p.Device, p.Guest), p.Host.String(), nameBeside(p.HostDevice, p.Host), strings.Join(by, ", "), below}})
+		rows = append(rows, Row{Cells: []string{p.Guest.String(), nameBeside(p.Device, p.Guest), p.Host.String(), nameBeside(p.HostDevice, p.Host), strings.Join(wordsOf(p.By), ", "), below}})
 	}
 	gets := "the host's PCI tree, which has no switch above these devices"
 	if len(switches) > 0 {

@@ -91,12 +91,7 @@ func runSummary(ctx context.Context, o *summaryOptions) error {
 	if err != nil {
 		return err
 	}
-	if o.Format == FormatJSON {
-		err = PrintJSON(o.Streams.Out, doc)
-	} else {
-		err = Write(o.Streams.Out, []byte(Finish(doc.text(o.Look()))))
-	}
-	if err != nil {
+	if err := o.printAnswer(doc, func() string { return doc.text(o.Look()) }); err != nil {
 		return err
 	}
 	return Incomplete(t, false)

@@ -3,6 +3,7 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -41,15 +42,20 @@ func Var[T any](cmd *cobra.Command, to *T, name, normal, usage string, parse fun
 // OneOf reads one of some words.
 func OneOf[T ~string](words ...T) func(string) (T, error) {
 	return func(s string) (T, error) {
-		var names []string
-		for _, w := range words {
-			if s == string(w) {
-				return w, nil
-			}
-			names = append(names, string(w))
+		if slices.Contains(words, T(s)) {
+			return T(s), nil
 		}
-		return "", fmt.Errorf("%q: want %s", s, Either(names))
+		return "", fmt.Errorf("%q: want %s", s, Either(wordsOf(words)))
 	}
+}
+
+// wordsOf are words of a type of their own as strings.
+func wordsOf[T ~string](list []T) []string {
+	out := make([]string, len(list))
+	for i, w := range list {
+		out[i] = string(w)
+	}
+	return out
 }
 
 // badValue says of a flag what is wanted in place of its value.
