@@ -199,21 +199,22 @@ func TestNewTUIProber(t *testing.T) {
 	two := []string{"n1=127.0.0.1:7411", "n2=127.0.0.1:7412"}
 	for _, c := range []struct {
 		name      string
-		o         DashboardOptions
+		hosts     agentFlags
+		notLive   string
 		globals   Globals
 		why, want string // why there is no prober; of the error
 	}{
 		{name: "this host"},
-		{name: "hosts", o: DashboardOptions{hosts: agentFlags{names: two, credentials: probeWithToken(token)}}},
-		{name: "one host", o: DashboardOptions{hosts: agentFlags{names: two[:1]}}, want: "1 host: want two or more"},
-		{name: "no token", o: DashboardOptions{hosts: agentFlags{names: two, credentials: probeWithToken(token + "x")}}, want: "--token-file"},
-		{name: "standard input", o: DashboardOptions{hosts: agentFlags{file: "-"}}, want: "keys"},
-		{name: "no such file", o: DashboardOptions{hosts: agentFlags{file: token + "x"}}, want: "--hosts"},
+		{name: "hosts", hosts: agentFlags{names: two, credentials: probeWithToken(token)}},
+		{name: "one host", hosts: agentFlags{names: two[:1]}, want: "1 host: want two or more"},
+		{name: "no token", hosts: agentFlags{names: two, credentials: probeWithToken(token + "x")}, want: "--token-file"},
+		{name: "standard input", hosts: agentFlags{file: "-"}, want: "keys"},
+		{name: "no such file", hosts: agentFlags{file: token + "x"}, want: "--hosts"},
 		{name: "a fixture", globals: Globals{Fixture: "dgx-h100"}, why: "only the running host"},
-		{name: "a recording", o: DashboardOptions{NotLive: "a recording is played", hosts: agentFlags{names: two}}, why: "a recording is played"},
+		{name: "a recording", notLive: "a recording is played", hosts: agentFlags{names: two}, why: "a recording is played"},
 	} {
-		c.o.Host = &Host{Streams: newStreams().Streams, Globals: c.globals, Now: time.Now}
-		p, closer, why, err := NewDashboardProber(t.Context(), c.o)
+		in := &Host{Streams: newStreams().Streams, Globals: c.globals, Now: time.Now}
+		p, closer, why, err := newDashboardProber(t.Context(), in, c.hosts, c.notLive)
 		switch {
 		case c.want != "":
 			if err == nil || !strings.Contains(err.Error(), c.want) || p != nil || closer != nil {

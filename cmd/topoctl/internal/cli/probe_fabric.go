@@ -48,7 +48,6 @@ func (h *agentFlags) add(cmd *cobra.Command, fileUsage, nameUsage string) {
 	cmd.Flags().StringVar(&h.file, "hosts", "", fileUsage)
 	cmd.Flags().StringArrayVar(&h.names, "host", nil, nameUsage)
 	h.credentials.Add(cmd)
-	Offer(cmd, map[string]Completer{})
 }
 
 // given says whether the flags name hosts.

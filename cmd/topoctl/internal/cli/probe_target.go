@@ -55,9 +55,8 @@ type fleetTarget struct {
 	fleet       *fabric.Fleet // nil: not held
 }
 
-func newFleetTarget(ctx context.Context, o *DashboardOptions, fo probeFabricOptions, warn io.Writer) (*fleetTarget, error) {
-	fo.hosts, fo.dialTime = o.hosts, 0
-	to, _, err := fo.listHosts(ctx)
+func newFleetTarget(ctx context.Context, o probeFabricOptions, warn io.Writer) (*fleetTarget, error) {
+	to, _, err := o.listHosts(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -67,7 +66,7 @@ func newFleetTarget(ctx context.Context, o *DashboardOptions, fo probeFabricOpti
 	loud := *o.Host
 	loud.Streams.Err = warn
 	credentials, err := o.hosts.credentials.Read(ctx, &loud, nil)
-	return &fleetTarget{o: fo, to: to, credentials: credentials}, err
+	return &fleetTarget{o: o, to: to, credentials: credentials}, err
 }
 
 func (g *fleetTarget) pairs(ctx context.Context) (*plan.Pairs, error) {

@@ -32,7 +32,7 @@ type tuiOptions struct {
 	agents    []string // URLs
 	baseline  string
 	measured  Measured
-	hosts     DashboardOptions
+	hosts     agentFlags
 	replay    string
 	speed     float64
 	record    string
@@ -66,7 +66,8 @@ func newTUICmd(f *Env, runF func(context.Context, *tuiOptions) error) *cobra.Com
 	fl.StringArrayVar(&opts.agents, "agent", nil, "also show the engine of the agent with the HTTP address `URL` (or HOST:PORT); repeatable")
 	fl.StringVar(&opts.baseline, "baseline", "", "show drift from the host in `FILE` (as for --from, or fixture:NAME), instead of from the start")
 	opts.measured.Add(cmd)
-	opts.hosts.Add(cmd)
+	opts.hosts.add(cmd, "hosts for the probe view to measure, one per line of `FILE`",
+		"host for the probe view to measure, by its agent at `[NAME=]HOST[:PORT]`; repeatable")
 	fl.StringVar(&opts.replay, "replay", "", "play the recording in `FILE`; - for standard input, with --once")
 	fl.Float64Var(&opts.speed, "speed", 1, "play a recording at `N` times its speed")
 	fl.StringVar(&opts.record, "record", "", "record all data to `FILE`, from the start")
@@ -91,7 +92,7 @@ func sizeWords(w, h int) string { return strconv.Itoa(w) + "x" + strconv.Itoa(h)
 
 // parse takes over the flags and refuses what makes no sense.
 func (o *tuiOptions) parse(cmd *cobra.Command, _ []string) error {
-	if err := errors.Join(o.measured.Check(cmd), CheckWords("view", []string{o.view}, tuiViews), o.hosts.CheckFlags(cmd)); err != nil {
+	if err := errors.Join(o.measured.Check(cmd), CheckWords("view", []string{o.view}, tuiViews), o.hosts.credentials.Check(cmd)); err != nil {
 		return err
 	}
 	if err := NotEmpty(cmd, "baseline", "replay", "record", "size", "hosts"); err != nil {
@@ -107,6 +108,7 @@ func (o *tuiOptions) parse(cmd *cobra.Command, _ []string) error {
 	}
 	if err := checkTogether(cmd,
 		flagRule{"with agent hosts host synthetic-load interval every " + otherHost, idleWith, "replay", ""},
+		flagRule{strings.Join(CredentialFlags, " "), needs, "hosts host", ""},
 		flagRule{"speed", needs, "replay", ""},
 		flagRule{"size", needs, "once", ""},
 		flagRule{"speed record", idleWith, "once", ""},
@@ -232,16 +234,16 @@ func (o *tuiOptions) assemble(ctx context.Context, files *tuiCleanup) (tui.Optio
 	if err := o.recorder(&show, files); err != nil {
 		return show, err
 	}
-	o.hosts.Host = o.Host
+	notLive := ""
 	switch {
 	case o.readonly:
-		o.hosts.NotLive = "--readonly"
+		notLive = "--readonly"
 	case o.replay != "":
-		o.hosts.NotLive = "a recording is playing"
+		notLive = "a recording is playing"
 	case o.once:
-		o.hosts.NotLive = "--once measures nothing"
+		notLive = "--once measures nothing"
 	}
-	prober, closer, why, err := NewDashboardProber(ctx, o.hosts)
+	prober, closer, why, err := newDashboardProber(ctx, o.Host, o.hosts, notLive)
 	if err != nil {
 		return show, err
 	}
@@ -391,7 +393,7 @@ func (o *tuiOptions) overwrites() error {
 	if err != nil || !to.Mode().IsRegular() {
 		return nil //nolint:nilerr // opening it says what is wrong
 	}
-	files := [][2]string{{"replay", o.replay}, {"from", o.Globals.From}, {"baseline", o.baseline}, {"probe", o.measured.File}, {"hosts", o.hosts.HostsFile()}}
+	files := [][2]string{{"replay", o.replay}, {"from", o.Globals.From}, {"baseline", o.baseline}, {"probe", o.measured.File}, {"hosts", o.hosts.file}}
 	for _, name := range o.Globals.With {
 		files = append(files, [2]string{"with", name})
 	}
