@@ -65,7 +65,7 @@ func newAuditCmd(f *Env, runF func(context.Context, *auditOptions) error) *cobra
 		"duration": Words("10s", "1m"), "interval": Words("500ms"),
 	})
 	mainFlags(cmd, "duration", "plan", "for", "log", "log-host", "transport", "out-file")
-	Uses(cmd, append([]string{"units"}, InputFlags...)...)
+	Uses(cmd, InputFlags, "units")
 	Formats(cmd, FormatTable, FormatJSON)
 	Lasts(cmd)
 	return cmd

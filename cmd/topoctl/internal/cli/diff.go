@@ -46,7 +46,7 @@ func newDiffCmd(f *Env, runF func(context.Context, *diffOptions) error) *cobra.C
 	fl.BoolVar(&opts.all, "all", false, "also list what could not be compared, and why")
 	fl.BoolVar(&opts.probe, "probe", false, "compare two reports of \"topoctl probe\"")
 	Offer(cmd, map[string]Completer{"ignore": WordList(diff.Ignorable()...)})
-	Uses(cmd, append(slices.Clone(InputFlags), "units")...)
+	Uses(cmd, InputFlags, "units")
 	Formats(cmd, FormatTable, FormatJSON, FormatTSV)
 	return cmd
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -37,7 +36,7 @@ func newDiscoverCmd(f *Env, runF func(context.Context, *discoverOptions) error) 
 	fl.BoolVar(&opts.strict, "strict", false, "exit with code 2 if anything could not be read")
 	fl.StringVar(&opts.capture, "capture", "", "also write a redacted capture of the host to `FILE`; with -, print it instead of the document")
 	Offer(cmd, map[string]Completer{"sources": WordList(discover.SourceNames()...)})
-	Uses(cmd, append(slices.Clone(InputFlags), "units")...)
+	Uses(cmd, InputFlags, "units")
 	Formats(cmd, FormatJSON, FormatYAML, FormatTable, FormatTSV)
 	return cmd
 }

@@ -59,7 +59,7 @@ func newDoctorCmd(f *Env, runF func(context.Context, *doctorOptions) error) *cob
 	fl.IntVar(&gidIndex, "gid-index", 0, "also check GID index `N`, which a program will use")
 	fl.BoolVar(&opts.all, "all", false, "print notes, checks that could not be made, and checks that pass or do not apply in full")
 	Offer(cmd, map[string]Completer{"peer": HostFlag})
-	Uses(cmd, append(slices.Clone(InputFlags), "units")...)
+	Uses(cmd, InputFlags, "units")
 	Formats(cmd, FormatTable, FormatJSON, FormatTSV, FormatNagios)
 	return cmd
 }

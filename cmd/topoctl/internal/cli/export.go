@@ -83,7 +83,7 @@ func newExportCmd(f *Env, runF func(context.Context, *exportOptions) error) *cob
 	Offer(cmd, map[string]Completer{"for": Words(engineWords()...), "theme": Words(picture.Themes()...)})
 	formats.flagsWith(cmd)
 	mainFlags(cmd, "for", "rank", "visible", "out-file")
-	Uses(cmd, append(slices.Clone(InputFlags), "units")...)
+	Uses(cmd, InputFlags, "units")
 	Prints(cmd, "the format of the other program, FORMAT")
 	return cmd
 }

@@ -46,7 +46,7 @@ func newMatrixCmd(f *Env, runF func(context.Context, *matrixOptions) error) *cob
 	Offer(cmd, map[string]Completer{
 		"show": Words(matrixViews...), "rows": WordList(matrixKindNames...), "cols": WordList(matrixKindNames...),
 	})
-	Uses(cmd, append(slices.Clone(InputFlags), "units")...)
+	Uses(cmd, InputFlags, "units")
 	Formats(cmd, FormatTable, FormatJSON, FormatCSV, FormatTSV, FormatMarkdown)
 	return cmd
 }

@@ -68,7 +68,7 @@ func newPathCmd(f *Env, runF func(context.Context, *pathOptions) error) *cobra.C
 		"role": opts.completeRole, "down": opts.completeDown,
 	})
 	mainFlags(cmd, "plan", "peer", "down", "engine", "transport", "k")
-	Uses(cmd, append(slices.Clone(InputFlags), "units")...)
+	Uses(cmd, InputFlags, "units")
 	Formats(cmd, FormatTable, FormatJSON)
 	return cmd
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"path/filepath"
-	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -39,7 +38,7 @@ func newProbeLocalCmd(f *Env, runF func(context.Context, *probeLocalOptions) err
 	Group(cmd, pairsGroup, "pairs")
 	Offer(cmd, map[string]Completer{"pairs": WordList(pairKinds...)})
 	mainFlags(cmd, "pairs", "select", "duration", "fail-under", "all", "report", "out-file", "dry-run")
-	Uses(cmd, append(slices.Clone(InputFlags), "units")...)
+	Uses(cmd, InputFlags, "units")
 	Lasts(cmd)
 	Formats(cmd, runFormats...)
 	return cmd

@@ -118,7 +118,7 @@ func annotate(cmd *cobra.Command, key, value string) {
 func PrintsOf(cmd *cobra.Command) string { return cmd.Annotations[printsKey] }
 
 // InputFlags say which host a command looks at.
-var InputFlags = []string{"root", "host-root", "from", "with", "fixture", "timeout", "quiet", "verbose"}
+const InputFlags = otherHost + " with timeout quiet verbose"
 
 // SummaryName is the command that topoctl runs where none is named.
 const SummaryName = "summary"

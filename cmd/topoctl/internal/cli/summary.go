@@ -34,7 +34,7 @@ func newSummaryCmd(f *Env, runF func(context.Context, *summaryOptions) error) *c
 		Args:  NoArgs,
 		RunE:  Action(opts, func(*cobra.Command, []string) error { return nil }, runF),
 	}
-	Uses(cmd, append(InputFlags, "units")...)
+	Uses(cmd, InputFlags, "units")
 	Formats(cmd, FormatTable, FormatJSON)
 	return cmd
 }

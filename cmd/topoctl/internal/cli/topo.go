@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -37,7 +36,7 @@ func newTopoCmd(f *Env, runF func(context.Context, *topoOptions) error) *cobra.C
 	cmd.Flags().StringSliceVar(&opts.only, "only", nil, "show only these `KINDS` of device: gpu, nic, nvme, nvswitch")
 	cmd.Flags().BoolVar(&opts.all, "all", false, "show every PCI function and every interface")
 	Offer(cmd, map[string]Completer{"only": WordList(treeKindNames...)})
-	Uses(cmd, append(slices.Clone(InputFlags), "units")...)
+	Uses(cmd, InputFlags, "units")
 	Formats(cmd, FormatTable, FormatJSON)
 	return cmd
 }

@@ -80,9 +80,8 @@ func newTUICmd(f *Env, runF func(context.Context, *tuiOptions) error) *cobra.Com
 	fl.BoolVar(&opts.readonly, "readonly", false, "disable probes")
 	fl.BoolVar(&opts.synthetic, "synthetic-load", false, "simulate traffic on the host of --fixture, --root or --from")
 	Offer(cmd, map[string]Completer{"baseline": HostFlag, "view": Words(tuiViews...), "size": Words("80x24", "120x40")})
-	flags := slices.DeleteFunc(slices.Clone(InputFlags), func(name string) bool { return name == "quiet" || name == "verbose" })
 	mainFlags(cmd, "agent", "hosts", "host", "token-file", "view", "once", "record", "replay", "synthetic-load")
-	Uses(cmd, append(flags, "units")...)
+	Uses(cmd, otherHost, "with", "timeout", "units")
 	Lasts(cmd)
 	Prints(cmd, "a screen; with --once, one frame as text")
 	return cmd

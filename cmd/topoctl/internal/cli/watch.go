@@ -52,7 +52,7 @@ func newWatchCmd(f *Env, runF func(context.Context, *watchOptions) error) *cobra
 	fl.StringVar(&opts.baseline, "baseline", "", "report drift from the host in `FILE` (as for diff, or "+FixturePrefix+"NAME), instead of from the start")
 	fl.StringSliceVar(&opts.agents, "agent", nil, "also watch whether the agent with the --http address `URL` answers; repeatable")
 	Offer(cmd, map[string]Completer{"baseline": HostFlag, "interval": Words("1s"), "every": Words("30s")})
-	Uses(cmd, InputFlags...)
+	Uses(cmd, InputFlags)
 	Lasts(cmd)
 	Formats(cmd, FormatTable, FormatJSONL, FormatJSON)
 	return cmd
