@@ -46,12 +46,12 @@ func newBenchCmd(f *Env, runF func(context.Context, *benchOptions) error) *cobra
 			if len(args) == 0 {
 				return nil
 			}
-			return WithHint(fmt.Errorf("unexpected argument %q", args[0]), "name the peer by a flag: %q", "topoctl bench --peer "+args[0])
+			return withHint(fmt.Errorf("unexpected argument %q", args[0]), "name the peer by a flag: %q", "topoctl bench --peer "+args[0])
 		},
-		RunE: Action(opts, opts.parse, runF),
+		RunE: action(opts, opts.parse, runF),
 	}
 	opts.addFlags(cmd)
-	Offer(cmd, map[string]Completer{
+	Offer(cmd, map[string]completer{
 		"op":     WordList(bench.Read, bench.Write),
 		"policy": WordList(pick.Policies()...), "size": WordList("4KiB", "64KiB", "1MiB", "16MiB"),
 		"duration": Words("1s", "5s", "10s"), "memory": Words("256MiB", "1GiB"),
@@ -59,7 +59,7 @@ func newBenchCmd(f *Env, runF func(context.Context, *benchOptions) error) *cobra
 	mainFlags(cmd, "peer", "token-file", "op", "size", "transport", "policy", "duration", "check")
 	Uses(cmd, "host-root", "timeout", "quiet", "verbose", "units")
 	Lasts(cmd)
-	Formats(cmd, FormatTable, FormatJSON)
+	Formats(cmd, formatTable, formatJSON)
 	return cmd
 }
 
@@ -77,9 +77,9 @@ func (o *benchOptions) addFlags(cmd *cobra.Command) {
 	fl.DurationVar(&r.Duration, "duration", time.Second, "`TIME` of each measurement")
 	fl.DurationVar(&r.Warmup, "warmup", 200*time.Millisecond, "`TIME` before each measurement that is not counted")
 	o.transports.Add(cmd, "`TRANSPORT` to use: rdma, tcp, shm, or auto to let the engine choose; repeatable")
-	fl.StringSliceVar(&typed.policies, "policy", []string{string(pick.Adaptive)}, "`POLICY` by which lanes share transfers: "+Either(pick.Policies())+"; repeatable")
+	fl.StringSliceVar(&typed.policies, "policy", []string{string(pick.Adaptive)}, "`POLICY` by which lanes share transfers: "+either(pick.Policies())+"; repeatable")
 	fl.StringArrayVar(&typed.lanes, "lanes", nil, "use only lane `NAME` (repeatable), or a number for the best lanes")
-	Var(cmd, &r.Memory, "memory", units.Bytes(benchDefault), "`SIZE` of the memory used on each side", ParseBytes)
+	Var(cmd, &r.Memory, "memory", units.Bytes(benchDefault), "`SIZE` of the memory used on each side", parseBytes)
 	fl.BoolVar(&r.Check, "check", false, "verify every byte, also of writes by reading them back; the rates include this")
 	fl.StringVar(&typed.failLane, "fail-lane", "", "fail lane NAME at `NAME@TIME` of each measurement; NAME@TIME+DURATION restores it")
 	fl.StringSliceVar(&o.http, "http", nil, "serve HTTP on `ADDRESS` during the run (host:port; without a host, only to this host); repeatable")
@@ -95,7 +95,7 @@ func (o *benchOptions) parse(cmd *cobra.Command, _ []string) error {
 	if err := o.parsePeer(cmd); err != nil {
 		return err
 	}
-	if err := HTTPAddresses(o.http, o.credentials.Given()); err != nil {
+	if err := httpAddresses(o.http, o.credentials.Given()); err != nil {
 		return err
 	}
 	if err := o.parseLists(); err != nil {
@@ -135,7 +135,7 @@ func (o *benchOptions) parse(cmd *cobra.Command, _ []string) error {
 }
 
 func (o *benchOptions) parsePeer(cmd *cobra.Command) error {
-	err := errors.Join(NotEmpty(cmd, "peer", "region"), o.credentials.Check(cmd), o.registry.Check(cmd), checkTogether(cmd, forPeers))
+	err := errors.Join(notEmpty(cmd, "peer", "region"), o.credentials.Check(cmd), o.registry.Check(cmd), checkTogether(cmd, forPeers))
 	if err != nil || o.run.Peer == "" {
 		return err
 	}
@@ -146,14 +146,14 @@ func (o *benchOptions) parsePeer(cmd *cobra.Command) error {
 // parseLists reads the flags that take several values.
 func (o *benchOptions) parseLists() error {
 	r, typed := &o.run, &o.typed
-	if err := errors.Join(CheckWords("op", r.Ops, []string{bench.Read, bench.Write}), CheckWords("policy", typed.policies, pick.Policies())); err != nil {
+	if err := errors.Join(checkWords("op", r.Ops, []string{bench.Read, bench.Write}), checkWords("policy", typed.policies, pick.Policies())); err != nil {
 		return err
 	}
 	for _, p := range typed.policies {
 		r.Policies = append(r.Policies, pick.Policy(p))
 	}
 	for _, text := range typed.sizes {
-		size, err := ParseBytes(text)
+		size, err := parseBytes(text)
 		if err != nil {
 			return fmt.Errorf("--size %w", err)
 		}
@@ -203,7 +203,7 @@ func parseFault(text string, duration time.Duration) (*bench.FaultPlan, error) {
 	case err != nil || p.At < 0 || both && p.For <= 0:
 		return nil, fmt.Errorf("--fail-lane %q: want NAME@TIME, such as eth1@3s, or NAME@TIME+DURATION", text)
 	case p.At+p.For >= duration:
-		return nil, WithHint(fmt.Errorf("--fail-lane %s: a measurement ends after %s", text, duration), "use --duration %s or more", p.At+p.For+2*time.Second)
+		return nil, withHint(fmt.Errorf("--fail-lane %s: a measurement ends after %s", text, duration), "use --duration %s or more", p.At+p.For+2*time.Second)
 	}
 	return p, nil
 }

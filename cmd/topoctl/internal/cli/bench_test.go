@@ -102,7 +102,7 @@ func TestBenchHints(t *testing.T) {
 		{fmt.Errorf("peer \"n2:7411\": %w: lookup n2: no such host", engine.ErrNoPeer), `--peer wants the address or a name of the other host, and the port of its "topoctl agent"`},
 		{fmt.Errorf("10.0.0.1:7411: %w", engine.ErrToken), "use the same --token-file on both hosts"},
 	} {
-		if got := Hint(PeerHint(tt.err)); got != tt.want {
+		if got := Hint(peerHint(tt.err)); got != tt.want {
 			t.Errorf("%v: %q, want %q", tt.err, got, tt.want)
 		}
 	}
@@ -180,7 +180,7 @@ func TestBenchProgress(t *testing.T) {
 	f := newStreams()
 	o := &benchOptions{Host: &Host{Streams: f.Streams}, look: Look{Units: "gbyte"}}
 	o.progress(bench.Progress{What: "write 64 KiB, tcp, adaptive\x1b[2J", Step: 3, Steps: 12, BytesPerSec: 5e9, Left: 90 * time.Second})
-	if got := f.Stderr.String(); got != ClearLine+`[3/12] write 64 KiB, tcp, adaptive\x1b[2J  5.0 GB/s  1m30s left` {
+	if got := f.Stderr.String(); got != clearLine+`[3/12] write 64 KiB, tcp, adaptive\x1b[2J  5.0 GB/s  1m30s left` {
 		t.Errorf("%q", got)
 	}
 	var kept bytes.Buffer

@@ -32,21 +32,21 @@ func newCertShowCmd(f *Env, runF func(context.Context, *certShowOptions) error) 
 	cmd := &cobra.Command{
 		Use:   "show FILE",
 		Short: "Explain a certificate: whose it is, how long it is valid, what is wrong with it",
-		Args:  func(cmd *cobra.Command, args []string) error { return AtMost(cmd, args, 1) },
-		RunE:  Action(opts, opts.parse, runF),
+		Args:  func(cmd *cobra.Command, args []string) error { return atMost(cmd, args, 1) },
+		RunE:  action(opts, opts.parse, runF),
 	}
 	cmd.Flags().StringVar(&opts.keyFile, "key-file", "", "check that the key in `FILE` belongs to it")
 	cmd.Flags().StringVar(&opts.caFile, "ca-file", "", "check that a CA in `FILE` has signed it")
-	Formats(cmd, FormatTable, FormatJSON)
+	Formats(cmd, formatTable, formatJSON)
 	return cmd
 }
 
 func (o *certShowOptions) parse(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
-		return WithHint(errors.New("which file?"), "topoctl cert show FILE")
+		return withHint(errors.New("which file?"), "topoctl cert show FILE")
 	}
 	o.file = args[0]
-	return NotEmpty(cmd, "key-file", "ca-file")
+	return notEmpty(cmd, "key-file", "ca-file")
 }
 
 // certSchema is the name and major version of what cert show -o json prints.
@@ -105,7 +105,7 @@ func runCertShow(_ context.Context, o *certShowOptions) error {
 	}
 	err = o.printAnswer(doc, func() string { return doc.text(leaf, now) })
 	if err == nil && !doc.Usable {
-		err = ErrBad
+		err = errBad
 	}
 	return err
 }
@@ -114,7 +114,7 @@ func runCertShow(_ context.Context, o *certShowOptions) error {
 func readCertificateFile(name string) ([]byte, error) {
 	f, err := os.Open(name)
 	if err != nil {
-		return nil, OpenError(name, err)
+		return nil, openError(name, err)
 	}
 	defer f.Close()
 	const most = 1 << 20

@@ -32,12 +32,12 @@ func newDiffCmd(f *Env, runF func(context.Context, *diffOptions) error) *cobra.C
 		Use:   "diff OLD [NEW]",
 		Short: "Compare two hosts, or a host with how it was",
 		Args:  diffArgs,
-		RunE:  Action(opts, opts.parse, runF),
+		RunE:  action(opts, opts.parse, runF),
 		ValidArgsFunction: func(_ *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 			if len(args) > 1 {
 				return nil, cobra.ShellCompDirectiveDefault
 			}
-			return HostArgs(typed, "")
+			return hostArgs(typed, "")
 		},
 	}
 	fl := cmd.Flags()
@@ -45,22 +45,22 @@ func newDiffCmd(f *Env, runF func(context.Context, *diffOptions) error) *cobra.C
 	fl.BoolVar(&opts.structure, "structure", false, "compare only hardware and connections: ignore names, identifiers, addresses, software and settings")
 	fl.BoolVar(&opts.all, "all", false, "also list what could not be compared, and why")
 	fl.BoolVar(&opts.probe, "probe", false, "compare two reports of \"topoctl probe\"")
-	Offer(cmd, map[string]Completer{"ignore": WordList(diff.Ignorable()...)})
-	Uses(cmd, InputFlags, "units")
-	Formats(cmd, FormatTable, FormatJSON, FormatTSV)
+	Offer(cmd, map[string]completer{"ignore": WordList(diff.Ignorable()...)})
+	Uses(cmd, inputFlags, "units")
+	Formats(cmd, formatTable, formatJSON, formatTSV)
 	return cmd
 }
 
 func diffArgs(cmd *cobra.Command, args []string) error {
 	switch {
 	case len(args) == 0:
-		return WithHint(errors.New("no capture to compare with"), "create one with %q", "topoctl discover > host.json")
+		return withHint(errors.New("no capture to compare with"), "create one with %q", "topoctl discover > host.json")
 	case slices.Contains(args, ""):
 		return errors.New("an argument is empty")
 	case len(args) == 2 && args[0] == "-" && args[1] == "-":
 		return errors.New("only one of OLD and NEW can be standard input")
 	}
-	return AtMost(cmd, args, 2)
+	return atMost(cmd, args, 2)
 }
 
 // parse takes over the flags and arguments and refuses what makes no sense.
@@ -79,7 +79,7 @@ func (o *diffOptions) parse(cmd *cobra.Command, args []string) error {
 	if len(args) > 1 {
 		o.new = args[1]
 		if g := &o.Globals; g.Described() || g.HostRoot != "" {
-			return WithHint(errors.New("more than two hosts to compare"), "leave out NEW or the flag that selects a host")
+			return withHint(errors.New("more than two hosts to compare"), "leave out NEW or the flag that selects a host")
 		}
 	} else if o.old == "-" && o.Globals.From == "-" {
 		return errors.New("only one of OLD and --from can be standard input")
@@ -90,7 +90,7 @@ func (o *diffOptions) parse(cmd *cobra.Command, args []string) error {
 			continue
 		}
 		err := fmt.Errorf("--ignore %q: neither a kind of difference nor an attribute", word)
-		return Suggest(err, word, known, "use -o json to see the names of attributes")
+		return suggest(err, word, known, "use -o json to see the names of attributes")
 	}
 	return nil
 }
@@ -117,18 +117,18 @@ func runDiff(ctx context.Context, o *diffOptions) error {
 	}
 	switch {
 	case !r.Equal:
-		return ErrBad
+		return errBad
 	case !older.Complete || !newer.Complete:
-		return ErrPartial
+		return errPartial
 	}
 	return nil
 }
 
 func (o *diffOptions) print(r *diff.Report) error {
-	if o.Format == FormatJSON {
-		return PrintJSON(o.Streams.Out, r)
+	if o.Format == formatJSON {
+		return printJSON(o.Streams.Out, r)
 	}
-	if o.Format == FormatTSV {
+	if o.Format == formatTSV {
 		t := &Table{Head: []string{"KIND", "SUBJECT", "DIFFERENCE", "EFFECT"}}
 		for _, row := range r.Rows() {
 			t.Add(row...)
@@ -141,7 +141,7 @@ func (o *diffOptions) print(r *diff.Report) error {
 // label is what the report calls a side.
 func (o *diffOptions) label(arg string) string {
 	if arg == "-" || arg == "" && o.Globals.From == "-" {
-		return StdinName
+		return stdinName
 	}
 	g := &o.Globals
 	return cmp.Or(arg, g.From, g.Root, g.HostRoot, g.Fixture, "this host")
@@ -163,7 +163,7 @@ func (o *diffOptions) sayOnce(older, newer *topo.Topology) {
 // parseProbe takes over the arguments of a comparison of reports.
 func (o *diffOptions) parseProbe(args []string) error {
 	if len(args) < 2 {
-		return WithHint(errors.New("--probe: expected two reports"), "create one with %q", "topoctl probe local --report FILE")
+		return withHint(errors.New("--probe: expected two reports"), "create one with %q", "topoctl probe local --report FILE")
 	}
 	o.new, o.show = args[1], o.ReportOptions()
 	return nil
@@ -184,21 +184,21 @@ func runDiffProbe(o *diffOptions) error {
 	}
 	switch {
 	case !d.Equal:
-		return ErrBad
+		return errBad
 	case !d.Complete:
 		o.tell("warning", "one of the runs ended early; pairs that it did not measure were not compared")
-		return ErrPartial
+		return errPartial
 	}
 	return nil
 }
 
 func (o *diffOptions) printProbe(d *show.Document) error {
 	var out bytes.Buffer
-	if o.Format != FormatJSON {
+	if o.Format != formatJSON {
 		if err := show.Changes(&out, d.Changes, o.show); err != nil {
 			return err
 		}
 		return Write(o.Streams.Out, out.Bytes())
 	}
-	return PrintJSON(o.Streams.Out, d)
+	return printJSON(o.Streams.Out, d)
 }

@@ -40,7 +40,7 @@ func newDoctorCmd(f *Env, runF func(context.Context, *doctorOptions) error) *cob
 			if cmd.Flag("gid-index").Changed {
 				opts.gidIndex = &gidIndex
 			}
-			return ForNagios(opts.Host, Action(opts, opts.parse, runF)(cmd, args))
+			return forNagios(opts.Host, action(opts, opts.parse, runF)(cmd, args))
 		},
 		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 			var out []string
@@ -58,15 +58,15 @@ func newDoctorCmd(f *Env, runF func(context.Context, *doctorOptions) error) *cob
 	fl.StringVar(&opts.peer, "peer", "", "also compare both ends of each lane to the host in `FILE` (as for --from)")
 	fl.IntVar(&gidIndex, "gid-index", 0, "also check GID index `N`, which a program will use")
 	fl.BoolVar(&opts.all, "all", false, "print notes, checks that could not be made, and checks that pass or do not apply in full")
-	Offer(cmd, map[string]Completer{"peer": HostFlag})
-	Uses(cmd, InputFlags, "units")
-	Formats(cmd, FormatTable, FormatJSON, FormatTSV, FormatNagios)
+	Offer(cmd, map[string]completer{"peer": hostFlag})
+	Uses(cmd, inputFlags, "units")
+	Formats(cmd, formatTable, formatJSON, formatTSV, formatNagios)
 	return cmd
 }
 
 // parse takes over the flags and arguments and refuses what makes no sense.
 func (o *doctorOptions) parse(cmd *cobra.Command, args []string) error {
-	if err := errors.Join(NotEmpty(cmd, "peer"), checkTogether(cmd, failOnItsOwn, allInTables, flagRule{"from=-", excludes, "peer=-", readOnce})); err != nil {
+	if err := errors.Join(notEmpty(cmd, "peer"), checkTogether(cmd, failOnItsOwn, allInTables, flagRule{"from=-", excludes, "peer=-", readOnce})); err != nil {
 		return err
 	}
 	if o.gidIndex != nil && (*o.gidIndex < 0 || *o.gidIndex > maxGIDIndex) {
@@ -93,9 +93,9 @@ func unknownCheck(arg string, known []doctor.Code) error {
 	}
 	otherwise := "use \"topoctl doctor --all\" to list the checks"
 	if len(within) > 0 {
-		otherwise = "did you mean " + Either(within) + "?"
+		otherwise = "did you mean " + either(within) + "?"
 	}
-	return Suggest(fmt.Errorf("unknown check %q", arg), arg, names, otherwise)
+	return suggest(fmt.Errorf("unknown check %q", arg), arg, names, otherwise)
 }
 
 func runDoctor(ctx context.Context, o *doctorOptions) error {
@@ -110,7 +110,7 @@ func runDoctor(ctx context.Context, o *doctorOptions) error {
 	if asksDevices(o.codes) {
 		run.Verbs = tryDevices(ctx, o.Host, o.rdma, t)
 	}
-	if o.Format == FormatTable {
+	if o.Format == formatTable {
 		run.Units = units.System(o.Globals.Units)
 	}
 	if o.peer != "" {
@@ -125,17 +125,17 @@ func runDoctor(ctx context.Context, o *doctorOptions) error {
 	if err := o.print(r); err != nil {
 		return err
 	}
-	if o.Format == FormatNagios {
+	if o.Format == formatNagios {
 		return Exit(doctorCode(r))
 	}
 	if fails(r.Worst(), o.failOn) {
-		return ErrBad
+		return errBad
 	}
-	return Incomplete(t, false)
+	return incomplete(t, false)
 }
 
-// Examine runs all checks on a host.
-func Examine(ctx context.Context, in *Host, rdma RDMASource, t *topo.Topology) (*doctor.Report, error) {
+// examine runs all checks on a host.
+func examine(ctx context.Context, in *Host, rdma RDMASource, t *topo.Topology) (*doctor.Report, error) {
 	return doctor.Run(t, doctor.Options{Verbs: tryDevices(ctx, in, rdma, t), Units: units.System(in.Globals.Units)})
 }
 
@@ -160,11 +160,11 @@ func tryDevices(ctx context.Context, in *Host, rdma RDMASource, t *topo.Topology
 
 func (o *doctorOptions) print(r *doctor.Report) error {
 	switch o.Format {
-	case FormatJSON:
-		return PrintJSON(o.Streams.Out, r)
-	case FormatTSV:
+	case formatJSON:
+		return printJSON(o.Streams.Out, r)
+	case formatTSV:
 		return doctorTable(r).Print(o.Streams, o.Format)
-	case FormatNagios:
+	case formatNagios:
 		return Write(o.Streams.Out, []byte(nagiosText(r)))
 	}
 	whole := r.Text(doctor.TextOptions{Width: o.Streams.Width, All: o.all || len(o.codes) > 0})
@@ -225,10 +225,10 @@ func doctorCode(r *doctor.Report) int {
 // each finding and each check that could not be made.
 func nagiosText(r *doctor.Report) string {
 	var b strings.Builder
-	plain := NagiosLine
+	plain := nagiosLine
 	s := r.Summary
 	fmt.Fprintf(&b, "TOPOCTL %s - %s | errors=%d warnings=%d infos=%d could_not_check=%d ok=%d\n",
-		NagiosWords[doctorCode(r)], plain(strings.TrimSuffix(r.Headline(), ".")), s.Errors, s.Warnings, s.Infos, s.CouldNotCheck, s.OK)
+		nagiosWords[doctorCode(r)], plain(strings.TrimSuffix(r.Headline(), ".")), s.Errors, s.Warnings, s.Infos, s.CouldNotCheck, s.OK)
 	for _, f := range r.Findings() {
 		fmt.Fprintf(&b, "%s %s: %s\n", f.Severity.Label(), f.Code, plain(strings.TrimPrefix(subjectNames(f.Subjects, ", ")+": "+f.Text, ": ")))
 	}

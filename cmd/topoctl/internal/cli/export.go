@@ -42,7 +42,7 @@ func hostFormats() exportFormats[exportWriter] {
 	return exportFormats[exportWriter]{
 		{"mooncake", "Mooncake's NIC priority matrix (MC_CUSTOM_TOPO_JSON)", []string{"visible"}, (*exportOptions).mooncake},
 		{"nccl-xml", "NCCL's topology file (NCCL_TOPO_FILE)", []string{"skeleton"}, (*exportOptions).ncclXML},
-		{"env", "variables for " + Either(engineWords()), []string{"for", "rank", "ranks", "visible", "topology-file"}, (*exportOptions).env},
+		{"env", "variables for " + either(engineWords()), []string{"for", "rank", "ranks", "visible", "topology-file"}, (*exportOptions).env},
 		{"dot", "a graph for Graphviz", []string{"units"}, (*exportOptions).dot},
 		{"svg", "a drawing", []string{"theme", "units"}, (*exportOptions).svg},
 		{"prometheus", "metrics for node_exporter's textfile collector", []string{"all-pairs"}, (*exportOptions).prometheus},
@@ -59,7 +59,7 @@ func newExportCmd(f *Env, runF func(context.Context, *exportOptions) error) *cob
 			if err := formats.want(args); err != nil {
 				return err
 			}
-			return AtMost(cmd, args, 1)
+			return atMost(cmd, args, 1)
 		},
 		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 			if len(args) > 0 {
@@ -67,23 +67,23 @@ func newExportCmd(f *Env, runF func(context.Context, *exportOptions) error) *cob
 			}
 			return formats.offer()
 		},
-		RunE: Action(opts, opts.parse, runF),
+		RunE: action(opts, opts.parse, runF),
 	}
 	fl := cmd.Flags()
 	opts.out.Add(cmd)
-	fl.StringVar(&opts.engine, "for", "", "env: write variables for `ENGINE`: "+Either(engineWords()))
+	fl.StringVar(&opts.engine, "for", "", "env: write variables for `ENGINE`: "+either(engineWords()))
 	fl.IntVar(&opts.rank, "rank", -1, "env: write only the settings of local rank `N`")
 	fl.IntVar(&opts.ranks, "ranks", 0, "env: number `N` of local ranks (default: one for each visible GPU)")
 	fl.StringVar(&opts.visible, "visible", "", "mooncake, env: number GPUs by `LIST`, as in CUDA_VISIBLE_DEVICES (default: that of the environment, on this host)")
 	fl.StringVar(&opts.topologyFile, "topology-file", "", "env for nccl or mooncake: `FILE` where the engine finds the exported topology")
 	fl.BoolVar(&opts.skeleton, "skeleton", false, "nccl-xml: write only CPUs and PCI elements; NCCL adds the GPUs and NICs that it finds")
-	fl.StringVar(&opts.theme, "theme", string(picture.ThemeAuto), "svg: `THEME`: "+Either(picture.Themes()))
+	fl.StringVar(&opts.theme, "theme", string(picture.ThemeAuto), "svg: `THEME`: "+either(picture.Themes()))
 	fl.BoolVar(&opts.allPairs, "all-pairs", false, "prometheus: write the paths from each GPU to every NIC, not only to preferred ones")
 	fl.Lookup("rank").DefValue = "all"
-	Offer(cmd, map[string]Completer{"for": Words(engineWords()...), "theme": Words(picture.Themes()...)})
+	Offer(cmd, map[string]completer{"for": Words(engineWords()...), "theme": Words(picture.Themes()...)})
 	formats.flagsWith(cmd)
 	mainFlags(cmd, "for", "rank", "visible", "out-file")
-	Uses(cmd, InputFlags, "units")
+	Uses(cmd, inputFlags, "units")
 	Prints(cmd, "the format of the other program, FORMAT")
 	return cmd
 }
@@ -95,7 +95,7 @@ func (o *exportOptions) parse(cmd *cobra.Command, args []string) error {
 	if o.format, err = hostFormats().choose(cmd, args[0]); err != nil {
 		return err
 	}
-	if err := NotEmpty(cmd, "out-file", "visible", "topology-file"); err != nil {
+	if err := notEmpty(cmd, "out-file", "visible", "topology-file"); err != nil {
 		return err
 	}
 	changed := cmd.Flags().Changed
@@ -103,7 +103,7 @@ func (o *exportOptions) parse(cmd *cobra.Command, args []string) error {
 	case changed("visible") && strings.TrimSpace(o.visible) == "":
 		return errors.New("--visible is empty")
 	case !slices.Contains(picture.Themes(), o.theme):
-		return fmt.Errorf("--theme %q: want %s", o.theme, Either(picture.Themes()))
+		return fmt.Errorf("--theme %q: want %s", o.theme, either(picture.Themes()))
 	case o.format.name == "env":
 		return o.checkEnv(changed)
 	}
@@ -137,7 +137,7 @@ func runExport(ctx context.Context, opts *exportOptions) error {
 	if err := opts.out.Write(opts.Streams, out.Bytes()); err != nil {
 		return err
 	}
-	return Incomplete(t, false)
+	return incomplete(t, false)
 }
 
 func (o *exportOptions) mooncake(w io.Writer, t *topo.Topology) error {
@@ -148,7 +148,7 @@ func (o *exportOptions) mooncake(w io.Writer, t *topo.Topology) error {
 	var buf bytes.Buffer
 	notes, err := export.Mooncake(&buf, h, v)
 	o.tell("note", notes...)
-	data, err := SafeJSON(buf.Bytes(), err)
+	data, err := safeJSON(buf.Bytes(), err)
 	if err != nil {
 		return err
 	}
@@ -190,7 +190,7 @@ func (o *exportOptions) svg(w io.Writer, t *topo.Topology) error {
 }
 
 func (o *exportOptions) prometheus(w io.Writer, t *topo.Topology) error {
-	return Metrics(w, t, o.allPairs)
+	return metrics(w, t, o.allPairs)
 }
 
 // host prepares a host for decisions, with the GPUs that a job sees.
@@ -230,7 +230,7 @@ func (o *exportOptions) jobGPUs(v export.Visible) (export.Visible, error) {
 		}
 		selected, err := v.Select(list)
 		if err != nil {
-			return v, WithHint(fmt.Errorf("%s: %w", name, pkgerr.Plain(err)), "use --visible LIST to override it")
+			return v, withHint(fmt.Errorf("%s: %w", name, pkgerr.Plain(err)), "use --visible LIST to override it")
 		}
 		v = selected
 		v.Notes = append(v.Notes, fmt.Sprintf("GPUs are numbered by %s=%s from the environment", name, list))

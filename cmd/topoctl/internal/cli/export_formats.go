@@ -59,9 +59,9 @@ func (l exportFormats[W]) want(args []string) error {
 	names := l.names()
 	switch {
 	case len(args) == 0:
-		return WithHint(errors.New("no format"), "formats: %s", strings.Join(names, ", "))
+		return withHint(errors.New("no format"), "formats: %s", strings.Join(names, ", "))
 	case !slices.Contains(names, args[0]):
-		return Suggest(fmt.Errorf("unknown format %q", args[0]), args[0], names, "formats: "+strings.Join(names, ", "))
+		return suggest(fmt.Errorf("unknown format %q", args[0]), args[0], names, "formats: "+strings.Join(names, ", "))
 	}
 	return nil
 }
@@ -86,9 +86,9 @@ func engineWords() []string { return wordsOf(export.Engines()) }
 func wantEngine(value string, words []string) error {
 	switch {
 	case value == "":
-		return WithHint(errors.New("--for is required"), "--for ENGINE: %s", Either(words))
+		return withHint(errors.New("--for is required"), "--for ENGINE: %s", either(words))
 	case !slices.Contains(words, value):
-		return Suggest(fmt.Errorf("--for %q: want %s", value, Either(words)), value, words, "")
+		return suggest(fmt.Errorf("--for %q: want %s", value, either(words)), value, words, "")
 	}
 	return nil
 }

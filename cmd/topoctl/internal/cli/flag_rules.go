@@ -43,7 +43,7 @@ const readOnce = "standard input is read once"
 func checkTogether(cmd *cobra.Command, rules ...flagRule) error {
 	for _, r := range rules {
 		if err := r.check(cmd); err != nil && r.hint != "" {
-			return WithHint(err, "%s", r.hint)
+			return withHint(err, "%s", r.hint)
 		} else if err != nil {
 			return err
 		}
@@ -58,7 +58,7 @@ func (r flagRule) check(cmd *cobra.Command) error {
 		beside := slices.IndexFunc(others, func(o string) bool { return o != flag })
 		switch {
 		case r.relation == needs && beside < 0:
-			return fmt.Errorf(string(r.relation), flag, Either(all))
+			return fmt.Errorf(string(r.relation), flag, either(all))
 		case r.relation != needs && beside >= 0:
 			return fmt.Errorf(string(r.relation), flag, others[beside])
 		}

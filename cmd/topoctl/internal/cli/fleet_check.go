@@ -28,13 +28,13 @@ type printing struct {
 func (p *printing) add(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&p.fabric, "fabric", "", "`FILE` with the rail and leaf of each port, and uplinks (topoctl.fabric/v1)")
 	p.out.Add(cmd)
-	cmd.ValidArgsFunction = HostFlag
+	cmd.ValidArgsFunction = hostFlag
 	Uses(cmd, "from", "timeout", "quiet", "units")
 	TakesLong(cmd)
 }
 
 func (p *printing) parse(cmd *cobra.Command, args []string) error {
-	if err := errors.Join(NotEmpty(cmd, "fabric", "out-file"), p.out.Check()); err != nil {
+	if err := errors.Join(notEmpty(cmd, "fabric", "out-file"), p.out.Check()); err != nil {
 		return err
 	}
 	var err error
@@ -64,11 +64,11 @@ func (p *printing) document(f *model.Fleet, table func() string) error {
 	var data []byte
 	var err error
 	switch p.Format {
-	case FormatJSON:
-		data, err = SafeJSON(f.Encode())
-	case FormatSVG:
+	case formatJSON:
+		data, err = safeJSON(f.Encode())
+	case formatSVG:
 		data = show.SVG(f)
-	case FormatHTML:
+	case formatHTML:
 		data, err = show.HTML(f)
 	default:
 		data = []byte(printable(table()))
@@ -89,12 +89,12 @@ func newFleetShowCmd(f *Env, runF func(context.Context, *fleetShowOptions) error
 	cmd := &cobra.Command{
 		Use:   "show FLEET | SOURCE...",
 		Short: "Show what a fleet consists of",
-		RunE:  Action(opts, opts.parse, runF),
+		RunE:  action(opts, opts.parse, runF),
 	}
-	cmd.Flags().StringVar(&opts.by, "by", show.Views[0], "print a line for each `THING`: "+Either(show.Views))
+	cmd.Flags().StringVar(&opts.by, "by", show.Views[0], "print a line for each `THING`: "+either(show.Views))
 	opts.add(cmd)
-	Offer(cmd, map[string]Completer{"by": Words(show.Views...)})
-	Formats(cmd, FormatTable, FormatJSON, FormatTSV, FormatSVG, FormatHTML)
+	Offer(cmd, map[string]completer{"by": Words(show.Views...)})
+	Formats(cmd, formatTable, formatJSON, formatTSV, formatSVG, formatHTML)
 	return cmd
 }
 
@@ -102,7 +102,7 @@ func (o *fleetShowOptions) parse(cmd *cobra.Command, args []string) error {
 	if err := o.printing.parse(cmd, args); err != nil {
 		return err
 	}
-	return cmp.Or(CheckWords("by", []string{o.by}, show.Views), checkTogether(cmd, flagRule{"by", needs, "output=table output=tsv", ""}))
+	return cmp.Or(checkWords("by", []string{o.by}, show.Views), checkTogether(cmd, flagRule{"by", needs, "output=table output=tsv", ""}))
 }
 
 func runFleetShow(ctx context.Context, o *fleetShowOptions) error {
@@ -110,7 +110,7 @@ func runFleetShow(ctx context.Context, o *fleetShowOptions) error {
 	if err != nil {
 		return err
 	}
-	if o.Format == FormatTSV {
+	if o.Format == formatTSV {
 		err = o.rows(show.Rows(f, o.by))
 	} else {
 		err = o.document(f, func() string { return show.Show(f, o.by, o.options(false)) })
@@ -129,7 +129,7 @@ func (p *printing) rows(rows [][]string) error {
 // partial is the error of a fleet that is known in part.
 func partial(f *model.Fleet) error {
 	if slices.ContainsFunc(f.Hosts, func(h model.Host) bool { return h.Status != model.OK }) {
-		return ErrPartial
+		return errPartial
 	}
 	return nil
 }
@@ -147,7 +147,7 @@ func newFleetCheckCmd(f *Env, runF func(context.Context, *fleetCheckOptions) err
 		Use:   "check FLEET | SOURCE...",
 		Short: "Find the host, device or cable that differs from the others",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return ForNagios(opts.Host, Action(opts, opts.parse, runF)(cmd, args))
+			return forNagios(opts.Host, action(opts, opts.parse, runF)(cmd, args))
 		},
 	}
 	fl := cmd.Flags()
@@ -155,8 +155,8 @@ func newFleetCheckCmd(f *Env, runF func(context.Context, *fleetCheckOptions) err
 	failOnFlag(cmd, &opts.failOn)
 	fl.BoolVar(&opts.all, "all", false, "print notes, checks that could not be made, and all facts")
 	opts.add(cmd)
-	Offer(cmd, map[string]Completer{"against": HostFlag})
-	Formats(cmd, FormatTable, FormatJSON, FormatTSV, FormatNagios, FormatSVG, FormatHTML)
+	Offer(cmd, map[string]completer{"against": hostFlag})
+	Formats(cmd, formatTable, formatJSON, formatTSV, formatNagios, formatSVG, formatHTML)
 	return cmd
 }
 
@@ -164,7 +164,7 @@ func (o *fleetCheckOptions) parse(cmd *cobra.Command, args []string) error {
 	if err := o.printing.parse(cmd, args); err != nil {
 		return err
 	}
-	return errors.Join(NotEmpty(cmd, "against"), checkTogether(cmd, failOnItsOwn, allInTables))
+	return errors.Join(notEmpty(cmd, "against"), checkTogether(cmd, failOnItsOwn, allInTables))
 }
 
 func runFleetCheck(ctx context.Context, o *fleetCheckOptions) error {
@@ -183,9 +183,9 @@ func runFleetCheck(ctx context.Context, o *fleetCheckOptions) error {
 		f.Against(golden, o.against)
 	}
 	switch o.Format {
-	case FormatTSV:
+	case formatTSV:
 		err = o.rows(show.FindingRows(f))
-	case FormatNagios:
+	case formatNagios:
 		err = o.out.Write(o.Streams, []byte(fleetNagiosText(f)))
 	default:
 		err = o.document(f, func() string { return show.Check(f, o.options(o.all)) })
@@ -193,12 +193,12 @@ func runFleetCheck(ctx context.Context, o *fleetCheckOptions) error {
 	switch {
 	case err != nil:
 		return err
-	case o.Format == FormatNagios:
+	case o.Format == formatNagios:
 		return Exit(fleetCode(f))
 	case fails(f.Worst(), o.failOn):
-		return ErrBad
+		return errBad
 	case !f.Compared() && o.against == "":
-		return ErrPartial
+		return errPartial
 	}
 	return partial(f)
 }
@@ -214,11 +214,11 @@ func fleetNagiosText(f *model.Fleet) string {
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "TOPOCTL %s - %s | hosts=%d not_reached=%d classes=%d errors=%d warnings=%d infos=%d could_not_check=%d\n",
-		NagiosWords[fleetCode(f)], NagiosLine(strings.TrimSuffix(f.Headline(), ".")), len(f.Hosts), len(f.Missing()), len(f.Classes),
+		nagiosWords[fleetCode(f)], nagiosLine(strings.TrimSuffix(f.Headline(), ".")), len(f.Hosts), len(f.Missing()), len(f.Classes),
 		counts[doctor.Error], counts[doctor.Warning], counts[doctor.Info], len(f.Unknown))
 	for i := range f.Findings {
 		if x := &f.Findings[i]; x.Severity != doctor.Info {
-			fmt.Fprintf(&b, "%s %s: %s\n", x.Severity.Label(), x.Code, NagiosLine(strings.Join(x.Hosts, ",")+": "+x.Text))
+			fmt.Fprintf(&b, "%s %s: %s\n", x.Severity.Label(), x.Code, nagiosLine(strings.Join(x.Hosts, ",")+": "+x.Text))
 		}
 	}
 	return b.String()

@@ -49,8 +49,8 @@ func newFleetCollectCmd(f *Env, runF func(context.Context, *fleetCollectOptions)
 	cmd := &cobra.Command{
 		Use:               "collect [SOURCE...]",
 		Short:             "Put the topologies of many hosts together",
-		RunE:              Action(opts, opts.parse, runF),
-		ValidArgsFunction: HostFlag,
+		RunE:              action(opts, opts.parse, runF),
+		ValidArgsFunction: hostFlag,
 	}
 	fl := cmd.Flags()
 	fl.StringVar(&opts.agents, "agents", "", "ask these agents over HTTP: `HOST[:PORT],...`, or a file with one per line")
@@ -64,16 +64,16 @@ func newFleetCollectCmd(f *Env, runF func(context.Context, *fleetCollectOptions)
 	fl.StringVar(&opts.dir, "out-dir", "", "write fleet.json and the topologies to `DIR`")
 	fl.BoolVar(&opts.resume, "resume", false, "with --out-dir, do not ask hosts again whose topologies are there")
 	fl.StringVar(&opts.fabric, "fabric", "", "`FILE` with the rail and leaf of each port, and uplinks (topoctl.fabric/v1)")
-	Group(cmd, "Hosts", append([]string{"agents", "hosts", "host", "launch", "launch-command", "parallel", "registry"}, CredentialFlags...)...)
-	Offer(cmd, map[string]Completer{"launch": Words("ssh")})
+	Group(cmd, "Hosts", append([]string{"agents", "hosts", "host", "launch", "launch-command", "parallel", "registry"}, credentialFlags...)...)
+	Offer(cmd, map[string]completer{"launch": Words("ssh")})
 	Uses(cmd, "from", "timeout", "quiet")
 	Lasts(cmd)
-	Formats(cmd, FormatTable, FormatJSON)
+	Formats(cmd, formatTable, formatJSON)
 	return cmd
 }
 
 func (o *fleetCollectOptions) parse(cmd *cobra.Command, args []string) error {
-	if err := errors.Join(NotEmpty(cmd, "agents", "hosts", "host", "launch", "launch-command", "out-dir", "fabric"), o.registry.Check(cmd), o.credentials.Check(cmd)); err != nil {
+	if err := errors.Join(notEmpty(cmd, "agents", "hosts", "host", "launch", "launch-command", "out-dir", "fabric"), o.registry.Check(cmd), o.credentials.Check(cmd)); err != nil {
 		return err
 	}
 	if slices.Contains(args, "") {
@@ -86,14 +86,14 @@ func (o *fleetCollectOptions) parse(cmd *cobra.Command, args []string) error {
 	o.bounded = cmd.Flags().Changed("timeout")
 	switch {
 	case len(o.args) == 0 && o.agents == "" && o.hosts == "" && len(o.names) == 0 && o.launch == "" && !o.registry.Given():
-		return WithHint(errors.New("no hosts"), "name files, --agents HOST,HOST, --registry URL, or --hosts FILE --launch ssh")
+		return withHint(errors.New("no hosts"), "name files, --agents HOST,HOST, --registry URL, or --hosts FILE --launch ssh")
 	case o.launch != "" && o.launch != "ssh":
 		return fmt.Errorf("--launch %q: want ssh", o.launch)
 	case o.parallel < 1 || o.parallel > mostParallel:
 		return fmt.Errorf("--parallel %d: want 1 to %d", o.parallel, mostParallel)
 	}
 	return checkTogether(cmd,
-		flagRule{strings.Join(CredentialFlags, " "), needs, "registry", "credentials are for the engines of a registry"},
+		flagRule{strings.Join(credentialFlags, " "), needs, "registry", "credentials are for the engines of a registry"},
 		flagRule{"hosts host", needs, "launch", "--launch ssh runs topoctl on them; use --agents for hosts with agents"},
 		flagRule{"launch", needs, "hosts host", ""},
 		flagRule{"launch-command", needs, "launch", ""},
@@ -122,7 +122,7 @@ func runFleetCollect(ctx context.Context, o *fleetCollectOptions) error {
 	c := collect.Options{Parallel: o.parallel, Timeout: o.Globals.Timeout, Decode: o.Decode, Resume: o.resume}
 	c.Until, _ = waiting.Deadline()
 	if o.dir != "" {
-		write := func(name string, data []byte) error { return WriteFile(name, data, Everyone) }
+		write := func(name string, data []byte) error { return writeFile(name, data, everyone) }
 		if c.Store, err = collect.OpenStore(o.dir, write); err != nil {
 			return fmt.Errorf("--out-dir: %w", err)
 		}
@@ -165,7 +165,7 @@ func (o *fleetCollectOptions) registered(ctx context.Context) (list []collect.So
 	credentials, err := o.credentials.Read(ctx, o.Host, nil)
 	if err == nil {
 		var e *engine.Engine
-		e, err = engine.New(ctx, engine.Options{Credentials: credentials, Transports: []engine.TransportFactory{engine.TCP()}, Registry: Finder(names)})
+		e, err = engine.New(ctx, engine.Options{Credentials: credentials, Transports: []engine.TransportFactory{engine.TCP()}, Registry: finder(names)})
 		if err == nil {
 			return collect.Engines(e, there.Records), func() { _ = errors.Join(e.Close(), names.Close()) }, nil
 		}
@@ -215,12 +215,12 @@ func (o *fleetCollectOptions) sources(ctx context.Context, registered []collect.
 
 // write stores the document and says what was collected.
 func (o *fleetCollectOptions) write(f *model.Fleet, store *collect.Store) error {
-	data, err := SafeJSON(f.Encode())
+	data, err := safeJSON(f.Encode())
 	if err != nil {
 		return pkgerr.Plain(err)
 	}
 	if store != nil {
-		if err := WriteFile(filepath.Join(o.dir, collect.FleetFile), data, Everyone); err != nil {
+		if err := writeFile(filepath.Join(o.dir, collect.FleetFile), data, everyone); err != nil {
 			return fmt.Errorf("--out-dir: %w", err)
 		}
 		kept := map[string]bool{}
@@ -231,7 +231,7 @@ func (o *fleetCollectOptions) write(f *model.Fleet, store *collect.Store) error 
 			o.tell("warning", err.Error())
 		}
 	}
-	if o.Format == FormatJSON {
+	if o.Format == formatJSON {
 		if err := Write(o.Streams.Out, data); err != nil {
 			return err
 		}
@@ -240,12 +240,12 @@ func (o *fleetCollectOptions) write(f *model.Fleet, store *collect.Store) error 
 	}
 	if f.NoneReached() {
 		if store != nil {
-			return WithHint(errors.New("no host was reached"), "the same command with --resume asks again")
+			return withHint(errors.New("no host was reached"), "the same command with --resume asks again")
 		}
 		return errors.New("no host was reached")
 	}
 	if len(f.Missing()) > 0 || slices.ContainsFunc(f.Hosts, func(h model.Host) bool { return h.Status == model.Partial }) {
-		return ErrPartial
+		return errPartial
 	}
 	return nil
 }
@@ -273,11 +273,11 @@ func (b *collectProgress) show(p collect.Progress) {
 		line += fmt.Sprintf(", %d not reached", p.NotReached)
 	}
 	b.drawn = true
-	fmt.Fprint(s.Err, ClearLine+text.Cut(text.Printable(line+", last "+p.Last), max(20, min(s.Columns(), 100)-1), text.Dots))
+	fmt.Fprint(s.Err, clearLine+text.Cut(text.Printable(line+", last "+p.Last), max(20, min(s.Columns(), 100)-1), text.Dots))
 }
 
 func (b *collectProgress) end() {
 	if b.drawn {
-		fmt.Fprint(b.o.Streams.Err, ClearLine)
+		fmt.Fprint(b.o.Streams.Err, clearLine)
 	}
 }

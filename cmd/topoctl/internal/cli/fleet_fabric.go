@@ -40,8 +40,8 @@ func newFleetFabricCmd(f *Env, runF func(context.Context, *fleetFabricOptions) e
 	cmd := &cobra.Command{
 		Use:               "fabric FLEET | SOURCE...",
 		Short:             "Find out which switches the hosts are cabled to",
-		RunE:              Action(opts, opts.parse, runF),
-		ValidArgsFunction: HostFlag,
+		RunE:              action(opts, opts.parse, runF),
+		ValidArgsFunction: hostFlag,
 	}
 	fl := cmd.Flags()
 	fl.StringArrayVar(&opts.ibnet, "ibnetdiscover", nil, "the text of ibnetdiscover in `FILE`, or \""+runHere+"\"; repeatable, one for each subnet")
@@ -51,12 +51,12 @@ func newFleetFabricCmd(f *Env, runF func(context.Context, *fleetFabricOptions) e
 	opts.out.Add(cmd)
 	Uses(cmd, "from", "timeout", "quiet")
 	TakesLong(cmd)
-	Formats(cmd, FormatTable, FormatJSON)
+	Formats(cmd, formatTable, formatJSON)
 	return cmd
 }
 
 func (o *fleetFabricOptions) parse(cmd *cobra.Command, args []string) error {
-	if err := errors.Join(NotEmpty(cmd, "ibnetdiscover", "lldp", "probe", "fabric", "out-file"), o.out.Check()); err != nil {
+	if err := errors.Join(notEmpty(cmd, "ibnetdiscover", "lldp", "probe", "fabric", "out-file"), o.out.Check()); err != nil {
 		return err
 	}
 	var err error
@@ -67,7 +67,7 @@ func (o *fleetFabricOptions) parse(cmd *cobra.Command, args []string) error {
 	case slices.Contains(slices.Concat(o.ibnet, o.lldp, o.reports, o.files), ""):
 		return errors.New("an argument is empty")
 	case len(o.ibnet)+len(o.lldp)+len(o.reports)+len(o.files) == 0:
-		return WithHint(errors.New("nothing about the network"), "use --ibnetdiscover FILE, --lldp DIR, --probe REPORT or --fabric FILE")
+		return withHint(errors.New("nothing about the network"), "use --ibnetdiscover FILE, --lldp DIR, --probe REPORT or --fabric FILE")
 	}
 	return nil
 }
@@ -89,13 +89,13 @@ func runFleetFabric(ctx context.Context, o *fleetFabricOptions) error {
 	}
 	file, notes := sources.File(f, f.Unjoined(n))
 	left = append(left, notes...)
-	if o.Format == FormatJSON {
+	if o.Format == formatJSON {
 		var data []byte
-		if data, err = SafeJSON(file.Encode()); err != nil {
+		if data, err = safeJSON(file.Encode()); err != nil {
 			return err
 		}
 		if len(file.Hosts) == 0 {
-			return WithHint(errors.New("no cable was joined to a host"), "compare the GUIDs and MACs of the hosts with those of the network; -o table lists what was found")
+			return withHint(errors.New("no cable was joined to a host"), "compare the GUIDs and MACs of the hosts with those of the network; -o table lists what was found")
 		}
 		err = o.out.Write(o.Streams, data)
 	} else {
@@ -107,7 +107,7 @@ func runFleetFabric(ctx context.Context, o *fleetFabricOptions) error {
 	noteUnreached(o.Host, f)
 	o.tell("note", left...)
 	if len(left)+len(file.Unjoined)+len(f.Missing()) > 0 || len(file.Hosts) == 0 {
-		return ErrPartial
+		return errPartial
 	}
 	return nil
 }

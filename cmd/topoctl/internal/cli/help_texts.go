@@ -63,7 +63,7 @@ func formatsText(commands []*cobra.Command) string {
 		}
 		rows = append(rows, []string{"  " + c.CommandPath(), what})
 	}
-	for _, f := range FormatsKnown {
+	for _, f := range formatsKnown {
 		formats = append(formats, []string{"  " + f.Name, f.About})
 	}
 	return strings.Join(slices.Concat(text.Columns(rows), []string{""}, text.Columns(formats)), "\n")

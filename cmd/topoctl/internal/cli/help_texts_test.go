@@ -32,7 +32,7 @@ func TestHelpTexts(t *testing.T) {
 		}
 	}
 	env := &Env{Streams: newStreams().Streams}
-	walk(NewRoot(env, commands(env)...))
+	walk(newRoot(env, commands(env)...))
 	for name := range left {
 		t.Errorf("help/%s is of no command", name)
 	}

@@ -84,7 +84,7 @@ func (l *loadFlags) workload(ctx context.Context, in *Host) (*kv.Workload, error
 		}
 		name := l.trace
 		if name == "-" {
-			name = StdinName
+			name = stdinName
 		}
 		w, err := kv.ReadTrace(bytes.NewReader(data), "trace "+name)
 		if err != nil {

@@ -48,8 +48,8 @@ func newPredictCmd(f *Env, runF func(context.Context, *predictOptions) error) *c
 	cmd := &cobra.Command{
 		Use:   "predict",
 		Short: "Predict the time to the first token on described hosts and networks",
-		Args:  NoArgs,
-		RunE:  Action(opts, opts.parse, runF),
+		Args:  noArgs,
+		RunE:  action(opts, opts.parse, runF),
 	}
 	opts.add(cmd)
 	return cmd
@@ -58,21 +58,21 @@ func newPredictCmd(f *Env, runF func(context.Context, *predictOptions) error) *c
 func (o *predictOptions) add(cmd *cobra.Command) {
 	o.servingFlags.add(cmd, "`GPU` to model (default: those of the hosts)", "decode instances and tensor ranks of each (`NxtpN`), or none if prefill instances also decode", noDecode)
 	fl := cmd.Flags()
-	fl.StringArrayVar(&o.hostFlags, "host", nil, "name and description of a host (`NAME=FILE`, or NAME="+FixturePrefix+"NAME); repeatable")
+	fl.StringArrayVar(&o.hostFlags, "host", nil, "name and description of a host (`NAME=FILE`, or NAME="+fixturePrefix+"NAME); repeatable")
 	fl.StringVar(&o.fabricFile, "fabric", "", "`FILE` with the leaf and rail of each port, and uplinks (topoctl.fabric/v1)")
 	fl.StringSliceVar(&o.prefillHosts, "prefill-hosts", nil, "`NAMES` of the hosts for prefill (default: the first)")
 	fl.StringSliceVar(&o.decodeHosts, "decode-hosts", nil, "`NAMES` of the hosts for decode (default: the second, or the only one)")
 	fl.StringSliceVar(&o.nics, "nics", nil, "use only the ports with these `NAMES`, on all hosts that have them, or HOST/PORT")
 	fl.StringArrayVar(&o.downs, "down", nil, "take down the port `HOST/PORT`; repeatable")
 	fl.BoolVar(&o.compare, "compare", false, "also run with an infinite network, the best single NIC and a random NIC")
-	Var(cmd, &o.prefixBytes, "prefix-memory", "0", "memory (`SIZE`) in which each prefill instance keeps finished prompts, for prompts of a --trace that share a prefix (hash_ids); 0 for none", BytesOrNone)
+	Var(cmd, &o.prefixBytes, "prefix-memory", "0", "memory (`SIZE`) in which each prefill instance keeps finished prompts, for prompts of a --trace that share a prefix (hash_ids); 0 for none", bytesOrNone)
 	fl.DurationVar(&o.setup, "setup-time", 0, "`TIME` to start a transfer between two ranks, such as 50us")
 	fl.DurationVar(&o.piece, "piece-time", 0, "`TIME` to post each contiguous piece of a transfer, such as 200ns")
-	Offer(cmd, map[string]Completer{"host": namedHost, "prefix-memory": Words("0", "16GiB", "1TiB")})
+	Offer(cmd, map[string]completer{"host": namedHost, "prefix-memory": Words("0", "16GiB", "1TiB")})
 	mainFlags(cmd, "host", "nics", "down", "compare")
 	Uses(cmd, "timeout", "quiet", "units")
 	TakesLong(cmd)
-	Formats(cmd, FormatTable, FormatJSON, FormatSVG, FormatHTML)
+	Formats(cmd, formatTable, formatJSON, formatSVG, formatHTML)
 }
 
 // namedHost offers the machines that ship with topoctl after NAME=.
@@ -81,11 +81,11 @@ func namedHost(_ *cobra.Command, _ []string, typed string) ([]string, cobra.Shel
 	if !named {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	return HostArgs(typed, name+"=")
+	return hostArgs(typed, name+"=")
 }
 
 func (o *predictOptions) parse(cmd *cobra.Command, _ []string) error {
-	if err := NotEmpty(cmd, "fabric"); err != nil {
+	if err := notEmpty(cmd, "fabric"); err != nil {
 		return err
 	}
 	if err := o.check(cmd); err != nil {
@@ -108,7 +108,7 @@ func (o *predictOptions) parseCosts(cmd *cobra.Command) error {
 		return fmt.Errorf("--piece-time %v: want 0 to %v", o.piece, kvLongest)
 	}
 	if o.prefixBytes > 0 && !cmd.Flags().Changed("trace") {
-		return WithHint(errors.New("--prefix-memory has no effect without --trace"), "only prompts of a trace share prefixes (hash_ids)")
+		return withHint(errors.New("--prefix-memory has no effect without --trace"), "only prompts of a trace share prefixes (hash_ids)")
 	}
 	return nil
 }

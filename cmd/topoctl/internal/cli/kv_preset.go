@@ -25,11 +25,11 @@ func newPresetCmd(f *Env, runF func(context.Context, *presetOptions) error) *cob
 		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 			return preset.Names(), cobra.ShellCompDirectiveNoFileComp
 		},
-		RunE: Action(opts, opts.parse, runF),
+		RunE: action(opts, opts.parse, runF),
 	}
 	Uses(cmd, "timeout")
 	TakesLong(cmd)
-	Formats(cmd, FormatTable, FormatJSON, FormatTSV)
+	Formats(cmd, formatTable, formatJSON, formatTSV)
 	return cmd
 }
 
@@ -46,8 +46,8 @@ func (o *presetOptions) parse(_ *cobra.Command, args []string) error {
 	return nil
 }
 
-// SchemaPresets is the name and major version of what preset -o json prints without a name.
-const SchemaPresets = "topoctl.kv-presets/v1"
+// schemaPresets is the name and major version of what preset -o json prints without a name.
+const schemaPresets = "topoctl.kv-presets/v1"
 
 // presetList is what preset -o json prints without a name.
 type presetList struct {
@@ -67,8 +67,8 @@ func runPreset(ctx context.Context, o *presetOptions) error {
 	}
 	var cs []*preset.Comparison
 	for _, name := range o.names {
-		c, err := Interruptible(ctx, func() (*preset.Comparison, error) {
-			return preset.Run(name, preset.Options{Topology: func(fixture string) (*topo.Topology, error) { return o.Named(ctx, FixturePrefix+fixture) }})
+		c, err := interruptible(ctx, func() (*preset.Comparison, error) {
+			return preset.Run(name, preset.Options{Topology: func(fixture string) (*topo.Topology, error) { return o.Named(ctx, fixturePrefix+fixture) }})
 		})
 		if err != nil {
 			return err
@@ -76,14 +76,14 @@ func runPreset(ctx context.Context, o *presetOptions) error {
 		cs = append(cs, c)
 	}
 	r := preset.NewReport(cs)
-	if o.Format == FormatJSON {
-		return PrintJSON(o.Streams.Out, r)
+	if o.Format == formatJSON {
+		return printJSON(o.Streams.Out, r)
 	}
 	return o.text(r)
 }
 
 func (o *presetOptions) list() error {
-	l := presetList{Schema: SchemaPresets}
+	l := presetList{Schema: schemaPresets}
 	t := &Table{Head: []string{"PRESET", "ROWS", "SYSTEM"}}
 	for _, name := range preset.Names() {
 		p, err := preset.Find(name)
@@ -93,16 +93,16 @@ func (o *presetOptions) list() error {
 		l.Presets = append(l.Presets, presetEntry{p.Name, p.About, len(p.Rows)})
 		t.Add(p.Name, fmt.Sprint(len(p.Rows)), p.About)
 	}
-	if o.Format == FormatJSON {
-		return PrintJSON(o.Streams.Out, l)
+	if o.Format == formatJSON {
+		return printJSON(o.Streams.Out, l)
 	}
 	return t.Print(o.Streams, o.Format)
 }
 
 // text prints each comparison: where it is from, a line for each row and column, what is assumed.
-// As FormatTSV it is the rows of all comparisons alone.
+// As formatTSV it is the rows of all comparisons alone.
 func (o *presetOptions) text(r *preset.Report) error {
-	if o.Format == FormatTSV {
+	if o.Format == formatTSV {
 		t := &Table{Head: append([]string{"ROW"}, presetHeads...)}
 		for _, c := range r.Comparisons {
 			for i := range c.Rows {

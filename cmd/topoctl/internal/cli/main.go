@@ -27,7 +27,7 @@ func Main(ctx context.Context, args []string, s Streams, gpus discover.GPUSource
 // Manual are the pages of topoctl's manual, by file name.
 func Manual(version string, date time.Time) map[string][]byte {
 	f := &Env{Streams: Streams{In: strings.NewReader(""), Out: io.Discard, Err: io.Discard}}
-	return manualPages(NewRoot(f, commands(f)...), version, date)
+	return manualPages(newRoot(f, commands(f)...), version, date)
 }
 
 // commandGroup are the commands that help shows below one title.
@@ -77,7 +77,7 @@ func commands(f *Env) []*cobra.Command {
 
 // family is a command of which only the subcommands do something.
 func family(name, short string, subcommands ...*cobra.Command) *cobra.Command {
-	cmd := &cobra.Command{Use: name, Short: short, Args: UnknownCommand, RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
+	cmd := &cobra.Command{Use: name, Short: short, Args: unknownCommand, RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
 	cmd.AddCommand(subcommands...)
 	return cmd
 }

@@ -35,19 +35,19 @@ func newMatrixCmd(f *Env, runF func(context.Context, *matrixOptions) error) *cob
 	cmd := &cobra.Command{
 		Use:   "matrix",
 		Short: "Print how GPUs, NICs and NUMA nodes are connected to each other",
-		Args:  NoArgs,
-		RunE:  Action(opts, opts.parse, runF),
+		Args:  noArgs,
+		RunE:  action(opts, opts.parse, runF),
 	}
 	fl := cmd.Flags()
 	fl.StringVar(&opts.show, "show", string(picture.ViewClass), "what to show (`VIEW`): class, nccl, expected, measured or delta")
 	fl.StringSliceVar(&opts.rowNames, "rows", []string{"gpu", "nic"}, "`KINDS` of device in the rows: gpu, nic, numa")
 	fl.StringSliceVar(&opts.colNames, "cols", []string{"gpu", "nic"}, "`KINDS` of device in the columns: gpu, nic, numa")
 	opts.Measured.Add(cmd)
-	Offer(cmd, map[string]Completer{
+	Offer(cmd, map[string]completer{
 		"show": Words(matrixViews...), "rows": WordList(matrixKindNames...), "cols": WordList(matrixKindNames...),
 	})
-	Uses(cmd, InputFlags, "units")
-	Formats(cmd, FormatTable, FormatJSON, FormatCSV, FormatTSV, FormatMarkdown)
+	Uses(cmd, inputFlags, "units")
+	Formats(cmd, formatTable, formatJSON, formatCSV, formatTSV, formatMarkdown)
 	return cmd
 }
 
@@ -57,7 +57,7 @@ func (o *matrixOptions) parse(cmd *cobra.Command, _ []string) error {
 		return err
 	}
 	if !slices.Contains(matrixViews, o.show) {
-		return fmt.Errorf("--show %q: want %s", o.show, Either(matrixViews))
+		return fmt.Errorf("--show %q: want %s", o.show, either(matrixViews))
 	}
 	if err := checkTogether(cmd,
 		flagRule{"show=measured show=delta", needs, "probe", "create a report with \"topoctl probe local --report FILE\""},
@@ -77,21 +77,21 @@ func runMatrix(ctx context.Context, opts *matrixOptions) error {
 		return err
 	}
 	m := t.Matrix(opts.rows, opts.cols)
-	if opts.Format == FormatTable { // as nvidia-smi topo -m has it, and as we read that
+	if opts.Format == formatTable { // as nvidia-smi topo -m has it, and as we read that
 		m = withNICs(m, nvsmi.NICs(t))
 	}
 	if err := opts.measure(m, t); err != nil {
 		return err
 	}
-	if opts.Format == FormatJSON {
-		err = PrintJSON(opts.Streams.Out, m)
+	if opts.Format == formatJSON {
+		err = printJSON(opts.Streams.Out, m)
 	} else {
 		err = opts.draw(m, t)
 	}
 	if err != nil {
 		return err
 	}
-	return Incomplete(t, false)
+	return incomplete(t, false)
 }
 
 // withNICs is a matrix without the NICs that are not listed.

@@ -29,12 +29,12 @@ type Measured struct {
 func (m *Measured) Add(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&m.File, "probe", "", "use the measured rates in `FILE`, a report of \"topoctl probe\"")
 	cmd.Flags().StringVar(&m.host, "probe-host", "", "with --probe, the `NAME` of this host in the report (default: the host with the same hardware and name)")
-	Offer(cmd, map[string]Completer{"probe-host": Words[string]()})
+	Offer(cmd, map[string]completer{"probe-host": Words[string]()})
 }
 
 // Check refuses values that cannot be meant.
 func (m *Measured) Check(cmd *cobra.Command) error {
-	return cmp.Or(NotEmpty(cmd, "probe", "probe-host"), checkTogether(cmd, flagRule{"probe-host", needs, "probe", ""}))
+	return cmp.Or(notEmpty(cmd, "probe", "probe-host"), checkTogether(cmd, flagRule{"probe-host", needs, "probe", ""}))
 }
 
 // Overlay gives the measured rates of a host's links, nil without --probe.
@@ -94,7 +94,7 @@ func (m *Measured) find(t *topo.Topology) (string, error) {
 		switch {
 		case h.Fingerprint != print:
 			if h.Name == m.host {
-				return "", WithHint(fmt.Errorf("--probe-host %s: its hardware differs from this host's", m.host), "if the hardware has changed since, measure again with \"topoctl probe\"")
+				return "", withHint(fmt.Errorf("--probe-host %s: its hardware differs from this host's", m.host), "if the hardware has changed since, measure again with \"topoctl probe\"")
 			}
 		case h.Name == m.host || m.host == "" && h.Name == t.Host.Name:
 			return h.Name, nil
@@ -108,15 +108,15 @@ func (m *Measured) find(t *topo.Topology) (string, error) {
 	case len(alike) == 1:
 		return alike[0], nil
 	case len(alike) > 1:
-		return "", WithHint(fmt.Errorf("--probe %s: several of its hosts have the same hardware as this one: %s", m.File, text.List(alike, 8)), "use --probe-host NAME to select one")
+		return "", withHint(fmt.Errorf("--probe %s: several of its hosts have the same hardware as this one: %s", m.File, text.List(alike, 8)), "use --probe-host NAME to select one")
 	}
-	return "", WithHint(fmt.Errorf("--probe %s: this host is not in the report, which has %s", m.File, strings.TrimSpace(text.List(all, 8))),
+	return "", withHint(fmt.Errorf("--probe %s: this host is not in the report, which has %s", m.File, strings.TrimSpace(text.List(all, 8))),
 		"measure this host with \"topoctl probe local --report FILE\" or \"topoctl probe fabric\"")
 }
 
 // ReportOptions say how a report is printed for people.
 func (in *Host) ReportOptions() show.Options {
-	return show.Options{Units: units.System(in.Globals.Units), Wide: in.Format == FormatWide, Width: in.Streams.Columns(), Color: in.Color(), ASCII: in.Globals.ASCII}
+	return show.Options{Units: units.System(in.Globals.Units), Wide: in.Format == formatWide, Width: in.Streams.Columns(), Color: in.Color(), ASCII: in.Globals.ASCII}
 }
 
 // ReadReport reads a report, or the events of a run.
@@ -124,13 +124,13 @@ func (in *Host) ReadReport(name string) (*probe.Report, error) {
 	src := in.Streams.In
 	switch {
 	case name == "-" && in.Streams.InTTY:
-		return nil, WithHint(errors.New("- reads standard input, which is a terminal"), "pipe a report into it")
+		return nil, withHint(errors.New("- reads standard input, which is a terminal"), "pipe a report into it")
 	case name == "-":
-		name = StdinName
+		name = stdinName
 	default:
 		file, err := os.Open(name)
 		if err != nil {
-			return nil, OpenError(name, err)
+			return nil, openError(name, err)
 		}
 		defer file.Close()
 		src = file

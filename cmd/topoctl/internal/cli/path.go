@@ -45,17 +45,17 @@ func newPathCmd(f *Env, runF func(context.Context, *pathOptions) error) *cobra.C
 	cmd := &cobra.Command{
 		Use:               "path SRC [DST]",
 		Short:             "Show which NIC a GPU or NUMA node should use, and why",
-		Args:              func(cmd *cobra.Command, args []string) error { return AtMost(cmd, args, 2) },
-		RunE:              Action(opts, opts.parse, runF),
+		Args:              func(cmd *cobra.Command, args []string) error { return atMost(cmd, args, 2) },
+		RunE:              action(opts, opts.parse, runF),
 		ValidArgsFunction: opts.complete,
 	}
 	fl := cmd.Flags()
 	fl.StringVar(&opts.peer, "peer", "", "pair the ports of this host with those of the host in `FILE` (as for --from); DST is memory there (default: the same as SRC)")
 	fl.StringVar(&opts.fabric, "fabric", "", "`FILE` with the rail, leaf and plane of each port (topoctl.fabric/v1)")
-	Var(cmd, &opts.bytes, "bytes", "64MiB", "`SIZE` of the transfer that lanes share", ParseBytes)
-	Var(cmd, &opts.policy, "policy", string(pick.Adaptive), "`POLICY` by which lanes share the transfer: "+Either(pick.Policies()), Policy)
-	Var(cmd, &opts.transport, "transport", "", "choose ports for `TRANSPORT`: rdma or tcp (default: rdma if it can be used)", OneOf(pathsel.RDMA, pathsel.TCP))
-	fl.StringArrayVar(&opts.roles, "role", nil, "set the role of a NIC (`NIC=ROLE`): "+Either(roleNames)+"; repeatable")
+	Var(cmd, &opts.bytes, "bytes", "64MiB", "`SIZE` of the transfer that lanes share", parseBytes)
+	Var(cmd, &opts.policy, "policy", string(pick.Adaptive), "`POLICY` by which lanes share the transfer: "+either(pick.Policies()), Policy)
+	Var(cmd, &opts.transport, "transport", "", "choose ports for `TRANSPORT`: rdma or tcp (default: rdma if it can be used)", oneOf(pathsel.RDMA, pathsel.TCP))
+	fl.StringArrayVar(&opts.roles, "role", nil, "set the role of a NIC (`NIC=ROLE`): "+either(roleNames)+"; repeatable")
 	fl.StringSliceVar(&opts.down, "down", nil, "what if `NIC` (or a port, mlx5_0/1) of this host were down; repeatable")
 	fl.StringSliceVar(&opts.typed, "engine", nil, "also show what `ENGINE` would choose, and the cost of that: mooncake, nccl or ucx; repeatable")
 	fl.IntVar(&opts.most, "k", tableMost, "list the best `N` ports, 0 for all (with -o json, all by default)")
@@ -63,13 +63,13 @@ func newPathCmd(f *Env, runF func(context.Context, *pathOptions) error) *cobra.C
 	fl.IntVar(&opts.ranks, "ranks", 0, "with --plan, assign them to `N` local ranks instead")
 	fl.StringVar(&opts.visible, "visible", "", "number cuda:N by `LIST`, as in CUDA_VISIBLE_DEVICES")
 	opts.measured.Add(cmd)
-	Offer(cmd, map[string]Completer{
-		"policy": Words(pick.Policies()...), "transport": Words("rdma", "tcp"), "engine": WordList(engineNames()...), "peer": HostFlag,
+	Offer(cmd, map[string]completer{
+		"policy": Words(pick.Policies()...), "transport": Words("rdma", "tcp"), "engine": WordList(engineNames()...), "peer": hostFlag,
 		"role": opts.completeRole, "down": opts.completeDown,
 	})
 	mainFlags(cmd, "plan", "peer", "down", "engine", "transport", "k")
-	Uses(cmd, InputFlags, "units")
-	Formats(cmd, FormatTable, FormatJSON)
+	Uses(cmd, inputFlags, "units")
+	Formats(cmd, formatTable, formatJSON)
 	return cmd
 }
 
@@ -85,7 +85,7 @@ func (o *pathOptions) parse(cmd *cobra.Command, args []string) error {
 	}
 	for _, name := range o.typed {
 		if e := rival.Engine(name); !slices.Contains(rival.Engines(), e) {
-			return fmt.Errorf("--engine %q: want %s", name, Either(engineNames()))
+			return fmt.Errorf("--engine %q: want %s", name, either(engineNames()))
 		} else if !slices.Contains(o.engines, e) {
 			o.engines = append(o.engines, e)
 		}
@@ -93,7 +93,7 @@ func (o *pathOptions) parse(cmd *cobra.Command, args []string) error {
 	if o.most < 0 {
 		return fmt.Errorf("--k %d: want 0 or more", o.most)
 	}
-	if o.Format == FormatJSON && !cmd.Flags().Changed("k") {
+	if o.Format == formatJSON && !cmd.Flags().Changed("k") {
 		o.most = 0
 	}
 	o.look = o.Look()
@@ -103,7 +103,7 @@ func (o *pathOptions) parse(cmd *cobra.Command, args []string) error {
 // parseArgs checks that arguments and flags go together.
 func (o *pathOptions) parseArgs(cmd *cobra.Command, args []string) error {
 	changed := func(flag string) bool { return cmd.Flags().Changed(flag) }
-	if err := NotEmpty(cmd, "peer", "visible"); err != nil {
+	if err := notEmpty(cmd, "peer", "visible"); err != nil {
 		return err
 	}
 	switch {
@@ -168,9 +168,9 @@ func runPath(ctx context.Context, o *pathOptions) error {
 	case err != nil:
 		return err
 	case doc.bad:
-		return ErrBad
+		return errBad
 	}
-	return Incomplete(t, false)
+	return incomplete(t, false)
 }
 
 // rolesOf reads --role: NICs by name, RDMA devices before interfaces.
@@ -179,7 +179,7 @@ func rolesOf(t *topo.Topology, given []string) (map[topo.ID]pathsel.Role, error)
 	for _, g := range given {
 		name, role, ok := strings.Cut(g, "=")
 		if !ok || name == "" || role == "" {
-			return nil, fmt.Errorf("--role %q: want NIC=ROLE, with a role of %s", g, Either(roleNames))
+			return nil, fmt.Errorf("--role %q: want NIC=ROLE, with a role of %s", g, either(roleNames))
 		}
 		id, err := named(t.MatrixAxis(topo.KindNIC), name)
 		if err != nil {
@@ -221,7 +221,7 @@ func named(known []topo.ID, name string) (topo.ID, error) {
 		for _, id := range known {
 			names = append(names, id.Name())
 		}
-		return "", Suggest(fmt.Errorf("%s: this host has no such NIC", name), name, names, "")
+		return "", suggest(fmt.Errorf("%s: this host has no such NIC", name), name, names, "")
 	}
 	return known[i], nil
 }

@@ -85,7 +85,7 @@ func TestPathHelpShowsAFabricFile(t *testing.T) {
 func TestPathOnATerminal(t *testing.T) {
 	f := newStreams()
 	f.OutTTY, f.Width = true, 80
-	if code := runFake(t.Context(), f, "path", "gpu:2", "--fixture", "dgx-h100-nic-gen1"); code != ExitOK {
+	if code := runFake(t.Context(), f, "path", "gpu:2", "--fixture", "dgx-h100-nic-gen1"); code != exitOK {
 		t.Fatalf("exit code %d: %s", code, f.Stderr.String())
 	}
 	text := f.Stdout.String()
@@ -146,7 +146,7 @@ func TestPathDown(t *testing.T) {
 		}
 	}
 	f := newStreams()
-	if code := runFake(t.Context(), f, "path", "gpu:3", "--fixture", "hgx-h100-8nic", "--down", "mlx5_33"); code != ExitFailed || !strings.Contains(f.Stderr.String(), `did you mean "mlx5_3"?`) {
+	if code := runFake(t.Context(), f, "path", "gpu:3", "--fixture", "hgx-h100-8nic", "--down", "mlx5_33"); code != exitFailed || !strings.Contains(f.Stderr.String(), `did you mean "mlx5_3"?`) {
 		t.Errorf("exit code %d: %s", code, f.Stderr.String())
 	}
 }
@@ -209,24 +209,24 @@ func TestPathDocumentsAreValid(t *testing.T) {
 		}
 	}
 	for _, name := range fixtures.Names() {
-		code := ExitOK
+		code := exitOK
 		if name == "dgx-h100-missing-files" || name == "dgx-h100-odd-speed" {
-			code = ExitPartial
+			code = exitPartial
 		}
 		check(code, "cpu:0", "--fixture", name, "--engine", "mooncake,nccl,ucx")
 	}
-	check(ExitOK, "gpu:0", "mlx5_3", "--fixture", "dgx-h100")
-	check(ExitOK, "gpu:0", "gpu:3", "--fixture", "dgx-h100")
-	check(ExitOK, "gpu:0", "--down", "mlx5_0", "--fixture", "dgx-h100")
-	check(ExitOK, "nvme2", "gpu:3", "--fixture", "dgx-h100")
-	check(ExitBad, "gpu:5", "mlx5_9", "--fixture", "dgx-h100-rdma-no-pci")
-	check(ExitBad, "gpu:0", "--fixture", "dgx-h100", "--peer", "fixture:l40-4gpu-2nic")
+	check(exitOK, "gpu:0", "mlx5_3", "--fixture", "dgx-h100")
+	check(exitOK, "gpu:0", "gpu:3", "--fixture", "dgx-h100")
+	check(exitOK, "gpu:0", "--down", "mlx5_0", "--fixture", "dgx-h100")
+	check(exitOK, "nvme2", "gpu:3", "--fixture", "dgx-h100")
+	check(exitBad, "gpu:5", "mlx5_9", "--fixture", "dgx-h100-rdma-no-pci")
+	check(exitBad, "gpu:0", "--fixture", "dgx-h100", "--peer", "fixture:l40-4gpu-2nic")
 	for _, policy := range pick.Policies() {
-		check(ExitOK, "gpu:0", "--fixture", "dgx-h100", "--peer", "fixture:hgx-h20-8nic", "--policy", policy)
+		check(exitOK, "gpu:0", "--fixture", "dgx-h100", "--peer", "fixture:hgx-h20-8nic", "--policy", policy)
 	}
 	down := filepath.Join(t.TempDir(), "down.yaml")
 	if err := os.WriteFile(down, []byte("machine: down\ndescription: no port is up\nbase: a10-2nic\npatches:\n- {change: 0000:1a:00.0, state: down}\n- {change: 0000:9b:00.0, state: down}\n- {change: 0000:01:00.0, state: down}\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	check(ExitBad, "gpu:0", "--fixture", down)
+	check(exitBad, "gpu:0", "--fixture", down)
 }

@@ -70,7 +70,7 @@ func (g *fakeTarget) Round(ctx context.Context, pairs []probe.Pair, spec probe.S
 }
 
 func fakeProber(g *fakeTarget) *dashboardProber {
-	m := measuring{Host: QuietHost(&Host{Streams: newStreams().Streams, Now: time.Now}), spec: local.DefaultSpec(), rules: probe.DefaultRules(), flags: measureFlags{planFlags: planFlags{schedule: schedules[0]}}}
+	m := measuring{Host: quietHost(&Host{Streams: newStreams().Streams, Now: time.Now}), spec: local.DefaultSpec(), rules: probe.DefaultRules(), flags: measureFlags{planFlags: planFlags{schedule: schedules[0]}}}
 	x := &dashboardProber{m: m, target: g}
 	x.closing, x.stop = context.WithCancel(context.Background())
 	return x
@@ -184,7 +184,7 @@ func TestTUIProberStops(t *testing.T) {
 
 // An error has its advice in the same line.
 func TestTUIProberAdvice(t *testing.T) {
-	x := fakeProber(&fakeTarget{t: t, err: WithHint(errors.New("it is not there"), "look elsewhere")})
+	x := fakeProber(&fakeTarget{t: t, err: withHint(errors.New("it is not there"), "look elsewhere")})
 	if _, err := x.Pairs(t.Context()); err == nil || err.Error() != "it is not there: look elsewhere" {
 		t.Error(err)
 	}

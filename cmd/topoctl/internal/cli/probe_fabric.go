@@ -60,8 +60,8 @@ func newProbeFabricCmd(f *Env, runF func(context.Context, *probeFabricOptions) e
 	cmd := &cobra.Command{
 		Use:   "fabric",
 		Short: "Measure the ports of many hosts with each other",
-		Args:  NoArgs,
-		RunE:  Action(opts, opts.parse, runF),
+		Args:  noArgs,
+		RunE:  action(opts, opts.parse, runF),
 	}
 	fl := cmd.Flags()
 	opts.hosts.add(cmd, "hosts to measure, one per line of `FILE`, - for standard input",
@@ -71,11 +71,11 @@ func newProbeFabricCmd(f *Env, runF func(context.Context, *probeFabricOptions) e
 	fl.StringVar(&opts.fabricFile, "fabric", "", "`FILE` with the rail and leaf of each port, and uplinks (topoctl.fabric/v1)")
 	fl.StringVar(&opts.launch, "launch", "", "start the agents with `METHOD` (ssh), and stop them at the end")
 	fl.StringVar(&opts.command, "launch-command", "topoctl", "with --launch, `COMMAND` that runs topoctl on the other hosts")
-	Group(cmd, "Hosts", append([]string{"hosts", "host", "registry", "launch", "launch-command"}, CredentialFlags...)...)
+	Group(cmd, "Hosts", append([]string{"hosts", "host", "registry", "launch", "launch-command"}, credentialFlags...)...)
 	opts.flags.add(cmd, local.DefaultSpec())
 	opts.ports.add(cmd)
 	Group(cmd, pairsGroup, "rails", "fabric")
-	Offer(cmd, map[string]Completer{"rails": Words(railChoices...), "launch": Words("ssh")})
+	Offer(cmd, map[string]completer{"rails": Words(railChoices...), "launch": Words("ssh")})
 	mainFlags(cmd, "hosts", "host", "token-file", "launch", "fabric", "rails", "max-duration", "report", "out-file", "dry-run")
 	Uses(cmd, "timeout", "quiet", "verbose", "units")
 	Lasts(cmd)
@@ -84,7 +84,7 @@ func newProbeFabricCmd(f *Env, runF func(context.Context, *probeFabricOptions) e
 }
 
 func (o *probeFabricOptions) parse(cmd *cobra.Command, _ []string) error {
-	if err := errors.Join(NotEmpty(cmd, "hosts", "fabric", "launch", "launch-command"), o.hosts.credentials.Check(cmd), o.registry.Check(cmd)); err != nil {
+	if err := errors.Join(notEmpty(cmd, "hosts", "fabric", "launch", "launch-command"), o.hosts.credentials.Check(cmd), o.registry.Check(cmd)); err != nil {
 		return err
 	}
 	if err := o.parseMeasuring(cmd); err != nil {
@@ -93,7 +93,7 @@ func (o *probeFabricOptions) parse(cmd *cobra.Command, _ []string) error {
 	if err := fabric.CheckSpec(&o.spec); err != nil {
 		return fmt.Errorf("agents cannot measure this: %w", err)
 	}
-	if err := errors.Join(o.ports.check(), CheckWords("rails", []string{o.rails}, railChoices)); err != nil {
+	if err := errors.Join(o.ports.check(), checkWords("rails", []string{o.rails}, railChoices)); err != nil {
 		return err
 	}
 	if err := checkTogether(cmd,
@@ -106,7 +106,7 @@ func (o *probeFabricOptions) parse(cmd *cobra.Command, _ []string) error {
 	}
 	switch {
 	case !o.hosts.given() && !o.registry.Given():
-		return WithHint(errors.New("no hosts: want --hosts FILE, --host NAME=HOST[:PORT] or --registry URL"), "run \"topoctl agent --serve-probes\" on each host, or use --launch ssh")
+		return withHint(errors.New("no hosts: want --hosts FILE, --host NAME=HOST[:PORT] or --registry URL"), "run \"topoctl agent --serve-probes\" on each host, or use --launch ssh")
 	case o.launch != "" && o.launch != "ssh":
 		return fmt.Errorf("--launch %q: want ssh", o.launch)
 	case cmd.Flags().Changed("timeout") || o.launch != "":
@@ -130,7 +130,7 @@ func runProbeFabric(ctx context.Context, o *probeFabricOptions) error {
 		return err
 	}
 	if n := len(hosts) + len(described); n < 2 {
-		return WithHint(fmt.Errorf("%s: want two or more", text.Plural(n, "host")), "use \"topoctl probe local\" to measure this host alone")
+		return withHint(fmt.Errorf("%s: want two or more", text.Plural(n, "host")), "use \"topoctl probe local\" to measure this host alone")
 	}
 	if len(described) > 0 {
 		return o.dryDescribed(waiting, described, hosts)
@@ -169,24 +169,24 @@ func (o *probeFabricOptions) registered(ctx context.Context, names registry.Regi
 	var known []string
 	for i := range list.Records {
 		r := &list.Records[i]
-		serves := slices.Contains(r.Serves, ServesProbes)
+		serves := slices.Contains(r.Serves, servesProbes)
 		if serves {
 			known = append(known, r.Name)
 		}
 		if wanted := slices.Contains(o.hosts.names, r.Name); wanted && !serves {
-			return nil, WithHint(fmt.Errorf("--host %s: this agent serves no probes", r.Name), "start it with --serve-probes")
+			return nil, withHint(fmt.Errorf("--host %s: this agent serves no probes", r.Name), "start it with --serve-probes")
 		} else if serves && (wanted || len(o.hosts.names) == 0) {
 			hosts = append(hosts, probe.Host{Name: r.Name, Address: r.Addresses[0].String()})
 		}
 	}
 	for _, name := range o.hosts.names {
 		if !slices.ContainsFunc(hosts, func(h probe.Host) bool { return h.Name == name }) {
-			return nil, Suggest(fmt.Errorf("--host %q: no agent of that name in the registry", name), name, known, "with --registry, --host is a name in it; \"topoctl peers\" lists them")
+			return nil, suggest(fmt.Errorf("--host %q: no agent of that name in the registry", name), name, known, "with --registry, --host is a name in it; \"topoctl peers\" lists them")
 		}
 	}
 	if len(hosts) < 2 {
-		return nil, WithHint(fmt.Errorf("--registry %s: %s, of which %d serve probes: want two or more", o.registry.URL, text.Plural(len(list.Records), "engine"), len(hosts)),
-			"run \"topoctl agent --listen :%s --token-file token --serve-probes --registry %s\" on each host", AgentPort, o.registry.URL)
+		return nil, withHint(fmt.Errorf("--registry %s: %s, of which %d serve probes: want two or more", o.registry.URL, text.Plural(len(list.Records), "engine"), len(hosts)),
+			"run \"topoctl agent --listen :%s --token-file token --serve-probes --registry %s\" on each host", agentPort, o.registry.URL)
 	}
 	return hosts, nil
 }
@@ -236,7 +236,7 @@ func (o *probeFabricOptions) listHosts(ctx context.Context) (hosts []probe.Host,
 
 // isDescription says whether a host is given by what describes it.
 func isDescription(source string) bool {
-	if strings.HasPrefix(source, FixturePrefix) {
+	if strings.HasPrefix(source, fixturePrefix) {
 		return true
 	}
 	_, err := os.Stat(source)
@@ -246,7 +246,7 @@ func isDescription(source string) bool {
 // dryDescribed plans for hosts that need not be there.
 func (o *probeFabricOptions) dryDescribed(ctx context.Context, described []describedHost, others []probe.Host) error {
 	if len(others) > 0 {
-		return WithHint(fmt.Errorf("--host %s: descriptions and addresses of agents cannot be mixed", described[0].name), "%s is taken as an agent at %s, because there is no such file", others[0].Name, others[0].Address)
+		return withHint(fmt.Errorf("--host %s: descriptions and addresses of agents cannot be mixed", described[0].name), "%s is taken as an agent at %s, because there is no such file", others[0].Name, others[0].Address)
 	}
 	var hosts []plan.Host
 	for _, d := range described {
@@ -291,7 +291,7 @@ func (o *probeFabricOptions) pairs(ctx context.Context, hosts []plan.Host) (*pla
 }
 
 func (o *probeFabricOptions) openFleet(ctx, waiting context.Context, hosts []probe.Host, names registry.Registry) (*fabric.Fleet, error) {
-	fo := fabric.Options{Hosts: hosts, DialTime: o.dialTime, Registry: Finder(names)}
+	fo := fabric.Options{Hosts: hosts, DialTime: o.dialTime, Registry: finder(names)}
 	var err error
 	if fo.Credentials, err = o.hosts.credentials.Read(waiting, o.Host, nil); err != nil {
 		return nil, err
@@ -314,21 +314,21 @@ func (o *probeFabricOptions) openFleet(ctx, waiting context.Context, hosts []pro
 
 // openHint says what to do where no agent can be used.
 func (o *probeFabricOptions) openHint(err error) error {
-	if hinted, ok := CredentialHint(err); ok {
+	if hinted, ok := credentialHint(err); ok {
 		return hinted
 	}
-	if hinted, ok := RegistryHint(err); ok {
+	if hinted, ok := registryHint(err); ok {
 		return hinted
 	}
 	switch {
 	case errors.Is(err, syscall.EADDRNOTAVAIL):
-		return WithHint(err, "check that the interface with this address is up; for loopback, run \"ip link set lo up\"")
+		return withHint(err, "check that the interface with this address is up; for loopback, run \"ip link set lo up\"")
 	case errors.Is(err, syscall.ENETUNREACH), errors.Is(err, syscall.EHOSTUNREACH):
-		return WithHint(err, "this host has no route to it; check \"ip route get ADDRESS\" and \"ip addr\"")
+		return withHint(err, "this host has no route to it; check \"ip route get ADDRESS\" and \"ip addr\"")
 	case o.launch != "":
-		return WithHint(err, "check that \"ssh HOST topoctl version\" works without a password; use --launch-command if topoctl is not in the PATH there")
+		return withHint(err, "check that \"ssh HOST topoctl version\" works without a password; use --launch-command if topoctl is not in the PATH there")
 	case errors.Is(err, syscall.ECONNREFUSED):
-		return WithHint(err, "run \"topoctl agent --listen :%s --token-file token --serve-probes\" on each host, or use --launch ssh", AgentPort)
+		return withHint(err, "run \"topoctl agent --listen :%s --token-file token --serve-probes\" on each host, or use --launch ssh", agentPort)
 	}
 	return err
 }
@@ -367,7 +367,7 @@ func hostsOf(fleet *fabric.Fleet) func() []probe.Host {
 func (o *probeFabricOptions) run(ctx context.Context, fleet *fabric.Fleet) error {
 	hosts, err := o.usable(fleet)
 	if err != nil {
-		return WithHint(err, "see the warnings for what is wrong with the others")
+		return withHint(err, "see the warnings for what is wrong with the others")
 	}
 	notes := o.withoutRDMA(hosts, fleet.Hosts())
 	p, err := o.plan(ctx, hosts)
@@ -416,11 +416,11 @@ func planHint(err error) error {
 	var rails *plan.RailsError
 	switch {
 	case errors.As(err, &selection):
-		return WithHint(err, "use --dry-run to list the pairs")
+		return withHint(err, "use --dry-run to list the pairs")
 	case errors.As(err, &name):
-		return WithHint(err, "use --host NAME=HOST to name it")
+		return withHint(err, "use --host NAME=HOST to name it")
 	case errors.As(err, &rails):
-		return WithHint(err, "use --fabric FILE to give the rail of each port; \"topoctl help path\" shows an example")
+		return withHint(err, "use --fabric FILE to give the rail of each port; \"topoctl help path\" shows an example")
 	}
 	return err
 }

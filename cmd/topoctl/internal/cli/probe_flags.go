@@ -74,16 +74,16 @@ func (s *sampleFlags) add(cmd *cobra.Command, defaults probe.Spec) {
 	fl := cmd.Flags()
 	fl.BoolVar(&s.bw, "bw", false, "measure bandwidth only")
 	fl.BoolVar(&s.lat, "lat", false, "measure latency only")
-	Var(cmd, &s.size, "size", SizeText(defaults.SizesBytes[0]), "`SIZE` of each op", ParseBytes)
-	Var(cmd, &s.sweep, "sweep", "", "range of sizes (`FROM:TO:xFACTOR`), such as 4KiB:256MiB:x4; the largest is judged", ParseSweep)
+	Var(cmd, &s.size, "size", sizeText(defaults.SizesBytes[0]), "`SIZE` of each op", parseBytes)
+	Var(cmd, &s.sweep, "sweep", "", "range of sizes (`FROM:TO:xFACTOR`), such as 4KiB:256MiB:x4; the largest is judged", parseSweep)
 	fl.DurationVar(&s.warmup, "warmup", defaults.Warmup, "warm up for `TIME` before each size")
 	fl.DurationVar(&s.duration, "duration", defaults.SampleTime*time.Duration(defaults.MinSamples), "`TIME` for --min-samples of each size; more follow until --ci is reached")
-	Var(cmd, &s.ci, "ci", PartText(defaults.CI), "stop when the 95 % interval is within this `PERCENT` of the mean", ParsePart)
+	Var(cmd, &s.ci, "ci", partText(defaults.CI), "stop when the 95 % interval is within this `PERCENT` of the mean", parsePart)
 	fl.IntVar(&s.minSamples, "min-samples", defaults.MinSamples, "minimum number `N` of samples")
 	fl.IntVar(&s.maxSamples, "max-samples", defaults.MaxSamples, "maximum number `N` of samples")
-	Var(cmd, &s.rateLimit, "rate-limit", "", "limit each pair to `RATE`, such as 10Gb/s", ParseRate)
+	Var(cmd, &s.rateLimit, "rate-limit", "", "limit each pair to `RATE`, such as 10Gb/s", parseRate)
 	Group(cmd, "Samples", "bw", "lat", "size", "sweep", "warmup", "duration", "ci", "min-samples", "max-samples", "rate-limit")
-	Offer(cmd, map[string]Completer{
+	Offer(cmd, map[string]completer{
 		"size": Words("64KiB", "1MiB", "16MiB"), "sweep": Words("4KiB:16MiB:x4"), "duration": Words("500ms", "2s"),
 		"ci": Words("2.5%", "5%"), "rate-limit": Words("1GB/s"),
 	})
@@ -140,19 +140,19 @@ func (s *sampleFlags) sizes() ([]int64, error) {
 // judgeFlags say when a pair is bad, and how often it is measured again then.
 type judgeFlags struct {
 	failUnder, warnUnder float64
-	outlier              Outlier
+	outlier              outlier
 	retest               int
 }
 
 func (j *judgeFlags) add(cmd *cobra.Command) {
 	fl := cmd.Flags()
 	rules := probe.DefaultRules()
-	Var(cmd, &j.failUnder, "fail-under", PartText(rules.FailUnder), "a pair fails below this `PERCENT` of the expected rate", ParsePart)
-	Var(cmd, &j.warnUnder, "warn-under", PartText(rules.WarnUnder), "warn about a pair below this `PERCENT` of the expected rate", ParsePart)
-	Var(cmd, &j.outlier, "outlier", fmt.Sprintf("%s/%gx", PartText(rules.OutlierUnder), rules.OutlierOver), "outliers: below this part of the best similar rate, or above this multiple of the latency (`PERCENT/MULTIPLEx`)", ParseOutlier)
+	Var(cmd, &j.failUnder, "fail-under", partText(rules.FailUnder), "a pair fails below this `PERCENT` of the expected rate", parsePart)
+	Var(cmd, &j.warnUnder, "warn-under", partText(rules.WarnUnder), "warn about a pair below this `PERCENT` of the expected rate", parsePart)
+	Var(cmd, &j.outlier, "outlier", fmt.Sprintf("%s/%gx", partText(rules.OutlierUnder), rules.OutlierOver), "outliers: below this part of the best similar rate, or above this multiple of the latency (`PERCENT/MULTIPLEx`)", parseOutlier)
 	fl.IntVar(&j.retest, "retest", rules.Retests, "number `N` of times to measure bad pairs again, alone")
 	Group(cmd, "Verdicts", "fail-under", "warn-under", "outlier", "retest")
-	Offer(cmd, map[string]Completer{
+	Offer(cmd, map[string]completer{
 		"fail-under": Words("80%"), "warn-under": Words("90%"), "outlier": Words("93%/2.1x"),
 	})
 }
@@ -162,7 +162,7 @@ func (j *judgeFlags) rules() (probe.Rules, error) {
 	r := probe.Rules{Retests: j.retest, FailUnder: j.failUnder, WarnUnder: j.warnUnder, OutlierUnder: j.outlier.Under, OutlierOver: j.outlier.Over}
 	switch {
 	case r.WarnUnder < r.FailUnder:
-		return r, fmt.Errorf("--warn-under %s is below --fail-under %s", PartText(j.warnUnder), PartText(j.failUnder))
+		return r, fmt.Errorf("--warn-under %s is below --fail-under %s", partText(j.warnUnder), partText(j.failUnder))
 	case j.retest < 0 || j.retest > 10:
 		return r, fmt.Errorf("--retest %d: want 0 to 10", j.retest)
 	}
@@ -189,7 +189,7 @@ func (p *planFlags) add(cmd *cobra.Command) {
 	fl.DurationVar(&p.maxDuration, "max-duration", 0, "start no round that would end after `TIME`; 0 for no limit")
 	fl.BoolVar(&p.dryRun, "dry-run", false, "print the rounds with their time and bytes, but measure nothing")
 	Group(cmd, pairsGroup, "select", "bidir", "schedule", "contend", "max-duration", "dry-run")
-	Offer(cmd, map[string]Completer{
+	Offer(cmd, map[string]completer{
 		"schedule": Words(schedules...), "max-duration": Words("1m", "10m"),
 	})
 }
@@ -201,7 +201,7 @@ func (p *planFlags) check(cmd *cobra.Command) error {
 	if p.maxDuration < 0 {
 		return fmt.Errorf("--max-duration %s: want 0 or more", p.maxDuration)
 	}
-	return errors.Join(NotEmpty(cmd, "select", "contend"), CheckWords("schedule", []string{p.schedule}, schedules))
+	return errors.Join(notEmpty(cmd, "select", "contend"), checkWords("schedule", []string{p.schedule}, schedules))
 }
 
 // outputFlags say where results go, and which there are already.
@@ -237,7 +237,7 @@ func (o *outputFlags) check(cmd *cobra.Command) error {
 			return fmt.Errorf("more than one output would go to %s", f)
 		}
 	}
-	return NotEmpty(cmd, "out-file", "report", "events", "resume")
+	return notEmpty(cmd, "out-file", "report", "events", "resume")
 }
 
 // portFlags say how pairs of ports are measured.
@@ -251,14 +251,14 @@ var (
 )
 
 func (p *portFlags) add(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&p.transport, "transport", bench.Auto, "`TRANSPORT` between ports: "+Either(probeTransports)+"; auto uses RDMA if both ends have it")
+	cmd.Flags().StringVar(&p.transport, "transport", bench.Auto, "`TRANSPORT` between ports: "+either(probeTransports)+"; auto uses RDMA if both ends have it")
 	cmd.Flags().StringVar(&p.memory, "memory", memoryKinds[0], "`KIND` of memory to move between ports, nearest to each: cpu or gpu")
 	Group(cmd, pairsGroup, "transport", "memory")
-	Offer(cmd, map[string]Completer{"transport": Words(probeTransports...), "memory": Words(memoryKinds...)})
+	Offer(cmd, map[string]completer{"transport": Words(probeTransports...), "memory": Words(memoryKinds...)})
 }
 
 func (p *portFlags) check() error {
-	return errors.Join(CheckWords("transport", []string{p.transport}, probeTransports), CheckWords("memory", []string{p.memory}, memoryKinds))
+	return errors.Join(checkWords("transport", []string{p.transport}, probeTransports), checkWords("memory", []string{p.memory}, memoryKinds))
 }
 
 // wanted is the transport that pathsel is asked for.

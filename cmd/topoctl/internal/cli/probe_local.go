@@ -28,28 +28,28 @@ func newProbeLocalCmd(f *Env, runF func(context.Context, *probeLocalOptions) err
 	cmd := &cobra.Command{
 		Use:   "local",
 		Short: "Measure memory, GPUs and ports of this host",
-		Args:  NoArgs,
-		RunE:  Action(opts, opts.parse, runF),
+		Args:  noArgs,
+		RunE:  action(opts, opts.parse, runF),
 	}
 	cmd.Flags().StringSliceVar(&opts.kinds, "pairs", pairKinds, "`KINDS` of pairs to measure: memory, gpu, port")
 	opts.flags.add(cmd, local.DefaultSpec())
 	opts.ports.add(cmd)
 	opts.rdma.Add(cmd)
 	Group(cmd, pairsGroup, "pairs")
-	Offer(cmd, map[string]Completer{"pairs": WordList(pairKinds...)})
+	Offer(cmd, map[string]completer{"pairs": WordList(pairKinds...)})
 	mainFlags(cmd, "pairs", "select", "duration", "fail-under", "all", "report", "out-file", "dry-run")
-	Uses(cmd, InputFlags, "units")
+	Uses(cmd, inputFlags, "units")
 	Lasts(cmd)
 	Formats(cmd, runFormats...)
 	return cmd
 }
 
 func (o *probeLocalOptions) parse(cmd *cobra.Command, _ []string) error {
-	if err := errors.Join(o.parseMeasuring(cmd), o.ports.check(), CheckWords("pairs", o.kinds, pairKinds)); err != nil {
+	if err := errors.Join(o.parseMeasuring(cmd), o.ports.check(), checkWords("pairs", o.kinds, pairKinds)); err != nil {
 		return err
 	}
 	if o.Globals.Described() && !o.flags.dryRun {
-		return WithHint(errors.New("only this host can be measured"), "use --dry-run to see what would be measured on another")
+		return withHint(errors.New("only this host can be measured"), "use --dry-run to see what would be measured on another")
 	}
 	return o.rdma.Check(cmd)
 }

@@ -19,22 +19,22 @@ func newProbeShowCmd(f *Env, runF func(context.Context, *probeShowOptions) error
 		Short: "Print a report as a table, heat map or HTML page",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 || args[0] == "" {
-				return WithHint(errors.New("no report"), "create one with %q", "topoctl probe local --report FILE")
+				return withHint(errors.New("no report"), "create one with %q", "topoctl probe local --report FILE")
 			}
-			return AtMost(cmd, args, 1)
+			return atMost(cmd, args, 1)
 		},
-		RunE: Action(opts, opts.parse, runF),
+		RunE: action(opts, opts.parse, runF),
 	}
 	opts.flags.addPrinted(cmd)
 	Uses(cmd, "quiet", "units")
-	Formats(cmd, FormatTable, FormatWide, FormatTSV, FormatJSON, FormatSVG, FormatHTML)
+	Formats(cmd, formatTable, formatWide, formatTSV, formatJSON, formatSVG, formatHTML)
 	return cmd
 }
 
 func (o *probeShowOptions) parse(cmd *cobra.Command, args []string) error {
 	o.file = args[0]
 	o.prepareShow()
-	return NotEmpty(cmd, "out-file")
+	return notEmpty(cmd, "out-file")
 }
 
 func runProbeShow(_ context.Context, o *probeShowOptions) error {

@@ -61,7 +61,7 @@ func newFleetTarget(ctx context.Context, o probeFabricOptions, warn io.Writer) (
 		return nil, err
 	}
 	if len(to) < 2 {
-		return nil, WithHint(fmt.Errorf("%s: want two or more", text.Plural(len(to), "host")), "to include this host, run an agent on it")
+		return nil, withHint(fmt.Errorf("%s: want two or more", text.Plural(len(to), "host")), "to include this host, run an agent on it")
 	}
 	loud := *o.Host
 	loud.Streams.Err = warn

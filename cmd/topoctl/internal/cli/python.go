@@ -47,16 +47,16 @@ func newPythonEnvCmd(f *Env, runF func(context.Context, *pythonEnvOptions) error
 	cmd := &cobra.Command{
 		Use:   "env",
 		Short: "Print the environment in which a program imports topoctl's mooncake and nixl",
-		Args:  NoArgs,
-		RunE:  Action(opts, opts.parse, runF),
+		Args:  noArgs,
+		RunE:  action(opts, opts.parse, runF),
 	}
-	cmd.Flags().StringVar(&opts.engine, "for", "", "the program, `ENGINE`: "+Either(servingNames()))
+	cmd.Flags().StringVar(&opts.engine, "for", "", "the program, `ENGINE`: "+either(servingNames()))
 	cmd.Flags().StringVar(&opts.packages, "package", "", "`DIR` of the Python package topoctl (default: where its wheel put it and this program)")
 	var engines []string
 	for _, e := range servingEngines {
 		engines = append(engines, cobra.CompletionWithDesc(e.name, e.title+": "+e.changes))
 	}
-	Offer(cmd, map[string]Completer{"for": Words(engines...)})
+	Offer(cmd, map[string]completer{"for": Words(engines...)})
 	if err := cmd.MarkFlagDirname("package"); err != nil {
 		panic(err)
 	}
@@ -65,7 +65,7 @@ func newPythonEnvCmd(f *Env, runF func(context.Context, *pythonEnvOptions) error
 }
 
 func (o *pythonEnvOptions) parse(cmd *cobra.Command, _ []string) error {
-	return cmp.Or(wantEngine(o.engine, servingNames()), NotEmpty(cmd, "package"))
+	return cmp.Or(wantEngine(o.engine, servingNames()), notEmpty(cmd, "package"))
 }
 
 func runPythonEnv(_ context.Context, o *pythonEnvOptions) error {
@@ -88,7 +88,7 @@ func (o *pythonEnvOptions) compat(e servingEngine) (string, error) {
 	if dir == "" {
 		var err error
 		if dir, err = installedPackage(); err != nil {
-			return "", WithHint(err, hint)
+			return "", withHint(err, hint)
 		}
 	}
 	dir, err := filepath.Abs(filepath.Join(dir, "compat"))
@@ -97,11 +97,11 @@ func (o *pythonEnvOptions) compat(e servingEngine) (string, error) {
 	}
 	for _, name := range e.imports {
 		if _, err := os.Stat(filepath.Join(dir, name, "__init__.py")); err != nil {
-			return "", WithHint(fmt.Errorf("no Python module %s: %w", name, err), hint)
+			return "", withHint(fmt.Errorf("no Python module %s: %w", name, err), hint)
 		}
 	}
 	if strings.Contains(dir, string(filepath.ListSeparator)) {
-		return "", WithHint(fmt.Errorf("%s cannot be in PYTHONPATH, which separates directories by %q", dir, filepath.ListSeparator), "move the package")
+		return "", withHint(fmt.Errorf("%s cannot be in PYTHONPATH, which separates directories by %q", dir, filepath.ListSeparator), "move the package")
 	}
 	return dir, nil
 }

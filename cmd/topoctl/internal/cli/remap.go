@@ -34,8 +34,8 @@ func newRemapCmd(f *Env, runF func(context.Context, *remapOptions) error) *cobra
 	cmd := &cobra.Command{
 		Use:   "remap",
 		Short: "Give a virtual machine the PCIe switches of its host",
-		Args:  NoArgs,
-		RunE:  Action(opts, opts.parse, runF),
+		Args:  noArgs,
+		RunE:  action(opts, opts.parse, runF),
 	}
 	fl := cmd.Flags()
 	fl.StringVar(&opts.host, "host", "", "topology of the hypervisor's `HOST`")
@@ -44,19 +44,19 @@ func newRemapCmd(f *Env, runF func(context.Context, *remapOptions) error) *cobra
 	fl.StringVar(&opts.libvirt, "libvirt", "", "pair by the libvirt domain in `FILE`")
 	fl.BoolVar(&opts.partial, "partial", false, "leave devices without a partner where the guest has them")
 	opts.out.Add(cmd)
-	Offer(cmd, map[string]Completer{"host": HostFlag, "guest": HostFlag})
+	Offer(cmd, map[string]completer{"host": hostFlag, "guest": hostFlag})
 	Uses(cmd, "timeout", "quiet", "verbose")
-	Formats(cmd, FormatTable, FormatJSON, FormatTopology, FormatNCCL, FormatMooncake)
+	Formats(cmd, formatTable, formatJSON, formatTopology, formatNCCL, formatMooncake)
 	return cmd
 }
 
 // parse takes over the flags and refuses what makes no sense.
 func (o *remapOptions) parse(cmd *cobra.Command, _ []string) error {
-	if err := NotEmpty(cmd, "host", "guest", "map", "libvirt", "out-file"); err != nil {
+	if err := notEmpty(cmd, "host", "guest", "map", "libvirt", "out-file"); err != nil {
 		return err
 	}
 	if o.host == "" {
-		return WithHint(errors.New("--host is required"), "\"topoctl discover > host.json\" on the hypervisor writes one")
+		return withHint(errors.New("--host is required"), "\"topoctl discover > host.json\" on the hypervisor writes one")
 	}
 	if err := checkTogether(cmd, flagRule{"host=-", excludes, "guest=-", readOnce}); err != nil {
 		return err
@@ -120,7 +120,7 @@ func runRemap(ctx context.Context, o *remapOptions) error {
 	if err := o.out.Write(o.Streams, data); err != nil {
 		return err
 	}
-	return Incomplete(t, false)
+	return incomplete(t, false)
 }
 
 // refuse says which devices have no partner, a line each.
@@ -136,7 +136,7 @@ func (o *remapOptions) refuse(err error) error {
 	if open.Known > 0 {
 		partial = "; --partial leaves them where they are"
 	}
-	return WithHint(fmt.Errorf("%d of %s of the guest cannot be paired", len(open.Devices), text.Plural(len(open.Devices)+open.Known, "device")),
+	return withHint(fmt.Errorf("%d of %s of the guest cannot be paired", len(open.Devices), text.Plural(len(open.Devices)+open.Known, "device")),
 		"name the partners with --map GUEST=HOST, or give the domain with --libvirt FILE%s", partial)
 }
 
@@ -144,13 +144,13 @@ func (o *remapOptions) refuse(err error) error {
 func (o *remapOptions) write(t, host *topo.Topology, pairs []remap.Pair) (data []byte, notes []string, err error) {
 	var buf bytes.Buffer
 	switch o.Format {
-	case FormatNCCL:
+	case formatNCCL:
 		if why := ncclxml.TooLarge(t, false); why != "" {
 			notes = append(notes, why)
 		}
 		err = ncclxml.Encode(&buf, t)
 		return buf.Bytes(), notes, err
-	case FormatMooncake:
+	case formatMooncake:
 		h, err := pathsel.New(t, pathsel.Options{})
 		if err != nil {
 			return nil, nil, err
@@ -158,12 +158,12 @@ func (o *remapOptions) write(t, host *topo.Topology, pairs []remap.Pair) (data [
 		if notes, err = export.Mooncake(&buf, h, export.AllGPUs(t)); err != nil {
 			return nil, nil, err
 		}
-		data, err = SafeJSON(buf.Bytes(), nil)
+		data, err = safeJSON(buf.Bytes(), nil)
 		return data, notes, err
-	case FormatTable:
-		return []byte(Finish(remapText(t, host, pairs, &o.look))), nil, nil
+	case formatTable:
+		return []byte(finish(remapText(t, host, pairs, &o.look))), nil, nil
 	}
-	data, err = SafeJSON(t.Encode())
+	data, err = safeJSON(t.Encode())
 	return data, nil, err
 }
 

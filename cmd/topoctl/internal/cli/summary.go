@@ -29,13 +29,13 @@ type summaryOptions struct {
 func newSummaryCmd(f *Env, runF func(context.Context, *summaryOptions) error) *cobra.Command {
 	opts := &summaryOptions{f.Host(), f.RDMA}
 	cmd := &cobra.Command{
-		Use:   SummaryName,
+		Use:   summaryName,
 		Short: "Show a host in ten lines; topoctl without a command does the same",
-		Args:  NoArgs,
-		RunE:  Action(opts, func(*cobra.Command, []string) error { return nil }, runF),
+		Args:  noArgs,
+		RunE:  action(opts, func(*cobra.Command, []string) error { return nil }, runF),
 	}
-	Uses(cmd, InputFlags, "units")
-	Formats(cmd, FormatTable, FormatJSON)
+	Uses(cmd, inputFlags, "units")
+	Formats(cmd, formatTable, formatJSON)
 	return cmd
 }
 
@@ -94,11 +94,11 @@ func runSummary(ctx context.Context, o *summaryOptions) error {
 	if err := o.printAnswer(doc, func() string { return doc.text(o.Look()) }); err != nil {
 		return err
 	}
-	return Incomplete(t, false)
+	return incomplete(t, false)
 }
 
 func (o *summaryOptions) summarize(ctx context.Context, t *topo.Topology) (*summaryDoc, error) {
-	r, err := Examine(ctx, o.Host, o.rdma, t)
+	r, err := examine(ctx, o.Host, o.rdma, t)
 	if err != nil {
 		return nil, err
 	}
@@ -128,7 +128,7 @@ func (d *summaryDoc) choose(h *pathsel.Host, l Look) {
 		d.Choice.Text, d.color = pkgerr.Message(err)+".", Faint
 		return
 	}
-	d.Choice.Text, d.color = PlanHeadline(h, p, &l)
+	d.Choice.Text, d.color = planHeadline(h, p, &l)
 	if len(p.Ports) == 0 {
 		return
 	}

@@ -30,14 +30,14 @@ func newTopoCmd(f *Env, runF func(context.Context, *topoOptions) error) *cobra.C
 	cmd := &cobra.Command{
 		Use:   "topo",
 		Short: "Draw the devices of a host and their links as a tree",
-		Args:  NoArgs,
-		RunE:  Action(opts, opts.parse, runF),
+		Args:  noArgs,
+		RunE:  action(opts, opts.parse, runF),
 	}
 	cmd.Flags().StringSliceVar(&opts.only, "only", nil, "show only these `KINDS` of device: gpu, nic, nvme, nvswitch")
 	cmd.Flags().BoolVar(&opts.all, "all", false, "show every PCI function and every interface")
-	Offer(cmd, map[string]Completer{"only": WordList(treeKindNames...)})
-	Uses(cmd, InputFlags, "units")
-	Formats(cmd, FormatTable, FormatJSON)
+	Offer(cmd, map[string]completer{"only": WordList(treeKindNames...)})
+	Uses(cmd, inputFlags, "units")
+	Formats(cmd, formatTable, formatJSON)
 	return cmd
 }
 
@@ -58,7 +58,7 @@ func runTopo(ctx context.Context, opts *topoOptions) error {
 	if err != nil {
 		return err
 	}
-	if opts.Format == FormatJSON {
+	if opts.Format == formatJSON {
 		err = printTopology(opts.Host, t)
 	} else {
 		err = picture.Tree(opts.Streams.Out, t, opts.tree)
@@ -66,7 +66,7 @@ func runTopo(ctx context.Context, opts *topoOptions) error {
 	if err != nil {
 		return err
 	}
-	return Incomplete(t, false)
+	return incomplete(t, false)
 }
 
 // kindsOf reads a list of kinds of device.
@@ -75,7 +75,7 @@ func kindsOf(flag string, names []string, known map[string]topo.Kind, order []st
 	for _, name := range names {
 		kind, ok := known[name]
 		if !ok {
-			return nil, fmt.Errorf("%s %q: want %s", flag, name, Either(order))
+			return nil, fmt.Errorf("%s %q: want %s", flag, name, either(order))
 		}
 		out = append(out, kind)
 	}

@@ -15,7 +15,7 @@ import (
 // An engine goes on without RDMA that the host has not got, unless it was asked for by
 // name.
 func TestRDMAByName(t *testing.T) {
-	r := DefaultRDMA()
+	r := defaultRDMA()
 	r.devices = []string{"no_such_device"}
 	e, err := engine.New(t.Context(), engine.Options{Transports: r.Factories("auto")})
 	if err != nil {

@@ -59,8 +59,8 @@ func newTUICmd(f *Env, runF func(context.Context, *tuiOptions) error) *cobra.Com
 	cmd := &cobra.Command{
 		Use:   "tui",
 		Short: "Show a dashboard of the host, its problems and its traffic",
-		Args:  NoArgs,
-		RunE:  Action(opts, opts.parse, runF),
+		Args:  noArgs,
+		RunE:  action(opts, opts.parse, runF),
 	}
 	fl := cmd.Flags()
 	fl.StringArrayVar(&opts.agents, "agent", nil, "also show the engine of the agent with the HTTP address `URL` (or HOST:PORT); repeatable")
@@ -72,14 +72,14 @@ func newTUICmd(f *Env, runF func(context.Context, *tuiOptions) error) *cobra.Com
 	fl.Float64Var(&opts.speed, "speed", 1, "play a recording at `N` times its speed")
 	fl.StringVar(&opts.record, "record", "", "record all data to `FILE`, from the start")
 	fl.BoolVar(&opts.once, "once", false, "print one frame as text, as soon as it is complete")
-	fl.StringVar(&opts.view, "view", tuiViews[0], "`VIEW` to start with: "+Either(tuiViews))
+	fl.StringVar(&opts.view, "view", tuiViews[0], "`VIEW` to start with: "+either(tuiViews))
 	fl.StringVar(&opts.size, "size", "", "with --once, size of the frame (`COLUMNSxLINES`; default: that of the terminal, or "+sizeWords(frameW, frameH)+")")
 	fl.DurationVar(&opts.interval, "interval", time.Second, "read counters and query agents every `TIME`")
 	fl.DurationVar(&opts.every, "every", 30*time.Second, "discover the host again every `TIME`, and when the kernel reports a change; 0 for only then")
 	fl.BoolVar(&opts.noMouse, "no-mouse", false, "do not capture the mouse")
 	fl.BoolVar(&opts.readonly, "readonly", false, "disable probes")
 	fl.BoolVar(&opts.synthetic, "synthetic-load", false, "simulate traffic on the host of --fixture, --root or --from")
-	Offer(cmd, map[string]Completer{"baseline": HostFlag, "view": Words(tuiViews...), "size": Words("80x24", "120x40")})
+	Offer(cmd, map[string]completer{"baseline": hostFlag, "view": Words(tuiViews...), "size": Words("80x24", "120x40")})
 	mainFlags(cmd, "agent", "hosts", "host", "token-file", "view", "once", "record", "replay", "synthetic-load")
 	Uses(cmd, otherHost, "with", "timeout", "units")
 	Lasts(cmd)
@@ -91,10 +91,10 @@ func sizeWords(w, h int) string { return strconv.Itoa(w) + "x" + strconv.Itoa(h)
 
 // parse takes over the flags and refuses what makes no sense.
 func (o *tuiOptions) parse(cmd *cobra.Command, _ []string) error {
-	if err := errors.Join(o.measured.Check(cmd), CheckWords("view", []string{o.view}, tuiViews), o.hosts.credentials.Check(cmd)); err != nil {
+	if err := errors.Join(o.measured.Check(cmd), checkWords("view", []string{o.view}, tuiViews), o.hosts.credentials.Check(cmd)); err != nil {
 		return err
 	}
-	if err := NotEmpty(cmd, "baseline", "replay", "record", "size", "hosts"); err != nil {
+	if err := notEmpty(cmd, "baseline", "replay", "record", "size", "hosts"); err != nil {
 		return err
 	}
 	switch {
@@ -107,7 +107,7 @@ func (o *tuiOptions) parse(cmd *cobra.Command, _ []string) error {
 	}
 	if err := checkTogether(cmd,
 		flagRule{"with agent hosts host synthetic-load interval every " + otherHost, idleWith, "replay", ""},
-		flagRule{strings.Join(CredentialFlags, " "), needs, "hosts host", ""},
+		flagRule{strings.Join(credentialFlags, " "), needs, "hosts host", ""},
 		flagRule{"speed", needs, "replay", ""},
 		flagRule{"size", needs, "once", ""},
 		flagRule{"speed record", idleWith, "once", ""},
@@ -184,7 +184,7 @@ func (o *tuiOptions) printFrame(ctx context.Context, show tui.Options) error {
 	}
 	if !whole {
 		fmt.Fprintf(o.Streams.Err, "topoctl: warning: the frame is incomplete: not all sources answered within %s\n", o.Globals.Timeout)
-		return ErrPartial
+		return errPartial
 	}
 	return nil
 }
@@ -219,7 +219,7 @@ func (c *tuiCleanup) close() error {
 
 func (o *tuiOptions) assemble(ctx context.Context, files *tuiCleanup) (tui.Options, error) {
 	show := tui.Options{Now: o.Now, Color: o.color, ASCII: o.Globals.ASCII, Mouse: !o.noMouse, Units: units.System(o.Globals.Units), View: o.view,
-		Save: saveHere, Agents: len(o.agents), Suspend: HasShell()}
+		Save: saveHere, Agents: len(o.agents), Suspend: hasShell()}
 	if o.baseline != "" {
 		t, err := o.Named(ctx, o.baseline)
 		if err != nil {
@@ -306,7 +306,7 @@ func (o *tuiOptions) subject() string {
 	case g.Root != "":
 		return "root:" + filepath.Base(g.Root)
 	case g.From == "-":
-		return StdinName
+		return stdinName
 	case g.From != "":
 		return "file:" + filepath.Base(g.From)
 	}
@@ -321,13 +321,13 @@ func (o *tuiOptions) replayFeed(show *tui.Options, files *tuiCleanup) error {
 		speed = 0 // without waiting
 	}
 	if o.replay == "-" {
-		show.Replay = StdinName
+		show.Replay = stdinName
 		show.Feed = observe.Replay(o.Streams.In, speed)
 		return nil
 	}
 	file, err := os.Open(o.replay)
 	if err != nil {
-		return OpenError(o.replay, err)
+		return openError(o.replay, err)
 	}
 	files.add(file)
 	info, err := file.Stat()
@@ -363,7 +363,7 @@ func (o *tuiOptions) recorder(show *tui.Options, files *tuiCleanup) error {
 		if err := o.overwrites(); err != nil {
 			return err
 		}
-		file, err := os.OpenFile(o.record, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, OwnerOnly)
+		file, err := os.OpenFile(o.record, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, ownerOnly)
 		if err != nil {
 			return fmt.Errorf("--record %s: %w", o.record, Cause(err))
 		}
@@ -377,7 +377,7 @@ func (o *tuiOptions) recorder(show *tui.Options, files *tuiCleanup) error {
 			return to, nil
 		}
 		name := "topoctl-" + o.Now().UTC().Format("20060102-150405") + ".jsonl"
-		file, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, OwnerOnly)
+		file, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, ownerOnly)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", name, Cause(err))
 		}
@@ -466,7 +466,7 @@ func saveHere(name string, data []byte) (string, error) {
 	for _, dir := range []string{".", os.TempDir()} {
 		path, err := filepath.Abs(filepath.Join(dir, name))
 		if err == nil {
-			err = WriteFile(path, data, OwnerOnly)
+			err = writeFile(path, data, ownerOnly)
 		}
 		if err == nil {
 			return path, nil

@@ -28,7 +28,7 @@ func (v *value[T]) Set(text string) (err error) {
 }
 
 // Var adds a flag that parse reads. Its error quotes the text and says what is wanted in its place, as those of
-// ParseBytes and its kin do. Without a default, *to stays as it is.
+// parseBytes and its kin do. Without a default, *to stays as it is.
 func Var[T any](cmd *cobra.Command, to *T, name, normal, usage string, parse func(string) (T, error)) {
 	v := &value[T]{to: to, parse: parse}
 	if normal != "" {
@@ -39,13 +39,13 @@ func Var[T any](cmd *cobra.Command, to *T, name, normal, usage string, parse fun
 	cmd.Flags().Var(v, name, usage)
 }
 
-// OneOf reads one of some words.
-func OneOf[T ~string](words ...T) func(string) (T, error) {
+// oneOf reads one of some words.
+func oneOf[T ~string](words ...T) func(string) (T, error) {
 	return func(s string) (T, error) {
 		if slices.Contains(words, T(s)) {
 			return T(s), nil
 		}
-		return "", fmt.Errorf("%q: want %s", s, Either(wordsOf(words)))
+		return "", fmt.Errorf("%q: want %s", s, either(wordsOf(words)))
 	}
 }
 

@@ -21,9 +21,9 @@ func (in *Host) tell(what string, lines ...string) {
 	}
 }
 
-// PrintWarnings writes a topology's warnings, one a line, many of a kind cut
+// printWarnings writes a topology's warnings, one a line, many of a kind cut
 // short. Warnings are sorted by code. of is "peer: " for those of another host.
-func PrintWarnings(w io.Writer, of string, warnings []topo.Warning) {
+func printWarnings(w io.Writer, of string, warnings []topo.Warning) {
 	for i := 0; i < len(warnings); {
 		end := i
 		for end < len(warnings) && warnings[end].Code == warnings[i].Code {
