@@ -238,8 +238,7 @@ func (o *fleetFabricOptions) heardBy(ctx context.Context, file string) (sources.
 
 // fabricText is the answer for people: how much was joined, by what, the switches, and what was not.
 func fabricText(f *model.Fleet, file *pathsel.Fabric) string {
-	type cable struct{ host, leaf, known string }
-	var cables []cable
+	var known []string // by what, of each cable
 	ports := 0
 	for i := range f.Hosts {
 		for k := range f.Hosts[i].Ports {
@@ -248,15 +247,15 @@ func fabricText(f *model.Fleet, file *pathsel.Fabric) string {
 				ports++
 			}
 			if p.Known != "" && p.Role == pathsel.RoleData {
-				cables = append(cables, cable{f.Hosts[i].Host, p.Leaf, p.Known})
+				known = append(known, p.Known)
 			}
 		}
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "Known cables: %d of %s, %s", len(cables), text.Plural(ports, "data port"), text.Plural(len(f.Hosts), "host"))
+	fmt.Fprintf(&b, "Known cables: %d of %s, %s", len(known), text.Plural(ports, "data port"), text.Plural(len(f.Hosts), "host"))
 	var by []string
-	for _, same := range group.By(cables, func(c cable) string { return c.known }) {
-		by = append(by, fmt.Sprintf("%d by %s", len(same), same[0].known))
+	for _, same := range group.By(known, func(by string) string { return by }) {
+		by = append(by, fmt.Sprintf("%d by %s", len(same), same[0]))
 	}
 	if len(by) > 0 {
 		fmt.Fprintf(&b, " (%s)", strings.Join(by, ", "))
