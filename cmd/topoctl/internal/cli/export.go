@@ -25,13 +25,11 @@ type exportOptions struct {
 	format exportFormat[exportWriter]
 	out    OutFile
 
-	engine       string
-	rank, ranks  int
-	visible      string
-	topologyFile string
-	skeleton     bool
-	theme        string
-	allPairs     bool
+	vars     export.EnvOptions
+	visible  string
+	skeleton bool
+	theme    string
+	allPairs bool
 }
 
 // exportWriter writes a topology in a format.
@@ -71,11 +69,11 @@ func newExportCmd(f *Env, runF func(context.Context, *exportOptions) error) *cob
 	}
 	fl := cmd.Flags()
 	opts.out.Add(cmd)
-	fl.StringVar(&opts.engine, "for", "", "env: write variables for `ENGINE`: "+either(engineWords()))
-	fl.IntVar(&opts.rank, "rank", -1, "env: write only the settings of local rank `N`")
-	fl.IntVar(&opts.ranks, "ranks", 0, "env: number `N` of local ranks (default: one for each visible GPU)")
+	fl.StringVar((*string)(&opts.vars.For), "for", "", "env: write variables for `ENGINE`: "+either(engineWords()))
+	fl.IntVar(&opts.vars.Rank, "rank", -1, "env: write only the settings of local rank `N`")
+	fl.IntVar(&opts.vars.Ranks, "ranks", 0, "env: number `N` of local ranks (default: one for each visible GPU)")
 	fl.StringVar(&opts.visible, "visible", "", "mooncake, env: number GPUs by `LIST`, as in CUDA_VISIBLE_DEVICES (default: that of the environment, on this host)")
-	fl.StringVar(&opts.topologyFile, "topology-file", "", "env for nccl or mooncake: `FILE` where the engine finds the exported topology")
+	fl.StringVar(&opts.vars.TopologyFile, "topology-file", "", "env for nccl or mooncake: `FILE` where the engine finds the exported topology")
 	fl.BoolVar(&opts.skeleton, "skeleton", false, "nccl-xml: write only CPUs and PCI elements; NCCL adds the GPUs and NICs that it finds")
 	fl.StringVar(&opts.theme, "theme", string(picture.ThemeAuto), "svg: `THEME`: "+either(picture.Themes()))
 	fl.BoolVar(&opts.allPairs, "all-pairs", false, "prometheus: write the paths from each GPU to every NIC, not only to preferred ones")
@@ -111,16 +109,16 @@ func (o *exportOptions) parse(cmd *cobra.Command, args []string) error {
 }
 
 func (o *exportOptions) checkEnv(changed func(string) bool) error {
-	if err := wantEngine(o.engine, engineWords()); err != nil {
+	if err := wantEngine(string(o.vars.For), engineWords()); err != nil {
 		return err
 	}
 	switch {
-	case changed("topology-file") && !export.Engine(o.engine).TakesTopology():
-		return fmt.Errorf("--topology-file has no effect with %s", o.engine)
-	case changed("ranks") && o.ranks < 1:
-		return fmt.Errorf("--ranks %d: want 1 or more", o.ranks)
-	case changed("rank") && o.rank < 0:
-		return fmt.Errorf("--rank %d: want 0 or more", o.rank)
+	case changed("topology-file") && !o.vars.For.TakesTopology():
+		return fmt.Errorf("--topology-file has no effect with %s", o.vars.For)
+	case changed("ranks") && o.vars.Ranks < 1:
+		return fmt.Errorf("--ranks %d: want 1 or more", o.vars.Ranks)
+	case changed("rank") && o.vars.Rank < 0:
+		return fmt.Errorf("--rank %d: want 0 or more", o.vars.Rank)
 	}
 	return nil
 }
@@ -160,7 +158,8 @@ func (o *exportOptions) env(w io.Writer, t *topo.Topology) error {
 	if err != nil {
 		return err
 	}
-	return export.Env(w, h, export.EnvOptions{For: export.Engine(o.engine), Visible: v, Rank: o.rank, Ranks: o.ranks, TopologyFile: o.topologyFile})
+	o.vars.Visible = v
+	return export.Env(w, h, o.vars)
 }
 
 func (o *exportOptions) ncclXML(w io.Writer, t *topo.Topology) error {

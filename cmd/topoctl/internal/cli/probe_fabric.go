@@ -17,7 +17,6 @@ import (
 	"github.com/topoctl/topoctl/engine/registry"
 	"github.com/topoctl/topoctl/engine/trust"
 	"github.com/topoctl/topoctl/internal/measure/fabric"
-	"github.com/topoctl/topoctl/internal/measure/local"
 	"github.com/topoctl/topoctl/internal/measure/plan"
 	"github.com/topoctl/topoctl/internal/pkgerr"
 	"github.com/topoctl/topoctl/internal/text"
@@ -72,7 +71,7 @@ func newProbeFabricCmd(f *Env, runF func(context.Context, *probeFabricOptions) e
 	fl.StringVar(&opts.launch, "launch", "", "start the agents with `METHOD` (ssh), and stop them at the end")
 	fl.StringVar(&opts.command, "launch-command", "topoctl", "with --launch, `COMMAND` that runs topoctl on the other hosts")
 	Group(cmd, "Hosts", append([]string{"hosts", "host", "registry", "launch", "launch-command"}, credentialFlags...)...)
-	opts.flags.add(cmd, local.DefaultSpec())
+	opts.flags.add(cmd)
 	opts.ports.add(cmd)
 	Group(cmd, pairsGroup, "rails", "fabric")
 	Offer(cmd, map[string]completer{"rails": Words(railChoices...), "launch": Words("ssh")})

@@ -32,7 +32,7 @@ func newProbeLocalCmd(f *Env, runF func(context.Context, *probeLocalOptions) err
 		RunE:  action(opts, opts.parse, runF),
 	}
 	cmd.Flags().StringSliceVar(&opts.kinds, "pairs", pairKinds, "`KINDS` of pairs to measure: memory, gpu, port")
-	opts.flags.add(cmd, local.DefaultSpec())
+	opts.flags.add(cmd)
 	opts.ports.add(cmd)
 	opts.rdma.Add(cmd)
 	Group(cmd, pairsGroup, "pairs")

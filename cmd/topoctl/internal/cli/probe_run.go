@@ -15,7 +15,6 @@ import (
 
 	"github.com/topoctl/topoctl/internal/build"
 	"github.com/topoctl/topoctl/internal/measure/judge"
-	"github.com/topoctl/topoctl/internal/measure/local"
 	"github.com/topoctl/topoctl/internal/measure/plan"
 	proberun "github.com/topoctl/topoctl/internal/measure/run"
 	"github.com/topoctl/topoctl/internal/measure/show"
@@ -38,7 +37,7 @@ var runFormats = []string{formatTable, formatWide, formatTSV, formatJSON, format
 
 // parseMeasuring takes over what the commands that measure have in common.
 func (o *measuring) parseMeasuring(cmd *cobra.Command) (err error) {
-	if o.spec, o.rules, err = o.flags.parse(cmd, local.DefaultSpec()); err != nil {
+	if o.spec, o.rules, err = o.flags.parse(cmd); err != nil {
 		return err
 	}
 	o.prepareShow()
