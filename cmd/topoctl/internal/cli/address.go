@@ -9,16 +9,16 @@ import (
 	"strings"
 )
 
-// HTTPAddresses completes what --http was given. Who serves this host alone, because there is no
+// httpAddresses completes what --http was given. Who serves this host alone, because there is no
 // token, serves HTTP to it alone too.
-func HTTPAddresses(list []string, token bool) error {
+func httpAddresses(list []string, token bool) error {
 	for i, a := range list {
-		full, err := ListenAddress(a, "127.0.0.1", "")
+		full, err := listenAddress(a, "127.0.0.1", "")
 		if err != nil {
 			return fmt.Errorf("--http %w", err)
 		}
-		if !token && !LoopbackOnly(full) {
-			return WithHint(fmt.Errorf("--http %s: without a token, only this host is served", a),
+		if !token && !loopbackOnly(full) {
+			return withHint(fmt.Errorf("--http %s: without a token, only this host is served", a),
 				"HTTP has no passwords: every host that reaches the address could read this host's topology; with --token-file, other hosts are served")
 		}
 		list[i] = full
@@ -26,11 +26,11 @@ func HTTPAddresses(list []string, token bool) error {
 	return nil
 }
 
-// AgentPort is the port of agents unless another is given.
-const AgentPort = "7411"
+// agentPort is the port of agents unless another is given.
+const agentPort = "7411"
 
-// ListenAddress checks an address to listen at and adds what it lacks.
-func ListenAddress(a, host, port string) (string, error) {
+// listenAddress checks an address to listen at and adds what it lacks.
+func listenAddress(a, host, port string) (string, error) {
 	if a == "" {
 		return "", errors.New("is empty")
 	}
@@ -57,7 +57,7 @@ func Address(text string) (string, error) {
 		if host = strings.Trim(text, "[]"); strings.ContainsAny(host, " /") {
 			return "", fmt.Errorf("--peer %q: want HOST:PORT", text)
 		}
-		port = AgentPort
+		port = agentPort
 	}
 	if n, err := strconv.ParseUint(port, 10, 16); host == "" || err != nil || n == 0 {
 		return "", fmt.Errorf("--peer %q: want HOST:PORT", text)
@@ -65,9 +65,9 @@ func Address(text string) (string, error) {
 	return net.JoinHostPort(host, port), nil
 }
 
-// LoopbackOnly says whether an address to listen at can be reached from this host
+// loopbackOnly says whether an address to listen at can be reached from this host
 // only.
-func LoopbackOnly(address string) bool {
+func loopbackOnly(address string) bool {
 	host := address
 	if i := strings.LastIndexByte(address, ':'); i >= 0 {
 		host = strings.Trim(address[:i], "[]")

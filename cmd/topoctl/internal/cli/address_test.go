@@ -21,7 +21,7 @@ func TestLoopbackOnly(t *testing.T) {
 		"127.0.0.1:7411": true, "127.9.9.9:1": true, "[::1]:7411": true, "localhost:1": true, "[::ffff:127.0.0.1]:1": true,
 		":7411": false, "0.0.0.0:7411": false, "[::]:1": false, "10.0.0.1:1": false, "localhost.example.com:1": false, "": false, "[fe80::1%lo]:1": false,
 	} {
-		if got := LoopbackOnly(address); got != want {
+		if got := loopbackOnly(address); got != want {
 			t.Errorf("%q: %v", address, got)
 		}
 	}

@@ -19,7 +19,7 @@ func TestDoctorAdvisesCommandsThatExist(t *testing.T) {
 		t.Skip("-short: all fixtures, in one goroutine")
 	}
 	env := &Env{Streams: newStreams().Streams, Now: time.Now}
-	root := NewRoot(env, commands(env)...)
+	root := newRoot(env, commands(env)...)
 	seen := 0
 	check := func(where, advice string) {
 		for _, m := range adviceCommand.FindAllStringSubmatch(advice, -1) {

@@ -31,13 +31,13 @@ import (
 	"github.com/topoctl/topoctl/pathsel"
 )
 
-// SchemaAgent is the name and major version of the line that agent -o json prints
+// schemaAgent is the name and major version of the line that agent -o json prints
 // when it can be reached.
-const SchemaAgent = "topoctl.agent/v1"
+const schemaAgent = "topoctl.agent/v1"
 
 // The agent's default address, and the region that bench uses.
 const (
-	agentListen  = "127.0.0.1:" + AgentPort
+	agentListen  = "127.0.0.1:" + agentPort
 	benchRegion  = "bench"
 	benchDefault = 256 << 20
 )
@@ -78,25 +78,8 @@ func newAgentCmd(f *Env, runF func(context.Context, *agentOptions) error) *cobra
 	cmd := &cobra.Command{
 		Use:   "agent",
 		Short: "Serve memory and information about this host to other hosts",
-		Long: "agent runs a transfer engine that serves regions of memory to peers, and prints the command\n" +
-			"to run on the other host. \"topoctl bench\" uses the region \"bench\". By default, agent serves\n" +
-			"only this host. To serve others, use --listen and --token-file; peers must have the same\n" +
-			"token; or certificates (\"topoctl cert\"). Press Ctrl-C to stop it. Files of credentials that\n" +
-			"change are read again; peers that are connected stay.\n\n" +
-			"With --http, it also answers HTTP requests, without a token:\n" +
-			"  /v1/topology  this host's topology (" + "topoctl.topology/v1)\n" +
-			"  /v1/engine    the engine's counters by lane, the connections of its peers, and the\n" +
-			"                results of the latest batches (" + agent.SchemaEngine + ")\n" +
-			"  /metrics      the same as Prometheus metrics\n" +
-			"  /metrics/host what \"topoctl export prometheus\" writes, doctor's findings too\n" +
-			"  /healthz      200 while the agent serves\n" +
-			"\"topoctl tui --agent http://ADDRESS\" shows them.",
-		Example: "  topoctl agent\n" +
-			"  (umask 077; head -c 32 /dev/urandom | base64 > token)\n" +
-			"  topoctl agent --listen :7411 --token-file token\n" +
-			"  topoctl agent --listen 10.0.0.1:7411 --token-file token --http 127.0.0.1:9411 --region kv=4GiB",
-		Args: NoArgs,
-		RunE: Action(opts, opts.parse, runF),
+		Args:  noArgs,
+		RunE:  action(opts, opts.parse, runF),
 	}
 	fl := cmd.Flags()
 	fl.StringSliceVar(&opts.listen, "listen", []string{agentListen}, "listen for peers on `ADDRESS` (host:port; port 0 chooses a free one); repeatable")
@@ -104,7 +87,7 @@ func newAgentCmd(f *Env, runF func(context.Context, *agentOptions) error) *cobra
 	opts.credentials.Add(cmd)
 	opts.registry.Add(cmd, "tell others where this agent is, by --name, in the registry at `URL`, such as etcd://HOST/PREFIX")
 	fl.StringSliceVar(&opts.http, "http", nil, "serve HTTP on `ADDRESS` (host:port; without a host, only to this host); repeatable")
-	Var(cmd, &opts.typed.size, "size", "256MiB", "`SIZE` of the region \"bench\"; 0 for none", BytesOrNone)
+	Var(cmd, &opts.typed.size, "size", "256MiB", "`SIZE` of the region \"bench\"; 0 for none", bytesOrNone)
 	fl.StringArrayVar(&opts.typed.regions, "region", nil, "also serve region `NAME=SIZE[@LOCATION][:read]`, on the node of cpu:N or with the lanes of gpu:N; :read: peers do not write; repeatable")
 	fl.StringVar(&opts.grants, "grants", "", "let each peer do only what `FILE` says, which is read again when it changes")
 	fl.StringVar(&opts.name, "name", "", "`NAME` of this engine (default: the host name)")
@@ -118,25 +101,27 @@ func newAgentCmd(f *Env, runF func(context.Context, *agentOptions) error) *cobra
 	opts.addProbes(cmd)
 	fl.DurationVar(&opts.refresh, "refresh", time.Second, "check every `TIME` whether network ports have changed; 0 for never")
 	fl.BoolVar(&opts.untilEOF, "until-eof", false, "also stop when standard input ends, for child processes and ssh")
-	Offer(cmd, map[string]Completer{"size": Words("256MiB", "1GiB")})
+	Offer(cmd, map[string]completer{"size": Words("256MiB", "1GiB")})
 	mainFlags(cmd, "listen", "token-file", "grants", "http", "region", "transport", "serve-probes")
 	Uses(cmd, "host-root", "timeout", "quiet", "verbose")
 	Lasts(cmd)
-	Formats(cmd, FormatTable, FormatJSON)
+	Formats(cmd, formatTable, formatJSON)
 	return cmd
 }
 
 // parse takes over the flags and refuses what makes no sense.
 func (o *agentOptions) parse(cmd *cobra.Command, _ []string) error {
-	if err := errors.Join(o.measured.Check(cmd), o.parseProbes(cmd), o.credentials.Check(cmd), o.registry.Check(cmd), NotEmpty(cmd, "advertise", "listen", "grants", "dranet", "fabric")); err != nil {
+	if err := errors.Join(o.measured.Check(cmd), o.parseProbes(cmd), o.credentials.Check(cmd), o.registry.Check(cmd), notEmpty(cmd, "advertise", "listen", "grants", "dranet", "fabric"),
+		checkTogether(cmd,
+			flagRule{"fabric dranet-lists", needs, "dranet", ""},
+			flagRule{"rank", needs, "ranks", ""},
+			flagRule{"probe-memory probe-rate probe-time probe-targets", needs, "serve-probes", ""})); err != nil {
 		return err
 	}
-	if o.dranet == "" {
-		if err := NoEffect(cmd, "without --dranet", "fabric", "dranet-lists"); err != nil {
-			return err
+	if o.dranet != "" {
+		if _, err := dranet.Socket(o.dranet); err != nil {
+			return fmt.Errorf("--dranet %w", err)
 		}
-	} else if _, err := dranet.Socket(o.dranet); err != nil {
-		return fmt.Errorf("--dranet %w", err)
 	}
 	if err := o.parseAddresses(); err != nil {
 		return err
@@ -149,8 +134,6 @@ func (o *agentOptions) parse(cmd *cobra.Command, _ []string) error {
 		return fmt.Errorf("--refresh %s: want 0 or more", o.refresh)
 	case changed("name") && strings.TrimSpace(o.name) == "":
 		return errors.New("--name is empty")
-	case changed("rank") && !changed("ranks"):
-		return errors.New("--rank has no effect without --ranks")
 	case changed("ranks") && o.ranks < 1:
 		return fmt.Errorf("--ranks %d: want 1 or more", o.ranks)
 	case changed("ranks") && (o.rank < 0 || o.rank >= o.ranks):
@@ -161,17 +144,17 @@ func (o *agentOptions) parse(cmd *cobra.Command, _ []string) error {
 
 func (o *agentOptions) parseAddresses() error {
 	for i, a := range o.listen {
-		full, err := ListenAddress(a, "", AgentPort)
+		full, err := listenAddress(a, "", agentPort)
 		if err != nil {
 			return fmt.Errorf("--listen %w", err)
 		}
 		o.listen[i] = full
-		if !o.credentials.Given() && !LoopbackOnly(full) {
-			return WithHint(fmt.Errorf("--listen %s: a token or certificate is required, because other hosts could write to memory", a),
+		if !o.credentials.Given() && !loopbackOnly(full) {
+			return withHint(fmt.Errorf("--listen %s: a token or certificate is required, because other hosts could write to memory", a),
 				"create one with (umask 077; head -c 32 /dev/urandom | base64 > token), and use --token-file token on both hosts; or see \"topoctl cert\"")
 		}
 	}
-	return HTTPAddresses(o.http, o.credentials.Given())
+	return httpAddresses(o.http, o.credentials.Given())
 }
 
 func (o *agentOptions) parseRegions() error {
@@ -193,7 +176,7 @@ func (o *agentOptions) parseRegions() error {
 		if !ok || name == "" || located && at == "" {
 			return fmt.Errorf("--region %q: want NAME=SIZE or NAME=SIZE@LOCATION, with :read behind it to keep peers from writing", r)
 		}
-		size, err := ParseBytes(text)
+		size, err := parseBytes(text)
 		if err != nil {
 			return fmt.Errorf("--region %q: %w", r, err)
 		}
@@ -271,7 +254,7 @@ func runAgent(ctx context.Context, o *agentOptions) error {
 		Rediscover: o.Find, PortState: look, InitialPortState: seen, PollInterval: o.refresh,
 		Ready: func(i agent.Info) { printed = o.print(i) }, Beside: beside,
 	})
-	if hinted, ok := RegistryHint(err); ok {
+	if hinted, ok := registryHint(err); ok {
 		err = hinted
 	}
 	return errors.Join(o.listenHint(err), printed)
@@ -305,7 +288,7 @@ func (o *agentOptions) serves() []string {
 	const most = 32 // regions; peers ask the agent for the others
 	var out []string
 	if o.probes {
-		out = append(out, ServesProbes)
+		out = append(out, servesProbes)
 	}
 	for _, r := range o.regions[:min(len(o.regions), most)] {
 		out = append(out, "region:"+r.Name)
@@ -320,7 +303,7 @@ func (o *agentOptions) hostMetrics(ctx context.Context) ([]byte, error) {
 		return nil, err
 	}
 	var out bytes.Buffer
-	err = Metrics(&out, t, false)
+	err = metrics(&out, t, false)
 	return out.Bytes(), err
 }
 
@@ -336,9 +319,9 @@ func (o *agentOptions) locate(t *topo.Topology) error {
 			continue
 		}
 		if !slices.Contains(h.Locations(), r.Location) {
-			return UnknownLocation(fmt.Errorf("--region %s: this host has no location %q", r.Name, r.Location), h.Locations())
+			return unknownLocation(fmt.Errorf("--region %s: this host has no location %q", r.Name, r.Location), h.Locations())
 		}
-		r.Memory.Nodes = NodesAt(t, r.Location)
+		r.Memory.Nodes = nodesAt(t, r.Location)
 	}
 	return nil
 }
@@ -347,9 +330,9 @@ func (o *agentOptions) locate(t *topo.Topology) error {
 func (o *agentOptions) listenHint(err error) error {
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
-		return WithHint(err, "another program, perhaps another agent, uses this port; port 0 chooses a free one")
+		return withHint(err, "another program, perhaps another agent, uses this port; port 0 chooses a free one")
 	case errors.Is(err, syscall.EADDRNOTAVAIL):
-		return WithHint(err, "this is not an address of this host; \":%s\" listens on all of them, and --advertise tells peers another", AgentPort)
+		return withHint(err, "this is not an address of this host; \":%s\" listens on all of them, and --advertise tells peers another", agentPort)
 	}
 	return err
 }
@@ -366,8 +349,8 @@ func (o *agentOptions) logger() *slog.Logger {
 	return slog.New(slog.NewTextHandler(o.Streams.Err, &slog.HandlerOptions{Level: level}))
 }
 
-// AgentReady is what an agent says of itself when it can be reached.
-type AgentReady struct {
+// agentReady is what an agent says of itself when it can be reached.
+type agentReady struct {
 	Schema     string               `json:"schema"`
 	Name       string               `json:"name"`
 	Epoch      uint64               `json:"epoch,string"`
@@ -387,19 +370,19 @@ type AgentReady struct {
 }
 
 func (o *agentOptions) print(i agent.Info) error {
-	r := AgentReady{Schema: SchemaAgent, Name: i.Name, Epoch: i.Epoch, PID: os.Getpid(), Addresses: i.Addresses,
+	r := agentReady{Schema: schemaAgent, Name: i.Name, Epoch: i.Epoch, PID: os.Getpid(), Addresses: i.Addresses,
 		Advertised: i.Advertised, HTTP: usableAddress(i), Regions: i.Regions, Unavailable: i.Unavailable, Client: o.client(i), everywhere: unspecified(i.HTTP)}
 	if o.probes {
 		r.Probes = &o.limits
 	}
-	if o.Format == FormatJSON {
-		line, err := JSONLine(r)
+	if o.Format == formatJSON {
+		line, err := jsonLine(r)
 		if err != nil {
 			return err
 		}
 		return Write(o.Streams.Out, line)
 	}
-	return Write(o.Streams.Out, []byte(Finish(r.text())))
+	return Write(o.Streams.Out, []byte(finish(r.text())))
 }
 
 // usableAddress are addresses to ask HTTP at: one that stands for all addresses of the host
@@ -476,7 +459,7 @@ func (o *agentOptions) credential(file string) bool {
 	return dir != "" && filepath.Dir(file) == filepath.Clean(dir)
 }
 
-func (r *AgentReady) text() string {
+func (r *agentReady) text() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "agent %s listens on %s\n", r.Name, strings.Join(r.Addresses, ", "))
 	for _, g := range r.Regions {
@@ -518,7 +501,7 @@ func (r *AgentReady) text() string {
 	b.WriteString(probesText(r.Probes))
 	if r.Client != nil {
 		where := "on the other host"
-		if !slices.ContainsFunc(r.Addresses, func(a string) bool { return !LoopbackOnly(a) }) {
+		if !slices.ContainsFunc(r.Addresses, func(a string) bool { return !loopbackOnly(a) }) {
 			where = "on this host, in another terminal"
 		}
 		fmt.Fprintf(&b, "Run %s:\n  %s\n", where, *r.Client)
@@ -537,19 +520,14 @@ func (o *agentOptions) addProbes(cmd *cobra.Command) {
 	fl, typed := cmd.Flags(), &o.typed
 	fl.BoolVar(&o.probes, "serve-probes", false, "allow \"topoctl probe fabric\" to measure between this host and others")
 	fl.StringSliceVar(&typed.probeTargets, "probe-targets", nil, "let probes connect to `NETWORK` (10.0.0.0/8), HOST or HOST:PORT only; repeatable (default: this host's networks)")
-	Var(cmd, &o.limits.MemoryBytes, "probe-memory", SizeText(probeMemory), "memory that a probe may use (`SIZE`)", ParseBytes)
-	Var(cmd, &o.limits.BytesPerSec, "probe-rate", "", "rate at which a probe may send (`RATE`), such as 10Gb/s (default: no limit)", ParseRate)
+	Var(cmd, &o.limits.MemoryBytes, "probe-memory", sizeText(probeMemory), "memory that a probe may use (`SIZE`)", parseBytes)
+	Var(cmd, &o.limits.BytesPerSec, "probe-rate", "", "rate at which a probe may send (`RATE`), such as 10Gb/s (default: no limit)", parseRate)
 	fl.DurationVar(&o.limits.Duration, "probe-time", probeTime, "time that a probe may take for each pair (`TIME`)")
-	Offer(cmd, map[string]Completer{"probe-memory": Words("256MiB", "1GiB"), "probe-rate": Words("10Gb/s")})
+	Offer(cmd, map[string]completer{"probe-memory": Words("256MiB", "1GiB"), "probe-rate": Words("10Gb/s")})
 }
 
 func (o *agentOptions) parseProbes(cmd *cobra.Command) (err error) {
-	if !o.probes {
-		if err := NoEffect(cmd, "without --serve-probes", "probe-memory", "probe-rate", "probe-time", "probe-targets"); err != nil {
-			return err
-		}
-	}
-	if err := NotEmpty(cmd, "probe-targets"); err != nil {
+	if err := notEmpty(cmd, "probe-targets"); err != nil {
 		return err
 	}
 	typed := &o.typed
@@ -570,10 +548,10 @@ func (o *agentOptions) prober() *fabric.ServerOptions {
 		return nil
 	}
 	s := &fabric.ServerOptions{Limits: o.limits, Targets: o.targets, Transports: map[string]engine.TransportFactory{}}
-	if s.Targets == nil && !slices.ContainsFunc(o.listen, func(a string) bool { return !LoopbackOnly(a) }) {
+	if s.Targets == nil && !slices.ContainsFunc(o.listen, func(a string) bool { return !loopbackOnly(a) }) {
 		s.Targets = fabric.Loopback // where the peers of this agent are
 	}
-	for _, name := range TransportNames {
+	for _, name := range transportNames {
 		if list := o.transports.Factories(name); len(list) == 1 && o.transports.Offers(name) {
 			s.Transports[name] = list[0]
 		}

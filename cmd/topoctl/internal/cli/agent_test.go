@@ -31,7 +31,7 @@ func TestParseAgent(t *testing.T) {
 		t.Errorf("got %+v", got)
 	}
 	got, err = parseOnly(t, newStreams().Streams, newAgentCmd, "--size", "0")
-	if err != nil || len(got.regions) != 0 || got.listen[0] != agentListen || got.Format != FormatTable {
+	if err != nil || len(got.regions) != 0 || got.listen[0] != agentListen || got.Format != formatTable {
 		t.Errorf("%+v, %v", got, err)
 	}
 }
@@ -53,17 +53,17 @@ func TestParseAgentRefuses(t *testing.T) {
 		{"--region kv=1MiB@:read", `--region "kv=1MiB@:read": want NAME=SIZE`},
 		{"--region kv=1MiB:write", `--region "kv=1MiB:write"`},
 		{"--grants=", "--grants is empty"},
-		{"--probe-targets 10.0.0.0/8", "--probe-targets has no effect without --serve-probes"},
+		{"--probe-targets 10.0.0.0/8", "--probe-targets needs --serve-probes"},
 		{"--serve-probes --probe-targets 10.0.0.0/33", `--probe-targets "10.0.0.0/33": want a network`},
 		{"--region bench=1MiB", "region bench is given twice"},
-		{"--rank 1", "--rank has no effect without --ranks"},
+		{"--rank 1", "--rank needs --ranks"},
 		{"--rank 2 --ranks 2", "--rank 2: want 0 to 1"},
 		{"--ranks 0", "--ranks 0: want 1 or more"},
 		{"--token-file=", "--token-file is empty"},
 		{"--fixture dgx-h100", "--fixture has no effect on this command"},
 		{"--transport verbs", `--transport "verbs": want auto, rdma, tcp or shm`},
 		{"--transport tcp,tcp", "--transport tcp is given twice"},
-		{"--transport tcp --rdma-timeout 14", "--rdma-timeout has no effect without RDMA"},
+		{"--transport tcp --rdma-timeout 14", "--rdma-timeout needs --transport rdma"},
 		{"--rdma-gid-index 65536", "--rdma-gid-index 65536: want 0 to 65535"},
 		{"--rdma-gid-index=-1", "--rdma-gid-index -1: want 0 to 65535"},
 		{"--rdma-retries 7", "--rdma-retries 7: want 1 to 6"},
@@ -80,7 +80,7 @@ func TestParseAgentRefuses(t *testing.T) {
 // The start tells how the agent is reached and what to run.
 func TestAgentText(t *testing.T) {
 	f := newStreams()
-	o := &agentOptions{Host: &Host{Streams: f.Streams, Format: FormatTable}, credentials: Credentials{Files: engine.CredentialFiles{Token: "secret/token"}}, probes: true,
+	o := &agentOptions{Host: &Host{Streams: f.Streams, Format: formatTable}, credentials: Credentials{Files: engine.CredentialFiles{Token: "secret/token"}}, probes: true,
 		limits: fabric.Limits{MemoryBytes: 1 << 30, Duration: 10 * time.Minute, BytesPerSec: 1.25e9}}
 	i := agent.Info{Name: "n1", Addresses: []string{"0.0.0.0:7411"}, HTTP: []string{"127.0.0.1:9411", "[::]:9412"}, Unavailable: []string{"rdma: no devices"},
 		Advertised: []engine.Advertised{
@@ -115,7 +115,7 @@ Run on the other host:
 	if o.client(i) != nil {
 		t.Error("there is nothing for bench, and a line to run it")
 	}
-	if err := o.listenHint(errors.New("listen: address already in use")); ExitCode(err) != 2 {
+	if err := o.listenHint(errors.New("listen: address already in use")); exitCode(err) != 2 {
 		t.Error(err)
 	}
 }
@@ -135,7 +135,7 @@ func TestUsable(t *testing.T) {
 // The first line of an agent is obeyed by no terminal.
 func TestAgentLineIsSafe(t *testing.T) {
 	f := newStreams()
-	o := agentOptions{Host: &Host{Streams: f.Streams, Format: FormatJSON}}
+	o := agentOptions{Host: &Host{Streams: f.Streams, Format: formatJSON}}
 	if err := o.print(agent.Info{Name: "n" + Nasty}); err != nil {
 		t.Fatal(err)
 	}

@@ -48,64 +48,49 @@ func newAuditCmd(f *Env, runF func(context.Context, *auditOptions) error) *cobra
 	cmd := &cobra.Command{
 		Use:   "audit [-- COMMAND [ARG...]]",
 		Short: "Show which NICs traffic really used, against the plan",
-		Long: "audit reads the counters of all network ports for some seconds, or while COMMAND runs, and\n" +
-			"compares each port's share with the plan of \"topoctl path --plan\": OK, IDLE, BELOW, ABOVE, or\n" +
-			"TCP FALLBACK where data went by TCP while RDMA ports were idle. It works for any program. It\n" +
-			"also says which processes have queue pairs and TCP connections on a port, and which\n" +
-			"environment variable keeps a process off it.\n\n" +
-			"With --log it reads what NCCL (NCCL_DEBUG=INFO) or UCX (UCX_PROTO_INFO=y) logged. A log alone,\n" +
-			"without --duration or COMMAND, gives shares of channels; this also works for a saved host.\n\n" +
-			"COMMAND has standard input and output for itself: the report goes to standard error, or to\n" +
-			"--out-file. What other programs move meanwhile counts too. Processes of other users have no\n" +
-			"name unless audit runs as root.\n\n" +
-			"The exit code is 1 if the plan was missed, channels went without GPUDirect RDMA, nothing moved,\n" +
-			"or COMMAND failed, and 3 if a port could not be checked.",
-		Example: "  topoctl audit\n  topoctl audit --duration 1m --for vllm\n  topoctl audit --out-file audit.json -o json -- python3 train.py\n" +
-			"  topoctl path --plan --ranks 4 -o json > plan.json; topoctl audit --plan plan.json\n" +
-			"  topoctl audit --log nccl.log\n  topoctl audit --from host.json --log nccl.log",
-		RunE: Action(opts, opts.parse, runF),
+		RunE:  action(opts, opts.parse, runF),
 	}
 	fl := cmd.Flags()
 	fl.DurationVar(&opts.duration, "duration", auditDuration, "read counters for `TIME`")
 	fl.StringVar(&opts.plan, "plan", "", "compare with the plan in `FILE` (topoctl.plan/v1, from path --plan -o json)")
-	fl.StringVar(&opts.engine, "for", "", "only show variables and logs that `ENGINE` has: "+Either(auditEngines()))
+	fl.StringVar(&opts.engine, "for", "", "only show variables and logs that `ENGINE` has: "+either(auditEngines()))
 	fl.StringArrayVar(&opts.logs, "log", nil, "also read the log of NCCL or UCX in `FILE`; repeatable")
 	fl.StringVar(&opts.logHost, "log-host", "", "of logs of several hosts take the lines of `NAME` (default: those of this host)")
 	fl.StringVar(&opts.transport, "transport", "", "plan for `TRANSPORT`: rdma or tcp (default: rdma if it can be used)")
-	Var(cmd, &opts.tolerance, "tolerance", PartText(audit.DefaultTolerance), "accept a share that differs from the plan's by `PART` of it", ParsePart)
+	Var(cmd, &opts.tolerance, "tolerance", partText(audit.DefaultTolerance), "accept a share that differs from the plan's by `PART` of it", parsePart)
 	fl.DurationVar(&opts.interval, "interval", 500*time.Millisecond, "read counters and look for processes every `TIME`")
 	opts.outFile.Add(cmd)
-	Offer(cmd, map[string]Completer{
+	Offer(cmd, map[string]completer{
 		"for": Words(auditEngines()...), "transport": Words("rdma", "tcp"), "tolerance": Words("10%", "25%", "50%"),
 		"duration": Words("10s", "1m"), "interval": Words("500ms"),
 	})
 	mainFlags(cmd, "duration", "plan", "for", "log", "log-host", "transport", "out-file")
-	Uses(cmd, append([]string{"units"}, InputFlags...)...)
-	Formats(cmd, FormatTable, FormatJSON)
+	Uses(cmd, inputFlags, "units")
+	Formats(cmd, formatTable, formatJSON)
 	Lasts(cmd)
 	return cmd
 }
 
 // parse takes over the flags and the command, and refuses what makes no sense.
 func (o *auditOptions) parse(cmd *cobra.Command, args []string) error {
-	if err := NotEmpty(cmd, "plan", "for", "log", "log-host", "out-file"); err != nil {
+	if err := notEmpty(cmd, "plan", "for", "log", "log-host", "out-file"); err != nil {
 		return err
 	}
 	switch dash := cmd.ArgsLenAtDash(); {
 	case dash < 0 && len(args) > 0, dash > 0:
-		return WithHint(fmt.Errorf("unexpected argument %q", args[0]), "put -- before the command: topoctl audit -- %s", args[0])
+		return withHint(fmt.Errorf("unexpected argument %q", args[0]), "put -- before the command: topoctl audit -- %s", args[0])
 	case dash == 0 && len(args) == 0:
 		return errors.New("no command after --")
 	}
 	o.command = args
 	changed := cmd.Flags().Changed
 	if o.engine != "" {
-		if err := CheckWords("for", []string{o.engine}, auditEngines()); err != nil {
+		if err := checkWords("for", []string{o.engine}, auditEngines()); err != nil {
 			return err
 		}
 	}
 	if o.transport != "" {
-		if err := CheckWords("transport", []string{o.transport}, []string{string(pathsel.RDMA), string(pathsel.TCP)}); err != nil {
+		if err := checkWords("transport", []string{o.transport}, []string{string(pathsel.RDMA), string(pathsel.TCP)}); err != nil {
 			return err
 		}
 	}
@@ -117,19 +102,18 @@ func (o *auditOptions) parse(cmd *cobra.Command, args []string) error {
 	case o.interval < 100*time.Millisecond || o.interval > time.Minute:
 		return fmt.Errorf("--interval %s: want 100ms to 1m", o.interval)
 	}
+	if err := checkTogether(cmd,
+		flagRule{"duration interval", idleWith, savedHost, "that host does not change: leave out the flag that selects it, or give --log alone"},
+		flagRule{"log-host", needs, "log", ""}); err != nil {
+		return err
+	}
 	if o.Globals.Described() {
 		if len(o.command) > 0 {
 			return errors.New("a command has no effect on a host that does not change")
 		}
-		if err := NoEffect(cmd, "on a host that does not change", "duration", "interval"); err != nil {
-			return WithHint(err, "leave out the flag that selects a host, or give --log alone")
-		}
 		if len(o.logs) == 0 {
-			return WithHint(errors.New("a saved host has no counters that change"), "use --log FILE to check what an engine logged there")
+			return withHint(errors.New("a saved host has no counters that change"), "use --log FILE to check what an engine logged there")
 		}
-	}
-	if o.logHost != "" && len(o.logs) == 0 {
-		return errors.New("--log-host has no effect without --log")
 	}
 	if len(o.logs) > 0 && len(o.command) == 0 && !changed("duration") {
 		o.duration = 0 // the log alone
@@ -161,7 +145,7 @@ func runAudit(ctx context.Context, o *auditOptions) error {
 	}
 	a, err := audit.New(ao)
 	if err != nil {
-		return WithHint(err, "\"topoctl path --plan\" shows the plan of this host")
+		return withHint(err, "\"topoctl path --plan\" shows the plan of this host")
 	}
 	var child *audit.Command
 	if o.duration > 0 {
@@ -181,9 +165,9 @@ func runAudit(ctx context.Context, o *auditOptions) error {
 		if err := a.Log(name, audit.Parse(data)); err != nil {
 			var which *audit.LogHostError
 			if errors.As(err, &which) {
-				return WithHint(err, "choose one with --log-host %s", which.Hosts[0])
+				return withHint(err, "choose one with --log-host %s", which.Hosts[0])
 			}
-			return WithHint(err, "NCCL needs NCCL_DEBUG=INFO, UCX UCX_PROTO_INFO=y or UCX_LOG_LEVEL=info")
+			return withHint(err, "NCCL needs NCCL_DEBUG=INFO, UCX UCX_PROTO_INFO=y or UCX_LOG_LEVEL=info")
 		}
 	}
 	r := a.Report()
@@ -195,10 +179,10 @@ func runAudit(ctx context.Context, o *auditOptions) error {
 func (o *auditOptions) finish(ctx context.Context, r *audit.Report) error {
 	var data []byte
 	var err error
-	if o.Format == FormatJSON {
-		data, err = EncodeJSON(r)
+	if o.Format == formatJSON {
+		data, err = encodeJSON(r)
 	} else {
-		data = []byte(Finish(auditText(r, &o.look)))
+		data = []byte(finish(auditText(r, &o.look)))
 	}
 	if err == nil {
 		s := o.Streams
@@ -212,15 +196,15 @@ func (o *auditOptions) finish(ctx context.Context, r *audit.Report) error {
 	}
 	switch {
 	case r.Command != nil && r.Command.ExitCode != 0:
-		return BadAnswer(fmt.Errorf("%s exited with code %d", r.Command.Args[0], r.Command.ExitCode), "")
+		return badAnswer(fmt.Errorf("%s exited with code %d", r.Command.Args[0], r.Command.ExitCode), "")
 	case r.Command == nil && ctx.Err() != nil:
 		return ctx.Err()
 	case r.Answer == audit.AsPlanned:
 		return nil
 	case r.Answer == audit.Unchecked:
-		return ErrPartial
+		return errPartial
 	}
-	return ErrBad
+	return errBad
 }
 
 // readPlan reads a plan that path --plan printed.
@@ -234,10 +218,10 @@ func (o *auditOptions) readPlan(ctx context.Context) (*pathsel.Plan, error) {
 		pathsel.Plan
 	}
 	if err := json.NewDecoder(bytes.NewReader(data)).Decode(&doc); err != nil {
-		return nil, WithHint(fmt.Errorf("--plan %s: %w", o.plan, pkgerr.Plain(err)), "\"topoctl path --plan -o json\" prints one")
+		return nil, withHint(fmt.Errorf("--plan %s: %w", o.plan, pkgerr.Plain(err)), "\"topoctl path --plan -o json\" prints one")
 	}
 	if doc.Schema != pathsel.SchemaPlan {
-		return nil, WithHint(fmt.Errorf("--plan %s: its schema is %q, want %s", o.plan, doc.Schema, pathsel.SchemaPlan), "\"topoctl path --plan -o json\" prints one")
+		return nil, withHint(fmt.Errorf("--plan %s: its schema is %q, want %s", o.plan, doc.Schema, pathsel.SchemaPlan), "\"topoctl path --plan -o json\" prints one")
 	}
 	return &doc.Plan, nil
 }

@@ -56,7 +56,7 @@ func auditBasis(r *audit.Report) string {
 	case r.Readings > 0:
 		parts = append(parts, fmt.Sprintf("%s of counters over %s", text.Plural(r.Readings, "reading"), time.Duration(r.WindowNS).Round(100*time.Millisecond)))
 	}
-	parts = append(parts, "tolerance "+PartText(r.Tolerance))
+	parts = append(parts, "tolerance "+partText(r.Tolerance))
 	if c := r.Command; c != nil {
 		ended := fmt.Sprintf("%s exited with code %d", c.Args[0], c.ExitCode)
 		if c.Signal != "" {

@@ -42,40 +42,16 @@ func newBenchCmd(f *Env, runF func(context.Context, *benchOptions) error) *cobra
 	cmd := &cobra.Command{
 		Use:   "bench",
 		Short: "Benchmark transfers to a peer",
-		Long: "bench reads and writes the memory of a peer (\"topoctl agent\", or another engine that has\n" +
-			"the region) and prints rates, latencies and CPU time. Without --peer, it starts an agent\n" +
-			"on this host.\n\n" +
-			"Ops cover all of --memory on both sides, to avoid cache effects. Consecutive ops use remote\n" +
-			"memory that is not contiguous, so that they are not merged. In the same run, alternating\n" +
-			"with the transfers, bench measures their limits: a raw socket that moves the same ops in\n" +
-			"the same number of streams (if the peer is on this host), and copies of memory. It measures\n" +
-			"all combinations of --op, --size, --transport and --policy.\n\n" +
-			"Latency (p50 to max) is that of a batch, from submission to completion. Percentiles are\n" +
-			"nearest-rank and at most 0.8 % too high. CPU s/GB is user and system time for 10^9 bytes, of\n" +
-			"both ends if bench started the peer; \"here\" marks that of this host alone. \"of raw\" and\n" +
-			"\"of copy\" are the rate as a part of that of the raw socket and of memcpy, for as many\n" +
-			"threads as submit batches.\n\n" +
-			"With --http, bench serves the same pages as \"topoctl agent --http\" while it runs, and\n" +
-			"\"topoctl tui --agent http://ADDRESS\" shows the lanes. There is one engine for each policy.\n" +
-			"One request per second takes less than a thousandth of a CPU, which the results include.\n\n" +
-			"The exit code is 1 if a transfer failed or --check found a wrong byte. If interrupted, or if\n" +
-			"the peer goes away, bench stops and prints the results so far; PARTIAL marks those that were\n" +
-			"measured for less than --duration.",
-		Example: "  topoctl bench\n" +
-			"  topoctl bench --op write --size 64KiB,1MiB --transport tcp --duration 5s\n" +
-			"  topoctl bench --peer 10.0.0.2:7411 --token-file token --policy adaptive,random,mooncake\n" +
-			"  topoctl bench --peer 10.0.0.2:7411 --token-file token --fail-lane eth1@2s+2s --duration 6s --check\n" +
-			"  topoctl bench -o json | jq '.results[] | {op, size_bytes, bytes_per_sec}'",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return nil
 			}
-			return WithHint(fmt.Errorf("unexpected argument %q", args[0]), "name the peer by a flag: %q", "topoctl bench --peer "+args[0])
+			return withHint(fmt.Errorf("unexpected argument %q", args[0]), "name the peer by a flag: %q", "topoctl bench --peer "+args[0])
 		},
-		RunE: Action(opts, opts.parse, runF),
+		RunE: action(opts, opts.parse, runF),
 	}
 	opts.addFlags(cmd)
-	Offer(cmd, map[string]Completer{
+	Offer(cmd, map[string]completer{
 		"op":     WordList(bench.Read, bench.Write),
 		"policy": WordList(pick.Policies()...), "size": WordList("4KiB", "64KiB", "1MiB", "16MiB"),
 		"duration": Words("1s", "5s", "10s"), "memory": Words("256MiB", "1GiB"),
@@ -83,7 +59,7 @@ func newBenchCmd(f *Env, runF func(context.Context, *benchOptions) error) *cobra
 	mainFlags(cmd, "peer", "token-file", "op", "size", "transport", "policy", "duration", "check")
 	Uses(cmd, "host-root", "timeout", "quiet", "verbose", "units")
 	Lasts(cmd)
-	Formats(cmd, FormatTable, FormatJSON)
+	Formats(cmd, formatTable, formatJSON)
 	return cmd
 }
 
@@ -101,9 +77,9 @@ func (o *benchOptions) addFlags(cmd *cobra.Command) {
 	fl.DurationVar(&r.Duration, "duration", time.Second, "`TIME` of each measurement")
 	fl.DurationVar(&r.Warmup, "warmup", 200*time.Millisecond, "`TIME` before each measurement that is not counted")
 	o.transports.Add(cmd, "`TRANSPORT` to use: rdma, tcp, shm, or auto to let the engine choose; repeatable")
-	fl.StringSliceVar(&typed.policies, "policy", []string{string(pick.Adaptive)}, "`POLICY` by which lanes share transfers: "+Either(pick.Policies())+"; repeatable")
+	fl.StringSliceVar(&typed.policies, "policy", []string{string(pick.Adaptive)}, "`POLICY` by which lanes share transfers: "+either(pick.Policies())+"; repeatable")
 	fl.StringArrayVar(&typed.lanes, "lanes", nil, "use only lane `NAME` (repeatable), or a number for the best lanes")
-	Var(cmd, &r.Memory, "memory", units.Bytes(benchDefault), "`SIZE` of the memory used on each side", ParseBytes)
+	Var(cmd, &r.Memory, "memory", units.Bytes(benchDefault), "`SIZE` of the memory used on each side", parseBytes)
 	fl.BoolVar(&r.Check, "check", false, "verify every byte, also of writes by reading them back; the rates include this")
 	fl.StringVar(&typed.failLane, "fail-lane", "", "fail lane NAME at `NAME@TIME` of each measurement; NAME@TIME+DURATION restores it")
 	fl.StringSliceVar(&o.http, "http", nil, "serve HTTP on `ADDRESS` during the run (host:port; without a host, only to this host); repeatable")
@@ -119,7 +95,7 @@ func (o *benchOptions) parse(cmd *cobra.Command, _ []string) error {
 	if err := o.parsePeer(cmd); err != nil {
 		return err
 	}
-	if err := HTTPAddresses(o.http, o.credentials.Given()); err != nil {
+	if err := httpAddresses(o.http, o.credentials.Given()); err != nil {
 		return err
 	}
 	if err := o.parseLists(); err != nil {
@@ -159,13 +135,10 @@ func (o *benchOptions) parse(cmd *cobra.Command, _ []string) error {
 }
 
 func (o *benchOptions) parsePeer(cmd *cobra.Command) error {
-	if err := errors.Join(NotEmpty(cmd, "peer", "region"), o.credentials.Check(cmd), o.registry.Check(cmd)); err != nil {
+	err := errors.Join(notEmpty(cmd, "peer", "region"), o.credentials.Check(cmd), o.registry.Check(cmd), checkTogether(cmd, forPeers))
+	if err != nil || o.run.Peer == "" {
 		return err
 	}
-	if o.run.Peer == "" {
-		return NoEffect(cmd, "without --peer", append(slices.Clone(CredentialFlags), "region", "registry")...)
-	}
-	var err error
 	o.run.Peer, err = o.registry.Peer(o.run.Peer)
 	return err
 }
@@ -173,14 +146,14 @@ func (o *benchOptions) parsePeer(cmd *cobra.Command) error {
 // parseLists reads the flags that take several values.
 func (o *benchOptions) parseLists() error {
 	r, typed := &o.run, &o.typed
-	if err := errors.Join(CheckWords("op", r.Ops, []string{bench.Read, bench.Write}), CheckWords("policy", typed.policies, pick.Policies())); err != nil {
+	if err := errors.Join(checkWords("op", r.Ops, []string{bench.Read, bench.Write}), checkWords("policy", typed.policies, pick.Policies())); err != nil {
 		return err
 	}
 	for _, p := range typed.policies {
 		r.Policies = append(r.Policies, pick.Policy(p))
 	}
 	for _, text := range typed.sizes {
-		size, err := ParseBytes(text)
+		size, err := parseBytes(text)
 		if err != nil {
 			return fmt.Errorf("--size %w", err)
 		}
@@ -230,7 +203,7 @@ func parseFault(text string, duration time.Duration) (*bench.FaultPlan, error) {
 	case err != nil || p.At < 0 || both && p.For <= 0:
 		return nil, fmt.Errorf("--fail-lane %q: want NAME@TIME, such as eth1@3s, or NAME@TIME+DURATION", text)
 	case p.At+p.For >= duration:
-		return nil, WithHint(fmt.Errorf("--fail-lane %s: a measurement ends after %s", text, duration), "use --duration %s or more", p.At+p.For+2*time.Second)
+		return nil, withHint(fmt.Errorf("--fail-lane %s: a measurement ends after %s", text, duration), "use --duration %s or more", p.At+p.For+2*time.Second)
 	}
 	return p, nil
 }

@@ -20,24 +20,24 @@ import (
 // childTime is how long a child may take to be ready, and to end.
 const childTime = 20 * time.Second
 
-// ChildAgent is an agent of this program's own on this host.
-type ChildAgent struct {
+// childAgent is an agent of this program's own on this host.
+type childAgent struct {
 	PID         int
 	Address     string
 	Credentials func() *engine.Credentials
 	Stop        func() error // the agent also ends with this process
 }
 
-// StartAgent starts one that the host flags and the settings of RDMA hold for, too; args say what
+// startAgent starts one that the host flags and the settings of RDMA hold for, too; args say what
 // it serves.
-func StartAgent(ctx context.Context, in *Host, rdma *RDMA, args ...string) (*ChildAgent, error) {
+func startAgent(ctx context.Context, in *Host, rdma *RDMA, args ...string) (*childAgent, error) {
 	token := []byte(rand.Text())
-	a := &ChildAgent{Credentials: trust.OfSecret(token)}
+	a := &childAgent{Credentials: trust.OfSecret(token)}
 	args = append([]string{"agent", "--listen", "127.0.0.1:0", "--token-file", "-", "--until-eof", "-o", "json", "-q", "--timeout", in.Globals.Timeout.String()}, args...)
 	if in.Globals.HostRoot != "" {
 		args = append(args, "--host-root", in.Globals.HostRoot)
 	}
-	var ready AgentReady
+	var ready agentReady
 	var err error
 	if a.PID, a.Stop, err = startChild(ctx, append(args, rdma.Args()...), append(token, '\n'), &ready); err != nil {
 		return nil, fmt.Errorf("start an agent: %w", err)

@@ -26,7 +26,7 @@ const benchEnd = "bench-raw-end"
 
 func newBenchEndCmd(f *Env) *cobra.Command {
 	return &cobra.Command{
-		Use: benchEnd, Hidden: true, Args: NoArgs,
+		Use: benchEnd, Hidden: true, Args: noArgs,
 		Short: "Run the peer of the raw sockets that bench measures",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return bench.ServeRaw(cmd.Context(), f.Streams.In, f.Streams.Out)
@@ -60,7 +60,7 @@ func runBench(ctx context.Context, o *benchOptions) error {
 		o.run.Progress = o.progress
 	}
 	if o.run.Peer == "" {
-		a, err := StartAgent(ctx, o.Host, &o.transports.RDMA, "--size", fmt.Sprint(o.run.Memory))
+		a, err := startAgent(ctx, o.Host, &o.transports.RDMA, "--size", fmt.Sprint(o.run.Memory))
 		if err != nil {
 			return err
 		}
@@ -75,7 +75,7 @@ func runBench(ctx context.Context, o *benchOptions) error {
 	}
 	if names != nil {
 		defer names.Close() //nolint:errcheck // it only finds the peer
-		o.run.Registry = Finder(names)
+		o.run.Registry = finder(names)
 	}
 	if len(o.http) > 0 {
 		o.run.Show = func(e *bench.Engines) (func(), error) { return o.show(ctx, e) }
@@ -83,7 +83,7 @@ func runBench(ctx context.Context, o *benchOptions) error {
 	o.run.Timeout, o.run.Waited = o.Globals.Timeout, time.Since(began)
 	report, err := bench.Run(ctx, o.run)
 	if o.run.Progress != nil {
-		fmt.Fprint(o.Streams.Err, ClearLine)
+		fmt.Fprint(o.Streams.Err, clearLine)
 	}
 	if report != nil {
 		if err := o.print(report); err != nil {
@@ -95,15 +95,15 @@ func runBench(ctx context.Context, o *benchOptions) error {
 	case err != nil && ctx.Err() != nil:
 		return ctx.Err()
 	case errors.As(err, &gone) && o.run.ChildPID != 0:
-		return BadAnswer(gone, "something ended the agent that bench had started, such as the kernel when memory ran out (journalctl -k)")
+		return badAnswer(gone, "something ended the agent that bench had started, such as the kernel when memory ran out (journalctl -k)")
 	case errors.As(err, &gone):
-		return BadAnswer(gone, gone.Hint())
+		return badAnswer(gone, gone.Hint())
 	case err != nil && o.registry.Given() && errors.Is(err, engine.ErrNoPeer):
 		return o.registry.Hint(err)
 	case err != nil:
-		return PeerHint(err)
+		return peerHint(err)
 	case report.Bad():
-		return ErrBad
+		return errBad
 	}
 	return nil
 }
@@ -141,33 +141,33 @@ func (o *benchOptions) measurements() int {
 	return len(r.Ops) * len(r.Sizes) * len(r.Transports) * len(r.Policies)
 }
 
-// PeerHint adds the next step to what commonly goes wrong.
-func PeerHint(err error) error {
+// peerHint adds the next step to what commonly goes wrong.
+func peerHint(err error) error {
 	var lane *bench.UnknownLaneError
 	var missing *engine.NotOfferedError
-	if hinted, ok := CredentialHint(err); ok {
+	if hinted, ok := credentialHint(err); ok {
 		return hinted
 	}
-	if hinted, ok := RegistryHint(err); ok {
+	if hinted, ok := registryHint(err); ok {
 		return hinted
 	}
 	switch {
 	case errors.Is(err, engine.ErrNoRegion):
-		return WithHint(err, "\"topoctl agent\" serves %q; use --region NAME for another", benchRegion)
+		return withHint(err, "\"topoctl agent\" serves %q; use --region NAME for another", benchRegion)
 	case errors.Is(err, context.DeadlineExceeded):
-		return WithHint(err, "check that this is the address of \"topoctl agent\", or use --timeout DURATION to allow more time")
+		return withHint(err, "check that this is the address of \"topoctl agent\", or use --timeout DURATION to allow more time")
 	case errors.As(err, &lane):
-		return Suggest(err, lane.Name, lane.Lanes, "")
+		return suggest(err, lane.Name, lane.Lanes, "")
 	case errors.Is(err, syscall.EADDRINUSE):
-		return WithHint(err, "another program uses this port; --http with port 0 chooses a free one")
+		return withHint(err, "another program uses this port; --http with port 0 chooses a free one")
 	case errors.Is(err, engine.ErrNoPeer):
-		return WithHint(err, "--peer wants the address or a name of the other host, and the port of its \"topoctl agent\"")
+		return withHint(err, "--peer wants the address or a name of the other host, and the port of its \"topoctl agent\"")
 	case errors.Is(err, engine.ErrNotEngine):
-		return WithHint(err, "--peer is the --listen address of \"topoctl agent\", not its --http address")
+		return withHint(err, "--peer is the --listen address of \"topoctl agent\", not its --http address")
 	case errors.As(err, &missing) && slices.Contains(missing.Transports, "rdma"):
-		return WithHint(err, "see the output of the agent on the other host for why it has no RDMA")
+		return withHint(err, "see the output of the agent on the other host for why it has no RDMA")
 	case errors.Is(err, syscall.ECONNREFUSED):
-		return WithHint(err, "run \"topoctl agent\" on the other host; it prints the command to run here")
+		return withHint(err, "run \"topoctl agent\" on the other host; it prints the command to run here")
 	}
 	return err
 }
@@ -183,7 +183,7 @@ func (o *benchOptions) progress(p bench.Progress) {
 	if o.look.Width == 0 {
 		width = 80
 	}
-	fmt.Fprint(o.Streams.Err, ClearLine+text.Printable(string([]rune(line)[:min(len([]rune(line)), width-1)])))
+	fmt.Fprint(o.Streams.Err, clearLine+text.Printable(string([]rune(line)[:min(len([]rune(line)), width-1)])))
 }
 
 // rawEnd runs the other end of raw sockets on this host.

@@ -51,7 +51,7 @@ func TestParseBenchRefuses(t *testing.T) {
 		{"--op read,read", "--op read is given twice"},
 		{"--op=", "--op"},
 		{"--transport verbs", `--transport "verbs": want auto, rdma, tcp or shm`},
-		{"--transport tcp --rdma-retries 5", "--rdma-retries has no effect without RDMA"},
+		{"--transport tcp --rdma-retries 5", "--rdma-retries needs --transport rdma"},
 		{"--policy best", `--policy "best": want adaptive, `},
 		{"--size 0", "--size"},
 		{"--size 4KiB,4096", "--size 4096 is given twice"},
@@ -75,8 +75,8 @@ func TestParseBenchRefuses(t *testing.T) {
 		{"--peer n2:http", "want HOST:PORT"},
 		{"--peer n2:0", "want HOST:PORT"},
 		{"--http 9411", `--http "9411": want host:port`},
-		{"--token-file x", "--token-file has no effect without --peer"},
-		{"--region x", "--region has no effect without --peer"},
+		{"--token-file x", "--token-file needs --peer"},
+		{"--region x", "--region needs --peer"},
 		{"--root /x", "--root has no effect on this command"},
 	} {
 		if _, err := parseOnly(t, newStreams().Streams, newBenchCmd, strings.Fields(tt.args)...); err == nil || !strings.Contains(err.Error(), tt.want) {
@@ -102,7 +102,7 @@ func TestBenchHints(t *testing.T) {
 		{fmt.Errorf("peer \"n2:7411\": %w: lookup n2: no such host", engine.ErrNoPeer), `--peer wants the address or a name of the other host, and the port of its "topoctl agent"`},
 		{fmt.Errorf("10.0.0.1:7411: %w", engine.ErrToken), "use the same --token-file on both hosts"},
 	} {
-		if got := Hint(PeerHint(tt.err)); got != tt.want {
+		if got := Hint(peerHint(tt.err)); got != tt.want {
 			t.Errorf("%v: %q, want %q", tt.err, got, tt.want)
 		}
 	}
@@ -180,7 +180,7 @@ func TestBenchProgress(t *testing.T) {
 	f := newStreams()
 	o := &benchOptions{Host: &Host{Streams: f.Streams}, look: Look{Units: "gbyte"}}
 	o.progress(bench.Progress{What: "write 64 KiB, tcp, adaptive\x1b[2J", Step: 3, Steps: 12, BytesPerSec: 5e9, Left: 90 * time.Second})
-	if got := f.Stderr.String(); got != ClearLine+`[3/12] write 64 KiB, tcp, adaptive\x1b[2J  5.0 GB/s  1m30s left` {
+	if got := f.Stderr.String(); got != clearLine+`[3/12] write 64 KiB, tcp, adaptive\x1b[2J  5.0 GB/s  1m30s left` {
 		t.Errorf("%q", got)
 	}
 	var kept bytes.Buffer

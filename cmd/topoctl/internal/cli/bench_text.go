@@ -13,10 +13,7 @@ import (
 )
 
 func (o *benchOptions) print(r *bench.Report) error {
-	if o.Format == FormatJSON {
-		return PrintJSON(o.Streams.Out, r)
-	}
-	return Write(o.Streams.Out, []byte(Finish(benchText(r, o.measurements(), &o.look))))
+	return o.printAnswer(r, func() string { return benchText(r, o.measurements(), &o.look) })
 }
 
 // benchText is a report for people: what was measured with, then a table for each

@@ -44,7 +44,7 @@ func (m *certFlags) check(cmd *cobra.Command) error {
 	if m.days < 1 || m.days > mostDays {
 		return fmt.Errorf("--days %d: want 1 to %d", m.days, mostDays)
 	}
-	return NotEmpty(cmd, "dir")
+	return notEmpty(cmd, "dir")
 }
 
 // validity begins a little earlier, for hosts whose clocks are behind.
@@ -57,16 +57,16 @@ func (m *certFlags) write(name string, p trust.Pair) (cert, key string, err erro
 	cert, key = filepath.Join(m.dir, name+".crt"), filepath.Join(m.dir, name+".key")
 	if m.force {
 		// The certificate comes last: engines that read the files again take a pair when both fit.
-		err = WriteFile(key, p.Key, OwnerOnly)
+		err = writeFile(key, p.Key, ownerOnly)
 		if err == nil {
-			err = WriteFile(cert, p.Certificate, Everyone)
+			err = writeFile(cert, p.Certificate, everyone)
 		}
 		return cert, key, err
 	}
-	if err := createFile(key, p.Key, OwnerOnly); err != nil {
+	if err := createFile(key, p.Key, ownerOnly); err != nil {
 		return "", "", err
 	}
-	if err := createFile(cert, p.Certificate, Everyone); err != nil {
+	if err := createFile(cert, p.Certificate, everyone); err != nil {
 		return "", "", errors.Join(err, os.Remove(key))
 	}
 	return cert, key, nil
@@ -76,7 +76,7 @@ func (m *certFlags) write(name string, p trust.Pair) (cert, key string, err erro
 func createFile(name string, data []byte, mode fs.FileMode) error {
 	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
 	if errors.Is(err, fs.ErrExist) {
-		return WithHint(fmt.Errorf("%s exists", name), "use --force to replace it")
+		return withHint(fmt.Errorf("%s exists", name), "use --force to replace it")
 	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", name, Cause(err))
@@ -99,11 +99,8 @@ func newCertCACmd(f *Env, runF func(context.Context, *certCAOptions) error) *cob
 	cmd := &cobra.Command{
 		Use:   "ca",
 		Short: "Make a CA, which signs the certificates of hosts",
-		Long: "ca writes ca.crt, which all hosts get, and ca.key, which none of them needs: with it anyone\n" +
-			"can make certificates that your hosts accept. Keep it where only you can read it.",
-		Example: "  topoctl cert ca\n  topoctl cert ca --name \"lab 3\" --days 365 --dir pki",
-		Args:    NoArgs,
-		RunE:    Action(opts, opts.parse, runF),
+		Args:  noArgs,
+		RunE:  action(opts, opts.parse, runF),
 	}
 	opts.add(cmd, 10*365)
 	cmd.Flags().StringVar(&opts.name, "name", "", "the `NAME` that the certificate shows to people (default \"topoctl CA\" and the date)")
@@ -115,7 +112,7 @@ func (o *certCAOptions) parse(cmd *cobra.Command, _ []string) error {
 	if len(o.name) > 64 {
 		return errors.New("--name: want 64 bytes at most")
 	}
-	return errors.Join(o.check(cmd), NotEmpty(cmd, "name"))
+	return errors.Join(o.check(cmd), notEmpty(cmd, "name"))
 }
 
 func runCertCA(_ context.Context, o *certCAOptions) error {
@@ -153,14 +150,8 @@ func newCertHostCmd(f *Env, runF func(context.Context, *certHostOptions) error) 
 	cmd := &cobra.Command{
 		Use:   "host NAME",
 		Short: "Make the certificate of a host and its key",
-		Long: "host writes NAME.crt and NAME.key for an engine that serves, dials, or both. A peer must be\n" +
-			"opened by a name or an address that its certificate has: NAME, and what --dns and --ip add.\n\n" +
-			"To renew a certificate, make it again with --force and copy both files: running agents read\n" +
-			"them again, and transfers go on.",
-		Example: "  topoctl cert host node1 --ip 10.0.0.1\n  topoctl cert host node1 --dns node1.lan,node1.ib --days 90 --force\n" +
-			"  topoctl cert host node1 --ca pki/ca.crt --ca-key pki/ca.key --dir pki",
-		Args: func(cmd *cobra.Command, args []string) error { return AtMost(cmd, args, 1) },
-		RunE: Action(opts, opts.parse, runF),
+		Args:  func(cmd *cobra.Command, args []string) error { return atMost(cmd, args, 1) },
+		RunE:  action(opts, opts.parse, runF),
 	}
 	opts.add(cmd, 365)
 	fl := cmd.Flags()
@@ -179,7 +170,7 @@ var dnsName = regexp.MustCompile(`^(\*\.)?[A-Za-z0-9_]([A-Za-z0-9._-]{0,250}[A-Z
 
 func (o *certHostOptions) parse(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
-		return WithHint(errors.New("which host is it for?"), "topoctl cert host NAME, such as the name or address by which others reach it")
+		return withHint(errors.New("which host is it for?"), "topoctl cert host NAME, such as the name or address by which others reach it")
 	}
 	o.name = args[0]
 	if _, err := netip.ParseAddr(o.name); err == nil {
@@ -208,7 +199,7 @@ func (o *certHostOptions) parse(cmd *cobra.Command, args []string) error {
 		}
 		s.URIs = append(s.URIs, u)
 	}
-	return errors.Join(o.check(cmd), NotEmpty(cmd, "ca", "ca-key", "dns", "ip", "uri"))
+	return errors.Join(o.check(cmd), notEmpty(cmd, "ca", "ca-key", "dns", "ip", "uri"))
 }
 
 func runCertHost(_ context.Context, o *certHostOptions) error {
@@ -219,7 +210,7 @@ func runCertHost(_ context.Context, o *certHostOptions) error {
 		o.caKey = filepath.Join(o.dir, "ca.key")
 	}
 	if o.name == "ca" {
-		return WithHint(errors.New("NAME ca: its files would be those of the CA"), "give the host another name, and add this one with --dns ca")
+		return withHint(errors.New("NAME ca: its files would be those of the CA"), "give the host another name, and add this one with --dns ca")
 	}
 	var ca trust.Pair
 	for _, f := range []struct {
@@ -228,7 +219,7 @@ func runCertHost(_ context.Context, o *certHostOptions) error {
 	}{{o.ca, &ca.Certificate}, {o.caKey, &ca.Key}} {
 		var err error
 		if *f.to, err = os.ReadFile(f.name); errors.Is(err, fs.ErrNotExist) {
-			return WithHint(fmt.Errorf("%s: no such file", f.name), "make a CA with \"topoctl cert ca\", or name one with --ca and --ca-key")
+			return withHint(fmt.Errorf("%s: no such file", f.name), "make a CA with \"topoctl cert ca\", or name one with --ca and --ca-key")
 		} else if err != nil {
 			return fmt.Errorf("%s: %w", f.name, Cause(err))
 		}

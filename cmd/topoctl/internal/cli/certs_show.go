@@ -32,25 +32,21 @@ func newCertShowCmd(f *Env, runF func(context.Context, *certShowOptions) error) 
 	cmd := &cobra.Command{
 		Use:   "show FILE",
 		Short: "Explain a certificate: whose it is, how long it is valid, what is wrong with it",
-		Long: "show judges the first certificate of FILE, as an engine would use it, and lists the others. With\n" +
-			"--ca-file and --key-file it also checks who signed it and whether the key belongs to it.\n\n" +
-			"The exit code is 1 if peers would refuse the certificate.",
-		Example: "  topoctl cert show node1.crt\n  topoctl cert show node1.crt --key-file node1.key --ca-file ca.crt",
-		Args:    func(cmd *cobra.Command, args []string) error { return AtMost(cmd, args, 1) },
-		RunE:    Action(opts, opts.parse, runF),
+		Args:  func(cmd *cobra.Command, args []string) error { return atMost(cmd, args, 1) },
+		RunE:  action(opts, opts.parse, runF),
 	}
 	cmd.Flags().StringVar(&opts.keyFile, "key-file", "", "check that the key in `FILE` belongs to it")
 	cmd.Flags().StringVar(&opts.caFile, "ca-file", "", "check that a CA in `FILE` has signed it")
-	Formats(cmd, FormatTable, FormatJSON)
+	Formats(cmd, formatTable, formatJSON)
 	return cmd
 }
 
 func (o *certShowOptions) parse(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
-		return WithHint(errors.New("which file?"), "topoctl cert show FILE")
+		return withHint(errors.New("which file?"), "topoctl cert show FILE")
 	}
 	o.file = args[0]
-	return NotEmpty(cmd, "key-file", "ca-file")
+	return notEmpty(cmd, "key-file", "ca-file")
 }
 
 // certSchema is the name and major version of what cert show -o json prints.
@@ -107,13 +103,9 @@ func runCertShow(_ context.Context, o *certShowOptions) error {
 	for _, c := range list {
 		doc.Certificates = append(doc.Certificates, newCertificate(c))
 	}
-	if o.Format == FormatJSON {
-		err = PrintJSON(o.Streams.Out, doc)
-	} else {
-		err = Write(o.Streams.Out, []byte(Finish(doc.text(leaf, now))))
-	}
+	err = o.printAnswer(doc, func() string { return doc.text(leaf, now) })
 	if err == nil && !doc.Usable {
-		err = ErrBad
+		err = errBad
 	}
 	return err
 }
@@ -122,7 +114,7 @@ func runCertShow(_ context.Context, o *certShowOptions) error {
 func readCertificateFile(name string) ([]byte, error) {
 	f, err := os.Open(name)
 	if err != nil {
-		return nil, OpenError(name, err)
+		return nil, openError(name, err)
 	}
 	defer f.Close()
 	const most = 1 << 20

@@ -47,14 +47,14 @@ func TestMake(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, args := range []string{"cert ca", "cert host node1", "cert host 10.0.0.2"} {
-		if code, _, errs := runCertAt(t, certNoon, args); code != ExitFailed || !strings.Contains(errs, " exists\nhint: use --force") {
+		if code, _, errs := runCertAt(t, certNoon, args); code != exitFailed || !strings.Contains(errs, " exists\nhint: use --force") {
 			t.Errorf("%s: code %d, %s", args, code, errs)
 		}
 	}
 	if err := os.Remove("node1.key"); err != nil {
 		t.Fatal(err)
 	}
-	if code, _, errs := runCertAt(t, certNoon, "cert host node1"); code != ExitFailed || !strings.Contains(errs, "node1.crt exists") {
+	if code, _, errs := runCertAt(t, certNoon, "cert host node1"); code != exitFailed || !strings.Contains(errs, "node1.crt exists") {
 		t.Errorf("code %d, %s", code, errs)
 	}
 	if _, err := os.Stat("node1.key"); err == nil {
@@ -93,7 +93,7 @@ func TestMakeRefuses(t *testing.T) {
 		"cert show . --ca-file ca.crt":              "is a directory",
 		"cert ca --name " + strings.Repeat("n", 65): "--name: want 64 bytes at most",
 	} {
-		if code, out, errs := runCertAt(t, certNoon, args); code != ExitFailed || out != "" || !strings.Contains(errs, want) {
+		if code, out, errs := runCertAt(t, certNoon, args); code != exitFailed || out != "" || !strings.Contains(errs, want) {
 			t.Errorf("%s: code %d, %q, %q, want %q", args, code, out, errs, want)
 		}
 	}
@@ -102,14 +102,14 @@ func TestMakeRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	must(t, "cert ca --dir other", "other/ca.crt")
-	if code, _, errs := runCertAt(t, certNoon, "cert host node1 --ca-key other/ca.key"); code != ExitFailed || !strings.Contains(errs, "ca.crt with other/ca.key: tls: private key does not match") {
+	if code, _, errs := runCertAt(t, certNoon, "cert host node1 --ca-key other/ca.key"); code != exitFailed || !strings.Contains(errs, "ca.crt with other/ca.key: tls: private key does not match") {
 		t.Errorf("code %d, %s", code, errs)
 	}
 	must(t, "cert host node1", "node1.crt")
-	if code, _, errs := runCertAt(t, certNoon, "cert host node2 --ca node1.crt --ca-key node1.key"); code != ExitFailed || !strings.Contains(errs, "not a CA's") {
+	if code, _, errs := runCertAt(t, certNoon, "cert host node2 --ca node1.crt --ca-key node1.key"); code != exitFailed || !strings.Contains(errs, "not a CA's") {
 		t.Errorf("code %d, %s", code, errs)
 	}
-	if code, _, errs := runCertAt(t, certNoon.AddDate(11, 0, 0), "cert host node2"); code != ExitFailed || !strings.Contains(errs, "renew the CA") {
+	if code, _, errs := runCertAt(t, certNoon.AddDate(11, 0, 0), "cert host node2"); code != exitFailed || !strings.Contains(errs, "renew the CA") {
 		t.Errorf("code %d, %s", code, errs)
 	}
 }

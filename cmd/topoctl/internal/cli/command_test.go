@@ -55,10 +55,10 @@ func TestReport(t *testing.T) {
 		text string
 	}{
 		{nil, 0, ""},
-		{ErrPartial, 3, ""},
+		{errPartial, 3, ""},
 		{fmt.Errorf("discover: %w", context.Canceled), 130, "topoctl: interrupted\n"},
 		{pkgerr.New("discover", "/x: no sys"), 2, "topoctl: topo: /x: no sys\n"},
-		{WithHint(errors.New("bad"), "do %s", "this"), 2, "topoctl: topo: bad\nhint: do this\n"},
+		{withHint(errors.New("bad"), "do %s", "this"), 2, "topoctl: topo: bad\nhint: do this\n"},
 		{errors.Join(errors.New("one"), errors.New("two")), 2, "topoctl: topo: one; two\n"},
 		{errors.New("a name \x1b[2J\u202e"), 2, "topoctl: topo: a name \\x1b[2J\\u202e\n"},
 	}
@@ -77,7 +77,7 @@ func TestPrintWarnings(t *testing.T) {
 	}
 	list = append(list, topo.Warning{Code: topo.CodeUnreadable, Detail: "x\x1b[2J", Evidence: "/sys/y"})
 	var b bytes.Buffer
-	PrintWarnings(&b, list)
+	printWarnings(&b, "", list)
 	lines := strings.Split(strings.TrimSuffix(b.String(), "\n"), "\n")
 	if len(lines) != mostWarnings+2 {
 		t.Fatalf("%d lines:\n%s", len(lines), b.String())
@@ -97,8 +97,8 @@ func TestWriteFile(t *testing.T) {
 	dir := t.TempDir()
 	name := filepath.Join(dir, "capture")
 	for _, text := range []string{"one", "two"} {
-		mode := map[string]os.FileMode{"one": Everyone, "two": OwnerOnly}[text]
-		if err := WriteFile(name, []byte(text), mode); err != nil {
+		mode := map[string]os.FileMode{"one": everyone, "two": ownerOnly}[text]
+		if err := writeFile(name, []byte(text), mode); err != nil {
 			t.Fatal(err)
 		}
 		if data, err := os.ReadFile(name); err != nil || string(data) != text {
@@ -111,10 +111,10 @@ func TestWriteFile(t *testing.T) {
 	if err := os.Mkdir(filepath.Join(dir, "taken"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := WriteFile(filepath.Join(dir, "taken"), nil, Everyone); err == nil {
+	if err := writeFile(filepath.Join(dir, "taken"), nil, everyone); err == nil {
 		t.Error("a directory was replaced")
 	}
-	if err := WriteFile(os.DevNull, []byte("x"), Everyone); err != nil {
+	if err := writeFile(os.DevNull, []byte("x"), everyone); err != nil {
 		t.Errorf("%s: %v", os.DevNull, err)
 	}
 	left, err := os.ReadDir(dir)

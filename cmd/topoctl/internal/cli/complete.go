@@ -11,21 +11,16 @@ import (
 	"github.com/topoctl/topoctl/internal/units"
 )
 
-// Completer offers the values of a flag to the shell.
-type Completer = func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective)
+// completer offers the values of a flag to the shell.
+type completer = func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective)
 
 // Words offers the words of a list.
-func Words[T ~string](list ...T) Completer {
-	return func(*cobra.Command, []string, string) (out []string, _ cobra.ShellCompDirective) {
-		for _, w := range list {
-			out = append(out, string(w))
-		}
-		return out, cobra.ShellCompDirectiveNoFileComp
-	}
+func Words[T ~string](list ...T) completer {
+	return cobra.FixedCompletions(wordsOf(list), cobra.ShellCompDirectiveNoFileComp)
 }
 
 // WordList offers the words that a comma-separated list does not hold yet.
-func WordList(list ...string) Completer {
+func WordList(list ...string) completer {
 	return func(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
 		head := typed[:strings.LastIndexByte(typed, ',')+1]
 		var out []string
@@ -42,9 +37,9 @@ func dirs(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective)
 	return nil, cobra.ShellCompDirectiveFilterDirs
 }
 
-// FixtureNames offers the described machines and the captured hosts with what
+// fixtureNames offers the described machines and the captured hosts with what
 // they are; files are possible too.
-func FixtureNames(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+func fixtureNames(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 	var out []string
 	for _, name := range slices.Concat(fixtures.Names(), fixtures.Captures()) {
 		out = append(out, cobra.CompletionWithDesc(name, fixtures.Describe(name)))
@@ -52,23 +47,23 @@ func FixtureNames(*cobra.Command, []string, string) ([]string, cobra.ShellCompDi
 	return out, cobra.ShellCompDirectiveDefault
 }
 
-// HostArgs offers fixture:NAME where a file or a described machine is expected, once its beginning
+// hostArgs offers fixture:NAME where a file or a described machine is expected, once its beginning
 // is typed; before is what stands before it, "NAME=" of kv's hosts.
-func HostArgs(typed, before string) ([]string, cobra.ShellCompDirective) {
-	prefix := before + FixturePrefix
+func hostArgs(typed, before string) ([]string, cobra.ShellCompDirective) {
+	prefix := before + fixturePrefix
 	if typed == before || !strings.HasPrefix(typed, prefix[:min(len(typed), len(prefix))]) {
 		return nil, cobra.ShellCompDirectiveDefault
 	}
-	names, _ := FixtureNames(nil, nil, "")
+	names, _ := fixtureNames(nil, nil, "")
 	for i := range names {
 		names[i] = prefix + names[i]
 	}
 	return names, cobra.ShellCompDirectiveDefault
 }
 
-// HostFlag offers the values of a flag that takes a file or a described machine.
-func HostFlag(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
-	return HostArgs(typed, "")
+// hostFlag offers the values of a flag, or arguments, that are a file or a described machine.
+func hostFlag(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
+	return hostArgs(typed, "")
 }
 
 // formatNames offers what -o takes on the command.
@@ -82,8 +77,8 @@ func formatNames(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.Shel
 
 // addCompletions tells the shell the values of the global flags.
 func addCompletions(root *cobra.Command) {
-	Offer(root, map[string]Completer{
-		"root": dirs, "host-root": dirs, "fixture": FixtureNames, "output": formatNames,
+	Offer(root, map[string]completer{
+		"root": dirs, "host-root": dirs, "fixture": fixtureNames, "output": formatNames,
 		"color": Words(colorAuto, colorAlways, colorNever), "units": Words(units.Systems()...),
 	})
 }
@@ -93,7 +88,7 @@ func offerNoFiles(cmd *cobra.Command) {
 	cmd.LocalFlags().VisitAll(func(fl *pflag.Flag) {
 		value, _ := pflag.UnquoteUsage(fl)
 		if _, known := cmd.GetFlagCompletionFunc(fl.Name); !known && value != "FILE" && value != "DIR" {
-			Offer(cmd, map[string]Completer{fl.Name: cobra.NoFileCompletions})
+			Offer(cmd, map[string]completer{fl.Name: cobra.NoFileCompletions})
 		}
 	})
 	for _, c := range cmd.Commands() {
@@ -151,7 +146,7 @@ func plainDescriptions(cmd *cobra.Command) {
 
 // Offer registers completions. A flag that does not exist is a mistake in this
 // program that its first test run shows.
-func Offer(cmd *cobra.Command, values map[string]Completer) {
+func Offer(cmd *cobra.Command, values map[string]completer) {
 	for flag, f := range values {
 		if err := cmd.RegisterFlagCompletionFunc(flag, f); err != nil {
 			panic(err)

@@ -17,7 +17,7 @@ import (
 func TestOutputContract(t *testing.T) {
 	env := &Env{Streams: newStreams().Streams, Now: time.Now}
 	all := commands(env)
-	topic := outputText(all)
+	topic := "\n" + formatsText(all)
 	for _, c := range runnable(all) {
 		name, formats := c.CommandPath(), FormatsOf(c)
 		if !strings.Contains(topic, "\n  "+name+" ") {
@@ -27,13 +27,13 @@ func TestOutputContract(t *testing.T) {
 		case len(formats) == 0 && PrintsOf(c) == "":
 			t.Errorf("%s has neither -o nor a word on what it prints", name)
 		case len(formats) == 0:
-		case !slices.Contains(formats, FormatJSON) || !slices.Contains(formats, FormatTable):
+		case !slices.Contains(formats, formatJSON) || !slices.Contains(formats, formatTable):
 			t.Errorf("%s prints %v: want table and json", name, formats)
-		case formats[0] != FormatTable && name != "discover": // whose document other commands read
+		case formats[0] != formatTable && name != "discover": // whose document other commands read
 			t.Errorf("%s prints %s by default", name, formats[0])
 		}
 		for _, f := range formats {
-			if !slices.ContainsFunc(FormatsKnown, func(known struct{ Name, About string }) bool { return known.Name == f }) {
+			if !slices.ContainsFunc(formatsKnown, func(known struct{ Name, About string }) bool { return known.Name == f }) {
 				t.Errorf("%s prints %s, which is no known format", name, f)
 			}
 		}
@@ -72,7 +72,7 @@ func TestTablesInPipes(t *testing.T) {
 		}
 		for _, r := range jsonRuns[name] {
 			args := append(strings.Fields(name), strings.Fields(r.args)...)
-			args = append(args, "-o", FormatTable)
+			args = append(args, "-o", formatTable)
 			pipe := run(args, false, "")
 			if strings.TrimSpace(pipe) == "" {
 				t.Errorf("%q prints nothing", args)
@@ -100,7 +100,7 @@ func TestQuiet(t *testing.T) {
 			args := append(strings.Fields(name), strings.Fields(r.args)...)
 			code := runFake(t.Context(), f, args...)
 			out := f.Stdout.String()
-			if quiet := runFake(t.Context(), f, append(args, "--quiet")...); quiet != code || f.Stdout.String() != out || f.Stderr.Len() > 0 && code != ExitFailed {
+			if quiet := runFake(t.Context(), f, append(args, "--quiet")...); quiet != code || f.Stdout.String() != out || f.Stderr.Len() > 0 && code != exitFailed {
 				t.Errorf("%q --quiet: exit code %d, without it %d; the same result: %v; stderr: %s", args, quiet, code, f.Stdout.String() == out, f.Stderr.String())
 			}
 		}

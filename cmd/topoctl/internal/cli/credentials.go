@@ -1,11 +1,13 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -17,8 +19,11 @@ import (
 // Credentials are the flags --token-file, --cert-file, --key-file and --ca-file.
 type Credentials struct{ Files engine.CredentialFiles }
 
-// CredentialFlags are their names.
-var CredentialFlags = []string{"token-file", "cert-file", "key-file", "ca-file"}
+// credentialFlags are their names.
+var credentialFlags = []string{"token-file", "cert-file", "key-file", "ca-file"}
+
+// forPeers is the rule of commands that start a peer themselves where no flag names one.
+var forPeers = flagRule{"region registry " + strings.Join(credentialFlags, " "), needs, "peer", ""}
 
 // Add registers the flags.
 func (c *Credentials) Add(cmd *cobra.Command) {
@@ -31,13 +36,9 @@ func (c *Credentials) Add(cmd *cobra.Command) {
 
 // Check refuses flags without a value, and a certificate without what it needs.
 func (c *Credentials) Check(cmd *cobra.Command) error {
-	if err := NotEmpty(cmd, CredentialFlags...); err != nil {
-		return err
-	}
-	if f := &c.Files; (f.Certificate != "" || f.Key != "" || f.CA != "") && (f.Certificate == "" || f.Key == "" || f.CA == "") {
-		return WithHint(errors.New("--cert-file, --key-file and --ca-file come together"), "\"topoctl cert\" makes the files")
-	}
-	return nil
+	const hint = "--cert-file, --key-file and --ca-file come together; \"topoctl cert\" makes the files"
+	return cmp.Or(notEmpty(cmd, credentialFlags...), checkTogether(cmd,
+		flagRule{"cert-file", needs, "key-file", hint}, flagRule{"key-file", needs, "ca-file", hint}, flagRule{"ca-file", needs, "cert-file", hint}))
 }
 
 // Given says whether there are any.
@@ -89,7 +90,7 @@ func (c *Credentials) names() string {
 	out := ""
 	for i, file := range []string{c.Files.Token, c.Files.Certificate, c.Files.Key, c.Files.CA} {
 		if file != "" {
-			out += " --" + CredentialFlags[i] + " " + file
+			out += " --" + credentialFlags[i] + " " + file
 		}
 	}
 	return out[min(1, len(out)):]
@@ -105,24 +106,24 @@ func fileHint(err error) error {
 	_, short := errors.AsType[trust.ShortError](file.Err)
 	switch {
 	case file.Kind == "token" && errors.Is(file.Err, fs.ErrNotExist):
-		return WithHint(out, "create one with (umask 077; head -c 32 /dev/urandom | base64 > %s), and copy it to the other host", file.Name)
+		return withHint(out, "create one with (umask 077; head -c 32 /dev/urandom | base64 > %s), and copy it to the other host", file.Name)
 	case file.Kind != "token" && errors.Is(file.Err, fs.ErrNotExist):
-		return WithHint(out, "\"topoctl cert\" makes one")
+		return withHint(out, "\"topoctl cert\" makes one")
 	case short:
-		return WithHint(out, "create one with: head -c 32 /dev/urandom | base64")
+		return withHint(out, "create one with: head -c 32 /dev/urandom | base64")
 	case file.Kind != "token":
-		return WithHint(out, "\"topoctl cert show FILE\" explains a certificate")
+		return withHint(out, "\"topoctl cert show FILE\" explains a certificate")
 	}
 	return out
 }
 
-// CredentialHint says what to do where one end refused the other's credentials.
-func CredentialHint(err error) (hinted error, ok bool) {
+// credentialHint says what to do where one end refused the other's credentials.
+func credentialHint(err error) (hinted error, ok bool) {
 	switch {
 	case errors.Is(err, engine.ErrToken):
-		return WithHint(err, "use the same --token-file on both hosts"), true
+		return withHint(err, "use the same --token-file on both hosts"), true
 	case errors.Is(err, engine.ErrCertificate):
-		return WithHint(err, "\"topoctl cert show FILE --ca-file CA\" says on each host what is wrong with its certificate"), true
+		return withHint(err, "\"topoctl cert show FILE --ca-file CA\" says on each host what is wrong with its certificate"), true
 	}
 	return err, false
 }

@@ -13,9 +13,7 @@ import (
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/diff"
-
 	"github.com/topoctl/topoctl/internal/measure/show"
-	"github.com/topoctl/topoctl/internal/text"
 )
 
 type diffOptions struct {
@@ -33,26 +31,13 @@ func newDiffCmd(f *Env, runF func(context.Context, *diffOptions) error) *cobra.C
 	cmd := &cobra.Command{
 		Use:   "diff OLD [NEW]",
 		Short: "Compare two hosts, or a host with how it was",
-		Long: "diff lists the devices that were added, removed, moved, renumbered, degraded or changed,\n" +
-			"and how that affects the choice of ports. It matches devices by UUID, GUID, MAC or serial\n" +
-			"number, then by slot, then by position in the tree. The first line is the answer. Attributes\n" +
-			"that only one side has cannot be compared; --all lists them.\n\n" +
-			"OLD and NEW are files as for --from, directories as for --root, - for standard input, or\n" +
-			FixturePrefix + "NAME. NEW defaults to this host, or the one that the flags select. Hosts with no\n" +
-			"device in common are compared by slot and position, and their identifiers are ignored.\n\n" +
-			"With --probe, OLD and NEW are reports of \"topoctl probe\". diff then lists the pairs that\n" +
-			"became slower or faster by more than 2 % (if their 95 % intervals do not overlap), changed\n" +
-			"verdicts, pairs found in one report only, and hosts with different hardware.\n\n" +
-			"The exit code is 0 if there are no differences and 1 if there are.",
-		Example: "  topoctl discover > host.json; topoctl diff host.json\n  topoctl diff node1.json node2.json --structure\n" +
-			"  topoctl diff old.json new.json --ignore renumbered,kernel -o json\n  topoctl diff --probe monday.json tuesday.json",
-		Args: diffArgs,
-		RunE: Action(opts, opts.parse, runF),
+		Args:  diffArgs,
+		RunE:  action(opts, opts.parse, runF),
 		ValidArgsFunction: func(_ *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 			if len(args) > 1 {
 				return nil, cobra.ShellCompDirectiveDefault
 			}
-			return HostArgs(typed, "")
+			return hostArgs(typed, "")
 		},
 	}
 	fl := cmd.Flags()
@@ -60,40 +45,41 @@ func newDiffCmd(f *Env, runF func(context.Context, *diffOptions) error) *cobra.C
 	fl.BoolVar(&opts.structure, "structure", false, "compare only hardware and connections: ignore names, identifiers, addresses, software and settings")
 	fl.BoolVar(&opts.all, "all", false, "also list what could not be compared, and why")
 	fl.BoolVar(&opts.probe, "probe", false, "compare two reports of \"topoctl probe\"")
-	Offer(cmd, map[string]Completer{"ignore": WordList(diff.Ignorable()...)})
-	Uses(cmd, append(slices.Clone(InputFlags), "units")...)
-	Formats(cmd, FormatTable, FormatJSON, FormatTSV)
+	Offer(cmd, map[string]completer{"ignore": WordList(diff.Ignorable()...)})
+	Uses(cmd, inputFlags, "units")
+	Formats(cmd, formatTable, formatJSON, formatTSV)
 	return cmd
 }
 
 func diffArgs(cmd *cobra.Command, args []string) error {
 	switch {
 	case len(args) == 0:
-		return WithHint(errors.New("no capture to compare with"), "create one with %q", "topoctl discover > host.json")
+		return withHint(errors.New("no capture to compare with"), "create one with %q", "topoctl discover > host.json")
 	case slices.Contains(args, ""):
 		return errors.New("an argument is empty")
 	case len(args) == 2 && args[0] == "-" && args[1] == "-":
 		return errors.New("only one of OLD and NEW can be standard input")
 	}
-	return AtMost(cmd, args, 2)
+	return atMost(cmd, args, 2)
 }
 
 // parse takes over the flags and arguments and refuses what makes no sense.
 func (o *diffOptions) parse(cmd *cobra.Command, args []string) error {
 	o.old = args[0]
-	if o.probe {
-		return o.parseProbe(cmd, args)
-	}
-	if err := NoEffect(cmd, "without --probe", "units"); err != nil {
+	if err := checkTogether(cmd,
+		flagRule{"all ignore structure with " + otherHost, idleWith, "probe", "--probe compares reports"},
+		flagRule{"probe", needs, "output=table output=json", ""},
+		flagRule{"units", needs, "probe", ""},
+		allInTables); err != nil {
 		return err
 	}
-	if o.all && o.Format != FormatTable {
-		return fmt.Errorf("--all has no effect with -o %s", o.Format)
+	if o.probe {
+		return o.parseProbe(args)
 	}
 	if len(args) > 1 {
 		o.new = args[1]
 		if g := &o.Globals; g.Described() || g.HostRoot != "" {
-			return WithHint(errors.New("more than two hosts to compare"), "leave out NEW or the flag that selects a host")
+			return withHint(errors.New("more than two hosts to compare"), "leave out NEW or the flag that selects a host")
 		}
 	} else if o.old == "-" && o.Globals.From == "-" {
 		return errors.New("only one of OLD and --from can be standard input")
@@ -104,7 +90,7 @@ func (o *diffOptions) parse(cmd *cobra.Command, args []string) error {
 			continue
 		}
 		err := fmt.Errorf("--ignore %q: neither a kind of difference nor an attribute", word)
-		return Suggest(err, word, known, "use -o json to see the names of attributes")
+		return suggest(err, word, known, "use -o json to see the names of attributes")
 	}
 	return nil
 }
@@ -131,35 +117,31 @@ func runDiff(ctx context.Context, o *diffOptions) error {
 	}
 	switch {
 	case !r.Equal:
-		return ErrBad
+		return errBad
 	case !older.Complete || !newer.Complete:
-		return ErrPartial
+		return errPartial
 	}
 	return nil
 }
 
 func (o *diffOptions) print(r *diff.Report) error {
-	if o.Format == FormatJSON {
-		return PrintJSON(o.Streams.Out, r)
+	if o.Format == formatJSON {
+		return printJSON(o.Streams.Out, r)
 	}
-	if o.Format == FormatTSV {
+	if o.Format == formatTSV {
 		t := &Table{Head: []string{"KIND", "SUBJECT", "DIFFERENCE", "EFFECT"}}
 		for _, row := range r.Rows() {
 			t.Add(row...)
 		}
 		return t.Print(o.Streams, o.Format)
 	}
-	lines := strings.Split(r.Text(diff.TextOptions{Width: o.Streams.Width, All: o.all}), "\n")
-	for i := range lines {
-		lines[i] = text.Printable(lines[i])
-	}
-	return Write(o.Streams.Out, []byte(strings.Join(lines, "\n")))
+	return Write(o.Streams.Out, []byte(printable(r.Text(diff.TextOptions{Width: o.Streams.Width, All: o.all}))))
 }
 
 // label is what the report calls a side.
 func (o *diffOptions) label(arg string) string {
 	if arg == "-" || arg == "" && o.Globals.From == "-" {
-		return StdinName
+		return stdinName
 	}
 	g := &o.Globals
 	return cmp.Or(arg, g.From, g.Root, g.HostRoot, g.Fixture, "this host")
@@ -179,15 +161,9 @@ func (o *diffOptions) sayOnce(older, newer *topo.Topology) {
 }
 
 // parseProbe takes over the arguments of a comparison of reports.
-func (o *diffOptions) parseProbe(cmd *cobra.Command, args []string) error {
-	if err := NoEffect(cmd, "with --probe, which compares reports", "all", "ignore", "structure", "root", "host-root", "from", "with", "fixture"); err != nil {
-		return err
-	}
-	if o.Format == FormatTSV {
-		return errors.New("-o tsv has no effect with --probe: want table or json")
-	}
+func (o *diffOptions) parseProbe(args []string) error {
 	if len(args) < 2 {
-		return WithHint(errors.New("--probe: expected two reports"), "create one with %q", "topoctl probe local --report FILE")
+		return withHint(errors.New("--probe: expected two reports"), "create one with %q", "topoctl probe local --report FILE")
 	}
 	o.new, o.show = args[1], o.ReportOptions()
 	return nil
@@ -208,23 +184,21 @@ func runDiffProbe(o *diffOptions) error {
 	}
 	switch {
 	case !d.Equal:
-		return ErrBad
+		return errBad
 	case !d.Complete:
-		if !o.Globals.Quiet {
-			fmt.Fprintln(o.Streams.Err, "topoctl: warning: one of the runs ended early; pairs that it did not measure were not compared")
-		}
-		return ErrPartial
+		o.tell("warning", "one of the runs ended early; pairs that it did not measure were not compared")
+		return errPartial
 	}
 	return nil
 }
 
 func (o *diffOptions) printProbe(d *show.Document) error {
 	var out bytes.Buffer
-	if o.Format != FormatJSON {
+	if o.Format != formatJSON {
 		if err := show.Changes(&out, d.Changes, o.show); err != nil {
 			return err
 		}
 		return Write(o.Streams.Out, out.Bytes())
 	}
-	return PrintJSON(o.Streams.Out, d)
+	return printJSON(o.Streams.Out, d)
 }

@@ -3,9 +3,7 @@ package cli
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -29,27 +27,22 @@ func newDiscoverCmd(f *Env, runF func(context.Context, *discoverOptions) error) 
 	cmd := &cobra.Command{
 		Use:   "discover",
 		Short: "Print the topology of a host as a JSON document",
-		Long: "discover prints the topology of this host, or of the host selected by --root,\n" +
-			"--host-root, --from or --fixture, as a " + topo.SchemaTopology + " document. Anything that\n" +
-			"could not be read is listed in the document's warnings and on stderr.",
-		Example: "  topoctl discover > host.json\n  topoctl discover -o table\n" +
-			"  topoctl discover --redact --capture host.capture > host.json",
-		Args: NoArgs,
-		RunE: Action(opts, opts.parse, runF),
+		Args:  noArgs,
+		RunE:  action(opts, opts.parse, runF),
 	}
 	fl := cmd.Flags()
 	fl.StringSliceVar(&opts.Sources, "sources", nil, "use only these `SOURCES` ("+strings.Join(discover.SourceNames(), ", ")+"); sysfs is always used")
 	fl.BoolVar(&opts.redact, "redact", false, "replace names, serial numbers, UUIDs, GUIDs, and MAC and IP addresses with placeholders")
 	fl.BoolVar(&opts.strict, "strict", false, "exit with code 2 if anything could not be read")
 	fl.StringVar(&opts.capture, "capture", "", "also write a redacted capture of the host to `FILE`; with -, print it instead of the document")
-	Offer(cmd, map[string]Completer{"sources": WordList(discover.SourceNames()...)})
-	Uses(cmd, append(slices.Clone(InputFlags), "units")...)
-	Formats(cmd, FormatJSON, FormatYAML, FormatTable, FormatTSV)
+	Offer(cmd, map[string]completer{"sources": WordList(discover.SourceNames()...)})
+	Uses(cmd, inputFlags, "units")
+	Formats(cmd, formatJSON, formatYAML, formatTable, formatTSV)
 	return cmd
 }
 
 func (o *discoverOptions) parse(cmd *cobra.Command, _ []string) error {
-	return NotEmpty(cmd, "capture")
+	return cmp.Or(notEmpty(cmd, "capture"), checkTogether(cmd, flagRule{"with", excludes, "capture", ""}))
 }
 
 func runDiscover(ctx context.Context, opts *discoverOptions) error {
@@ -69,11 +62,11 @@ func runDiscover(ctx context.Context, opts *discoverOptions) error {
 	if err := opts.print(t); err != nil {
 		return err
 	}
-	return Incomplete(t, opts.strict)
+	return incomplete(t, opts.strict)
 }
 
 func (o *discoverOptions) print(t *topo.Topology) error {
-	if o.Format == FormatTable || o.Format == FormatTSV {
+	if o.Format == formatTable || o.Format == formatTSV {
 		return o.table(t).Print(o.Streams, o.Format)
 	}
 	return printTopology(o.Host, t)
@@ -81,9 +74,9 @@ func (o *discoverOptions) print(t *topo.Topology) error {
 
 // printTopology prints a topology as a document.
 func printTopology(in *Host, t *topo.Topology) error {
-	data, err := SafeJSON(t.Encode())
-	if err == nil && in.Format == FormatYAML {
-		data, err = ToYAML(data)
+	data, err := safeJSON(t.Encode())
+	if err == nil && in.Format == formatYAML {
+		data, err = toYAML(data)
 	}
 	if err != nil {
 		return err
@@ -163,9 +156,6 @@ func rateOf(r *topo.Rate, system units.System) string {
 // writeCapture writes the capture; done says that it took the place of the
 // document on stdout.
 func (o *discoverOptions) writeCapture(ctx context.Context) (done bool, err error) {
-	if len(o.Globals.With) > 0 {
-		return false, errors.New("--with and --capture cannot be used together")
-	}
 	t, place, err := o.Locate(ctx)
 	switch {
 	case err != nil:
@@ -182,5 +172,5 @@ func (o *discoverOptions) writeCapture(ctx context.Context) (done bool, err erro
 	if o.capture == "-" {
 		return true, Write(o.Streams.Out, []byte(data.String()))
 	}
-	return false, WriteFile(o.capture, []byte(data.String()), OwnerOnly)
+	return false, writeFile(o.capture, []byte(data.String()), ownerOnly)
 }

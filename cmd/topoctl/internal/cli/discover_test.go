@@ -20,13 +20,13 @@ func TestParseDiscover(t *testing.T) {
 	if diff := cmp.Diff([]string{"netlink", "ghw", "nvml"}, got.Host.Sources); diff != "" {
 		t.Errorf("sources (-want +got):\n%s", diff)
 	}
-	if !got.redact || !got.strict || got.capture != "-" || got.Format != FormatYAML {
+	if !got.redact || !got.strict || got.capture != "-" || got.Format != formatYAML {
 		t.Errorf("got %+v", got)
 	}
 	if g := got.Globals; g.Root != "/host" || !g.Verbose || g.Timeout != 5*time.Second {
 		t.Errorf("globals: %+v", g)
 	}
-	if got, err := parseOnly(t, newStreams().Streams, newDiscoverCmd); err != nil || got.Format != FormatJSON || got.Globals.Timeout != time.Minute {
+	if got, err := parseOnly(t, newStreams().Streams, newDiscoverCmd); err != nil || got.Format != formatJSON || got.Globals.Timeout != time.Minute {
 		t.Errorf("defaults: %+v, %v", got, err)
 	}
 }
@@ -49,7 +49,7 @@ func TestParseMatrix(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got.Format != FormatJSON || got.show != "nccl" || got.color {
+	if got.Format != formatJSON || got.show != "nccl" || got.color {
 		t.Errorf("got %+v", got)
 	}
 	if diff := cmp.Diff([]topo.Kind{topo.KindNUMA}, got.rows); diff != "" {

@@ -184,7 +184,7 @@ func onTerminal(t *testing.T, typed string) string {
 		Streams: Streams{In: strings.NewReader(""), Out: out, Err: &screen, Getenv: func(string) string { return "" }},
 		Now:     func() time.Time { return time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC) },
 	}
-	if code := Run(t.Context(), env, args, commands(env)...); code == ExitFailed {
+	if code := Run(t.Context(), env, args, commands(env)...); code == exitFailed {
 		t.Errorf("$ %s: exit code %d:\n%s", typed, code, screen.String())
 	}
 	switch {
@@ -309,7 +309,7 @@ func TestDocsUseCommandsThatExist(t *testing.T) {
 // idle is the program without what its commands do.
 func idle() *cobra.Command {
 	env := &Env{Streams: newStreams().Streams, Now: time.Now}
-	root := NewRoot(env, commands(env)...)
+	root := newRoot(env, commands(env)...)
 	var stop func(c *cobra.Command)
 	stop = func(c *cobra.Command) {
 		if c.RunE != nil {
@@ -353,7 +353,7 @@ func mentions(root *cobra.Command, args string) error {
 		return err
 	}
 	if cmd.HasSubCommands() && len(rest) > 0 && !strings.HasPrefix(rest[0], "-") {
-		return UnknownCommand(cmd, rest)
+		return unknownCommand(cmd, rest)
 	}
 	for _, m := range adviceFlag.FindAllStringSubmatch(strings.Join(rest, " "), -1) {
 		if cmd.Flag(m[1]) == nil {

@@ -36,28 +36,11 @@ func newDoctorCmd(f *Env, runF func(context.Context, *doctorOptions) error) *cob
 	cmd := &cobra.Command{
 		Use:   "doctor [CODE...]",
 		Short: "Check a host for problems that slow down or break data transfers",
-		Long: "doctor checks for degraded links, NICs that cannot reach GPU memory, ports that are down\n" +
-			"and what the fallback costs, wrong GIDs, MTUs and NUMA nodes, and anything that a virtual\n" +
-			"machine or a container hides. A check passes, has findings with evidence and a fix, cannot\n" +
-			"be made (with the reason), or does not apply. The first line is the answer.\n\n" +
-			"Notes and checks that could not be made are a line each; --all prints them in full, with\n" +
-			"the checks that passed. Checks that are named are always printed in full. docs/doctor.md\n" +
-			"describes them.\n\n" +
-			"Run doctor the way your programs run: in the same container, as the same user, with the\n" +
-			"same environment. Some settings, such as ACS, are readable only by root, but root has no\n" +
-			"limit on locked memory, and sudo drops variables such as NCCL_IB_GID_INDEX. On the running\n" +
-			"host, doctor opens each RDMA device and registers 16 MiB of memory for a moment.\n\n" +
-			"The exit code is 1 if a finding has the severity of --fail-on or a higher one. A check that\n" +
-			"cannot be made does not change the exit code. With -o nagios it is UNKNOWN (3), unless\n" +
-			"there are warnings or errors: name the checks that the monitoring is about.",
-		Example: "  topoctl doctor\n  sudo topoctl doctor acs-redirect link-degraded\n  topoctl doctor --fail-on error -o json\n" +
-			"  topoctl doctor memlock registration-refused\n  topoctl doctor --peer node2.json mtu-peer\n" +
-			"  topoctl doctor --fixture dgx-h100-port-down",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if cmd.Flag("gid-index").Changed {
 				opts.gidIndex = &gidIndex
 			}
-			return ForNagios(opts.Host, Action(opts, opts.parse, runF)(cmd, args))
+			return forNagios(opts.Host, action(opts, opts.parse, runF)(cmd, args))
 		},
 		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 			var out []string
@@ -75,24 +58,19 @@ func newDoctorCmd(f *Env, runF func(context.Context, *doctorOptions) error) *cob
 	fl.StringVar(&opts.peer, "peer", "", "also compare both ends of each lane to the host in `FILE` (as for --from)")
 	fl.IntVar(&gidIndex, "gid-index", 0, "also check GID index `N`, which a program will use")
 	fl.BoolVar(&opts.all, "all", false, "print notes, checks that could not be made, and checks that pass or do not apply in full")
-	Offer(cmd, map[string]Completer{"peer": HostFlag})
-	Uses(cmd, append(slices.Clone(InputFlags), "units")...)
-	Formats(cmd, FormatTable, FormatJSON, FormatTSV, FormatNagios)
+	Offer(cmd, map[string]completer{"peer": hostFlag})
+	Uses(cmd, inputFlags, "units")
+	Formats(cmd, formatTable, formatJSON, formatTSV, formatNagios)
 	return cmd
 }
 
 // parse takes over the flags and arguments and refuses what makes no sense.
 func (o *doctorOptions) parse(cmd *cobra.Command, args []string) error {
-	if err := errors.Join(NotEmpty(cmd, "peer"), checkFailOn(cmd, o.Format)); err != nil {
+	if err := errors.Join(notEmpty(cmd, "peer"), checkTogether(cmd, failOnItsOwn, allInTables, flagRule{"from=-", excludes, "peer=-", readOnce})); err != nil {
 		return err
 	}
-	switch {
-	case o.gidIndex != nil && (*o.gidIndex < 0 || *o.gidIndex > maxGIDIndex):
+	if o.gidIndex != nil && (*o.gidIndex < 0 || *o.gidIndex > maxGIDIndex) {
 		return fmt.Errorf("--gid-index %d: want 0 to %d", *o.gidIndex, maxGIDIndex)
-	case o.peer == "-" && o.Globals.From == "-":
-		return errors.New("only one of --from and --peer can be standard input")
-	case o.Format != FormatTable && o.all:
-		return fmt.Errorf("--all has no effect with -o %s", o.Format)
 	}
 	known := doctor.Codes()
 	for _, arg := range args {
@@ -106,24 +84,18 @@ func (o *doctorOptions) parse(cmd *cobra.Command, args []string) error {
 }
 
 func unknownCheck(arg string, known []doctor.Code) error {
-	names := make([]string, len(known))
-	for i, c := range known {
-		names[i] = string(c)
-	}
-	err := fmt.Errorf("unknown check %q", arg)
-	if near := text.Closest(arg, names); near != "" {
-		return WithHint(err, "did you mean %q?", near)
-	}
+	names := wordsOf(known)
 	var within []string
 	for _, n := range names {
 		if len(arg) > 2 && strings.Contains(n, strings.ToLower(arg)) {
 			within = append(within, n)
 		}
 	}
+	otherwise := "use \"topoctl doctor --all\" to list the checks"
 	if len(within) > 0 {
-		return WithHint(err, "did you mean %s?", Either(within))
+		otherwise = "did you mean " + either(within) + "?"
 	}
-	return WithHint(err, "use %q to list the checks", "topoctl doctor --all")
+	return suggest(fmt.Errorf("unknown check %q", arg), arg, names, otherwise)
 }
 
 func runDoctor(ctx context.Context, o *doctorOptions) error {
@@ -138,7 +110,7 @@ func runDoctor(ctx context.Context, o *doctorOptions) error {
 	if asksDevices(o.codes) {
 		run.Verbs = tryDevices(ctx, o.Host, o.rdma, t)
 	}
-	if o.Format == FormatTable {
+	if o.Format == formatTable {
 		run.Units = units.System(o.Globals.Units)
 	}
 	if o.peer != "" {
@@ -153,17 +125,17 @@ func runDoctor(ctx context.Context, o *doctorOptions) error {
 	if err := o.print(r); err != nil {
 		return err
 	}
-	if o.Format == FormatNagios {
+	if o.Format == formatNagios {
 		return Exit(doctorCode(r))
 	}
 	if fails(r.Worst(), o.failOn) {
-		return ErrBad
+		return errBad
 	}
-	return Incomplete(t, false)
+	return incomplete(t, false)
 }
 
-// Examine runs all checks on a host.
-func Examine(ctx context.Context, in *Host, rdma RDMASource, t *topo.Topology) (*doctor.Report, error) {
+// examine runs all checks on a host.
+func examine(ctx context.Context, in *Host, rdma RDMASource, t *topo.Topology) (*doctor.Report, error) {
 	return doctor.Run(t, doctor.Options{Verbs: tryDevices(ctx, in, rdma, t), Units: units.System(in.Globals.Units)})
 }
 
@@ -188,11 +160,11 @@ func tryDevices(ctx context.Context, in *Host, rdma RDMASource, t *topo.Topology
 
 func (o *doctorOptions) print(r *doctor.Report) error {
 	switch o.Format {
-	case FormatJSON:
-		return PrintJSON(o.Streams.Out, r)
-	case FormatTSV:
+	case formatJSON:
+		return printJSON(o.Streams.Out, r)
+	case formatTSV:
 		return doctorTable(r).Print(o.Streams, o.Format)
-	case FormatNagios:
+	case formatNagios:
 		return Write(o.Streams.Out, []byte(nagiosText(r)))
 	}
 	whole := r.Text(doctor.TextOptions{Width: o.Streams.Width, All: o.all || len(o.codes) > 0})
@@ -207,11 +179,7 @@ func (o *doctorOptions) print(r *doctor.Report) error {
 func doctorTable(r *doctor.Report) *Table {
 	t := &Table{Head: []string{"SEVERITY", "CHECK", "SUBJECTS", "TEXT", "NEXT"}}
 	add := func(severity string, code doctor.Code, subjects []topo.ID, text, next string) {
-		var names []string
-		for _, id := range subjects {
-			names = append(names, doctor.SubjectName(id))
-		}
-		t.Add(severity, string(code), strings.Join(names, ","), text, next)
+		t.Add(severity, string(code), subjectNames(subjects, ","), text, next)
 	}
 	for _, f := range r.Findings() {
 		add(string(f.Severity), f.Code, f.Subjects, f.Text, f.Fix)
@@ -222,6 +190,14 @@ func doctorTable(r *doctor.Report) *Table {
 		}
 	}
 	return t
+}
+
+func subjectNames(ids []topo.ID, between string) string {
+	var names []string
+	for _, id := range ids {
+		names = append(names, doctor.SubjectName(id))
+	}
+	return strings.Join(names, between)
 }
 
 // paint colours the word that says how bad a finding is.
@@ -249,16 +225,12 @@ func doctorCode(r *doctor.Report) int {
 // each finding and each check that could not be made.
 func nagiosText(r *doctor.Report) string {
 	var b strings.Builder
-	plain := NagiosLine
+	plain := nagiosLine
 	s := r.Summary
 	fmt.Fprintf(&b, "TOPOCTL %s - %s | errors=%d warnings=%d infos=%d could_not_check=%d ok=%d\n",
-		NagiosWords[doctorCode(r)], plain(strings.TrimSuffix(r.Headline(), ".")), s.Errors, s.Warnings, s.Infos, s.CouldNotCheck, s.OK)
+		nagiosWords[doctorCode(r)], plain(strings.TrimSuffix(r.Headline(), ".")), s.Errors, s.Warnings, s.Infos, s.CouldNotCheck, s.OK)
 	for _, f := range r.Findings() {
-		var names []string
-		for _, id := range f.Subjects {
-			names = append(names, doctor.SubjectName(id))
-		}
-		fmt.Fprintf(&b, "%s %s: %s\n", f.Severity.Label(), f.Code, plain(strings.TrimPrefix(strings.Join(names, ", ")+": "+f.Text, ": ")))
+		fmt.Fprintf(&b, "%s %s: %s\n", f.Severity.Label(), f.Code, plain(strings.TrimPrefix(subjectNames(f.Subjects, ", ")+": "+f.Text, ": ")))
 	}
 	for _, c := range r.Checks {
 		for _, m := range c.Missing {

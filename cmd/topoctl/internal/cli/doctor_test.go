@@ -16,7 +16,7 @@ func TestParseDoctor(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(got.codes) != 2 || got.codes[1] != "vm-flat" || got.failOn != "error" || !got.all || !got.color || got.Format != FormatTable {
+	if len(got.codes) != 2 || got.codes[1] != "vm-flat" || got.failOn != "error" || !got.all || !got.color || got.Format != formatTable {
 		t.Errorf("got %+v", got)
 	}
 	if got, err := parseOnly(t, newStreams().Streams, newDoctorCmd); err != nil || got.failOn != "warning" || got.codes != nil || got.all {
@@ -75,11 +75,11 @@ func TestNagios(t *testing.T) {
 	for name, r := range doctorReports(t) {
 		code := doctorCode(r)
 		switch worst := r.Worst(); {
-		case worst == doctor.Error && code != NagiosCritical, worst == doctor.Warning && code != NagiosWarning, worst.AtLeast(doctor.Warning) && code == NagiosOK:
+		case worst == doctor.Error && code != nagiosCritical, worst == doctor.Warning && code != nagiosWarning, worst.AtLeast(doctor.Warning) && code == nagiosOK:
 			t.Errorf("%s: code %d for %s", name, code, worst)
 		}
 		lines := strings.Split(strings.TrimSuffix(nagiosText(r), "\n"), "\n")
-		if !strings.HasPrefix(lines[0], "TOPOCTL "+NagiosWords[code]+" - ") || strings.Count(lines[0], "|") != 1 {
+		if !strings.HasPrefix(lines[0], "TOPOCTL "+nagiosWords[code]+" - ") || strings.Count(lines[0], "|") != 1 {
 			t.Errorf("%s: first line %q", name, lines[0])
 		}
 		if strings.Contains(strings.Join(lines[1:], ""), "|") {
@@ -87,13 +87,13 @@ func TestNagios(t *testing.T) {
 		}
 	}
 	r := &doctor.Report{Checks: []doctor.CheckResult{{Code: "x", Worst: doctor.Info, Missing: []doctor.Missing{{Text: "a|b"}}}}}
-	if doctorCode(r) != NagiosOK {
+	if doctorCode(r) != nagiosOK {
 		t.Error("a check that gives info only is not worth an alarm")
 	}
 	if text := nagiosText(r); !strings.Contains(text, "???? x: a/b\n") {
 		t.Errorf("got %q", text)
 	}
-	if r.Checks[0].Worst = doctor.Warning; doctorCode(r) != NagiosUnknown {
+	if r.Checks[0].Worst = doctor.Warning; doctorCode(r) != nagiosUnknown {
 		t.Error("a check that could not be made is OK")
 	}
 }
@@ -106,7 +106,7 @@ func TestDoctorPrintsNoControlCharacters(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, format := range []string{FormatTable, FormatNagios} {
+	for _, format := range []string{formatTable, formatNagios} {
 		f := newStreams()
 		o := &doctorOptions{Host: &Host{Streams: f.Streams, Format: format}}
 		if err := o.print(r); err != nil {

@@ -40,19 +40,19 @@ var documents = []struct{ schema, from string }{
 	{probe.Schema, "topoctl probe -o json"},
 	{probe.EventSchema, "topoctl probe -o jsonl, a line each"},
 	{show.Schema, ""},
-	{SchemaPlan, "topoctl probe --dry-run -o json"},
+	{schemaPlan, "topoctl probe --dry-run -o json"},
 	{kvreport.Schema, "topoctl kv -o json"},
 	{preset.Schema, ""},
-	{SchemaPresets, ""},
+	{schemaPresets, ""},
 	{watch.Schema, "topoctl watch -o jsonl, a line each"},
 	{audit.Schema, "topoctl audit -o json"},
 	{record.Schema, "topoctl tui --record, a line each"},
-	{SchemaAgent, "topoctl agent -o json, one line"},
+	{schemaAgent, "topoctl agent -o json, one line"},
 	{agent.SchemaEngine, "GET /v1/engine of topoctl agent --http"},
 	{peersSchema, "topoctl peers -o json"},
-	{SchemaEvent, "topoctl peers --watch -o jsonl, a line each"},
+	{schemaEvent, "topoctl peers --watch -o jsonl, a line each"},
 	{certSchema, "topoctl cert show -o json"},
-	{SchemaFixtures, "topoctl fixtures -o json"},
+	{schemaFixtures, "topoctl fixtures -o json"},
 	{schemaVersion, "topoctl version -o json"},
 }
 
@@ -67,11 +67,11 @@ func schemas() []string {
 
 // documentsText lists which command prints what.
 func documentsText() string {
-	var b strings.Builder
+	var lines []string
 	for _, d := range documents {
 		if d.from != "" {
-			fmt.Fprintf(&b, "  %-23s  %s\n", d.schema, d.from)
+			lines = append(lines, fmt.Sprintf("  %-23s  %s", d.schema, d.from))
 		}
 	}
-	return b.String()
+	return strings.Join(lines, "\n")
 }

@@ -13,11 +13,11 @@ import (
 
 // The exit codes of every command.
 const (
-	ExitOK          = 0   // it ran and the answer is good
-	ExitBad         = 1   // it ran and the answer is bad
-	ExitFailed      = 2   // it could not run: usage, permission, input
-	ExitPartial     = 3   // it ran, but something that is there could not be read
-	ExitInterrupted = 130 // the user stopped it
+	exitOK          = 0   // it ran and the answer is good
+	exitBad         = 1   // it ran and the answer is bad
+	exitFailed      = 2   // it could not run: usage, permission, input
+	exitPartial     = 3   // it ran, but something that is there could not be read
+	exitInterrupted = 130 // the user stopped it
 )
 
 // Error is how a command ends other than well: by an exit code, and where something could not be
@@ -38,48 +38,48 @@ func (e *Error) Error() string {
 func (e *Error) Unwrap() error { return e.err }
 
 var (
-	// ErrBad says that the output is written and the answer is bad: differences, or findings.
-	ErrBad = Exit(ExitBad)
-	// ErrPartial says that the output is written and incomplete, and that the warnings have told
+	// errBad says that the output is written and the answer is bad: differences, or findings.
+	errBad = Exit(exitBad)
+	// errPartial says that the output is written and incomplete, and that the warnings have told
 	// what is missing.
-	ErrPartial = Exit(ExitPartial)
+	errPartial = Exit(exitPartial)
 )
 
 // Exit ends a command whose output is written with an exit code, and says nothing more.
 func Exit(code int) error { return &Error{code: code} }
 
-// WithHint is an error with a line of advice.
-func WithHint(err error, hint string, args ...any) error {
-	return &Error{ExitFailed, fmt.Sprintf(hint, args...), err}
+// withHint is an error with a line of advice.
+func withHint(err error, hint string, args ...any) error {
+	return &Error{exitFailed, fmt.Sprintf(hint, args...), err}
 }
 
-// BadAnswer is the error of a command whose output is written and whose answer is bad, with a line of advice,
-// "" for none. ErrBad is for where the output says all of it.
-func BadAnswer(err error, hint string) error { return &Error{ExitBad, hint, err} }
+// badAnswer is the error of a command whose output is written and whose answer is bad, with a line of advice,
+// "" for none. errBad is for where the output says all of it.
+func badAnswer(err error, hint string) error { return &Error{exitBad, hint, err} }
 
-// ExitCode is the one place that turns an error into an exit code.
-func ExitCode(err error) int {
+// exitCode is the one place that turns an error into an exit code.
+func exitCode(err error) int {
 	var own *Error
 	switch {
 	case err == nil:
-		return ExitOK
+		return exitOK
 	case errors.Is(err, context.Canceled):
-		return ExitInterrupted
+		return exitInterrupted
 	case errors.As(err, &own):
 		return own.code
 	}
-	return ExitFailed
+	return exitFailed
 }
 
 // report prints an error as one line, and its hint as another, and gives the
 // exit code. command is the name of the command that failed, "" for none.
 func report(w io.Writer, command string, err error) int {
-	code := ExitCode(err)
+	code := exitCode(err)
 	switch {
-	case code == ExitInterrupted:
+	case code == exitInterrupted:
 		fmt.Fprintln(w, "topoctl: interrupted")
 	case err != nil && !Silent(err):
-		fmt.Fprintln(w, "topoctl: "+OneLine(command, err))
+		fmt.Fprintln(w, "topoctl: "+oneLine(command, err))
 		if hint := Hint(err); hint != "" {
 			fmt.Fprintln(w, "hint: "+hint)
 		}
@@ -102,9 +102,9 @@ func Hint(err error) string {
 	return ""
 }
 
-// OneLine is an error's text with the command before it. The package that an
+// oneLine is an error's text with the command before it. The package that an
 // error of ours begins with says nothing to the user.
-func OneLine(command string, err error) string {
+func oneLine(command string, err error) string {
 	line := pkgerr.Message(err)
 	if command != "" {
 		line = command + ": " + line

@@ -14,41 +14,41 @@ import (
 // The exit codes of a monitoring plugin.
 // Source: monitoring-plugins.org, development guidelines.
 const (
-	NagiosOK = iota
-	NagiosWarning
-	NagiosCritical
-	NagiosUnknown
+	nagiosOK = iota
+	nagiosWarning
+	nagiosCritical
+	nagiosUnknown
 )
 
-// NagiosWords are the words for the exit codes.
-var NagiosWords = [...]string{"OK", "WARNING", "CRITICAL", "UNKNOWN"}
+// nagiosWords are the words for the exit codes.
+var nagiosWords = [...]string{"OK", "WARNING", "CRITICAL", "UNKNOWN"}
 
 // nagiosCode is the exit code of what was found. unknown says that not all could be looked at.
 func nagiosCode(worst doctor.Severity, unknown bool) int {
 	switch {
 	case worst == doctor.Error:
-		return NagiosCritical
+		return nagiosCritical
 	case worst == doctor.Warning:
-		return NagiosWarning
+		return nagiosWarning
 	case unknown:
-		return NagiosUnknown
+		return nagiosUnknown
 	}
-	return NagiosOK
+	return nagiosOK
 }
 
-// NagiosLine is text as a line of a plugin: what stands after a | is performance data.
-func NagiosLine(s string) string { return text.Printable(strings.ReplaceAll(s, "|", "/")) }
+// nagiosLine is text as a line of a plugin: what stands after a | is performance data.
+func nagiosLine(s string) string { return text.Printable(strings.ReplaceAll(s, "|", "/")) }
 
-// ForNagios turns the failure of a run for a monitoring system into what that understands: UNKNOWN,
+// forNagios turns the failure of a run for a monitoring system into what that understands: UNKNOWN,
 // and why.
-func ForNagios(in *Host, err error) error {
-	if err == nil || in.Format != FormatNagios || Silent(err) || errors.Is(err, context.Canceled) {
+func forNagios(in *Host, err error) error {
+	if err == nil || in.Format != formatNagios || Silent(err) || errors.Is(err, context.Canceled) {
 		return err
 	}
-	if err := Write(in.Streams.Out, []byte("TOPOCTL UNKNOWN - "+OneLine("", err)+"\n")); err != nil {
+	if err := Write(in.Streams.Out, []byte("TOPOCTL UNKNOWN - "+oneLine("", err)+"\n")); err != nil {
 		return err
 	}
-	return Exit(NagiosUnknown)
+	return Exit(nagiosUnknown)
 }
 
 // failNever is the value of --fail-on that lets every host pass.
@@ -58,17 +58,12 @@ var failLevels = []doctor.Severity{doctor.Info, doctor.Warning, doctor.Error, fa
 
 // failOnFlag adds --fail-on.
 func failOnFlag(cmd *cobra.Command, to *doctor.Severity) {
-	Var(cmd, to, "fail-on", string(doctor.Warning), "exit with code 1 for findings of this `SEVERITY` or higher: info, warning, error or never", OneOf(failLevels...))
-	Offer(cmd, map[string]Completer{"fail-on": Words(failLevels...)})
+	Var(cmd, to, "fail-on", string(doctor.Warning), "exit with code 1 for findings of this `SEVERITY` or higher: info, warning, error or never", oneOf(failLevels...))
+	Offer(cmd, map[string]completer{"fail-on": Words(failLevels...)})
 }
 
-// checkFailOn refuses --fail-on where a monitoring system has its own exit codes.
-func checkFailOn(cmd *cobra.Command, format string) error {
-	if format == FormatNagios && cmd.Flags().Changed("fail-on") {
-		return WithHint(errors.New("--fail-on has no effect with -o nagios"), "its exit codes are 0 OK, 1 WARNING, 2 CRITICAL and 3 UNKNOWN")
-	}
-	return nil
-}
+// failOnItsOwn is the rule of --fail-on: a monitoring system has its own exit codes.
+var failOnItsOwn = flagRule{"fail-on", idleWith, "output=nagios", "its exit codes are 0 OK, 1 WARNING, 2 CRITICAL and 3 UNKNOWN"}
 
 // fails says whether the worst finding is one to fail on.
 func fails(worst, on doctor.Severity) bool {

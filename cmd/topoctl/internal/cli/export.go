@@ -15,7 +15,6 @@ import (
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/picture"
 	"github.com/topoctl/topoctl/internal/pkgerr"
-	"github.com/topoctl/topoctl/internal/text"
 	"github.com/topoctl/topoctl/internal/units"
 	"github.com/topoctl/topoctl/pathsel"
 	"github.com/topoctl/topoctl/pathsel/export"
@@ -26,13 +25,11 @@ type exportOptions struct {
 	format exportFormat[exportWriter]
 	out    OutFile
 
-	engine       string
-	rank, ranks  int
-	visible      string
-	topologyFile string
-	skeleton     bool
-	theme        string
-	allPairs     bool
+	vars     export.EnvOptions
+	visible  string
+	skeleton bool
+	theme    string
+	allPairs bool
 }
 
 // exportWriter writes a topology in a format.
@@ -43,7 +40,7 @@ func hostFormats() exportFormats[exportWriter] {
 	return exportFormats[exportWriter]{
 		{"mooncake", "Mooncake's NIC priority matrix (MC_CUSTOM_TOPO_JSON)", []string{"visible"}, (*exportOptions).mooncake},
 		{"nccl-xml", "NCCL's topology file (NCCL_TOPO_FILE)", []string{"skeleton"}, (*exportOptions).ncclXML},
-		{"env", "variables for " + Either(engineWords()), []string{"for", "rank", "ranks", "visible", "topology-file"}, (*exportOptions).env},
+		{"env", "variables for " + either(engineWords()), []string{"for", "rank", "ranks", "visible", "topology-file"}, (*exportOptions).env},
 		{"dot", "a graph for Graphviz", []string{"units"}, (*exportOptions).dot},
 		{"svg", "a drawing", []string{"theme", "units"}, (*exportOptions).svg},
 		{"prometheus", "metrics for node_exporter's textfile collector", []string{"all-pairs"}, (*exportOptions).prometheus},
@@ -56,18 +53,11 @@ func newExportCmd(f *Env, runF func(context.Context, *exportOptions) error) *cob
 	cmd := &cobra.Command{
 		Use:   "export FORMAT",
 		Short: "Write settings and files for NCCL, UCX, Mooncake and other programs",
-		Long: "export writes the topology, and the paths that topoctl chooses, for another program:\n" + formats.help() + "\n\n" +
-			"docs/export.md describes each format.",
-		Example: "  topoctl export mooncake --out-file /etc/mooncake/topo.json\n" +
-			"  eval \"$(topoctl export env --for ucx --rank 0)\"\n" +
-			"  topoctl export env --for nccl --visible 4,5,6,7 --out-file nccl.sh\n" +
-			"  topoctl export svg --fixture dgx-h100 --out-file host.svg\n" +
-			"  topoctl export prometheus --out-file /var/lib/node_exporter/topoctl.prom",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if err := formats.want(args); err != nil {
 				return err
 			}
-			return AtMost(cmd, args, 1)
+			return atMost(cmd, args, 1)
 		},
 		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 			if len(args) > 0 {
@@ -75,23 +65,23 @@ func newExportCmd(f *Env, runF func(context.Context, *exportOptions) error) *cob
 			}
 			return formats.offer()
 		},
-		RunE: Action(opts, opts.parse, runF),
+		RunE: action(opts, opts.parse, runF),
 	}
 	fl := cmd.Flags()
 	opts.out.Add(cmd)
-	fl.StringVar(&opts.engine, "for", "", "env: write variables for `ENGINE`: "+Either(engineWords()))
-	fl.IntVar(&opts.rank, "rank", -1, "env: write only the settings of local rank `N`")
-	fl.IntVar(&opts.ranks, "ranks", 0, "env: number `N` of local ranks (default: one for each visible GPU)")
+	fl.StringVar((*string)(&opts.vars.For), "for", "", "env: write variables for `ENGINE`: "+either(engineWords()))
+	fl.IntVar(&opts.vars.Rank, "rank", -1, "env: write only the settings of local rank `N`")
+	fl.IntVar(&opts.vars.Ranks, "ranks", 0, "env: number `N` of local ranks (default: one for each visible GPU)")
 	fl.StringVar(&opts.visible, "visible", "", "mooncake, env: number GPUs by `LIST`, as in CUDA_VISIBLE_DEVICES (default: that of the environment, on this host)")
-	fl.StringVar(&opts.topologyFile, "topology-file", "", "env for nccl or mooncake: `FILE` where the engine finds the exported topology")
+	fl.StringVar(&opts.vars.TopologyFile, "topology-file", "", "env for nccl or mooncake: `FILE` where the engine finds the exported topology")
 	fl.BoolVar(&opts.skeleton, "skeleton", false, "nccl-xml: write only CPUs and PCI elements; NCCL adds the GPUs and NICs that it finds")
-	fl.StringVar(&opts.theme, "theme", string(picture.ThemeAuto), "svg: `THEME`: "+Either(picture.Themes()))
+	fl.StringVar(&opts.theme, "theme", string(picture.ThemeAuto), "svg: `THEME`: "+either(picture.Themes()))
 	fl.BoolVar(&opts.allPairs, "all-pairs", false, "prometheus: write the paths from each GPU to every NIC, not only to preferred ones")
 	fl.Lookup("rank").DefValue = "all"
-	Offer(cmd, map[string]Completer{"for": Words(engineWords()...), "theme": Words(picture.Themes()...)})
+	Offer(cmd, map[string]completer{"for": Words(engineWords()...), "theme": Words(picture.Themes()...)})
 	formats.flagsWith(cmd)
 	mainFlags(cmd, "for", "rank", "visible", "out-file")
-	Uses(cmd, append(slices.Clone(InputFlags), "units")...)
+	Uses(cmd, inputFlags, "units")
 	Prints(cmd, "the format of the other program, FORMAT")
 	return cmd
 }
@@ -103,7 +93,7 @@ func (o *exportOptions) parse(cmd *cobra.Command, args []string) error {
 	if o.format, err = hostFormats().choose(cmd, args[0]); err != nil {
 		return err
 	}
-	if err := NotEmpty(cmd, "out-file", "visible", "topology-file"); err != nil {
+	if err := notEmpty(cmd, "out-file", "visible", "topology-file"); err != nil {
 		return err
 	}
 	changed := cmd.Flags().Changed
@@ -111,7 +101,7 @@ func (o *exportOptions) parse(cmd *cobra.Command, args []string) error {
 	case changed("visible") && strings.TrimSpace(o.visible) == "":
 		return errors.New("--visible is empty")
 	case !slices.Contains(picture.Themes(), o.theme):
-		return fmt.Errorf("--theme %q: want %s", o.theme, Either(picture.Themes()))
+		return fmt.Errorf("--theme %q: want %s", o.theme, either(picture.Themes()))
 	case o.format.name == "env":
 		return o.checkEnv(changed)
 	}
@@ -119,16 +109,16 @@ func (o *exportOptions) parse(cmd *cobra.Command, args []string) error {
 }
 
 func (o *exportOptions) checkEnv(changed func(string) bool) error {
-	if err := wantEngine(o.engine); err != nil {
+	if err := wantEngine(string(o.vars.For), engineWords()); err != nil {
 		return err
 	}
 	switch {
-	case changed("topology-file") && !export.Engine(o.engine).TakesTopology():
-		return fmt.Errorf("--topology-file has no effect with %s", o.engine)
-	case changed("ranks") && o.ranks < 1:
-		return fmt.Errorf("--ranks %d: want 1 or more", o.ranks)
-	case changed("rank") && o.rank < 0:
-		return fmt.Errorf("--rank %d: want 0 or more", o.rank)
+	case changed("topology-file") && !o.vars.For.TakesTopology():
+		return fmt.Errorf("--topology-file has no effect with %s", o.vars.For)
+	case changed("ranks") && o.vars.Ranks < 1:
+		return fmt.Errorf("--ranks %d: want 1 or more", o.vars.Ranks)
+	case changed("rank") && o.vars.Rank < 0:
+		return fmt.Errorf("--rank %d: want 0 or more", o.vars.Rank)
 	}
 	return nil
 }
@@ -145,7 +135,7 @@ func runExport(ctx context.Context, opts *exportOptions) error {
 	if err := opts.out.Write(opts.Streams, out.Bytes()); err != nil {
 		return err
 	}
-	return Incomplete(t, false)
+	return incomplete(t, false)
 }
 
 func (o *exportOptions) mooncake(w io.Writer, t *topo.Topology) error {
@@ -155,8 +145,8 @@ func (o *exportOptions) mooncake(w io.Writer, t *topo.Topology) error {
 	}
 	var buf bytes.Buffer
 	notes, err := export.Mooncake(&buf, h, v)
-	o.notes(notes...)
-	data, err := SafeJSON(buf.Bytes(), err)
+	o.tell("note", notes...)
+	data, err := safeJSON(buf.Bytes(), err)
 	if err != nil {
 		return err
 	}
@@ -168,7 +158,8 @@ func (o *exportOptions) env(w io.Writer, t *topo.Topology) error {
 	if err != nil {
 		return err
 	}
-	return export.Env(w, h, export.EnvOptions{For: export.Engine(o.engine), Visible: v, Rank: o.rank, Ranks: o.ranks, TopologyFile: o.topologyFile})
+	o.vars.Visible = v
+	return export.Env(w, h, o.vars)
 }
 
 func (o *exportOptions) ncclXML(w io.Writer, t *topo.Topology) error {
@@ -176,12 +167,12 @@ func (o *exportOptions) ncclXML(w io.Writer, t *topo.Topology) error {
 		if !o.skeleton && ncclxml.TooLarge(t, true) == "" {
 			why += "; --skeleton, which leaves out GPUs and NICs, does not"
 		}
-		o.say("warning", why)
+		o.tell("warning", why)
 	}
 	if !o.skeleton {
 		return ncclxml.Encode(w, t)
 	}
-	o.notes("NCCL adds the GPUs and NICs that it finds at these addresses; on another machine of this type the addresses must be its own")
+	o.tell("note", "NCCL adds the GPUs and NICs that it finds at these addresses; on another machine of this type the addresses must be its own")
 	return ncclxml.EncodeSkeleton(w, t)
 }
 
@@ -198,18 +189,7 @@ func (o *exportOptions) svg(w io.Writer, t *topo.Topology) error {
 }
 
 func (o *exportOptions) prometheus(w io.Writer, t *topo.Topology) error {
-	return Metrics(w, t, o.allPairs)
-}
-
-// notes writes what a user should know and the format has no place for.
-func (o *exportOptions) notes(lines ...string) { o.say("note", lines...) }
-
-func (o *exportOptions) say(what string, lines ...string) {
-	for _, l := range lines {
-		if !o.Globals.Quiet {
-			fmt.Fprintln(o.Streams.Err, "topoctl: "+what+": "+text.Printable(l))
-		}
-	}
+	return metrics(w, t, o.allPairs)
 }
 
 // host prepares a host for decisions, with the GPUs that a job sees.
@@ -249,7 +229,7 @@ func (o *exportOptions) jobGPUs(v export.Visible) (export.Visible, error) {
 		}
 		selected, err := v.Select(list)
 		if err != nil {
-			return v, WithHint(fmt.Errorf("%s: %w", name, pkgerr.Plain(err)), "use --visible LIST to override it")
+			return v, withHint(fmt.Errorf("%s: %w", name, pkgerr.Plain(err)), "use --visible LIST to override it")
 		}
 		v = selected
 		v.Notes = append(v.Notes, fmt.Sprintf("GPUs are numbered by %s=%s from the environment", name, list))

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/topoctl/topoctl/internal/text"
 	"github.com/topoctl/topoctl/pathsel/export"
 )
 
@@ -31,15 +32,11 @@ func (l exportFormats[W]) names() []string {
 
 // help has a line for each.
 func (l exportFormats[W]) help() string {
-	width := 0
+	var rows [][]string
 	for _, f := range l {
-		width = max(width, len(f.name))
+		rows = append(rows, []string{"  " + f.name, f.about})
 	}
-	var out strings.Builder
-	for _, f := range l {
-		fmt.Fprintf(&out, "\n  %-*s  %s", width, f.name, f.about)
-	}
-	return out.String()
+	return strings.Join(text.Columns(rows), "\n")
 }
 
 // flagsWith has the shell offer the flags of a format after its name.
@@ -62,9 +59,9 @@ func (l exportFormats[W]) want(args []string) error {
 	names := l.names()
 	switch {
 	case len(args) == 0:
-		return WithHint(errors.New("no format"), "formats: %s", strings.Join(names, ", "))
+		return withHint(errors.New("no format"), "formats: %s", strings.Join(names, ", "))
 	case !slices.Contains(names, args[0]):
-		return Suggest(fmt.Errorf("unknown format %q", args[0]), args[0], names, "formats: "+strings.Join(names, ", "))
+		return suggest(fmt.Errorf("unknown format %q", args[0]), args[0], names, "formats: "+strings.Join(names, ", "))
 	}
 	return nil
 }
@@ -72,31 +69,26 @@ func (l exportFormats[W]) want(args []string) error {
 // choose is the format of a name. Flags that mean something to others alone are refused.
 func (l exportFormats[W]) choose(cmd *cobra.Command, name string) (exportFormat[W], error) {
 	chosen := l[slices.Index(l.names(), name)]
-	var others []string
 	for _, f := range l {
-		others = append(others, f.flags...)
+		for _, flag := range f.flags {
+			if cmd.Flag(flag).Changed && !slices.Contains(chosen.flags, flag) {
+				return chosen, fmt.Errorf("--%s has no effect with %s", flag, name)
+			}
+		}
 	}
-	others = slices.DeleteFunc(others, func(flag string) bool { return slices.Contains(chosen.flags, flag) })
-	return chosen, NoEffect(cmd, "with "+name, others...)
+	return chosen, nil
 }
 
 // engineWords are the engines that --for takes.
-func engineWords() []string {
-	var out []string
-	for _, e := range export.Engines() {
-		out = append(out, string(e))
-	}
-	return out
-}
+func engineWords() []string { return wordsOf(export.Engines()) }
 
-// wantEngine refuses a value of --for that is no engine.
-func wantEngine(value string) error {
-	words := engineWords()
+// wantEngine refuses a value of --for that is none of the words.
+func wantEngine(value string, words []string) error {
 	switch {
 	case value == "":
-		return WithHint(errors.New("--for is required"), "--for ENGINE: %s", Either(words))
+		return withHint(errors.New("--for is required"), "--for ENGINE: %s", either(words))
 	case !slices.Contains(words, value):
-		return Suggest(fmt.Errorf("--for %q: want %s", value, Either(words)), value, words, "")
+		return suggest(fmt.Errorf("--for %q: want %s", value, either(words)), value, words, "")
 	}
 	return nil
 }

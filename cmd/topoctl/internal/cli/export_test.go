@@ -14,11 +14,11 @@ func TestParseExport(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got.format.name != "env" || got.engine != "mooncake" || got.rank != 3 || got.ranks != 4 || got.visible != "2,3,0,1" ||
-		got.topologyFile != "/t.json" || got.out.Name != "x" || got.Globals.Root != "/host" {
+	if got.format.name != "env" || got.vars.For != "mooncake" || got.vars.Rank != 3 || got.vars.Ranks != 4 || got.visible != "2,3,0,1" ||
+		got.vars.TopologyFile != "/t.json" || got.out.Name != "x" || got.Globals.Root != "/host" {
 		t.Errorf("got %+v", got)
 	}
-	if got, err := parseOnly(t, newStreams().Streams, newExportCmd, "prometheus"); err != nil || got.rank != -1 || got.ranks != 0 || got.allPairs {
+	if got, err := parseOnly(t, newStreams().Streams, newExportCmd, "prometheus"); err != nil || got.vars.Rank != -1 || got.vars.Ranks != 0 || got.allPairs {
 		t.Errorf("defaults: %+v, %v", got, err)
 	}
 }
@@ -80,7 +80,7 @@ func TestJobGPUs(t *testing.T) {
 // Each engine that export knows is offered.
 func TestExportEngines(t *testing.T) {
 	for _, e := range export.Engines() {
-		if got, err := parseOnly(t, newStreams().Streams, newExportCmd, "env", "--for", string(e)); err != nil || got.engine != string(e) {
+		if got, err := parseOnly(t, newStreams().Streams, newExportCmd, "env", "--for", string(e)); err != nil || got.vars.For != e {
 			t.Errorf("%s: %v", e, err)
 		}
 	}

@@ -16,18 +16,15 @@ func newFixturesCmd(f *Env, runF func(context.Context, *fixturesOptions) error) 
 	cmd := &cobra.Command{
 		Use:   "fixtures",
 		Short: "List the machines that ship with topoctl, to try commands on",
-		Long: "fixtures lists described and captured machines, which every command that looks at a host takes\n" +
-			"with --fixture NAME, or as fixture:NAME where it takes a file.",
-		Example: "  topoctl fixtures\n  topoctl --fixture dgx-h100\n  topoctl diff fixture:dgx-h100 fixture:dgx-h100-gpu2-x8",
-		Args:    NoArgs,
-		RunE:    Action(opts, func(*cobra.Command, []string) error { return nil }, runF),
+		Args:  noArgs,
+		RunE:  action(opts, func(*cobra.Command, []string) error { return nil }, runF),
 	}
-	Formats(cmd, FormatTable, FormatJSON, FormatTSV)
+	Formats(cmd, formatTable, formatJSON, formatTSV)
 	return cmd
 }
 
-// SchemaFixtures is the name and major version of what fixtures -o json prints.
-const SchemaFixtures = "topoctl.fixtures/v1"
+// schemaFixtures is the name and major version of what fixtures -o json prints.
+const schemaFixtures = "topoctl.fixtures/v1"
 
 type fixturesDoc struct {
 	Schema   string         `json:"schema"`
@@ -40,15 +37,15 @@ type fixtureEntry struct {
 }
 
 func runFixtures(_ context.Context, o *fixturesOptions) error {
-	doc := fixturesDoc{Schema: SchemaFixtures}
+	doc := fixturesDoc{Schema: schemaFixtures}
 	t := &Table{Head: []string{"NAME", "MACHINE"}}
 	for _, name := range slices.Concat(fixtures.Names(), fixtures.Captures()) {
 		f := fixtureEntry{name, fixtures.Describe(name)}
 		doc.Fixtures = append(doc.Fixtures, f)
 		t.Add(f.Name, f.Machine)
 	}
-	if o.Format == FormatJSON {
-		return PrintJSON(o.Streams.Out, doc)
+	if o.Format == formatJSON {
+		return printJSON(o.Streams.Out, doc)
 	}
 	return t.Print(o.Streams, o.Format)
 }

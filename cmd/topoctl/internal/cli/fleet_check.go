@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 
 	model "github.com/topoctl/topoctl/internal/fleet"
 	"github.com/topoctl/topoctl/internal/fleet/show"
+	"github.com/topoctl/topoctl/internal/text"
 	"github.com/topoctl/topoctl/internal/units"
 	"github.com/topoctl/topoctl/pathsel/doctor"
 )
@@ -26,15 +28,13 @@ type printing struct {
 func (p *printing) add(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&p.fabric, "fabric", "", "`FILE` with the rail and leaf of each port, and uplinks (topoctl.fabric/v1)")
 	p.out.Add(cmd)
-	cmd.ValidArgsFunction = func(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
-		return HostArgs(typed, "")
-	}
+	cmd.ValidArgsFunction = hostFlag
 	Uses(cmd, "from", "timeout", "quiet", "units")
 	TakesLong(cmd)
 }
 
 func (p *printing) parse(cmd *cobra.Command, args []string) error {
-	if err := errors.Join(NotEmpty(cmd, "fabric", "out-file"), p.out.Check()); err != nil {
+	if err := errors.Join(notEmpty(cmd, "fabric", "out-file"), p.out.Check()); err != nil {
 		return err
 	}
 	var err error
@@ -64,11 +64,11 @@ func (p *printing) document(f *model.Fleet, table func() string) error {
 	var data []byte
 	var err error
 	switch p.Format {
-	case FormatJSON:
-		data, err = SafeJSON(f.Encode())
-	case FormatSVG:
+	case formatJSON:
+		data, err = safeJSON(f.Encode())
+	case formatSVG:
 		data = show.SVG(f)
-	case FormatHTML:
+	case formatHTML:
 		data, err = show.HTML(f)
 	default:
 		data = []byte(printable(table()))
@@ -89,18 +89,12 @@ func newFleetShowCmd(f *Env, runF func(context.Context, *fleetShowOptions) error
 	cmd := &cobra.Command{
 		Use:   "show FLEET | SOURCE...",
 		Short: "Show what a fleet consists of",
-		Long: "show prints the classes of equal hosts, the hosts, the tree of switches with their ports, the\n" +
-			"rails, or the facts in which hosts are compared. FLEET is what \"topoctl fleet collect\" has\n" +
-			"written: its folder or fleet.json, - for standard input.\n\n" + sourcesHelp + "\n\n" +
-			"The exit code is 3 if a host was not reached or is known in part.",
-		Example: "  topoctl fleet show fleet\n  topoctl fleet show fleet --by leaf --fabric fabric.json\n" +
-			"  topoctl fleet show fleet -o html --out-file fleet.html",
-		RunE: Action(opts, opts.parse, runF),
+		RunE:  action(opts, opts.parse, runF),
 	}
-	cmd.Flags().StringVar(&opts.by, "by", show.Views[0], "print a line for each `THING`: "+Either(show.Views))
+	cmd.Flags().StringVar(&opts.by, "by", show.Views[0], "print a line for each `THING`: "+either(show.Views))
 	opts.add(cmd)
-	Offer(cmd, map[string]Completer{"by": Words(show.Views...)})
-	Formats(cmd, FormatTable, FormatJSON, FormatTSV, FormatSVG, FormatHTML)
+	Offer(cmd, map[string]completer{"by": Words(show.Views...)})
+	Formats(cmd, formatTable, formatJSON, formatTSV, formatSVG, formatHTML)
 	return cmd
 }
 
@@ -108,13 +102,7 @@ func (o *fleetShowOptions) parse(cmd *cobra.Command, args []string) error {
 	if err := o.printing.parse(cmd, args); err != nil {
 		return err
 	}
-	if err := CheckWords("by", []string{o.by}, show.Views); err != nil {
-		return err
-	}
-	if cmd.Flags().Changed("by") && o.Format != FormatTable && o.Format != FormatTSV {
-		return fmt.Errorf("--by has no effect with -o %s", o.Format)
-	}
-	return nil
+	return cmp.Or(checkWords("by", []string{o.by}, show.Views), checkTogether(cmd, flagRule{"by", needs, "output=table output=tsv", ""}))
 }
 
 func runFleetShow(ctx context.Context, o *fleetShowOptions) error {
@@ -122,7 +110,7 @@ func runFleetShow(ctx context.Context, o *fleetShowOptions) error {
 	if err != nil {
 		return err
 	}
-	if o.Format == FormatTSV {
+	if o.Format == formatTSV {
 		err = o.rows(show.Rows(f, o.by))
 	} else {
 		err = o.document(f, func() string { return show.Show(f, o.by, o.options(false)) })
@@ -135,13 +123,13 @@ func runFleetShow(ctx context.Context, o *fleetShowOptions) error {
 
 // rows prints rows for programs.
 func (p *printing) rows(rows [][]string) error {
-	return p.out.Write(p.Streams, []byte(strings.Join(fleetTSV(rows), "\n")+"\n"))
+	return p.out.Write(p.Streams, []byte(strings.Join(text.TSV(rows), "\n")+"\n"))
 }
 
 // partial is the error of a fleet that is known in part.
 func partial(f *model.Fleet) error {
 	if slices.ContainsFunc(f.Hosts, func(h model.Host) bool { return h.Status != model.OK }) {
-		return ErrPartial
+		return errPartial
 	}
 	return nil
 }
@@ -158,18 +146,8 @@ func newFleetCheckCmd(f *Env, runF func(context.Context, *fleetCheckOptions) err
 	cmd := &cobra.Command{
 		Use:   "check FLEET | SOURCE...",
 		Short: "Find the host, device or cable that differs from the others",
-		Long: "check compares hosts that should be alike: what they are made of, firmware, drivers,\n" +
-			"settings, and states of links and ports. It sums up what doctor finds on them, and with\n" +
-			"--fabric (or a fleet that has the fabric) judges cables and uplinks. The first line is\n" +
-			"the answer. FLEET is what \"topoctl fleet collect\" has written.\n\n" + sourcesHelp + "\n\n" +
-			"A host is blamed if more than 60 % of three hosts or more have another value. With\n" +
-			"--against, hosts are also compared with those of another fleet, or with one host.\n\n" +
-			"The exit code is 1 if a finding has the severity of --fail-on or a higher one, and else 3\n" +
-			"if a host was not reached or is known in part, or if no two hosts could be compared.",
-		Example: "  topoctl fleet check node*.json\n  topoctl fleet check fleet --fabric fabric.json\n" +
-			"  topoctl fleet check fleet --against golden.json -o nagios",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return ForNagios(opts.Host, Action(opts, opts.parse, runF)(cmd, args))
+			return forNagios(opts.Host, action(opts, opts.parse, runF)(cmd, args))
 		},
 	}
 	fl := cmd.Flags()
@@ -177,8 +155,8 @@ func newFleetCheckCmd(f *Env, runF func(context.Context, *fleetCheckOptions) err
 	failOnFlag(cmd, &opts.failOn)
 	fl.BoolVar(&opts.all, "all", false, "print notes, checks that could not be made, and all facts")
 	opts.add(cmd)
-	Offer(cmd, map[string]Completer{"against": HostFlag})
-	Formats(cmd, FormatTable, FormatJSON, FormatTSV, FormatNagios, FormatSVG, FormatHTML)
+	Offer(cmd, map[string]completer{"against": hostFlag})
+	Formats(cmd, formatTable, formatJSON, formatTSV, formatNagios, formatSVG, formatHTML)
 	return cmd
 }
 
@@ -186,10 +164,7 @@ func (o *fleetCheckOptions) parse(cmd *cobra.Command, args []string) error {
 	if err := o.printing.parse(cmd, args); err != nil {
 		return err
 	}
-	if o.all && o.Format != FormatTable {
-		return fmt.Errorf("--all has no effect with -o %s", o.Format)
-	}
-	return errors.Join(NotEmpty(cmd, "against"), checkFailOn(cmd, o.Format))
+	return errors.Join(notEmpty(cmd, "against"), checkTogether(cmd, failOnItsOwn, allInTables))
 }
 
 func runFleetCheck(ctx context.Context, o *fleetCheckOptions) error {
@@ -208,9 +183,9 @@ func runFleetCheck(ctx context.Context, o *fleetCheckOptions) error {
 		f.Against(golden, o.against)
 	}
 	switch o.Format {
-	case FormatTSV:
+	case formatTSV:
 		err = o.rows(show.FindingRows(f))
-	case FormatNagios:
+	case formatNagios:
 		err = o.out.Write(o.Streams, []byte(fleetNagiosText(f)))
 	default:
 		err = o.document(f, func() string { return show.Check(f, o.options(o.all)) })
@@ -218,12 +193,12 @@ func runFleetCheck(ctx context.Context, o *fleetCheckOptions) error {
 	switch {
 	case err != nil:
 		return err
-	case o.Format == FormatNagios:
+	case o.Format == formatNagios:
 		return Exit(fleetCode(f))
 	case fails(f.Worst(), o.failOn):
-		return ErrBad
+		return errBad
 	case !f.Compared() && o.against == "":
-		return ErrPartial
+		return errPartial
 	}
 	return partial(f)
 }
@@ -239,11 +214,11 @@ func fleetNagiosText(f *model.Fleet) string {
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "TOPOCTL %s - %s | hosts=%d not_reached=%d classes=%d errors=%d warnings=%d infos=%d could_not_check=%d\n",
-		NagiosWords[fleetCode(f)], NagiosLine(strings.TrimSuffix(f.Headline(), ".")), len(f.Hosts), len(f.Missing()), len(f.Classes),
+		nagiosWords[fleetCode(f)], nagiosLine(strings.TrimSuffix(f.Headline(), ".")), len(f.Hosts), len(f.Missing()), len(f.Classes),
 		counts[doctor.Error], counts[doctor.Warning], counts[doctor.Info], len(f.Unknown))
 	for i := range f.Findings {
 		if x := &f.Findings[i]; x.Severity != doctor.Info {
-			fmt.Fprintf(&b, "%s %s: %s\n", x.Severity.Label(), x.Code, NagiosLine(strings.Join(x.Hosts, ",")+": "+x.Text))
+			fmt.Fprintf(&b, "%s %s: %s\n", x.Severity.Label(), x.Code, nagiosLine(strings.Join(x.Hosts, ",")+": "+x.Text))
 		}
 	}
 	return b.String()

@@ -47,21 +47,10 @@ const (
 func newFleetCollectCmd(f *Env, runF func(context.Context, *fleetCollectOptions) error) *cobra.Command {
 	opts := &fleetCollectOptions{Host: f.Host()}
 	cmd := &cobra.Command{
-		Use:   "collect [SOURCE...]",
-		Short: "Put the topologies of many hosts together",
-		Long: "collect reads the topologies of many hosts: from files, from agents (\"topoctl agent\n" +
-			"--http\"), or by running \"topoctl discover\" on them through ssh. A host that gives none is\n" +
-			"listed with the reason. With --out-dir, it writes DIR/fleet.json and the topologies beside\n" +
-			"it; collect with --resume goes on where a run ended.\n\n" + sourcesHelp + "\n\n" +
-			"A line of --hosts or of a file for --agents is a name and an address, or only the address.\n" +
-			"--agents takes a list with commas as well; the port is " + httpPort + " unless it is given.\n\n" +
-			"The exit code is 3 if a host was not reached or is known in part, and 2 if none was reached.",
-		Example: "  topoctl fleet collect node*.json --out-dir fleet\n  topoctl fleet collect --agents n1,n2,n3 --out-dir fleet\n" +
-			"  topoctl fleet collect --hosts hosts --launch ssh --out-dir fleet --resume",
-		RunE: Action(opts, opts.parse, runF),
-		ValidArgsFunction: func(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
-			return HostArgs(typed, "")
-		},
+		Use:               "collect [SOURCE...]",
+		Short:             "Put the topologies of many hosts together",
+		RunE:              action(opts, opts.parse, runF),
+		ValidArgsFunction: hostFlag,
 	}
 	fl := cmd.Flags()
 	fl.StringVar(&opts.agents, "agents", "", "ask these agents over HTTP: `HOST[:PORT],...`, or a file with one per line")
@@ -75,16 +64,16 @@ func newFleetCollectCmd(f *Env, runF func(context.Context, *fleetCollectOptions)
 	fl.StringVar(&opts.dir, "out-dir", "", "write fleet.json and the topologies to `DIR`")
 	fl.BoolVar(&opts.resume, "resume", false, "with --out-dir, do not ask hosts again whose topologies are there")
 	fl.StringVar(&opts.fabric, "fabric", "", "`FILE` with the rail and leaf of each port, and uplinks (topoctl.fabric/v1)")
-	Group(cmd, "Hosts", append([]string{"agents", "hosts", "host", "launch", "launch-command", "parallel", "registry"}, CredentialFlags...)...)
-	Offer(cmd, map[string]Completer{"launch": Words("ssh")})
+	Group(cmd, "Hosts", append([]string{"agents", "hosts", "host", "launch", "launch-command", "parallel", "registry"}, credentialFlags...)...)
+	Offer(cmd, map[string]completer{"launch": Words("ssh")})
 	Uses(cmd, "from", "timeout", "quiet")
 	Lasts(cmd)
-	Formats(cmd, FormatTable, FormatJSON)
+	Formats(cmd, formatTable, formatJSON)
 	return cmd
 }
 
 func (o *fleetCollectOptions) parse(cmd *cobra.Command, args []string) error {
-	if err := errors.Join(NotEmpty(cmd, "agents", "hosts", "host", "launch", "launch-command", "out-dir", "fabric"), o.registry.Check(cmd), o.credentials.Check(cmd)); err != nil {
+	if err := errors.Join(notEmpty(cmd, "agents", "hosts", "host", "launch", "launch-command", "out-dir", "fabric"), o.registry.Check(cmd), o.credentials.Check(cmd)); err != nil {
 		return err
 	}
 	if slices.Contains(args, "") {
@@ -95,26 +84,20 @@ func (o *fleetCollectOptions) parse(cmd *cobra.Command, args []string) error {
 		o.args = append(slices.Clone(args), o.Globals.From)
 	}
 	o.bounded = cmd.Flags().Changed("timeout")
-	asked := o.hosts != "" || len(o.names) > 0
 	switch {
-	case len(o.args) == 0 && o.agents == "" && !asked && o.launch == "" && !o.registry.Given():
-		return WithHint(errors.New("no hosts"), "name files, --agents HOST,HOST, --registry URL, or --hosts FILE --launch ssh")
-	case o.credentials.Given() && !o.registry.Given():
-		return errors.New("credentials are for engines: want --registry URL")
+	case len(o.args) == 0 && o.agents == "" && o.hosts == "" && len(o.names) == 0 && o.launch == "" && !o.registry.Given():
+		return withHint(errors.New("no hosts"), "name files, --agents HOST,HOST, --registry URL, or --hosts FILE --launch ssh")
 	case o.launch != "" && o.launch != "ssh":
 		return fmt.Errorf("--launch %q: want ssh", o.launch)
-	case o.launch == "" && asked:
-		return WithHint(errors.New("--hosts and --host need --launch ssh"), "use --agents for hosts with agents")
-	case o.launch != "" && !asked:
-		return errors.New("--launch needs --hosts FILE or --host HOST")
-	case o.launch == "" && cmd.Flags().Changed("launch-command"):
-		return errors.New("--launch-command has no effect without --launch")
 	case o.parallel < 1 || o.parallel > mostParallel:
 		return fmt.Errorf("--parallel %d: want 1 to %d", o.parallel, mostParallel)
-	case o.resume && o.dir == "":
-		return errors.New("--resume needs --out-dir")
 	}
-	return nil
+	return checkTogether(cmd,
+		flagRule{strings.Join(credentialFlags, " "), needs, "registry", "credentials are for the engines of a registry"},
+		flagRule{"hosts host", needs, "launch", "--launch ssh runs topoctl on them; use --agents for hosts with agents"},
+		flagRule{"launch", needs, "hosts host", ""},
+		flagRule{"launch-command", needs, "launch", ""},
+		flagRule{"resume", needs, "out-dir", ""})
 }
 
 func runFleetCollect(ctx context.Context, o *fleetCollectOptions) error {
@@ -139,7 +122,7 @@ func runFleetCollect(ctx context.Context, o *fleetCollectOptions) error {
 	c := collect.Options{Parallel: o.parallel, Timeout: o.Globals.Timeout, Decode: o.Decode, Resume: o.resume}
 	c.Until, _ = waiting.Deadline()
 	if o.dir != "" {
-		write := func(name string, data []byte) error { return WriteFile(name, data, Everyone) }
+		write := func(name string, data []byte) error { return writeFile(name, data, everyone) }
 		if c.Store, err = collect.OpenStore(o.dir, write); err != nil {
 			return fmt.Errorf("--out-dir: %w", err)
 		}
@@ -178,15 +161,11 @@ func (o *fleetCollectOptions) registered(ctx context.Context) (list []collect.So
 		end()
 		return nil, none, err
 	}
-	for _, bad := range there.Bad {
-		if !o.Globals.Quiet {
-			fmt.Fprintf(o.Streams.Err, "topoctl: warning: %s: a record that cannot be used: %s\n", text.Printable(bad.Key), text.Printable(bad.Error))
-		}
-	}
+	o.tellBad(there)
 	credentials, err := o.credentials.Read(ctx, o.Host, nil)
 	if err == nil {
 		var e *engine.Engine
-		e, err = engine.New(ctx, engine.Options{Credentials: credentials, Transports: []engine.TransportFactory{engine.TCP()}, Registry: Finder(names)})
+		e, err = engine.New(ctx, engine.Options{Credentials: credentials, Transports: []engine.TransportFactory{engine.TCP()}, Registry: finder(names)})
 		if err == nil {
 			return collect.Engines(e, there.Records), func() { _ = errors.Join(e.Close(), names.Close()) }, nil
 		}
@@ -236,23 +215,23 @@ func (o *fleetCollectOptions) sources(ctx context.Context, registered []collect.
 
 // write stores the document and says what was collected.
 func (o *fleetCollectOptions) write(f *model.Fleet, store *collect.Store) error {
-	data, err := SafeJSON(f.Encode())
+	data, err := safeJSON(f.Encode())
 	if err != nil {
 		return pkgerr.Plain(err)
 	}
 	if store != nil {
-		if err := WriteFile(filepath.Join(o.dir, collect.FleetFile), data, Everyone); err != nil {
+		if err := writeFile(filepath.Join(o.dir, collect.FleetFile), data, everyone); err != nil {
 			return fmt.Errorf("--out-dir: %w", err)
 		}
 		kept := map[string]bool{}
 		for i := range f.Hosts {
 			kept[f.Hosts[i].Document] = true
 		}
-		if err := store.Drop(func(path string) bool { return kept[path] }); err != nil && !o.Globals.Quiet {
-			fmt.Fprintln(o.Streams.Err, "topoctl: warning: "+text.Printable(err.Error()))
+		if err := store.Drop(func(path string) bool { return kept[path] }); err != nil {
+			o.tell("warning", err.Error())
 		}
 	}
-	if o.Format == FormatJSON {
+	if o.Format == formatJSON {
 		if err := Write(o.Streams.Out, data); err != nil {
 			return err
 		}
@@ -261,23 +240,14 @@ func (o *fleetCollectOptions) write(f *model.Fleet, store *collect.Store) error 
 	}
 	if f.NoneReached() {
 		if store != nil {
-			return WithHint(errors.New("no host was reached"), "the same command with --resume asks again")
+			return withHint(errors.New("no host was reached"), "the same command with --resume asks again")
 		}
 		return errors.New("no host was reached")
 	}
 	if len(f.Missing()) > 0 || slices.ContainsFunc(f.Hosts, func(h model.Host) bool { return h.Status == model.Partial }) {
-		return ErrPartial
+		return errPartial
 	}
 	return nil
-}
-
-// printable makes text that has names of hosts in it harmless, line by line.
-func printable(s string) string {
-	lines := strings.Split(s, "\n")
-	for i := range lines {
-		lines[i] = text.Printable(lines[i])
-	}
-	return strings.Join(lines, "\n")
 }
 
 // collectProgress tells on a terminal how far a collection is.
@@ -303,11 +273,11 @@ func (b *collectProgress) show(p collect.Progress) {
 		line += fmt.Sprintf(", %d not reached", p.NotReached)
 	}
 	b.drawn = true
-	fmt.Fprint(s.Err, ClearLine+text.Cut(text.Printable(line+", last "+p.Last), max(20, min(s.Columns(), 100)-1), text.Dots))
+	fmt.Fprint(s.Err, clearLine+text.Cut(text.Printable(line+", last "+p.Last), max(20, min(s.Columns(), 100)-1), text.Dots))
 }
 
 func (b *collectProgress) end() {
 	if b.drawn {
-		fmt.Fprint(b.o.Streams.Err, ClearLine)
+		fmt.Fprint(b.o.Streams.Err, clearLine)
 	}
 }

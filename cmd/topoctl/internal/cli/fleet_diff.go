@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -25,17 +26,12 @@ func newFleetDiffCmd(f *Env, runF func(context.Context, *fleetDiffOptions) error
 	cmd := &cobra.Command{
 		Use:   "diff OLD NEW",
 		Short: "Compare a fleet with how it was",
-		Long: "diff lists the hosts that came and went, what has changed on the others, and the findings of\n" +
-			"\"topoctl fleet check\" that appeared or are gone. Hosts are matched by name. OLD and NEW are\n" +
-			"what \"topoctl fleet collect\" has written, or folders or archives of topologies.\n\n" +
-			"The exit code is 0 if there are no differences and 1 if there are.",
-		Example: "  topoctl fleet diff monday tuesday\n  topoctl fleet diff monday/fleet.json tuesday/fleet.json -o json",
-		RunE:    Action(opts, opts.parse, runF),
+		RunE:  action(opts, opts.parse, runF),
 	}
 	cmd.Flags().BoolVar(&opts.all, "all", false, "name all hosts of a change")
 	Uses(cmd, "timeout", "quiet")
 	TakesLong(cmd)
-	Formats(cmd, FormatTable, FormatJSON, FormatTSV)
+	Formats(cmd, formatTable, formatJSON, formatTSV)
 	return cmd
 }
 
@@ -44,14 +40,12 @@ func (o *fleetDiffOptions) parse(cmd *cobra.Command, args []string) error {
 	case slices.Contains(args, ""):
 		return errors.New("an argument is empty")
 	case len(args) < 2:
-		return WithHint(errors.New("want two fleets, OLD and NEW"), "create one with %q", "topoctl fleet collect SOURCE... --out-dir DIR")
+		return withHint(errors.New("want two fleets, OLD and NEW"), "create one with %q", "topoctl fleet collect SOURCE... --out-dir DIR")
 	case args[0] == "-" && args[1] == "-":
 		return errors.New("only one of OLD and NEW can be standard input")
-	case o.all && o.Format != FormatTable:
-		return fmt.Errorf("--all has no effect with -o %s", o.Format)
 	}
 	o.old, o.new = args[0], args[1]
-	return AtMost(cmd, args, 2)
+	return cmp.Or(atMost(cmd, args, 2), checkTogether(cmd, allInTables))
 }
 
 func runFleetDiff(ctx context.Context, o *fleetDiffOptions) error {
@@ -68,10 +62,10 @@ func runFleetDiff(ctx context.Context, o *fleetDiffOptions) error {
 	}
 	c := model.Compare(older, newer, o.old, o.new)
 	switch o.Format {
-	case FormatJSON:
-		err = PrintJSON(o.Streams.Out, c)
-	case FormatTSV:
-		err = Write(o.Streams.Out, []byte(strings.Join(fleetTSV(show.ChangeRows(c)), "\n")+"\n"))
+	case formatJSON:
+		err = printJSON(o.Streams.Out, c)
+	case formatTSV:
+		err = Write(o.Streams.Out, []byte(strings.Join(text.TSV(show.ChangeRows(c)), "\n")+"\n"))
 	default:
 		err = Write(o.Streams.Out, []byte(printable(show.Changes(c, show.Options{Width: o.Streams.Width, All: o.all}))))
 	}
@@ -79,11 +73,9 @@ func runFleetDiff(ctx context.Context, o *fleetDiffOptions) error {
 	case err != nil:
 		return err
 	case !c.Equal:
-		return ErrBad
+		return errBad
 	case partial(older) != nil || partial(newer) != nil:
-		return ErrPartial
+		return errPartial
 	}
 	return nil
 }
-
-func fleetTSV(rows [][]string) []string { return text.TSV(rows) }

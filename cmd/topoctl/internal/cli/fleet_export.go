@@ -67,7 +67,7 @@ func (n fleetNeed) met(f *model.Fleet) error {
 	default:
 		err = errors.New("nothing to write: neither a cable nor the NVLink domain of a host is known")
 	}
-	return WithHint(err, "give --fabric what \"topoctl fleet fabric\" has written")
+	return withHint(err, "give --fabric what \"topoctl fleet fabric\" has written")
 }
 
 // fleetPlain is a format that the fleet alone makes.
@@ -117,7 +117,7 @@ func (o *fleetExportOptions) claims(ctx context.Context, f *model.Fleet) (export
 func (o *fleetExportOptions) attributes(ctx context.Context, f *model.Fleet) (export.Output, error) {
 	out, err := export.DeviceAttributes(f, o.documents(ctx), o.lists)
 	if err == nil {
-		out.Data, err = SafeJSON(out.Data, nil)
+		out.Data, err = safeJSON(out.Data, nil)
 	}
 	return out, err
 }
@@ -132,21 +132,14 @@ func newFleetExportCmd(f *Env, runF func(context.Context, *fleetExportOptions) e
 	cmd := &cobra.Command{
 		Use:   "export FORMAT FLEET | SOURCE...",
 		Short: "Write a fleet and its network for schedulers and other tools",
-		Long: "export writes a fleet for another program:\n" + formats.help() + "\n\n" +
-			"Most need to know how hosts are cabled: give --fabric what \"topoctl fleet fabric\" has written.\n" +
-			"What a format has no place for is told, and stands in a comment of the file.\n\n" +
-			"docs/fleet-export.md describes each format.",
-		Example: "  topoctl fleet export slurm-tree fleet --fabric fabric.json --out-file topology.conf\n" +
-			"  topoctl fleet export dra-claim fleet --gpus 4\n" +
-			"  topoctl fleet export env fleet --for nccl --class c-462d55d8",
-		Args: func(_ *cobra.Command, args []string) error { return formats.want(args) },
+		Args:  func(_ *cobra.Command, args []string) error { return formats.want(args) },
 		ValidArgsFunction: func(_ *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 			if len(args) > 0 {
-				return HostArgs(typed, "")
+				return hostArgs(typed, "")
 			}
 			return formats.offer()
 		},
-		RunE: Action(opts, opts.parse, runF),
+		RunE: action(opts, opts.parse, runF),
 	}
 	fl := cmd.Flags()
 	fl.StringVar(&opts.fabric, "fabric", "", "`FILE` with the rail and leaf of each port, and uplinks (topoctl.fabric/v1)")
@@ -154,12 +147,12 @@ func newFleetExportCmd(f *Env, runF func(context.Context, *fleetExportOptions) e
 	fl.StringVar(&opts.namespace, "namespace", "node-feature-discovery", "nodefeature: `NAMESPACE` of the objects")
 	fl.StringVar(&opts.name, "name", "topoctl", "kueue: `NAME` of the Topology")
 	fl.StringVar(&opts.class, "class", "", "env: the `CLASS` of hosts, as \"fleet show\" has it (default: the only one)")
-	fl.StringVar(&opts.engine, "for", "", "env: write variables for `ENGINE`: "+Either(engineWords()))
+	fl.StringVar(&opts.engine, "for", "", "env: write variables for `ENGINE`: "+either(engineWords()))
 	fl.IntVar(&opts.gpus, "gpus", 0, "dra-claim: GPUs of a claim, `N` (default: all of a host)")
 	fl.BoolVar(&opts.lists, "lists", false, "dra-attributes: also attributes that are lists, which need the gate DRAListTypeAttributes")
 	fl.Lookup("gpus").DefValue = "all"
 	opts.out.Add(cmd)
-	Offer(cmd, map[string]Completer{"for": Words(engineWords()...)})
+	Offer(cmd, map[string]completer{"for": Words(engineWords()...)})
 	formats.flagsWith(cmd)
 	mainFlags(cmd, "fabric", "for", "class", "out-file")
 	Uses(cmd, "from", "timeout", "quiet")
@@ -171,7 +164,7 @@ func newFleetExportCmd(f *Env, runF func(context.Context, *fleetExportOptions) e
 func (o *fleetExportOptions) parse(cmd *cobra.Command, args []string) error {
 	var err error
 	o.format, err = fleetFormats().choose(cmd, args[0])
-	if err := errors.Join(err, NotEmpty(cmd, "fabric", "node", "namespace", "name", "class", "out-file"), o.out.Check()); err != nil {
+	if err := errors.Join(err, notEmpty(cmd, "fabric", "node", "namespace", "name", "class", "out-file"), o.out.Check()); err != nil {
 		return err
 	}
 	if o.args, err = fleetArgs(o.Host, args[1:]); err != nil {
@@ -179,9 +172,9 @@ func (o *fleetExportOptions) parse(cmd *cobra.Command, args []string) error {
 	}
 	switch {
 	case o.format.name == "nfd" && o.node == "":
-		return WithHint(errors.New("--node is required"), "a feature file is for one host: --node HOST")
+		return withHint(errors.New("--node is required"), "a feature file is for one host: --node HOST")
 	case o.format.name == "env":
-		return wantEngine(o.engine)
+		return wantEngine(o.engine, engineWords())
 	case cmd.Flags().Changed("gpus") && o.gpus < 1:
 		return fmt.Errorf("--gpus %d: want 1 or more", o.gpus)
 	}
@@ -210,9 +203,7 @@ func runFleetExport(ctx context.Context, o *fleetExportOptions) error {
 	if o.failed > 0 && o.read == 0 {
 		return o.unread
 	}
-	for _, line := range out.Notes {
-		fleetNote(o.Host, line)
-	}
+	o.tell("note", out.Notes...)
 	if len(out.Data) == 0 {
 		return errors.New("nothing to write: all of it was left out")
 	}
@@ -221,7 +212,7 @@ func runFleetExport(ctx context.Context, o *fleetExportOptions) error {
 	}
 	noteUnreached(o.Host, f)
 	if len(f.Missing()) > 0 || o.failed > 0 {
-		return ErrPartial
+		return errPartial
 	}
 	return nil
 }
@@ -252,8 +243,8 @@ func (o *fleetExportOptions) document(ctx context.Context, h *model.Host, dir st
 	if h.Document != "" {
 		return o.stored(ctx, h, filepath.Join(dir, filepath.FromSlash(h.Document)))
 	}
-	if strings.HasSuffix(h.Source, StdinName) {
-		return nil, WithHint(fmt.Errorf("%s: its topology is needed again, and standard input is read once", h.Host), "collect into a folder first: topoctl fleet collect - --out-dir DIR")
+	if strings.HasSuffix(h.Source, stdinName) {
+		return nil, withHint(fmt.Errorf("%s: its topology is needed again, and standard input is read once", h.Host), "collect into a folder first: topoctl fleet collect - --out-dir DIR")
 	}
 	sources, err := describedFile(o.Host, o.args)
 	if err != nil {

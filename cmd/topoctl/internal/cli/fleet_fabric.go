@@ -38,24 +38,10 @@ type fleetFabricOptions struct {
 func newFleetFabricCmd(f *Env, runF func(context.Context, *fleetFabricOptions) error) *cobra.Command {
 	opts := &fleetFabricOptions{Host: f.Host()}
 	cmd := &cobra.Command{
-		Use:   "fabric FLEET | SOURCE...",
-		Short: "Find out which switches the hosts are cabled to",
-		Long: "fabric joins what is known of the network with the hosts of a fleet, by GUID and by MAC, and\n" +
-			"writes it as a fabric document (topoctl.fabric/v1) for --fabric of \"path\", \"probe fabric\", \"kv\"\n" +
-			"and \"fleet check\". Each cable says by what it is known. Cables that no host has a port for\n" +
-			"are listed. Where sources disagree, --fabric counts first, then --ibnetdiscover, --lldp, --probe.\n\n" +
-			"\"" + runHere + "\" runs the program here: ibnetdiscover, which mostly needs root, or lldpcli. A folder for\n" +
-			"--lldp has a file for each host or switch, called as it is: n1.json, with the output of\n" +
-			"\"lldpcli -f json show neighbors details\"; of a switch also of \"lldpcli -f json show chassis\".\n" +
-			"One file may have both, one after the other.\n\n" + sourcesHelp + "\n\n" +
-			"The exit code is 3 if something could not be used, which is then told.",
-		Example: "  topoctl fleet fabric fleet --ibnetdiscover net.txt -o json --out-file fabric.json\n" +
-			"  topoctl fleet fabric fleet --lldp lldp/ -o json --out-file fabric.json\n" +
-			"  topoctl fleet check fleet --fabric fabric.json",
-		RunE: Action(opts, opts.parse, runF),
-		ValidArgsFunction: func(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
-			return HostArgs(typed, "")
-		},
+		Use:               "fabric FLEET | SOURCE...",
+		Short:             "Find out which switches the hosts are cabled to",
+		RunE:              action(opts, opts.parse, runF),
+		ValidArgsFunction: hostFlag,
 	}
 	fl := cmd.Flags()
 	fl.StringArrayVar(&opts.ibnet, "ibnetdiscover", nil, "the text of ibnetdiscover in `FILE`, or \""+runHere+"\"; repeatable, one for each subnet")
@@ -65,12 +51,12 @@ func newFleetFabricCmd(f *Env, runF func(context.Context, *fleetFabricOptions) e
 	opts.out.Add(cmd)
 	Uses(cmd, "from", "timeout", "quiet")
 	TakesLong(cmd)
-	Formats(cmd, FormatTable, FormatJSON)
+	Formats(cmd, formatTable, formatJSON)
 	return cmd
 }
 
 func (o *fleetFabricOptions) parse(cmd *cobra.Command, args []string) error {
-	if err := errors.Join(NotEmpty(cmd, "ibnetdiscover", "lldp", "probe", "fabric", "out-file"), o.out.Check()); err != nil {
+	if err := errors.Join(notEmpty(cmd, "ibnetdiscover", "lldp", "probe", "fabric", "out-file"), o.out.Check()); err != nil {
 		return err
 	}
 	var err error
@@ -81,7 +67,7 @@ func (o *fleetFabricOptions) parse(cmd *cobra.Command, args []string) error {
 	case slices.Contains(slices.Concat(o.ibnet, o.lldp, o.reports, o.files), ""):
 		return errors.New("an argument is empty")
 	case len(o.ibnet)+len(o.lldp)+len(o.reports)+len(o.files) == 0:
-		return WithHint(errors.New("nothing about the network"), "use --ibnetdiscover FILE, --lldp DIR, --probe REPORT or --fabric FILE")
+		return withHint(errors.New("nothing about the network"), "use --ibnetdiscover FILE, --lldp DIR, --probe REPORT or --fabric FILE")
 	}
 	return nil
 }
@@ -103,13 +89,13 @@ func runFleetFabric(ctx context.Context, o *fleetFabricOptions) error {
 	}
 	file, notes := sources.File(f, f.Unjoined(n))
 	left = append(left, notes...)
-	if o.Format == FormatJSON {
+	if o.Format == formatJSON {
 		var data []byte
-		if data, err = SafeJSON(file.Encode()); err != nil {
+		if data, err = safeJSON(file.Encode()); err != nil {
 			return err
 		}
 		if len(file.Hosts) == 0 {
-			return WithHint(errors.New("no cable was joined to a host"), "compare the GUIDs and MACs of the hosts with those of the network; -o table lists what was found")
+			return withHint(errors.New("no cable was joined to a host"), "compare the GUIDs and MACs of the hosts with those of the network; -o table lists what was found")
 		}
 		err = o.out.Write(o.Streams, data)
 	} else {
@@ -119,28 +105,17 @@ func runFleetFabric(ctx context.Context, o *fleetFabricOptions) error {
 		return err
 	}
 	noteUnreached(o.Host, f)
-	for _, l := range left {
-		o.note(l)
-	}
+	o.tell("note", left...)
 	if len(left)+len(file.Unjoined)+len(f.Missing()) > 0 || len(file.Hosts) == 0 {
-		return ErrPartial
+		return errPartial
 	}
 	return nil
-}
-
-// note tells on standard error what the output has no place for.
-func (o *fleetFabricOptions) note(line string) { fleetNote(o.Host, line) }
-
-func fleetNote(in *Host, line string) {
-	if !in.Globals.Quiet {
-		fmt.Fprintln(in.Streams.Err, "topoctl: note: "+text.Printable(line))
-	}
 }
 
 // noteUnreached tells which hosts the output lacks because they were not reached, and why.
 func noteUnreached(in *Host, f *model.Fleet) {
 	for _, x := range f.Unreached() {
-		fleetNote(in, fmt.Sprintf("%s %s not reached: %s", text.Join(x.Hosts, 8), text.Noun(len(x.Hosts), "was", "were"), x.Reason))
+		in.tell("note", fmt.Sprintf("%s %s not reached: %s", text.Join(x.Hosts, 8), text.Noun(len(x.Hosts), "was", "were"), x.Reason))
 	}
 }
 
@@ -263,8 +238,7 @@ func (o *fleetFabricOptions) heardBy(ctx context.Context, file string) (sources.
 
 // fabricText is the answer for people: how much was joined, by what, the switches, and what was not.
 func fabricText(f *model.Fleet, file *pathsel.Fabric) string {
-	type cable struct{ host, leaf, known string }
-	var cables []cable
+	var known []string // by what, of each cable
 	ports := 0
 	for i := range f.Hosts {
 		for k := range f.Hosts[i].Ports {
@@ -273,15 +247,15 @@ func fabricText(f *model.Fleet, file *pathsel.Fabric) string {
 				ports++
 			}
 			if p.Known != "" && p.Role == pathsel.RoleData {
-				cables = append(cables, cable{f.Hosts[i].Host, p.Leaf, p.Known})
+				known = append(known, p.Known)
 			}
 		}
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "Known cables: %d of %s, %s", len(cables), text.Plural(ports, "data port"), text.Plural(len(f.Hosts), "host"))
+	fmt.Fprintf(&b, "Known cables: %d of %s, %s", len(known), text.Plural(ports, "data port"), text.Plural(len(f.Hosts), "host"))
 	var by []string
-	for _, same := range group.By(cables, func(c cable) string { return c.known }) {
-		by = append(by, fmt.Sprintf("%d by %s", len(same), same[0].known))
+	for _, same := range group.By(known, func(by string) string { return by }) {
+		by = append(by, fmt.Sprintf("%d by %s", len(same), same[0]))
 	}
 	if len(by) > 0 {
 		fmt.Fprintf(&b, " (%s)", strings.Join(by, ", "))

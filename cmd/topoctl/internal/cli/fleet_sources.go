@@ -31,7 +31,7 @@ func fleetArgs(in *Host, args []string) ([]string, error) {
 	case slices.Contains(args, ""):
 		return nil, errors.New("an argument is empty")
 	case len(args) == 0:
-		return nil, WithHint(errors.New("no fleet"), "name the topologies of hosts, or what \"topoctl fleet collect --out-dir DIR\" has written")
+		return nil, withHint(errors.New("no fleet"), "name the topologies of hosts, or what \"topoctl fleet collect --out-dir DIR\" has written")
 	}
 	return args, nil
 }
@@ -51,7 +51,7 @@ func describedFile(in *Host, args []string) (iter.Seq2[collect.Source, error], e
 	case piped > 1:
 		return nil, errors.New("only one source can be standard input")
 	case piped == 1 && in.Streams.InTTY:
-		return nil, WithHint(errors.New("- reads standard input, which is a terminal"), "pipe a topology into it, or a tar archive of topologies")
+		return nil, withHint(errors.New("- reads standard input, which is a terminal"), "pipe a topology into it, or a tar archive of topologies")
 	}
 	return func(yield func(collect.Source, error) bool) {
 		for _, arg := range args {
@@ -70,7 +70,7 @@ func isThere(arg string) error {
 	if source == "-" {
 		return nil
 	}
-	name, isFixture := strings.CutPrefix(source, FixturePrefix)
+	name, isFixture := strings.CutPrefix(source, fixturePrefix)
 	if isFixture {
 		source = name // a machine described in a file
 	}
@@ -79,10 +79,10 @@ func isThere(arg string) error {
 	case isFixture && err != nil:
 		known := slices.Concat(fixtures.Names(), fixtures.Captures())
 		if !slices.Contains(known, name) {
-			return Suggest(fmt.Errorf("%w %q", fixtures.ErrUnknown, name), name, known, "\"topoctl fixtures\" lists all")
+			return suggest(fmt.Errorf("%w %q", fixtures.ErrUnknown, name), name, known, "\"topoctl fixtures\" lists all")
 		}
 	case err != nil:
-		return WithHint(OpenError(source, err), "want files, folders, archives or %sNAME", FixturePrefix)
+		return withHint(openError(source, err), "want files, folders, archives or %sNAME", fixturePrefix)
 	}
 	return nil
 }
@@ -115,12 +115,12 @@ func sourcesOf(in *Host, arg string) iter.Seq2[collect.Source, error] {
 	}
 	info, err := os.Stat(path)
 	switch {
-	case strings.HasPrefix(path, FixturePrefix):
-		return one(collect.Source{Name: strings.TrimPrefix(path, FixturePrefix), From: path, Read: encoded(in, path)})
+	case strings.HasPrefix(path, fixturePrefix):
+		return one(collect.Source{Name: strings.TrimPrefix(path, fixturePrefix), From: path, Read: encoded(in, path)})
 	case path == "-" && isPipedArchive(in):
-		return several(collect.ArchiveOf(in.Streams.In, StdinName))
+		return several(collect.ArchiveOf(in.Streams.In, stdinName))
 	case path == "-":
-		return one(collect.Source{Name: "-", From: StdinName, Read: fileReader(in, path)})
+		return one(collect.Source{Name: "-", From: stdinName, Read: fileReader(in, path)})
 	case err == nil && info.IsDir() && isRoot(path):
 		return one(collect.Source{Name: collect.HostName(filepath.Clean(path)), From: "folder " + path, Read: encoded(in, path)})
 	case err == nil && info.IsDir():
@@ -140,7 +140,7 @@ type pipe struct {
 }
 
 func (p pipe) Read(b []byte) (int, error) {
-	data, err := Within(p.ctx, p.host, StdinName, func() ([]byte, error) {
+	data, err := Within(p.ctx, p.host, stdinName, func() ([]byte, error) {
 		own := make([]byte, len(b)) // the read may outlive b's use
 		n, err := p.in.Read(own)
 		return own[:n], err
@@ -274,7 +274,7 @@ func sshTargets(ctx context.Context, in *Host, file string, names []string) ([]c
 	if err != nil {
 		err = fmt.Errorf("%s: %w", flag, listError(err))
 		if bytes.Contains(data, []byte("@")) {
-			err = WithHint(err, sshConfigHint)
+			err = withHint(err, sshConfigHint)
 		}
 		return nil, err
 	}
@@ -282,7 +282,7 @@ func sshTargets(ctx context.Context, in *Host, file string, names []string) ([]c
 	for i, h := range hosts {
 		host, ok := strings.CutSuffix(h.Address, ":"+sshPort)
 		if !ok {
-			return nil, WithHint(fmt.Errorf("%s: %s: has a port", flag, h.Address), sshConfigHint)
+			return nil, withHint(fmt.Errorf("%s: %s: has a port", flag, h.Address), sshConfigHint)
 		}
 		out[i] = collect.Target{Name: h.Name, Address: strings.Trim(host, "[]")}
 	}
@@ -340,7 +340,7 @@ func someReached(f *model.Fleet) error {
 	if len(f.Hosts) == 0 {
 		return errors.New("the fleet has no hosts")
 	}
-	return WithHint(fmt.Errorf("no host was reached: %s", f.WhyUnreached()), "\"topoctl fleet show --by host\" has the reason of each")
+	return withHint(fmt.Errorf("no host was reached: %s", f.WhyUnreached()), "\"topoctl fleet show --by host\" has the reason of each")
 }
 
 // fleetDocument reads a fleet's document, nil where the argument is something else: describedFile reads that,
@@ -360,7 +360,7 @@ func fleetDocument(ctx context.Context, in *Host, arg string) (*model.Fleet, err
 	case arg == "-" && err != nil:
 		return nil, err
 	case arg == "-":
-		arg = StdinName
+		arg = stdinName
 	case err != nil || !model.Detect(data[:min(len(data), 4<<10)]):
 		return nil, nil //nolint:nilnil,nilerr // a host, which is not reached where its file cannot be read
 	}

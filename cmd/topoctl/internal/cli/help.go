@@ -28,7 +28,7 @@ func (s Streams) helpWidth() int {
 // word that is no command has no help: cobra looks at --help before it looks at arguments.
 func (f *Env) printHelp(cmd *cobra.Command, _ []string) {
 	if cmd.HasSubCommands() {
-		if f.help.none = UnknownCommand(cmd, cmd.Flags().Args()); f.help.none != nil {
+		if f.help.none = unknownCommand(cmd, cmd.Flags().Args()); f.help.none != nil {
 			return
 		}
 	}
@@ -222,7 +222,7 @@ func helpFlags(cmd *cobra.Command) *pflag.FlagSet {
 		}
 		if fl.Name == "output" {
 			own := *fl
-			own.Usage, own.DefValue = "output `FORMAT`: "+Either(known), known[0]
+			own.Usage, own.DefValue = "output `FORMAT`: "+either(known), known[0]
 			fl = &own
 		}
 		set.AddFlag(fl)
@@ -330,7 +330,7 @@ func newHelpCmd() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			about, rest, err := cmd.Root().Find(args)
 			if err == nil {
-				err = UnknownCommand(about, rest)
+				err = unknownCommand(about, rest)
 			}
 			if err != nil {
 				return err
@@ -340,14 +340,14 @@ func newHelpCmd() *cobra.Command {
 	}
 }
 
-// Suggest adds advice to the error of a mistyped name: the nearest of the known ones, or else what
+// suggest adds advice to the error of a mistyped name: the nearest of the known ones, or else what
 // to do where none is near.
-func Suggest(err error, typed string, known []string, otherwise string) error {
+func suggest(err error, typed string, known []string, otherwise string) error {
 	if near := text.Closest(typed, known); near != "" {
-		return WithHint(err, "did you mean %q?", near)
+		return withHint(err, "did you mean %q?", near)
 	}
 	if otherwise == "" {
 		return err
 	}
-	return WithHint(err, "%s", otherwise)
+	return withHint(err, "%s", otherwise)
 }

@@ -37,7 +37,7 @@ func newStreams() *fakeStreams {
 func parseOnly[O any](t *testing.T, s Streams, newCmd func(*Env, func(context.Context, *O) error) *cobra.Command, args ...string) (*O, error) {
 	t.Helper()
 	f := &Env{Streams: s, Now: time.Now}
-	root := NewRoot(f)
+	root := newRoot(f)
 	var got *O
 	cmd := newCmd(f, func(_ context.Context, o *O) error { got = o; return nil })
 	for _, c := range root.Commands() {
@@ -65,10 +65,10 @@ func doctorReports(t *testing.T) map[string]*doctor.Report {
 }
 
 // Nasty asks a terminal to clear its screen, in the words of ESC and of U+009B, has a DEL, turns the writing direction
-// and has a blank that cannot be seen. NastyJSON is the same in a string of JSON.
+// and has a blank that cannot be seen. nastyJSON is the same in a string of JSON.
 const (
 	Nasty     = "\x1b[2J\u009b2J\x7f\u202e\u200b"
-	NastyJSON = `\u001b[2J` + "\u009b2J\x7f\u202e\u200b"
+	nastyJSON = `\u001b[2J` + "\u009b2J\x7f\u202e\u200b"
 )
 
 // hiddenByte is where a text has what a terminal would obey or not show, -1 for nowhere. Lines and tabs are fine.

@@ -19,7 +19,6 @@ import (
 	"unicode/utf16"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/topoctl/topoctl/discover"
 	"github.com/topoctl/topoctl/discover/formats/amdsmi"
@@ -55,9 +54,9 @@ func (f *Env) Host() *Host {
 	return &Host{Streams: f.Streams, GPUs: f.GPUs, Now: f.Now, env: f}
 }
 
-// Action is what a command does when it runs: check the flags that several commands have, then its
+// action is what a command does when it runs: check the flags that several commands have, then its
 // own flags and arguments by parse, then run, in the time that --timeout gives.
-func Action[O interface {
+func action[O interface {
 	Ready(*cobra.Command) error
 	whole(*cobra.Command) (context.Context, context.CancelFunc)
 	TimeoutHint(error) error
@@ -104,30 +103,19 @@ func (in *Host) Ready(cmd *cobra.Command) error {
 	if in.Format, err = g.format(cmd); err != nil {
 		return err
 	}
+	in.env.Globals.Output = in.Format // for rules about -o
 	if g.ASCII = in.env.onlyASCII(); g.ASCII {
 		in.Streams.Err = asciiWriter(in.Streams.Err)
-		if in.Format == FormatTable || in.Format == FormatWide { // others are for programs
+		if in.Format == formatTable || in.Format == formatWide { // others are for programs
 			in.Streams.Out = asciiWriter(in.Streams.Out)
 		}
 	}
-	if err := NotEmpty(cmd, "root", "host-root", "from", "with", "fixture"); err != nil {
+	if err := notEmpty(cmd, "root", "host-root", "from", "with", "fixture"); err != nil {
 		return err
 	}
-	var given []string
-	for _, o := range []struct{ name, value string }{
-		{"--root", g.Root}, {"--host-root", g.HostRoot}, {"--from", g.From}, {"--fixture", g.Fixture},
-	} {
-		if o.value != "" {
-			given = append(given, o.name)
-		}
-	}
-	if len(given) > 1 {
-		return WithHint(fmt.Errorf("%s cannot be used together", strings.Join(given, " and ")), "each selects the host to inspect; use only one")
-	}
-	if len(g.With) > 0 && g.From == "" {
-		return WithHint(errors.New("--with needs --from"), "it adds the texts of network tools to a saved host")
-	}
-	return nil
+	return checkTogether(cmd,
+		flagRule{otherHost, excludes, otherHost, "each selects the host to inspect; use only one"},
+		flagRule{"with", needs, "from", "it adds the texts of network tools to a saved host"})
 }
 
 // Described says whether the flags name a host that is described, by files or a fixture, rather than
@@ -158,29 +146,15 @@ func (g *Globals) SameHost() string {
 	return out
 }
 
-// NotEmpty refuses flags that are given without a value.
-func NotEmpty(cmd *cobra.Command, flags ...string) error {
+// notEmpty refuses flags that are given without a value.
+func notEmpty(cmd *cobra.Command, flags ...string) error {
 	for _, name := range flags {
 		fl := cmd.Flag(name)
 		if fl == nil || !fl.Changed {
 			continue
 		}
-		values := []string{fl.Value.String()}
-		if list, ok := fl.Value.(pflag.SliceValue); ok {
-			values = list.GetSlice()
-		}
-		if len(values) == 0 || slices.Contains(values, "") {
+		if values := flagValues(fl); len(values) == 0 || slices.Contains(values, "") {
 			return fmt.Errorf("--%s is empty", name)
-		}
-	}
-	return nil
-}
-
-// NoEffect refuses flags that change nothing beside others: why is "with --lat", or "without --peer".
-func NoEffect(cmd *cobra.Command, why string, flags ...string) error {
-	for _, name := range flags {
-		if fl := cmd.Flag(name); fl != nil && fl.Changed {
-			return fmt.Errorf("--%s has no effect %s", name, why)
 		}
 	}
 	return nil
@@ -253,7 +227,7 @@ func (in *Host) Say(t *topo.Topology) {
 		printSources(in.Streams.Err, t.Sources)
 	}
 	if !in.Globals.Quiet {
-		PrintWarnings(in.Streams.Err, t.Warnings)
+		printWarnings(in.Streams.Err, "", t.Warnings)
 	}
 }
 
@@ -272,7 +246,7 @@ func (in *Host) TimeoutHint(err error) error {
 		return err
 	}
 	what := strings.ReplaceAll(pkgerr.Message(err), plain, fmt.Sprintf("gave up after %s", in.Globals.Timeout))
-	out := Error{code: ExitFailed, hint: "use --timeout DURATION to allow more time"}
+	out := Error{code: exitFailed, hint: "use --timeout DURATION to allow more time"}
 	if advised, ok := errors.AsType[*Error](err); ok && strings.Contains(advised.hint, "--timeout") { // it says more
 		out = *advised
 	}
@@ -312,11 +286,11 @@ func checkDir(dir string) error {
 	const want = "use a directory with the sys and proc directories of another host"
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return WithHint(fmt.Errorf("%s: no such directory", dir), want)
+		return withHint(fmt.Errorf("%s: no such directory", dir), want)
 	case err != nil:
 		return fmt.Errorf("%s: %w", dir, Cause(err))
 	case !info.IsDir():
-		return WithHint(fmt.Errorf("%s: not a directory", dir), "use --from to read a file")
+		return withHint(fmt.Errorf("%s: not a directory", dir), "use --from to read a file")
 	}
 	return nil
 }
@@ -339,7 +313,7 @@ func (in *Host) openFixture(ctx context.Context, name string) (fs.FS, string, er
 	data, err := Within(ctx, in, name, func() ([]byte, error) { return readFile(name, nil) })
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return nil, "", WithHint(pkgerr.Plain(unknown), "\"topoctl fixtures\" lists all")
+		return nil, "", withHint(pkgerr.Plain(unknown), "\"topoctl fixtures\" lists all")
 	case err != nil:
 		return nil, "", err
 	}
@@ -349,8 +323,8 @@ func (in *Host) openFixture(ctx context.Context, name string) (fs.FS, string, er
 	return tree, "fixture:" + filepath.Base(name), nil
 }
 
-// FixturePrefix names a described machine where a file is expected.
-const FixturePrefix = "fixture:"
+// fixturePrefix names a described machine where a file is expected.
+const fixturePrefix = "fixture:"
 
 // Named gives the topology of what an argument names; "" is the host that the
 // flags name.
@@ -359,7 +333,7 @@ func (in *Host) Named(ctx context.Context, arg string) (*topo.Topology, error) {
 	if arg != "" {
 		g := &other.Globals
 		g.Root, g.HostRoot, g.From, g.Fixture, g.With = "", "", "", "", nil
-		name, isFixture := strings.CutPrefix(arg, FixturePrefix)
+		name, isFixture := strings.CutPrefix(arg, fixturePrefix)
 		info, err := os.Stat(arg)
 		switch {
 		case isFixture:
@@ -373,19 +347,19 @@ func (in *Host) Named(ctx context.Context, arg string) (*topo.Topology, error) {
 	return other.Find(ctx)
 }
 
-// Incomplete gives the error for a topology that lacks something.
-func Incomplete(t *topo.Topology, strict bool) error {
+// incomplete gives the error for a topology that lacks something.
+func incomplete(t *topo.Topology, strict bool) error {
 	switch {
 	case t.Complete:
 		return nil
 	case strict:
-		return WithHint(errors.New("the topology is incomplete (--strict)"), "see the warnings for what could not be read")
+		return withHint(errors.New("the topology is incomplete (--strict)"), "see the warnings for what could not be read")
 	}
-	return ErrPartial
+	return errPartial
 }
 
-// QuietHost is an input that writes nothing to the terminal, which is the dashboard's.
-func QuietHost(in *Host) *Host {
+// quietHost is an input that writes nothing to the terminal, which is the dashboard's.
+func quietHost(in *Host) *Host {
 	own := *in
 	own.Streams.Err, own.Globals.Quiet, own.Globals.Verbose = io.Discard, true, false
 	return &own
@@ -395,8 +369,8 @@ func QuietHost(in *Host) *Host {
 // largest hosts' documents are about 1 MB, hwloc's about 4 MB.
 const maxFile = 64 << 20
 
-// StdinName is what --from - is called in messages.
-const StdinName = "standard input"
+// stdinName is what --from - is called in messages.
+const stdinName = "standard input"
 
 // readFrom reads a saved host and recognises it by its content: a topology, or
 // a file tree to be discovered.
@@ -404,12 +378,12 @@ func (in *Host) readFrom(ctx context.Context, name string) (*topo.Topology, fs.F
 	data, err := in.ReadFile(ctx, name)
 	switch {
 	case errors.Is(err, syscall.EISDIR):
-		return nil, nil, WithHint(err, "use --root to read a captured file tree")
+		return nil, nil, withHint(err, "use --root to read a captured file tree")
 	case err != nil:
 		return nil, nil, err
 	}
 	if name == "-" {
-		name = StdinName
+		name = stdinName
 	}
 	return in.recognize(name, data)
 }
@@ -445,7 +419,7 @@ func (in *Host) recognize(name string, data []byte) (*topo.Topology, fs.FS, erro
 		}
 	}
 	if !hosttree.DetectArchive(data) && !fixtures.IsMachine(data) {
-		return nil, nil, WithHint(fmt.Errorf("%s: unknown format", name), "--from reads %s", Known("and"))
+		return nil, nil, withHint(fmt.Errorf("%s: unknown format", name), "--from reads %s", Known("and"))
 	}
 	tree, err := fixtures.OpenFile(data)
 	if err != nil {
@@ -487,9 +461,9 @@ func (in *Host) ReadFile(ctx context.Context, name string) ([]byte, error) {
 	var r io.Reader
 	if name == "-" {
 		if in.Streams.InTTY {
-			return nil, WithHint(errors.New("--from - reads standard input, which is a terminal"), "pipe a file into it")
+			return nil, withHint(errors.New("--from - reads standard input, which is a terminal"), "pipe a file into it")
 		}
-		name, r = StdinName, in.Streams.In
+		name, r = stdinName, in.Streams.In
 	}
 	return Within(ctx, in, name, func() ([]byte, error) { return readFile(name, r) })
 }
@@ -499,19 +473,19 @@ func (in *Host) ReadFile(ctx context.Context, name string) ([]byte, error) {
 func Within[T any](ctx context.Context, in *Host, name string, read func() (T, error)) (T, error) {
 	ctx, stop := in.Waiting(ctx)
 	defer stop()
-	value, err := Interruptible(ctx, read)
+	value, err := interruptible(ctx, read)
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
-		err = WithHint(fmt.Errorf("%s: could not be read within %s", name, in.Globals.Timeout), "use --timeout DURATION to allow more time")
+		err = withHint(fmt.Errorf("%s: could not be read within %s", name, in.Globals.Timeout), "use --timeout DURATION to allow more time")
 	case errors.Is(err, context.Canceled):
 		err = fmt.Errorf("%s: %w", name, err)
 	}
 	return value, err
 }
 
-// Interruptible is what run gives, or the error of ctx where that ends first: run is left behind then, and the
+// interruptible is what run gives, or the error of ctx where that ends first: run is left behind then, and the
 // program ends.
-func Interruptible[T any](ctx context.Context, run func() (T, error)) (T, error) {
+func interruptible[T any](ctx context.Context, run func() (T, error)) (T, error) {
 	type result struct {
 		value T
 		err   error
@@ -536,7 +510,7 @@ func readFile(name string, r io.Reader) ([]byte, error) {
 	if r == nil {
 		file, err := os.Open(name)
 		if err != nil {
-			return nil, OpenError(name, err)
+			return nil, openError(name, err)
 		}
 		defer file.Close()
 		info, err := file.Stat()
@@ -568,7 +542,7 @@ func readFile(name string, r io.Reader) ([]byte, error) {
 		return nil, fmt.Errorf("%s: is empty", name)
 	}
 	if len(data) > 262 && string(data[257:262]) == "ustar" {
-		return nil, WithHint(fmt.Errorf("%s: is a tar archive", name), "unpack it and pass the directory to --root")
+		return nil, withHint(fmt.Errorf("%s: is a tar archive", name), "unpack it and pass the directory to --root")
 	}
 	return data, nil
 }
@@ -606,8 +580,8 @@ func (in *Host) ReadFabric(ctx context.Context, name string) (*pathsel.Fabric, e
 	return f, nil
 }
 
-// OpenError is the error of a file that could not be opened, with advice.
-func OpenError(name string, err error) error {
+// openError is the error of a file that could not be opened, with advice.
+func openError(name string, err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("%s: no such file%w", name, quiet{err})
 	}

@@ -28,15 +28,15 @@ var jsonRuns = map[string][]jsonRun{
 	"fixtures": {{own: true}},
 	"discover": {{args: "--from host.json"}},
 	"matrix":   {{args: "--from host.json"}},
-	"doctor":   {{args: "--from host.json", code: ExitBad}},
+	"doctor":   {{args: "--from host.json", code: exitBad}},
 	"diff": {
-		{args: "fixture:dgx-h100 host.json", code: ExitBad},
+		{args: "fixture:dgx-h100 host.json", code: exitBad},
 		{args: "--probe report.json nasty" + Nasty + ".json"}},
 	"fleet collect": {{args: "host.json other=host.json"}},
 	"fleet show":    {{args: "host.json other=host.json"}},
-	"fleet check":   {{args: "host.json other=host.json", code: ExitBad}},
+	"fleet check":   {{args: "host.json other=host.json", code: exitBad}},
 	"fleet fabric":  {{args: "host.json --fabric fabric.json"}},
-	"fleet diff":    {{args: "host.json fixture:dgx-h100", code: ExitBad}},
+	"fleet diff":    {{args: "host.json fixture:dgx-h100", code: exitBad}},
 	"path": {
 		{args: "gpu:0 --from host.json"},
 		{args: "--plan --from host.json"},
@@ -44,7 +44,7 @@ var jsonRuns = map[string][]jsonRun{
 	"watch": {
 		{args: "--from host.json"},
 		{args: "--from host.json --baseline fixture:dgx-h100 -o jsonl"}},
-	"audit":        {{args: "--from host.json --log nccl.log", code: ExitBad}},
+	"audit":        {{args: "--from host.json --log nccl.log", code: exitBad}},
 	"remap":        {{args: "--host host.json --guest host.json"}},
 	"export":       {{args: "mooncake --from host.json"}}, // is JSON by itself
 	"probe show":   {{args: "report.json"}},
@@ -76,7 +76,7 @@ func TestJSONIsSafe(t *testing.T) {
 		for _, r := range jsonRuns[name] {
 			args := append(strings.Fields(name), strings.Fields(r.args)...)
 			if name != "export" && !strings.Contains(r.args, "-o ") {
-				args = append(args, "-o", FormatJSON)
+				args = append(args, "-o", formatJSON)
 			}
 			if code := runFake(t.Context(), f, args...); code != r.code {
 				t.Errorf("%q: code %d, want %d: %s", args, code, r.code, f.Stderr.String())
@@ -92,7 +92,7 @@ var worse = func() *strings.Replacer {
 	for _, name := range []string{"mlx5", "eno1", "ens6f1np1", "ibp24s0", "NVIDIA H100", "535.129.03", "DGXH100", "5.15.0-1042-nvidia", "28.39.3004", "MT_0000000838",
 		"Intel(R)", "Mellanox", "nvme0", "ib_core", "GPU-", "1654329967543", "IB/RoCE v1", "LinkUp", "p1\"", "MT4129"} {
 		end := strings.TrimRight(name, "\"")
-		pairs = append(pairs, name, end+NastyJSON+name[len(end):])
+		pairs = append(pairs, name, end+nastyJSON+name[len(end):])
 	}
 	return strings.NewReplacer(pairs...)
 }()
@@ -109,7 +109,7 @@ func TestEveryFormatIsSafe(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile("worse.json", []byte(worse.Replace(strings.ReplaceAll(string(host), NastyJSON, ""))), OwnerOnly); err != nil {
+	if err := os.WriteFile("worse.json", []byte(worse.Replace(strings.ReplaceAll(string(host), nastyJSON, ""))), ownerOnly); err != nil {
 		t.Fatal(err)
 	}
 	nasty := 0
@@ -149,7 +149,7 @@ func TestEveryFormatIsSafe(t *testing.T) {
 	check("discover", "--from", "worse.json", "--verbose")
 	for name, data := range map[string]string{"sys_vendor": "x\u202ey\n", "product_name": Nasty + "\n"} {
 		dir := filepath.Join("root", "sys", "class", "dmi", "id")
-		if err := errors.Join(os.MkdirAll(dir, 0o700), os.WriteFile(filepath.Join(dir, name), []byte(data), OwnerOnly)); err != nil {
+		if err := errors.Join(os.MkdirAll(dir, 0o700), os.WriteFile(filepath.Join(dir, name), []byte(data), ownerOnly)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -167,27 +167,27 @@ func TestPeersAreSafe(t *testing.T) {
 	client := c.Client(t)
 	for name, value := range map[string]string{
 		"n1":         `{"name":"n1","epoch":"1882719971789818427","addresses":["10.0.0.1:7411"],"serves":["probe"]}`,
-		"n2" + Nasty: `{"name":"n2","epoch":"` + NastyJSON + `","addresses":[]}`,
-		"n3":         `{"name":"n3","epoch":"7","addresses":["10.0.0.1:7411"],"serves":["` + NastyJSON + `"]}`,
-		"n4":         `{"name":"n4` + NastyJSON + `","epoch":"7","addresses":["10.0.0.1:7411"]}`,
-		"n5":         `{"name":"n5","epoch":"7","addresses":["` + NastyJSON + `"]}`,
+		"n2" + Nasty: `{"name":"n2","epoch":"` + nastyJSON + `","addresses":[]}`,
+		"n3":         `{"name":"n3","epoch":"7","addresses":["10.0.0.1:7411"],"serves":["` + nastyJSON + `"]}`,
+		"n4":         `{"name":"n4` + nastyJSON + `","epoch":"7","addresses":["10.0.0.1:7411"]}`,
+		"n5":         `{"name":"n5","epoch":"7","addresses":["` + nastyJSON + `"]}`,
 	} {
 		if err := etcdtest.Put(t.Context(), client, "/nasty/v1/engines/"+name, value); err != nil {
 			t.Fatal(err)
 		}
 	}
 	f := newStreams()
-	for _, format := range []string{FormatTable, FormatName, FormatJSON, "jsonl --watch --duration 300ms"} {
+	for _, format := range []string{formatTable, formatName, formatJSON, "jsonl --watch --duration 300ms"} {
 		args := strings.Fields("peers --registry " + c.URL("/nasty") + " -o " + format)
 		code := runFake(t.Context(), f, args...)
 		out := f.Stdout.String() + f.Stderr.String()
-		if !strings.Contains(out, "n1") || code != ExitBad && !strings.Contains(format, "watch") {
+		if !strings.Contains(out, "n1") || code != exitBad && !strings.Contains(format, "watch") {
 			t.Errorf("%q: code %d: %s", args, code, out)
 		}
 		if i := hiddenByte([]byte(out)); i >= 0 {
 			t.Errorf("%q: a terminal would obey or not show %q", args, out[max(0, i-60):min(len(out), i+16)])
 		}
-		if format == FormatJSON {
+		if format == formatJSON {
 			checkSafe(t, strings.Join(args, " "), f.Stdout.Bytes(), true)
 		}
 	}
@@ -197,7 +197,7 @@ func TestPeersAreSafe(t *testing.T) {
 func jsonCommands(list []*cobra.Command) []string {
 	var out []string
 	for _, c := range runnable(list) {
-		if slices.Contains(FormatsOf(c), FormatJSON) {
+		if slices.Contains(FormatsOf(c), formatJSON) {
 			out = append(out, c.CommandPath())
 		}
 	}
@@ -217,18 +217,18 @@ func nastyFiles(t *testing.T, f *fakeStreams) {
 	if code := runFake(t.Context(), f, "discover", "--fixture", "dgx-h100-port-down"); code != 0 {
 		t.Fatal(f.Stderr.String())
 	}
-	host := strings.ReplaceAll(f.Stdout.String(), "mlx5", "mlx5"+NastyJSON)
-	report := strings.Replace(string(golden), "more than the caches", "more than the "+NastyJSON+" caches", 1)
+	host := strings.ReplaceAll(f.Stdout.String(), "mlx5", "mlx5"+nastyJSON)
+	report := strings.Replace(string(golden), "more than the caches", "more than the "+nastyJSON+" caches", 1)
 	ca, err := trust.NewCA(trust.Subject{CommonName: Nasty, From: time.Now(), Until: time.Now().AddDate(1, 0, 0)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Chdir(t.TempDir())
 	for name, text := range map[string]string{
-		"fabric.json": `{"schema":"topoctl.fabric/v1","hosts":[{"host":"host","ports":[{"port":"eno1","leaf":"leaf` + NastyJSON + `"}]}]}`,
+		"fabric.json": `{"schema":"topoctl.fabric/v1","hosts":[{"host":"host","ports":[{"port":"eno1","leaf":"leaf` + nastyJSON + `"}]}]}`,
 		"ca.crt":      string(ca.Certificate), "host.json": host, "nccl.log": ncclLog, "report.json": report, "nasty" + Nasty + ".json": report,
 	} {
-		if err := os.WriteFile(name, []byte(text), OwnerOnly); err != nil {
+		if err := os.WriteFile(name, []byte(text), ownerOnly); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -46,7 +47,7 @@ func (o *servingFlags) add(cmd *cobra.Command, gpuHelp, decodeHelp string, decod
 	fl.StringVar(&o.mode, "mode", kvModeNames[0], "how caches move (`MODE`): push or pull after prefill, or layers during it")
 	fl.IntVar(&o.pageTokens, "page-tokens", 16, "`N` tokens in a page of the cache")
 	fl.IntVar(&o.chunk, "chunk", 0, "process prompts in chunks of at most `N` tokens (default: not chunked)")
-	Var(cmd, &o.policy, "policy", string(pick.Adaptive), "`POLICY` by which lanes share a transfer: "+Either(pick.Policies()), Policy)
+	Var(cmd, &o.policy, "policy", string(pick.Adaptive), "`POLICY` by which lanes share a transfer: "+either(pick.Policies()), Policy)
 	fl.StringSliceVar(&o.sloText, "slo", nil, "count the requests that meet `LIMITS` for ttft, tpot or e2e, such as ttft=500ms,tpot=50ms")
 	fl.BoolVar(&o.all, "all", false, "also print what was run, where the time goes, prompt lengths and lanes")
 	o.outFile.Add(cmd)
@@ -55,7 +56,7 @@ func (o *servingFlags) add(cmd *cobra.Command, gpuHelp, decodeHelp string, decod
 	for _, name := range modelNames() {
 		names = append(names, strings.ToLower(name))
 	}
-	Offer(cmd, map[string]Completer{
+	Offer(cmd, map[string]completer{
 		"model": Words(names...), "gpu": Words(gpuNames()...), "mode": Words(kvModeNames...), "policy": Words(pick.Policies()...),
 		"decode": Words(decodeWords...), "slo": WordList("ttft=", "tpot=", "e2e="),
 	})
@@ -64,14 +65,11 @@ func (o *servingFlags) add(cmd *cobra.Command, gpuHelp, decodeHelp string, decod
 // check reads the flags, but for the shape of --decode.
 func (o *servingFlags) check(cmd *cobra.Command) error {
 	o.units = units.System(o.Globals.Units).Or(units.Gbyte)
-	if err := NotEmpty(cmd, "gpu", "trace", "out-file"); err != nil {
+	if err := cmp.Or(notEmpty(cmd, "gpu", "trace", "out-file"), checkTogether(cmd, allInTables)); err != nil {
 		return err
 	}
-	if o.all && o.Format != FormatTable {
-		return fmt.Errorf("--all has no effect with -o %s", o.Format)
-	}
 	if o.modelName == "" {
-		return WithHint(errors.New("no model: want --model NAME"), "known models: %s", strings.ToLower(strings.Join(modelNames(), ", ")))
+		return withHint(errors.New("no model: want --model NAME"), "known models: %s", strings.ToLower(strings.Join(modelNames(), ", ")))
 	}
 	var err error
 	if o.model, err = kv.Find(o.modelName); err != nil {
@@ -84,7 +82,7 @@ func (o *servingFlags) check(cmd *cobra.Command) error {
 		}
 		o.gpu = g.Name
 	}
-	if err := CheckWords("mode", []string{o.mode}, kvModeNames); err != nil {
+	if err := checkWords("mode", []string{o.mode}, kvModeNames); err != nil {
 		return err
 	}
 	o.move = kvModes[o.mode]

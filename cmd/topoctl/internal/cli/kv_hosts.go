@@ -55,7 +55,7 @@ func (o *predictOptions) site(ctx context.Context) (*kvSite, error) {
 	}
 	for i := range s.hosts {
 		if !slices.Contains(s.prefill.hosts, i) && !slices.Contains(s.decode.hosts, i) {
-			return nil, WithHint(fmt.Errorf("--host %s: not used for prefill or decode", s.hosts[i].Name), "add it to --prefill-hosts or --decode-hosts")
+			return nil, withHint(fmt.Errorf("--host %s: not used for prefill or decode", s.hosts[i].Name), "add it to --prefill-hosts or --decode-hosts")
 		}
 	}
 	places := serve.NewPlaces(s.hosts)
@@ -70,13 +70,13 @@ func (o *predictOptions) site(ctx context.Context) (*kvSite, error) {
 // readHosts reads the hosts; those of one source are of one kind.
 func (o *predictOptions) readHosts(ctx context.Context, s *kvSite) error {
 	if len(o.hostFlags) == 0 {
-		return WithHint(errors.New("no hosts: want --host NAME=FILE"), "for two built-in machines, use --host p=%sa10-2nic --host d=%sa10-2nic", FixturePrefix, FixturePrefix)
+		return withHint(errors.New("no hosts: want --host NAME=FILE"), "for two built-in machines, use --host p=%sa10-2nic --host d=%sa10-2nic", fixturePrefix, fixturePrefix)
 	}
 	kinds := map[string]*sim.Kind{}
 	for _, line := range o.hostFlags {
 		name, source, _ := strings.Cut(line, "=")
 		if source == "" || name == "" || strings.ContainsAny(name, " \t\r\n:/>,") || text.Printable(name) != name {
-			return fmt.Errorf("--host %q: want NAME=FILE or NAME=%sNAME, with a name that has no space and none of : / , >", line, FixturePrefix)
+			return fmt.Errorf("--host %q: want NAME=FILE or NAME=%sNAME, with a name that has no space and none of : / , >", line, fixturePrefix)
 		}
 		if slices.ContainsFunc(s.hosts, func(h sim.HostSpec) bool { return h.Name == name }) {
 			return fmt.Errorf("--host %q: the name %s is given twice", line, name)
@@ -114,7 +114,7 @@ func (s *kvSite) pool(side string, given []string, otherwise int) ([]int, error)
 		i := slices.Index(s.names(), name)
 		switch {
 		case i < 0:
-			return nil, Suggest(fmt.Errorf("--%s-hosts %q: there is no --host %s", side, strings.Join(given, ","), name), name, s.names(), "")
+			return nil, suggest(fmt.Errorf("--%s-hosts %q: there is no --host %s", side, strings.Join(given, ","), name), name, s.names(), "")
 		case slices.Contains(out, i):
 			return nil, fmt.Errorf("--%s-hosts %q: %s is given twice", side, strings.Join(given, ","), name)
 		}
@@ -146,7 +146,7 @@ func (s *kvSite) place(p *sidePool, places *serve.Places) error {
 	for n := range p.shape.instances {
 		ranks, err := places.Place(p.hosts, p.shape.tp, 1)
 		if err != nil {
-			return WithHint(fmt.Errorf("--%s %s: instance %d: %w", p.side, p.shape, n+1, err), "use fewer instances or ranks, or more hosts in --%s-hosts", p.side)
+			return withHint(fmt.Errorf("--%s %s: instance %d: %w", p.side, p.shape, n+1, err), "use fewer instances or ranks, or more hosts in --%s-hosts", p.side)
 		}
 		p.instances = append(p.instances, ranks)
 	}
@@ -165,10 +165,10 @@ func (s *kvSite) findGPU(p *sidePool, given string) error {
 			model := t.GPUs[slices.Index(h.Kind.Host().GPUs(), r.Location)].Model
 			name, known := knownGPUs[model]
 			if !known {
-				return WithHint(fmt.Errorf("the speed of GPU %q is unknown (%s of %s)", model, r.Location, h.Name), "use --gpu NAME to choose one: %s", Either(gpuNames()))
+				return withHint(fmt.Errorf("the speed of GPU %q is unknown (%s of %s)", model, r.Location, h.Name), "use --gpu NAME to choose one: %s", either(gpuNames()))
 			}
 			if p.gpu != "" && p.gpu != name {
-				return WithHint(fmt.Errorf("%s instances would run on different GPUs, %s and %s", p.side, p.gpu, name), "use --gpu NAME to treat all as the same")
+				return withHint(fmt.Errorf("%s instances would run on different GPUs, %s and %s", p.side, p.gpu, name), "use --gpu NAME to treat all as the same")
 			}
 			p.gpu = name
 		}
@@ -267,7 +267,7 @@ func (s *kvSite) ports(flag, line string, anyHost bool) (map[int][]topo.ID, erro
 			err = fmt.Errorf("--%s %q: %s has no such port", flag, line, host)
 		}
 		slices.Sort(known)
-		return nil, Suggest(err, name, known, "known ports: "+text.List(slices.Compact(known), 12))
+		return nil, suggest(err, name, known, "known ports: "+text.List(slices.Compact(known), 12))
 	}
 	return out, nil
 }

@@ -26,9 +26,6 @@ type loadFlags struct {
 	seed                  uint64
 }
 
-// generated are the flags of generated workloads.
-var generated = []string{"requests", "rate", "burstiness", "concurrency", "input-len", "output-len", "input-range"}
-
 func (l *loadFlags) add(cmd *cobra.Command) {
 	fl := cmd.Flags()
 	fl.IntVar(&l.requests, "requests", 1000, "number `N` of requests to generate")
@@ -46,18 +43,14 @@ func (l *loadFlags) add(cmd *cobra.Command) {
 // check says which flags do not go together.
 func (l *loadFlags) check(cmd *cobra.Command) error {
 	changed := cmd.Flags().Changed
-	for _, source := range []string{"trace", "conversation"} {
-		if changed(source) {
-			if err := NoEffect(cmd, "with --"+source, generated...); err != nil {
-				return err
-			}
-		}
+	if err := checkTogether(cmd,
+		flagRule{"requests rate burstiness concurrency input-len output-len input-range", idleWith, "trace conversation", ""},
+		flagRule{"trace", excludes, "conversation", ""}); err != nil {
+		return err
 	}
 	rate, err := strconv.ParseFloat(l.rateText, 64)
 	l.ratePerSec = rate
 	switch {
-	case changed("trace") && changed("conversation"):
-		return errors.New("--trace and --conversation cannot be used together")
 	case changed("conversation") && (l.conversation < 1 || l.conversation > kv.MaxRequests):
 		return fmt.Errorf("--conversation %d: want 1 to %d requests", l.conversation, kv.MaxRequests)
 	case l.requests < 1 || l.requests > kv.MaxRequests:
@@ -91,7 +84,7 @@ func (l *loadFlags) workload(ctx context.Context, in *Host) (*kv.Workload, error
 		}
 		name := l.trace
 		if name == "-" {
-			name = StdinName
+			name = stdinName
 		}
 		w, err := kv.ReadTrace(bytes.NewReader(data), "trace "+name)
 		if err != nil {

@@ -48,27 +48,8 @@ func newPredictCmd(f *Env, runF func(context.Context, *predictOptions) error) *c
 	cmd := &cobra.Command{
 		Use:   "predict",
 		Short: "Predict the time to the first token on described hosts and networks",
-		Long: "predict runs a workload on hosts that need not exist. It models the compute time of GPUs\n" +
-			"with formulas, and simulates the network with the lanes and policies of real transfers.\n" +
-			"It measures nothing, and the output says so.\n\n" +
-			"Hosts are files as for --from, or " + FixturePrefix + "NAME. By default, the first one runs prefill and\n" +
-			"the second one decode. Instances take the GPUs of their hosts in order, each within one\n" +
-			"host. Only an instance that is larger than every host spans several: it takes all GPUs of\n" +
-			"one, then those of the next. Without --fabric, one switch connects all data ports.\n\n" +
-			"Requests are generated (--requests, --rate or --concurrency, --input-len, --output-len),\n" +
-			"read from a file in Mooncake's trace format (--trace), or generated like those of Mooncake's\n" +
-			"conversation trace (--conversation).\n\n" +
-			"With --nics and --down, the output also shows the run without them. --compare adds an\n" +
-			"infinite network, the best single NIC and a random NIC.\n\n" +
-			"The columns are those of vLLM's serving benchmark, with the same definitions. The exit code\n" +
-			"is 1 if a request was not answered.",
-		Example: "  topoctl kv predict --model llama-3.1-8b --host p=fixture:a10-2nic --host d=fixture:a10-2nic --rate 2 --output-len 6\n" +
-			"  topoctl kv predict --model qwen3-32b --prefill 2xtp4 --decode 1xtp4 --host p=fixture:hgx-h20-8nic --host d=fixture:hgx-h20-8nic --concurrency 16 --mode layers --compare\n" +
-			"  topoctl kv predict --model llama-3.1-8b --host p=fixture:a10-2nic --host d=fixture:a10-2nic --rate 2 --down p/mlx5_1\n" +
-			"  topoctl kv predict --model llama-3.1-70b --prefill 1xtp8 --decode 1xtp8 --host p=p.json --host d=d.json --trace trace.jsonl -o json\n" +
-			"  topoctl kv predict --model deepseek-r1 --prefill 1xtp16 --decode 1xtp16 --page-tokens 128 --rate 2 --host p0=fixture:hgx-h20-8nic --host p1=fixture:hgx-h20-8nic --host d0=fixture:hgx-h20-8nic --host d1=fixture:hgx-h20-8nic --prefill-hosts p0,p1 --decode-hosts d0,d1",
-		Args: NoArgs,
-		RunE: Action(opts, opts.parse, runF),
+		Args:  noArgs,
+		RunE:  action(opts, opts.parse, runF),
 	}
 	opts.add(cmd)
 	return cmd
@@ -77,21 +58,21 @@ func newPredictCmd(f *Env, runF func(context.Context, *predictOptions) error) *c
 func (o *predictOptions) add(cmd *cobra.Command) {
 	o.servingFlags.add(cmd, "`GPU` to model (default: those of the hosts)", "decode instances and tensor ranks of each (`NxtpN`), or none if prefill instances also decode", noDecode)
 	fl := cmd.Flags()
-	fl.StringArrayVar(&o.hostFlags, "host", nil, "name and description of a host (`NAME=FILE`, or NAME="+FixturePrefix+"NAME); repeatable")
+	fl.StringArrayVar(&o.hostFlags, "host", nil, "name and description of a host (`NAME=FILE`, or NAME="+fixturePrefix+"NAME); repeatable")
 	fl.StringVar(&o.fabricFile, "fabric", "", "`FILE` with the leaf and rail of each port, and uplinks (topoctl.fabric/v1)")
 	fl.StringSliceVar(&o.prefillHosts, "prefill-hosts", nil, "`NAMES` of the hosts for prefill (default: the first)")
 	fl.StringSliceVar(&o.decodeHosts, "decode-hosts", nil, "`NAMES` of the hosts for decode (default: the second, or the only one)")
 	fl.StringSliceVar(&o.nics, "nics", nil, "use only the ports with these `NAMES`, on all hosts that have them, or HOST/PORT")
 	fl.StringArrayVar(&o.downs, "down", nil, "take down the port `HOST/PORT`; repeatable")
 	fl.BoolVar(&o.compare, "compare", false, "also run with an infinite network, the best single NIC and a random NIC")
-	Var(cmd, &o.prefixBytes, "prefix-memory", "0", "memory (`SIZE`) in which each prefill instance keeps finished prompts, for prompts of a --trace that share a prefix (hash_ids); 0 for none", BytesOrNone)
+	Var(cmd, &o.prefixBytes, "prefix-memory", "0", "memory (`SIZE`) in which each prefill instance keeps finished prompts, for prompts of a --trace that share a prefix (hash_ids); 0 for none", bytesOrNone)
 	fl.DurationVar(&o.setup, "setup-time", 0, "`TIME` to start a transfer between two ranks, such as 50us")
 	fl.DurationVar(&o.piece, "piece-time", 0, "`TIME` to post each contiguous piece of a transfer, such as 200ns")
-	Offer(cmd, map[string]Completer{"host": namedHost, "prefix-memory": Words("0", "16GiB", "1TiB")})
+	Offer(cmd, map[string]completer{"host": namedHost, "prefix-memory": Words("0", "16GiB", "1TiB")})
 	mainFlags(cmd, "host", "nics", "down", "compare")
 	Uses(cmd, "timeout", "quiet", "units")
 	TakesLong(cmd)
-	Formats(cmd, FormatTable, FormatJSON, FormatSVG, FormatHTML)
+	Formats(cmd, formatTable, formatJSON, formatSVG, formatHTML)
 }
 
 // namedHost offers the machines that ship with topoctl after NAME=.
@@ -100,11 +81,11 @@ func namedHost(_ *cobra.Command, _ []string, typed string) ([]string, cobra.Shel
 	if !named {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	return HostArgs(typed, name+"=")
+	return hostArgs(typed, name+"=")
 }
 
 func (o *predictOptions) parse(cmd *cobra.Command, _ []string) error {
-	if err := NotEmpty(cmd, "fabric"); err != nil {
+	if err := notEmpty(cmd, "fabric"); err != nil {
 		return err
 	}
 	if err := o.check(cmd); err != nil {
@@ -127,7 +108,7 @@ func (o *predictOptions) parseCosts(cmd *cobra.Command) error {
 		return fmt.Errorf("--piece-time %v: want 0 to %v", o.piece, kvLongest)
 	}
 	if o.prefixBytes > 0 && !cmd.Flags().Changed("trace") {
-		return WithHint(errors.New("--prefix-memory has no effect without --trace"), "only prompts of a trace share prefixes (hash_ids)")
+		return withHint(errors.New("--prefix-memory has no effect without --trace"), "only prompts of a trace share prefixes (hash_ids)")
 	}
 	return nil
 }
@@ -142,7 +123,7 @@ func (o *predictOptions) parseDecode(cmd *cobra.Command) (err error) {
 		}
 		return nil
 	}
-	return NoEffect(cmd, "with --decode "+noDecode, "decode-hosts", "fabric", "mode", "nics", "down", "policy", "compare", "setup-time", "piece-time")
+	return checkTogether(cmd, flagRule{"decode-hosts fabric mode nics down policy compare setup-time piece-time", idleWith, "decode=" + noDecode, ""})
 }
 
 func modelNames() []string {

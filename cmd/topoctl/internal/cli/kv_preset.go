@@ -22,21 +22,14 @@ func newPresetCmd(f *Env, runF func(context.Context, *presetOptions) error) *cob
 	cmd := &cobra.Command{
 		Use:   "preset [NAME...]",
 		Short: "Compare predictions with published serving benchmarks",
-		Long: "preset predicts the rows of a published benchmark. It prints the error of each column, which\n" +
-			"numbers were fitted, which rows were held out, and the network's share of the time to the\n" +
-			"first token. Without NAME, it lists the presets. With several names, it also checks whether\n" +
-			"their order is as published, where the published gap is above 10 %.\n\n" +
-			"Compute times are modelled and the network is simulated: nothing is measured. Some presets\n" +
-			"take half a minute.",
-		Example: "  topoctl kv preset\n  topoctl kv preset a10-qwen2.5-7b-1nic\n  topoctl kv preset a10-qwen2.5-7b-1nic -o json",
 		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 			return preset.Names(), cobra.ShellCompDirectiveNoFileComp
 		},
-		RunE: Action(opts, opts.parse, runF),
+		RunE: action(opts, opts.parse, runF),
 	}
 	Uses(cmd, "timeout")
 	TakesLong(cmd)
-	Formats(cmd, FormatTable, FormatJSON, FormatTSV)
+	Formats(cmd, formatTable, formatJSON, formatTSV)
 	return cmd
 }
 
@@ -53,8 +46,8 @@ func (o *presetOptions) parse(_ *cobra.Command, args []string) error {
 	return nil
 }
 
-// SchemaPresets is the name and major version of what preset -o json prints without a name.
-const SchemaPresets = "topoctl.kv-presets/v1"
+// schemaPresets is the name and major version of what preset -o json prints without a name.
+const schemaPresets = "topoctl.kv-presets/v1"
 
 // presetList is what preset -o json prints without a name.
 type presetList struct {
@@ -74,8 +67,8 @@ func runPreset(ctx context.Context, o *presetOptions) error {
 	}
 	var cs []*preset.Comparison
 	for _, name := range o.names {
-		c, err := Interruptible(ctx, func() (*preset.Comparison, error) {
-			return preset.Run(name, preset.Options{Topology: func(fixture string) (*topo.Topology, error) { return o.Named(ctx, FixturePrefix+fixture) }})
+		c, err := interruptible(ctx, func() (*preset.Comparison, error) {
+			return preset.Run(name, preset.Options{Topology: func(fixture string) (*topo.Topology, error) { return o.Named(ctx, fixturePrefix+fixture) }})
 		})
 		if err != nil {
 			return err
@@ -83,14 +76,14 @@ func runPreset(ctx context.Context, o *presetOptions) error {
 		cs = append(cs, c)
 	}
 	r := preset.NewReport(cs)
-	if o.Format == FormatJSON {
-		return PrintJSON(o.Streams.Out, r)
+	if o.Format == formatJSON {
+		return printJSON(o.Streams.Out, r)
 	}
 	return o.text(r)
 }
 
 func (o *presetOptions) list() error {
-	l := presetList{Schema: SchemaPresets}
+	l := presetList{Schema: schemaPresets}
 	t := &Table{Head: []string{"PRESET", "ROWS", "SYSTEM"}}
 	for _, name := range preset.Names() {
 		p, err := preset.Find(name)
@@ -100,16 +93,16 @@ func (o *presetOptions) list() error {
 		l.Presets = append(l.Presets, presetEntry{p.Name, p.About, len(p.Rows)})
 		t.Add(p.Name, fmt.Sprint(len(p.Rows)), p.About)
 	}
-	if o.Format == FormatJSON {
-		return PrintJSON(o.Streams.Out, l)
+	if o.Format == formatJSON {
+		return printJSON(o.Streams.Out, l)
 	}
 	return t.Print(o.Streams, o.Format)
 }
 
 // text prints each comparison: where it is from, a line for each row and column, what is assumed.
-// As FormatTSV it is the rows of all comparisons alone.
+// As formatTSV it is the rows of all comparisons alone.
 func (o *presetOptions) text(r *preset.Report) error {
-	if o.Format == FormatTSV {
+	if o.Format == formatTSV {
 		t := &Table{Head: append([]string{"ROW"}, presetHeads...)}
 		for _, c := range r.Comparisons {
 			for i := range c.Rows {

@@ -45,7 +45,7 @@ func TestKVPreset(t *testing.T) {
 		"h20-r1-tp16 is given": {"h20-r1-tp16", "h20-r1-tp16"},
 		`-o "svg"`:             {"h20-r1-tp16", "-o", "svg"},
 	} {
-		if code := runFake(t.Context(), f, append([]string{"kv", "preset"}, args...)...); code != ExitFailed || !strings.Contains(f.Stderr.String(), want) {
+		if code := runFake(t.Context(), f, append([]string{"kv", "preset"}, args...)...); code != exitFailed || !strings.Contains(f.Stderr.String(), want) {
 			t.Errorf("%v: code %d, %s: want %q", args, code, f.Stderr.String(), want)
 		}
 	}

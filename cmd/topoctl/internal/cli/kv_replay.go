@@ -44,25 +44,8 @@ func newReplayCmd(f *Env, runF func(context.Context, *replayOptions) error) *cob
 	cmd := &cobra.Command{
 		Use:   "replay",
 		Short: "Run a workload in real time, with real transfers through the engine",
-		Long: "replay is like predict, but in real time and on a real network. It waits for the modelled\n" +
-			"compute times, and the engine moves each KV cache between this process and the peers, by\n" +
-			"page and by rank.\n\n" +
-			"Prefill runs here and decode on the peers; with --mode pull, it is the reverse. A peer is a\n" +
-			"\"topoctl agent\" that serves all regions of --region. The regions of all peers, in order, are\n" +
-			"divided equally among the instances there, and those of an instance among its ranks. Without\n" +
-			"--peer, replay starts an agent on this host. --memory sets the size of the caches here; on\n" +
-			"peers, it is that of the regions.\n\n" +
-			"Caches are in host memory, but use the lanes of their location. Ranks here are located at the\n" +
-			"GPUs in order, or in turn at the NUMA nodes if there are fewer GPUs; --location overrides\n" +
-			"this. For a peer, use \"topoctl agent --region NAME=SIZE@LOCATION\".\n\n" +
-			"If a peer fails, its requests fail, and later ones go to the other peers. The exit code is 1\n" +
-			"if a request was not answered. If interrupted, replay prints the results so far.",
-		Example: "  topoctl kv replay --model llama-3.1-8b --gpu a10 --requests 20 --rate 2 --output-len 6\n" +
-			"  topoctl agent --listen 10.0.0.2:7411 --token-file token --region kv=4GiB\n" +
-			"  topoctl kv replay --peer 10.0.0.2:7411 --token-file token --region kv --model qwen3-32b --gpu h20 --prefill tp4 --decode tp4 --rate 1\n" +
-			"  topoctl kv replay --peer 10.0.0.2 --peer 10.0.0.3 --token-file token --region kv0,kv1 --model qwen3-32b --gpu h20 --prefill 2xtp4 --decode 4xtp4 --rate 1",
-		Args: NoArgs,
-		RunE: Action(opts, opts.parse, runF),
+		Args:  noArgs,
+		RunE:  action(opts, opts.parse, runF),
 	}
 	opts.add(cmd)
 	return cmd
@@ -71,7 +54,7 @@ func newReplayCmd(f *Env, runF func(context.Context, *replayOptions) error) *cob
 func (o *replayOptions) add(cmd *cobra.Command) {
 	o.servingFlags.add(cmd, "`GPU` to model", "decode instances and tensor ranks of each (`NxtpN`)")
 	fl := cmd.Flags()
-	Var(cmd, &o.memory, "memory", "1GiB", "`SIZE` of the caches of each instance here (without --peer, also of those in the agent), all ranks together", ParseBytes)
+	Var(cmd, &o.memory, "memory", "1GiB", "`SIZE` of the caches of each instance here (without --peer, also of those in the agent), all ranks together", parseBytes)
 	fl.StringSliceVar(&o.peers, "peer", nil, "`HOST:PORT` of an agent, or its name in --registry; repeatable (default: an agent that replay starts on this host)")
 	o.credentials.Add(cmd)
 	o.registry.Add(cmd, "find --peer by name in the registry at `URL`, such as etcd://HOST/PREFIX")
@@ -79,15 +62,15 @@ func (o *replayOptions) add(cmd *cobra.Command) {
 	fl.StringSliceVar(&o.placeTexts, "location", nil, "`LOCATIONS` of ranks on this host, in turn, such as cpu:0,cpu:1")
 	o.transports.Add(cmd, "`TRANSPORT` to use: rdma, tcp, shm, or auto to let the engine choose; repeatable")
 	fl.BoolVar(&o.verify, "check", false, "read every cache back and verify it; the times include this")
-	Offer(cmd, map[string]Completer{"memory": Words("1GiB", "4GiB"), "location": WordList("cpu:0", "cpu:1", "gpu:0", "gpu:1")})
+	Offer(cmd, map[string]completer{"memory": Words("1GiB", "4GiB"), "location": WordList("cpu:0", "cpu:1", "gpu:0", "gpu:1")})
 	mainFlags(cmd, "peer", "token-file", "region")
 	Uses(cmd, "host-root", "timeout", "quiet", "verbose", "units")
 	Lasts(cmd)
-	Formats(cmd, FormatTable, FormatJSON, FormatSVG, FormatHTML)
+	Formats(cmd, formatTable, formatJSON, formatSVG, formatHTML)
 }
 
 func (o *replayOptions) parse(cmd *cobra.Command, _ []string) (err error) {
-	if err := errors.Join(NotEmpty(cmd, "peer", "region", "location"), o.credentials.Check(cmd), o.registry.Check(cmd)); err != nil {
+	if err := errors.Join(notEmpty(cmd, "peer", "region", "location"), o.credentials.Check(cmd), o.registry.Check(cmd), checkTogether(cmd, forPeers)); err != nil {
 		return err
 	}
 	for _, text := range o.placeTexts {
@@ -97,7 +80,7 @@ func (o *replayOptions) parse(cmd *cobra.Command, _ []string) (err error) {
 		return err
 	}
 	if o.gpu == "" {
-		return WithHint(errors.New("no GPU: want --gpu NAME"), "this is the GPU to model; this host needs none")
+		return withHint(errors.New("no GPU: want --gpu NAME"), "this is the GPU to model; this host needs none")
 	}
 	if o.decodeShape, err = parseShape(o.decodeText); err != nil {
 		return fmt.Errorf("--decode %w", err)
@@ -105,12 +88,12 @@ func (o *replayOptions) parse(cmd *cobra.Command, _ []string) (err error) {
 	if err := o.transports.Check(cmd); err != nil {
 		return err
 	}
-	return o.parsePeers(cmd)
+	return o.parsePeers()
 }
 
-func (o *replayOptions) parsePeers(cmd *cobra.Command) error {
+func (o *replayOptions) parsePeers() error {
 	if o.own = len(o.peers) == 0; o.own {
-		return NoEffect(cmd, "without --peer", append(slices.Clone(CredentialFlags), "region", "registry")...)
+		return nil
 	}
 	for i, text := range o.peers {
 		at, err := o.registry.Peer(text)
@@ -124,7 +107,7 @@ func (o *replayOptions) parsePeers(cmd *cobra.Command) error {
 	}
 	for i, name := range o.regions {
 		if slices.Contains(o.regions[:i], name) {
-			return WithHint(fmt.Errorf("--region %s is given twice", name), "each peer has its own region of that name")
+			return withHint(fmt.Errorf("--region %s is given twice", name), "each peer has its own region of that name")
 		}
 	}
 	_, there := o.sides()
@@ -133,7 +116,7 @@ func (o *replayOptions) parsePeers(cmd *cobra.Command) error {
 		if there.tp > 1 {
 			want += fmt.Sprintf(" of %d ranks", there.tp)
 		}
-		return WithHint(fmt.Errorf("--region: %s at %s cannot be divided among %s", text.Plural(len(o.regions), "name"), text.Plural(len(o.peers), "peer"), want),
+		return withHint(fmt.Errorf("--region: %s at %s cannot be divided among %s", text.Plural(len(o.regions), "name"), text.Plural(len(o.peers), "peer"), want),
 			"all peers together need one region for each instance, or one for each rank; \"topoctl agent --region NAME=SIZE\" serves one")
 	}
 	return nil
@@ -195,7 +178,7 @@ func rankPlaces(t *topo.Topology, given []pathsel.Location, ranks int) ([]pathse
 	known := h.Locations()
 	for _, l := range given {
 		if !slices.Contains(known, l) {
-			return nil, UnknownLocation(fmt.Errorf("--location %q: this host has no such location", l), known)
+			return nil, unknownLocation(fmt.Errorf("--location %q: this host has no such location", l), known)
 		}
 	}
 	out := make([]pathsel.Location, ranks)
@@ -205,7 +188,7 @@ func rankPlaces(t *topo.Topology, given []pathsel.Location, ranks int) ([]pathse
 		}
 		consumers, err := h.Ranks(ranks)
 		if err != nil {
-			return nil, WithHint(err, "use --location to set the locations of ranks on this host")
+			return nil, withHint(err, "use --location to set the locations of ranks on this host")
 		}
 		for i := range consumers {
 			given = append(given, consumers[i].Location)
@@ -223,11 +206,11 @@ func (o *replayOptions) allocate(e *engine.Engine, p *kvPlacement) ([][]*engine.
 	here, _ := o.sides()
 	tp := here.tp
 	for i, at := range p.here {
-		nodes := NodesAt(p.t, at)
-		p.unbound = p.unbound || nodes == nil && NodeOf(p.t, at) != nil
+		nodes := nodesAt(p.t, at)
+		p.unbound = p.unbound || nodes == nil && nodeOf(p.t, at) != nil
 		r, err := e.Alloc(o.memory/int64(tp), engine.RegionOptions{Location: at, Memory: memory.Options{Nodes: nodes}})
 		if err != nil {
-			return nil, WithHint(fmt.Errorf("--memory %s for each of %s here: %w", SizeText(o.memory), text.Plural(len(p.here)/tp, "instance"), err), "use less memory or fewer instances")
+			return nil, withHint(fmt.Errorf("--memory %s for each of %s here: %w", sizeText(o.memory), text.Plural(len(p.here)/tp, "instance"), err), "use less memory or fewer instances")
 		}
 		if i%tp == 0 {
 			out = append(out, nil)
@@ -278,7 +261,7 @@ func runReplay(ctx context.Context, o *replayOptions) error {
 	if names != nil {
 		defer names.Close() //nolint:errcheck // it only finds peers
 	}
-	e, err := engine.New(ctx, engine.Options{Name: fmt.Sprintf("kv-replay-%d", os.Getpid()), Registry: Finder(names), Credentials: credentials, Ports: engine.Ports{Topology: t}, Policy: string(o.policy),
+	e, err := engine.New(ctx, engine.Options{Name: fmt.Sprintf("kv-replay-%d", os.Getpid()), Registry: finder(names), Credentials: credentials, Ports: engine.Ports{Topology: t}, Policy: string(o.policy),
 		Transports: o.transports.Factories(append(slices.Clone(o.transports.Names), "tcp")...), Protection: o.transports.Protection})
 	if err != nil {
 		return err
@@ -289,7 +272,7 @@ func runReplay(ctx context.Context, o *replayOptions) error {
 		return err
 	}
 	// Making a large memory resident takes seconds and cannot be stopped.
-	if run.Local, err = Interruptible(ctx, func() ([][]*engine.Region, error) { return o.allocate(e, places) }); err != nil {
+	if run.Local, err = interruptible(ctx, func() ([][]*engine.Region, error) { return o.allocate(e, places) }); err != nil {
 		return err
 	}
 	run.unbound = places.unbound
@@ -402,7 +385,7 @@ func (o *replayOptions) serving(w *kv.Workload) (*serve.Config, error) {
 	sides := o.layouts()
 	cache, err := kv.New(o.model, sides[0], sides[1])
 	if err != nil {
-		return nil, WithHint(err, "--prefill and --decode set the number of tensor ranks of an instance")
+		return nil, withHint(err, "--prefill and --decode set the number of tensor ranks of an instance")
 	}
 	c := o.config()
 	c.Cache = cache
@@ -421,7 +404,7 @@ func (o *replayOptions) serving(w *kv.Workload) (*serve.Config, error) {
 }
 
 // startAgent starts the other side on this host, with a region for each of its ranks.
-func (o *replayOptions) startAgent(ctx context.Context, places *kvPlacement) (*ChildAgent, error) {
+func (o *replayOptions) startAgent(ctx context.Context, places *kvPlacement) (*childAgent, error) {
 	args := []string{"--size", "0"}
 	_, there := o.sides()
 	for i, at := range places.there {
@@ -432,9 +415,9 @@ func (o *replayOptions) startAgent(ctx context.Context, places *kvPlacement) (*C
 		}
 		o.regions, args = append(o.regions, name), append(args, "--region", text)
 	}
-	a, err := StartAgent(ctx, o.Host, &o.transports.RDMA, args...)
+	a, err := startAgent(ctx, o.Host, &o.transports.RDMA, args...)
 	if err != nil {
-		return nil, WithHint(err, "--memory %s is needed for each instance, here and in the agent", SizeText(o.memory))
+		return nil, withHint(err, "--memory %s is needed for each instance, here and in the agent", sizeText(o.memory))
 	}
 	o.peers = []string{a.Address}
 	return a, nil
@@ -471,7 +454,7 @@ func (r *replayRun) memories(ctx context.Context, e *engine.Engine) error {
 	if o.own {
 		there.Pages, err = o.pagesIn(thereSide, len(r.Remote[0]), least, "--memory")
 	} else if there.Pages, err = o.pagesIn(thereSide, len(r.Remote[0]), least, "--region"); err != nil {
-		err = WithHint(err, "use \"topoctl agent --region NAME=SIZE\" there for a larger region")
+		err = withHint(err, "use \"topoctl agent --region NAME=SIZE\" there for a larger region")
 	}
 	return err
 }
@@ -515,16 +498,16 @@ func (o *replayOptions) peerHint(ctx context.Context, err error, address string)
 		return ctx.Err()
 	}
 	err = fmt.Errorf("--peer %s: %w", address, pkgerr.Plain(err))
-	if hinted, ok := CredentialHint(err); ok {
+	if hinted, ok := credentialHint(err); ok {
 		return hinted
 	}
 	if o.registry.Given() && errors.Is(err, engine.ErrNoPeer) {
 		return o.registry.Hint(err)
 	}
 	if errors.Is(err, engine.ErrNoPeer) {
-		return WithHint(err, "--peer is the --listen address of \"topoctl agent\" on the other host")
+		return withHint(err, "--peer is the --listen address of \"topoctl agent\" on the other host")
 	}
-	return PeerHint(err)
+	return peerHint(err)
 }
 
 // regionHint says what to do where a peer has no such region.
@@ -541,10 +524,10 @@ func (o *replayOptions) regionHint(ctx context.Context, err error, p *engine.Pee
 	}
 	serves := fmt.Sprintf("start \"topoctl agent --region %s=SIZE\" there", name)
 	if near := text.Closest(name, known); near != "" {
-		return WithHint(err, "did you mean %q? Otherwise, %s", near, serves)
+		return withHint(err, "did you mean %q? Otherwise, %s", near, serves)
 	}
 	if len(known) > 0 {
-		return WithHint(err, "it has %s; %s", text.List(known, 8), serves)
+		return withHint(err, "it has %s; %s", text.List(known, 8), serves)
 	}
-	return WithHint(err, "%s", serves)
+	return withHint(err, "%s", serves)
 }

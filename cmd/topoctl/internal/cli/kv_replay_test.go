@@ -148,7 +148,7 @@ func TestKVReplayInterrupted(t *testing.T) {
 	ended := whenWritten(a, 4*100*57344, cancel)
 	code, r, errs := replayed(ctx, t, []*engine.Engine{a}, "--region", "kv", "--requests", "10000", "--concurrency", "1", "--input-len", "100")
 	ended()
-	if code != ExitInterrupted || r == nil || r.Metrics.Completed < 2 || r.Metrics.Completed > 9999 || r.Metrics.Completed+r.Metrics.Unfinished != 10000 || len(r.Failures) > 0 {
+	if code != exitInterrupted || r == nil || r.Metrics.Completed < 2 || r.Metrics.Completed > 9999 || r.Metrics.Completed+r.Metrics.Unfinished != 10000 || len(r.Failures) > 0 {
 		t.Fatalf("code %d, %+v: %s", code, r, errs)
 	}
 }
@@ -175,7 +175,7 @@ func TestRankPlaces(t *testing.T) {
 		var places, nodes []string
 		for _, at := range got {
 			node := "-"
-			if n := NodeOf(top, at); n != nil {
+			if n := nodeOf(top, at); n != nil {
 				node = strconv.Itoa(*n)
 			}
 			places, nodes = append(places, string(at)), append(nodes, node)
@@ -209,8 +209,8 @@ func TestParseKVReplay(t *testing.T) {
 		{"--peer a --peer a:7411 --region x --decode 2xtp1", 0, "--peer a:7411 is given twice"},
 		{"--peer a --region x,x --decode 2xtp1", 0, "--region x is given twice"},
 		{"--peer a, --region x", 0, "--peer is empty"},
-		{"--region x", 0, "--region has no effect without --peer"},
-		{"--token-file x", 0, "--token-file has no effect without --peer"},
+		{"--region x", 0, "--region needs --peer"},
+		{"--token-file x", 0, "--token-file needs --peer"},
 		{"--location ,", 0, "--location is empty"},
 		{"--memory 0", 0, "--memory"},
 	} {

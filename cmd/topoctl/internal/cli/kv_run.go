@@ -40,9 +40,9 @@ func runPredict(ctx context.Context, o *predictOptions) error {
 	if err != nil {
 		return err
 	}
-	results, err := Interruptible(ctx, func() ([]*serve.Result, error) { return serve.Compare(run.spec, run.networks, run.progress()) })
+	results, err := interruptible(ctx, func() ([]*serve.Result, error) { return serve.Compare(run.spec, run.networks, run.progress()) })
 	if run.progress() != nil {
-		fmt.Fprint(o.Streams.Err, ClearLine)
+		fmt.Fprint(o.Streams.Err, clearLine)
 	}
 	if err != nil {
 		return predictHint(err)
@@ -91,7 +91,7 @@ func (r *predictRun) progress() func(int) {
 		return nil
 	}
 	return func(which int) {
-		fmt.Fprintf(o.Streams.Err, "%spredicting %s: %s (%d of %d)", ClearLine, text.Plural(len(r.w.Requests), "request"), r.networks[which].Name, which+1, len(r.networks))
+		fmt.Fprintf(o.Streams.Err, "%spredicting %s: %s (%d of %d)", clearLine, text.Plural(len(r.w.Requests), "request"), r.networks[which].Name, which+1, len(r.networks))
 	}
 }
 
@@ -123,7 +123,7 @@ func (o *predictOptions) prepare(w *kv.Workload, site *kvSite) (*predictRun, err
 			return nil, err
 		}
 		if c.Cache, err = kv.New(o.model, sides[0], sides[1]); err != nil {
-			return nil, WithHint(err, "--prefill and --decode set the number of tensor ranks of an instance")
+			return nil, withHint(err, "--prefill and --decode set the number of tensor ranks of an instance")
 		}
 	}
 	r.spec = serve.Spec{Hosts: site.hosts, Fabric: site.fabric, Prefill: site.prefill.instances, Decode: site.decode.instances, Serve: c, Workload: w, Seed: o.load.seed,
@@ -139,15 +139,15 @@ func (r *predictRun) pool(which int, p *sidePool, side kv.Side) (serve.Pool, err
 	}
 	memory, err := serve.CacheBytes(r.o.model.Name, p.gpu, p.shape.tp, 1)
 	if err != nil {
-		return serve.Pool{}, WithHint(fmt.Errorf("--%s %s: %w", p.side, p.shape, err), "%s", r.memoryHint(p))
+		return serve.Pool{}, withHint(fmt.Errorf("--%s %s: %w", p.side, p.shape, err), "%s", r.memoryHint(p))
 	}
 	page, err := side.RankBytes(r.o.model, side.PageTokens)
 	if err != nil {
-		return serve.Pool{}, WithHint(fmt.Errorf("--%s %s: %w", p.side, p.shape, err), "--prefill and --decode set the number of tensor ranks of an instance")
+		return serve.Pool{}, withHint(fmt.Errorf("--%s %s: %w", p.side, p.shape, err), "--prefill and --decode set the number of tensor ranks of an instance")
 	}
 	pages := int(memory / page)
 	if pages < 1 {
-		return serve.Pool{}, WithHint(fmt.Errorf("--page-tokens %d: not enough memory for one page: it takes %d bytes on each rank, which has %d", side.PageTokens, page, memory), "use fewer")
+		return serve.Pool{}, withHint(fmt.Errorf("--page-tokens %d: not enough memory for one page: it takes %d bytes on each rank, which has %d", side.PageTokens, page, memory), "use fewer")
 	}
 	pool := r.o.pool(r.w, p.shape, &params)
 	pool.Pages = pages
@@ -198,7 +198,7 @@ func (r *predictRun) keepPrefixes(pool *serve.Pool, side kv.Side) error {
 	page *= int64(side.TP)
 	pool.PrefixPages = int(r.o.prefixBytes / page)
 	if block := (page*kv.BlockTokens + int64(side.PageTokens) - 1) / int64(side.PageTokens); pool.PrefixPages*side.PageTokens < kv.BlockTokens {
-		return fmt.Errorf("--prefix-memory %s: want at least one block of %d tokens, which takes %s on %s", SizeText(r.o.prefixBytes), kv.BlockTokens, units.Bytes(block), text.Plural(side.TP, "rank"))
+		return fmt.Errorf("--prefix-memory %s: want at least one block of %d tokens, which takes %s on %s", sizeText(r.o.prefixBytes), kv.BlockTokens, units.Bytes(block), text.Plural(side.TP, "rank"))
 	}
 	r.pools[0].PrefixBytes = &r.o.prefixBytes
 	return nil
@@ -265,7 +265,7 @@ func predictHint(err error) error {
 	if errors.Is(err, context.Canceled) {
 		return err
 	}
-	return WithHint(err, "use \"topoctl path gpu:0 --peer FILE\" to see which ports reach each other, and check --fabric and --nics")
+	return withHint(err, "use \"topoctl path gpu:0 --peer FILE\" to see which ports reach each other, and check --fabric and --nics")
 }
 
 // advice is the next step where no request can be answered.
@@ -293,7 +293,7 @@ func (o *servingFlags) answer(r *kvreport.Report, advice func() string) error {
 		return err
 	}
 	if r.Metrics.Failed+r.Metrics.Unfinished > 0 {
-		return ErrBad
+		return errBad
 	}
 	return nil
 }
@@ -307,7 +307,7 @@ func noAnswer(failures []kvreport.Failure, advice string) error {
 			why = fmt.Sprintf("line %d: %s", *failures[0].Line, why)
 		}
 	}
-	return WithHint(fmt.Errorf("no request can be answered: %s", why), "%s", advice)
+	return withHint(fmt.Errorf("no request can be answered: %s", why), "%s", advice)
 }
 
 // put prints a report.
@@ -323,14 +323,14 @@ func (o *servingFlags) put(r *kvreport.Report) error {
 func (o *servingFlags) rendered(r *kvreport.Report) ([]byte, error) {
 	look := kvreport.Options{Units: o.units, Width: o.Streams.Width, All: o.all}
 	switch o.Format {
-	case FormatJSON:
-		return SafeJSON(r.Encode())
-	case FormatSVG:
+	case formatJSON:
+		return safeJSON(r.Encode())
+	case formatSVG:
 		return r.SVG(), nil
-	case FormatHTML:
+	case formatHTML:
 		return r.HTML(look), nil
 	}
-	return []byte(Finish(r.Text(look))), nil
+	return []byte(finish(r.Text(look))), nil
 }
 
 // metricsOf sums a result up.

@@ -132,7 +132,7 @@ func TestKVPredictProgress(t *testing.T) {
 			t.Fatal(f.Stderr.String())
 		}
 		said := f.Stderr.String()
-		if !tt.want && said != "" || tt.want && (!strings.Contains(said, "predicting 2 requests: random NIC (4 of 4)") || !strings.HasSuffix(said, ClearLine)) {
+		if !tt.want && said != "" || tt.want && (!strings.Contains(said, "predicting 2 requests: random NIC (4 of 4)") || !strings.HasSuffix(said, clearLine)) {
 			t.Errorf("terminal %v, %v: %q", tt.terminal, tt.args, said)
 		}
 	}

@@ -9,21 +9,17 @@ import (
 	"github.com/topoctl/topoctl/pathsel"
 )
 
-// UnknownLocation adds to an error about a location those that there are.
-func UnknownLocation(err error, known []pathsel.Location) error {
-	var names []string
-	for _, l := range known {
-		names = append(names, string(l))
+// unknownLocation adds to an error about a location those that there are.
+func unknownLocation(err error, known []pathsel.Location) error {
+	if len(known) == 0 {
+		return withHint(err, "its memory locations are unknown")
 	}
-	if len(names) == 0 {
-		return WithHint(err, "its memory locations are unknown")
-	}
-	return WithHint(err, "it has %s", text.List(names, 12))
+	return withHint(err, "it has %s", text.List(wordsOf(known), 12))
 }
 
-// NodeOf is the NUMA node that memory at a location belongs on; nil where there is no choice, or it
+// nodeOf is the NUMA node that memory at a location belongs on; nil where there is no choice, or it
 // is not known.
-func NodeOf(t *topo.Topology, at pathsel.Location) *int {
+func nodeOf(t *topo.Topology, at pathsel.Location) *int {
 	if len(t.NUMANodes) < 2 {
 		return nil
 	}
@@ -40,9 +36,9 @@ func NodeOf(t *topo.Topology, at pathsel.Location) *int {
 	return nil
 }
 
-// NodesAt is that node for an allocation, none where it cannot be bound to: containers often may not.
-func NodesAt(t *topo.Topology, at pathsel.Location) []int {
-	node := NodeOf(t, at)
+// nodesAt is that node for an allocation, none where it cannot be bound to: containers often may not.
+func nodesAt(t *topo.Topology, at pathsel.Location) []int {
+	node := nodeOf(t, at)
 	if node == nil {
 		return nil
 	}

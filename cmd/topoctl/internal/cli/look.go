@@ -50,9 +50,9 @@ func (l *Look) Paint(text, code string) string {
 	return Mark + code + MarkEnd + text + Mark + Plain + MarkEnd
 }
 
-// Finish makes a whole answer safe for a terminal: names from foreign files are
+// finish makes a whole answer safe for a terminal: names from foreign files are
 // escaped, and nothing but the colours of this file is let through.
-func Finish(answer string) string {
+func finish(answer string) string {
 	var b strings.Builder
 	for i, piece := range strings.Split(answer, Mark) {
 		if code, rest, ok := strings.Cut(piece, MarkEnd); ok && i > 0 && strings.Contains(allCodes, "|"+code+"|") {
@@ -150,5 +150,5 @@ func (l *Look) Listing(rows []Row) string {
 	return b.String()
 }
 
-// ClearLine begins a terminal's line anew.
-const ClearLine = "\r\x1b[K"
+// clearLine begins a terminal's line anew.
+const clearLine = "\r\x1b[K"

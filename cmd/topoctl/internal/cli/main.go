@@ -1,6 +1,6 @@
 // Package cli is topoctl's command line. A command is in the file of its name, or in a few that
-// begin with it: its flags first, then what carries it out and what it prints. root.go, help.go,
-// host.go (which host a command is about), value.go (types of flags), output.go and errors.go have
+// begin with it: its flags first, then what carries it out and what it prints; what help says of it is
+// in the folder help. root.go, help.go, host.go (which host a command is about), value.go (types of flags), output.go and errors.go have
 // what all share; address.go, credentials.go, registry.go and transports.go what those share that
 // run engines.
 package cli
@@ -27,7 +27,7 @@ func Main(ctx context.Context, args []string, s Streams, gpus discover.GPUSource
 // Manual are the pages of topoctl's manual, by file name.
 func Manual(version string, date time.Time) map[string][]byte {
 	f := &Env{Streams: Streams{In: strings.NewReader(""), Out: io.Discard, Err: io.Discard}}
-	return manualPages(NewRoot(f, commands(f)...), version, date)
+	return manualPages(newRoot(f, commands(f)...), version, date)
 }
 
 // commandGroup are the commands that help shows below one title.
@@ -42,29 +42,42 @@ func groups(f *Env) []commandGroup {
 		{"See a host", []*cobra.Command{newSummaryCmd(f, runSummary), newDoctorCmd(f, runDoctor), newPathCmd(f, runPath), newTopoCmd(f, runTopo),
 			newMatrixCmd(f, runMatrix), newTUICmd(f, runTUI), newWatchCmd(f, runWatch), newAuditCmd(f, runAudit)}},
 		{"Save, compare and configure", []*cobra.Command{newFixturesCmd(f, runFixtures), newDiscoverCmd(f, runDiscover), newDiffCmd(f, runDiff),
-			newExportCmd(f, runExport), newRemapCmd(f, runRemap), newFleetCmd(f)}},
-		{"Measure and move data", []*cobra.Command{newProbeCmd(f), newBenchCmd(f, runBench), newAgentCmd(f, runAgent),
-			newPeersCmd(f, runPeers), newCertCmd(f), newKVCmd(f), newPythonCmd(f, runPythonEnv)}},
+			newExportCmd(f, runExport), newRemapCmd(f, runRemap),
+			family("fleet", "Compare many hosts, and find the one that is odd", newFleetCollectCmd(f, runFleetCollect), newFleetShowCmd(f, runFleetShow),
+				newFleetCheckCmd(f, runFleetCheck), newFleetDiffCmd(f, runFleetDiff), newFleetFabricCmd(f, runFleetFabric), newFleetExportCmd(f, runFleetExport))}},
+		{"Measure and move data", []*cobra.Command{
+			family("probe", "Measure whether paths are as fast as expected, and why not", newProbeLocalCmd(f, runProbeLocal),
+				newProbeFabricCmd(f, runProbeFabric), newProbeShowCmd(f, runProbeShow)),
+			newBenchCmd(f, runBench), newAgentCmd(f, runAgent), newPeersCmd(f, runPeers),
+			family("cert", "Make and explain the certificates by which hosts know each other", newCertCACmd(f, runCertCA),
+				newCertHostCmd(f, runCertHost), newCertShowCmd(f, runCertShow)),
+			family("kv", "Predict how NICs and paths affect LLM serving that moves KV caches", newPredictCmd(f, runPredict),
+				newReplayCmd(f, runReplay), newPresetCmd(f, runPreset)),
+			family("python", "Run Python programs for Mooncake or NIXL on topoctl's engine", newPythonEnvCmd(f, runPythonEnv))}},
 		{"", []*cobra.Command{newBenchEndCmd(f), newVersionCmd(f, runVersion)}},
 	}
 }
 
-// commands are topoctl's, group by group, and its help topics.
+// commands are topoctl's, group by group, and its help topics. Those in no group say all in a line.
 func commands(f *Env) []*cobra.Command {
-	var all []*cobra.Command
+	var all, explained []*cobra.Command
 	for _, g := range groups(f) {
 		for _, c := range g.commands {
 			c.GroupID = g.title
 		}
 		all = append(all, g.commands...)
+		if g.title != "" {
+			explained = append(explained, g.commands...)
+		}
 	}
-	return append(all, helpTopics(all)...)
+	topics := helpTopics()
+	setTexts(append(explained, topics...), all)
+	return append(all, topics...)
 }
 
-// below makes a command of which only the subcommands do something.
-func below(cmd *cobra.Command, subcommands ...*cobra.Command) *cobra.Command {
-	cmd.Args = UnknownCommand
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+// family is a command of which only the subcommands do something.
+func family(name, short string, subcommands ...*cobra.Command) *cobra.Command {
+	cmd := &cobra.Command{Use: name, Short: short, Args: unknownCommand, RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
 	cmd.AddCommand(subcommands...)
 	return cmd
 }

@@ -35,28 +35,19 @@ func newMatrixCmd(f *Env, runF func(context.Context, *matrixOptions) error) *cob
 	cmd := &cobra.Command{
 		Use:   "matrix",
 		Short: "Print how GPUs, NICs and NUMA nodes are connected to each other",
-		Long: "matrix prints a table like nvidia-smi topo -m, with its classes, with NCCL's path\n" +
-			"types, or with the rate expected of each path. As there, a NIC is an RDMA device (of a\n" +
-			"host without any, a network interface); formats other than table list interfaces\n" +
-			"without RDMA too. A question mark means unknown.\n\n" +
-			"With --probe, it shows the rates that \"topoctl probe\" measured, or their difference from\n" +
-			"the expected rates in percent. For two devices that were not measured as a pair, the\n" +
-			"slowest link between them counts.",
-		Example: "  topoctl matrix\n  topoctl matrix --show expected --rows gpu --cols nic\n" +
-			"  topoctl matrix --show delta --probe report.json\n  topoctl matrix -o json | jq .class",
-		Args: NoArgs,
-		RunE: Action(opts, opts.parse, runF),
+		Args:  noArgs,
+		RunE:  action(opts, opts.parse, runF),
 	}
 	fl := cmd.Flags()
 	fl.StringVar(&opts.show, "show", string(picture.ViewClass), "what to show (`VIEW`): class, nccl, expected, measured or delta")
 	fl.StringSliceVar(&opts.rowNames, "rows", []string{"gpu", "nic"}, "`KINDS` of device in the rows: gpu, nic, numa")
 	fl.StringSliceVar(&opts.colNames, "cols", []string{"gpu", "nic"}, "`KINDS` of device in the columns: gpu, nic, numa")
 	opts.Measured.Add(cmd)
-	Offer(cmd, map[string]Completer{
+	Offer(cmd, map[string]completer{
 		"show": Words(matrixViews...), "rows": WordList(matrixKindNames...), "cols": WordList(matrixKindNames...),
 	})
-	Uses(cmd, append(slices.Clone(InputFlags), "units")...)
-	Formats(cmd, FormatTable, FormatJSON, FormatCSV, FormatTSV, FormatMarkdown)
+	Uses(cmd, inputFlags, "units")
+	Formats(cmd, formatTable, formatJSON, formatCSV, formatTSV, formatMarkdown)
 	return cmd
 }
 
@@ -65,14 +56,13 @@ func (o *matrixOptions) parse(cmd *cobra.Command, _ []string) error {
 	if err := o.Measured.Check(cmd); err != nil {
 		return err
 	}
-	measures := o.show == string(picture.ViewMeasured) || o.show == string(picture.ViewDelta)
-	switch {
-	case !slices.Contains(matrixViews, o.show):
-		return fmt.Errorf("--show %q: want %s", o.show, Either(matrixViews))
-	case measures && o.Measured.File == "":
-		return WithHint(fmt.Errorf("--show %s needs --probe FILE", o.show), "create one with %q", "topoctl probe local --report FILE")
-	case !measures && o.Measured.File != "" && o.Format != FormatJSON:
-		return fmt.Errorf("--probe has no effect with --show %s: use --show measured or delta", o.show)
+	if !slices.Contains(matrixViews, o.show) {
+		return fmt.Errorf("--show %q: want %s", o.show, either(matrixViews))
+	}
+	if err := checkTogether(cmd,
+		flagRule{"show=measured show=delta", needs, "probe", "create a report with \"topoctl probe local --report FILE\""},
+		flagRule{"probe", needs, "show=measured show=delta output=json", ""}); err != nil {
+		return err
 	}
 	var errRows, errCols error
 	o.rows, errRows = kindsOf("--rows", o.rowNames, matrixKinds, matrixKindNames)
@@ -87,21 +77,21 @@ func runMatrix(ctx context.Context, opts *matrixOptions) error {
 		return err
 	}
 	m := t.Matrix(opts.rows, opts.cols)
-	if opts.Format == FormatTable { // as nvidia-smi topo -m has it, and as we read that
+	if opts.Format == formatTable { // as nvidia-smi topo -m has it, and as we read that
 		m = withNICs(m, nvsmi.NICs(t))
 	}
 	if err := opts.measure(m, t); err != nil {
 		return err
 	}
-	if opts.Format == FormatJSON {
-		err = PrintJSON(opts.Streams.Out, m)
+	if opts.Format == formatJSON {
+		err = printJSON(opts.Streams.Out, m)
 	} else {
 		err = opts.draw(m, t)
 	}
 	if err != nil {
 		return err
 	}
-	return Incomplete(t, false)
+	return incomplete(t, false)
 }
 
 // withNICs is a matrix without the NICs that are not listed.

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -28,18 +29,12 @@ type Measured struct {
 func (m *Measured) Add(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&m.File, "probe", "", "use the measured rates in `FILE`, a report of \"topoctl probe\"")
 	cmd.Flags().StringVar(&m.host, "probe-host", "", "with --probe, the `NAME` of this host in the report (default: the host with the same hardware and name)")
-	Offer(cmd, map[string]Completer{"probe-host": Words[string]()})
+	Offer(cmd, map[string]completer{"probe-host": Words[string]()})
 }
 
 // Check refuses values that cannot be meant.
 func (m *Measured) Check(cmd *cobra.Command) error {
-	if err := NotEmpty(cmd, "probe", "probe-host"); err != nil {
-		return err
-	}
-	if cmd.Flags().Changed("probe-host") && m.File == "" {
-		return errors.New("--probe-host has no effect without --probe")
-	}
-	return nil
+	return cmp.Or(notEmpty(cmd, "probe", "probe-host"), checkTogether(cmd, flagRule{"probe-host", needs, "probe", ""}))
 }
 
 // Overlay gives the measured rates of a host's links, nil without --probe.
@@ -60,8 +55,8 @@ func (m *Measured) Overlay(in *Host, t *topo.Topology) (topo.Overlay, error) {
 	}
 	m.Found = name
 	rates := m.Report.Overlay(name)
-	if len(rates) == 0 && !in.Globals.Quiet {
-		fmt.Fprintln(in.Streams.Err, "topoctl: warning: "+text.Printable(fmt.Sprintf("--probe %s: no measured link rates for %s; using the expected rates", m.File, name)))
+	if len(rates) == 0 {
+		in.tell("warning", fmt.Sprintf("--probe %s: no measured link rates for %s; using the expected rates", m.File, name))
 	}
 	return rates, nil
 }
@@ -99,7 +94,7 @@ func (m *Measured) find(t *topo.Topology) (string, error) {
 		switch {
 		case h.Fingerprint != print:
 			if h.Name == m.host {
-				return "", WithHint(fmt.Errorf("--probe-host %s: its hardware differs from this host's", m.host), "if the hardware has changed since, measure again with \"topoctl probe\"")
+				return "", withHint(fmt.Errorf("--probe-host %s: its hardware differs from this host's", m.host), "if the hardware has changed since, measure again with \"topoctl probe\"")
 			}
 		case h.Name == m.host || m.host == "" && h.Name == t.Host.Name:
 			return h.Name, nil
@@ -113,15 +108,15 @@ func (m *Measured) find(t *topo.Topology) (string, error) {
 	case len(alike) == 1:
 		return alike[0], nil
 	case len(alike) > 1:
-		return "", WithHint(fmt.Errorf("--probe %s: several of its hosts have the same hardware as this one: %s", m.File, text.List(alike, 8)), "use --probe-host NAME to select one")
+		return "", withHint(fmt.Errorf("--probe %s: several of its hosts have the same hardware as this one: %s", m.File, text.List(alike, 8)), "use --probe-host NAME to select one")
 	}
-	return "", WithHint(fmt.Errorf("--probe %s: this host is not in the report, which has %s", m.File, strings.TrimSpace(text.List(all, 8))),
+	return "", withHint(fmt.Errorf("--probe %s: this host is not in the report, which has %s", m.File, strings.TrimSpace(text.List(all, 8))),
 		"measure this host with \"topoctl probe local --report FILE\" or \"topoctl probe fabric\"")
 }
 
 // ReportOptions say how a report is printed for people.
 func (in *Host) ReportOptions() show.Options {
-	return show.Options{Units: units.System(in.Globals.Units), Wide: in.Format == FormatWide, Width: in.Streams.Columns(), Color: in.Color(), ASCII: in.Globals.ASCII}
+	return show.Options{Units: units.System(in.Globals.Units), Wide: in.Format == formatWide, Width: in.Streams.Columns(), Color: in.Color(), ASCII: in.Globals.ASCII}
 }
 
 // ReadReport reads a report, or the events of a run.
@@ -129,13 +124,13 @@ func (in *Host) ReadReport(name string) (*probe.Report, error) {
 	src := in.Streams.In
 	switch {
 	case name == "-" && in.Streams.InTTY:
-		return nil, WithHint(errors.New("- reads standard input, which is a terminal"), "pipe a report into it")
+		return nil, withHint(errors.New("- reads standard input, which is a terminal"), "pipe a report into it")
 	case name == "-":
-		name = StdinName
+		name = stdinName
 	default:
 		file, err := os.Open(name)
 		if err != nil {
-			return nil, OpenError(name, err)
+			return nil, openError(name, err)
 		}
 		defer file.Close()
 		src = file

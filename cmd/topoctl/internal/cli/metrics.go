@@ -9,8 +9,8 @@ import (
 	"github.com/topoctl/topoctl/pathsel/export"
 )
 
-// Metrics writes a host as Prometheus metrics, with what doctor finds.
-func Metrics(w io.Writer, t *topo.Topology, allPairs bool) error {
+// metrics writes a host as Prometheus metrics, with what doctor finds.
+func metrics(w io.Writer, t *topo.Topology, allPairs bool) error {
 	h, err := pathsel.New(t, pathsel.Options{})
 	if err != nil {
 		return err

@@ -13,53 +13,62 @@ import (
 	"github.com/topoctl/topoctl/internal/text"
 )
 
-// The output formats. A command that prints a result has FormatTable and FormatJSON, and may have
+// The output formats. A command that prints a result has formatTable and formatJSON, and may have
 // others.
 const (
-	FormatTable    = "table"
-	FormatWide     = "wide"
-	FormatJSON     = "json"
-	FormatJSONL    = "jsonl"
-	FormatYAML     = "yaml"
-	FormatTSV      = "tsv"
-	FormatCSV      = "csv"
-	FormatMarkdown = "md"
-	FormatSVG      = "svg"
-	FormatHTML     = "html"
-	FormatNagios   = "nagios"
-	FormatTopology = "topology"
-	FormatNCCL     = "nccl-xml"
-	FormatMooncake = "mooncake"
-	FormatName     = "name"
+	formatTable    = "table"
+	formatWide     = "wide"
+	formatJSON     = "json"
+	formatJSONL    = "jsonl"
+	formatYAML     = "yaml"
+	formatTSV      = "tsv"
+	formatCSV      = "csv"
+	formatMarkdown = "md"
+	formatSVG      = "svg"
+	formatHTML     = "html"
+	formatNagios   = "nagios"
+	formatTopology = "topology"
+	formatNCCL     = "nccl-xml"
+	formatMooncake = "mooncake"
+	formatName     = "name"
 )
 
-// FormatsKnown are all output formats with what they are, in the order of the help.
-var FormatsKnown = []struct{ Name, About string }{
-	{FormatTable, "text for people, the answer first"},
-	{FormatWide, "the same with more columns"},
-	{FormatJSON, "one document with a schema; of watch, one for each event"},
-	{FormatJSONL, "a JSON document on each line, as things happen"},
-	{FormatYAML, "the JSON document as YAML"},
-	{FormatTSV, "rows for awk and cut: a header, then fields separated by tabs"},
-	{FormatCSV, "rows for spreadsheets, with a header"},
-	{FormatMarkdown, "a table for Markdown"},
-	{FormatSVG, "a drawing"},
-	{FormatHTML, "a page that needs no other file"},
-	{FormatNagios, "a monitoring plugin's line and exit code"},
-	{FormatTopology, "the topology document that --from reads, also as json"},
-	{FormatNCCL, "NCCL's topology file (NCCL_TOPO_FILE)"},
-	{FormatMooncake, "Mooncake's NIC priority matrix (MC_CUSTOM_TOPO_JSON)"},
-	{FormatName, "names alone, one on a line"},
+// formatsKnown are all output formats with what they are, in the order of the help.
+var formatsKnown = []struct{ Name, About string }{
+	{formatTable, "text for people, the answer first"},
+	{formatWide, "the same with more columns"},
+	{formatJSON, "one document with a schema; of watch, one for each event"},
+	{formatJSONL, "a JSON document on each line, as things happen"},
+	{formatYAML, "the JSON document as YAML"},
+	{formatTSV, "rows for awk and cut: a header, then fields separated by tabs"},
+	{formatCSV, "rows for spreadsheets, with a header"},
+	{formatMarkdown, "a table for Markdown"},
+	{formatSVG, "a drawing"},
+	{formatHTML, "a page that needs no other file"},
+	{formatNagios, "a monitoring plugin's line and exit code"},
+	{formatTopology, "the topology document that --from reads, also as json"},
+	{formatNCCL, "NCCL's topology file (NCCL_TOPO_FILE)"},
+	{formatMooncake, "Mooncake's NIC priority matrix (MC_CUSTOM_TOPO_JSON)"},
+	{formatName, "names alone, one on a line"},
 }
 
 // formatAbout is what a format is.
 func formatAbout(name string) string {
-	for _, f := range FormatsKnown {
+	for _, f := range formatsKnown {
 		if f.Name == name {
 			return f.About
 		}
 	}
 	return ""
+}
+
+// printable makes text that has foreign names in it harmless, line by line.
+func printable(s string) string {
+	lines := strings.Split(s, "\n")
+	for i := range lines {
+		lines[i] = text.Printable(lines[i])
+	}
+	return strings.Join(lines, "\n")
 }
 
 // Write puts all of data on w.
@@ -70,39 +79,47 @@ func Write(w io.Writer, data []byte) error {
 	return nil
 }
 
-// SafeJSON is JSON as every command gives it, a document or lines: nothing in it is obeyed
+// safeJSON is JSON as every command gives it, a document or lines: nothing in it is obeyed
 // by a terminal, whatever a host or a peer is called.
-func SafeJSON(data []byte, err error) ([]byte, error) { return document.Printable(data), err }
+func safeJSON(data []byte, err error) ([]byte, error) { return document.Printable(data), err }
 
-// JSONLine is a value as a line of JSON with its end.
-func JSONLine(v any) ([]byte, error) {
+// jsonLine is a value as a line of JSON with its end.
+func jsonLine(v any) ([]byte, error) {
 	var buf bytes.Buffer
 	enc := json.NewEncoder(&buf)
 	enc.SetEscapeHTML(false) // "x16 -> x8" stays legible
 	err := enc.Encode(v)
-	return SafeJSON(buf.Bytes(), err)
+	return safeJSON(buf.Bytes(), err)
 }
 
-// EncodeJSON is a value as a document with a key a line, and of lists an element a line.
-func EncodeJSON(v any) ([]byte, error) {
-	data, err := JSONLine(v)
+// encodeJSON is a value as a document with a key a line, and of lists an element a line.
+func encodeJSON(v any) ([]byte, error) {
+	data, err := jsonLine(v)
 	if err != nil {
 		return nil, err
 	}
 	return document.Layout(data)
 }
 
-// PrintJSON prints a value as a document.
-func PrintJSON(w io.Writer, v any) error {
-	data, err := EncodeJSON(v)
+// printJSON prints a value as a document.
+func printJSON(w io.Writer, v any) error {
+	data, err := encodeJSON(v)
 	if err != nil {
 		return err
 	}
 	return Write(w, data)
 }
 
-// ToYAML turns a JSON document into YAML and keeps the order of its keys.
-func ToYAML(data []byte) ([]byte, error) {
+// printAnswer prints an answer: as a document with -o json, else its text.
+func (in *Host) printAnswer(doc any, text func() string) error {
+	if in.Format == formatJSON {
+		return printJSON(in.Streams.Out, doc)
+	}
+	return Write(in.Streams.Out, []byte(finish(text())))
+}
+
+// toYAML turns a JSON document into YAML and keeps the order of its keys.
+func toYAML(data []byte) ([]byte, error) {
 	dec := json.NewDecoder(bytes.NewReader(data))
 	dec.UseNumber()
 	node, err := yamlNode(dec)
@@ -115,11 +132,7 @@ func ToYAML(data []byte) ([]byte, error) {
 	if err := enc.Encode(node); err != nil {
 		return nil, fmt.Errorf("JSON to YAML: %w", err)
 	}
-	lines := strings.Split(out.String(), "\n")
-	for i, line := range lines { // the encoder leaves marks that turn the writing direction, and blanks without width
-		lines[i] = text.Printable(line)
-	}
-	return []byte(strings.Join(lines, "\n")), nil
+	return []byte(printable(out.String())), nil // the encoder leaves marks that turn the writing direction, and blanks without width
 }
 
 // yamlNode reads one JSON value.
@@ -131,7 +144,7 @@ func yamlNode(dec *json.Decoder) (*yaml.Node, error) {
 	scalar := func(tag, value string) (*yaml.Node, error) {
 		n := &yaml.Node{Kind: yaml.ScalarNode, Tag: tag, Value: value}
 		if text.Printable(value) != value {
-			n.Style = yaml.DoubleQuotedStyle // in which ToYAML may escape
+			n.Style = yaml.DoubleQuotedStyle // in which toYAML may escape
 		}
 		return n, nil
 	}
@@ -182,11 +195,11 @@ func (t *Table) Add(cells ...string) {
 	t.rows = append(t.rows, cells)
 }
 
-// Print writes the table: aligned for people, its last column wrapped to the terminal, or as FormatTSV
+// Print writes the table: aligned for people, its last column wrapped to the terminal, or as formatTSV
 // for programs.
 func (t *Table) Print(s Streams, format string) error {
 	rows := append([][]string{t.Head}, t.rows...)
-	if format == FormatTSV {
+	if format == formatTSV {
 		return Write(s.Out, []byte(strings.Join(text.TSV(rows), "\n")+"\n"))
 	}
 	var b strings.Builder

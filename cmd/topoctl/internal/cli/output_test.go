@@ -17,7 +17,7 @@ const tricky = `{"schema":"x/v1","z":1,"a":{"yes":"yes","null":"null","tilde":"~
 "n":null,"big":9007199254740993,"rate":1.5,"negative":-1,"list":[],"map":{},"numbers":[10,21],"nested":[[1,null],[{"b":1,"a":[2]}]]}`
 
 func TestYAML(t *testing.T) {
-	out, err := ToYAML([]byte(tricky))
+	out, err := toYAML([]byte(tricky))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,7 +40,7 @@ func TestYAML(t *testing.T) {
 	if !strings.HasPrefix(string(out), "schema: x/v1\nz: 1\na:\n") {
 		t.Errorf("the order of keys changed:\n%s", out)
 	}
-	if _, err := ToYAML([]byte(`{"a":`)); err == nil {
+	if _, err := toYAML([]byte(`{"a":`)); err == nil {
 		t.Error("broken JSON was accepted")
 	}
 }
@@ -65,8 +65,8 @@ func TestTable(t *testing.T) {
 	tab.Add("gpu", "GPU0", "")
 	tab.Add("nvswitch", "x\x1b[2J", "A\tB")
 	for format, want := range map[string]string{
-		FormatTSV:   "KIND\tNAME\tMODEL\ngpu\tGPU0\t\nnvswitch\tx\\x1b[2J\tA\\tB\n",
-		FormatTable: "KIND      NAME      MODEL\ngpu       GPU0\nnvswitch  x\\x1b[2J  A\\tB\n",
+		formatTSV:   "KIND\tNAME\tMODEL\ngpu\tGPU0\t\nnvswitch\tx\\x1b[2J\tA\\tB\n",
+		formatTable: "KIND      NAME      MODEL\ngpu       GPU0\nnvswitch  x\\x1b[2J  A\\tB\n",
 	} {
 		var out bytes.Buffer
 		if err := tab.Print(Streams{Out: &out}, format); err != nil {
@@ -83,7 +83,7 @@ func TestWrapping(t *testing.T) {
 	tab := &Table{Head: []string{"NAME", "MACHINE"}}
 	tab.Add("a10-2nic", "two A10 and two RoCE NICs, one pair on each socket")
 	var out bytes.Buffer
-	if err := tab.Print(Streams{Out: &out, Width: 40}, FormatTable); err != nil {
+	if err := tab.Print(Streams{Out: &out, Width: 40}, formatTable); err != nil {
 		t.Fatal(err)
 	}
 	want := "NAME      MACHINE\na10-2nic  two A10 and two RoCE NICs, one\n          pair on each socket\n"

@@ -43,39 +43,19 @@ const tableMost = 8
 func newPathCmd(f *Env, runF func(context.Context, *pathOptions) error) *cobra.Command {
 	opts := &pathOptions{Host: f.Host()}
 	cmd := &cobra.Command{
-		Use:   "path SRC [DST]",
-		Short: "Show which NIC a GPU or NUMA node should use, and why",
-		Long: "path chooses the network ports for the memory of a GPU (gpu:N, in PCI order) or a NUMA\n" +
-			"node (cpu:N), draws the path with the rate of each link, and explains why other ports\n" +
-			"rank lower or are rejected. With DST, it explains the path between any two devices of\n" +
-			"the host. With --peer, it pairs the ports of two hosts into lanes: from gpu:3 to gpu:3 of\n" +
-			"the peer, unless DST names another of its GPUs or NUMA nodes.\n\n" +
-			"A device can be gpu:0, GPU0, nvml:0, a UUID or the beginning of one, cpu:0, mlx5_0,\n" +
-			"mlx5_0/1, eth0, nvme0, a PCI address, or cuda:0 with --visible.\n\n" +
-			"--fabric describes what a host cannot see: the leaf switch, rail and plane of each port.\n" +
-			"Only the name of a port is required. Host \"*\" stands for all hosts that are not listed:\n" +
-			"  {\"schema\": \"topoctl.fabric/v1\", \"rail_only\": false,\n" +
-			"  \"hosts\": [{\"host\": \"node1\", \"ports\": [\n" +
-			"    {\"port\": \"mlx5_0/1\", \"rail\": 0, \"leaf\": \"leaf-0\", \"plane\": 0},\n" +
-			"    {\"port\": \"mlx5_1\", \"rail\": 1}]}]}\n\n" +
-			"The file can also list \"uplinks\" (see docs/probe.md).\n\n" +
-			"--verbose adds details of each link, and the code, notes and evidence of each decision.\n\n" +
-			"The exit code is 1 if there is no usable port or lane.",
-		Example: "  topoctl path gpu:0\n  topoctl path gpu:0 mlx5_3\n  topoctl path gpu:0 gpu:1\n" +
-			"  topoctl path gpu:0 --engine mooncake --engine nccl\n  topoctl path --plan\n  topoctl path gpu:0 --down mlx5_0\n" +
-			"  topoctl path gpu:0 --peer node2.json --fabric fabric.json --bytes 64MiB\n" +
-			"  topoctl path cpu:1 -o json | jq -r .chosen.name",
-		Args:              func(cmd *cobra.Command, args []string) error { return AtMost(cmd, args, 2) },
-		RunE:              Action(opts, opts.parse, runF),
+		Use:               "path SRC [DST]",
+		Short:             "Show which NIC a GPU or NUMA node should use, and why",
+		Args:              func(cmd *cobra.Command, args []string) error { return atMost(cmd, args, 2) },
+		RunE:              action(opts, opts.parse, runF),
 		ValidArgsFunction: opts.complete,
 	}
 	fl := cmd.Flags()
 	fl.StringVar(&opts.peer, "peer", "", "pair the ports of this host with those of the host in `FILE` (as for --from); DST is memory there (default: the same as SRC)")
 	fl.StringVar(&opts.fabric, "fabric", "", "`FILE` with the rail, leaf and plane of each port (topoctl.fabric/v1)")
-	Var(cmd, &opts.bytes, "bytes", "64MiB", "`SIZE` of the transfer that lanes share", ParseBytes)
-	Var(cmd, &opts.policy, "policy", string(pick.Adaptive), "`POLICY` by which lanes share the transfer: "+Either(pick.Policies()), Policy)
-	Var(cmd, &opts.transport, "transport", "", "choose ports for `TRANSPORT`: rdma or tcp (default: rdma if it can be used)", OneOf(pathsel.RDMA, pathsel.TCP))
-	fl.StringArrayVar(&opts.roles, "role", nil, "set the role of a NIC (`NIC=ROLE`): "+Either(roleNames)+"; repeatable")
+	Var(cmd, &opts.bytes, "bytes", "64MiB", "`SIZE` of the transfer that lanes share", parseBytes)
+	Var(cmd, &opts.policy, "policy", string(pick.Adaptive), "`POLICY` by which lanes share the transfer: "+either(pick.Policies()), Policy)
+	Var(cmd, &opts.transport, "transport", "", "choose ports for `TRANSPORT`: rdma or tcp (default: rdma if it can be used)", oneOf(pathsel.RDMA, pathsel.TCP))
+	fl.StringArrayVar(&opts.roles, "role", nil, "set the role of a NIC (`NIC=ROLE`): "+either(roleNames)+"; repeatable")
 	fl.StringSliceVar(&opts.down, "down", nil, "what if `NIC` (or a port, mlx5_0/1) of this host were down; repeatable")
 	fl.StringSliceVar(&opts.typed, "engine", nil, "also show what `ENGINE` would choose, and the cost of that: mooncake, nccl or ucx; repeatable")
 	fl.IntVar(&opts.most, "k", tableMost, "list the best `N` ports, 0 for all (with -o json, all by default)")
@@ -83,40 +63,29 @@ func newPathCmd(f *Env, runF func(context.Context, *pathOptions) error) *cobra.C
 	fl.IntVar(&opts.ranks, "ranks", 0, "with --plan, assign them to `N` local ranks instead")
 	fl.StringVar(&opts.visible, "visible", "", "number cuda:N by `LIST`, as in CUDA_VISIBLE_DEVICES")
 	opts.measured.Add(cmd)
-	Offer(cmd, map[string]Completer{
-		"policy": Words(pick.Policies()...), "transport": Words("rdma", "tcp"), "engine": WordList(engineNames()...), "peer": HostFlag,
+	Offer(cmd, map[string]completer{
+		"policy": Words(pick.Policies()...), "transport": Words("rdma", "tcp"), "engine": WordList(engineNames()...), "peer": hostFlag,
 		"role": opts.completeRole, "down": opts.completeDown,
 	})
 	mainFlags(cmd, "plan", "peer", "down", "engine", "transport", "k")
-	Uses(cmd, append(slices.Clone(InputFlags), "units")...)
-	Formats(cmd, FormatTable, FormatJSON)
+	Uses(cmd, inputFlags, "units")
+	Formats(cmd, formatTable, formatJSON)
 	return cmd
 }
 
 // roleNames are the roles that --role gives.
 var roleNames = []string{string(pathsel.RoleData), string(pathsel.RoleStorage), string(pathsel.RoleManagement), string(pathsel.RoleDecoy), string(pathsel.RoleUnknown)}
 
-func engineNames() []string {
-	var out []string
-	for _, e := range rival.Engines() {
-		out = append(out, string(e))
-	}
-	return out
-}
+func engineNames() []string { return wordsOf(rival.Engines()) }
 
 // parse takes over the flags and arguments and refuses what makes no sense.
 func (o *pathOptions) parse(cmd *cobra.Command, args []string) error {
 	if err := errors.Join(o.parseArgs(cmd, args), o.measured.Check(cmd)); err != nil {
 		return err
 	}
-	if o.peer == "" {
-		if err := NoEffect(cmd, "without --peer", "fabric", "bytes", "policy"); err != nil {
-			return err
-		}
-	}
 	for _, name := range o.typed {
 		if e := rival.Engine(name); !slices.Contains(rival.Engines(), e) {
-			return fmt.Errorf("--engine %q: want %s", name, Either(engineNames()))
+			return fmt.Errorf("--engine %q: want %s", name, either(engineNames()))
 		} else if !slices.Contains(o.engines, e) {
 			o.engines = append(o.engines, e)
 		}
@@ -124,7 +93,7 @@ func (o *pathOptions) parse(cmd *cobra.Command, args []string) error {
 	if o.most < 0 {
 		return fmt.Errorf("--k %d: want 0 or more", o.most)
 	}
-	if o.Format == FormatJSON && !cmd.Flags().Changed("k") {
+	if o.Format == formatJSON && !cmd.Flags().Changed("k") {
 		o.most = 0
 	}
 	o.look = o.Look()
@@ -134,27 +103,23 @@ func (o *pathOptions) parse(cmd *cobra.Command, args []string) error {
 // parseArgs checks that arguments and flags go together.
 func (o *pathOptions) parseArgs(cmd *cobra.Command, args []string) error {
 	changed := func(flag string) bool { return cmd.Flags().Changed(flag) }
-	if err := NotEmpty(cmd, "peer", "visible"); err != nil {
+	if err := notEmpty(cmd, "peer", "visible"); err != nil {
 		return err
 	}
 	switch {
 	case o.plan && len(args) > 0:
 		return fmt.Errorf("unexpected argument %q: --plan is for all GPUs", args[0])
-	case changed("ranks") && !o.plan:
-		return errors.New("--ranks has no effect without --plan")
 	case changed("ranks") && o.ranks < 1:
 		return fmt.Errorf("--ranks %d: want 1 or more", o.ranks)
 	case changed("visible") && strings.TrimSpace(o.visible) == "":
 		return errors.New("--visible is empty")
-	case changed("visible") && o.plan:
-		return errors.New("--plan and --visible cannot be used together")
-	case o.peer == "-" && o.Globals.From == "-":
-		return errors.New("only one of --from and --peer can be standard input")
 	}
-	for _, flag := range []string{"peer", "engine"} {
-		if o.plan && changed(flag) {
-			return fmt.Errorf("--plan and --%s cannot be used together", flag)
-		}
+	if err := checkTogether(cmd,
+		flagRule{"fabric bytes policy", needs, "peer", ""},
+		flagRule{"ranks", needs, "plan", ""},
+		flagRule{"plan", excludes, "visible peer engine", ""},
+		flagRule{"from=-", excludes, "peer=-", readOnce}); err != nil {
+		return err
 	}
 	if len(args) > 0 {
 		o.src = args[0]
@@ -198,18 +163,14 @@ func runPath(ctx context.Context, o *pathOptions) error {
 	if err != nil {
 		return err
 	}
-	if o.Format == FormatJSON {
-		err = PrintJSON(o.Streams.Out, doc)
-	} else {
-		err = Write(o.Streams.Out, []byte(doc.text(o.look)))
-	}
+	err = o.printAnswer(doc, func() string { return doc.text(o.look) })
 	switch {
 	case err != nil:
 		return err
 	case doc.bad:
-		return ErrBad
+		return errBad
 	}
-	return Incomplete(t, false)
+	return incomplete(t, false)
 }
 
 // rolesOf reads --role: NICs by name, RDMA devices before interfaces.
@@ -218,7 +179,7 @@ func rolesOf(t *topo.Topology, given []string) (map[topo.ID]pathsel.Role, error)
 	for _, g := range given {
 		name, role, ok := strings.Cut(g, "=")
 		if !ok || name == "" || role == "" {
-			return nil, fmt.Errorf("--role %q: want NIC=ROLE, with a role of %s", g, Either(roleNames))
+			return nil, fmt.Errorf("--role %q: want NIC=ROLE, with a role of %s", g, either(roleNames))
 		}
 		id, err := named(t.MatrixAxis(topo.KindNIC), name)
 		if err != nil {
@@ -260,7 +221,7 @@ func named(known []topo.ID, name string) (topo.ID, error) {
 		for _, id := range known {
 			names = append(names, id.Name())
 		}
-		return "", Suggest(fmt.Errorf("%s: this host has no such NIC", name), name, names, "")
+		return "", suggest(fmt.Errorf("%s: this host has no such NIC", name), name, names, "")
 	}
 	return known[i], nil
 }

@@ -46,7 +46,7 @@ func (o *pathOptions) answer(ctx context.Context, h *pathsel.Host) (*pathDoc, er
 	location, err := explain.LocationOf(h, src)
 	if err != nil {
 		if all := h.Locations(); o.peer == "" && len(all) > 0 && !strings.HasPrefix(string(src), "numa:") {
-			return nil, WithHint(err, "use %q to see the path between two devices", fmt.Sprintf("topoctl path %s %s", all[0], src.Name()))
+			return nil, withHint(err, "use %q to see the path between two devices", fmt.Sprintf("topoctl path %s %s", all[0], src.Name()))
 		}
 		return nil, err
 	}
@@ -75,7 +75,7 @@ func (o *pathOptions) resolve(d *pathDoc, ref string) (topo.ID, error) {
 	if o.visible == "" {
 		id, err := d.h.Resolve(ref)
 		if err != nil {
-			return "", WithHint(err, "use --visible LIST to give the GPUs that the process sees, as in CUDA_VISIBLE_DEVICES")
+			return "", withHint(err, "use --visible LIST to give the GPUs that the process sees, as in CUDA_VISIBLE_DEVICES")
 		}
 		return id, nil
 	}

@@ -153,8 +153,8 @@ func isBlind(r pathsel.Reason) bool {
 	return r.Code == pathsel.CodeNearHidden || r.Code == pathsel.CodeNearUnknown
 }
 
-// PlanHeadline is what a plan comes to in a sentence, and its colour.
-func PlanHeadline(h *pathsel.Host, p *pathsel.Plan, l *Look) (sentence, color string) {
+// planHeadline is what a plan comes to in a sentence, and its colour.
+func planHeadline(h *pathsel.Host, p *pathsel.Plan, l *Look) (sentence, color string) {
 	if len(p.Ports) == 0 {
 		return cmp.Or(explain.PortsUnknown(h), "No usable port: no data can leave") + ".", Bad
 	}

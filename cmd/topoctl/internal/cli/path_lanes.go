@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -36,7 +35,7 @@ func (o *pathOptions) lanes(ctx context.Context, d *pathDoc, src pathsel.Locatio
 	if err != nil {
 		err = fmt.Errorf("peer %s: %w", o.peer, pkgerr.Plain(err))
 		if all := there.Locations(); o.dst == "" && len(all) > 0 {
-			return WithHint(err, "use %q to name memory of the peer", fmt.Sprintf("topoctl path %s %s --peer %s", o.src, all[0], o.peer))
+			return withHint(err, "use %q to name memory of the peer", fmt.Sprintf("topoctl path %s %s --peer %s", o.src, all[0], o.peer))
 		}
 		return err
 	}
@@ -76,17 +75,13 @@ func (o *pathOptions) lanes(ctx context.Context, d *pathDoc, src pathsel.Locatio
 func (o *pathOptions) loadPeer(ctx context.Context) (*topo.Topology, error) {
 	t, err := o.Named(ctx, o.peer)
 	if _, _, bad := net.SplitHostPort(o.peer); bad == nil && errors.Is(err, fs.ErrNotExist) {
-		return nil, WithHint(fmt.Errorf("--peer %w", err), `--peer needs a file, not an address; create it with "topoctl discover -o json" on the other host`)
+		return nil, withHint(fmt.Errorf("--peer %w", err), `--peer needs a file, not an address; create it with "topoctl discover -o json" on the other host`)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("--peer %w", err)
 	}
 	if !o.Globals.Quiet {
-		var b bytes.Buffer
-		PrintWarnings(&b, t.Warnings)
-		for line := range strings.Lines(b.String()) {
-			fmt.Fprint(o.Streams.Err, strings.Replace(line, "topoctl: warning: ", "topoctl: warning: peer: ", 1))
-		}
+		printWarnings(o.Streams.Err, "peer: ", t.Warnings)
 	}
 	return t, nil
 }

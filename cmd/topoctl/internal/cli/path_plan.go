@@ -29,17 +29,17 @@ func (o *pathOptions) runPlan(h *pathsel.Host) error {
 		return err
 	}
 	var data []byte
-	if o.Format == FormatJSON {
-		if note != "" && !o.Globals.Quiet {
-			fmt.Fprintln(o.Streams.Err, "topoctl: note: "+note)
+	if o.Format == formatJSON {
+		if note != "" {
+			o.tell("note", note)
 		}
-		data, err = EncodeJSON(p)
+		data, err = encodeJSON(p)
 	} else {
 		text := planText(h, p, o.downIDs, &o.look)
 		if note != "" {
 			text += "\nnote: " + note + "\n"
 		}
-		data = []byte(Finish(text))
+		data = []byte(finish(text))
 	}
 	if err == nil {
 		err = Write(o.Streams.Out, data)
@@ -48,15 +48,15 @@ func (o *pathOptions) runPlan(h *pathsel.Host) error {
 	case err != nil:
 		return err
 	case len(p.Ports) == 0:
-		return ErrBad
+		return errBad
 	}
-	return Incomplete(h.Topology(), false)
+	return incomplete(h.Topology(), false)
 }
 
 // planText is a plan for people.
 func planText(h *pathsel.Host, p *pathsel.Plan, down []topo.ID, l *Look) string {
 	var b strings.Builder
-	sentence, color := PlanHeadline(h, p, l)
+	sentence, color := planHeadline(h, p, l)
 	b.WriteString(l.Wrap("", whatIf(down, sentence), color))
 	if len(p.Ports) > 0 {
 		if p.Bottleneck != nil {

@@ -36,23 +36,24 @@ func TestParsePath(t *testing.T) {
 		t.Errorf("JSON has all ports: %+v, %v", got, err)
 	}
 	for args, want := range map[string]string{
-		"a b c":                       `unexpected argument "c"`,
-		"gpu:0 --plan":                "--plan is for all GPUs",
-		"gpu:0 --ranks 2":             "without --plan",
-		"--plan --ranks 0":            "--ranks 0",
-		"--plan --engine ucx":         "--plan and --engine cannot be used together",
-		"--plan --peer x":             "--plan and --peer cannot be used together",
-		"gpu:0 --bytes 1MiB":          "--bytes has no effect without --peer",
-		"gpu:0 --policy first":        "--policy has no effect without --peer",
-		"gpu:0 --fabric x":            "--fabric has no effect without --peer",
-		"gpu:0 --peer x --bytes 0":    "--bytes \"0\"",
-		"gpu:0 --peer x --bytes 2PiB": "--bytes \"2PiB\"",
-		"gpu:0 --peer x --policy all": "--policy \"all\": want adaptive",
-		"gpu:0 --transport ib":        "--transport \"ib\"",
-		"gpu:0 --engine gloo":         "--engine \"gloo\": want mooncake, nccl or ucx",
-		"gpu:0 mlx5_0 --engine ucx":   "no effect with DST",
-		"gpu:0 --k -1":                "--k -1",
-		"gpu:0 --peer - --from -":     "only one of --from and --peer",
+		"a b c":                        `unexpected argument "c"`,
+		"gpu:0 --plan":                 "--plan is for all GPUs",
+		"gpu:0 --ranks 2":              "--ranks needs --plan",
+		"gpu:0 --ranks 2 --plan=false": "--ranks needs --plan",
+		"--plan --ranks 0":             "--ranks 0",
+		"--plan --engine ucx":          "--plan and --engine cannot be used together",
+		"--plan --peer x":              "--plan and --peer cannot be used together",
+		"gpu:0 --bytes 1MiB":           "--bytes needs --peer",
+		"gpu:0 --policy first":         "--policy needs --peer",
+		"gpu:0 --fabric x":             "--fabric needs --peer",
+		"gpu:0 --peer x --bytes 0":     "--bytes \"0\"",
+		"gpu:0 --peer x --bytes 2PiB":  "--bytes \"2PiB\"",
+		"gpu:0 --peer x --policy all":  "--policy \"all\": want adaptive",
+		"gpu:0 --transport ib":         "--transport \"ib\"",
+		"gpu:0 --engine gloo":          "--engine \"gloo\": want mooncake, nccl or ucx",
+		"gpu:0 mlx5_0 --engine ucx":    "no effect with DST",
+		"gpu:0 --k -1":                 "--k -1",
+		"gpu:0 --peer - --from -":      "--from - and --peer - cannot be used together",
 	} {
 		if _, err := parseOnly(t, newStreams().Streams, newPathCmd, strings.Fields(args)...); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", args, err, want)
@@ -70,7 +71,7 @@ func TestPathPeerIsAFile(t *testing.T) {
 
 // The fabric file that the help shows is one.
 func TestPathHelpShowsAFabricFile(t *testing.T) {
-	long := newPathCmd(&Env{}, nil).Long
+	long, _ := readHelp("path")
 	_, text, _ := strings.Cut(long, "not listed:\n")
 	text, _, _ = strings.Cut(text, "\n\n")
 	f, err := pathsel.ParseFabric([]byte(text))
@@ -84,7 +85,7 @@ func TestPathHelpShowsAFabricFile(t *testing.T) {
 func TestPathOnATerminal(t *testing.T) {
 	f := newStreams()
 	f.OutTTY, f.Width = true, 80
-	if code := runFake(t.Context(), f, "path", "gpu:2", "--fixture", "dgx-h100-nic-gen1"); code != ExitOK {
+	if code := runFake(t.Context(), f, "path", "gpu:2", "--fixture", "dgx-h100-nic-gen1"); code != exitOK {
 		t.Fatalf("exit code %d: %s", code, f.Stderr.String())
 	}
 	text := f.Stdout.String()
@@ -145,7 +146,7 @@ func TestPathDown(t *testing.T) {
 		}
 	}
 	f := newStreams()
-	if code := runFake(t.Context(), f, "path", "gpu:3", "--fixture", "hgx-h100-8nic", "--down", "mlx5_33"); code != ExitFailed || !strings.Contains(f.Stderr.String(), `did you mean "mlx5_3"?`) {
+	if code := runFake(t.Context(), f, "path", "gpu:3", "--fixture", "hgx-h100-8nic", "--down", "mlx5_33"); code != exitFailed || !strings.Contains(f.Stderr.String(), `did you mean "mlx5_3"?`) {
 		t.Errorf("exit code %d: %s", code, f.Stderr.String())
 	}
 }
@@ -208,24 +209,24 @@ func TestPathDocumentsAreValid(t *testing.T) {
 		}
 	}
 	for _, name := range fixtures.Names() {
-		code := ExitOK
+		code := exitOK
 		if name == "dgx-h100-missing-files" || name == "dgx-h100-odd-speed" {
-			code = ExitPartial
+			code = exitPartial
 		}
 		check(code, "cpu:0", "--fixture", name, "--engine", "mooncake,nccl,ucx")
 	}
-	check(ExitOK, "gpu:0", "mlx5_3", "--fixture", "dgx-h100")
-	check(ExitOK, "gpu:0", "gpu:3", "--fixture", "dgx-h100")
-	check(ExitOK, "gpu:0", "--down", "mlx5_0", "--fixture", "dgx-h100")
-	check(ExitOK, "nvme2", "gpu:3", "--fixture", "dgx-h100")
-	check(ExitBad, "gpu:5", "mlx5_9", "--fixture", "dgx-h100-rdma-no-pci")
-	check(ExitBad, "gpu:0", "--fixture", "dgx-h100", "--peer", "fixture:l40-4gpu-2nic")
+	check(exitOK, "gpu:0", "mlx5_3", "--fixture", "dgx-h100")
+	check(exitOK, "gpu:0", "gpu:3", "--fixture", "dgx-h100")
+	check(exitOK, "gpu:0", "--down", "mlx5_0", "--fixture", "dgx-h100")
+	check(exitOK, "nvme2", "gpu:3", "--fixture", "dgx-h100")
+	check(exitBad, "gpu:5", "mlx5_9", "--fixture", "dgx-h100-rdma-no-pci")
+	check(exitBad, "gpu:0", "--fixture", "dgx-h100", "--peer", "fixture:l40-4gpu-2nic")
 	for _, policy := range pick.Policies() {
-		check(ExitOK, "gpu:0", "--fixture", "dgx-h100", "--peer", "fixture:hgx-h20-8nic", "--policy", policy)
+		check(exitOK, "gpu:0", "--fixture", "dgx-h100", "--peer", "fixture:hgx-h20-8nic", "--policy", policy)
 	}
 	down := filepath.Join(t.TempDir(), "down.yaml")
 	if err := os.WriteFile(down, []byte("machine: down\ndescription: no port is up\nbase: a10-2nic\npatches:\n- {change: 0000:1a:00.0, state: down}\n- {change: 0000:9b:00.0, state: down}\n- {change: 0000:01:00.0, state: down}\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	check(ExitBad, "gpu:0", "--fixture", down)
+	check(exitBad, "gpu:0", "--fixture", down)
 }

@@ -47,7 +47,7 @@ func (d *pathDoc) text(l Look) string {
 		}
 		b.WriteString(l.Wrap("", text, Caution))
 	}
-	return Finish(b.String())
+	return b.String()
 }
 
 // factsText says what the route is in the terms of nvidia-smi and NCCL, and what limits it.

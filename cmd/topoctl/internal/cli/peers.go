@@ -21,7 +21,7 @@ import (
 // The names and major versions of what peers prints: a document, and with --watch lines.
 const (
 	peersSchema = "topoctl.peers/v1"
-	SchemaEvent = "topoctl.peer-event/v1"
+	schemaEvent = "topoctl.peer-event/v1"
 )
 
 type peersOptions struct {
@@ -36,24 +36,15 @@ func newPeersCmd(f *Env, runF func(context.Context, *peersOptions) error) *cobra
 	cmd := &cobra.Command{
 		Use:   "peers",
 		Short: "List the engines in a registry",
-		Long: "peers lists the engines that are in a registry: their names, since when they run by their own\n" +
-			"clock, where they are, what they serve, and the fingerprint of their topology. Any of the\n" +
-			"names can be a --peer of \"topoctl bench\" and \"topoctl kv replay\".\n\n" +
-			"With --watch it goes on, and prints engines that are registered, started again, changed and\n" +
-			"gone, until you stop it.\n\n" +
-			"A record that cannot be used is listed as bad. The exit code is 1 if there is one.",
-		Example: "  topoctl peers --registry etcd://10.0.0.1,10.0.0.2/cluster\n" +
-			"  topoctl peers --registry etcd://10.0.0.1 --watch\n" +
-			"  topoctl peers --registry etcd://10.0.0.1 -o name | head -1",
-		Args: NoArgs,
-		RunE: Action(opts, opts.parse, runF),
+		Args:  noArgs,
+		RunE:  action(opts, opts.parse, runF),
 	}
 	opts.registry.Add(cmd, "the registry at `URL`, such as etcd://HOST/PREFIX")
 	cmd.Flags().BoolVar(&opts.watch, "watch", false, "then print changes as they happen")
 	cmd.Flags().DurationVar(&opts.limit, "duration", 0, "with --watch, stop after `TIME`")
 	Uses(cmd, "timeout", "quiet")
 	Lasts(cmd)
-	Formats(cmd, FormatTable, FormatJSON, FormatJSONL, FormatName)
+	Formats(cmd, formatTable, formatJSON, formatJSONL, formatName)
 	return cmd
 }
 
@@ -63,17 +54,11 @@ func (o *peersOptions) parse(cmd *cobra.Command, _ []string) error {
 	}
 	switch {
 	case !o.registry.Given():
-		return WithHint(errors.New("--registry is required"), "--registry etcd://HOST/PREFIX; without a registry, engines are found by their addresses, and there is no list")
-	case o.watch && o.Format == FormatName:
-		return errors.New("--watch and -o name cannot be used together")
-	case !o.watch && o.Format == FormatJSONL:
-		return errors.New("-o jsonl is for --watch")
+		return withHint(errors.New("--registry is required"), "--registry etcd://HOST/PREFIX; without a registry, engines are found by their addresses, and there is no list")
 	case o.limit < 0:
 		return fmt.Errorf("--duration %s: want 0 or more", o.limit)
-	case !o.watch:
-		return NoEffect(cmd, "without --watch", "duration")
 	}
-	return nil
+	return checkTogether(cmd, flagRule{"duration output=jsonl", needs, "watch", ""}, flagRule{"watch", excludes, "output=name", ""})
 }
 
 // peersDocument is what peers -o json prints.
@@ -134,7 +119,7 @@ func runPeers(ctx context.Context, o *peersOptions) error {
 		return err
 	}
 	if len(list.Bad) > 0 {
-		return ErrBad
+		return errBad
 	}
 	return nil
 }
@@ -144,7 +129,7 @@ func (o *peersOptions) hint(ctx context.Context, err error) error {
 		return ctx.Err()
 	}
 	err = fmt.Errorf("--registry %s: %w", o.registry.URL, pkgerr.Plain(err))
-	hinted, _ := RegistryHint(err)
+	hinted, _ := registryHint(err)
 	return hinted
 }
 
@@ -155,9 +140,9 @@ func (o *peersOptions) print(list registry.Listing) error {
 		d.Peers = append(d.Peers, peerOf(&list.Records[i], now))
 	}
 	switch o.Format {
-	case FormatJSON:
-		return PrintJSON(o.Streams.Out, d)
-	case FormatName:
+	case formatJSON:
+		return printJSON(o.Streams.Out, d)
+	case formatName:
 		var b strings.Builder
 		for _, p := range d.Peers {
 			b.WriteString(text.Printable(p.Name) + "\n")
@@ -184,7 +169,7 @@ func (o *peersOptions) table(d *peersDocument) error {
 		if err := Write(o.Streams.Out, []byte("\n")); err != nil {
 			return err
 		}
-		if err := t.Print(o.Streams, FormatTable); err != nil {
+		if err := t.Print(o.Streams, formatTable); err != nil {
 			return err
 		}
 	}
@@ -276,7 +261,7 @@ func (w *peersWatcher) events(l registry.Listing) []peersEvent {
 	now := w.now().UTC()
 	add := func(event string, r *registry.Record) {
 		p := peerOf(r, now)
-		out = append(out, peersEvent{Schema: SchemaEvent, At: now, Event: event, Peer: &p})
+		out = append(out, peersEvent{Schema: schemaEvent, At: now, Event: event, Peer: &p})
 	}
 	next := make(map[string]registry.Record, len(l.Records))
 	for i := range l.Records {
@@ -309,7 +294,7 @@ func (w *peersWatcher) events(l registry.Listing) []peersEvent {
 	for _, b := range l.Bad {
 		bad[b.Key] = b.Error
 		if w.bad[b.Key] != b.Error {
-			out = append(out, peersEvent{Schema: SchemaEvent, At: now, Event: "bad", Bad: &b})
+			out = append(out, peersEvent{Schema: schemaEvent, At: now, Event: "bad", Bad: &b})
 		}
 	}
 	w.began, w.peers, w.bad = true, next, bad
@@ -318,8 +303,8 @@ func (w *peersWatcher) events(l registry.Listing) []peersEvent {
 
 // event prints one.
 func (o *peersOptions) event(e *peersEvent) error {
-	if o.Format != FormatTable {
-		line, err := JSONLine(e)
+	if o.Format != formatTable {
+		line, err := jsonLine(e)
 		if err != nil {
 			return err
 		}

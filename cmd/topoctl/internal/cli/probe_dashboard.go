@@ -8,8 +8,6 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/spf13/cobra"
-
 	"github.com/topoctl/topoctl/internal/bench"
 	"github.com/topoctl/topoctl/internal/measure/local"
 	"github.com/topoctl/topoctl/internal/measure/plan"
@@ -18,29 +16,6 @@ import (
 	"github.com/topoctl/topoctl/probe"
 	"github.com/topoctl/topoctl/tui"
 )
-
-// DashboardOptions say what the dashboard can measure: between the hosts that flags name,
-// else what this host has.
-type DashboardOptions struct {
-	*Host
-	// notLive says why the host cannot be measured, "" it can: it is a recording, say.
-	NotLive string
-	hosts   agentFlags
-}
-
-// Add adds the flags that name hosts.
-func (o *DashboardOptions) Add(cmd *cobra.Command) {
-	o.hosts.add(cmd, "hosts for the probe view to measure, one per line of `FILE`",
-		"host for the probe view to measure, by its agent at `[NAME=]HOST[:PORT]`; repeatable")
-}
-
-// CheckFlags refuses flags without a value, and a certificate without what it needs.
-func (o *DashboardOptions) CheckFlags(cmd *cobra.Command) error {
-	return o.hosts.credentials.Check(cmd)
-}
-
-// HostsFile is the file with hosts, "" none.
-func (o *DashboardOptions) HostsFile() string { return o.hosts.file }
 
 // probeTarget is where pairs are. Its calls come one at a time.
 type probeTarget interface {
@@ -52,28 +27,25 @@ type probeTarget interface {
 	hosts() func() []probe.Host
 }
 
-// NewDashboardProber gives the prober of the dashboard, and what to close after it. Where
-// nothing can be measured there is none, and why says so. An error is one of the flags.
-// Nobody is connected to, and nothing is opened, before the prober is asked for pairs.
-func NewDashboardProber(ctx context.Context, o DashboardOptions) (p tui.Prober, closer io.Closer, why string, err error) {
-	warn := o.Streams.Err // which is ours until the dashboard begins
-	o.Host = QuietHost(o.Host)
-	m := measuring{Host: o.Host, spec: local.DefaultSpec(), rules: probe.DefaultRules(), flags: measureFlags{planFlags: planFlags{schedule: schedules[0]}}}
+// newDashboardProber gives the prober of the dashboard, and what to close after it: it measures between the
+// hosts that flags name, else what this host has. Where nothing can be measured, as notLive may say,
+// there is none, and why says so. An error is one of the flags. Nobody is connected to, and nothing is
+// opened, before the prober is asked for pairs.
+func newDashboardProber(ctx context.Context, in *Host, hosts agentFlags, notLive string) (p tui.Prober, closer io.Closer, why string, err error) {
+	m := measuring{Host: quietHost(in), spec: local.DefaultSpec(), rules: probe.DefaultRules(), flags: measureFlags{planFlags: planFlags{schedule: schedules[0]}}}
 	ports := portFlags{transport: bench.Auto, memory: memoryKinds[0]}
 	switch {
-	case !o.hosts.given() && o.hosts.credentials.Given():
-		return nil, nil, "", errors.New("--token-file and --cert-file have no effect without --hosts or --host")
-	case o.hosts.file == "-" || o.hosts.credentials.Files.Token == "-":
+	case hosts.file == "-" || hosts.credentials.Files.Token == "-":
 		return nil, nil, "", errors.New("--hosts and --token-file cannot be standard input, from which the dashboard reads keys")
-	case o.NotLive != "":
-		return nil, nil, o.NotLive, nil
-	case o.Globals.Described():
+	case notLive != "":
+		return nil, nil, notLive, nil
+	case in.Globals.Described():
 		return nil, nil, "only the running host can be measured", nil
 	}
 	var where probeTarget = &localTarget{o: probeLocalOptions{measuring: m, kinds: pairKinds, ports: ports,
-		rdma: DefaultRDMA()}}
-	if o.hosts.given() {
-		if where, err = newFleetTarget(ctx, &o, probeFabricOptions{measuring: m, ports: ports, rails: railChoices[0]}, warn); err != nil {
+		rdma: defaultRDMA()}}
+	if hosts.given() { // warnings go to in, whose streams are ours until the dashboard begins
+		if where, err = newFleetTarget(ctx, probeFabricOptions{measuring: m, ports: ports, rails: railChoices[0], hosts: hosts}, in.Streams.Err); err != nil {
 			return nil, nil, "", err
 		}
 	}

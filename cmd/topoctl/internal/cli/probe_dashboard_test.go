@@ -70,7 +70,7 @@ func (g *fakeTarget) Round(ctx context.Context, pairs []probe.Pair, spec probe.S
 }
 
 func fakeProber(g *fakeTarget) *dashboardProber {
-	m := measuring{Host: QuietHost(&Host{Streams: newStreams().Streams, Now: time.Now}), spec: local.DefaultSpec(), rules: probe.DefaultRules(), flags: measureFlags{planFlags: planFlags{schedule: schedules[0]}}}
+	m := measuring{Host: quietHost(&Host{Streams: newStreams().Streams, Now: time.Now}), spec: local.DefaultSpec(), rules: probe.DefaultRules(), flags: measureFlags{planFlags: planFlags{schedule: schedules[0]}}}
 	x := &dashboardProber{m: m, target: g}
 	x.closing, x.stop = context.WithCancel(context.Background())
 	return x
@@ -184,7 +184,7 @@ func TestTUIProberStops(t *testing.T) {
 
 // An error has its advice in the same line.
 func TestTUIProberAdvice(t *testing.T) {
-	x := fakeProber(&fakeTarget{t: t, err: WithHint(errors.New("it is not there"), "look elsewhere")})
+	x := fakeProber(&fakeTarget{t: t, err: withHint(errors.New("it is not there"), "look elsewhere")})
 	if _, err := x.Pairs(t.Context()); err == nil || err.Error() != "it is not there: look elsewhere" {
 		t.Error(err)
 	}
@@ -199,22 +199,22 @@ func TestNewTUIProber(t *testing.T) {
 	two := []string{"n1=127.0.0.1:7411", "n2=127.0.0.1:7412"}
 	for _, c := range []struct {
 		name      string
-		o         DashboardOptions
+		hosts     agentFlags
+		notLive   string
 		globals   Globals
 		why, want string // why there is no prober; of the error
 	}{
 		{name: "this host"},
-		{name: "hosts", o: DashboardOptions{hosts: agentFlags{names: two, credentials: probeWithToken(token)}}},
-		{name: "one host", o: DashboardOptions{hosts: agentFlags{names: two[:1]}}, want: "1 host: want two or more"},
-		{name: "no token", o: DashboardOptions{hosts: agentFlags{names: two, credentials: probeWithToken(token + "x")}}, want: "--token-file"},
-		{name: "a token that is not used", o: DashboardOptions{hosts: agentFlags{credentials: probeWithToken(token)}}, want: "no effect"},
-		{name: "standard input", o: DashboardOptions{hosts: agentFlags{file: "-"}}, want: "keys"},
-		{name: "no such file", o: DashboardOptions{hosts: agentFlags{file: token + "x"}}, want: "--hosts"},
+		{name: "hosts", hosts: agentFlags{names: two, credentials: probeWithToken(token)}},
+		{name: "one host", hosts: agentFlags{names: two[:1]}, want: "1 host: want two or more"},
+		{name: "no token", hosts: agentFlags{names: two, credentials: probeWithToken(token + "x")}, want: "--token-file"},
+		{name: "standard input", hosts: agentFlags{file: "-"}, want: "keys"},
+		{name: "no such file", hosts: agentFlags{file: token + "x"}, want: "--hosts"},
 		{name: "a fixture", globals: Globals{Fixture: "dgx-h100"}, why: "only the running host"},
-		{name: "a recording", o: DashboardOptions{NotLive: "a recording is played", hosts: agentFlags{names: two}}, why: "a recording is played"},
+		{name: "a recording", notLive: "a recording is played", hosts: agentFlags{names: two}, why: "a recording is played"},
 	} {
-		c.o.Host = &Host{Streams: newStreams().Streams, Globals: c.globals, Now: time.Now}
-		p, closer, why, err := NewDashboardProber(t.Context(), c.o)
+		in := &Host{Streams: newStreams().Streams, Globals: c.globals, Now: time.Now}
+		p, closer, why, err := newDashboardProber(t.Context(), in, c.hosts, c.notLive)
 		switch {
 		case c.want != "":
 			if err == nil || !strings.Contains(err.Error(), c.want) || p != nil || closer != nil {

@@ -17,7 +17,6 @@ import (
 	"github.com/topoctl/topoctl/engine/registry"
 	"github.com/topoctl/topoctl/engine/trust"
 	"github.com/topoctl/topoctl/internal/measure/fabric"
-	"github.com/topoctl/topoctl/internal/measure/local"
 	"github.com/topoctl/topoctl/internal/measure/plan"
 	"github.com/topoctl/topoctl/internal/pkgerr"
 	"github.com/topoctl/topoctl/internal/text"
@@ -48,7 +47,6 @@ func (h *agentFlags) add(cmd *cobra.Command, fileUsage, nameUsage string) {
 	cmd.Flags().StringVar(&h.file, "hosts", "", fileUsage)
 	cmd.Flags().StringArrayVar(&h.names, "host", nil, nameUsage)
 	h.credentials.Add(cmd)
-	Offer(cmd, map[string]Completer{})
 }
 
 // given says whether the flags name hosts.
@@ -61,22 +59,8 @@ func newProbeFabricCmd(f *Env, runF func(context.Context, *probeFabricOptions) e
 	cmd := &cobra.Command{
 		Use:   "fabric",
 		Short: "Measure the ports of many hosts with each other",
-		Long: "fabric measures every pair of ports of different hosts. Each host runs an agent\n" +
-			"(\"topoctl agent --listen :" + AgentPort + " --token-file token\n" +
-			"--serve-probes\"), or --launch ssh starts and stops one.\n" +
-			"This host only controls the run, unless it is also one of --host or --hosts.\n\n" +
-			"With --registry, it measures between all agents in it that serve probes, or between those of\n" +
-			"them that --host names.\n\n" +
-			"A line of --hosts is a name and the HOST[:PORT] of an agent (port " + AgentPort + "), or only the address.\n" +
-			"--fabric is a file as for \"topoctl path\": with it, switches and uplinks can be the cause.\n" +
-			"With --dry-run, hosts can also be files as for --from, or " + FixturePrefix + "NAME.\n\n" + verdictsHint,
-		Example: "  topoctl probe fabric --host n1=10.0.0.1 --host n2=10.0.0.2 --token-file token\n" +
-			"  topoctl probe fabric --hosts hosts --fabric fabric.json --rails same --report today.json\n" +
-			"  topoctl probe fabric --registry etcd://10.0.0.9 --token-file token\n" +
-			"  topoctl probe fabric --hosts hosts --launch ssh --max-duration 10m --events run.jsonl\n" +
-			"  topoctl probe fabric --dry-run --host n1=fixture:dgx-h100 --host n2=fixture:dgx-h100",
-		Args: NoArgs,
-		RunE: Action(opts, opts.parse, runF),
+		Args:  noArgs,
+		RunE:  action(opts, opts.parse, runF),
 	}
 	fl := cmd.Flags()
 	opts.hosts.add(cmd, "hosts to measure, one per line of `FILE`, - for standard input",
@@ -86,11 +70,11 @@ func newProbeFabricCmd(f *Env, runF func(context.Context, *probeFabricOptions) e
 	fl.StringVar(&opts.fabricFile, "fabric", "", "`FILE` with the rail and leaf of each port, and uplinks (topoctl.fabric/v1)")
 	fl.StringVar(&opts.launch, "launch", "", "start the agents with `METHOD` (ssh), and stop them at the end")
 	fl.StringVar(&opts.command, "launch-command", "topoctl", "with --launch, `COMMAND` that runs topoctl on the other hosts")
-	Group(cmd, "Hosts", append([]string{"hosts", "host", "registry", "launch", "launch-command"}, CredentialFlags...)...)
-	opts.flags.add(cmd, local.DefaultSpec())
+	Group(cmd, "Hosts", append([]string{"hosts", "host", "registry", "launch", "launch-command"}, credentialFlags...)...)
+	opts.flags.add(cmd)
 	opts.ports.add(cmd)
 	Group(cmd, pairsGroup, "rails", "fabric")
-	Offer(cmd, map[string]Completer{"rails": Words(railChoices...), "launch": Words("ssh")})
+	Offer(cmd, map[string]completer{"rails": Words(railChoices...), "launch": Words("ssh")})
 	mainFlags(cmd, "hosts", "host", "token-file", "launch", "fabric", "rails", "max-duration", "report", "out-file", "dry-run")
 	Uses(cmd, "timeout", "quiet", "verbose", "units")
 	Lasts(cmd)
@@ -99,7 +83,7 @@ func newProbeFabricCmd(f *Env, runF func(context.Context, *probeFabricOptions) e
 }
 
 func (o *probeFabricOptions) parse(cmd *cobra.Command, _ []string) error {
-	if err := errors.Join(NotEmpty(cmd, "hosts", "fabric", "launch", "launch-command"), o.hosts.credentials.Check(cmd), o.registry.Check(cmd)); err != nil {
+	if err := errors.Join(notEmpty(cmd, "hosts", "fabric", "launch", "launch-command"), o.hosts.credentials.Check(cmd), o.registry.Check(cmd)); err != nil {
 		return err
 	}
 	if err := o.parseMeasuring(cmd); err != nil {
@@ -108,25 +92,23 @@ func (o *probeFabricOptions) parse(cmd *cobra.Command, _ []string) error {
 	if err := fabric.CheckSpec(&o.spec); err != nil {
 		return fmt.Errorf("agents cannot measure this: %w", err)
 	}
-	if err := errors.Join(o.ports.check(), CheckWords("rails", []string{o.rails}, railChoices)); err != nil {
+	if err := errors.Join(o.ports.check(), checkWords("rails", []string{o.rails}, railChoices)); err != nil {
 		return err
 	}
-	switch changed := cmd.Flags().Changed; {
-	case o.registry.Given() && o.hosts.file != "":
-		return errors.New("--hosts and --registry cannot be used together")
-	case o.registry.Given() && o.launch != "":
-		return errors.New("--launch and --registry cannot be used together: agents that are launched are in no registry")
+	if err := checkTogether(cmd,
+		flagRule{"hosts", excludes, "registry", ""},
+		flagRule{"launch", excludes, "registry", "agents that are launched are in no registry"},
+		flagRule{"launch-command", needs, "launch", ""},
+		flagRule{"hosts=-", excludes, "token-file=-", readOnce},
+		flagRule{"cert-file", idleWith, "launch", "agents that are launched get a token; for certificates, start them yourself"}); err != nil {
+		return err
+	}
+	switch {
 	case !o.hosts.given() && !o.registry.Given():
-		return WithHint(errors.New("no hosts: want --hosts FILE, --host NAME=HOST[:PORT] or --registry URL"), "run \"topoctl agent --serve-probes\" on each host, or use --launch ssh")
+		return withHint(errors.New("no hosts: want --hosts FILE, --host NAME=HOST[:PORT] or --registry URL"), "run \"topoctl agent --serve-probes\" on each host, or use --launch ssh")
 	case o.launch != "" && o.launch != "ssh":
 		return fmt.Errorf("--launch %q: want ssh", o.launch)
-	case o.launch == "" && changed("launch-command"):
-		return errors.New("--launch-command has no effect without --launch")
-	case o.launch != "" && o.hosts.credentials.Files.CA != "":
-		return WithHint(errors.New("--cert-file has no effect with --launch"), "agents that are launched get a token; for certificates, start them yourself")
-	case o.hosts.file == "-" && o.hosts.credentials.Files.Token == "-":
-		return errors.New("only one of --hosts and --token-file can be standard input")
-	case changed("timeout") || o.launch != "":
+	case cmd.Flags().Changed("timeout") || o.launch != "":
 		o.dialTime = o.Globals.Timeout
 	}
 	return nil
@@ -147,7 +129,7 @@ func runProbeFabric(ctx context.Context, o *probeFabricOptions) error {
 		return err
 	}
 	if n := len(hosts) + len(described); n < 2 {
-		return WithHint(fmt.Errorf("%s: want two or more", text.Plural(n, "host")), "use \"topoctl probe local\" to measure this host alone")
+		return withHint(fmt.Errorf("%s: want two or more", text.Plural(n, "host")), "use \"topoctl probe local\" to measure this host alone")
 	}
 	if len(described) > 0 {
 		return o.dryDescribed(waiting, described, hosts)
@@ -158,16 +140,9 @@ func runProbeFabric(ctx context.Context, o *probeFabricOptions) error {
 	}
 	err = o.run(ctx, fleet)
 	if closed := fleet.Close(); closed != nil {
-		o.warn("%v", pkgerr.Plain(closed))
+		o.tell("warning", pkgerr.Plain(closed).Error())
 	}
 	return err
-}
-
-// warn writes a warning to stderr.
-func (o *probeFabricOptions) warn(format string, args ...any) {
-	if !o.Globals.Quiet {
-		fmt.Fprintln(o.Streams.Err, "topoctl: warning: "+text.Printable(fmt.Sprintf(format, args...)))
-	}
 }
 
 // described is a host that a file or a fixture describes.
@@ -188,31 +163,29 @@ func (o *probeFabricOptions) registered(ctx context.Context, names registry.Regi
 	if err != nil {
 		return nil, err
 	}
-	for _, bad := range list.Bad {
-		o.warn("%s: a record that cannot be used: %s", bad.Key, bad.Error)
-	}
+	o.tellBad(list)
 	var hosts []probe.Host
 	var known []string
 	for i := range list.Records {
 		r := &list.Records[i]
-		serves := slices.Contains(r.Serves, ServesProbes)
+		serves := slices.Contains(r.Serves, servesProbes)
 		if serves {
 			known = append(known, r.Name)
 		}
 		if wanted := slices.Contains(o.hosts.names, r.Name); wanted && !serves {
-			return nil, WithHint(fmt.Errorf("--host %s: this agent serves no probes", r.Name), "start it with --serve-probes")
+			return nil, withHint(fmt.Errorf("--host %s: this agent serves no probes", r.Name), "start it with --serve-probes")
 		} else if serves && (wanted || len(o.hosts.names) == 0) {
 			hosts = append(hosts, probe.Host{Name: r.Name, Address: r.Addresses[0].String()})
 		}
 	}
 	for _, name := range o.hosts.names {
 		if !slices.ContainsFunc(hosts, func(h probe.Host) bool { return h.Name == name }) {
-			return nil, Suggest(fmt.Errorf("--host %q: no agent of that name in the registry", name), name, known, "with --registry, --host is a name in it; \"topoctl peers\" lists them")
+			return nil, suggest(fmt.Errorf("--host %q: no agent of that name in the registry", name), name, known, "with --registry, --host is a name in it; \"topoctl peers\" lists them")
 		}
 	}
 	if len(hosts) < 2 {
-		return nil, WithHint(fmt.Errorf("--registry %s: %s, of which %d serve probes: want two or more", o.registry.URL, text.Plural(len(list.Records), "engine"), len(hosts)),
-			"run \"topoctl agent --listen :%s --token-file token --serve-probes --registry %s\" on each host", AgentPort, o.registry.URL)
+		return nil, withHint(fmt.Errorf("--registry %s: %s, of which %d serve probes: want two or more", o.registry.URL, text.Plural(len(list.Records), "engine"), len(hosts)),
+			"run \"topoctl agent --listen :%s --token-file token --serve-probes --registry %s\" on each host", agentPort, o.registry.URL)
 	}
 	return hosts, nil
 }
@@ -262,7 +235,7 @@ func (o *probeFabricOptions) listHosts(ctx context.Context) (hosts []probe.Host,
 
 // isDescription says whether a host is given by what describes it.
 func isDescription(source string) bool {
-	if strings.HasPrefix(source, FixturePrefix) {
+	if strings.HasPrefix(source, fixturePrefix) {
 		return true
 	}
 	_, err := os.Stat(source)
@@ -272,7 +245,7 @@ func isDescription(source string) bool {
 // dryDescribed plans for hosts that need not be there.
 func (o *probeFabricOptions) dryDescribed(ctx context.Context, described []describedHost, others []probe.Host) error {
 	if len(others) > 0 {
-		return WithHint(fmt.Errorf("--host %s: descriptions and addresses of agents cannot be mixed", described[0].name), "%s is taken as an agent at %s, because there is no such file", others[0].Name, others[0].Address)
+		return withHint(fmt.Errorf("--host %s: descriptions and addresses of agents cannot be mixed", described[0].name), "%s is taken as an agent at %s, because there is no such file", others[0].Name, others[0].Address)
 	}
 	var hosts []plan.Host
 	for _, d := range described {
@@ -317,7 +290,7 @@ func (o *probeFabricOptions) pairs(ctx context.Context, hosts []plan.Host) (*pla
 }
 
 func (o *probeFabricOptions) openFleet(ctx, waiting context.Context, hosts []probe.Host, names registry.Registry) (*fabric.Fleet, error) {
-	fo := fabric.Options{Hosts: hosts, DialTime: o.dialTime, Registry: Finder(names)}
+	fo := fabric.Options{Hosts: hosts, DialTime: o.dialTime, Registry: finder(names)}
 	var err error
 	if fo.Credentials, err = o.hosts.credentials.Read(waiting, o.Host, nil); err != nil {
 		return nil, err
@@ -340,21 +313,21 @@ func (o *probeFabricOptions) openFleet(ctx, waiting context.Context, hosts []pro
 
 // openHint says what to do where no agent can be used.
 func (o *probeFabricOptions) openHint(err error) error {
-	if hinted, ok := CredentialHint(err); ok {
+	if hinted, ok := credentialHint(err); ok {
 		return hinted
 	}
-	if hinted, ok := RegistryHint(err); ok {
+	if hinted, ok := registryHint(err); ok {
 		return hinted
 	}
 	switch {
 	case errors.Is(err, syscall.EADDRNOTAVAIL):
-		return WithHint(err, "check that the interface with this address is up; for loopback, run \"ip link set lo up\"")
+		return withHint(err, "check that the interface with this address is up; for loopback, run \"ip link set lo up\"")
 	case errors.Is(err, syscall.ENETUNREACH), errors.Is(err, syscall.EHOSTUNREACH):
-		return WithHint(err, "this host has no route to it; check \"ip route get ADDRESS\" and \"ip addr\"")
+		return withHint(err, "this host has no route to it; check \"ip route get ADDRESS\" and \"ip addr\"")
 	case o.launch != "":
-		return WithHint(err, "check that \"ssh HOST topoctl version\" works without a password; use --launch-command if topoctl is not in the PATH there")
+		return withHint(err, "check that \"ssh HOST topoctl version\" works without a password; use --launch-command if topoctl is not in the PATH there")
 	case errors.Is(err, syscall.ECONNREFUSED):
-		return WithHint(err, "run \"topoctl agent --listen :%s --token-file token --serve-probes\" on each host, or use --launch ssh", AgentPort)
+		return withHint(err, "run \"topoctl agent --listen :%s --token-file token --serve-probes\" on each host, or use --launch ssh", agentPort)
 	}
 	return err
 }
@@ -364,7 +337,7 @@ func (o *probeFabricOptions) usable(fleet *fabric.Fleet) ([]plan.Host, error) {
 	var hosts []plan.Host
 	for _, h := range fleet.Hosts() {
 		if h.Error != "" {
-			o.warn("%s does not take part: %s", h.Name, h.Error)
+			o.tell("warning", h.Name+" does not take part: "+h.Error)
 			continue
 		}
 		if o.Globals.Verbose {
@@ -393,7 +366,7 @@ func hostsOf(fleet *fabric.Fleet) func() []probe.Host {
 func (o *probeFabricOptions) run(ctx context.Context, fleet *fabric.Fleet) error {
 	hosts, err := o.usable(fleet)
 	if err != nil {
-		return WithHint(err, "see the warnings for what is wrong with the others")
+		return withHint(err, "see the warnings for what is wrong with the others")
 	}
 	notes := o.withoutRDMA(hosts, fleet.Hosts())
 	p, err := o.plan(ctx, hosts)
@@ -430,7 +403,7 @@ func (o *probeFabricOptions) withoutRDMA(hosts []plan.Host, agents []fabric.Host
 		}
 		text := fmt.Sprintf("%s has RDMA devices that cannot be used (%s); its pairs are measured over TCP", h.Name, why)
 		notes = append(notes, plan.PartialNote+text)
-		o.warn("%s", text)
+		o.tell("warning", text)
 	}
 	return notes
 }
@@ -442,11 +415,11 @@ func planHint(err error) error {
 	var rails *plan.RailsError
 	switch {
 	case errors.As(err, &selection):
-		return WithHint(err, "use --dry-run to list the pairs")
+		return withHint(err, "use --dry-run to list the pairs")
 	case errors.As(err, &name):
-		return WithHint(err, "use --host NAME=HOST to name it")
+		return withHint(err, "use --host NAME=HOST to name it")
 	case errors.As(err, &rails):
-		return WithHint(err, "use --fabric FILE to give the rail of each port; \"topoctl help path\" shows an example")
+		return withHint(err, "use --fabric FILE to give the rail of each port; \"topoctl help path\" shows an example")
 	}
 	return err
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/topoctl/topoctl/internal/bench"
+	"github.com/topoctl/topoctl/internal/measure/local"
 	"github.com/topoctl/topoctl/internal/measure/plan"
 	"github.com/topoctl/topoctl/pathsel"
 	"github.com/topoctl/topoctl/probe"
@@ -23,24 +24,29 @@ type measureFlags struct {
 	outputFlags
 }
 
-func (m *measureFlags) add(cmd *cobra.Command, defaults probe.Spec) {
+func (m *measureFlags) add(cmd *cobra.Command) {
 	m.planFlags.add(cmd)
 	m.outputFlags.add(cmd)
-	m.sampleFlags.add(cmd, defaults)
+	m.sampleFlags.add(cmd)
 	m.judgeFlags.add(cmd)
 }
 
+// measureRules say how the flags go together.
+var measureRules = []flagRule{
+	{"report events", idleWith, "dry-run", ""},
+	{"dry-run", needs, "output=table output=wide output=json", ""},
+	{"out-file", idleWith, "output=jsonl", "use --events FILE to write events to a file"},
+	{"size", excludes, "sweep", ""},
+	{"bw", excludes, "lat", ""},
+	{"size sweep duration ci min-samples max-samples rate-limit bidir", idleWith, "lat", ""},
+}
+
 // parse checks the flags and gives what measurements and verdicts go by.
-func (m *measureFlags) parse(cmd *cobra.Command, defaults probe.Spec) (spec probe.Spec, rules probe.Rules, err error) {
-	if err := errors.Join(m.planFlags.check(cmd), m.outputFlags.check(cmd)); err != nil {
+func (m *measureFlags) parse(cmd *cobra.Command) (spec probe.Spec, rules probe.Rules, err error) {
+	if err := errors.Join(m.planFlags.check(cmd), m.outputFlags.check(cmd), checkTogether(cmd, measureRules...)); err != nil {
 		return spec, rules, err
 	}
-	if m.dryRun {
-		if err := NoEffect(cmd, "with --dry-run", "report", "events"); err != nil {
-			return spec, rules, err
-		}
-	}
-	if spec, err = m.spec(cmd, defaults); err != nil {
+	if spec, err = m.spec(cmd); err != nil {
 		return spec, rules, err
 	}
 	rules, err = m.rules()
@@ -49,13 +55,11 @@ func (m *measureFlags) parse(cmd *cobra.Command, defaults probe.Spec) (spec prob
 
 // sampleFlags say what is measured of each pair, and how long.
 type sampleFlags struct {
-	bw, lat                bool
-	size                   int64
-	sweep                  []int64
-	warmup, duration       time.Duration
-	ci                     float64
-	minSamples, maxSamples int
-	rateLimit              int64
+	bw, lat  bool
+	size     int64
+	sweep    []int64
+	duration time.Duration
+	each     probe.Spec // but for what follows from the others
 }
 
 // The defaults of the measurements that flags do not name: samples of latency, and how
@@ -65,56 +69,45 @@ const (
 	pairTimeFactor = 4
 )
 
-func (s *sampleFlags) add(cmd *cobra.Command, defaults probe.Spec) {
-	fl := cmd.Flags()
+func (s *sampleFlags) add(cmd *cobra.Command) {
+	s.each = local.DefaultSpec()
+	fl, x := cmd.Flags(), &s.each
 	fl.BoolVar(&s.bw, "bw", false, "measure bandwidth only")
 	fl.BoolVar(&s.lat, "lat", false, "measure latency only")
-	Var(cmd, &s.size, "size", SizeText(defaults.SizesBytes[0]), "`SIZE` of each op", ParseBytes)
-	Var(cmd, &s.sweep, "sweep", "", "range of sizes (`FROM:TO:xFACTOR`), such as 4KiB:256MiB:x4; the largest is judged", ParseSweep)
-	fl.DurationVar(&s.warmup, "warmup", defaults.Warmup, "warm up for `TIME` before each size")
-	fl.DurationVar(&s.duration, "duration", defaults.SampleTime*time.Duration(defaults.MinSamples), "`TIME` for --min-samples of each size; more follow until --ci is reached")
-	Var(cmd, &s.ci, "ci", PartText(defaults.CI), "stop when the 95 % interval is within this `PERCENT` of the mean", ParsePart)
-	fl.IntVar(&s.minSamples, "min-samples", defaults.MinSamples, "minimum number `N` of samples")
-	fl.IntVar(&s.maxSamples, "max-samples", defaults.MaxSamples, "maximum number `N` of samples")
-	Var(cmd, &s.rateLimit, "rate-limit", "", "limit each pair to `RATE`, such as 10Gb/s", ParseRate)
+	Var(cmd, &s.size, "size", sizeText(x.SizesBytes[0]), "`SIZE` of each op", parseBytes)
+	Var(cmd, &s.sweep, "sweep", "", "range of sizes (`FROM:TO:xFACTOR`), such as 4KiB:256MiB:x4; the largest is judged", parseSweep)
+	fl.DurationVar(&x.Warmup, "warmup", x.Warmup, "warm up for `TIME` before each size")
+	fl.DurationVar(&s.duration, "duration", x.SampleTime*time.Duration(x.MinSamples), "`TIME` for --min-samples of each size; more follow until --ci is reached")
+	Var(cmd, &x.CI, "ci", partText(x.CI), "stop when the 95 % interval is within this `PERCENT` of the mean", parsePart)
+	fl.IntVar(&x.MinSamples, "min-samples", x.MinSamples, "minimum number `N` of samples")
+	fl.IntVar(&x.MaxSamples, "max-samples", x.MaxSamples, "maximum number `N` of samples")
+	Var(cmd, &x.RateLimit, "rate-limit", "", "limit each pair to `RATE`, such as 10Gb/s", parseRate)
 	Group(cmd, "Samples", "bw", "lat", "size", "sweep", "warmup", "duration", "ci", "min-samples", "max-samples", "rate-limit")
-	Offer(cmd, map[string]Completer{
+	Offer(cmd, map[string]completer{
 		"size": Words("64KiB", "1MiB", "16MiB"), "sweep": Words("4KiB:16MiB:x4"), "duration": Words("500ms", "2s"),
 		"ci": Words("2.5%", "5%"), "rate-limit": Words("1GB/s"),
 	})
 }
 
 // spec checks the flags and gives what they say of measurements.
-func (s *sampleFlags) spec(cmd *cobra.Command, defaults probe.Spec) (probe.Spec, error) {
-	out := defaults
-	changed := cmd.Flags().Changed
-	for _, pair := range [][2]string{{"size", "sweep"}, {"bw", "lat"}} {
-		if changed(pair[0]) && changed(pair[1]) {
-			return out, fmt.Errorf("--%s and --%s cannot be used together", pair[0], pair[1])
-		}
-	}
-	if s.lat {
-		if err := NoEffect(cmd, "with --lat", "size", "sweep", "duration", "ci", "min-samples", "max-samples", "rate-limit", "bidir"); err != nil {
-			return out, err
-		}
-	}
-	out.Warmup, out.MinSamples, out.MaxSamples, out.LatencySamples = s.warmup, s.minSamples, s.maxSamples, latencySamples
+func (s *sampleFlags) spec(cmd *cobra.Command) (probe.Spec, error) {
+	out := s.each
+	out.LatencySamples = latencySamples
 	switch {
-	case s.minSamples < 2 || s.minSamples > 1000:
-		return out, fmt.Errorf("--min-samples %d: want 2 to 1000", s.minSamples)
-	case !changed("max-samples") && s.maxSamples < s.minSamples:
-		out.MaxSamples = s.minSamples
-	case s.maxSamples < s.minSamples || s.maxSamples > 1000:
-		return out, fmt.Errorf("--max-samples %d: want --min-samples (%d) to 1000", s.maxSamples, s.minSamples)
+	case out.MinSamples < 2 || out.MinSamples > 1000:
+		return out, fmt.Errorf("--min-samples %d: want 2 to 1000", out.MinSamples)
+	case !cmd.Flags().Changed("max-samples") && out.MaxSamples < out.MinSamples:
+		out.MaxSamples = out.MinSamples
+	case out.MaxSamples < out.MinSamples || out.MaxSamples > 1000:
+		return out, fmt.Errorf("--max-samples %d: want --min-samples (%d) to 1000", out.MaxSamples, out.MinSamples)
 	}
-	out.SampleTime = s.duration / time.Duration(s.minSamples)
+	out.SampleTime = s.duration / time.Duration(out.MinSamples)
 	switch {
-	case s.warmup < 0 || s.warmup > time.Hour:
-		return out, fmt.Errorf("--warmup %s: want 0 to 1h", s.warmup)
+	case out.Warmup < 0 || out.Warmup > time.Hour:
+		return out, fmt.Errorf("--warmup %s: want 0 to 1h", out.Warmup)
 	case out.SampleTime < time.Millisecond || s.duration > time.Hour:
-		return out, fmt.Errorf("--duration %s: want %s (1 ms for each of --min-samples) to 1h", s.duration, time.Duration(s.minSamples)*time.Millisecond)
+		return out, fmt.Errorf("--duration %s: want %s (1 ms for each of --min-samples) to 1h", s.duration, time.Duration(out.MinSamples)*time.Millisecond)
 	}
-	out.CI, out.RateLimit = s.ci, s.rateLimit
 	var err error
 	if out.SizesBytes, err = s.sizes(); err != nil {
 		return out, err
@@ -123,8 +116,8 @@ func (s *sampleFlags) spec(cmd *cobra.Command, defaults probe.Spec) (probe.Spec,
 		out.LatencySamples = 0
 	}
 	// Samples that do not settle are taken to --max-samples, but not for ever.
-	each := s.warmup + pairTimeFactor*s.duration
-	out.PairTime = time.Duration(len(out.SizesBytes))*each + s.warmup + time.Second
+	each := out.Warmup + pairTimeFactor*s.duration
+	out.PairTime = time.Duration(len(out.SizesBytes))*each + out.Warmup + time.Second
 	return out, nil
 }
 
@@ -145,32 +138,33 @@ func (s *sampleFlags) sizes() ([]int64, error) {
 
 // judgeFlags say when a pair is bad, and how often it is measured again then.
 type judgeFlags struct {
-	failUnder, warnUnder float64
-	outlier              Outlier
-	retest               int
+	verdicts probe.Rules // but for outliers
+	outlier  outlier
 }
 
 func (j *judgeFlags) add(cmd *cobra.Command) {
 	fl := cmd.Flags()
-	rules := probe.DefaultRules()
-	Var(cmd, &j.failUnder, "fail-under", PartText(rules.FailUnder), "a pair fails below this `PERCENT` of the expected rate", ParsePart)
-	Var(cmd, &j.warnUnder, "warn-under", PartText(rules.WarnUnder), "warn about a pair below this `PERCENT` of the expected rate", ParsePart)
-	Var(cmd, &j.outlier, "outlier", fmt.Sprintf("%s/%gx", PartText(rules.OutlierUnder), rules.OutlierOver), "outliers: below this part of the best similar rate, or above this multiple of the latency (`PERCENT/MULTIPLEx`)", ParseOutlier)
-	fl.IntVar(&j.retest, "retest", rules.Retests, "number `N` of times to measure bad pairs again, alone")
+	j.verdicts = probe.DefaultRules()
+	rules := &j.verdicts
+	Var(cmd, &rules.FailUnder, "fail-under", partText(rules.FailUnder), "a pair fails below this `PERCENT` of the expected rate", parsePart)
+	Var(cmd, &rules.WarnUnder, "warn-under", partText(rules.WarnUnder), "warn about a pair below this `PERCENT` of the expected rate", parsePart)
+	Var(cmd, &j.outlier, "outlier", fmt.Sprintf("%s/%gx", partText(rules.OutlierUnder), rules.OutlierOver), "outliers: below this part of the best similar rate, or above this multiple of the latency (`PERCENT/MULTIPLEx`)", parseOutlier)
+	fl.IntVar(&rules.Retests, "retest", rules.Retests, "number `N` of times to measure bad pairs again, alone")
 	Group(cmd, "Verdicts", "fail-under", "warn-under", "outlier", "retest")
-	Offer(cmd, map[string]Completer{
+	Offer(cmd, map[string]completer{
 		"fail-under": Words("80%"), "warn-under": Words("90%"), "outlier": Words("93%/2.1x"),
 	})
 }
 
 // rules checks the flags and gives what they say of verdicts.
 func (j *judgeFlags) rules() (probe.Rules, error) {
-	r := probe.Rules{Retests: j.retest, FailUnder: j.failUnder, WarnUnder: j.warnUnder, OutlierUnder: j.outlier.Under, OutlierOver: j.outlier.Over}
+	r := j.verdicts
+	r.OutlierUnder, r.OutlierOver = j.outlier.Under, j.outlier.Over
 	switch {
 	case r.WarnUnder < r.FailUnder:
-		return r, fmt.Errorf("--warn-under %s is below --fail-under %s", PartText(j.warnUnder), PartText(j.failUnder))
-	case j.retest < 0 || j.retest > 10:
-		return r, fmt.Errorf("--retest %d: want 0 to 10", j.retest)
+		return r, fmt.Errorf("--warn-under %s is below --fail-under %s", partText(r.WarnUnder), partText(r.FailUnder))
+	case r.Retests < 0 || r.Retests > 10:
+		return r, fmt.Errorf("--retest %d: want 0 to 10", r.Retests)
 	}
 	return r, nil
 }
@@ -195,7 +189,7 @@ func (p *planFlags) add(cmd *cobra.Command) {
 	fl.DurationVar(&p.maxDuration, "max-duration", 0, "start no round that would end after `TIME`; 0 for no limit")
 	fl.BoolVar(&p.dryRun, "dry-run", false, "print the rounds with their time and bytes, but measure nothing")
 	Group(cmd, pairsGroup, "select", "bidir", "schedule", "contend", "max-duration", "dry-run")
-	Offer(cmd, map[string]Completer{
+	Offer(cmd, map[string]completer{
 		"schedule": Words(schedules...), "max-duration": Words("1m", "10m"),
 	})
 }
@@ -207,7 +201,7 @@ func (p *planFlags) check(cmd *cobra.Command) error {
 	if p.maxDuration < 0 {
 		return fmt.Errorf("--max-duration %s: want 0 or more", p.maxDuration)
 	}
-	return errors.Join(NotEmpty(cmd, "select", "contend"), CheckWords("schedule", []string{p.schedule}, schedules))
+	return errors.Join(notEmpty(cmd, "select", "contend"), checkWords("schedule", []string{p.schedule}, schedules))
 }
 
 // outputFlags say where results go, and which there are already.
@@ -243,7 +237,7 @@ func (o *outputFlags) check(cmd *cobra.Command) error {
 			return fmt.Errorf("more than one output would go to %s", f)
 		}
 	}
-	return NotEmpty(cmd, "out-file", "report", "events", "resume")
+	return notEmpty(cmd, "out-file", "report", "events", "resume")
 }
 
 // portFlags say how pairs of ports are measured.
@@ -257,14 +251,14 @@ var (
 )
 
 func (p *portFlags) add(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&p.transport, "transport", bench.Auto, "`TRANSPORT` between ports: "+Either(probeTransports)+"; auto uses RDMA if both ends have it")
+	cmd.Flags().StringVar(&p.transport, "transport", bench.Auto, "`TRANSPORT` between ports: "+either(probeTransports)+"; auto uses RDMA if both ends have it")
 	cmd.Flags().StringVar(&p.memory, "memory", memoryKinds[0], "`KIND` of memory to move between ports, nearest to each: cpu or gpu")
 	Group(cmd, pairsGroup, "transport", "memory")
-	Offer(cmd, map[string]Completer{"transport": Words(probeTransports...), "memory": Words(memoryKinds...)})
+	Offer(cmd, map[string]completer{"transport": Words(probeTransports...), "memory": Words(memoryKinds...)})
 }
 
 func (p *portFlags) check() error {
-	return errors.Join(CheckWords("transport", []string{p.transport}, probeTransports), CheckWords("memory", []string{p.memory}, memoryKinds))
+	return errors.Join(checkWords("transport", []string{p.transport}, probeTransports), checkWords("memory", []string{p.memory}, memoryKinds))
 }
 
 // wanted is the transport that pathsel is asked for.

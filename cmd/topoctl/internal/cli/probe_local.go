@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"path/filepath"
-	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -29,39 +28,30 @@ func newProbeLocalCmd(f *Env, runF func(context.Context, *probeLocalOptions) err
 	cmd := &cobra.Command{
 		Use:   "local",
 		Short: "Measure memory, GPUs and ports of this host",
-		Long: "local measures memory from the CPUs of each NUMA node (loads, copies and load latency),\n" +
-			"GPUs with memory and with each other, ports with each other over RDMA, and TCP over\n" +
-			"loopback. A pair that cannot be measured is WAIVED, with the reason.\n\n" +
-			"--dry-run prints the rounds that it would measure, also for another host (--fixture,\n" +
-			"--from, --root).\n\n" + verdictsHint,
-		Example: "  topoctl probe local\n  topoctl probe local --pairs gpu,port --fail-under 85%\n" +
-			"  topoctl probe local --select 'cpu:0>*' --sweep 4KiB:64MiB:x16 -o json\n" +
-			"  topoctl probe local --report today.json; topoctl probe show today.json -o html --out-file today.html\n" +
-			"  topoctl probe local --dry-run --fixture dgx-h100",
-		Args: NoArgs,
-		RunE: Action(opts, opts.parse, runF),
+		Args:  noArgs,
+		RunE:  action(opts, opts.parse, runF),
 	}
 	cmd.Flags().StringSliceVar(&opts.kinds, "pairs", pairKinds, "`KINDS` of pairs to measure: memory, gpu, port")
-	opts.flags.add(cmd, local.DefaultSpec())
+	opts.flags.add(cmd)
 	opts.ports.add(cmd)
 	opts.rdma.Add(cmd)
 	Group(cmd, pairsGroup, "pairs")
-	Offer(cmd, map[string]Completer{"pairs": WordList(pairKinds...)})
+	Offer(cmd, map[string]completer{"pairs": WordList(pairKinds...)})
 	mainFlags(cmd, "pairs", "select", "duration", "fail-under", "all", "report", "out-file", "dry-run")
-	Uses(cmd, append(slices.Clone(InputFlags), "units")...)
+	Uses(cmd, inputFlags, "units")
 	Lasts(cmd)
 	Formats(cmd, runFormats...)
 	return cmd
 }
 
 func (o *probeLocalOptions) parse(cmd *cobra.Command, _ []string) error {
-	if err := errors.Join(o.parseMeasuring(cmd), o.ports.check(), CheckWords("pairs", o.kinds, pairKinds)); err != nil {
+	if err := errors.Join(o.parseMeasuring(cmd), o.ports.check(), checkWords("pairs", o.kinds, pairKinds)); err != nil {
 		return err
 	}
 	if o.Globals.Described() && !o.flags.dryRun {
-		return WithHint(errors.New("only this host can be measured"), "use --dry-run to see what would be measured on another")
+		return withHint(errors.New("only this host can be measured"), "use --dry-run to see what would be measured on another")
 	}
-	return o.rdma.Check(cmd, o.ports.transport != "tcp")
+	return o.rdma.Check(cmd)
 }
 
 func runProbeLocal(ctx context.Context, o *probeLocalOptions) error {

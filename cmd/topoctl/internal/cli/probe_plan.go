@@ -5,8 +5,8 @@ import (
 	"github.com/topoctl/topoctl/probe"
 )
 
-// SchemaPlan is the name and major version of what --dry-run -o json prints.
-const SchemaPlan = "topoctl.probe-plan/v1"
+// schemaPlan is the name and major version of what --dry-run -o json prints.
+const schemaPlan = "topoctl.probe-plan/v1"
 
 // planDoc is a plan for programs.
 type planDoc struct {
@@ -46,10 +46,10 @@ func (o *measuring) dry(p *plan.Plan) error {
 	if look := o.Look(); o.flags.outFile.Stdout() {
 		text = look.WrapLines(text)
 	}
-	data := []byte(Finish(text))
-	if o.Format == FormatJSON {
+	data := []byte(finish(text))
+	if o.Format == formatJSON {
 		var err error
-		if data, err = EncodeJSON(documentOf(p, o.spec)); err != nil {
+		if data, err = encodeJSON(documentOf(p, o.spec)); err != nil {
 			return err
 		}
 	}
@@ -57,7 +57,7 @@ func (o *measuring) dry(p *plan.Plan) error {
 }
 
 func documentOf(p *plan.Plan, spec probe.Spec) *planDoc {
-	d := &planDoc{Schema: SchemaPlan, Plan: p.Summary(), Spec: spec, Hosts: p.Pairs.Hosts, MostTimeNS: int64(p.Estimate.MostTime), MostBytes: p.Estimate.MostBytes,
+	d := &planDoc{Schema: schemaPlan, Plan: p.Summary(), Spec: spec, Hosts: p.Pairs.Hosts, MostTimeNS: int64(p.Estimate.MostTime), MostBytes: p.Estimate.MostBytes,
 		Rounds: []planRound{}, Waived: []planWaived{}, Rejected: []planWaived{}, Notes: append([]string{}, p.Pairs.Notes...)}
 	for i := range p.Rounds {
 		r := planRound{Round: i + 1}

@@ -12,7 +12,7 @@ const probePlanSchemaFile = "../../../../probe/schema/probe-plan.v1.schema.json"
 // The published schema says what the types say.
 func TestProbePlanSchema(t *testing.T) {
 	var g schematest.Generator
-	schematest.Compare(t, probePlanSchemaFile, g.Document(SchemaPlan, reflect.TypeFor[planDoc]()))
+	schematest.Compare(t, probePlanSchemaFile, g.Document(schemaPlan, reflect.TypeFor[planDoc]()))
 }
 
 // Plans are documents of the schema.
@@ -22,7 +22,7 @@ func TestProbePlansAreValid(t *testing.T) {
 		t.Helper()
 		f := newStreams()
 		args = append(append([]string{"probe"}, args...), "--dry-run", "-o", "json")
-		if code := runFake(t.Context(), f, args...); code != ExitOK {
+		if code := runFake(t.Context(), f, args...); code != exitOK {
 			t.Fatalf("%v: exit code %d: %s", args, code, f.Stderr.String())
 		}
 		if err := schema.Validate(f.Stdout.Bytes()); err != nil {

@@ -15,7 +15,6 @@ import (
 
 	"github.com/topoctl/topoctl/internal/build"
 	"github.com/topoctl/topoctl/internal/measure/judge"
-	"github.com/topoctl/topoctl/internal/measure/local"
 	"github.com/topoctl/topoctl/internal/measure/plan"
 	proberun "github.com/topoctl/topoctl/internal/measure/run"
 	"github.com/topoctl/topoctl/internal/measure/show"
@@ -34,20 +33,14 @@ type measuring struct {
 }
 
 // runFormats are those of commands that measure.
-var runFormats = []string{FormatTable, FormatWide, FormatTSV, FormatJSON, FormatJSONL, FormatSVG, FormatHTML}
+var runFormats = []string{formatTable, formatWide, formatTSV, formatJSON, formatJSONL, formatSVG, formatHTML}
 
 // parseMeasuring takes over what the commands that measure have in common.
 func (o *measuring) parseMeasuring(cmd *cobra.Command) (err error) {
-	if o.spec, o.rules, err = o.flags.parse(cmd, local.DefaultSpec()); err != nil {
+	if o.spec, o.rules, err = o.flags.parse(cmd); err != nil {
 		return err
 	}
 	o.prepareShow()
-	switch {
-	case o.flags.dryRun && o.Format != FormatTable && o.Format != FormatWide && o.Format != FormatJSON:
-		return fmt.Errorf("-o %s has no effect with --dry-run: want table or json", o.Format)
-	case o.Format == FormatJSONL && o.flags.outFile.Name != "":
-		return WithHint(errors.New("--out-file has no effect with -o jsonl"), "use --events FILE to write events to a file")
-	}
 	return nil
 }
 
@@ -110,15 +103,15 @@ func (o *measuring) options(p *plan.Plan, prober proberun.Prober, hosts func() [
 // answer prints a report and says by an error what it comes to. What could not be
 // written is told last, so that nothing that was measured is lost over it.
 func (o *measuring) answer(ctx context.Context, r *probe.Report, failed error) error {
-	if o.Format != FormatJSONL {
+	if o.Format != formatJSONL {
 		if err := o.print(r); err != nil {
 			failed = errors.Join(failed, err)
 		}
 	}
 	if o.flags.report != "" {
-		data, err := SafeJSON(r.Encode())
+		data, err := safeJSON(r.Encode())
 		if err == nil {
-			err = WriteFile(o.flags.report, data, Everyone)
+			err = writeFile(o.flags.report, data, everyone)
 		}
 		if err != nil {
 			failed = errors.Join(failed, fmt.Errorf("--report: %w", err))
@@ -127,7 +120,7 @@ func (o *measuring) answer(ctx context.Context, r *probe.Report, failed error) e
 	switch {
 	case ctx.Err() != nil:
 		if rest := unlessCanceled(failed); rest != nil {
-			fmt.Fprintln(o.Streams.Err, "topoctl: "+OneLine("", rest))
+			fmt.Fprintln(o.Streams.Err, "topoctl: "+oneLine("", rest))
 		}
 		return ctx.Err()
 	case failed != nil:
@@ -155,17 +148,13 @@ func unlessCanceled(err error) error {
 // nothing else has said so: tables have the notes.
 func (o *measuring) outcome(r *probe.Report) error {
 	var missing []string
-	if o.Format != FormatTable && o.Format != FormatWide {
+	if o.Format != formatTable && o.Format != formatWide {
 		missing = partialNotes(r)
 	}
 	if r.Complete && probeTried(r) == 0 {
 		missing = append(missing, "no pair was measured: "+nothingWhy(r))
 	}
-	if !o.Globals.Quiet {
-		for _, line := range missing {
-			fmt.Fprintln(o.Streams.Err, "topoctl: partial: "+text.Printable(line))
-		}
-	}
+	o.tell("partial", missing...)
 	err := outcome(r)
 	if err != nil && !o.flags.outFile.Stdout() && !o.Globals.Quiet { // the exit code alone would say that something is wrong
 		fmt.Fprintf(o.Streams.Err, "topoctl: %s; the report is in %s\n", show.Answer(r, o.show), text.Printable(o.flags.outFile.Name))
@@ -203,17 +192,17 @@ func nothingWhy(r *probe.Report) string {
 // outcome is what a report's verdicts come to, as the error that gives the exit code.
 func outcome(r *probe.Report) error {
 	if r.Summary.Fail > 0 || len(r.Blame) > 0 {
-		return ErrBad
+		return errBad
 	}
 	if r.Summary.Error > 0 || !r.Complete || slices.ContainsFunc(r.Hosts, func(h probe.Host) bool { return h.Error != "" }) {
-		return ErrPartial
+		return errPartial
 	}
 	if probeTried(r) == 0 || len(partialNotes(r)) > 0 {
-		return ErrPartial
+		return errPartial
 	}
 	for i := range r.Results {
 		if x := &r.Results[i]; x.Verdict == probe.Inconclusive && slices.ContainsFunc(x.Reasons, untold) {
-			return ErrPartial
+			return errPartial
 		}
 	}
 	return nil
@@ -236,16 +225,16 @@ func (o *measuring) print(r *probe.Report) error {
 // rendered is a report in a format.
 func rendered(r *probe.Report, format string, o show.Options) ([]byte, error) {
 	switch format {
-	case FormatJSON:
-		return SafeJSON(r.Encode())
-	case FormatSVG:
+	case formatJSON:
+		return safeJSON(r.Encode())
+	case formatSVG:
 		return show.SVG(r, o), nil
-	case FormatHTML:
+	case formatHTML:
 		return show.HTML(r, o)
 	}
 	var out bytes.Buffer
 	write := show.Table
-	if format == FormatTSV {
+	if format == formatTSV {
 		write = show.TSV
 	}
 	err := write(&out, r, o)
@@ -279,10 +268,10 @@ func (o *measuring) open() (*probeOutputs, error) {
 	if err := o.flags.outFile.Check(); err != nil {
 		return nil, err
 	}
-	if err := Writable(o.flags.report); err != nil {
+	if err := writable(o.flags.report); err != nil {
 		return nil, fmt.Errorf("--report: %w", err)
 	}
-	if o.Format == FormatJSONL {
+	if o.Format == formatJSONL {
 		out.sinks = append(out.sinks, &sink{name: "standard output", w: o.Streams.Out})
 	}
 	if o.flags.events != "" {
@@ -300,7 +289,7 @@ func (x *probeOutputs) event(e *probe.Event) {
 	if len(x.sinks) == 0 {
 		return
 	}
-	line, err := SafeJSON(e.Encode())
+	line, err := safeJSON(e.Encode())
 	for _, s := range x.sinks {
 		if s.err == nil && err == nil {
 			_, s.err = s.w.Write(line)
@@ -356,7 +345,7 @@ func (b *progressBar) show(p proberun.Progress) {
 		return
 	}
 	b.drawn = true
-	fmt.Fprint(b.o.Streams.Err, ClearLine+line)
+	fmt.Fprint(b.o.Streams.Err, clearLine+line)
 }
 
 func (b *progressBar) line(p *proberun.Progress) string {
@@ -378,6 +367,6 @@ func (b *progressBar) line(p *proberun.Progress) string {
 // end takes the line away.
 func (b *progressBar) end() {
 	if b.drawn {
-		fmt.Fprint(b.o.Streams.Err, ClearLine)
+		fmt.Fprint(b.o.Streams.Err, clearLine)
 	}
 }

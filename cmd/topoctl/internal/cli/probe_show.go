@@ -17,30 +17,24 @@ func newProbeShowCmd(f *Env, runF func(context.Context, *probeShowOptions) error
 	cmd := &cobra.Command{
 		Use:   "show FILE",
 		Short: "Print a report as a table, heat map or HTML page",
-		Long: "show prints a report that probe has written (-o json, --report), or the report of its\n" +
-			"events (-o jsonl, --events), even of a run that did not complete. FILE can be - for\n" +
-			"standard input. The heat map (svg) and the page (html) load nothing from the network.\n\n" +
-			"The exit code is that of the run.",
-		Example: "  topoctl probe show report.json\n  topoctl probe show events.jsonl -o wide\n" +
-			"  topoctl probe show report.json -o html --out-file report.html",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 || args[0] == "" {
-				return WithHint(errors.New("no report"), "create one with %q", "topoctl probe local --report FILE")
+				return withHint(errors.New("no report"), "create one with %q", "topoctl probe local --report FILE")
 			}
-			return AtMost(cmd, args, 1)
+			return atMost(cmd, args, 1)
 		},
-		RunE: Action(opts, opts.parse, runF),
+		RunE: action(opts, opts.parse, runF),
 	}
 	opts.flags.addPrinted(cmd)
 	Uses(cmd, "quiet", "units")
-	Formats(cmd, FormatTable, FormatWide, FormatTSV, FormatJSON, FormatSVG, FormatHTML)
+	Formats(cmd, formatTable, formatWide, formatTSV, formatJSON, formatSVG, formatHTML)
 	return cmd
 }
 
 func (o *probeShowOptions) parse(cmd *cobra.Command, args []string) error {
 	o.file = args[0]
 	o.prepareShow()
-	return NotEmpty(cmd, "out-file")
+	return notEmpty(cmd, "out-file")
 }
 
 func runProbeShow(_ context.Context, o *probeShowOptions) error {

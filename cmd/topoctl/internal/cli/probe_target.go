@@ -55,19 +55,18 @@ type fleetTarget struct {
 	fleet       *fabric.Fleet // nil: not held
 }
 
-func newFleetTarget(ctx context.Context, o *DashboardOptions, fo probeFabricOptions, warn io.Writer) (*fleetTarget, error) {
-	fo.hosts, fo.dialTime = o.hosts, 0
-	to, _, err := fo.listHosts(ctx)
+func newFleetTarget(ctx context.Context, o probeFabricOptions, warn io.Writer) (*fleetTarget, error) {
+	to, _, err := o.listHosts(ctx)
 	if err != nil {
 		return nil, err
 	}
 	if len(to) < 2 {
-		return nil, WithHint(fmt.Errorf("%s: want two or more", text.Plural(len(to), "host")), "to include this host, run an agent on it")
+		return nil, withHint(fmt.Errorf("%s: want two or more", text.Plural(len(to), "host")), "to include this host, run an agent on it")
 	}
 	loud := *o.Host
 	loud.Streams.Err = warn
 	credentials, err := o.hosts.credentials.Read(ctx, &loud, nil)
-	return &fleetTarget{o: fo, to: to, credentials: credentials}, err
+	return &fleetTarget{o: o, to: to, credentials: credentials}, err
 }
 
 func (g *fleetTarget) pairs(ctx context.Context) (*plan.Pairs, error) {

@@ -54,7 +54,7 @@ func TestProbeOutcome(t *testing.T) {
 	} {
 		r := &probe.Report{Complete: true}
 		tt.change(r)
-		if got := ExitCode(outcome(r)); got != tt.code {
+		if got := exitCode(outcome(r)); got != tt.code {
 			t.Errorf("%s: %d, want %d", name, got, tt.code)
 		}
 	}
@@ -91,12 +91,12 @@ func TestProbeProgress(t *testing.T) {
 		b.show(p)
 		b.end()
 		text := f.Stderr.String()
-		lines := strings.Split(strings.TrimSuffix(text, ClearLine), ClearLine)
+		lines := strings.Split(strings.TrimSuffix(text, clearLine), clearLine)
 		if !terminal {
 			lines = strings.Split(strings.TrimSuffix(text, "\n"), "\n")
 		}
 		want := map[bool]int{true: 301, false: 3}[terminal]
-		if len(lines) != want || !strings.Contains(text, "round 2/5, 3 of 9 pairs, 3 GiB moved, 1 min 30 s left: n1/eth0 > n2/eth0") || terminal != strings.Contains(text, ClearLine) {
+		if len(lines) != want || !strings.Contains(text, "round 2/5, 3 of 9 pairs, 3 GiB moved, 1 min 30 s left: n1/eth0 > n2/eth0") || terminal != strings.Contains(text, clearLine) {
 			t.Errorf("terminal %v: %d lines, want %d: %q", terminal, len(lines), want, lines[0])
 		}
 		if last := lines[len(lines)-1]; !strings.Contains(last, "again, alone: round") || terminal && len([]rune(last)) > 80 {
@@ -122,10 +122,10 @@ func TestParseProbeLocal(t *testing.T) {
 // A file gets no colours, whatever the terminal shows.
 func TestProbeShowToFile(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "table")
-	for _, format := range []string{FormatTable, FormatWide} {
+	for _, format := range []string{formatTable, formatWide} {
 		f := newStreams()
 		f.OutTTY = true
-		if code := runFake(t.Context(), f, "probe", "show", "../../../../probe/testdata/bad-cable.probe.json", "-o", format, "--out-file", name); code != ExitBad {
+		if code := runFake(t.Context(), f, "probe", "show", "../../../../probe/testdata/bad-cable.probe.json", "-o", format, "--out-file", name); code != exitBad {
 			t.Fatalf("exit code %d: %s", code, f.Stderr.String())
 		}
 		data, err := os.ReadFile(name)
@@ -147,10 +147,10 @@ func TestProbeShowToFile(t *testing.T) {
 // The files that a probe writes beside its output are obeyed by no terminal.
 func TestProbeFilesAreSafe(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "report.json")
-	o := measuring{Host: &Host{Streams: newStreams().Streams, Format: FormatJSONL}}
+	o := measuring{Host: &Host{Streams: newStreams().Streams, Format: formatJSONL}}
 	o.flags.report = name
 	r := &probe.Report{Mode: "local", Complete: true, Notes: []string{"a note of " + Nasty}}
-	if err := o.answer(t.Context(), r, nil); !errors.Is(err, ErrPartial) {
+	if err := o.answer(t.Context(), r, nil); !errors.Is(err, errPartial) {
 		t.Errorf("no pair was measured: %v", err)
 	}
 	data, err := os.ReadFile(name)

@@ -1,8 +1,8 @@
 package cli
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -42,51 +42,30 @@ type pythonEnvOptions struct {
 	packages string // the directory of the Python package topoctl, "" for the one beside this program
 }
 
-func newPythonCmd(f *Env, runF func(context.Context, *pythonEnvOptions) error) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "python",
-		Short: "Run Python programs for Mooncake or NIXL on topoctl's engine",
-		Long: "The Python package topoctl has modules called mooncake and nixl, with the functions of those\n" +
-			"packages, over topoctl's engine. They are not in force until the environment says so; see\n" +
-			"docs/python.md.",
-		Args: UnknownCommand,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-	}
+func newPythonEnvCmd(f *Env, runF func(context.Context, *pythonEnvOptions) error) *cobra.Command {
 	opts := &pythonEnvOptions{Host: f.Host()}
-	env := &cobra.Command{
+	cmd := &cobra.Command{
 		Use:   "env",
 		Short: "Print the environment in which a program imports topoctl's mooncake and nixl",
-		Long: "env prints a script for a POSIX shell: PYTHONPATH with topoctl's modules first, what that\n" +
-			"changes for the program, and how to go back. Installed packages stay as they are.",
-		Example: "  eval \"$(topoctl python env --for vllm)\"\n" +
-			"  topoctl python env --for sglang --package python/topoctl",
-		Args: NoArgs,
-		RunE: Action(opts, opts.parse, runF),
+		Args:  noArgs,
+		RunE:  action(opts, opts.parse, runF),
 	}
-	env.Flags().StringVar(&opts.engine, "for", "", "the program, `ENGINE`: "+Either(servingNames()))
-	env.Flags().StringVar(&opts.packages, "package", "", "`DIR` of the Python package topoctl (default: where its wheel put it and this program)")
+	cmd.Flags().StringVar(&opts.engine, "for", "", "the program, `ENGINE`: "+either(servingNames()))
+	cmd.Flags().StringVar(&opts.packages, "package", "", "`DIR` of the Python package topoctl (default: where its wheel put it and this program)")
 	var engines []string
 	for _, e := range servingEngines {
 		engines = append(engines, cobra.CompletionWithDesc(e.name, e.title+": "+e.changes))
 	}
-	Offer(env, map[string]Completer{"for": Words(engines...)})
-	if err := env.MarkFlagDirname("package"); err != nil {
+	Offer(cmd, map[string]completer{"for": Words(engines...)})
+	if err := cmd.MarkFlagDirname("package"); err != nil {
 		panic(err)
 	}
-	Prints(env, "a script for a POSIX shell")
-	cmd.AddCommand(env)
+	Prints(cmd, "a script for a POSIX shell")
 	return cmd
 }
 
 func (o *pythonEnvOptions) parse(cmd *cobra.Command, _ []string) error {
-	names := servingNames()
-	switch {
-	case o.engine == "":
-		return WithHint(errors.New("--for is required"), "--for ENGINE: %s", Either(names))
-	case !slices.Contains(names, o.engine):
-		return Suggest(fmt.Errorf("--for %q: want %s", o.engine, Either(names)), o.engine, names, "")
-	}
-	return NotEmpty(cmd, "package")
+	return cmp.Or(wantEngine(o.engine, servingNames()), notEmpty(cmd, "package"))
 }
 
 func runPythonEnv(_ context.Context, o *pythonEnvOptions) error {
@@ -109,7 +88,7 @@ func (o *pythonEnvOptions) compat(e servingEngine) (string, error) {
 	if dir == "" {
 		var err error
 		if dir, err = installedPackage(); err != nil {
-			return "", WithHint(err, hint)
+			return "", withHint(err, hint)
 		}
 	}
 	dir, err := filepath.Abs(filepath.Join(dir, "compat"))
@@ -118,11 +97,11 @@ func (o *pythonEnvOptions) compat(e servingEngine) (string, error) {
 	}
 	for _, name := range e.imports {
 		if _, err := os.Stat(filepath.Join(dir, name, "__init__.py")); err != nil {
-			return "", WithHint(fmt.Errorf("no Python module %s: %w", name, err), hint)
+			return "", withHint(fmt.Errorf("no Python module %s: %w", name, err), hint)
 		}
 	}
 	if strings.Contains(dir, string(filepath.ListSeparator)) {
-		return "", WithHint(fmt.Errorf("%s cannot be in PYTHONPATH, which separates directories by %q", dir, filepath.ListSeparator), "move the package")
+		return "", withHint(fmt.Errorf("%s cannot be in PYTHONPATH, which separates directories by %q", dir, filepath.ListSeparator), "move the package")
 	}
 	return dir, nil
 }

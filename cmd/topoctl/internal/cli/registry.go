@@ -17,8 +17,8 @@ import (
 	"github.com/topoctl/topoctl/internal/text"
 )
 
-// ServesProbes is what the record of an agent says that serves probes.
-const ServesProbes = "probe"
+// servesProbes is what the record of an agent says that serves probes.
+const servesProbes = "probe"
 
 // Registry is the flag --registry.
 type Registry struct{ URL string }
@@ -26,7 +26,7 @@ type Registry struct{ URL string }
 // Add registers the flag.
 func (r *Registry) Add(cmd *cobra.Command, usage string) {
 	cmd.Flags().StringVar(&r.URL, "registry", "", usage)
-	Offer(cmd, map[string]Completer{"registry": Words("etcd://")})
+	Offer(cmd, map[string]completer{"registry": Words("etcd://")})
 }
 
 // Given says whether there is one.
@@ -34,13 +34,13 @@ func (r *Registry) Given() bool { return r.URL != "" }
 
 // Check refuses what is no URL of a registry.
 func (r *Registry) Check(cmd *cobra.Command) error {
-	if err := NotEmpty(cmd, "registry"); err != nil || !r.Given() {
+	if err := notEmpty(cmd, "registry"); err != nil || !r.Given() {
 		return err
 	}
 	if _, rest, ok := strings.Cut(r.URL, "://"); ok {
 		hosts, _, _ := strings.Cut(rest, "/")
 		if strings.Contains(hosts, "@") { // it is not repeated
-			return WithHint(errors.New("--registry: a user in the URL"), "others on this host could read the password in the list of processes; for etcd, use ETCDCTL_USER or user-file=FILE")
+			return withHint(errors.New("--registry: a user in the URL"), "others on this host could read the password in the list of processes; for etcd, use ETCDCTL_USER or user-file=FILE")
 		}
 	}
 	if err := registries.Check(r.URL); err != nil {
@@ -93,14 +93,21 @@ func (r *Registry) List(ctx context.Context, h *Host, names registry.Registry) (
 		err = fmt.Errorf("%w: no answer in %s", registry.ErrUnavailable, h.Globals.Timeout)
 	}
 	if err != nil {
-		hinted, _ := RegistryHint(fmt.Errorf("--registry %s: %w", r.URL, pkgerr.Plain(err)))
+		hinted, _ := registryHint(fmt.Errorf("--registry %s: %w", r.URL, pkgerr.Plain(err)))
 		return registry.Listing{}, hinted
 	}
 	return list, nil
 }
 
-// Finder is a registry by which an engine opens peers, by name or address, and that no one finds it by; nil for nil.
-func Finder(r registry.Registry) registry.Registry {
+// tellBad warns of the records of a registry that cannot be used.
+func (in *Host) tellBad(list registry.Listing) {
+	for _, bad := range list.Bad {
+		in.tell("warning", bad.Key+": a record that cannot be used: "+bad.Error)
+	}
+}
+
+// finder is a registry by which an engine opens peers, by name or address, and that no one finds it by; nil for nil.
+func finder(r registry.Registry) registry.Registry {
 	if r == nil {
 		return nil
 	}
@@ -109,24 +116,24 @@ func Finder(r registry.Registry) registry.Registry {
 
 // Hint says what to do where a peer cannot be found by a name of the registry.
 func (r *Registry) Hint(err error) error {
-	if hinted, ok := RegistryHint(err); ok {
+	if hinted, ok := registryHint(err); ok {
 		return hinted
 	}
 	if r.Given() && errors.Is(err, registry.ErrNotFound) {
-		return WithHint(err, "\"topoctl peers --registry %s\" lists the names that are there", r.URL)
+		return withHint(err, "\"topoctl peers --registry %s\" lists the names that are there", r.URL)
 	}
 	return err
 }
 
-// RegistryHint says what to do where a registry cannot be used.
-func RegistryHint(err error) (hinted error, ok bool) {
+// registryHint says what to do where a registry cannot be used.
+func registryHint(err error) (hinted error, ok bool) {
 	switch {
 	case errors.Is(err, registry.ErrDenied):
-		return WithHint(err, "for etcd, ETCDCTL_USER (or user-file=FILE in the URL) says who you are; the user's role must have the keys: docs/registry.md"), true
+		return withHint(err, "for etcd, ETCDCTL_USER (or user-file=FILE in the URL) says who you are; the user's role must have the keys: docs/registry.md"), true
 	case errors.Is(err, registry.ErrUnavailable):
-		return WithHint(err, "check the address in --registry, and whether its server answers (for etcd: etcdctl endpoint health)"), true
+		return withHint(err, "check the address in --registry, and whether its server answers (for etcd: etcdctl endpoint health)"), true
 	case errors.Is(err, engine.ErrOtherEngine):
-		return WithHint(err, "\"topoctl peers\" lists what is registered"), true
+		return withHint(err, "\"topoctl peers\" lists what is registered"), true
 	}
 	return err, false
 }

@@ -34,22 +34,8 @@ func newRemapCmd(f *Env, runF func(context.Context, *remapOptions) error) *cobra
 	cmd := &cobra.Command{
 		Use:   "remap",
 		Short: "Give a virtual machine the PCIe switches of its host",
-		Long: "remap pairs the GPUs and NICs of a guest with those of its host, and writes the guest's topology\n" +
-			"with the host's switches, for NCCL (NCCL_TOPO_FILE), Mooncake (MC_CUSTOM_TOPO_JSON), or for\n" +
-			"topoctl's own commands (--from). A guest mostly shows a flat PCI tree, in which no engine can\n" +
-			"tell which NIC is near which GPU.\n\n" +
-			"Devices are paired by GPU UUID, serial number, node GUID, MAC address, for virtual functions by\n" +
-			"their card's GUID, by the libvirt domain (virsh dumpxml), and by --map. If a GPU or an RDMA\n" +
-			"device has no partner or several, remap refuses and lists the candidates. Addresses of the\n" +
-			"host's bridges in the output do not exist in the guest.\n\n" +
-			"The table shows the pairs. HOST and GUEST are files as for --from, directories as for --root, or\n" +
-			FixturePrefix + "NAME.",
-		Example: "  topoctl remap --host host.json -o nccl-xml --out-file /etc/nccl-topo.xml\n" +
-			"  topoctl remap --host host.json --guest guest.json --libvirt vm.xml\n" +
-			"  topoctl remap --host host.json --guest guest.json --map 0000:06:00.0=0000:1b:00.0\n" +
-			"  topoctl remap --host host.json -o topology > vm.json; topoctl doctor --from vm.json",
-		Args: NoArgs,
-		RunE: Action(opts, opts.parse, runF),
+		Args:  noArgs,
+		RunE:  action(opts, opts.parse, runF),
 	}
 	fl := cmd.Flags()
 	fl.StringVar(&opts.host, "host", "", "topology of the hypervisor's `HOST`")
@@ -58,22 +44,22 @@ func newRemapCmd(f *Env, runF func(context.Context, *remapOptions) error) *cobra
 	fl.StringVar(&opts.libvirt, "libvirt", "", "pair by the libvirt domain in `FILE`")
 	fl.BoolVar(&opts.partial, "partial", false, "leave devices without a partner where the guest has them")
 	opts.out.Add(cmd)
-	Offer(cmd, map[string]Completer{"host": HostFlag, "guest": HostFlag})
+	Offer(cmd, map[string]completer{"host": hostFlag, "guest": hostFlag})
 	Uses(cmd, "timeout", "quiet", "verbose")
-	Formats(cmd, FormatTable, FormatJSON, FormatTopology, FormatNCCL, FormatMooncake)
+	Formats(cmd, formatTable, formatJSON, formatTopology, formatNCCL, formatMooncake)
 	return cmd
 }
 
 // parse takes over the flags and refuses what makes no sense.
 func (o *remapOptions) parse(cmd *cobra.Command, _ []string) error {
-	if err := NotEmpty(cmd, "host", "guest", "map", "libvirt", "out-file"); err != nil {
+	if err := notEmpty(cmd, "host", "guest", "map", "libvirt", "out-file"); err != nil {
 		return err
 	}
 	if o.host == "" {
-		return WithHint(errors.New("--host is required"), "\"topoctl discover > host.json\" on the hypervisor writes one")
+		return withHint(errors.New("--host is required"), "\"topoctl discover > host.json\" on the hypervisor writes one")
 	}
-	if o.host == "-" && o.guest == "-" {
-		return errors.New("only one of --host and --guest can be standard input")
+	if err := checkTogether(cmd, flagRule{"host=-", excludes, "guest=-", readOnce}); err != nil {
+		return err
 	}
 	o.pairs = map[topo.BDF]topo.BDF{}
 	for _, m := range o.maps {
@@ -130,15 +116,11 @@ func runRemap(ctx context.Context, o *remapOptions) error {
 	if err != nil {
 		return err
 	}
-	if !o.Globals.Quiet {
-		for _, n := range append(notes, more...) {
-			fmt.Fprintln(o.Streams.Err, "topoctl: note: "+text.Printable(n))
-		}
-	}
+	o.tell("note", append(notes, more...)...)
 	if err := o.out.Write(o.Streams, data); err != nil {
 		return err
 	}
-	return Incomplete(t, false)
+	return incomplete(t, false)
 }
 
 // refuse says which devices have no partner, a line each.
@@ -154,7 +136,7 @@ func (o *remapOptions) refuse(err error) error {
 	if open.Known > 0 {
 		partial = "; --partial leaves them where they are"
 	}
-	return WithHint(fmt.Errorf("%d of %s of the guest cannot be paired", len(open.Devices), text.Plural(len(open.Devices)+open.Known, "device")),
+	return withHint(fmt.Errorf("%d of %s of the guest cannot be paired", len(open.Devices), text.Plural(len(open.Devices)+open.Known, "device")),
 		"name the partners with --map GUEST=HOST, or give the domain with --libvirt FILE%s", partial)
 }
 
@@ -162,13 +144,13 @@ func (o *remapOptions) refuse(err error) error {
 func (o *remapOptions) write(t, host *topo.Topology, pairs []remap.Pair) (data []byte, notes []string, err error) {
 	var buf bytes.Buffer
 	switch o.Format {
-	case FormatNCCL:
+	case formatNCCL:
 		if why := ncclxml.TooLarge(t, false); why != "" {
 			notes = append(notes, why)
 		}
 		err = ncclxml.Encode(&buf, t)
 		return buf.Bytes(), notes, err
-	case FormatMooncake:
+	case formatMooncake:
 		h, err := pathsel.New(t, pathsel.Options{})
 		if err != nil {
 			return nil, nil, err
@@ -176,12 +158,12 @@ func (o *remapOptions) write(t, host *topo.Topology, pairs []remap.Pair) (data [
 		if notes, err = export.Mooncake(&buf, h, export.AllGPUs(t)); err != nil {
 			return nil, nil, err
 		}
-		data, err = SafeJSON(buf.Bytes(), nil)
+		data, err = safeJSON(buf.Bytes(), nil)
 		return data, notes, err
-	case FormatTable:
-		return []byte(Finish(remapText(t, host, pairs, &o.look))), nil, nil
+	case formatTable:
+		return []byte(finish(remapText(t, host, pairs, &o.look))), nil, nil
 	}
-	data, err = SafeJSON(t.Encode())
+	data, err = safeJSON(t.Encode())
 	return data, nil, err
 }
 
@@ -192,10 +174,6 @@ func remapText(t, host *topo.Topology, pairs []remap.Pair, l *Look) string {
 	rows := []Row{{Cells: []string{"guest", "", "host", "", "by", "below"}, Color: Faint}}
 	for i := range pairs {
 		p := &pairs[i]
-		var by []string
-		for _, b := range p.By {
-			by = append(by, string(b))
-		}
 		below := "-"
 		for d := range there.Climb(topo.PCIID(p.Host)) {
 			if d.Role != topo.RoleUpstream {
@@ -205,7 +183,7 @@ func remapText(t, host *topo.Topology, pairs []remap.Pair, l *Look) string {
 				below = "switch " + d.BDF.String()
 			}
 		}
-		rows = append(rows, Row{Cells: []string{p.Guest.String(), nameBeside(p.Device, p.Guest), p.Host.String(), nameBeside(p.HostDevice, p.Host), strings.Join(by, ", "), below}})
+		rows = append(rows, Row{Cells: []string{p.Guest.String(), nameBeside(p.Device, p.Guest), p.Host.String(), nameBeside(p.HostDevice, p.Host), strings.Join(wordsOf(p.By), ", "), below}})
 	}
 	gets := "the host's PCI tree, which has no switch above these devices"
 	if len(switches) > 0 {

@@ -117,27 +117,26 @@ func annotate(cmd *cobra.Command, key, value string) {
 // PrintsOf is what a command without -o prints, "" unless noted.
 func PrintsOf(cmd *cobra.Command) string { return cmd.Annotations[printsKey] }
 
-// InputFlags say which host a command looks at.
-var InputFlags = []string{"root", "host-root", "from", "with", "fixture", "timeout", "quiet", "verbose"}
+// inputFlags say which host a command looks at.
+const inputFlags = otherHost + " with timeout quiet verbose"
 
-// SummaryName is the command that topoctl runs where none is named.
-const SummaryName = "summary"
+// summaryName is the command that topoctl runs where none is named.
+const summaryName = "summary"
 
 func init() { cobra.EnableCommandSorting = false } // help lists commands in the order in which people meet them
 
-// NewRoot is topoctl with the commands and help topics that it is given. The group of a command is
+// newRoot is topoctl with the commands and help topics that it is given. The group of a command is
 // its heading in the help.
-func NewRoot(f *Env, commands ...*cobra.Command) *cobra.Command {
+func newRoot(f *Env, commands ...*cobra.Command) *cobra.Command {
 	root := &cobra.Command{
-		Use:   "topoctl",
-		Short: "Show how a host's GPUs, NICs, memory and CPUs are connected",
-		Long: "topoctl shows how a host's GPUs, NICs and memory are connected, which NIC each GPU\n" +
-			"should use, and what slows transfers down; it also measures and moves data.",
+		Use:           "topoctl",
+		Short:         "Show how a host's GPUs, NICs, memory and CPUs are connected",
 		SilenceErrors: true, SilenceUsage: true, DisableSuggestions: true,
-		Args:              UnknownCommand,
+		Args:              unknownCommand,
 		RunE:              summaryRun,
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { return f.checkGlobals(cmd) },
 	}
+	root.Long, _ = readHelp(root.Name())
 	root.SetIn(f.Streams.In)
 	root.SetOut(f.Streams.Out)
 	root.SetErr(f.Streams.Err)
@@ -149,7 +148,7 @@ func NewRoot(f *Env, commands ...*cobra.Command) *cobra.Command {
 	root.SetHelpFunc(f.printHelp)
 	root.SetFlagErrorFunc(flagError)
 	for _, c := range commands {
-		if c.Name() == SummaryName {
+		if c.Name() == summaryName {
 			Formats(root, FormatsOf(c)...)
 		}
 		if c.GroupID != "" && !root.ContainsGroup(c.GroupID) {
@@ -163,7 +162,7 @@ func NewRoot(f *Env, commands ...*cobra.Command) *cobra.Command {
 		if c.Name() == "completion" { // cobra's: without a shell it helps, an unknown one is an error
 			c.Short = "Print the completion script of a shell"
 			c.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
-			c.Args = NoArgs
+			c.Args = noArgs
 		}
 	}
 	offerNoFiles(root)
@@ -173,7 +172,7 @@ func NewRoot(f *Env, commands ...*cobra.Command) *cobra.Command {
 // summaryRun is topoctl without a command: the summary with the flags that were given.
 func summaryRun(root *cobra.Command, _ []string) error {
 	for _, c := range root.Commands() {
-		if c.Name() == SummaryName {
+		if c.Name() == summaryName {
 			c.SetContext(root.Context())
 			return c.RunE(c, nil)
 		}
@@ -187,7 +186,7 @@ func (f *Env) addGlobals(root *cobra.Command) {
 	fl.StringVar(&g.Root, "root", "", "read the captured files of another host from `DIR`")
 	fl.StringVar(&g.HostRoot, "host-root", "", "read this host's files from `DIR`, where a container mounts them")
 	fl.StringVar(&g.From, "from", "", "read a saved host from `FILE`, - for standard input ("+Known("or")+")")
-	fl.StringArrayVar(&g.With, "with", nil, "add to the host of --from what it lacks and `FILE` tells ("+Either(nettext.Formats)+"); where both tell and differ, the host of --from counts, with a warning; repeatable")
+	fl.StringArrayVar(&g.With, "with", nil, "add to the host of --from what it lacks and `FILE` tells ("+either(nettext.Formats)+"); where both tell and differ, the host of --from counts, with a warning; repeatable")
 	fl.StringVar(&g.Fixture, "fixture", "", "use a built-in machine description, by `NAME` or file")
 	fl.StringVarP(&g.Output, "output", "o", "", "output `FORMAT`")
 	fl.BoolVar(&g.json, "json", false, "same as -o json")
@@ -217,7 +216,7 @@ func (f *Env) checkGlobals(cmd *cobra.Command) error {
 			if fl.Name == "json" || fl.Name == "output" {
 				hint = `"topoctl help output" lists the formats of each command`
 			}
-			err = WithHint(fmt.Errorf("--%s has no effect on this command", fl.Name), "%s", hint)
+			err = withHint(fmt.Errorf("--%s has no effect on this command", fl.Name), "%s", hint)
 		}
 	})
 	g := &f.Globals
@@ -226,17 +225,13 @@ func (f *Env) checkGlobals(cmd *cobra.Command) error {
 		return err
 	case g.color != colorAuto && g.color != colorAlways && g.color != colorNever:
 		return fmt.Errorf("--color %q: want auto, always or never", g.color)
-	case g.noColor && g.color == colorAlways:
-		return errors.New("--no-color and --color always cannot be used together")
-	case g.Quiet && g.Verbose:
-		return errors.New("--quiet and --verbose cannot be used together")
 	case g.Timeout <= 0:
 		return fmt.Errorf("--timeout %s: want more than 0", g.Timeout)
 	}
 	if _, err := units.ParseSystem(g.Units); err != nil {
 		return fmt.Errorf("--units %w", pkgerr.Plain(err))
 	}
-	return nil
+	return checkTogether(cmd, flagRule{"no-color", excludes, "color=always", ""}, flagRule{"quiet", excludes, "verbose", ""})
 }
 
 // format is the output format that the flags choose for a command, "" for one that has no -o.
@@ -245,24 +240,24 @@ func (g *Globals) format(cmd *cobra.Command) (string, error) {
 	switch {
 	case len(known) == 0:
 		return "", nil
-	case g.json && g.Output != "" && g.Output != FormatJSON:
+	case g.json && g.Output != "" && g.Output != formatJSON:
 		return "", fmt.Errorf("--json and -o %s cannot be used together", g.Output)
 	case g.json:
-		return FormatJSON, nil
+		return formatJSON, nil
 	case g.Output == "":
 		return known[0], nil
 	case !slices.Contains(known, g.Output):
-		err := fmt.Errorf("-o %q: want %s", g.Output, Either(known))
+		err := fmt.Errorf("-o %q: want %s", g.Output, either(known))
 		if _, bad := strconv.Atoi(g.Output); bad == nil && cmd.Flag("output-len") != nil {
-			return "", WithHint(err, "--output-len says how many tokens answers have")
+			return "", withHint(err, "--output-len says how many tokens answers have")
 		}
 		return "", err
 	}
 	return g.Output, nil
 }
 
-// Either is "json, yaml or table".
-func Either(names []string) string {
+// either is "json, yaml or table".
+func either(names []string) string {
 	last := len(names) - 1
 	if last < 1 {
 		return strings.Join(names, "")
@@ -273,22 +268,22 @@ func Either(names []string) string {
 // Color says whether output is coloured.
 func (in *Host) Color() bool { return in.Streams.color(in.Globals.color, in.Globals.noColor) }
 
-// NoArgs refuses arguments: what a command looks at is said by flags.
-func NoArgs(cmd *cobra.Command, args []string) error { return AtMost(cmd, args, 0) }
+// noArgs refuses arguments: what a command looks at is said by flags.
+func noArgs(cmd *cobra.Command, args []string) error { return atMost(cmd, args, 0) }
 
-// AtMost refuses more arguments than a command has.
-func AtMost(cmd *cobra.Command, args []string, most int) error {
+// atMost refuses more arguments than a command has.
+func atMost(cmd *cobra.Command, args []string, most int) error {
 	if len(args) <= most {
 		return nil
 	}
-	return WithHint(fmt.Errorf("unexpected argument %q", args[most]), "see %q", cmd.CommandPath()+" --help")
+	return withHint(fmt.Errorf("unexpected argument %q", args[most]), "see %q", cmd.CommandPath()+" --help")
 }
 
 // memoryLimit is how GPUs and NUMA nodes are named.
 var memoryLimit = regexp.MustCompile(`^(?i:gpu|cpu|cuda|nvml):?[0-9]+$`)
 
-// UnknownCommand refuses arguments of a command that has subcommands.
-func UnknownCommand(cmd *cobra.Command, args []string) error {
+// unknownCommand refuses arguments of a command that has subcommands.
+func unknownCommand(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
@@ -298,12 +293,12 @@ func UnknownCommand(cmd *cobra.Command, args []string) error {
 	}
 	err := fmt.Errorf("unknown command %q", args[0])
 	if memoryLimit.MatchString(args[0]) && slices.Contains(names, "path") {
-		return WithHint(err, "did you mean %q?", cmd.CommandPath()+" path "+strings.Join(args, " "))
+		return withHint(err, "did you mean %q?", cmd.CommandPath()+" path "+strings.Join(args, " "))
 	}
 	if near := text.Closest(args[0], names); near != "" {
-		return WithHint(err, "did you mean %q?", cmd.CommandPath()+" "+near)
+		return withHint(err, "did you mean %q?", cmd.CommandPath()+" "+near)
 	}
-	return WithHint(err, "%q lists the commands", cmd.CommandPath()+" --help")
+	return withHint(err, "%q lists the commands", cmd.CommandPath()+" --help")
 }
 
 // flagError adds the next step to what the flag parser says.
@@ -313,13 +308,13 @@ func flagError(cmd *cobra.Command, err error) error {
 		var names []string
 		helpFlags(cmd).VisitAll(func(fl *pflag.Flag) { names = append(names, fl.Name) })
 		if near := text.Closest(unknown.GetSpecifiedName(), names); near != "" {
-			return WithHint(err, "did you mean --%s?", near)
+			return withHint(err, "did you mean --%s?", near)
 		}
 	}
 	if bad, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
 		return badValue(bad)
 	}
-	return WithHint(err, "see %q", cmd.CommandPath()+" --help")
+	return withHint(err, "see %q", cmd.CommandPath()+" --help")
 }
 
 // Run runs the command that args name (without the program's name) and gives the exit code.
@@ -328,7 +323,7 @@ func Run(ctx context.Context, f *Env, args []string, commands ...*cobra.Command)
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second signal ends the process at once
 
-	root := NewRoot(f, commands...)
+	root := newRoot(f, commands...)
 	if len(args) > 0 && strings.HasPrefix(args[0], cobra.ShellCompRequestCmd) {
 		tidyCompletions(root, args[1:])
 	}

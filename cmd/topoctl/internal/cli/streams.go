@@ -121,11 +121,11 @@ func (s Streams) Screen() error {
 	const hint = "use \"topoctl tui --once\" to print one frame, or \"topoctl watch -o jsonl\" to print each change"
 	switch {
 	case !s.InTTY:
-		return WithHint(errors.New("standard input is not a terminal"), hint)
+		return withHint(errors.New("standard input is not a terminal"), hint)
 	case !s.OutTTY:
-		return WithHint(errors.New("standard output is not a terminal"), hint)
+		return withHint(errors.New("standard output is not a terminal"), hint)
 	case s.Getenv("TERM") == "dumb" || s.Getenv("TERM") == "":
-		return WithHint(errors.New("the terminal does not support a dashboard (TERM is \"dumb\" or not set)"), hint)
+		return withHint(errors.New("the terminal does not support a dashboard (TERM is \"dumb\" or not set)"), hint)
 	}
 	return nil
 }

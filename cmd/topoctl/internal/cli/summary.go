@@ -29,18 +29,13 @@ type summaryOptions struct {
 func newSummaryCmd(f *Env, runF func(context.Context, *summaryOptions) error) *cobra.Command {
 	opts := &summaryOptions{f.Host(), f.RDMA}
 	cmd := &cobra.Command{
-		Use:   SummaryName,
+		Use:   summaryName,
 		Short: "Show a host in ten lines; topoctl without a command does the same",
-		Long: "summary shows what a host is, whether doctor finds a problem on it, which NICs each GPU uses\n" +
-			"while all of them transfer data (each NUMA node on a host without GPUs), and which commands\n" +
-			"say more. In a pipe it prints the same.\n\n" +
-			"The exit code is 0 whatever doctor finds: \"topoctl doctor\" has one for that.",
-		Example: "  topoctl\n  topoctl --fixture dgx-h100\n  topoctl summary --from host.json -o json",
-		Args:    NoArgs,
-		RunE:    Action(opts, func(*cobra.Command, []string) error { return nil }, runF),
+		Args:  noArgs,
+		RunE:  action(opts, func(*cobra.Command, []string) error { return nil }, runF),
 	}
-	Uses(cmd, append(InputFlags, "units")...)
-	Formats(cmd, FormatTable, FormatJSON)
+	Uses(cmd, inputFlags, "units")
+	Formats(cmd, formatTable, formatJSON)
 	return cmd
 }
 
@@ -96,19 +91,14 @@ func runSummary(ctx context.Context, o *summaryOptions) error {
 	if err != nil {
 		return err
 	}
-	if o.Format == FormatJSON {
-		err = PrintJSON(o.Streams.Out, doc)
-	} else {
-		err = Write(o.Streams.Out, []byte(Finish(doc.text(o.Look()))))
-	}
-	if err != nil {
+	if err := o.printAnswer(doc, func() string { return doc.text(o.Look()) }); err != nil {
 		return err
 	}
-	return Incomplete(t, false)
+	return incomplete(t, false)
 }
 
 func (o *summaryOptions) summarize(ctx context.Context, t *topo.Topology) (*summaryDoc, error) {
-	r, err := Examine(ctx, o.Host, o.rdma, t)
+	r, err := examine(ctx, o.Host, o.rdma, t)
 	if err != nil {
 		return nil, err
 	}
@@ -138,7 +128,7 @@ func (d *summaryDoc) choose(h *pathsel.Host, l Look) {
 		d.Choice.Text, d.color = pkgerr.Message(err)+".", Faint
 		return
 	}
-	d.Choice.Text, d.color = PlanHeadline(h, p, &l)
+	d.Choice.Text, d.color = planHeadline(h, p, &l)
 	if len(p.Ports) == 0 {
 		return
 	}

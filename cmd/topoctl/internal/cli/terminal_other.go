@@ -10,8 +10,8 @@ import (
 // terminal knows no terminals on this system: output is plain everywhere.
 func terminal(*os.File) (columns, lines int, ok bool) { return 0, 0, false }
 
-// HasShell knows no job control on this system.
-func HasShell() bool { return false }
+// hasShell knows no job control on this system.
+func hasShell() bool { return false }
 
-// ReaderGone knows nothing of pipes on this system: the next write tells.
-func ReaderGone(io.Writer) bool { return false }
+// readerGone knows nothing of pipes on this system: the next write tells.
+func readerGone(io.Writer) bool { return false }

@@ -19,9 +19,9 @@ func terminal(f *os.File) (columns, lines int, ok bool) {
 	return int(size.Col), int(size.Row), true
 }
 
-// HasShell says whether somebody would wake this process after it was stopped: a shell
+// hasShell says whether somebody would wake this process after it was stopped: a shell
 // with job control, which is its parent in another process group of the same session.
-func HasShell() bool {
+func hasShell() bool {
 	parent := os.Getppid()
 	session, err := unix.Getsid(0)
 	parents, parentErr := unix.Getsid(parent)
@@ -29,8 +29,8 @@ func HasShell() bool {
 	return err == nil && parentErr == nil && groupErr == nil && parents == session && group != unix.Getpgrp()
 }
 
-// ReaderGone says whether what is written to a pipe has no reader any more.
-func ReaderGone(w io.Writer) bool {
+// readerGone says whether what is written to a pipe has no reader any more.
+func readerGone(w io.Writer) bool {
 	if a, ok := w.(*ascii); ok {
 		w = a.Writer
 	}

@@ -99,7 +99,7 @@ func TestTimeout(t *testing.T) {
 				code := runFake(t.Context(), f, slices.Concat(strings.Fields(name), strings.Fields(place.Replace(args)), []string{"--timeout", limit.String()})...)
 				took := time.Since(began)
 				said := f.Stderr.String() + f.Stdout.String()
-				if code == ExitOK || took < limit/2 || took > 10*time.Second || !strings.Contains(said, limit.String()) && !strings.Contains(said, "in time") {
+				if code == exitOK || took < limit/2 || took > 10*time.Second || !strings.Contains(said, limit.String()) && !strings.Contains(said, "in time") {
 					t.Errorf("code %d after %s:\n%s", code, took, said)
 				}
 			})
@@ -120,7 +120,7 @@ func TestTimeoutOfComputing(t *testing.T) {
 	}
 	for _, format := range [][]string{{"env", "--for", "nccl"}, {"dra-attributes"}, {"dra-claim"}} {
 		args := slices.Concat([]string{"fleet", "export"}, format, []string{dir, "--timeout", "60ms"})
-		if code := runFake(t.Context(), f, args...); code != ExitFailed || !strings.Contains(f.Stderr.String(), "gave up after 60ms") {
+		if code := runFake(t.Context(), f, args...); code != exitFailed || !strings.Contains(f.Stderr.String(), "gave up after 60ms") {
 			t.Errorf("%q: code %d: %s", args, code, f.Stderr.String())
 		}
 	}

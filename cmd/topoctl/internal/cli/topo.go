@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -31,25 +30,22 @@ func newTopoCmd(f *Env, runF func(context.Context, *topoOptions) error) *cobra.C
 	cmd := &cobra.Command{
 		Use:   "topo",
 		Short: "Draw the devices of a host and their links as a tree",
-		Long: "topo draws sockets and NUMA nodes, the host bridges and PCIe switches below them,\n" +
-			"and GPUs, NICs and drives with their links. An exclamation mark shows a link that\n" +
-			"runs slower than both of its ends support.",
-		Example: "  topoctl topo\n  topoctl topo --only gpu,nic\n  topoctl topo --fixture dgx-h100",
-		Args:    NoArgs,
-		RunE:    Action(opts, opts.parse, runF),
+		Args:  noArgs,
+		RunE:  action(opts, opts.parse, runF),
 	}
 	cmd.Flags().StringSliceVar(&opts.only, "only", nil, "show only these `KINDS` of device: gpu, nic, nvme, nvswitch")
 	cmd.Flags().BoolVar(&opts.all, "all", false, "show every PCI function and every interface")
-	cmd.MarkFlagsMutuallyExclusive("only", "all")
-	Offer(cmd, map[string]Completer{"only": WordList(treeKindNames...)})
-	Uses(cmd, append(slices.Clone(InputFlags), "units")...)
-	Formats(cmd, FormatTable, FormatJSON)
+	Offer(cmd, map[string]completer{"only": WordList(treeKindNames...)})
+	Uses(cmd, inputFlags, "units")
+	Formats(cmd, formatTable, formatJSON)
 	return cmd
 }
 
 func (o *topoOptions) parse(cmd *cobra.Command, _ []string) error {
-	if o.Format == FormatJSON {
-		return NoEffect(cmd, "with -o json, which has all that \"topoctl discover\" prints", "only", "all", "units")
+	if err := checkTogether(cmd,
+		flagRule{"only", excludes, "all", ""},
+		flagRule{"only all units", idleWith, "output=json", "-o json has all that \"topoctl discover\" prints"}); err != nil {
+		return err
 	}
 	only, err := kindsOf("--only", o.only, treeKinds, treeKindNames)
 	o.tree = picture.TreeOptions{ASCII: o.Globals.ASCII, Color: o.Color(), Width: o.Streams.Width, All: o.all,
@@ -62,7 +58,7 @@ func runTopo(ctx context.Context, opts *topoOptions) error {
 	if err != nil {
 		return err
 	}
-	if opts.Format == FormatJSON {
+	if opts.Format == formatJSON {
 		err = printTopology(opts.Host, t)
 	} else {
 		err = picture.Tree(opts.Streams.Out, t, opts.tree)
@@ -70,7 +66,7 @@ func runTopo(ctx context.Context, opts *topoOptions) error {
 	if err != nil {
 		return err
 	}
-	return Incomplete(t, false)
+	return incomplete(t, false)
 }
 
 // kindsOf reads a list of kinds of device.
@@ -79,7 +75,7 @@ func kindsOf(flag string, names []string, known map[string]topo.Kind, order []st
 	for _, name := range names {
 		kind, ok := known[name]
 		if !ok {
-			return nil, fmt.Errorf("%s %q: want %s", flag, name, Either(order))
+			return nil, fmt.Errorf("%s %q: want %s", flag, name, either(order))
 		}
 		out = append(out, kind)
 	}

@@ -14,8 +14,8 @@ import (
 	"github.com/topoctl/topoctl/internal/pkgerr"
 )
 
-// TransportNames are the names of transports, in the order in which engines prefer them.
-var TransportNames = []string{"shm", "rdma", "tcp"}
+// transportNames are the names of transports, in the order in which engines prefer them.
+var transportNames = []string{"shm", "rdma", "tcp"}
 
 // RDMA are the flags of RDMA's settings; those that are not given are RDMA's own
 // to choose.
@@ -27,8 +27,8 @@ type RDMA struct {
 // unsetRDMA stands for a setting that is not given.
 const unsetRDMA = -1
 
-// DefaultRDMA leaves all settings to RDMA.
-func DefaultRDMA() RDMA {
+// defaultRDMA leaves all settings to RDMA.
+func defaultRDMA() RDMA {
 	return RDMA{gid: unsetRDMA, class: unsetRDMA, level: unsetRDMA, timeout: unsetRDMA, retries: unsetRDMA}
 }
 
@@ -61,22 +61,20 @@ func (r *RDMA) Add(cmd *cobra.Command) {
 }
 
 // Check refuses what is out of range, and settings of a transport that is not used.
-func (r *RDMA) Check(cmd *cobra.Command, used bool) error {
-	if !used {
-		var flags []string
-		for _, s := range r.settings() {
-			flags = append(flags, s.flag)
-		}
-		if err := NoEffect(cmd, "without RDMA (--transport rdma or auto)", append(flags, "rdma-device")...); err != nil {
-			return err
-		}
+func (r *RDMA) Check(cmd *cobra.Command) error {
+	flags := "rdma-device"
+	for _, s := range r.settings() {
+		flags += " " + s.flag
+	}
+	if err := checkTogether(cmd, flagRule{flags, needs, "transport=rdma transport=auto", ""}); err != nil {
+		return err
 	}
 	for _, s := range r.settings() {
 		if cmd.Flags().Changed(s.flag) && (*s.value < s.low || *s.value > s.top) {
 			return fmt.Errorf("--%s %d: want %d to %d", s.flag, *s.value, s.low, s.top)
 		}
 	}
-	return NotEmpty(cmd, "rdma-device")
+	return notEmpty(cmd, "rdma-device")
 }
 
 // Args are the flags again, for a child.
@@ -117,7 +115,7 @@ func (r *RDMA) transport(must bool) engine.TransportFactory {
 		return f
 	}
 	return engine.Require(f, func(err error, t *topo.Topology) error {
-		return WithHint(errors.New("--transport rdma on this host: "+pkgerr.Message(err)), "%s", withoutRDMA(t))
+		return withHint(errors.New("--transport rdma on this host: "+pkgerr.Message(err)), "%s", withoutRDMA(t))
 	})
 }
 
@@ -133,7 +131,7 @@ func withoutRDMA(t *topo.Topology) string {
 // Factories are those of the transports that the names stand for, in the order of preference.
 func (r *RDMA) Factories(names ...string) []engine.TransportFactory {
 	var out []engine.TransportFactory
-	for _, name := range TransportNames {
+	for _, name := range transportNames {
 		switch auto := slices.Contains(names, bench.Auto); {
 		case !auto && !slices.Contains(names, name):
 		case name == "shm":
@@ -160,14 +158,14 @@ type Transports struct {
 // Add registers the flags.
 func (t *Transports) Add(cmd *cobra.Command, usage string) {
 	cmd.Flags().StringSliceVar(&t.Names, "transport", []string{bench.Auto}, usage)
-	cmd.Flags().StringVar(&t.Protection, "protect", "", "`LEVEL` of protection that data over TCP has at least: "+Either(engine.Protections)+" (default: headers with a token, open without)")
-	Offer(cmd, map[string]Completer{"transport": WordList(transportChoices...), "protect": WordList(engine.Protections...)})
+	cmd.Flags().StringVar(&t.Protection, "protect", "", "`LEVEL` of protection that data over TCP has at least: "+either(engine.Protections)+" (default: headers with a token, open without)")
+	Offer(cmd, map[string]completer{"transport": WordList(transportChoices...), "protect": WordList(engine.Protections...)})
 	t.RDMA.Add(cmd)
 }
 
 // Check refuses unknown names, and settings of transports that are not used.
 func (t *Transports) Check(cmd *cobra.Command) error {
-	return errors.Join(CheckWords("transport", t.Names, transportChoices), t.checkProtection(cmd), t.RDMA.Check(cmd, t.Offers("rdma")))
+	return errors.Join(checkWords("transport", t.Names, transportChoices), t.checkProtection(cmd), t.RDMA.Check(cmd))
 }
 
 // checkProtection refuses an unknown level, and RDMA by name with one that it does not have.
@@ -175,13 +173,11 @@ func (t *Transports) checkProtection(cmd *cobra.Command) error {
 	if !cmd.Flags().Changed("protect") {
 		return nil
 	}
-	if err := CheckWords("protect", []string{t.Protection}, engine.Protections); err != nil {
+	if err := checkWords("protect", []string{t.Protection}, engine.Protections); err != nil {
 		return err
 	}
-	if slices.Contains([]string{"payload", "sealed"}, t.Protection) && slices.Contains(t.Names, "rdma") {
-		return fmt.Errorf("--protect %s with --transport rdma: network cards neither authenticate nor encrypt what they move; use --transport tcp, or --protect headers", t.Protection)
-	}
-	return nil
+	return checkTogether(cmd, flagRule{"protect=payload protect=sealed", excludes, "transport=rdma",
+		"network cards neither authenticate nor encrypt what they move; use --transport tcp, or --protect headers"})
 }
 
 // Offers says whether a transport is among those of the flags.

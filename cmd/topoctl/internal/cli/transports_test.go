@@ -15,7 +15,7 @@ import (
 // An engine goes on without RDMA that the host has not got, unless it was asked for by
 // name.
 func TestRDMAByName(t *testing.T) {
-	r := DefaultRDMA()
+	r := defaultRDMA()
 	r.devices = []string{"no_such_device"}
 	e, err := engine.New(t.Context(), engine.Options{Transports: r.Factories("auto")})
 	if err != nil {
@@ -43,13 +43,13 @@ func TestRDMAByName(t *testing.T) {
 // What the flags say reaches RDMA, and a child of bench.
 func TestRDMAFlags(t *testing.T) {
 	parsed := func(args ...string) *RDMA {
-		var r RDMA
+		var x Transports
 		cmd := &cobra.Command{}
-		r.Add(cmd)
-		if err := errors.Join(cmd.ParseFlags(args), r.Check(cmd, true)); err != nil {
+		x.Add(cmd, "usage")
+		if err := errors.Join(cmd.ParseFlags(args), x.Check(cmd)); err != nil {
 			t.Fatal(err)
 		}
-		return &r
+		return &x.RDMA
 	}
 	got := parsed()
 	if o := got.options(); len(o.Devices) > 0 || o.GIDIndex != nil || o.Timeout != 0 || o.RetryCount != 0 || len(got.Args()) > 0 {
@@ -81,8 +81,8 @@ func TestProtectFlag(t *testing.T) {
 		"--protect=sealed --transport=tcp":      "",
 		"--protect=much":                        `--protect "much": want open, headers, payload or sealed`,
 		"--protect=":                            `--protect "": want open`,
-		"--protect=payload --transport=rdma":    "--protect payload with --transport rdma",
-		"--protect=sealed --transport=tcp,rdma": "--protect sealed with --transport rdma",
+		"--protect=payload --transport=rdma":    "--protect payload and --transport rdma cannot be used together",
+		"--protect=sealed --transport=tcp,rdma": "--protect sealed and --transport rdma cannot be used together",
 	} {
 		var x Transports
 		cmd := &cobra.Command{}

@@ -32,7 +32,7 @@ type tuiOptions struct {
 	agents    []string // URLs
 	baseline  string
 	measured  Measured
-	hosts     DashboardOptions
+	hosts     agentFlags
 	replay    string
 	speed     float64
 	record    string
@@ -59,38 +59,29 @@ func newTUICmd(f *Env, runF func(context.Context, *tuiOptions) error) *cobra.Com
 	cmd := &cobra.Command{
 		Use:   "tui",
 		Short: "Show a dashboard of the host, its problems and its traffic",
-		Long: "tui shows a host on the terminal: the tree of its devices with live rates, the matrix of GPUs\n" +
-			"and NICs, an explanation of one path, probes, the lanes of running agents, and events.\n" +
-			"Press 1 to 6 or tab to switch views, and ? for help. It sends no traffic unless you start a\n" +
-			"probe (p), which it asks you to confirm.\n\n" +
-			"It can also show another host (--fixture, --root, --from) or a recording (--replay; made\n" +
-			"with r or --record), or print one frame as text (--once). See docs/tui.md.",
-		Example: "  topoctl tui\n  topoctl tui --agent 127.0.0.1:9411\n  topoctl tui --fixture dgx-h100 --synthetic-load\n" +
-			"  topoctl tui --record run.jsonl; topoctl tui --replay run.jsonl --speed 10\n" +
-			"  topoctl tui --once --view matrix --fixture dgx-h100 --size 100x30",
-		Args: NoArgs,
-		RunE: Action(opts, opts.parse, runF),
+		Args:  noArgs,
+		RunE:  action(opts, opts.parse, runF),
 	}
 	fl := cmd.Flags()
 	fl.StringArrayVar(&opts.agents, "agent", nil, "also show the engine of the agent with the HTTP address `URL` (or HOST:PORT); repeatable")
 	fl.StringVar(&opts.baseline, "baseline", "", "show drift from the host in `FILE` (as for --from, or fixture:NAME), instead of from the start")
 	opts.measured.Add(cmd)
-	opts.hosts.Add(cmd)
+	opts.hosts.add(cmd, "hosts for the probe view to measure, one per line of `FILE`",
+		"host for the probe view to measure, by its agent at `[NAME=]HOST[:PORT]`; repeatable")
 	fl.StringVar(&opts.replay, "replay", "", "play the recording in `FILE`; - for standard input, with --once")
 	fl.Float64Var(&opts.speed, "speed", 1, "play a recording at `N` times its speed")
 	fl.StringVar(&opts.record, "record", "", "record all data to `FILE`, from the start")
 	fl.BoolVar(&opts.once, "once", false, "print one frame as text, as soon as it is complete")
-	fl.StringVar(&opts.view, "view", tuiViews[0], "`VIEW` to start with: "+Either(tuiViews))
+	fl.StringVar(&opts.view, "view", tuiViews[0], "`VIEW` to start with: "+either(tuiViews))
 	fl.StringVar(&opts.size, "size", "", "with --once, size of the frame (`COLUMNSxLINES`; default: that of the terminal, or "+sizeWords(frameW, frameH)+")")
 	fl.DurationVar(&opts.interval, "interval", time.Second, "read counters and query agents every `TIME`")
 	fl.DurationVar(&opts.every, "every", 30*time.Second, "discover the host again every `TIME`, and when the kernel reports a change; 0 for only then")
 	fl.BoolVar(&opts.noMouse, "no-mouse", false, "do not capture the mouse")
 	fl.BoolVar(&opts.readonly, "readonly", false, "disable probes")
 	fl.BoolVar(&opts.synthetic, "synthetic-load", false, "simulate traffic on the host of --fixture, --root or --from")
-	Offer(cmd, map[string]Completer{"baseline": HostFlag, "view": Words(tuiViews...), "size": Words("80x24", "120x40")})
-	flags := slices.DeleteFunc(slices.Clone(InputFlags), func(name string) bool { return name == "quiet" || name == "verbose" })
+	Offer(cmd, map[string]completer{"baseline": hostFlag, "view": Words(tuiViews...), "size": Words("80x24", "120x40")})
 	mainFlags(cmd, "agent", "hosts", "host", "token-file", "view", "once", "record", "replay", "synthetic-load")
-	Uses(cmd, append(flags, "units")...)
+	Uses(cmd, otherHost, "with", "timeout", "units")
 	Lasts(cmd)
 	Prints(cmd, "a screen; with --once, one frame as text")
 	return cmd
@@ -100,13 +91,12 @@ func sizeWords(w, h int) string { return strconv.Itoa(w) + "x" + strconv.Itoa(h)
 
 // parse takes over the flags and refuses what makes no sense.
 func (o *tuiOptions) parse(cmd *cobra.Command, _ []string) error {
-	if err := errors.Join(o.measured.Check(cmd), CheckWords("view", []string{o.view}, tuiViews), o.hosts.CheckFlags(cmd)); err != nil {
+	if err := errors.Join(o.measured.Check(cmd), checkWords("view", []string{o.view}, tuiViews), o.hosts.credentials.Check(cmd)); err != nil {
 		return err
 	}
-	if err := NotEmpty(cmd, "baseline", "replay", "record", "size", "hosts"); err != nil {
+	if err := notEmpty(cmd, "baseline", "replay", "record", "size", "hosts"); err != nil {
 		return err
 	}
-	changed := cmd.Flags().Changed
 	switch {
 	case o.interval < 100*time.Millisecond:
 		return fmt.Errorf("--interval %s: want 100ms or more", o.interval)
@@ -114,19 +104,20 @@ func (o *tuiOptions) parse(cmd *cobra.Command, _ []string) error {
 		return fmt.Errorf("--every %s: want 0, or 1s or more", o.every)
 	case !(o.speed > 0 && o.speed <= 1e6):
 		return fmt.Errorf("--speed %g: want more than 0", o.speed)
-	case changed("speed") && (o.replay == "" || o.once):
-		return errors.New("--speed has no effect without --replay, or with --once")
-	case changed("size") && !o.once:
-		return errors.New("--size has no effect without --once")
-	case o.once && o.record != "":
-		return errors.New("--record has no effect with --once")
-	case o.synthetic && !o.Globals.Described():
-		return WithHint(errors.New("--synthetic-load needs --fixture, --root or --from"), "use --fixture NAME for a built-in machine")
 	}
-	if err := o.parseReplay(cmd); err != nil {
+	if err := checkTogether(cmd,
+		flagRule{"with agent hosts host synthetic-load interval every " + otherHost, idleWith, "replay", ""},
+		flagRule{strings.Join(credentialFlags, " "), needs, "hosts host", ""},
+		flagRule{"speed", needs, "replay", ""},
+		flagRule{"size", needs, "once", ""},
+		flagRule{"speed record", idleWith, "once", ""},
+		flagRule{"synthetic-load", needs, "fixture root from", "use --fixture NAME for a built-in machine"}); err != nil {
 		return err
 	}
-	if !o.once && o.Globals.From == "-" {
+	switch {
+	case o.replay == "-" && !o.once:
+		return errors.New("--replay cannot be standard input, from which the dashboard reads keys")
+	case !o.once && o.Globals.From == "-":
 		return errors.New("--from cannot be standard input, from which the dashboard reads keys")
 	}
 	for i, a := range o.agents {
@@ -138,21 +129,6 @@ func (o *tuiOptions) parse(cmd *cobra.Command, _ []string) error {
 	}
 	o.color = o.Color()
 	return o.parseSize()
-}
-
-// parseReplay refuses what a recording leaves no place for.
-func (o *tuiOptions) parseReplay(cmd *cobra.Command) error {
-	if o.replay == "" {
-		return nil
-	}
-	if err := NoEffect(cmd, "with --replay",
-		"root", "host-root", "from", "with", "fixture", "agent", "hosts", "host", "synthetic-load", "interval", "every"); err != nil {
-		return err
-	}
-	if o.replay == "-" && !o.once {
-		return errors.New("--replay cannot be standard input, from which the dashboard reads keys")
-	}
-	return nil
 }
 
 // parseSize finds the size of --once.
@@ -208,7 +184,7 @@ func (o *tuiOptions) printFrame(ctx context.Context, show tui.Options) error {
 	}
 	if !whole {
 		fmt.Fprintf(o.Streams.Err, "topoctl: warning: the frame is incomplete: not all sources answered within %s\n", o.Globals.Timeout)
-		return ErrPartial
+		return errPartial
 	}
 	return nil
 }
@@ -243,7 +219,7 @@ func (c *tuiCleanup) close() error {
 
 func (o *tuiOptions) assemble(ctx context.Context, files *tuiCleanup) (tui.Options, error) {
 	show := tui.Options{Now: o.Now, Color: o.color, ASCII: o.Globals.ASCII, Mouse: !o.noMouse, Units: units.System(o.Globals.Units), View: o.view,
-		Save: saveHere, Agents: len(o.agents), Suspend: HasShell()}
+		Save: saveHere, Agents: len(o.agents), Suspend: hasShell()}
 	if o.baseline != "" {
 		t, err := o.Named(ctx, o.baseline)
 		if err != nil {
@@ -257,16 +233,16 @@ func (o *tuiOptions) assemble(ctx context.Context, files *tuiCleanup) (tui.Optio
 	if err := o.recorder(&show, files); err != nil {
 		return show, err
 	}
-	o.hosts.Host = o.Host
+	notLive := ""
 	switch {
 	case o.readonly:
-		o.hosts.NotLive = "--readonly"
+		notLive = "--readonly"
 	case o.replay != "":
-		o.hosts.NotLive = "a recording is playing"
+		notLive = "a recording is playing"
 	case o.once:
-		o.hosts.NotLive = "--once measures nothing"
+		notLive = "--once measures nothing"
 	}
-	prober, closer, why, err := NewDashboardProber(ctx, o.hosts)
+	prober, closer, why, err := newDashboardProber(ctx, o.Host, o.hosts, notLive)
 	if err != nil {
 		return show, err
 	}
@@ -330,7 +306,7 @@ func (o *tuiOptions) subject() string {
 	case g.Root != "":
 		return "root:" + filepath.Base(g.Root)
 	case g.From == "-":
-		return StdinName
+		return stdinName
 	case g.From != "":
 		return "file:" + filepath.Base(g.From)
 	}
@@ -345,13 +321,13 @@ func (o *tuiOptions) replayFeed(show *tui.Options, files *tuiCleanup) error {
 		speed = 0 // without waiting
 	}
 	if o.replay == "-" {
-		show.Replay = StdinName
+		show.Replay = stdinName
 		show.Feed = observe.Replay(o.Streams.In, speed)
 		return nil
 	}
 	file, err := os.Open(o.replay)
 	if err != nil {
-		return OpenError(o.replay, err)
+		return openError(o.replay, err)
 	}
 	files.add(file)
 	info, err := file.Stat()
@@ -387,7 +363,7 @@ func (o *tuiOptions) recorder(show *tui.Options, files *tuiCleanup) error {
 		if err := o.overwrites(); err != nil {
 			return err
 		}
-		file, err := os.OpenFile(o.record, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, OwnerOnly)
+		file, err := os.OpenFile(o.record, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, ownerOnly)
 		if err != nil {
 			return fmt.Errorf("--record %s: %w", o.record, Cause(err))
 		}
@@ -401,7 +377,7 @@ func (o *tuiOptions) recorder(show *tui.Options, files *tuiCleanup) error {
 			return to, nil
 		}
 		name := "topoctl-" + o.Now().UTC().Format("20060102-150405") + ".jsonl"
-		file, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, OwnerOnly)
+		file, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, ownerOnly)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", name, Cause(err))
 		}
@@ -416,7 +392,7 @@ func (o *tuiOptions) overwrites() error {
 	if err != nil || !to.Mode().IsRegular() {
 		return nil //nolint:nilerr // opening it says what is wrong
 	}
-	files := [][2]string{{"replay", o.replay}, {"from", o.Globals.From}, {"baseline", o.baseline}, {"probe", o.measured.File}, {"hosts", o.hosts.HostsFile()}}
+	files := [][2]string{{"replay", o.replay}, {"from", o.Globals.From}, {"baseline", o.baseline}, {"probe", o.measured.File}, {"hosts", o.hosts.file}}
 	for _, name := range o.Globals.With {
 		files = append(files, [2]string{"with", name})
 	}
@@ -490,7 +466,7 @@ func saveHere(name string, data []byte) (string, error) {
 	for _, dir := range []string{".", os.TempDir()} {
 		path, err := filepath.Abs(filepath.Join(dir, name))
 		if err == nil {
-			err = WriteFile(path, data, OwnerOnly)
+			err = writeFile(path, data, ownerOnly)
 		}
 		if err == nil {
 			return path, nil

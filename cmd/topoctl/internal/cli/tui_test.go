@@ -60,7 +60,7 @@ func TestTUINeedsATerminal(t *testing.T) {
 			continue
 		}
 		if err == nil || !strings.Contains(err.Error(), tt.want) || !strings.Contains(Hint(err), "topoctl tui --once") ||
-			!strings.Contains(Hint(err), "topoctl watch -o jsonl") || ExitCode(err) != ExitFailed {
+			!strings.Contains(Hint(err), "topoctl watch -o jsonl") || exitCode(err) != exitFailed {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -3,6 +3,7 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -27,7 +28,7 @@ func (v *value[T]) Set(text string) (err error) {
 }
 
 // Var adds a flag that parse reads. Its error quotes the text and says what is wanted in its place, as those of
-// ParseBytes and its kin do. Without a default, *to stays as it is.
+// parseBytes and its kin do. Without a default, *to stays as it is.
 func Var[T any](cmd *cobra.Command, to *T, name, normal, usage string, parse func(string) (T, error)) {
 	v := &value[T]{to: to, parse: parse}
 	if normal != "" {
@@ -38,18 +39,23 @@ func Var[T any](cmd *cobra.Command, to *T, name, normal, usage string, parse fun
 	cmd.Flags().Var(v, name, usage)
 }
 
-// OneOf reads one of some words.
-func OneOf[T ~string](words ...T) func(string) (T, error) {
+// oneOf reads one of some words.
+func oneOf[T ~string](words ...T) func(string) (T, error) {
 	return func(s string) (T, error) {
-		var names []string
-		for _, w := range words {
-			if s == string(w) {
-				return w, nil
-			}
-			names = append(names, string(w))
+		if slices.Contains(words, T(s)) {
+			return T(s), nil
 		}
-		return "", fmt.Errorf("%q: want %s", s, Either(names))
+		return "", fmt.Errorf("%q: want %s", s, either(wordsOf(words)))
 	}
+}
+
+// wordsOf are words of a type of their own as strings.
+func wordsOf[T ~string](list []T) []string {
+	out := make([]string, len(list))
+	for i, w := range list {
+		out[i] = string(w)
+	}
+	return out
 }
 
 // badValue says of a flag what is wanted in place of its value.

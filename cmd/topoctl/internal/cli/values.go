@@ -11,8 +11,8 @@ import (
 	"github.com/topoctl/topoctl/internal/pick"
 )
 
-// ParsePart reads a part such as "2.5%" or "0.025".
-func ParsePart(s string) (float64, error) {
+// parsePart reads a part such as "2.5%" or "0.025".
+func parsePart(s string) (float64, error) {
 	number, percent := strings.CutSuffix(s, "%")
 	v, err := strconv.ParseFloat(strings.TrimSpace(number), 64)
 	if percent {
@@ -24,13 +24,13 @@ func ParsePart(s string) (float64, error) {
 	return v, nil
 }
 
-// Outlier are the bounds of outliers: a part of the best rate of equals, and a multiple of their smallest latency.
-type Outlier struct{ Under, Over float64 }
+// outlier are the bounds of outliers: a part of the best rate of equals, and a multiple of their smallest latency.
+type outlier struct{ Under, Over float64 }
 
-// ParseOutlier reads such bounds: "93%/2.1x".
-func ParseOutlier(s string) (o Outlier, err error) {
+// parseOutlier reads such bounds: "93%/2.1x".
+func parseOutlier(s string) (o outlier, err error) {
 	part, multiple, both := strings.Cut(s, "/")
-	if o.Under, err = ParsePart(part); err == nil && both {
+	if o.Under, err = parsePart(part); err == nil && both {
 		number, times := strings.CutSuffix(multiple, "x")
 		o.Over, err = strconv.ParseFloat(number, 64)
 		if err == nil && (!times || !(o.Over > 1 && o.Over <= 1000)) {
@@ -38,7 +38,7 @@ func ParseOutlier(s string) (o Outlier, err error) {
 		}
 	}
 	if err != nil || !both {
-		return Outlier{}, fmt.Errorf("%q: want a percentage and a multiple, such as 93%%/2.1x", s)
+		return outlier{}, fmt.Errorf("%q: want a percentage and a multiple, such as 93%%/2.1x", s)
 	}
 	return o, nil
 }
@@ -46,9 +46,9 @@ func ParseOutlier(s string) (o Outlier, err error) {
 // mostSizes bounds a sweep.
 const mostSizes = 64
 
-// ParseSweep reads sizes from one to another by a factor, "4KiB:256MiB:x4". The last
+// parseSweep reads sizes from one to another by a factor, "4KiB:256MiB:x4". The last
 // size is always one of them.
-func ParseSweep(s string) ([]int64, error) {
+func parseSweep(s string) ([]int64, error) {
 	bad := func() ([]int64, error) {
 		return nil, fmt.Errorf("%q: want FROM:TO:xFACTOR, such as 4KiB:256MiB:x4", s)
 	}
@@ -56,11 +56,11 @@ func ParseSweep(s string) ([]int64, error) {
 	if len(parts) != 3 {
 		return bad()
 	}
-	from, err := ParseBytes(parts[0])
+	from, err := parseBytes(parts[0])
 	if err != nil {
 		return nil, err
 	}
-	to, err := ParseBytes(parts[1])
+	to, err := parseBytes(parts[1])
 	if err != nil {
 		return nil, err
 	}
@@ -87,8 +87,8 @@ var rateUnits = []struct {
 	{"GiB/s", 1 << 30}, {"MiB/s", 1 << 20}, {"KiB/s", 1 << 10}, {"B/s", 1},
 }
 
-// ParseRate reads a rate such as "10Gb/s" or "1.2 GB/s" as bytes a second.
-func ParseRate(s string) (int64, error) {
+// parseRate reads a rate such as "10Gb/s" or "1.2 GB/s" as bytes a second.
+func parseRate(s string) (int64, error) {
 	for _, u := range rateUnits {
 		number, ok := strings.CutSuffix(s, u.name)
 		if !ok {
@@ -116,8 +116,8 @@ var byteUnits = []struct {
 // maxBytes bounds a size: 1 PiB.
 const maxBytes = 1 << 50
 
-// ParseBytes reads a size such as "64MiB", "1.5 GB" or "4096".
-func ParseBytes(s string) (int64, error) {
+// parseBytes reads a size such as "64MiB", "1.5 GB" or "4096".
+func parseBytes(s string) (int64, error) {
 	number, factor := s, 1.0
 	for _, u := range byteUnits {
 		if n, ok := strings.CutSuffix(s, u.name); ok {
@@ -133,12 +133,12 @@ func ParseBytes(s string) (int64, error) {
 	return int64(v), nil
 }
 
-// BytesOrNone reads a size, or 0 for none.
-func BytesOrNone(s string) (int64, error) {
+// bytesOrNone reads a size, or 0 for none.
+func bytesOrNone(s string) (int64, error) {
 	if s == "0" {
 		return 0, nil
 	}
-	n, err := ParseBytes(s)
+	n, err := parseBytes(s)
 	if err != nil {
 		return 0, fmt.Errorf("%w, or 0 for none", err)
 	}
@@ -147,15 +147,15 @@ func BytesOrNone(s string) (int64, error) {
 
 // Policy reads the name of a policy by which lanes share transfers.
 func Policy(s string) (pick.Policy, error) {
-	name, err := OneOf(pick.Policies()...)(s)
+	name, err := oneOf(pick.Policies()...)(s)
 	return pick.Policy(name), err
 }
 
-// PartText is a part as it is typed: "2.5%".
-func PartText(v float64) string { return fmt.Sprintf("%g%%", float64(int64(v*1e6+0.5))/1e4) }
+// partText is a part as it is typed: "2.5%".
+func partText(v float64) string { return fmt.Sprintf("%g%%", float64(int64(v*1e6+0.5))/1e4) }
 
-// SizeText is a size as it is typed: "1MiB".
-func SizeText(n int64) string {
+// sizeText is a size as it is typed: "1MiB".
+func sizeText(n int64) string {
 	for _, u := range byteUnits {
 		if f := int64(u.factor); n >= f && n%f == 0 {
 			if text := fmt.Sprintf("%d%s", n/f, u.name); n/f < 1<<10 {
@@ -166,12 +166,12 @@ func SizeText(n int64) string {
 	return cmp.Or(fmt.Sprint(n), "0")
 }
 
-// CheckWords refuses words of a list that are unknown or come twice.
-func CheckWords(flag string, given, known []string) error {
+// checkWords refuses words of a list that are unknown or come twice.
+func checkWords(flag string, given, known []string) error {
 	for i, v := range given {
 		switch {
 		case !slices.Contains(known, v):
-			return fmt.Errorf("--%s %q: want %s", flag, v, Either(known))
+			return fmt.Errorf("--%s %q: want %s", flag, v, either(known))
 		case slices.Contains(given[:i], v):
 			return fmt.Errorf("--%s %s is given twice", flag, v)
 		}

@@ -23,10 +23,10 @@ func newVersionCmd(f *Env, runF func(context.Context, *versionOptions) error) *c
 	cmd := &cobra.Command{
 		Use:   "version",
 		Short: "Print the version and build information",
-		Args:  NoArgs,
-		RunE:  Action(opts, opts.parse, runF),
+		Args:  noArgs,
+		RunE:  action(opts, opts.parse, runF),
 	}
-	Formats(cmd, FormatTable, FormatJSON)
+	Formats(cmd, formatTable, formatJSON)
 	return cmd
 }
 
@@ -53,8 +53,8 @@ func newVersionDoc() versionDoc {
 
 func runVersion(_ context.Context, opts *versionOptions) error {
 	b := newVersionDoc()
-	if opts.Format == FormatJSON {
-		return PrintJSON(opts.Streams.Out, b)
+	if opts.Format == formatJSON {
+		return printJSON(opts.Streams.Out, b)
 	}
 	commit, nvml := b.Commit, "not built in"
 	if commit == "" {

@@ -12,9 +12,18 @@ import (
 // fault in 200 devices would flood the terminal.
 const mostWarnings = 10
 
-// PrintWarnings writes a topology's warnings, one a line, many of a kind cut
-// short. Warnings are sorted by code.
-func PrintWarnings(w io.Writer, warnings []topo.Warning) {
+// tell writes lines to stderr unless --quiet is given: what they are, such as "note", and their text.
+func (in *Host) tell(what string, lines ...string) {
+	for _, line := range lines {
+		if !in.Globals.Quiet {
+			fmt.Fprintln(in.Streams.Err, "topoctl: "+what+": "+text.Printable(line))
+		}
+	}
+}
+
+// printWarnings writes a topology's warnings, one a line, many of a kind cut
+// short. Warnings are sorted by code. of is "peer: " for those of another host.
+func printWarnings(w io.Writer, of string, warnings []topo.Warning) {
 	for i := 0; i < len(warnings); {
 		end := i
 		for end < len(warnings) && warnings[end].Code == warnings[i].Code {
@@ -22,10 +31,10 @@ func PrintWarnings(w io.Writer, warnings []topo.Warning) {
 		}
 		shown := min(end, i+mostWarnings)
 		for _, x := range warnings[i:shown] {
-			fmt.Fprintln(w, "topoctl: warning: "+text.Printable(x.String()))
+			fmt.Fprintln(w, "topoctl: warning: "+of+text.Printable(x.String()))
 		}
 		if rest := end - shown; rest > 0 {
-			fmt.Fprintf(w, "topoctl: warning: %s: ... and %d more (see .warnings in the JSON)\n", warnings[i].Code, rest)
+			fmt.Fprintf(w, "topoctl: warning: %s%s: ... and %d more (see .warnings in the JSON)\n", of, warnings[i].Code, rest)
 		}
 		i = end
 	}

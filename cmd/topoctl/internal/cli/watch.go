@@ -40,22 +40,8 @@ func newWatchCmd(f *Env, runF func(context.Context, *watchOptions) error) *cobra
 	cmd := &cobra.Command{
 		Use:   "watch",
 		Short: "Print changes on this host as they happen",
-		Long: "watch first prints the problems of this host, then what changes: ports that go down or come\n" +
-			"up and what that costs, PCIe links and ports that change speed, error counters that grow,\n" +
-			"doctor findings that appear or disappear, and drift, which is any difference from the start\n" +
-			"or from --baseline.\n\n" +
-			"watch reads counters every --interval. It discovers the whole host again every --every, and\n" +
-			"when the kernel reports a change. A host that the flags select is checked once.\n\n" +
-			"The output is text, or with -o jsonl (or json) one JSON object per line (topoctl.watch/v1;\n" +
-			"see docs/watch.md).\n\n" +
-			"The exit code is 1 if --exit-on-change saw a change. It is 0 at the end of --duration, or when you\n" +
-			"stop watch, and 130 if you stop it before --duration or --exit-on-change ends it.",
-		Example: "  topoctl watch\n  topoctl watch -o jsonl >> events.jsonl\n" +
-			"  topoctl discover > good.json; topoctl watch --baseline good.json\n" +
-			"  topoctl watch --exit-on-change --duration 10m && echo nothing happened\n" +
-			"  topoctl watch --fixture dgx-h100-port-down --baseline fixture:dgx-h100",
-		Args: NoArgs,
-		RunE: Action(opts, opts.parse, runF),
+		Args:  noArgs,
+		RunE:  action(opts, opts.parse, runF),
 	}
 	fl := cmd.Flags()
 	fl.DurationVar(&opts.interval, "interval", time.Second, "read counters and query agents every `TIME`; 0 for never")
@@ -63,12 +49,12 @@ func newWatchCmd(f *Env, runF func(context.Context, *watchOptions) error) *cobra
 	fl.DurationVar(&opts.limit, "duration", 0, "stop after `TIME`")
 	fl.BoolVar(&opts.exitOnChange, "exit-on-change", false, "stop at the first change, with exit code 1")
 	fl.BoolVar(&opts.infos, "all", false, "also print findings of severity info")
-	fl.StringVar(&opts.baseline, "baseline", "", "report drift from the host in `FILE` (as for diff, or "+FixturePrefix+"NAME), instead of from the start")
+	fl.StringVar(&opts.baseline, "baseline", "", "report drift from the host in `FILE` (as for diff, or "+fixturePrefix+"NAME), instead of from the start")
 	fl.StringSliceVar(&opts.agents, "agent", nil, "also watch whether the agent with the --http address `URL` answers; repeatable")
-	Offer(cmd, map[string]Completer{"baseline": HostFlag, "interval": Words("1s"), "every": Words("30s")})
-	Uses(cmd, InputFlags...)
+	Offer(cmd, map[string]completer{"baseline": hostFlag, "interval": Words("1s"), "every": Words("30s")})
+	Uses(cmd, inputFlags)
 	Lasts(cmd)
-	Formats(cmd, FormatTable, FormatJSONL, FormatJSON)
+	Formats(cmd, formatTable, formatJSONL, formatJSON)
 	return cmd
 }
 
@@ -78,7 +64,7 @@ const leastEvery = time.Second
 
 // parse takes over the flags and refuses what makes no sense.
 func (o *watchOptions) parse(cmd *cobra.Command, _ []string) error {
-	o.color = o.Color() && o.Format == FormatTable
+	o.color = o.Color() && o.Format == formatTable
 	changed := cmd.Flags().Changed
 	switch {
 	case o.interval < 0, o.interval > 0 && o.interval < 100*time.Millisecond:
@@ -87,16 +73,14 @@ func (o *watchOptions) parse(cmd *cobra.Command, _ []string) error {
 		return fmt.Errorf("--every %s: want %s or more, or 0", o.every, leastEvery)
 	case changed("duration") && o.limit <= 0:
 		return fmt.Errorf("--duration %s: want more than 0", o.limit)
-	case o.baseline == "-" && o.Globals.From == "-":
-		return errors.New("only one of --from and --baseline can be standard input")
 	}
-	if err := NotEmpty(cmd, "baseline", "agent"); err != nil {
+	if err := notEmpty(cmd, "baseline", "agent"); err != nil {
 		return err
 	}
-	if o.Globals.Described() {
-		if err := NoEffect(cmd, "on a host that does not change", "interval", "every", "duration", "exit-on-change", "agent"); err != nil {
-			return WithHint(err, "leave out the flag that selects a host to watch this one")
-		}
+	if err := checkTogether(cmd,
+		flagRule{"interval every duration exit-on-change agent", idleWith, savedHost, "that host does not change: leave out the flag that selects it to watch this one"},
+		flagRule{"from=-", excludes, "baseline=-", readOnce}); err != nil {
+		return err
 	}
 	for i, a := range o.agents {
 		var err error
@@ -134,7 +118,7 @@ func runWatch(ctx context.Context, o *watchOptions) error {
 	w := watch.New(watch.Options{Baseline: baseline, BaselineName: o.baseline, Infos: o.infos})
 	p := watchPrinter{o: o}
 	if err := p.print(w.Topology(0, t)); err != nil || o.Globals.Described() { // which is looked at once
-		return errors.Join(err, Incomplete(t, false))
+		return errors.Join(err, incomplete(t, false))
 	}
 	feed, stop, err := o.feed(t)
 	if err != nil {
@@ -151,7 +135,7 @@ func runWatch(ctx context.Context, o *watchOptions) error {
 	err = o.follow(limited, feed, w, &p)
 	switch {
 	case errors.Is(err, errChanged):
-		return ErrBad
+		return errBad
 	case err != nil:
 		return err
 	case ctx.Err() != nil && (o.limit > 0 || o.exitOnChange): // stopped before it could answer
@@ -186,7 +170,7 @@ func (o *watchOptions) follow(ctx context.Context, feed *observe.Feed, w *watch.
 			last = max(last, r.AtNS)
 			events = watchStep(w, last, r)
 		case <-tick.C:
-			if ReaderGone(o.Streams.Out) { // else that would be noticed with the next event
+			if readerGone(o.Streams.Out) { // else that would be noticed with the next event
 				return nil
 			}
 			last = max(last, int64(time.Since(began)))
@@ -262,12 +246,12 @@ func (p *watchPrinter) print(events []watch.Event) error {
 	now := p.o.Now()
 	for i := range events {
 		e := &events[i]
-		if p.o.Format == FormatTable {
+		if p.o.Format == formatTable {
 			p.text(&b, now, e)
 			continue
 		}
 		e.Time = now.UTC().Format(time.RFC3339Nano)
-		line, err := JSONLine(e)
+		line, err := jsonLine(e)
 		if err != nil {
 			return fmt.Errorf("watch: %w", err)
 		}

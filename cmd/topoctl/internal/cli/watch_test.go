@@ -16,11 +16,11 @@ func TestParseWatch(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got.interval != 0 || got.every != 5*time.Minute || got.limit != time.Hour || !got.exitOnChange || !got.infos || got.baseline != "fixture:dgx-h100" ||
-		strings.Join(got.agents, " ") != "http://n1:9411 https://n2:1" || got.Format != FormatJSON || got.Globals.HostRoot != "/host" {
+		strings.Join(got.agents, " ") != "http://n1:9411 https://n2:1" || got.Format != formatJSON || got.Globals.HostRoot != "/host" {
 		t.Errorf("got %+v", got)
 	}
 	got, err = parseOnly(t, newStreams().Streams, newWatchCmd)
-	if err != nil || got.interval != time.Second || got.every != 30*time.Second || got.limit != 0 || got.Format != FormatTable || got.Globals.Described() {
+	if err != nil || got.interval != time.Second || got.every != 30*time.Second || got.limit != 0 || got.Format != formatTable || got.Globals.Described() {
 		t.Errorf("defaults: %+v, %v", got, err)
 	}
 }
@@ -30,7 +30,7 @@ func TestParseWatch(t *testing.T) {
 func TestWatchText(t *testing.T) {
 	f := newStreams()
 	when := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	p := watchPrinter{o: &watchOptions{Host: &Host{Streams: f.Streams, Now: func() time.Time { return when }, Format: FormatTable}}}
+	p := watchPrinter{o: &watchOptions{Host: &Host{Streams: f.Streams, Now: func() time.Time { return when }, Format: formatTable}}}
 	e := watch.Event{Kind: watch.SourceLost, Severity: "warning", Source: "agent \x1b[2J", Text: "a\rb\n", Code: "c\x07"}
 	many := watch.Event{Kind: watch.Finding, Severity: "odd", Subject: "net:a", Subjects: []topo.ID{"net:a", "net:\u202eb", "port:x/1", "gpu:0", "gpu:1"}, Text: "t",
 		Detail: strings.Split("1 2 3 4 5 6 7 8", " ")}

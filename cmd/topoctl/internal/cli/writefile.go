@@ -12,13 +12,13 @@ import (
 // Who may read a file that a command writes: a capture tells much about a host,
 // what is written for other programs is for all of them.
 const (
-	OwnerOnly os.FileMode = 0o600
-	Everyone  os.FileMode = 0o644
+	ownerOnly os.FileMode = 0o600
+	everyone  os.FileMode = 0o644
 )
 
-// WriteFile puts data into a file in one step: the file is never seen half
+// writeFile puts data into a file in one step: the file is never seen half
 // written.
-func WriteFile(name string, data []byte, mode os.FileMode) error {
+func writeFile(name string, data []byte, mode os.FileMode) error {
 	info, err := os.Stat(name)
 	if err == nil && !info.Mode().IsRegular() { // a pipe or /dev/null: there is nothing to replace
 		if err := os.WriteFile(name, data, mode); err != nil {
@@ -61,11 +61,11 @@ func (f *OutFile) Write(s Streams, data []byte) error {
 	if f.Stdout() {
 		return Write(s.Out, data)
 	}
-	return f.wrap(WriteFile(f.Name, data, Everyone))
+	return f.wrap(writeFile(f.Name, data, everyone))
 }
 
 // Check says what keeps the output from being written later.
-func (f *OutFile) Check() error { return f.wrap(Writable(f.Name)) }
+func (f *OutFile) Check() error { return f.wrap(writable(f.Name)) }
 
 func (f *OutFile) wrap(err error) error {
 	if err != nil {
@@ -74,8 +74,8 @@ func (f *OutFile) wrap(err error) error {
 	return nil
 }
 
-// Writable says what keeps a file from being written later.
-func Writable(name string) error {
+// writable says what keeps a file from being written later.
+func writable(name string) error {
 	if name == "" || name == "-" {
 		return nil
 	}
