@@ -108,7 +108,7 @@ func (f *farTransport) call(ctx context.Context, what string, c RawCall, reply a
 
 func (f *farTransport) Accept(ctx context.Context, from transport.Origin, request []byte) ([]byte, error) {
 	answer := new([]byte)
-	err := f.call(ctx, "RawAccept", RawCall{From: from, Request: request}, answer)
+	err := f.call(ctx, "RawAccept", RawCall{From: rawOrigin(from), Request: request}, answer)
 	if err != nil {
 		return nil, err
 	}
@@ -116,7 +116,7 @@ func (f *farTransport) Accept(ctx context.Context, from transport.Origin, reques
 }
 
 func (f *farTransport) Leave(ctx context.Context, from transport.Origin, conn transport.ConnID) error {
-	return f.call(ctx, "RawLeave", RawCall{From: from, Conn: conn}, &Nothing{})
+	return f.call(ctx, "RawLeave", RawCall{From: rawOrigin(from), Conn: conn}, &Nothing{})
 }
 
 func (f *farTransport) LeaveAll(ctx context.Context, session transport.SessionID) error {

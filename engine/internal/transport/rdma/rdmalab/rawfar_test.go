@@ -168,14 +168,29 @@ func (f *Far) RawDrop(a RawRegion, _ *Nothing) error {
 	return errors.Join(err, m.Close(ctx))
 }
 
-// RawCall is one of the passive side's.
+// RawCall is one of the passive side's. Of its origin it has what gob carries: rights are the
+// passive engine's own, and without them a peer may do all that regions grant.
 type RawCall struct {
 	End     int
-	From    transport.Origin
+	From    RawOrigin
 	Conn    transport.ConnID
 	Session transport.SessionID
 	Request []byte
 	Left    time.Duration // of its context
+}
+
+// RawOrigin is transport.Origin on its way to the other machine.
+type RawOrigin struct {
+	Session transport.SessionID
+	Conn    transport.ConnID
+	Name    string
+	Account transport.Account
+}
+
+func rawOrigin(o transport.Origin) RawOrigin { return RawOrigin{o.Session, o.Conn, o.Name, o.Account} }
+
+func (o RawOrigin) origin() transport.Origin {
+	return transport.Origin{Session: o.Session, Conn: o.Conn, Name: o.Name, Account: o.Account}
 }
 
 func (c *RawCall) context() (context.Context, context.CancelFunc) {
@@ -190,7 +205,7 @@ func (f *Far) RawAccept(c RawCall, answer *[]byte) error {
 	}
 	ctx, cancel := c.context()
 	defer cancel()
-	*answer, err = r.t.Accept(ctx, c.From, c.Request)
+	*answer, err = r.t.Accept(ctx, c.From.origin(), c.Request)
 	return err
 }
 
@@ -202,7 +217,7 @@ func (f *Far) RawLeave(c RawCall, _ *Nothing) error {
 	}
 	ctx, cancel := c.context()
 	defer cancel()
-	return r.t.Leave(ctx, c.From, c.Conn)
+	return r.t.Leave(ctx, c.From.origin(), c.Conn)
 }
 
 // RawLeaveAll is LeaveAll.
