@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/compare"
 	"github.com/topoctl/topoctl/internal/pkgerr"
 	"github.com/topoctl/topoctl/internal/units"
 	"github.com/topoctl/topoctl/pathsel"
@@ -349,10 +350,6 @@ func rates(p, q *topo.Rate, was, is topo.Basis) string {
 	return was.Text(units.RateNumber(int64(*p), units.Gbyte)) + " -> " + is.Text(units.Rate(int64(*q), units.Gbyte))
 }
 
-// choiceRestsOn are the attributes that decide about ports.
-var choiceRestsOn = []string{"presence", "slot", "state", "pcie_width", "pcie_speed", "pcie_max_width", "pcie_max_speed",
-	"bytes_per_sec", "link_layer", "numa_node", "uverbs", "gid_index", "gids", "lid", "type", "addresses", "routes"}
-
 // restsOn finds what only one side has of some ports, so that a choice among
 // them may differ for no other reason; nil if there is nothing.
 func (c *comparer) restsOn(r *paths, olds, news []topo.ID) *omission {
@@ -373,7 +370,7 @@ func (c *comparer) restsOn(r *paths, olds, news []topo.ID) *omission {
 	}
 	for i := range c.missing {
 		m := &c.missing[i]
-		if slices.Contains(choiceRestsOn, m.attr) && (involved[nodeAttr{m.node.Old, "old"}] || involved[nodeAttr{m.node.New, "new"}]) {
+		if compare.Of(m.attr).Decides && (involved[nodeAttr{m.node.Old, "old"}] || involved[nodeAttr{m.node.New, "new"}]) {
 			return m
 		}
 	}
@@ -397,7 +394,7 @@ func (c *comparer) choose(ch Choice, unless *omission) {
 	}
 	if unless != nil {
 		c.omitFor(attr, node, unless.side, fmt.Sprintf("%s instead of %s, but that depends on the %s of %s, which it does not contain",
-			cmp.Or(names(ch.NewNames), absent), cmp.Or(names(ch.OldNames), absent), wordsOf(unless.attr), unless.node.Name))
+			cmp.Or(names(ch.NewNames), absent), cmp.Or(names(ch.OldNames), absent), compare.Of(unless.attr).Words, unless.node.Name))
 		return
 	}
 	if !c.wants(Policy, attr) {

@@ -213,7 +213,7 @@ func (c *comparer) attributes(p *pair) {
 			if x.text+y.text != absent && !r.quiet && !c.followsFrom(p, r) {
 				c.omit(r.attr, c.node(p, r.attr), x.known, p.shownOld, p.shownNew)
 			}
-		case x.known && x.key != y.key && !c.followsFrom(p, r):
+		case x.known && !r.same(x, y) && !c.followsFrom(p, r):
 			c.add(finding{kind: direction(x, y), attr: r.attr, node: c.node(p, r.attr), old: x, new: y, links: wires(p)})
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/compare"
 	"github.com/topoctl/topoctl/internal/group"
 	"github.com/topoctl/topoctl/internal/text"
 )
@@ -51,7 +52,7 @@ func compareFindings(a, b finding) int {
 	return cmp.Or(
 		cmp.Compare(slices.Index(kinds, a.kind), slices.Index(kinds, b.kind)),
 		cmp.Compare(slices.Index(kindOrder, a.node.Kind), slices.Index(kindOrder, b.node.Kind)),
-		cmp.Compare(position(a.attr), position(b.attr)),
+		cmp.Compare(compare.Position(a.attr), compare.Position(b.attr)),
 		topo.NaturalCompare(cmp.Or(a.node.New, a.node.Old), cmp.Or(b.node.New, b.node.Old)),
 		strings.Compare(a.note, b.note), strings.Compare(a.old.text, b.old.text))
 }
@@ -60,7 +61,7 @@ func compareFindings(a, b finding) int {
 func (c *comparer) omissions() []Omission {
 	slices.SortStableFunc(c.missing, func(a, b omission) int {
 		return cmp.Or(-strings.Compare(a.side.word, b.side.word),
-			cmp.Compare(position(a.attr), position(b.attr)), strings.Compare(a.reason, b.reason),
+			cmp.Compare(compare.Position(a.attr), compare.Position(b.attr)), strings.Compare(a.reason, b.reason),
 			cmp.Compare(slices.Index(kindOrder, a.node.Kind), slices.Index(kindOrder, b.node.Kind)),
 			topo.NaturalCompare(cmp.Or(a.node.New, a.node.Old), cmp.Or(b.node.New, b.node.Old)))
 	})

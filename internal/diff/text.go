@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/compare"
 	"github.com/topoctl/topoctl/internal/group"
 	"github.com/topoctl/topoctl/internal/text"
 )
@@ -155,7 +156,7 @@ func (d *Difference) sentence() string {
 		gpu, own := strings.CutSuffix(ends, " to "+switches)
 		return fmt.Sprintf("%s %s of %s %ss", gpu+map[bool]string{true: " has", false: ":"}[own], strings.Replace(d.New, absent, "0", 1), d.Old, kind)
 	case d.Kind == Degraded && d.Note == "":
-		return fmt.Sprintf("%s: %s is %s, was %s", d.subject(), wordsOf(d.Attribute), d.New, d.Old)
+		return fmt.Sprintf("%s: %s is %s, was %s", d.subject(), compare.Of(d.Attribute).Words, d.New, d.Old)
 	}
 	return d.subject() + ": " + d.Text()
 }
@@ -206,7 +207,8 @@ func (d *Difference) subject() string {
 
 // Text says in words what differs, without naming the nodes: "PCIe width x16 -> x8".
 func (d *Difference) Text() string {
-	words := wordsOf(d.Attribute)
+	a := compare.Of(d.Attribute)
+	words := a.Words
 	switch {
 	case d.Attribute == "presence":
 		return d.presence()
@@ -215,9 +217,9 @@ func (d *Difference) Text() string {
 	case d.Kind == Renumbered && (d.Attribute == "name" || d.Attribute == "index"):
 		return "(" + d.Note + ")"
 	case d.Attribute == "modules":
-		return fmt.Sprintf("%s %s: %s -> %s", words, d.Note, d.Old, d.New)
-	case d.Attribute == "kernel_options" || d.Attribute == "environment":
-		return fmt.Sprintf("%s %s -> %s", words, d.Old, d.New)
+		return fmt.Sprintf("%s %s: %s -> %s", a.Single(), d.Note, d.Old, d.New)
+	case a.Form == compare.Set:
+		return fmt.Sprintf("%s %s -> %s", a.Single(), d.Old, d.New)
 	}
 	olds, ok1 := d.OldValue.([]string)
 	news, ok2 := d.NewValue.([]string)
@@ -329,7 +331,7 @@ func (r *Report) omitted(all bool) string {
 		}
 		var list []string
 		for _, o := range same {
-			what := wordsOf(o.Attribute)
+			what := compare.Of(o.Attribute).Words
 			if of := nodeNames(o.Nodes); of != string(KindHost) {
 				what += " of " + of
 			}
