@@ -149,11 +149,7 @@ func (f *Fleet) classify() [][]*Host {
 			}
 			ports[n]++
 		}
-		for n, count := range ports {
-			if count > ports[c.DataPorts] || count == ports[c.DataPorts] && n > c.DataPorts {
-				c.DataPorts = n
-			}
-		}
+		c.DataPorts = mostFrequent(ports, func(a, b int) int { return b - a })
 		if len(hosts[0].GPUs) > 0 {
 			c.GPUModel = hosts[0].GPUs[0].Model
 		}
@@ -202,17 +198,16 @@ func (f *Fleet) compare() {
 // take runs a comparison and takes over what it finds.
 func (f *Fleet) take(c *comparison) []Fact {
 	c.run()
-	facts := merged(c.facts)
 	for _, x := range c.oddities() {
 		f.find(x)
 	}
-	for _, x := range c.disagreements(merged(c.disagreed)) {
+	for _, x := range c.disagreements() {
 		f.find(x)
 	}
 	if len(c.hosts) == 1 {
 		f.unknown(CodeNotCompared, fmt.Sprintf("%s: no other host is like it (%s)", c.hosts[0].Host, c.among), "collect other hosts of its kind, or compare with --against GOLDEN", hostNames(c.hosts))
 	}
-	return facts
+	return c.facts
 }
 
 // SourceFleet and SourceDoctor say where a finding is from: the comparison of hosts and the cables, or
