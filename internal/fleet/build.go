@@ -66,10 +66,11 @@ func (f *Fleet) judge(network *Network) {
 	f.sort()
 }
 
-// sort puts what was found in the order of a document.
+// sort puts what was found in the order of a document: of one severity, what only many hosts together show comes
+// before what the doctor says of each.
 func (f *Fleet) sort() {
 	slices.SortStableFunc(f.Findings, func(a, b Finding) int {
-		return cmp.Or(severityRank(a.Severity)-severityRank(b.Severity), sourceRank(a.Source)-sourceRank(b.Source), strings.Compare(string(a.Code), string(b.Code)),
+		return cmp.Or(severityRank(a.Severity)-severityRank(b.Severity), strings.Compare(b.Source, a.Source), strings.Compare(string(a.Code), string(b.Code)),
 			compareLists(a.Hosts, b.Hosts), compareLists(a.Subjects, b.Subjects))
 	})
 	slices.SortStableFunc(f.Unknown, func(a, b Unknown) int { return strings.Compare(string(a.Code), string(b.Code)) })
@@ -77,14 +78,6 @@ func (f *Fleet) sort() {
 
 func severityRank(s doctor.Severity) int {
 	return slices.Index([]doctor.Severity{doctor.Error, doctor.Warning, doctor.Info}, s)
-}
-
-// sourceRank puts what only many hosts together show before what each says of itself.
-func sourceRank(source string) int {
-	if source == SourceDoctor {
-		return 1
-	}
-	return 0
 }
 
 func compareLists(a, b []string) int { return slices.CompareFunc(a, b, topo.NaturalCompare) }

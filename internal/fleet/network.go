@@ -141,13 +141,10 @@ func (n *Network) SetTiers() {
 // network is what a document already knows of the fabric, nil for nothing.
 func (f *Fleet) network() *Network {
 	n := &Network{RailOnly: f.RailOnly, Switches: f.Switches, Links: f.Links}
-	for i := range f.Hosts {
-		h := &f.Hosts[i]
-		for _, p := range h.Ports {
-			if p.Known != "" {
-				n.Cables = append(n.Cables, Cable{Host: h.Host, Port: p.Port, Rail: p.Rail, Plane: p.Plane, Leaf: p.Leaf,
-					LeafPort: p.LeafPort, Description: p.Description, Known: p.Known})
-			}
+	for h, p := range f.Ports() {
+		if p.Known != "" {
+			n.Cables = append(n.Cables, Cable{Host: h.Host, Port: p.Port, Rail: p.Rail, Plane: p.Plane, Leaf: p.Leaf,
+				LeafPort: p.LeafPort, Description: p.Description, Known: p.Known})
 		}
 	}
 	if len(n.Switches)+len(n.Cables) == 0 {
