@@ -1,6 +1,7 @@
 package watch
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -86,18 +87,11 @@ func (w *Watch) fallback(a *pathsel.Affinity, lost topo.ID) (next string, worst 
 		if c.Verdict == pathsel.Preferred {
 			return c.Name + " remains and is as good", false
 		}
-		next = fmt.Sprintf("next is %s, %s instead of %s", c.Name, class(c.Class), class(a.Ranked[was].Class))
+		next = fmt.Sprintf("next is %s, %s instead of %s", c.Name, cmp.Or(c.Class.String(), "unknown"), cmp.Or(a.Ranked[was].Class.String(), "unknown"))
 		if c.BytesPerSec != nil {
 			next += ", expected " + c.Basis.Text(units.Rate(int64(*c.BytesPerSec), units.Gbyte))
 		}
 		return next, true
 	}
 	return "no usable port is left", true
-}
-
-func class(c topo.Class) string {
-	if !c.Known() {
-		return "unknown"
-	}
-	return c.String()
 }

@@ -5,16 +5,10 @@ import (
 	"strings"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/compare"
 	"github.com/topoctl/topoctl/internal/diff"
 	"github.com/topoctl/topoctl/pathsel"
 )
-
-// linkAttributes are what link events report while the watch goes on: as drift they are
-// reported only where they were there at the first look.
-var linkAttributes = []string{"state", "phys_state", "carrier", "bytes_per_sec", "rate", "pcie_width", "pcie_speed"}
-
-// followAttributes are what a port that goes down takes with it, and brings again.
-var followAttributes = []string{"addresses", "routes", "gids", "gid_index", "lid", "sm_lid", "active_leg"}
 
 // driftItems lists how the host differs, each device for itself.
 func (w *Watch) driftItems(r *diff.Report, beginning bool) []item {
@@ -33,7 +27,7 @@ func (w *Watch) driftItems(r *diff.Report, beginning bool) []item {
 					continue
 				}
 				still[key] = true
-			case slices.Contains(followAttributes, d.Attribute) && (moved[n.Old] || moved[n.New]):
+			case compare.Of(d.Attribute).Link == compare.WithLink && (moved[n.Old] || moved[n.New]):
 				continue
 			case d.Attribute == "presence" && (w.seen.volatile[n.New] || w.wasVolatile(n.Old)):
 				continue // with a container
@@ -49,10 +43,10 @@ func (w *Watch) driftItems(r *diff.Report, beginning bool) []item {
 	return out
 }
 
-// isLink says whether a difference is of those that link events report. Direct links of GPUs
-// have no events.
+// isLink says whether a difference is of those that link events report while the watch goes on: as drift they are
+// reported only where they were there at the first look. Direct links of GPUs have no events.
 func isLink(d *diff.Difference, n *diff.Node) bool {
-	return n.Kind != diff.KindLink && slices.Contains(linkAttributes, d.Attribute)
+	return n.Kind != diff.KindLink && compare.Of(d.Attribute).Link == compare.OfLink
 }
 
 // linkDifferences finds the nodes of differences that link events report, and of the first
