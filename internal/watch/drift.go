@@ -29,7 +29,7 @@ func (w *Watch) driftItems(r *diff.Report, beginning bool) []item {
 				still[key] = true
 			case compare.Of(d.Attribute).Link == compare.WithLink && (moved[n.Old] || moved[n.New]):
 				continue
-			case d.Attribute == "presence" && (w.seen.volatile[n.New] || w.wasVolatile(n.Old)):
+			case d.Attribute == "presence" && (isVeth(w.last, n.New) || isVeth(w.baseline(), n.Old)):
 				continue // with a container
 			}
 			e := drifted(d)
@@ -88,13 +88,9 @@ func nodeID(n *diff.Node) topo.ID {
 	return topo.ID(id)
 }
 
-// wasVolatile says whether an interface of the older side was a container's.
-func (w *Watch) wasVolatile(id string) bool {
-	older := w.o.Baseline
-	if older == nil {
-		older = w.first
-	}
-	return slices.ContainsFunc(older.Netdevs, func(n topo.Netdev) bool { return string(n.ID) == id && n.LinkKind == "veth" })
+// isVeth says whether an interface is one of those that come and go with containers.
+func isVeth(t *topo.Topology, id string) bool {
+	return slices.ContainsFunc(t.Netdevs, func(n topo.Netdev) bool { return string(n.ID) == id && n.LinkKind == "veth" })
 }
 
 func drifted(d *diff.Difference) Event {

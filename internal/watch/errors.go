@@ -27,21 +27,9 @@ type portErrors struct {
 	unreported, total        map[string]uint64
 }
 
-// keep forgets ports that are no more, where they are many.
-func (t errorCounters) keep(x *snapshot) {
-	if len(t) <= len(x.ports)+mostGone {
-		return
-	}
-	for id := range t {
-		if x.byID[id] == nil {
-			delete(t, id)
-		}
-	}
-}
-
-// forget drops what was counted of devices whose names others have now, and first reports
+// replaced drops what was counted of devices whose names others have now, and first reports
 // what was held back.
-func (t errorCounters) forget(at int64, gone map[topo.ID]bool) []Event {
+func (t errorCounters) replaced(at int64, gone map[topo.ID]bool) []Event {
 	var out []Event
 	for _, id := range slices.SortedFunc(maps.Keys(gone), byName) {
 		if x := t[id]; x != nil {
@@ -54,38 +42,6 @@ func (t errorCounters) forget(at int64, gone map[topo.ID]bool) []Event {
 }
 
 func byName(a, b topo.ID) int { return topo.NaturalCompare(string(a), string(b)) }
-
-// Counters takes in a look at the counters and says what has changed. Before the first
-// topology nothing is known of what they are about.
-func (w *Watch) Counters(at int64, s *counters.Sample) []Event {
-	if s == nil || w.seen == nil {
-		return nil
-	}
-	ports := make(map[topo.ID]*counters.Port, len(s.Ports))
-	for i := range s.Ports {
-		ports[s.Ports[i].ID] = &s.Ports[i]
-	}
-	var out []Event
-	for _, p := range w.seen.ports {
-		if now := ports[p.id]; now != nil {
-			out = append(out, w.setState(at, w.seen, p, now.State)...)
-		}
-	}
-	out = w.withCosts(out)
-	for _, p := range w.seen.ports {
-		if now := ports[p.id]; now != nil {
-			out = append(out, w.setRate(at, p, now.BytesPerSec)...)
-		}
-	}
-	out = append(out, w.speedsOf(at, s)...)
-	for _, p := range w.seen.ports {
-		if now := ports[p.id]; now != nil {
-			out = append(out, w.errors(at, p.id, now.Errors)...)
-		}
-	}
-	w.live.update(at, s)
-	return out
-}
 
 // downCounters count what a link event reports; alone they report one that was too short to
 // be seen.

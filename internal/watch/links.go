@@ -2,6 +2,8 @@ package watch
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/topoctl/topoctl/discover/topo"
@@ -72,31 +74,65 @@ func (l *liveCounters) update(at int64, s *counters.Sample) {
 	}
 }
 
-func (l *liveCounters) live(at int64) bool {
-	return l.begun && at-l.at <= min(max(l.gap*5/2, leastLive), mostLive)
+// uncovered is what a look at the whole host says of the ports and links that no live counters cover.
+func (l *liveCounters) uncovered(at int64, s *counters.Sample) *counters.Sample {
+	if !l.begun || at-l.at > min(max(l.gap*5/2, leastLive), mostLive) {
+		return s
+	}
+	return &counters.Sample{
+		Ports: slices.DeleteFunc(slices.Clone(s.Ports), func(p counters.Port) bool { return l.ports[p.ID] }),
+		Links: slices.DeleteFunc(slices.Clone(s.Links), func(x counters.Link) bool { return l.links[x.ID] }),
+	}
 }
 
 // mostGone is how many ports are remembered that are no more: a driver that is loaded anew
 // brings its ports back.
 const mostGone = 1024
 
-// updateLinks compares the states of a topology's ports with what they were.
-func (w *Watch) updateLinks(at int64, seen *snapshot) []Event {
+// forget drops what is remembered of ports that are no more, where they are many.
+func forget[V any](of map[topo.ID]V, seen *snapshot) {
+	if len(of) > len(seen.ports)+mostGone {
+		maps.DeleteFunc(of, func(id topo.ID, _ V) bool { return seen.byID[id] == nil })
+	}
+}
+
+// look compares what a sample says of the ports and links of a host with what they were.
+func (w *Watch) look(at int64, seen *snapshot, s *counters.Sample) []Event {
+	ports := make(map[topo.ID]*counters.Port, len(s.Ports))
+	for i := range s.Ports {
+		ports[s.Ports[i].ID] = &s.Ports[i]
+	}
+	now := map[topo.ID]lanes{}
+	for i := range s.Links {
+		now[s.Links[i].ID] = lanesOf(&s.Links[i])
+	}
+	known := slices.DeleteFunc(slices.Clone(seen.ports), func(p *port) bool { return ports[p.id] == nil })
 	var out []Event
-	live := w.live.live(at)
-	for _, p := range seen.ports {
-		if !live || !w.live.ports[p.id] {
-			out = append(out, w.setState(at, seen, p, p.state)...)
-		}
+	for _, p := range known {
+		out = append(out, w.setState(at, seen, p, ports[p.id].State)...)
 	}
-	if len(w.links) > len(seen.ports)+mostGone {
-		for id := range w.links {
-			if seen.byID[id] == nil {
-				delete(w.links, id)
-			}
-		}
+	out = w.withCosts(out)
+	for _, p := range known {
+		out = append(out, w.setRate(at, p, ports[p.id].BytesPerSec)...)
 	}
-	return w.withCosts(out)
+	for _, l := range seen.pcie {
+		out = append(out, w.setLanes(at, l, now)...)
+	}
+	for _, p := range known {
+		out = append(out, w.errors(at, p.id, ports[p.id].Errors)...)
+	}
+	return out
+}
+
+// Counters takes in a look at the counters and says what has changed. Before the first
+// topology nothing is known of what they are about.
+func (w *Watch) Counters(at int64, s *counters.Sample) []Event {
+	if s == nil || w.seen == nil {
+		return nil
+	}
+	out := w.look(at, w.seen, s)
+	w.live.update(at, s)
+	return out
 }
 
 // setState takes in a port's state. Those that it follows were taken in before.

@@ -1,7 +1,9 @@
 package watch
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/topoctl/topoctl/discover/topo"
@@ -78,11 +80,13 @@ func (w *Watch) Topology(at int64, t *topo.Topology) []Event {
 	}
 	w.doctor = report
 	seen := newSnapshot(t)
-	out = append(out, w.updateLinks(at, seen)...)
-	out = append(out, w.updateSpeeds(at, seen)...)
-	out = append(out, w.errorCounters.forget(at, counters.Replaced(w.last, t))...)
+	out = append(out, w.look(at, seen, w.live.uncovered(at, &seen.sample))...)
+	out = append(out, w.errorCounters.replaced(at, counters.Replaced(w.last, t))...)
 	w.last, w.seen, w.paths = t, seen, nil
-	w.errorCounters.keep(seen)
+	forget(w.links, seen)
+	forget(w.errorCounters, seen)
+	maps.DeleteFunc(w.rates, func(id topo.ID, _ topo.Rate) bool { return seen.byID[id] == nil })
+	maps.DeleteFunc(w.lanes, func(id topo.ID, _ lanes) bool { return !seen.ends[id] })
 	out = append(out, w.findings.update(at, w.findingItems(report), unchecked(report))...)
 	out = append(out, w.compare(at, t, beginning)...)
 	if beginning {
@@ -94,13 +98,16 @@ func (w *Watch) Topology(at int64, t *topo.Topology) []Event {
 	return out
 }
 
+// baseline is what drift is against.
+func (w *Watch) baseline() *topo.Topology { return cmp.Or(w.o.Baseline, w.first) }
+
 // compare looks for drift.
 func (w *Watch) compare(at int64, t *topo.Topology, beginning bool) []Event {
-	older, name := w.o.Baseline, w.o.BaselineName
-	if older == nil {
-		older, name = w.first, "the start"
+	name := "the start"
+	if w.o.Baseline != nil {
+		name = w.o.BaselineName
 	}
-	report, err := diff.Compare(older, t, diff.Options{OldLabel: name, NewLabel: "now"})
+	report, err := diff.Compare(w.baseline(), t, diff.Options{OldLabel: name, NewLabel: "now"})
 	out := w.ownStatus(at, "drift", err)
 	if err != nil {
 		return out
