@@ -41,6 +41,7 @@ const (
 	Count       // hosts of one kind have as many
 	Set         // each element differs for itself
 	Amount      // of memory: near values are one
+	Label       // what software calls a thing, which is the same thing under another one
 )
 
 // Scope says of which comparisons an attribute is part.
@@ -69,11 +70,11 @@ const (
 var Attributes = []Attribute{
 	{Key: "presence", Words: "presence", Decides: true, Severe: true, Fix: "look for its driver: lspci -k, dmesg"},
 	{Key: "slot", Words: "slot", Decides: true},
-	{Key: "pci_address", Words: "PCI address", Scope: Numbering}, // the same slot with other bus numbers
-	{Key: "name", Words: "name", Scope: Settings},
-	{Key: "index", Words: "index", Scope: Settings},
-	{Key: "nvml_index", Words: "NVML index", Scope: Settings},
-	{Key: "minor", Words: "device minor", Scope: Settings},
+	{Key: "pci_address", Words: "PCI address", Form: Label, Scope: Numbering}, // the same slot with other bus numbers
+	{Key: "name", Words: "name", Form: Label, Scope: Settings},
+	{Key: "index", Words: "index", Form: Label, Scope: Settings},
+	{Key: "nvml_index", Words: "NVML index", Form: Label, Scope: Settings},
+	{Key: "minor", Words: "device minor", Form: Label, Scope: Settings},
 	{Key: "gpus", Words: "GPUs", Form: Count, Scope: Summary, Structural: true, Severe: true, Fix: "look for a GPU that fell off the bus: dmesg, nvidia-smi, lspci"},
 	{Key: "network_functions", Words: "network functions", Form: Count, Scope: Summary, Structural: true, Severe: true, Fix: "look for a card that is not seen: lspci, dmesg"},
 	{Key: "direct_links", Words: "NVLink or xGMI links", Form: Many, Scope: Summary, Severe: true, Fix: "nvidia-smi nvlink -s, or amd-smi xgmi, on the host; dmesg for Xid messages"},

@@ -85,6 +85,7 @@ var rules = map[topo.Kind][]rule{
 		{attr: "numa_node", absent: minusOneIfSaid, unless: functionsReport},
 	},
 	topo.KindGPU: {
+		{attr: "nvml_index", unless: movesWithIndex("nvml_index")}, {attr: "minor", unless: movesWithIndex("minor")},
 		{attr: "model"}, {attr: "vendor", impliedBy: "pci.vendor"},
 		{attr: "numa_node", absent: minusOneIfSaid, impliedBy: "pci.numa_node"},
 		{attr: "memory_numa_node", absent: meansNone},
@@ -97,6 +98,7 @@ var rules = map[topo.Kind][]rule{
 		{attr: "mig", read: mig}, {attr: "visible"},
 	},
 	topo.KindRDMA: {
+		{attr: "name", read: name, unless: matchedByOrder},
 		{attr: "numa_node", absent: minusOneIfSaid, impliedBy: "pci.numa_node", unless: withoutFunction},
 		{attr: "software", absent: meansNo},
 		{attr: "driver", absent: noneIfRead, impliedBy: "slot pci.driver"},
@@ -118,6 +120,7 @@ var rules = map[topo.Kind][]rule{
 		{attr: "netdevs", read: interfaces("netdevs"), impliedBy: "rdma.slot rdma.netdevs"},
 	},
 	topo.KindNetdev: {
+		{attr: "name", read: name, unless: matchedByOrder},
 		{attr: "type"}, {attr: "link_kind", absent: noneIfNetlink},
 		{attr: "numa_node", absent: minusOneIfSaid, impliedBy: "pci.numa_node", unless: withoutFunction},
 		{attr: "driver", absent: noneIfRead, impliedBy: "pci.driver"},
@@ -139,6 +142,7 @@ var rules = map[topo.Kind][]rule{
 		{attr: "phys_port_name", absent: meansNone}, {attr: "phys_switch_id", absent: meansNone},
 	},
 	topo.KindNVMe: {
+		{attr: "name", read: name, unless: matchedByOrder},
 		{attr: "numa_node", absent: minusOneIfSaid, impliedBy: "pci.numa_node"},
 		{attr: "model"}, {attr: "serial"}, {attr: "namespaces", read: namespaces},
 	},
@@ -151,11 +155,11 @@ func belongsToPlace(kind topo.Kind, attr string) bool {
 	case topo.KindPCI:
 		return attr == "numa_node"
 	case topo.KindGPU:
-		return slices.Contains([]string{"driver", "mig", "visible"}, attr)
+		return slices.Contains([]string{"nvml_index", "minor", "driver", "mig", "visible"}, attr)
 	case topo.KindRDMA:
-		return slices.Contains([]string{"driver", "transport", "firmware", "uverbs", "netdevs"}, attr)
+		return slices.Contains([]string{"name", "driver", "transport", "firmware", "uverbs", "netdevs"}, attr)
 	case topo.KindNVMe:
-		return attr == "namespaces"
+		return attr == "name" || attr == "namespaces"
 	}
 	return !slices.Contains([]string{"gids", "lid", "mac"}, attr)
 }
@@ -223,6 +227,16 @@ func (s *side) asksNetlink() bool {
 }
 
 // The reasons to say nothing of a difference.
+
+// movesWithIndex says that a number of a GPU changed just as its place in PCI order did, which says it all.
+func movesWithIndex(attr string) func(*comparer, *pair) bool {
+	return func(c *comparer, p *pair) bool {
+		return c.isReported(p.new.ID, "index") && p.old.attribute(attr) == p.old.attribute("index") && p.new.attribute(attr) == p.new.attribute("index")
+	}
+}
+
+// matchedByOrder says that names are numbers in the order of which devices were matched.
+func matchedByOrder(_ *comparer, p *pair) bool { return p.match.Why == sameOrder }
 
 func sameOwner(_ *comparer, p *pair) bool {
 	return p.old.attribute("owner") == p.new.attribute("owner")

@@ -192,21 +192,20 @@ func (c *comparer) effects(d *Difference, links [][2]topo.LinkID) {
 
 // consequence says what a difference means for those who set hosts up.
 func (c *comparer) consequence(d *Difference) {
-	many := len(d.Nodes) > 1
 	switch {
-	case d.Kind == Renumbered && (d.Attribute == "name" || d.Attribute == "index") && c.hosts == DifferentHosts:
+	case d.isRenamed() && c.hosts == DifferentHosts:
 		d.Effect = "settings that name " + d.Old + " fit one host only"
-	case d.Kind == Renumbered && (d.Attribute == "name" || d.Attribute == "index"):
+	case d.isRenamed():
 		d.Effect = fmt.Sprintf("same device under a new name: settings that name %s must be changed", d.Old)
-		if many {
+		if len(d.Nodes) > 1 {
 			d.Effect = "same devices under new names: settings that name them must be changed"
 		}
 		if users := c.preferredBy(d); users != "" {
 			d.Effect += "; preferred by " + users
 		}
-	case d.Kind == Renumbered && d.Attribute == "pci_address":
+	case d.Attribute == "pci_address":
 		d.Effect = "same slot: settings that name the address must be changed"
-	case d.Kind == Renumbered && d.Attribute == "nvml_index":
+	case d.Attribute == "nvml_index":
 		d.Effect = "settings that count GPUs as NVML does must be changed"
 	case d.Attribute == "gid_index" && c.hosts == DifferentHosts:
 		d.Effect = "no single GID index fits both hosts"

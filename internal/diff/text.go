@@ -149,7 +149,7 @@ func (d *Difference) sentence() string {
 		return d.subject() + " " + text.Noun(len(d.Nodes), "is", "are") + " replaced"
 	case d.Kind == Removed && d.Attribute == "presence":
 		return d.subject() + " " + text.Noun(len(d.Nodes), "is", "are") + " gone"
-	case d.Kind == Renumbered && (d.Attribute == "name" || d.Attribute == "index"):
+	case d.isRenamed():
 		return d.Old + " is called " + d.New
 	case d.Kind == Degraded && d.Attribute == "links" && len(d.Nodes) == 1:
 		kind, ends, _ := strings.Cut(d.Nodes[0].Name, " ")
@@ -197,9 +197,14 @@ func (d *Difference) ofPlainFunctions() bool {
 	return d.Attribute == "presence" && !slices.ContainsFunc(d.Nodes, func(n Node) bool { return n.Kind != topo.KindPCI })
 }
 
+// isRenamed says whether devices have other names, or other numbers that stand for names.
+func (d *Difference) isRenamed() bool {
+	return d.Attribute == "name" || d.Attribute == "index"
+}
+
 // subject names the nodes of a difference.
 func (d *Difference) subject() string {
-	if d.Kind == Renumbered && (d.Attribute == "name" || d.Attribute == "index") {
+	if d.isRenamed() {
 		return d.Old + " -> " + d.New
 	}
 	return nodeNames(d.Nodes)
@@ -214,7 +219,7 @@ func (d *Difference) Text() string {
 		return d.presence()
 	case d.Kind == Moved:
 		return fmt.Sprintf("%s -> %s (%s)", d.Old, d.New, d.Note)
-	case d.Kind == Renumbered && (d.Attribute == "name" || d.Attribute == "index"):
+	case d.isRenamed():
 		return "(" + d.Note + ")"
 	case d.Attribute == "modules":
 		return fmt.Sprintf("%s %s: %s -> %s", a.Single(), d.Note, d.Old, d.New)

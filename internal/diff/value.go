@@ -149,6 +149,9 @@ func netdevName(s *side, v value) value {
 
 // The readers of attributes that are not one key of the document.
 
+// name is what people call a node.
+func name(n *node) value { return word(n.name) }
+
 // interfaces are the names of interfaces.
 func interfaces(attr string) func(*node) value {
 	return func(n *node) value {
