@@ -82,15 +82,6 @@ func joined(list []any, separator string) value {
 	return word(strings.Join(words, separator))
 }
 
-func numberText(p *int) string {
-	if p == nil {
-		return "?"
-	}
-	return strconv.Itoa(*p)
-}
-
-func speedText(mts int) string { return fmt.Sprintf("%g GT/s", float64(mts)/1000) }
-
 // The forms of attributes: what becomes of a value as the document has it.
 
 // rate is a network rate; higher is better.
