@@ -145,20 +145,15 @@ func (c *comparer) effects(d *Difference, links [][2]topo.LinkID) {
 	if c.paths == nil || d.Kind != Degraded && d.Kind != Improved {
 		return
 	}
-	hit := map[int]bool{}
+	limits := [2]map[topo.LinkID]bool{{}, {}} // of the old and the new side
 	for _, l := range links {
-		key := l[1]
-		if d.Kind == Improved {
-			key = "old " + l[0]
-		}
-		for _, i := range c.paths.byLimit[key] {
-			hit[i] = hit[i] || c.paths.changed[i].better == (d.Kind == Improved)
-		}
+		limits[0][l[0]], limits[1][l[1]] = true, true
 	}
 	var list []*pathPair
 	for i := range c.paths.changed {
-		if hit[i] {
-			list = append(list, &c.paths.changed[i])
+		p := &c.paths.changed[i]
+		if d.Kind == Improved && p.better && limits[0][p.oldLimit] || d.Kind == Degraded && !p.better && limits[1][p.newLimit] {
+			list = append(list, p)
 		}
 	}
 	if len(list) == 0 {
@@ -219,15 +214,9 @@ func (c *comparer) preferredBy(d *Difference) string {
 	if c.paths == nil || d.Nodes[0].Kind != topo.KindRDMA && d.Nodes[0].Kind != topo.KindNetdev {
 		return ""
 	}
-	used := map[string]bool{}
-	for _, n := range d.Nodes {
-		for _, l := range c.paths.users[topo.ID(n.New)] {
-			used[l] = true
-		}
-	}
 	var users []string
 	for _, l := range c.paths.locations {
-		if used[string(l.new)] {
+		if slices.ContainsFunc(d.Nodes, func(n Node) bool { return slices.Contains(l.nics, topo.ID(n.New)) }) {
 			users = append(users, string(l.new))
 		}
 	}

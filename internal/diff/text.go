@@ -70,15 +70,13 @@ func (r *Report) Rows() [][]string {
 		}
 		rows = append(rows, row{Policy, true, []string{string(Policy), p.subject(), p.Text(), p.why()}})
 	}
-	slices.SortStableFunc(rows, func(a, b row) int {
-		if a.costs != b.costs {
-			if a.costs {
-				return -1
-			}
-			return 1
+	order := func(r row) int {
+		if r.costs {
+			return slices.Index(kinds, r.kind)
 		}
-		return cmp.Compare(slices.Index(kinds, a.kind), slices.Index(kinds, b.kind))
-	})
+		return len(kinds) + slices.Index(kinds, r.kind)
+	}
+	slices.SortStableFunc(rows, func(a, b row) int { return order(a) - order(b) })
 	out := make([][]string, len(rows))
 	for i := range rows {
 		out[i] = rows[i].cells
