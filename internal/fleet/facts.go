@@ -48,8 +48,14 @@ var order = []string{"gpus", "network_functions", "numa_nodes", "cpus", "cpu_mod
 	"firmware", "board", "driver", "mtu_bytes", "netdev_mtu_bytes", "gid_index", "gid_type", "traffic_class", "pkeys", "vfs", "numa_node",
 	"model", "gpu_memory_bytes", "mig", "nearest_class", "nearest", "role", "plan"}
 
-// rank is the place of an attribute in that order.
-func rank(key string) int { return slices.Index(order, key) }
+// rank is the place of an attribute in that order, which must hold it.
+func rank(key string) int {
+	i := slices.Index(order, key)
+	if i < 0 {
+		panic("fleet: " + key + " has no place in the order")
+	}
+	return i
+}
 
 func compareCells(a, b cell) int {
 	return cmp.Or(rank(a.attr.Key)-rank(b.attr.Key), topo.NaturalCompare(a.place, b.place))

@@ -51,21 +51,17 @@ func (f *Fleet) checkIdentities() {
 // duplicates tells of ports with one identity, those of the same hosts together.
 func (f *Fleet) duplicates(code Code, what, fix string, id func(*Port) string) {
 	by := map[string][]owner{}
-	for _, h := range f.known() {
-		for j := range h.Ports {
-			if p := &h.Ports[j]; !h.Anonymous && p.Place != "" && id(p) != "" && strings.Trim(id(p), "0:x") != "" {
-				by[id(p)] = append(by[id(p)], owner{h, p})
-			}
+	for h, p := range f.Ports() {
+		if !h.Anonymous && p.Place != "" && strings.Trim(id(p), "0:x") != "" {
+			by[id(p)] = append(by[id(p)], owner{h, p})
 		}
 	}
 	names := func(owners []owner) []string {
 		var out []string
 		for _, o := range owners {
-			if !slices.Contains(out, o.host.Host) {
-				out = append(out, o.host.Host)
-			}
+			out = append(out, o.host.Host)
 		}
-		return out
+		return slices.Compact(out)
 	}
 	var twice [][]owner
 	for _, owners := range by {
