@@ -1,6 +1,6 @@
-// Package compare says what the attributes of hosts and their devices mean where they are compared: what people call
-// them, between which hosts they can be held against each other, which values are one, how bad it is to differ, and
-// what is to be done. Diff compares two hosts by it, watch one host with itself, fleet many.
+// Package compare says what the attributes of hosts and their devices mean: what people call them, which comparisons
+// they are part of, which values are one, how bad it is to differ, and what to do about it. Diff compares two hosts by
+// it, watch one host with itself, fleet many.
 package compare
 
 import (

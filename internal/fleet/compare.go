@@ -154,14 +154,11 @@ func together(have []value) {
 func merged(list []Fact) []Fact {
 	var out []Fact
 	for _, same := range group.By(list, func(f Fact) string {
-		said := fmt.Sprintf("%s\x00%s\x00%t\x00%d\x00%d", f.Among, f.Key, len(f.Subjects) > 0, f.Hosts, f.Of)
+		majority := ""
 		if f.Majority != nil {
-			said += "\x00" + *f.Majority
+			majority = *f.Majority
 		}
-		for _, o := range f.Others {
-			said += "\x00" + o.Value + "\x01" + strings.Join(o.Hosts, "\x01")
-		}
-		return said + "\x00" + strings.Join(f.Unknown, "\x01")
+		return fmt.Sprintf("%q %t %d %d %q %q", []string{f.Among, f.Key, majority}, len(f.Subjects) > 0, f.Hosts, f.Of, f.Others, f.Unknown)
 	}) {
 		f := same[0]
 		for _, more := range same[1:] {
