@@ -81,7 +81,7 @@ func (w *Watch) fallback(a *pathsel.Affinity, lost topo.ID) (next string, worst 
 	was := slices.IndexFunc(a.Ranked, func(c pathsel.Candidate) bool { return c.Port == lost })
 	for i := range a.Ranked {
 		c := &a.Ranked[i]
-		if s := w.links[c.Port]; c.Port == lost || s != nil && !s.up {
+		if c.Port == lost || w.states[c.Port].down() {
 			continue
 		}
 		if c.Verdict == pathsel.Preferred {

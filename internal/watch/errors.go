@@ -17,9 +17,7 @@ const (
 	still = 60 * second
 )
 
-// errorCounters are the error counters of ports.
-type errorCounters map[topo.ID]*portErrors
-
+// portErrors are the error counters of a port.
 type portErrors struct {
 	last                     map[string]uint64
 	going                    bool
@@ -29,13 +27,13 @@ type portErrors struct {
 
 // replaced drops what was counted of devices whose names others have now, and first reports
 // what was held back.
-func (t errorCounters) replaced(at int64, gone map[topo.ID]bool) []Event {
+func (w *Watch) replaced(at int64, gone map[topo.ID]bool) []Event {
 	var out []Event
 	for _, id := range slices.SortedFunc(maps.Keys(gone), byName) {
-		if x := t[id]; x != nil {
-			x.reportedAt = at - again
-			out = append(out, x.report(at, id)...)
-			delete(t, id)
+		if s := w.states[id]; s != nil {
+			s.errors.reportedAt = at - again
+			out = append(out, s.errors.report(at, id)...)
+			s.errors = portErrors{}
 		}
 	}
 	return out
@@ -55,18 +53,14 @@ func (w *Watch) errors(at int64, id topo.ID, now map[string]uint64) []Event {
 	if now == nil {
 		return nil
 	}
-	t := w.errorCounters[id]
-	if t == nil {
-		t = &portErrors{}
-		w.errorCounters[id] = t
-	}
-	link := w.links[id]
+	s := w.state(id)
+	t := &s.errors
 	for name, n := range now {
 		was, known := t.last[name]
 		if !known || n <= was {
 			continue
 		}
-		if link != nil && slices.Contains(downCounters, name) && (!link.up || link.flaps > 0 && at-link.changed <= settled) {
+		if slices.Contains(downCounters, name) && (s.down() || s.flaps > 0 && at-s.changed <= settled) {
 			continue
 		}
 		t.add(at, name, n-was)
@@ -111,11 +105,11 @@ func (t *portErrors) report(at int64, id topo.ID) []Event {
 	return []Event{stamp(e)}
 }
 
-// due reports what was held back.
-func (t errorCounters) due(at int64) []Event {
+// dueErrors reports what was held back.
+func (w *Watch) dueErrors(at int64) []Event {
 	var out []Event
-	for _, id := range slices.SortedFunc(maps.Keys(t), byName) {
-		out = append(out, t[id].report(at, id)...)
+	for _, id := range slices.SortedFunc(maps.Keys(w.states), byName) {
+		out = append(out, w.states[id].errors.report(at, id)...)
 	}
 	return out
 }

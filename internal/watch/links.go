@@ -10,20 +10,34 @@ import (
 	"github.com/topoctl/topoctl/internal/counters"
 )
 
-// links are the states of ports.
-type links map[topo.ID]*linkState
-
-type linkState struct {
+// portState is what is remembered of a port.
+type portState struct {
+	known    bool // whether it is up
 	up       bool
 	state    string // as it was reported last
 	changed  int64  // when
 	reported bool   // that it went down
 	flaps    int
+	rate     topo.Rate // while it is up, 0 not known
+	errors   portErrors
+}
+
+// down says whether a port is known to be down.
+func (s *portState) down() bool { return s != nil && s.known && !s.up }
+
+// state is what is remembered of a port that is there.
+func (w *Watch) state(id topo.ID) *portState {
+	s := w.states[id]
+	if s == nil {
+		s = &portState{}
+		w.states[id] = s
+	}
+	return s
 }
 
 // Flaps is how often a port went down since the watch began.
 func (w *Watch) Flaps(id topo.ID) int {
-	if s := w.links[id]; s != nil {
+	if s := w.states[id]; s != nil {
 		return s.flaps
 	}
 	return 0
@@ -89,11 +103,18 @@ func (l *liveCounters) uncovered(at int64, s *counters.Sample) *counters.Sample 
 // brings its ports back.
 const mostGone = 1024
 
-// forget drops what is remembered of ports that are no more, where they are many.
-func forget[V any](of map[topo.ID]V, seen *snapshot) {
-	if len(of) > len(seen.ports)+mostGone {
-		maps.DeleteFunc(of, func(id topo.ID, _ V) bool { return seen.byID[id] == nil })
-	}
+// forget drops what is remembered of ports and PCIe links that are no more: of a port its rate, and all where they
+// are many.
+func (w *Watch) forget(seen *snapshot) {
+	many := len(w.states) > len(seen.ports)+mostGone
+	maps.DeleteFunc(w.states, func(id topo.ID, s *portState) bool {
+		if seen.byID[id] != nil {
+			return false
+		}
+		s.rate = 0
+		return many
+	})
+	maps.DeleteFunc(w.lanes, func(id topo.ID, _ lanes) bool { return !seen.ends[id] })
 }
 
 // look compares what a sample says of the ports and links of a host with what they were.
@@ -141,9 +162,9 @@ func (w *Watch) setState(at int64, x *snapshot, p *port, state string) []Event {
 	if !known {
 		return nil
 	}
-	s := w.links[p.id]
-	if s == nil {
-		w.links[p.id] = &linkState{up: up, state: state, changed: at}
+	s := w.state(p.id)
+	if !s.known {
+		s.known, s.up, s.state, s.changed = true, up, state, at
 		return nil
 	}
 	if s.up == up {
@@ -164,7 +185,7 @@ func (w *Watch) setState(at int64, x *snapshot, p *port, state string) []Event {
 		return []Event{stamp(e)}
 	}
 	s.flaps++
-	s.reported = !w.isDown(x, p.leader)
+	s.reported = x.byID[p.leader] == nil || !w.states[p.leader].down()
 	if !s.reported {
 		return nil // the other reports it
 	}
@@ -173,12 +194,6 @@ func (w *Watch) setState(at int64, x *snapshot, p *port, state string) []Event {
 		e.Text += fmt.Sprintf(", for the %s time", ordinal(s.flaps))
 	}
 	return []Event{stamp(e)}
-}
-
-// isDown says whether a port is known to be down.
-func (w *Watch) isDown(x *snapshot, id topo.ID) bool {
-	s := w.links[id]
-	return x.byID[id] != nil && s != nil && !s.up
 }
 
 // duration is a time for people.

@@ -65,12 +65,12 @@ func (w *Watch) lowest(l *pcieLink) lanes {
 // setRate takes in what a port that is up runs at. What it says while it is down means
 // nothing.
 func (w *Watch) setRate(at int64, p *port, now *topo.Rate) []Event {
-	s := w.links[p.id]
+	s := w.states[p.id]
 	if !p.rated || now == nil || *now <= 0 || s == nil || !s.up {
 		return nil
 	}
-	was := w.rates[p.id]
-	w.rates[p.id] = *now
+	was := s.rate
+	s.rate = *now
 	if was == 0 || was == *now {
 		return nil
 	}

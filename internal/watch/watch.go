@@ -3,7 +3,6 @@ package watch
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"slices"
 
 	"github.com/topoctl/topoctl/discover/topo"
@@ -32,28 +31,26 @@ type Options struct {
 // goroutine; time is in nanoseconds since the watch began and does not go back. What it
 // remembers is bounded by the host's size.
 type Watch struct {
-	o             Options
-	first         *topo.Topology // nil until there is one
-	last          *topo.Topology
-	seen          *snapshot
-	paths         *pathsel.Host // of last, nil until it is needed
-	doctor        *doctor.Report
-	drift         *diff.Report
-	findings      ledger
-	drifts        ledger
-	initial       map[string]bool // differences of links that were there at the first look
-	sources       map[string]source
-	links         links
-	rates         map[topo.ID]topo.Rate // of ports that are up
-	lanes         map[topo.ID]lanes     // of PCIe links, by function
-	errorCounters errorCounters
-	live          liveCounters
+	o        Options
+	first    *topo.Topology // nil until there is one
+	last     *topo.Topology
+	seen     *snapshot
+	paths    *pathsel.Host // of last, nil until it is needed
+	doctor   *doctor.Report
+	drift    *diff.Report
+	findings ledger
+	drifts   ledger
+	initial  map[string]bool // differences of links that were there at the first look
+	sources  map[string]source
+	states   map[topo.ID]*portState
+	lanes    map[topo.ID]lanes // of PCIe links, by function
+	live     liveCounters
 }
 
 // New begins a watch.
 func New(o Options) *Watch {
 	return &Watch{o: o, findings: newLedger(Finding, Cleared), drifts: newLedger(Drift, DriftGone), initial: map[string]bool{},
-		sources: map[string]source{}, links: links{}, rates: map[topo.ID]topo.Rate{}, lanes: map[topo.ID]lanes{}, errorCounters: errorCounters{}}
+		sources: map[string]source{}, states: map[topo.ID]*portState{}, lanes: map[topo.ID]lanes{}}
 }
 
 // Doctor is what the doctor says of the last topology, nil without one.
@@ -81,12 +78,9 @@ func (w *Watch) Topology(at int64, t *topo.Topology) []Event {
 	w.doctor = report
 	seen := newSnapshot(t)
 	out = append(out, w.look(at, seen, w.live.uncovered(at, &seen.sample))...)
-	out = append(out, w.errorCounters.replaced(at, counters.Replaced(w.last, t))...)
+	out = append(out, w.replaced(at, counters.Replaced(w.last, t))...)
 	w.last, w.seen, w.paths = t, seen, nil
-	forget(w.links, seen)
-	forget(w.errorCounters, seen)
-	maps.DeleteFunc(w.rates, func(id topo.ID, _ topo.Rate) bool { return seen.byID[id] == nil })
-	maps.DeleteFunc(w.lanes, func(id topo.ID, _ lanes) bool { return !seen.ends[id] })
+	w.forget(seen)
 	out = append(out, w.findings.update(at, w.findingItems(report), unchecked(report))...)
 	out = append(out, w.compare(at, t, beginning)...)
 	if beginning {
@@ -126,7 +120,7 @@ func (w *Watch) ownStatus(at int64, name string, err error) []Event {
 
 // Tick lets time pass: what was held back may be due.
 func (w *Watch) Tick(at int64) []Event {
-	out := append(w.overdue(at), w.errorCounters.due(at)...)
+	out := append(w.overdue(at), w.dueErrors(at)...)
 	out = append(out, w.findings.due(at)...)
 	return append(out, w.drifts.due(at)...)
 }
