@@ -246,7 +246,7 @@ func (f *Fleet) checkPresence(source string) {
 	type lacking struct {
 		host  *Host
 		ports []*Port
-		names string
+		names []string // of the ports
 		whole bool
 	}
 	var all []lacking
@@ -257,8 +257,7 @@ func (f *Fleet) checkPresence(source string) {
 			case p.Known != "":
 				l.whole = false
 			case p.Role == pathsel.RoleData && p.Place != "":
-				l.ports = append(l.ports, p)
-				l.names += p.ShortName() + "\x00"
+				l.ports, l.names = append(l.ports, p), append(l.names, p.ShortName())
 			}
 		}
 		if len(l.ports) > 0 {
@@ -269,19 +268,16 @@ func (f *Fleet) checkPresence(source string) {
 		if l.whole {
 			return ""
 		}
-		return l.names
+		return strings.Join(l.names, "\x00")
 	}) {
 		x := Finding{Code: CodePortNotInFabric, Severity: doctor.Warning}
-		var names []string
+		names := same[0].names
 		for _, l := range same {
 			x.Hosts = append(x.Hosts, l.host.Host)
 			for _, p := range l.ports {
 				x.Subjects = append(x.Subjects, l.host.Host+"/"+p.ShortName())
 				x.Evidence = append(x.Evidence, fmt.Sprintf("%s/%s: GUID %s, MAC %s, state %s: not in %s", l.host.Host, p.Port, cmp.Or(p.GUID, "none"), cmp.Or(p.MAC, "none"), cmp.Or(p.State, "unknown"), source))
 			}
-		}
-		for _, p := range same[0].ports {
-			names = append(names, p.ShortName())
 		}
 		if same[0].whole {
 			x.Code, x.Subjects = CodeHostNotInFabric, nil
