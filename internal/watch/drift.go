@@ -1,6 +1,7 @@
 package watch
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -75,10 +76,7 @@ func nodeKey(n *diff.Node) string { return n.Old + "\x00" + n.New + "\x00" + n.N
 
 // nodeID is what an event calls a node: as it is now.
 func nodeID(n *diff.Node) topo.ID {
-	id := n.New
-	if id == "" {
-		id = n.Old
-	}
+	id := cmp.Or(n.New, n.Old)
 	switch n.Kind {
 	case diff.KindHost:
 		return ""

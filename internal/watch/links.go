@@ -107,13 +107,14 @@ const mostGone = 1024
 // are many.
 func (w *Watch) forget(seen *snapshot) {
 	many := len(w.states) > len(seen.ports)+mostGone
-	maps.DeleteFunc(w.states, func(id topo.ID, s *portState) bool {
-		if seen.byID[id] != nil {
-			return false
+	for id, s := range w.states {
+		if seen.byID[id] == nil {
+			s.rate = 0
+			if many {
+				delete(w.states, id)
+			}
 		}
-		s.rate = 0
-		return many
-	})
+	}
 	maps.DeleteFunc(w.lanes, func(id topo.ID, _ lanes) bool { return !seen.ends[id] })
 }
 

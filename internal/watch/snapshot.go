@@ -158,14 +158,14 @@ func (x *snapshot) addEnd(l *pcieLink, d *topo.PCIDevice) {
 	}
 }
 
-func lanesOf(l *counters.Link) lanes {
-	value := func(p *int) int {
-		if p == nil || *p < 0 {
-			return 0
-		}
-		return *p
+func lanesOf(l *counters.Link) (out lanes) {
+	if l.SpeedMTs != nil {
+		out.speed = max(0, *l.SpeedMTs)
 	}
-	return lanes{value(l.SpeedMTs), value(l.Width)}
+	if l.Width != nil {
+		out.width = max(0, *l.Width)
+	}
+	return out
 }
 
 // deviceOn is the device on a function that people know it by: the most important one.
