@@ -108,29 +108,27 @@ func changesOf(old, now *Host) []changed {
 // likeChanges puts changes together that are the same on several devices of a host, then on several hosts.
 func likeChanges(all []changed) []FactChange {
 	type said struct {
-		host          *Host // nil for those of all hosts
+		host          *Host
 		attr          *compare.Attribute
 		before, after string
-		subjects      string
 	}
-	subjects := func(list []changed) []string {
-		var names []string
-		for _, c := range list {
+	var each, out []FactChange
+	for _, same := range group.By(all, func(c changed) said { return said{c.host, c.attr, c.before, c.after} }) {
+		first := &same[0]
+		f := FactChange{Key: first.attr.Key, Old: first.before, New: first.after, Hosts: []string{first.host.Host}}
+		for _, c := range same {
 			if c.name != "" {
-				names = append(names, c.name)
+				f.Subjects = append(f.Subjects, c.name)
 			}
 		}
-		return names
+		each = append(each, f)
 	}
-	byHost := group.By(all, func(c changed) said { return said{host: c.host, attr: c.attr, before: c.before, after: c.after} })
-	var out []FactChange
-	for _, same := range group.By(byHost, func(l []changed) said {
-		return said{attr: l[0].attr, before: l[0].before, after: l[0].after, subjects: strings.Join(subjects(l), "\x00")}
+	for _, same := range group.By(each, func(f FactChange) [4]string {
+		return [4]string{f.Key, strings.Join(f.Subjects, "\x00"), f.Old, f.New}
 	}) {
-		first := same[0][0]
-		f := FactChange{Key: first.attr.Key, Subjects: subjects(same[0]), Old: first.before, New: first.after}
-		for _, l := range same {
-			f.Hosts = append(f.Hosts, l[0].host.Host)
+		f := same[0]
+		for _, more := range same[1:] {
+			f.Hosts = append(f.Hosts, more.Hosts...)
 		}
 		out = append(out, f)
 	}
