@@ -29,7 +29,7 @@ var pure = []string{
 	"discover/topo", "discover/formats", "discover/internal/xgmi", "pathsel", "probe",
 	"internal/text", "internal/cpuset", "internal/document", "internal/maxmin", "internal/pkgerr", "internal/group",
 	"internal/replies", "internal/counters", "internal/redact", "internal/pick", "internal/sched",
-	"internal/picture", "internal/rival", "internal/remap", "internal/diff", "internal/explain", "internal/record",
+	"internal/picture", "internal/rival", "internal/remap", "internal/compare", "internal/diff", "internal/explain", "internal/record",
 	"internal/watch", "internal/audit", "internal/fleet", "internal/sim", "internal/kv", "tui/internal",
 	"internal/measure/plan", "internal/measure/judge", "internal/measure/show",
 }

@@ -6,147 +6,10 @@ import (
 	"strings"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/compare"
 	"github.com/topoctl/topoctl/internal/pkgerr"
 	"github.com/topoctl/topoctl/internal/redact"
 )
-
-// scope says of which comparisons an attribute is part.
-type scope uint8
-
-const (
-	hardware  scope = iota // all
-	settings               // software and how it is set up: not in structure-only reports
-	naming                 // names and numbers that software gives: like settings
-	numbering              // what firmware and the fabric number: on one host only
-	identity               // what redaction replaces, and what differs between hosts
-)
-
-// attribute is something that can differ. Keys are those of the topology's
-// document where it has one.
-type attribute struct {
-	key, words string
-	scope      scope
-}
-
-// attributes are in the order in which a report lists differences of a kind.
-var attributes = []attribute{
-	{"presence", "presence", hardware},
-	{"slot", "slot", hardware},
-	{"pci_address", "PCI address", numbering}, // the same slot with other bus numbers
-	{"name", "name", naming},
-	{"index", "index", naming},
-	{"nvml_index", "NVML index", naming},
-	{"minor", "device minor", naming},
-
-	{"state", "port state", hardware},
-	{"phys_state", "physical state", hardware},
-	{"carrier", "carrier", hardware},
-	{"admin_up", "switched on", settings},
-	{"pcie_width", "PCIe width", hardware},
-	{"pcie_speed", "PCIe speed", hardware},
-	{"pcie_max_width", "PCIe maximum width", hardware},
-	{"pcie_max_speed", "PCIe maximum speed", hardware},
-	{"bytes_per_sec", "rate", hardware},
-	{"rate", "rate reported by the driver", hardware},
-	{"links", "direct links", hardware},
-	{"relation", "relation", hardware},
-	{"link_layer", "link layer", hardware},
-
-	{"host_name", "host name", identity},
-	{"machine_id_sha256", "machine id", identity},
-	{"vendor", "vendor", hardware},
-	{"product", "product", hardware},
-	{"arch", "architecture", hardware},
-	{"virtual", "virtualisation", hardware},
-	{"container", "in a container", settings},
-	{"cpu_vendor", "CPU vendor", hardware},
-	{"cpu_model", "CPU model", hardware},
-	{"cpu_family", "CPU family", hardware},
-	{"cpu_model_id", "CPU model number", hardware},
-	{"cores", "cores", hardware},
-	{"numa_nodes", "NUMA nodes", hardware},
-	{"cpus", "CPUs", hardware},
-	{"allowed_cpus", "allowed CPUs", settings},
-	{"memory_bytes", "memory", hardware},
-	{"memory_only", "memory only", hardware},
-	{"package", "CPU package", hardware},
-	{"owner", "owner", hardware},
-	{"distances", "NUMA distances", hardware},
-	{"kernel", "kernel", settings},
-	{"kernel_options", "kernel option", settings},
-	{"modules", "kernel module", settings},
-	{"gpu_driver_version", "GPU driver version", settings},
-	{"gpu_module", "GPU kernel module", settings},
-	{"memlock", "memlock limit", settings},
-	{"environment", "setting", settings},
-
-	{"model", "model", hardware},
-	{"numa_node", "NUMA node", hardware},
-	{"local_cpus", "local CPUs", hardware},
-	{"class", "PCI class", hardware},
-	{"device", "PCI device number", hardware},
-	{"subsystem_vendor", "PCI subsystem vendor", hardware},
-	{"subsystem_device", "PCI subsystem", hardware},
-	{"revision", "PCI revision", hardware},
-	{"pf", "physical function", hardware},
-	{"total_vfs", "possible virtual functions", hardware},
-	{"num_vfs", "virtual functions", settings},
-	{"vfs", "virtual functions of the link", settings},
-	{"driver", "driver", settings},
-	{"iommu_type", "IOMMU", settings},
-	{"acs", "ACS", settings},
-	{"ats", "ATS", settings},
-
-	{"uuid", "UUID", identity},
-	{"serial", "serial number", identity},
-	{"nvlink_cluster", "NVLink domain", identity},
-	{"nvlink_clique", "clique of its NVLink domain", identity},
-	{"memory_numa_node", "NUMA node of its memory", hardware},
-	{"compute_capability", "compute capability", hardware},
-	{"cpu_affinity", "CPU affinity", hardware},
-	{"mig", "MIG", settings},
-	{"visible", "visible", settings},
-	{"p2p", "peer access", settings},
-
-	{"software", "software device", hardware},
-	{"transport", "transport", hardware},
-	{"node_type", "node type", hardware},
-	{"node_guid", "node GUID", identity},
-	{"sys_image_guid", "system image GUID", identity},
-	{"firmware", "firmware", settings},
-	{"board", "board", hardware},
-	{"hca_type", "HCA type", hardware},
-	{"uverbs", "access to uverbs", settings},
-	{"netdevs", "interfaces", settings},
-
-	{"mtu_bytes", "MTU", settings},
-	{"gid_index", "GID index for RoCE v2", settings},
-	{"gids", "GIDs", identity},
-	{"gid_table_size", "GID table size", settings},
-	{"pkeys", "partition keys", settings},
-	{"traffic_class", "traffic class", settings},
-	{"lid", "LID", numbering},
-	{"sm_lid", "subnet manager's LID", numbering},
-
-	{"type", "type", hardware},
-	{"link_kind", "kind of interface", settings},
-	{"mac", "MAC address", identity},
-	{"master", "master", settings},
-	{"lower", "lower interfaces", settings},
-	{"vlan_id", "VLAN", settings},
-	{"bond_mode", "bond mode", settings},
-	{"xmit_hash_policy", "bond hash policy", settings},
-	{"active_leg", "bond's active leg", settings},
-	{"addresses", "IP addresses", identity},
-	{"routes", "routes", identity},
-	{"phys_port_name", "physical port name", settings},
-	{"phys_switch_id", "switch id", identity},
-	{"namespaces", "namespaces", settings},
-
-	{ChoiceTransport + "_choice", "transport", hardware},
-	{ChoicePreferred, "preferred ports", hardware},
-	{ChoicePlan, "planned ports", hardware},
-}
 
 // rule says how an attribute of the nodes of one kind is compared.
 type rule struct {
@@ -191,12 +54,12 @@ var rules = map[topo.Kind][]rule{
 		{attr: "cpu_family", impliedBy: "cpu_model"},
 		{attr: "cpu_model_id", impliedBy: "cpu_model"},
 		{attr: "cpus"}, {attr: "allowed_cpus", read: allowedCPUs},
-		{attr: "memory_bytes", as: memory, unless: nearlySameMemory},
+		{attr: "memory_bytes", as: memory},
 		{attr: "kernel"}, {attr: "gpu_driver_version"}, {attr: "gpu_module", path: "software.gpu_module"}, {attr: "memlock", read: memlock},
 	},
 	topo.KindNUMA: {
 		{attr: "cpus", absent: meansNone},
-		{attr: "memory_bytes", as: memory, unless: nearlySameMemory},
+		{attr: "memory_bytes", as: memory},
 		{attr: "memory_only", impliedBy: "cpus"},
 		{attr: "package"},
 		{attr: "owner", as: nodeID, absent: meansNone, unless: sameOwner},
@@ -222,6 +85,7 @@ var rules = map[topo.Kind][]rule{
 		{attr: "numa_node", absent: minusOneIfSaid, unless: functionsReport},
 	},
 	topo.KindGPU: {
+		{attr: "nvml_index", unless: movesWithIndex("nvml_index")}, {attr: "minor", unless: movesWithIndex("minor")},
 		{attr: "model"}, {attr: "vendor", impliedBy: "pci.vendor"},
 		{attr: "numa_node", absent: minusOneIfSaid, impliedBy: "pci.numa_node"},
 		{attr: "memory_numa_node", absent: meansNone},
@@ -234,6 +98,7 @@ var rules = map[topo.Kind][]rule{
 		{attr: "mig", read: mig}, {attr: "visible"},
 	},
 	topo.KindRDMA: {
+		{attr: "name", read: name, unless: matchedByOrder},
 		{attr: "numa_node", absent: minusOneIfSaid, impliedBy: "pci.numa_node", unless: withoutFunction},
 		{attr: "software", absent: meansNo},
 		{attr: "driver", absent: noneIfRead, impliedBy: "slot pci.driver"},
@@ -255,6 +120,7 @@ var rules = map[topo.Kind][]rule{
 		{attr: "netdevs", read: interfaces("netdevs"), impliedBy: "rdma.slot rdma.netdevs"},
 	},
 	topo.KindNetdev: {
+		{attr: "name", read: name, unless: matchedByOrder},
 		{attr: "type"}, {attr: "link_kind", absent: noneIfNetlink},
 		{attr: "numa_node", absent: minusOneIfSaid, impliedBy: "pci.numa_node", unless: withoutFunction},
 		{attr: "driver", absent: noneIfRead, impliedBy: "pci.driver"},
@@ -276,6 +142,7 @@ var rules = map[topo.Kind][]rule{
 		{attr: "phys_port_name", absent: meansNone}, {attr: "phys_switch_id", absent: meansNone},
 	},
 	topo.KindNVMe: {
+		{attr: "name", read: name, unless: matchedByOrder},
 		{attr: "numa_node", absent: minusOneIfSaid, impliedBy: "pci.numa_node"},
 		{attr: "model"}, {attr: "serial"}, {attr: "namespaces", read: namespaces},
 	},
@@ -288,11 +155,11 @@ func belongsToPlace(kind topo.Kind, attr string) bool {
 	case topo.KindPCI:
 		return attr == "numa_node"
 	case topo.KindGPU:
-		return slices.Contains([]string{"driver", "mig", "visible"}, attr)
+		return slices.Contains([]string{"nvml_index", "minor", "driver", "mig", "visible"}, attr)
 	case topo.KindRDMA:
-		return slices.Contains([]string{"driver", "transport", "firmware", "uverbs", "netdevs"}, attr)
+		return slices.Contains([]string{"name", "driver", "transport", "firmware", "uverbs", "netdevs"}, attr)
 	case topo.KindNVMe:
-		return attr == "namespaces"
+		return attr == "name" || attr == "namespaces"
 	}
 	return !slices.Contains([]string{"gids", "lid", "mac"}, attr)
 }
@@ -310,6 +177,16 @@ func (r *rule) of(n *node) value {
 		return r.as(n.side, v)
 	}
 	return v
+}
+
+// same says whether two known values are one.
+func (r *rule) same(x, y value) bool {
+	if compare.Of(r.attr).Form == compare.Amount {
+		a, _ := x.data.(int64)
+		b, _ := y.data.(int64)
+		return compare.SameAmount(a, b)
+	}
+	return x.key == y.key
 }
 
 // without is the value of an attribute that the document does not hold.
@@ -351,13 +228,15 @@ func (s *side) asksNetlink() bool {
 
 // The reasons to say nothing of a difference.
 
-// nearlySameMemory says whether two amounts of memory differ by no more than what firmware
-// and kernel keep: 1 % or 512 MiB.
-func nearlySameMemory(_ *comparer, p *pair) bool {
-	a, ok1 := decoded(p.old.attribute("memory_bytes")).data.(int64)
-	b, ok2 := decoded(p.new.attribute("memory_bytes")).data.(int64)
-	return ok1 && ok2 && max(a, b)-min(a, b) <= max(max(a, b)/100, 512<<20)
+// movesWithIndex says that a number of a GPU changed just as its place in PCI order did, which says it all.
+func movesWithIndex(attr string) func(*comparer, *pair) bool {
+	return func(c *comparer, p *pair) bool {
+		return c.isReported(p.new.ID, "index") && p.old.attribute(attr) == p.old.attribute("index") && p.new.attribute(attr) == p.new.attribute("index")
+	}
 }
+
+// matchedByOrder says that names are numbers in the order of which devices were matched.
+func matchedByOrder(_ *comparer, p *pair) bool { return p.match.Why == sameOrder }
 
 func sameOwner(_ *comparer, p *pair) bool {
 	return p.old.attribute("owner") == p.new.attribute("owner")
@@ -434,13 +313,6 @@ func portReports(attrs ...string) func(*comparer, *pair) bool {
 
 func isBridge(_ *comparer, p *pair) bool { return p.new.attribute("link_kind") == "bridge" }
 
-// position returns an attribute's place in the list, which must hold it.
-func position(key string) int {
-	return slices.IndexFunc(attributes, func(a attribute) bool { return a.key == key })
-}
-
-func wordsOf(key string) string { return attributes[position(key)].words }
-
 // Ignorable lists what Options.Ignore takes: the kinds, then the attributes.
 func Ignorable() []string {
 	var out []string
@@ -448,8 +320,10 @@ func Ignorable() []string {
 		out = append(out, string(k))
 	}
 	var keys []string
-	for _, a := range attributes {
-		keys = append(keys, a.key)
+	for i := range compare.Attributes {
+		if a := &compare.Attributes[i]; a.Scope != compare.Summary {
+			keys = append(keys, a.Key)
+		}
 	}
 	slices.Sort(keys)
 	return append(out, keys...)
@@ -472,12 +346,12 @@ func (c *comparer) wants(kind Kind, key string) bool {
 
 // compares says whether an attribute counts between these two hosts.
 func (c *comparer) compares(key string) bool {
-	switch attributes[position(key)].scope {
-	case settings, naming:
+	switch compare.Of(key).Scope {
+	case compare.Settings:
 		return !c.o.Structure
-	case numbering:
+	case compare.Numbering:
 		return c.identities == IdentitiesCompared || c.identities == IdentitiesRedacted
-	case identity:
+	case compare.Identity:
 		return c.identities == IdentitiesCompared
 	}
 	return true

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/compare"
 	"github.com/topoctl/topoctl/internal/pkgerr"
 	"github.com/topoctl/topoctl/internal/units"
 	"github.com/topoctl/topoctl/pathsel"
@@ -17,21 +18,23 @@ import (
 type paths struct {
 	old, new  *pathsel.Host
 	locations []locationPair
-	toPort    map[topo.ID]topo.ID   // the new side's port of an old one
-	changed   []pathPair            // what changes in rate
-	byLimit   map[topo.LinkID][]int // changed paths by a link that limits them, "old " before the old side's
-	users     map[topo.ID][]string  // by NIC of the new side, the locations that prefer it
+	toPort    map[topo.ID]topo.ID // the new side's port of an old one
+	changed   []pathPair          // what changes in rate
 }
 
 // locationPair is one memory location on both sides.
-type locationPair struct{ old, new pathsel.Location }
+type locationPair struct {
+	old, new pathsel.Location
+	nics     []topo.ID // that the new side prefers
+}
 
 // pathPair is a path whose expected rate is not the same on both sides.
 type pathPair struct {
 	Path
-	oldName, newName string
-	better, gpu      bool
-	oldBest, newBest bool // the port is preferred
+	oldLimit, newLimit topo.LinkID // what limits it
+	newName            string
+	better, gpu        bool
+	oldBest, newBest   bool // the port is preferred
 }
 
 // choices compares what both sides choose.
@@ -50,7 +53,8 @@ func (c *comparer) choices() error {
 	}
 	c.paths = r
 	c.transport(r)
-	for _, l := range r.locations {
+	for i := range r.locations {
+		l := &r.locations[i]
 		x, err := r.old.Affinity(l.old, nil)
 		if err != nil {
 			return pkgerr.Errorf("diff", "old: %w", err)
@@ -60,9 +64,9 @@ func (c *comparer) choices() error {
 			return pkgerr.Errorf("diff", "new: %w", err)
 		}
 		r.findPaths(l, x, y)
-		for i := range y.Ranked {
-			if p := &y.Ranked[i]; p.Verdict == pathsel.Preferred && !slices.Contains(r.users[p.NIC], string(l.new)) {
-				r.users[p.NIC] = append(r.users[p.NIC], string(l.new))
+		for k := range y.Ranked {
+			if p := &y.Ranked[k]; p.Verdict == pathsel.Preferred {
+				l.nics = append(l.nics, p.NIC)
 			}
 		}
 		c.preferred(r, l, x, y)
@@ -77,7 +81,7 @@ func (c *comparer) hostNode() Node {
 }
 
 func (c *comparer) prepare() (*paths, error) {
-	r := &paths{toPort: map[topo.ID]topo.ID{}, byLimit: map[topo.LinkID][]int{}, users: map[topo.ID][]string{}}
+	r := &paths{toPort: map[topo.ID]topo.ID{}}
 	var err error
 	if r.old, err = pathsel.New(c.old.t, pathsel.Options{}); err != nil {
 		return nil, pkgerr.Errorf("diff", "old: %w", err)
@@ -89,7 +93,7 @@ func (c *comparer) prepare() (*paths, error) {
 	news := r.new.Locations()
 	for _, l := range r.old.Locations() {
 		if n := c.old.nodes[l.Node()]; n != nil && n.match != nil && slices.Contains(news, pathsel.LocationOf(n.match.New)) {
-			r.locations = append(r.locations, locationPair{l, pathsel.LocationOf(n.match.New)})
+			r.locations = append(r.locations, locationPair{old: l, new: pathsel.LocationOf(n.match.New)})
 		}
 	}
 	return r, nil
@@ -162,7 +166,7 @@ func candidates(a *pathsel.Affinity) (byID map[topo.ID]*pathsel.Candidate, list 
 }
 
 // findPaths notes the paths of a location whose expected rate changes.
-func (r *paths) findPaths(l locationPair, older, newer *pathsel.Affinity) {
+func (r *paths) findPaths(l *locationPair, older, newer *pathsel.Affinity) {
 	news, _ := candidates(newer)
 	_, olds := candidates(older)
 	for _, x := range olds {
@@ -170,11 +174,9 @@ func (r *paths) findPaths(l locationPair, older, newer *pathsel.Affinity) {
 		if y == nil || rates(x.BytesPerSec, y.BytesPerSec, x.Basis, y.Basis) == "" {
 			continue
 		}
-		r.byLimit["old "+x.Limit] = append(r.byLimit["old "+x.Limit], len(r.changed))
-		r.byLimit[y.Limit] = append(r.byLimit[y.Limit], len(r.changed))
 		r.changed = append(r.changed, pathPair{
-			Path:    Path{string(l.old), string(l.new), x.Port, y.Port, x.BytesPerSec, y.BytesPerSec, x.Basis, y.Basis},
-			oldName: x.Name, newName: y.Name,
+			Path:     Path{string(l.old), string(l.new), x.Port, y.Port, x.BytesPerSec, y.BytesPerSec, x.Basis, y.Basis},
+			oldLimit: x.Limit, newLimit: y.Limit, newName: y.Name,
 			better: *y.BytesPerSec > *x.BytesPerSec, gpu: strings.HasPrefix(string(l.new), "gpu:"),
 			oldBest: x.Verdict == pathsel.Preferred, newBest: y.Verdict == pathsel.Preferred,
 		})
@@ -192,7 +194,7 @@ func (c *comparer) transport(r *paths) {
 
 // preferred compares which ports are as good as the best. A port under another
 // name is the same choice.
-func (c *comparer) preferred(r *paths, l locationPair, x, y *pathsel.Affinity) {
+func (c *comparer) preferred(r *paths, l *locationPair, x, y *pathsel.Affinity) {
 	if r.samePorts(x.Preferred(), y.Preferred()) {
 		return
 	}
@@ -211,7 +213,8 @@ func (c *comparer) plans(r *paths) {
 		return
 	}
 	why := c.restsOn(r, usablePorts(r.old), usablePorts(r.new))
-	for _, l := range r.locations {
+	for i := range r.locations {
+		l := &r.locations[i]
 		x, ok1 := older.Of(string(l.old))
 		y, ok2 := newer.Of(string(l.new))
 		if !ok1 || !ok2 {
@@ -242,7 +245,7 @@ func (c *comparer) plan(h *pathsel.Host, s *side) (*pathsel.Plan, bool) {
 	return p, true
 }
 
-func (c *comparer) location(l locationPair) Node {
+func (c *comparer) location(l *locationPair) Node {
 	n := Node{Kind: KindLocation, Old: string(l.old), New: string(l.new), Name: string(l.new)}
 	if node := c.old.nodes[l.old.Node()]; node != nil && node.match != nil {
 		n.MatchedBy = node.match.By
@@ -349,10 +352,6 @@ func rates(p, q *topo.Rate, was, is topo.Basis) string {
 	return was.Text(units.RateNumber(int64(*p), units.Gbyte)) + " -> " + is.Text(units.Rate(int64(*q), units.Gbyte))
 }
 
-// choiceRestsOn are the attributes that decide about ports.
-var choiceRestsOn = []string{"presence", "slot", "state", "pcie_width", "pcie_speed", "pcie_max_width", "pcie_max_speed",
-	"bytes_per_sec", "link_layer", "numa_node", "uverbs", "gid_index", "gids", "lid", "type", "addresses", "routes"}
-
 // restsOn finds what only one side has of some ports, so that a choice among
 // them may differ for no other reason; nil if there is nothing.
 func (c *comparer) restsOn(r *paths, olds, news []topo.ID) *omission {
@@ -373,7 +372,7 @@ func (c *comparer) restsOn(r *paths, olds, news []topo.ID) *omission {
 	}
 	for i := range c.missing {
 		m := &c.missing[i]
-		if slices.Contains(choiceRestsOn, m.attr) && (involved[nodeAttr{m.node.Old, "old"}] || involved[nodeAttr{m.node.New, "new"}]) {
+		if compare.Of(m.attr).Decides && (involved[nodeAttr{m.node.Old, "old"}] || involved[nodeAttr{m.node.New, "new"}]) {
 			return m
 		}
 	}
@@ -397,7 +396,7 @@ func (c *comparer) choose(ch Choice, unless *omission) {
 	}
 	if unless != nil {
 		c.omitFor(attr, node, unless.side, fmt.Sprintf("%s instead of %s, but that depends on the %s of %s, which it does not contain",
-			cmp.Or(names(ch.NewNames), absent), cmp.Or(names(ch.OldNames), absent), wordsOf(unless.attr), unless.node.Name))
+			cmp.Or(names(ch.NewNames), absent), cmp.Or(names(ch.OldNames), absent), compare.Of(unless.attr).Words, unless.node.Name))
 		return
 	}
 	if !c.wants(Policy, attr) {

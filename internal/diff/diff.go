@@ -28,6 +28,7 @@ import (
 	"strings"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/compare"
 	"github.com/topoctl/topoctl/internal/pkgerr"
 )
 
@@ -213,8 +214,12 @@ func (c *comparer) attributes(p *pair) {
 			if x.text+y.text != absent && !r.quiet && !c.followsFrom(p, r) {
 				c.omit(r.attr, c.node(p, r.attr), x.known, p.shownOld, p.shownNew)
 			}
-		case x.known && x.key != y.key && !c.followsFrom(p, r):
-			c.add(finding{kind: direction(x, y), attr: r.attr, node: c.node(p, r.attr), old: x, new: y, links: wires(p)})
+		case x.known && !r.same(x, y) && !c.followsFrom(p, r):
+			f := finding{kind: direction(x, y), attr: r.attr, node: c.node(p, r.attr), old: x, new: y, links: wires(p)}
+			if compare.Of(r.attr).Form == compare.Label {
+				f.kind, f.note = Renumbered, p.match.Why
+			}
+			c.add(f)
 		}
 	}
 }
@@ -356,17 +361,10 @@ func (s *side) whyUnknown(own, other *topo.Node, attr string) string {
 
 // report puts like findings together and sorts them.
 func (c *comparer) report() *Report {
-	r := &Report{Schema: Schema, Hosts: c.hosts, Identities: c.identities, StructureOnly: c.o.Structure, Ignored: slices.Clone(c.o.Ignore),
-		Old: sideOf(c.old.t, c.o.OldLabel, "old"), New: sideOf(c.new.t, c.o.NewLabel, "new"),
-		Differences: c.differences(), Policy: c.policy, NotCompared: c.omissions(), Matches: []Match{}}
-	slices.Sort(r.Ignored)
-	r.Ignored = slices.Compact(r.Ignored)
-	if r.Ignored == nil {
-		r.Ignored = []string{}
-	}
-	if r.Policy == nil {
-		r.Policy = []Choice{}
-	}
+	r := &Report{Schema: Schema, Hosts: c.hosts, Identities: c.identities, StructureOnly: c.o.Structure,
+		Ignored: append([]string{}, slices.Compact(slices.Sorted(slices.Values(c.o.Ignore)))...),
+		Old:     sideOf(c.old.t, c.o.OldLabel, "old"), New: sideOf(c.new.t, c.o.NewLabel, "new"),
+		Differences: c.differences(), Policy: append([]Choice{}, c.policy...), NotCompared: c.omissions(), Matches: []Match{}}
 	for _, d := range c.old.devices {
 		if d.match != nil {
 			r.Matches = append(r.Matches, *d.match)

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/compare"
 	"github.com/topoctl/topoctl/internal/group"
 	"github.com/topoctl/topoctl/internal/text"
 )
@@ -51,7 +52,7 @@ func compareFindings(a, b finding) int {
 	return cmp.Or(
 		cmp.Compare(slices.Index(kinds, a.kind), slices.Index(kinds, b.kind)),
 		cmp.Compare(slices.Index(kindOrder, a.node.Kind), slices.Index(kindOrder, b.node.Kind)),
-		cmp.Compare(position(a.attr), position(b.attr)),
+		cmp.Compare(compare.Position(a.attr), compare.Position(b.attr)),
 		topo.NaturalCompare(cmp.Or(a.node.New, a.node.Old), cmp.Or(b.node.New, b.node.Old)),
 		strings.Compare(a.note, b.note), strings.Compare(a.old.text, b.old.text))
 }
@@ -60,7 +61,7 @@ func compareFindings(a, b finding) int {
 func (c *comparer) omissions() []Omission {
 	slices.SortStableFunc(c.missing, func(a, b omission) int {
 		return cmp.Or(-strings.Compare(a.side.word, b.side.word),
-			cmp.Compare(position(a.attr), position(b.attr)), strings.Compare(a.reason, b.reason),
+			cmp.Compare(compare.Position(a.attr), compare.Position(b.attr)), strings.Compare(a.reason, b.reason),
 			cmp.Compare(slices.Index(kindOrder, a.node.Kind), slices.Index(kindOrder, b.node.Kind)),
 			topo.NaturalCompare(cmp.Or(a.node.New, a.node.Old), cmp.Or(b.node.New, b.node.Old)))
 	})
@@ -144,20 +145,15 @@ func (c *comparer) effects(d *Difference, links [][2]topo.LinkID) {
 	if c.paths == nil || d.Kind != Degraded && d.Kind != Improved {
 		return
 	}
-	hit := map[int]bool{}
+	limits := [2]map[topo.LinkID]bool{{}, {}} // of the old and the new side
 	for _, l := range links {
-		key := l[1]
-		if d.Kind == Improved {
-			key = "old " + l[0]
-		}
-		for _, i := range c.paths.byLimit[key] {
-			hit[i] = hit[i] || c.paths.changed[i].better == (d.Kind == Improved)
-		}
+		limits[0][l[0]], limits[1][l[1]] = true, true
 	}
 	var list []*pathPair
 	for i := range c.paths.changed {
-		if hit[i] {
-			list = append(list, &c.paths.changed[i])
+		p := &c.paths.changed[i]
+		if d.Kind == Improved && p.better && limits[0][p.oldLimit] || d.Kind == Degraded && !p.better && limits[1][p.newLimit] {
+			list = append(list, p)
 		}
 	}
 	if len(list) == 0 {
@@ -191,21 +187,20 @@ func (c *comparer) effects(d *Difference, links [][2]topo.LinkID) {
 
 // consequence says what a difference means for those who set hosts up.
 func (c *comparer) consequence(d *Difference) {
-	many := len(d.Nodes) > 1
 	switch {
-	case d.Kind == Renumbered && (d.Attribute == "name" || d.Attribute == "index") && c.hosts == DifferentHosts:
+	case d.isRenamed() && c.hosts == DifferentHosts:
 		d.Effect = "settings that name " + d.Old + " fit one host only"
-	case d.Kind == Renumbered && (d.Attribute == "name" || d.Attribute == "index"):
+	case d.isRenamed():
 		d.Effect = fmt.Sprintf("same device under a new name: settings that name %s must be changed", d.Old)
-		if many {
+		if len(d.Nodes) > 1 {
 			d.Effect = "same devices under new names: settings that name them must be changed"
 		}
 		if users := c.preferredBy(d); users != "" {
 			d.Effect += "; preferred by " + users
 		}
-	case d.Kind == Renumbered && d.Attribute == "pci_address":
+	case d.Attribute == "pci_address":
 		d.Effect = "same slot: settings that name the address must be changed"
-	case d.Kind == Renumbered && d.Attribute == "nvml_index":
+	case d.Attribute == "nvml_index":
 		d.Effect = "settings that count GPUs as NVML does must be changed"
 	case d.Attribute == "gid_index" && c.hosts == DifferentHosts:
 		d.Effect = "no single GID index fits both hosts"
@@ -219,15 +214,9 @@ func (c *comparer) preferredBy(d *Difference) string {
 	if c.paths == nil || d.Nodes[0].Kind != topo.KindRDMA && d.Nodes[0].Kind != topo.KindNetdev {
 		return ""
 	}
-	used := map[string]bool{}
-	for _, n := range d.Nodes {
-		for _, l := range c.paths.users[topo.ID(n.New)] {
-			used[l] = true
-		}
-	}
 	var users []string
 	for _, l := range c.paths.locations {
-		if used[string(l.new)] {
+		if slices.ContainsFunc(d.Nodes, func(n Node) bool { return slices.Contains(l.nics, topo.ID(n.New)) }) {
 			users = append(users, string(l.new))
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/units"
 )
 
 // linkFigure is one figure of a PCIe link.
@@ -34,7 +35,7 @@ func speed(r *topo.LaneRate) value {
 	if r == nil {
 		return value{}
 	}
-	return ranked(r.SpeedMTs, speedText(r.SpeedMTs))
+	return ranked(r.SpeedMTs, units.GTs(r.SpeedMTs))
 }
 
 // links compares the PCIe links above matched functions, and the direct links

@@ -111,7 +111,14 @@ func idOf(n *node) string         { return string(n.ID) }
 func nameOf(n *node) string       { return n.name }
 func kindOf(n *node) string       { return string(n.kind) }
 func deviceKindOf(n *node) string { return string(n.devices[0].kind) }
-func numaOf(n *node) string       { return numberText(n.pci().NUMA) }
+
+// numaOf is a function's NUMA node, "?" where that is not known.
+func numaOf(n *node) string {
+	if numa := n.pci().NUMA; numa != nil {
+		return strconv.Itoa(*numa)
+	}
+	return "?"
+}
 
 // keyOf is a key of several parts, all of which must be there.
 func keyOf(parts ...func(*node) string) func(*node) string {

@@ -127,16 +127,14 @@ func (c *comparer) devices(kind topo.Kind) {
 			continue
 		}
 		p := pairOf(o)
-		if kind == topo.KindRDMA {
+		switch kind {
+		case topo.KindRDMA:
 			c.functionOf(p)
+		case topo.KindGPU:
+			c.gpuIndex(p, lost)
+			c.peers(p)
 		}
 		c.attributes(p)
-		if kind == topo.KindGPU {
-			c.gpuNumbers(p, lost)
-			c.peers(p)
-		} else if o.name != p.name && c.compares("name") && p.match.Why != sameOrder {
-			c.add(finding{kind: Renumbered, attr: "name", node: c.node(p, "name"), old: word(o.name), new: word(p.name), note: p.match.Why})
-		}
 	}
 }
 
@@ -146,9 +144,8 @@ func isContainerEnd(n *node) bool {
 	return ok && d.LinkKind == "veth" && d.Master != ""
 }
 
-// gpuNumbers compares the numbers that a GPU is called by. NVML's number and the
-// device file's usually move with the place in PCI order: then that says it all.
-func (c *comparer) gpuNumbers(p *pair, lost bool) {
+// gpuIndex compares a GPU's place in PCI order.
+func (c *comparer) gpuIndex(p *pair, lost bool) {
 	o, _ := p.old.value.(*topo.GPU)
 	n, _ := p.new.value.(*topo.GPU)
 	x, y := number(int64(o.Index)), number(int64(n.Index))
@@ -163,16 +160,6 @@ func (c *comparer) gpuNumbers(p *pair, lost bool) {
 		c.omitFor("index", c.node(p, "index"), lacking, "counts GPUs in PCI order, and one could not be read")
 	default:
 		c.add(finding{kind: Renumbered, attr: "index", node: c.node(p, "index"), old: x, new: y, note: p.match.Why})
-	}
-	for _, attr := range []string{"nvml_index", "minor"} {
-		a, b := decoded(p.old.attribute(attr)), decoded(p.new.attribute(attr))
-		switch {
-		case !c.compares(attr):
-		case a.known != b.known:
-			c.omit(attr, c.node(p, attr), a.known, p.shownOld, p.shownNew)
-		case a.key != b.key && !(a.key == x.key && b.key == y.key && c.isReported(p.new.ID, "index")):
-			c.add(finding{kind: Renumbered, attr: attr, node: c.node(p, attr), old: a, new: b, note: p.match.Why})
-		}
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/compare"
 	"github.com/topoctl/topoctl/internal/group"
 	"github.com/topoctl/topoctl/internal/text"
 )
@@ -69,15 +70,13 @@ func (r *Report) Rows() [][]string {
 		}
 		rows = append(rows, row{Policy, true, []string{string(Policy), p.subject(), p.Text(), p.why()}})
 	}
-	slices.SortStableFunc(rows, func(a, b row) int {
-		if a.costs != b.costs {
-			if a.costs {
-				return -1
-			}
-			return 1
+	order := func(r row) int {
+		if r.costs {
+			return slices.Index(kinds, r.kind)
 		}
-		return cmp.Compare(slices.Index(kinds, a.kind), slices.Index(kinds, b.kind))
-	})
+		return len(kinds) + slices.Index(kinds, r.kind)
+	}
+	slices.SortStableFunc(rows, func(a, b row) int { return order(a) - order(b) })
 	out := make([][]string, len(rows))
 	for i := range rows {
 		out[i] = rows[i].cells
@@ -148,14 +147,14 @@ func (d *Difference) sentence() string {
 		return d.subject() + " " + text.Noun(len(d.Nodes), "is", "are") + " replaced"
 	case d.Kind == Removed && d.Attribute == "presence":
 		return d.subject() + " " + text.Noun(len(d.Nodes), "is", "are") + " gone"
-	case d.Kind == Renumbered && (d.Attribute == "name" || d.Attribute == "index"):
+	case d.isRenamed():
 		return d.Old + " is called " + d.New
 	case d.Kind == Degraded && d.Attribute == "links" && len(d.Nodes) == 1:
 		kind, ends, _ := strings.Cut(d.Nodes[0].Name, " ")
 		gpu, own := strings.CutSuffix(ends, " to "+switches)
 		return fmt.Sprintf("%s %s of %s %ss", gpu+map[bool]string{true: " has", false: ":"}[own], strings.Replace(d.New, absent, "0", 1), d.Old, kind)
 	case d.Kind == Degraded && d.Note == "":
-		return fmt.Sprintf("%s: %s is %s, was %s", d.subject(), wordsOf(d.Attribute), d.New, d.Old)
+		return fmt.Sprintf("%s: %s is %s, was %s", d.subject(), compare.Of(d.Attribute).Words, d.New, d.Old)
 	}
 	return d.subject() + ": " + d.Text()
 }
@@ -196,9 +195,14 @@ func (d *Difference) ofPlainFunctions() bool {
 	return d.Attribute == "presence" && !slices.ContainsFunc(d.Nodes, func(n Node) bool { return n.Kind != topo.KindPCI })
 }
 
+// isRenamed says whether devices have other names, or other numbers that stand for names.
+func (d *Difference) isRenamed() bool {
+	return d.Attribute == "name" || d.Attribute == "index"
+}
+
 // subject names the nodes of a difference.
 func (d *Difference) subject() string {
-	if d.Kind == Renumbered && (d.Attribute == "name" || d.Attribute == "index") {
+	if d.isRenamed() {
 		return d.Old + " -> " + d.New
 	}
 	return nodeNames(d.Nodes)
@@ -206,18 +210,19 @@ func (d *Difference) subject() string {
 
 // Text says in words what differs, without naming the nodes: "PCIe width x16 -> x8".
 func (d *Difference) Text() string {
-	words := wordsOf(d.Attribute)
+	a := compare.Of(d.Attribute)
+	words := a.Words
 	switch {
 	case d.Attribute == "presence":
 		return d.presence()
 	case d.Kind == Moved:
 		return fmt.Sprintf("%s -> %s (%s)", d.Old, d.New, d.Note)
-	case d.Kind == Renumbered && (d.Attribute == "name" || d.Attribute == "index"):
+	case d.isRenamed():
 		return "(" + d.Note + ")"
 	case d.Attribute == "modules":
-		return fmt.Sprintf("%s %s: %s -> %s", words, d.Note, d.Old, d.New)
-	case d.Attribute == "kernel_options" || d.Attribute == "environment":
-		return fmt.Sprintf("%s %s -> %s", words, d.Old, d.New)
+		return fmt.Sprintf("%s %s: %s -> %s", a.Single(), d.Note, d.Old, d.New)
+	case a.Form == compare.Set:
+		return fmt.Sprintf("%s %s -> %s", a.Single(), d.Old, d.New)
 	}
 	olds, ok1 := d.OldValue.([]string)
 	news, ok2 := d.NewValue.([]string)
@@ -329,7 +334,7 @@ func (r *Report) omitted(all bool) string {
 		}
 		var list []string
 		for _, o := range same {
-			what := wordsOf(o.Attribute)
+			what := compare.Of(o.Attribute).Words
 			if of := nodeNames(o.Nodes); of != string(KindHost) {
 				what += " of " + of
 			}

@@ -82,15 +82,6 @@ func joined(list []any, separator string) value {
 	return word(strings.Join(words, separator))
 }
 
-func numberText(p *int) string {
-	if p == nil {
-		return "?"
-	}
-	return strconv.Itoa(*p)
-}
-
-func speedText(mts int) string { return fmt.Sprintf("%g GT/s", float64(mts)/1000) }
-
 // The forms of attributes: what becomes of a value as the document has it.
 
 // rate is a network rate; higher is better.
@@ -148,6 +139,9 @@ func netdevName(s *side, v value) value {
 }
 
 // The readers of attributes that are not one key of the document.
+
+// name is what people call a node.
+func name(n *node) value { return word(n.name) }
 
 // interfaces are the names of interfaces.
 func interfaces(attr string) func(*node) value {

@@ -66,10 +66,11 @@ func (f *Fleet) judge(network *Network) {
 	f.sort()
 }
 
-// sort puts what was found in the order of a document.
+// sort puts what was found in the order of a document: of one severity, what only many hosts together show comes
+// before what the doctor says of each.
 func (f *Fleet) sort() {
 	slices.SortStableFunc(f.Findings, func(a, b Finding) int {
-		return cmp.Or(severityRank(a.Severity)-severityRank(b.Severity), sourceRank(a.Source)-sourceRank(b.Source), strings.Compare(string(a.Code), string(b.Code)),
+		return cmp.Or(severityRank(a.Severity)-severityRank(b.Severity), strings.Compare(b.Source, a.Source), strings.Compare(string(a.Code), string(b.Code)),
 			compareLists(a.Hosts, b.Hosts), compareLists(a.Subjects, b.Subjects))
 	})
 	slices.SortStableFunc(f.Unknown, func(a, b Unknown) int { return strings.Compare(string(a.Code), string(b.Code)) })
@@ -77,14 +78,6 @@ func (f *Fleet) sort() {
 
 func severityRank(s doctor.Severity) int {
 	return slices.Index([]doctor.Severity{doctor.Error, doctor.Warning, doctor.Info}, s)
-}
-
-// sourceRank puts what only many hosts together show before what each says of itself.
-func sourceRank(source string) int {
-	if source == SourceDoctor {
-		return 1
-	}
-	return 0
 }
 
 func compareLists(a, b []string) int { return slices.CompareFunc(a, b, topo.NaturalCompare) }
@@ -149,11 +142,7 @@ func (f *Fleet) classify() [][]*Host {
 			}
 			ports[n]++
 		}
-		for n, count := range ports {
-			if count > ports[c.DataPorts] || count == ports[c.DataPorts] && n > c.DataPorts {
-				c.DataPorts = n
-			}
-		}
+		c.DataPorts = mostFrequent(ports, func(a, b int) int { return b - a })
 		if len(hosts[0].GPUs) > 0 {
 			c.GPUModel = hosts[0].GPUs[0].Model
 		}
@@ -202,17 +191,16 @@ func (f *Fleet) compare() {
 // take runs a comparison and takes over what it finds.
 func (f *Fleet) take(c *comparison) []Fact {
 	c.run()
-	facts := merged(c.facts)
 	for _, x := range c.oddities() {
 		f.find(x)
 	}
-	for _, x := range c.disagreements(merged(c.disagreed)) {
+	for _, x := range c.disagreements() {
 		f.find(x)
 	}
 	if len(c.hosts) == 1 {
 		f.unknown(CodeNotCompared, fmt.Sprintf("%s: no other host is like it (%s)", c.hosts[0].Host, c.among), "collect other hosts of its kind, or compare with --against GOLDEN", hostNames(c.hosts))
 	}
-	return facts
+	return c.facts
 }
 
 // SourceFleet and SourceDoctor say where a finding is from: the comparison of hosts and the cables, or

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/compare"
 	"github.com/topoctl/topoctl/internal/group"
 	"github.com/topoctl/topoctl/internal/text"
 )
@@ -85,8 +86,7 @@ func Compare(older, newer *Fleet, oldLabel, newLabel string) *Changes {
 
 // changed is one value of one place of one host that is another one.
 type changed struct {
-	attr          *attribute
-	host, name    string
+	value
 	before, after string
 }
 
@@ -94,45 +94,46 @@ type changed struct {
 func changesOf(old, now *Host) []changed {
 	was := map[cell]value{}
 	for _, v := range old.valuesAgainst(now) {
-		was[cell{v.attr, v.place}] = v
+		was[v.cell] = v
 	}
 	var out []changed
 	for _, v := range now.valuesAgainst(old) {
-		w, ok := was[cell{v.attr, v.place}]
-		if !ok || w.text == v.text || v.attr.near && nearEnough(w.number, v.number) {
-			continue
+		if w, ok := was[v.cell]; ok && !w.same(&v) {
+			out = append(out, changed{v, w.said(), v.said()})
 		}
-		out = append(out, changed{v.attr, now.Host, v.name, old.named(w.text), now.named(v.text)})
 	}
 	return out
 }
 
 // likeChanges puts changes together that are the same on several devices of a host, then on several hosts.
 func likeChanges(all []changed) []FactChange {
-	var out []FactChange
-	byHost := group.By(all, func(c changed) [4]string { return [4]string{c.host, c.attr.key, c.before, c.after} })
-	type said struct{ key, subjects, before, after string }
-	subjects := func(list []changed) []string {
-		var names []string
-		for _, c := range list {
+	type said struct {
+		host          *Host
+		attr          *compare.Attribute
+		before, after string
+	}
+	var each, out []FactChange
+	for _, same := range group.By(all, func(c changed) said { return said{c.host, c.attr, c.before, c.after} }) {
+		first := &same[0]
+		f := FactChange{Key: first.attr.Key, Old: first.before, New: first.after, Hosts: []string{first.host.Host}}
+		for _, c := range same {
 			if c.name != "" {
-				names = append(names, c.name)
+				f.Subjects = append(f.Subjects, c.name)
 			}
 		}
-		return names
+		each = append(each, f)
 	}
-	for _, same := range group.By(byHost, func(l []changed) said {
-		return said{l[0].attr.key, strings.Join(subjects(l), "\x00"), l[0].before, l[0].after}
+	for _, same := range group.By(each, func(f FactChange) [4]string {
+		return [4]string{f.Key, strings.Join(f.Subjects, "\x00"), f.Old, f.New}
 	}) {
-		first := same[0]
-		f := FactChange{Key: first[0].attr.key, Subjects: subjects(first), Old: first[0].before, New: first[0].after}
-		for _, l := range same {
-			f.Hosts = append(f.Hosts, l[0].host)
+		f := same[0]
+		for _, more := range same[1:] {
+			f.Hosts = append(f.Hosts, more.Hosts...)
 		}
 		out = append(out, f)
 	}
 	slices.SortStableFunc(out, func(a, b FactChange) int {
-		return cmp.Or(attributeOf(a.Key).rank()-attributeOf(b.Key).rank(), compareLists(a.Hosts, b.Hosts), compareLists(a.Subjects, b.Subjects))
+		return cmp.Or(rank(a.Key)-rank(b.Key), compareLists(a.Hosts, b.Hosts), compareLists(a.Subjects, b.Subjects))
 	})
 	return out
 }
@@ -187,11 +188,11 @@ func (c *Changes) Headline() string {
 
 // Sentence says what was and what is, without the hosts.
 func (f *FactChange) Sentence() string {
-	a := attributeOf(f.Key)
-	switch a {
-	case attrStructure:
+	a := compare.Of(f.Key)
+	switch {
+	case a.Key == structure:
 		return "it is built differently"
-	case attrModules, attrOptions:
+	case a.Form == compare.Set:
 		var parts []string
 		if more := setDifference(f.New, f.Old); len(more) > 0 {
 			parts = append(parts, "has "+text.Join(more, mostNames))
@@ -199,7 +200,7 @@ func (f *FactChange) Sentence() string {
 		if less := setDifference(f.Old, f.New); len(less) > 0 {
 			parts = append(parts, "has no longer "+text.Join(less, mostNames))
 		}
-		return a.words + ": " + strings.Join(parts, ", ")
+		return wordsOf(a) + ": " + strings.Join(parts, ", ")
 	}
-	return fmt.Sprintf("%s%s %s %s, %s %s", a.words, ofWhat(text.Join(f.Subjects, mostNames)), a.verb("was", "were"), f.Old, a.verb("is", "are"), f.New)
+	return fmt.Sprintf("%s%s %s %s, %s %s", wordsOf(a), ofWhat(text.Join(f.Subjects, mostNames)), verb(a, "was", "were"), f.Old, verb(a, "is", "are"), f.New)
 }

@@ -3,11 +3,13 @@ package fleet
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/compare"
 	"github.com/topoctl/topoctl/internal/group"
 	"github.com/topoctl/topoctl/internal/text"
 	"github.com/topoctl/topoctl/pathsel/doctor"
@@ -30,34 +32,31 @@ const (
 // majorityOf is the value that most hosts have, by the number of hosts that have each; ok says whether these are more
 // than 60 % of three hosts or more.
 func majorityOf[V cmp.Ordered](counts map[V]int) (value V, ok bool) {
-	of, most := 0, 0
+	of := 0
+	for _, n := range counts {
+		of += n
+	}
+	value = mostFrequent(counts, cmp.Compare[V])
+	return value, of >= leastHosts && float64(counts[value]) > majorityPart*float64(of)
+}
+
+// mostFrequent is what there is most of, and of those the first.
+func mostFrequent[V comparable](counts map[V]int, order func(a, b V) int) V {
+	var best V
 	for v, n := range counts {
-		if of += n; n > most || n == most && v < value {
-			value, most = v, n
+		if n > counts[best] || n == counts[best] && order(v, best) < 0 {
+			best = v
 		}
 	}
-	return value, of >= leastHosts && float64(most) > majorityPart*float64(of)
-}
-
-// cell is where a value is: the same attribute of the same place of several hosts is compared.
-type cell struct {
-	attr  *attribute
-	place string
-}
-
-// holding is a value and the host that has it.
-type holding struct {
-	host *Host
-	value
+	return best
 }
 
 // difference is that a host has another value than most.
 type difference struct {
-	holding
+	value
 	majority string
-	of       *Host // one of those that have it, for names
+	of       *Host // one of those that have it
 	count    int   // how many have it
-	alike    int   // how many have the host's own value
 }
 
 // comparison compares hosts that should be alike.
@@ -67,82 +66,55 @@ type comparison struct {
 	values func(*Host) []value
 	golden string // what hosts are compared with instead of each other, "" for those
 
-	facts     []fact
-	blamed    []difference
-	disagreed []fact
-}
-
-// fact is a Fact with what is needed to put it together with like ones.
-type fact struct {
-	Fact
-	cell cell
+	facts  []Fact
+	blamed []difference
 }
 
 // run compares each attribute of each place.
 func (c *comparison) run() {
-	by := map[cell][]holding{}
+	by := map[cell][]value{}
 	for _, h := range c.hosts {
 		for _, v := range c.values(h) {
-			at := cell{v.attr, v.place}
-			by[at] = append(by[at], holding{h, v})
+			by[v.cell] = append(by[v.cell], v)
 		}
 	}
-	cells := make([]cell, 0, len(by))
-	for at := range by {
-		cells = append(cells, at)
-	}
-	slices.SortFunc(cells, func(a, b cell) int {
-		return cmp.Or(a.attr.rank()-b.attr.rank(), topo.NaturalCompare(a.place, b.place))
-	})
-	for _, at := range cells {
+	for _, at := range slices.SortedFunc(maps.Keys(by), compareCells) {
 		c.compare(at, by[at])
 	}
+	c.facts = merged(c.facts)
 }
 
 // compare compares the values of one attribute of one place.
-func (c *comparison) compare(at cell, have []holding) {
-	if at.attr.near {
+func (c *comparison) compare(at cell, have []value) {
+	if at.attr.Form == compare.Amount {
 		together(have)
 	}
-	counts, names := map[string]int{}, map[string]int{}
-	for _, v := range have {
+	counts, names, known := map[string]int{}, map[string]int{}, map[*Host]bool{}
+	for i := range have {
+		v := &have[i]
 		counts[v.text]++
 		names[v.name]++
+		known[v.host] = true
 	}
-	f := fact{Fact: Fact{Among: c.among, Key: at.attr.key, Of: len(have)}, cell: at}
+	f := Fact{Among: c.among, Key: at.attr.Key, Of: len(have)}
 	if at.place != "" {
-		f.Subjects = []string{mostFrequent(names)}
+		f.Subjects = []string{mostFrequent(names, topo.NaturalCompare)}
 	}
-	if len(have) < len(c.hosts) {
-		known := map[string]bool{}
-		for _, v := range have {
-			known[v.host.Host] = true
-		}
-		for _, h := range c.hosts {
-			if !known[h.Host] {
-				f.Unknown = append(f.Unknown, h.Host)
-			}
+	for _, h := range c.hosts {
+		if !known[h] {
+			f.Unknown = append(f.Unknown, h.Host)
 		}
 	}
 	majority, ok := majorityOf(counts)
-	if ok || len(counts) == 1 {
-		if !ok {
-			majority = have[0].text
-		}
-		shown := have[slices.IndexFunc(have, func(v holding) bool { return v.text == majority })].host
-		told := shown.named(majority)
-		f.Majority, f.Hosts = &told, counts[majority]
-		for _, v := range have {
-			if v.text != majority {
-				c.blamed = append(c.blamed, difference{v, told, shown, counts[majority], counts[v.text]})
-			}
-		}
-	}
-	for _, same := range group.By(have, func(v holding) string { return v.text }) {
-		if f.Majority != nil && same[0].text == majority {
+	agreed := ok || len(counts) == 1
+	for _, same := range group.By(have, func(v value) string { return v.text }) {
+		said := same[0].said()
+		if agreed && same[0].text == majority {
+			f.Majority, f.Hosts = &said, len(same)
+			c.blame(have, &same[0], len(same))
 			continue
 		}
-		o := Others{Value: same[0].host.named(same[0].text)}
+		o := Others{Value: said}
 		for _, v := range same {
 			o.Hosts = append(o.Hosts, v.host.Host)
 		}
@@ -151,52 +123,44 @@ func (c *comparison) compare(at cell, have []holding) {
 	slices.SortFunc(f.Others, func(a, b Others) int {
 		return cmp.Or(len(b.Hosts)-len(a.Hosts), topo.NaturalCompare(a.Value, b.Value))
 	})
-	if f.Majority == nil {
-		c.disagreed = append(c.disagreed, f)
-	}
 	c.facts = append(c.facts, f)
 }
 
-// together gives values within 2 % of the next smaller one its text: what a kernel keeps for itself
-// differs a little between equal hosts.
-func together(have []holding) {
-	order := make([]int, len(have))
-	for i := range order {
-		order[i] = i
-	}
-	slices.SortFunc(order, func(a, b int) int { return cmp.Compare(have[a].number, have[b].number) })
-	for i, at := range order[min(1, len(order)):] {
-		before := &have[order[i]]
-		if v := &have[at]; float64(v.number-before.number) <= 0.02*float64(v.number) {
-			v.text = before.text
+// blame notes which hosts have another value than the one that count of them have.
+func (c *comparison) blame(have []value, majority *value, count int) {
+	for _, v := range have {
+		if v.text != majority.text {
+			c.blamed = append(c.blamed, difference{v, majority.said(), majority.host, count})
 		}
 	}
 }
 
-func mostFrequent(counts map[string]int) string {
-	best, n := "", 0
-	for name, count := range counts {
-		if count > n || count == n && topo.NaturalCompare(name, best) < 0 {
-			best, n = name, count
+// together gives an amount that is as good as the next smaller one the text of that: what a kernel keeps for itself
+// differs a little between equal hosts.
+func together(have []value) {
+	order := make([]*value, len(have))
+	for i := range have {
+		order[i] = &have[i]
+	}
+	slices.SortFunc(order, func(a, b *value) int { return cmp.Compare(a.amount, b.amount) })
+	for i := 1; i < len(order); i++ {
+		if order[i].same(order[i-1]) {
+			order[i].text = order[i-1].text
 		}
 	}
-	return best
 }
 
 // merged puts facts together that say the same of several devices.
-func merged(list []fact) []Fact {
+func merged(list []Fact) []Fact {
 	var out []Fact
-	for _, same := range group.By(list, func(f fact) string {
-		said := fmt.Sprintf("%s\x00%s\x00%t\x00%d\x00%d", f.Among, f.Key, len(f.Subjects) > 0, f.Hosts, f.Of)
+	for _, same := range group.By(list, func(f Fact) string {
+		majority := ""
 		if f.Majority != nil {
-			said += "\x00" + *f.Majority
+			majority = *f.Majority
 		}
-		for _, o := range f.Others {
-			said += "\x00" + o.Value + "\x01" + strings.Join(o.Hosts, "\x01")
-		}
-		return said + "\x00" + strings.Join(f.Unknown, "\x01")
+		return fmt.Sprintf("%q %t %d %d %q %q", []string{f.Among, f.Key, majority}, len(f.Subjects) > 0, f.Hosts, f.Of, f.Others, f.Unknown)
 	}) {
-		f := same[0].Fact
+		f := same[0]
 		for _, more := range same[1:] {
 			f.Subjects = append(f.Subjects, more.Subjects...)
 		}
@@ -211,22 +175,26 @@ const mostNames = 3
 // oddities are the findings about hosts that differ from most: one for each attribute and value of
 // a host, its devices together.
 func (c *comparison) oddities() []Finding {
-	type said struct{ host, key, value, majority string }
-	direct := map[string]bool{} // hosts with a difference that others may follow from
-	structural := map[string]bool{}
+	type said struct {
+		host           *Host
+		attr           *compare.Attribute
+		text, majority string
+	}
+	direct := map[*Host]bool{} // hosts with a difference that others may follow from
+	parts := map[*Host]bool{}  // hosts of which is told what makes their structure another one
 	for i := range c.blamed {
 		d := &c.blamed[i]
-		direct[d.host.Host] = direct[d.host.Host] || !d.attr.follows
-		structural[d.host.Host] = structural[d.host.Host] || d.attr.structural && d.attr != attrStructure || d.attr == attrLinks
+		direct[d.host] = direct[d.host] || !d.attr.Follows
+		parts[d.host] = parts[d.host] || d.attr.Structural && d.attr.Key != structure || d.attr.Key == "direct_links"
 	}
 	var out []Finding
-	for _, same := range group.By(c.blamed, func(d difference) said { return said{d.host.Host, d.attr.key, d.text, d.majority} }) {
-		d, severity := &same[0], same[0].attr.severity
-		if severity == doctor.Error && !slices.ContainsFunc(same, func(s difference) bool { return !s.minor }) {
-			severity = doctor.Warning
-		}
-		if d.attr.follows && direct[d.host.Host] || d.attr == attrStructure && structural[d.host.Host] {
+	for _, same := range group.By(c.blamed, func(d difference) said { return said{d.host, d.attr, d.text, d.majority} }) {
+		d, severity := &same[0], doctor.Warning
+		if d.attr.Follows && direct[d.host] || d.attr.Key == structure && parts[d.host] {
 			continue
+		}
+		if d.attr.Severe && slices.ContainsFunc(same, func(s difference) bool { return !s.minor }) {
+			severity = doctor.Error
 		}
 		var names, subjects, evidence []string
 		for i := range same {
@@ -239,15 +207,16 @@ func (c *comparison) oddities() []Finding {
 			if c.golden != "" {
 				where = "in " + c.golden
 			}
-			if differ := s.host.unlikeParts(s.of, where); d.attr == attrStructure && len(differ) > 0 {
-				evidence = append(evidence, differ...)
-				continue
+			if d.attr.Key == structure {
+				if differ := s.host.unlikeParts(s.of, where); len(differ) > 0 {
+					evidence = append(evidence, differ...)
+					continue
+				}
 			}
-			evidence = append(evidence, fmt.Sprintf("%s%s: %s on %s, %s %s", d.attr.key, ofWhat(s.name), s.host.named(s.text), s.host.Host, s.majority, where))
+			evidence = append(evidence, fmt.Sprintf("%s%s: %s on %s, %s %s", d.attr.Key, ofWhat(s.name), s.said(), s.host.Host, s.majority, where))
 		}
-		sentence := d.sentence(names, c.golden)
 		out = append(out, Finding{Code: CodeHostOdd, Severity: severity, Hosts: []string{d.host.Host}, Subjects: subjects,
-			Text: sentence, Evidence: evidence, Fix: d.attr.fix})
+			Text: d.sentence(names, c.golden), Evidence: evidence, Fix: d.attr.Fix})
 	}
 	return out
 }
@@ -259,23 +228,41 @@ func ofWhat(name string) string {
 	return " of " + name
 }
 
+// wordsOf are the words before a value.
+func wordsOf(a *compare.Attribute) string {
+	switch {
+	case a.Form == compare.Count:
+		return "number of " + a.Words
+	case a.Key == "presence":
+		return "kind of device"
+	}
+	return a.Words
+}
+
+// verb is the form of a verb that follows an attribute's words.
+func verb(a *compare.Attribute, one, many string) string {
+	if a.Form == compare.Many || a.Form == compare.Set {
+		return many
+	}
+	return one
+}
+
 // sentence says what a host has and what the others have, or the golden one. A set is told by what differs.
 func (d *difference) sentence(names []string, golden string) string {
-	a, own, others := d.attr, d.host.named(d.text), d.majority
-	what, they, where, who := a.words+ofWhat(text.Join(names, mostNames)), "the others have", "on the others", "the others"
+	a, own, others := d.attr, d.said(), d.majority
+	what, they, where, who := wordsOf(a)+ofWhat(text.Join(names, mostNames)), "the others have", "on the others", "the others"
 	if golden != "" {
 		they, where, who = golden+" has", "in "+golden, golden
 	}
-	if a.noun != "" {
-		return fmt.Sprintf("%s, %s %s", a.counted(own), others, where)
-	}
-	switch a {
-	case attrStructure:
+	switch {
+	case a.Form == compare.Count:
+		return fmt.Sprintf("%s, %s %s", counted(a, own), others, where)
+	case a.Key == structure:
 		if differ := d.host.unlikeParts(d.of, where); len(differ) > 0 {
 			return "it is built differently from " + who + ": " + text.Join(differ, mostNames)
 		}
 		return "it has the parts of " + who + ", but not in the same places"
-	case attrModules, attrOptions:
+	case a.Form == compare.Set:
 		lacks, has := setDifference(others, own), setDifference(own, others)
 		switch {
 		case len(has) == 0:
@@ -285,16 +272,16 @@ func (d *difference) sentence(names []string, golden string) string {
 		}
 		return fmt.Sprintf("%s: has %s where %s %s", what, text.Join(has, mostNames), they, text.Join(lacks, mostNames))
 	}
-	return fmt.Sprintf("%s %s %s, %s %s", what, a.verb("is", "are"), own, others, where)
+	return fmt.Sprintf("%s %s %s, %s %s", what, verb(a, "is", "are"), own, others, where)
 }
 
 // counted is a number of what the attribute counts: "7 GPUs".
-func (a *attribute) counted(number string) string {
+func counted(a *compare.Attribute, number string) string {
 	n, err := strconv.Atoi(number)
 	if err != nil {
 		return number
 	}
-	return text.Plural(n, a.noun)
+	return text.Plural(n, a.Single())
 }
 
 func (c *comparison) hostNamed(name string) *Host {
@@ -311,32 +298,33 @@ func setDifference(a, b string) []string {
 }
 
 // disagreements are the findings about values that nothing says which are right.
-func (c *comparison) disagreements(list []Fact) []Finding {
-	direct := slices.ContainsFunc(c.disagreed, func(f fact) bool { return !f.cell.attr.follows })
+func (c *comparison) disagreements() []Finding {
+	open := slices.DeleteFunc(slices.Clone(c.facts), func(f Fact) bool { return f.Majority != nil })
+	direct := slices.ContainsFunc(open, func(f Fact) bool { return !compare.Of(f.Key).Follows })
 	var out []Finding
-	for _, f := range list {
-		a := attributeOf(f.Key)
-		if f.Majority != nil || a.follows && direct {
+	for _, f := range open {
+		a := compare.Of(f.Key)
+		if a.Follows && direct {
 			continue
 		}
 		var parts, hosts []string
 		for i, o := range f.Others {
 			value := o.Value
 			switch {
-			case a == attrStructure:
+			case a.Key == structure:
 				value = "one"
-			case a.noun != "" && i == 0:
-				value = a.counted(value)
+			case a.Form == compare.Count && i == 0:
+				value = counted(a, value)
 			}
 			parts = append(parts, fmt.Sprintf("%s on %s", value, text.Join(o.Hosts, mostNames)))
 			hosts = append(hosts, o.Hosts...)
 		}
 		slices.SortFunc(hosts, topo.NaturalCompare)
-		said := a.words + ofWhat(text.Join(f.Subjects, mostNames)) + " " + a.verb("is", "are") + " " + text.Join(parts, mostNames)
+		said := wordsOf(a) + ofWhat(text.Join(f.Subjects, mostNames)) + " " + verb(a, "is", "are") + " " + text.Join(parts, mostNames)
 		switch {
-		case a.noun != "":
+		case a.Form == compare.Count:
 			said = text.Join(parts, mostNames)
-		case a == attrStructure:
+		case a.Key == structure:
 			said = fmt.Sprintf("they are built in %d ways", len(f.Others))
 			x, y := c.hostNamed(f.Others[0].Hosts[0]), c.hostNamed(f.Others[1].Hosts[0])
 			if differ := x.unlikeParts(y, "on "+y.Host); len(differ) > 0 {
@@ -372,16 +360,16 @@ func (c *comparison) configurations() []Finding {
 	}
 	values := c.values
 	c.values = func(h *Host) []value {
-		return slices.DeleteFunc(values(h), func(v value) bool { return v.attr.structural })
+		return slices.DeleteFunc(values(h), func(v value) bool { return v.attr.Structural })
 	}
 	var out []Finding
 	for _, h := range c.hosts {
 		if h.Fingerprint == "" || enough(h.Fingerprint) {
 			continue
 		}
-		out = append(out, Finding{Code: CodeHostOdd, Severity: attrStructure.severity, Hosts: []string{h.Host},
+		out = append(out, Finding{Code: CodeHostOdd, Severity: doctor.Warning, Hosts: []string{h.Host},
 			Text:     fmt.Sprintf("it is built in none of the %d ways in which others of its model are", several),
-			Evidence: []string{fmt.Sprintf("fingerprint %s on %s", h.Fingerprint, text.Plural(ways[h.Fingerprint], "host"))}, Fix: attrStructure.fix})
+			Evidence: []string{fmt.Sprintf("fingerprint %s on %s", h.Fingerprint, text.Plural(ways[h.Fingerprint], "host"))}, Fix: compare.Of(structure).Fix})
 	}
 	return out
 }

@@ -16,7 +16,7 @@ import (
 // Bounds of a document: the largest clusters have some ten thousand hosts, and the largest hosts
 // some two hundred devices.
 const (
-	MaxBytes    = 1 << 30 // of a document
+	maxBytes    = 1 << 30 // of a document
 	MaxHosts    = 1 << 16
 	maxHostJSON = 1 << 20 // of one host
 	maxItemJSON = 4 << 20 // of one class, fact or finding: it names hosts
@@ -59,8 +59,8 @@ func Detect(head []byte) bool { return strings.Contains(string(head), `"topoctl.
 // refused, and so is what no writer of ours makes and would mislead a reader: hosts without a name,
 // two of one name, documents outside the fleet's folder, links between switches that are not listed.
 func Decode(data []byte) (*Fleet, error) {
-	if len(data) > MaxBytes {
-		return nil, pkgerr.Errorf("fleet", "%d bytes: at most %d are read", len(data), MaxBytes)
+	if len(data) > maxBytes {
+		return nil, pkgerr.Errorf("fleet", "%d bytes: at most %d are read", len(data), maxBytes)
 	}
 	if !utf8.Valid(data) {
 		return nil, pkgerr.New("fleet", "not UTF-8: not a fleet document, or damaged")

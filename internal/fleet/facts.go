@@ -1,149 +1,137 @@
 package fleet
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/compare"
 	"github.com/topoctl/topoctl/internal/text"
 	"github.com/topoctl/topoctl/internal/units"
 	"github.com/topoctl/topoctl/pathsel"
-	"github.com/topoctl/topoctl/pathsel/doctor"
 )
 
-// attribute is something that hosts of a kind should have in common.
-type attribute struct {
-	key, words string
-	severity   doctor.Severity // of a host that differs
-	// structural attributes and the settings of the host as a whole are compared among hosts of one
-	// model, the others, of devices, among hosts of one class, because there places mean the same.
-	structural bool
-	// follows says that the attribute may differ because another one of a device does: it is no
-	// finding beside one.
-	follows bool
-	// near says that values within 2 % are one.
-	near   bool
-	plural bool   // the words are a plural
-	noun   string // of what a number is counted
-	fix    string
+// structure is the key of how a host is built, which is told by what differs.
+const structure = "structure"
+
+// cell is where a value is: the same attribute of the same place of several hosts is compared.
+type cell struct {
+	attr  *compare.Attribute
+	place string // "" for the host
 }
 
 // value is what one host has. An attribute that a host's document does not tell has none.
 type value struct {
-	attr   *attribute
-	place  string // "" for the host
+	cell
+	host   *Host
 	name   string // of the device, as the host calls it
-	text   string // for people, and what is compared unless the attribute is near
-	number int64  // of a near attribute
+	text   string // for people, and what is compared
+	amount int64  // what is compared of memory
 	minor  bool   // of a port that carries no data of GPUs: no more than a warning
 }
 
-// The attributes, in the order in which a host's differences are told.
-var (
-	attrGPUs      = &attribute{key: "gpus", words: "number of GPUs", noun: "GPU", severity: doctor.Error, structural: true, fix: "look for a GPU that fell off the bus: dmesg, nvidia-smi, lspci"}
-	attrNICs      = &attribute{key: "network_functions", words: "number of network functions", noun: "network function", severity: doctor.Error, structural: true, fix: "look for a card that is not seen: lspci, dmesg"}
-	attrNUMANodes = &attribute{key: "numa_nodes", words: "number of NUMA nodes", noun: "NUMA node", severity: doctor.Warning, structural: true, fix: "compare the firmware's settings (NPS, SNC)"}
-	attrCPUs      = &attribute{key: "cpus", words: "number of CPUs", noun: "CPU", severity: doctor.Warning, structural: true, fix: "compare the firmware's settings (SMT) and what is offline"}
-	attrCPUModel  = &attribute{key: "cpu_model", words: "CPU model", severity: doctor.Warning, structural: true}
-	attrLinks     = &attribute{key: "direct_links", words: "NVLink or xGMI links", plural: true, severity: doctor.Error, fix: "nvidia-smi nvlink -s, or amd-smi xgmi, on the host; dmesg for Xid messages"}
-	attrStructure = &attribute{key: "structure", words: "structure", severity: doctor.Warning, structural: true, fix: "\"topoctl diff --structure\" of its document and that of another host says what differs"}
-
-	attrMemory  = &attribute{key: "memory_bytes", words: "memory", severity: doctor.Warning, near: true, fix: "look for a memory module that is not seen: dmidecode -t memory"}
-	attrKernel  = &attribute{key: "kernel", words: "kernel", severity: doctor.Warning, fix: "install and boot the kernel of the others"}
-	attrDriver  = &attribute{key: "gpu_driver_version", words: "GPU driver", severity: doctor.Warning, fix: "install the GPU driver of the others"}
-	attrModule  = &attribute{key: "gpu_module", words: "GPU kernel module", severity: doctor.Warning, fix: "install the kernel module of the others (open or proprietary)"}
-	attrModules = &attribute{key: "modules", words: "kernel modules", plural: true, severity: doctor.Warning, fix: "load what is missing: modprobe"}
-	attrOptions = &attribute{key: "kernel_options", words: "kernel options", plural: true, severity: doctor.Warning, fix: "compare /proc/cmdline"}
-	attrVirtual = &attribute{key: "virtual", words: "virtualization", severity: doctor.Warning}
-
-	attrState     = &attribute{key: "state", words: "state", severity: doctor.Error, fix: "look at cable, transceiver and switch port"}
-	attrKind      = &attribute{key: "presence", words: "kind of device", severity: doctor.Error, fix: "look for its driver: lspci -k, dmesg"}
-	attrRate      = &attribute{key: "bytes_per_sec", words: "rate", severity: doctor.Error, fix: "look at cable, transceiver and switch port"}
-	attrLinkLayer = &attribute{key: "link_layer", words: "link layer", severity: doctor.Error, fix: "set it as on the others: mlxconfig LINK_TYPE"}
-	attrFirmware  = &attribute{key: "firmware", words: "firmware", severity: doctor.Warning, fix: "install the firmware of the others"}
-	attrBoard     = &attribute{key: "board", words: "board", severity: doctor.Warning}
-	attrNICDriver = &attribute{key: "driver", words: "driver", severity: doctor.Warning}
-	attrMTU       = &attribute{key: "mtu_bytes", words: "MTU", severity: doctor.Warning, fix: "set the MTU of the others, on the switch port too"}
-	attrNetMTU    = &attribute{key: "netdev_mtu_bytes", words: "interface MTU", severity: doctor.Warning, fix: "ip link set DEV mtu BYTES"}
-	attrGIDIndex  = &attribute{key: "gid_index", words: "GID index", severity: doctor.Warning, fix: "programs that are told one index for all hosts reach nobody from here: make addresses in the order of the others"}
-	attrGIDType   = &attribute{key: "gid_type", words: "GID type", severity: doctor.Warning}
-	attrTraffic   = &attribute{key: "traffic_class", words: "traffic class", severity: doctor.Warning, fix: "set it as on the others"}
-	attrPKeys     = &attribute{key: "pkeys", words: "partition keys", plural: true, severity: doctor.Warning, fix: "compare the subnet manager's partitions"}
-	attrVFs       = &attribute{key: "vfs", words: "virtual functions", plural: true, severity: doctor.Warning}
-	attrWidth     = &attribute{key: "pcie_width", words: "PCIe width", severity: doctor.Error, fix: "reseat the card, look at riser and slot"}
-	attrSpeed     = &attribute{key: "pcie_speed", words: "PCIe speed", severity: doctor.Error, fix: "reseat the card, look at riser, slot and firmware settings"}
-	attrNUMA      = &attribute{key: "numa_node", words: "NUMA node", severity: doctor.Warning, fix: "compare the firmware's settings"}
-	attrModel     = &attribute{key: "model", words: "model", severity: doctor.Warning}
-	attrGPUMemory = &attribute{key: "gpu_memory_bytes", words: "memory", severity: doctor.Warning, near: true}
-	attrMIG       = &attribute{key: "mig", words: "MIG", severity: doctor.Warning, fix: "nvidia-smi -mig"}
-
-	attrClass   = &attribute{key: "nearest_class", words: "class to its nearest GPUs", severity: doctor.Warning, follows: true}
-	attrNearest = &attribute{key: "nearest", words: "nearest GPUs", plural: true, severity: doctor.Warning, follows: true}
-	attrRole    = &attribute{key: "role", words: "role", severity: doctor.Warning, follows: true}
-	attrPlan    = &attribute{key: "plan", words: "planned ports", plural: true, severity: doctor.Warning, follows: true}
-)
-
-// attributes are all, in that order.
-var attributes = []*attribute{attrGPUs, attrNICs, attrNUMANodes, attrCPUs, attrCPUModel, attrLinks, attrStructure,
-	attrState, attrKind, attrRate, attrWidth, attrSpeed, attrLinkLayer,
-	attrMemory, attrKernel, attrDriver, attrModule, attrModules, attrOptions, attrVirtual,
-	attrFirmware, attrBoard, attrNICDriver, attrMTU, attrNetMTU, attrGIDIndex, attrGIDType, attrTraffic, attrPKeys, attrVFs, attrNUMA,
-	attrModel, attrGPUMemory, attrMIG, attrClass, attrNearest, attrRole, attrPlan}
-
-// rank is the place of an attribute in the list.
-func (a *attribute) rank() int { return slices.Index(attributes, a) }
-
-func attributeOf(key string) *attribute {
-	return attributes[slices.IndexFunc(attributes, func(a *attribute) bool { return a.key == key })]
+// same says whether two values of one attribute are one.
+func (v *value) same(o *value) bool {
+	return v.text == o.text || v.attr.Form == compare.Amount && compare.SameAmount(v.amount, o.amount)
 }
 
-// verb is the form of a verb that follows the attribute's words.
-func (a *attribute) verb(one, many string) string {
-	if a.plural {
-		return many
+// said is the value in words.
+func (v *value) said() string { return v.host.named(v.text) }
+
+// order is that in which a host's differences are told: what costs most comes first.
+var order = []string{"gpus", "network_functions", "numa_nodes", "cpus", "cpu_model", "direct_links", structure,
+	"state", "presence", "bytes_per_sec", "pcie_width", "pcie_speed", "link_layer",
+	"memory_bytes", "kernel", "gpu_driver_version", "gpu_module", "modules", "kernel_options", "virtual",
+	"firmware", "board", "driver", "mtu_bytes", "netdev_mtu_bytes", "gid_index", "gid_type", "traffic_class", "pkeys", "vfs", "numa_node",
+	"model", "gpu_memory_bytes", "mig", "nearest_class", "nearest", "role", "plan"}
+
+// rank is the place of an attribute in that order, which must hold it.
+func rank(key string) int {
+	i := slices.Index(order, key)
+	if i < 0 {
+		panic("fleet: " + key + " has no place in the order")
 	}
-	return one
+	return i
+}
+
+func compareCells(a, b cell) int {
+	return cmp.Or(rank(a.attr.Key)-rank(b.attr.Key), topo.NaturalCompare(a.place, b.place))
+}
+
+// values collects what a host has; place, name and minor are those of the values that are added.
+type values struct {
+	host        *Host
+	list        []value
+	place, name string
+	minor       bool
+}
+
+// add takes in the value of an attribute, "" where it is not known.
+func (v *values) add(key, text string) {
+	if text != "" {
+		v.list = append(v.list, value{cell: cell{compare.Of(key), v.place}, host: v.host, name: v.name, text: text, minor: v.minor})
+	}
+}
+
+func (v *values) addNumber(key string, n *int) {
+	if n != nil {
+		v.add(key, strconv.Itoa(*n))
+	}
+}
+
+func (v *values) addMemory(key string, bytes *int64) {
+	if bytes != nil {
+		v.add(key, units.Bytes(*bytes))
+		v.list[len(v.list)-1].amount = *bytes
+	}
+}
+
+// addSet takes in a set, nil where it is not known. The order says nothing.
+func (v *values) addSet(key string, words []string) {
+	switch {
+	case words == nil:
+	case len(words) == 0:
+		v.add(key, "none")
+	default:
+		v.add(key, strings.Join(slices.SortedFunc(slices.Values(words), topo.NaturalCompare), ", "))
+	}
+}
+
+func (v *values) addWidth(lanes *int) {
+	if lanes != nil {
+		v.add("pcie_width", "x"+strconv.Itoa(*lanes))
+	}
 }
 
 // ofHost are the values of the host as a whole.
 func (h *Host) ofHost() []value {
-	var out []value
-	add := func(a *attribute, text string) {
-		if text != "" {
-			out = append(out, value{attr: a, text: text})
-		}
-	}
+	v := values{host: h}
 	if h.Origin != "" {
-		add(attrGPUs, strconv.Itoa(len(h.GPUs)))
-		add(attrNICs, strconv.Itoa(h.NICs))
+		v.add("gpus", strconv.Itoa(len(h.GPUs)))
+		v.add("network_functions", strconv.Itoa(h.NICs))
 		if len(h.NUMA) > 0 {
-			add(attrNUMANodes, strconv.Itoa(len(h.NUMA)))
+			v.add("numa_nodes", strconv.Itoa(len(h.NUMA)))
 		}
-		add(attrStructure, h.Fingerprint)
+		v.add(structure, h.Fingerprint)
 	}
-	add(attrCPUs, number(h.CPUs))
-	add(attrCPUModel, h.CPUModel)
-	if h.MemoryBytes != nil {
-		out = append(out, value{attr: attrMemory, text: units.Bytes(*h.MemoryBytes), number: *h.MemoryBytes})
-	}
-	add(attrKernel, h.Kernel)
-	add(attrDriver, h.GPUDriver)
-	add(attrModule, h.GPUModule)
-	if h.Modules != nil {
-		add(attrModules, setText(h.Modules))
-	}
-	if h.KernelOptions != nil {
-		add(attrOptions, setText(h.KernelOptions))
-	}
-	add(attrVirtual, h.Virtual)
-	return out
+	v.addNumber("cpus", h.CPUs)
+	v.add("cpu_model", h.CPUModel)
+	v.addMemory("memory_bytes", h.MemoryBytes)
+	v.add("kernel", h.Kernel)
+	v.add("gpu_driver_version", h.GPUDriver)
+	v.add("gpu_module", h.GPUModule)
+	v.addSet("modules", h.Modules)
+	v.addSet("kernel_options", h.KernelOptions)
+	v.add("virtual", h.Virtual)
+	return v.list
 }
 
 // ofLinks are the links of each GPU to others.
 func (h *Host) ofLinks() []value {
-	var out []value
+	v := values{host: h}
 	for i := range h.GPUs {
 		g := &h.GPUs[i]
 		if g.Links == nil {
@@ -151,14 +139,15 @@ func (h *Host) ofLinks() []value {
 		}
 		said := "none"
 		if *g.Links > 0 {
-			said = number(g.Links)
+			said = strconv.Itoa(*g.Links)
 		}
 		if len(g.NoLinkTo) > 0 {
 			said += " (fewer to " + text.Join(g.NoLinkTo, mostNames) + ")"
 		}
-		out = append(out, value{attr: attrLinks, place: g.GPU, name: g.GPU, text: said})
+		v.place, v.name = g.GPU, g.GPU
+		v.add("direct_links", said)
 	}
-	return out
+	return v.list
 }
 
 // valuesAgainst are all values of the host that are compared with those of another: where that has another number of
@@ -179,34 +168,23 @@ func (h *Host) tells() bool { return h.Origin != "" && !strings.HasPrefix(h.Orig
 
 // ofDevices are the values of the host's devices.
 func (h *Host) ofDevices() []value {
-	var out []value
-	place, name := "", ""
-	add := func(a *attribute, text string) {
-		if text != "" {
-			out = append(out, value{attr: a, place: place, name: name, text: text})
-		}
-	}
+	v := values{host: h}
 	for i := range h.NUMA {
-		n := &h.NUMA[i]
-		if place = "numa:" + strconv.Itoa(n.Index); n.MemoryBytes != nil {
-			out = append(out, value{attr: attrMemory, place: place, name: place, text: units.Bytes(*n.MemoryBytes), number: *n.MemoryBytes})
-		}
+		v.place = "numa:" + strconv.Itoa(h.NUMA[i].Index)
+		v.name = v.place
+		v.addMemory("memory_bytes", h.NUMA[i].MemoryBytes)
 	}
 	for i := range h.GPUs {
 		g := &h.GPUs[i]
-		place, name = g.GPU, g.GPU
-		add(attrModel, g.Model)
-		if g.MemoryBytes != nil {
-			out = append(out, value{attr: attrGPUMemory, place: place, name: name, text: units.Bytes(*g.MemoryBytes), number: *g.MemoryBytes})
-		}
-		add(attrNUMA, number(g.NUMA))
-		add(attrWidth, prefixed("x", g.Width))
+		v.place, v.name = g.GPU, g.GPU
+		v.add("model", g.Model)
+		v.addMemory("gpu_memory_bytes", g.MemoryBytes)
+		v.addNumber("numa_node", g.NUMA)
+		v.addWidth(g.Width)
 		if g.MIG != nil {
-			add(attrMIG, map[bool]string{true: "on", false: "off"}[*g.MIG])
+			v.add("mig", map[bool]string{true: "on", false: "off"}[*g.MIG])
 		}
-		if g.Plan != nil {
-			add(attrPlan, setText(g.Plan))
-		}
+		v.addSet("plan", g.Plan)
 	}
 	seen := map[string]bool{}
 	for i := range h.Ports {
@@ -215,55 +193,50 @@ func (h *Host) ofDevices() []value {
 			continue // nothing tells which port of another host it is
 		}
 		seen[p.Place] = true
-		place, name = p.Place, p.ShortName()
-		from := len(out)
-		h.ofPort(p, add)
-		for j := range out[from:] {
-			out[from+j].minor = p.Role != pathsel.RoleData
-		}
+		v.place, v.name, v.minor = p.Place, p.ShortName(), p.Role != pathsel.RoleData
+		v.addPort(p)
 	}
+	v.minor = false
 	if h.tells() && h.Status == OK {
 		for i := range h.NICs {
-			if place = fmt.Sprintf("nic:%d", i); !seen[place] {
-				name = place
-				add(attrKind, "no RDMA device and no interface")
+			if v.place = fmt.Sprintf("nic:%d", i); !seen[v.place] {
+				v.name = v.place
+				v.add("presence", "no RDMA device and no interface")
 			}
 		}
 	}
-	return out
+	return v.list
 }
 
-func (h *Host) ofPort(p *Port, add func(*attribute, string)) {
-	kind := "interface"
+func (v *values) addPort(p *Port) {
 	if p.Device != "" {
-		kind = "RDMA device"
+		v.add("presence", "RDMA device")
+	} else if v.host.tells() && v.host.Status == OK {
+		v.add("presence", "interface")
 	}
-	if kind != "interface" || h.tells() && h.Status == OK {
-		add(attrKind, kind)
-	}
-	add(attrState, p.State)
+	v.add("state", p.State)
 	if p.BytesPerSec != nil && *p.BytesPerSec > 0 { // a port that is down has none, and says so
-		add(attrRate, units.Rate(int64(*p.BytesPerSec), units.Gbit))
+		v.add("bytes_per_sec", units.Rate(int64(*p.BytesPerSec), units.Gbit))
 	}
-	add(attrLinkLayer, p.LinkLayer)
-	add(attrFirmware, p.Firmware)
-	add(attrBoard, p.Board)
-	add(attrNICDriver, p.Driver)
-	add(attrMTU, number(p.MTU))
-	add(attrNetMTU, number(p.NetdevMTU))
-	add(attrGIDIndex, number(p.GIDIndex))
-	add(attrGIDType, p.GIDType)
-	add(attrTraffic, number(p.TrafficClass))
-	add(attrPKeys, strings.Join(p.PKeys, ", "))
-	add(attrVFs, number(p.VFs))
-	add(attrNUMA, number(p.NUMA))
-	add(attrWidth, prefixed("x", p.Width))
+	v.add("link_layer", p.LinkLayer)
+	v.add("firmware", p.Firmware)
+	v.add("board", p.Board)
+	v.add("driver", p.Driver)
+	v.addNumber("mtu_bytes", p.MTU)
+	v.addNumber("netdev_mtu_bytes", p.NetdevMTU)
+	v.addNumber("gid_index", p.GIDIndex)
+	v.add("gid_type", p.GIDType)
+	v.addNumber("traffic_class", p.TrafficClass)
+	v.add("pkeys", strings.Join(p.PKeys, ", "))
+	v.addNumber("vfs", p.VFs)
+	v.addNumber("numa_node", p.NUMA)
+	v.addWidth(p.Width)
 	if p.SpeedMTs != nil {
-		add(attrSpeed, units.PCIeGen(*p.SpeedMTs))
+		v.add("pcie_speed", units.PCIeGen(*p.SpeedMTs))
 	}
-	add(attrClass, p.Class)
-	add(attrNearest, strings.Join(p.Nearest, ", "))
-	add(attrRole, string(p.Role))
+	v.add("nearest_class", p.Class)
+	v.add("nearest", strings.Join(p.Nearest, ", "))
+	v.add("role", string(p.Role))
 }
 
 // ShortName is the port as people call it: by its device where that has one port.
@@ -288,23 +261,4 @@ func (h *Host) named(text string) string {
 		}
 	}
 	return strings.Join(words, ", ")
-}
-
-// setText is a set: the order says nothing.
-func setText(list []string) string {
-	if len(list) == 0 {
-		return "none"
-	}
-	sorted := slices.Clone(list)
-	slices.SortFunc(sorted, topo.NaturalCompare)
-	return strings.Join(sorted, ", ")
-}
-
-func number(n *int) string { return prefixed("", n) }
-
-func prefixed(prefix string, n *int) string {
-	if n == nil {
-		return ""
-	}
-	return prefix + strconv.Itoa(*n)
 }

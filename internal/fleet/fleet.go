@@ -14,6 +14,7 @@
 package fleet
 
 import (
+	"iter"
 	"time"
 
 	"github.com/topoctl/topoctl/discover/topo"
@@ -101,6 +102,19 @@ type Host struct {
 	// checks that could not be made.
 	Doctor    []HostFinding `json:"doctor,omitempty"`
 	Unchecked []doctor.Code `json:"unchecked,omitempty"`
+}
+
+// Ports are the ports of all hosts, host by host.
+func (f *Fleet) Ports() iter.Seq2[*Host, *Port] {
+	return func(yield func(*Host, *Port) bool) {
+		for i := range f.Hosts {
+			for j := range f.Hosts[i].Ports {
+				if !yield(&f.Hosts[i], &f.Hosts[i].Ports[j]) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // Known says whether there is anything to compare the host by.

@@ -34,40 +34,31 @@ func (f *Fleet) Against(golden *Fleet, label string) {
 // against compares one host.
 func (f *Fleet) against(h *Host, models []*Host, label string) {
 	c := comparison{among: label, golden: label}
-	want := map[cell]map[string]int{}
-	shown := map[cell]value{}
-	by := map[cell]*Host{}
+	want := map[cell][]value{}
 	for _, m := range models {
 		for _, v := range m.valuesAgainst(h) {
-			at := cell{v.attr, v.place}
-			if want[at] == nil {
-				want[at] = map[string]int{}
-			}
-			want[at][v.text]++
-			shown[at], by[at] = v, m
+			want[v.cell] = append(want[v.cell], v)
 		}
 	}
 	for _, v := range h.valuesAgainst(h) {
-		at := cell{v.attr, v.place}
-		counts := want[at]
-		if counts == nil || counts[v.text] > 0 || v.attr.near && nearEnough(v.number, shown[at].number) {
+		have := want[v.cell]
+		if len(have) == 0 || slices.ContainsFunc(have, func(o value) bool { return o.same(&v) }) {
 			continue
 		}
-		if len(counts) > 1 {
-			if _, ok := majorityOf(counts); !ok {
-				continue // the golden hosts disagree themselves
-			}
+		counts := map[string]int{}
+		for _, o := range have {
+			counts[o.text]++
 		}
-		value := mostFrequent(counts)
-		c.blamed = append(c.blamed, difference{holding{h, v}, by[at].named(value), by[at], counts[value], 1})
+		majority, ok := majorityOf(counts)
+		if len(counts) > 1 && !ok {
+			continue // the golden hosts disagree themselves
+		}
+		model := &have[slices.IndexFunc(have, func(o value) bool { return o.text == majority })]
+		c.blame([]value{v}, model, counts[majority])
 	}
-	slices.SortStableFunc(c.blamed, func(a, b difference) int { return a.attr.rank() - b.attr.rank() })
+	slices.SortStableFunc(c.blamed, func(a, b difference) int { return compareCells(a.cell, b.cell) })
 	for _, x := range c.oddities() {
 		x.Code = CodeNotGolden
 		f.find(x)
 	}
-}
-
-func nearEnough(a, b int64) bool {
-	return float64(max(a, b)-min(a, b)) <= 0.02*float64(max(a, b))
 }

@@ -69,12 +69,12 @@ func sentence(s string) string {
 
 func were(n int, noun string) string { return text.Plural(n, noun) + " " + text.Noun(n, "was", "were") }
 
-// serious are the findings of codes that are warnings or worse.
-func (f *Fleet) serious(codes ...Code) []*Finding {
+// serious are the findings of a source that are warnings or worse, of all codes if none are named.
+func (f *Fleet) serious(source string, codes ...Code) []*Finding {
 	var out []*Finding
 	for i := range f.Findings {
 		x := &f.Findings[i]
-		if x.Source == SourceFleet && x.Severity.AtLeast(doctor.Warning) && slices.Contains(codes, x.Code) {
+		if x.Source == source && x.Severity.AtLeast(doctor.Warning) && (len(codes) == 0 || slices.Contains(codes, x.Code)) {
 			out = append(out, x)
 		}
 	}
@@ -83,7 +83,7 @@ func (f *Fleet) serious(codes ...Code) []*Finding {
 
 // sayCables says which cables are wrong.
 func (f *Fleet) sayCables() string {
-	list := f.serious(CodeRailMiswired)
+	list := f.serious(SourceFleet, CodeRailMiswired)
 	if len(list) == 0 {
 		return ""
 	}
@@ -104,7 +104,7 @@ func upperIfWord(s string) string {
 
 // sayOdd says which hosts differ from their kin.
 func (f *Fleet) sayOdd() string {
-	odd := f.serious(CodeHostOdd, CodeNotGolden)
+	odd := f.serious(SourceFleet, CodeHostOdd, CodeNotGolden)
 	byHost := group.By(odd, func(x *Finding) string { return x.Hosts[0] })
 	known := len(f.known())
 	switch {
@@ -138,7 +138,7 @@ func andMore(first string, others int, noun string) string {
 }
 
 func (f *Fleet) sayDisagree() string {
-	list := f.serious(CodeHostsDisagree)
+	list := f.serious(SourceFleet, CodeHostsDisagree)
 	if len(list) == 0 {
 		return ""
 	}
@@ -153,13 +153,9 @@ func (f *Fleet) sayDisagree() string {
 
 // sayOther says what else is wrong with the fleet.
 func (f *Fleet) sayOther() string {
-	var list []*Finding
-	for i := range f.Findings {
-		x := &f.Findings[i]
-		if x.Source == SourceFleet && x.Severity.AtLeast(doctor.Warning) && !slices.Contains([]Code{CodeHostOdd, CodeNotGolden, CodeHostsDisagree, CodeRailMiswired}, x.Code) {
-			list = append(list, x)
-		}
-	}
+	list := slices.DeleteFunc(f.serious(SourceFleet), func(x *Finding) bool {
+		return slices.Contains([]Code{CodeHostOdd, CodeNotGolden, CodeHostsDisagree, CodeRailMiswired}, x.Code)
+	})
 	if len(list) == 0 {
 		return ""
 	}
@@ -169,15 +165,11 @@ func (f *Fleet) sayOther() string {
 // sayDoctor says on how many hosts doctor finds something, of those that are not told to be odd.
 func (f *Fleet) sayDoctor() string {
 	hosts, odd := map[string]bool{}, map[string]bool{}
-	for _, x := range f.serious(CodeHostOdd, CodeNotGolden) {
+	for _, x := range f.serious(SourceFleet, CodeHostOdd, CodeNotGolden) {
 		odd[x.Hosts[0]] = true
 	}
 	var codes []string
-	for i := range f.Findings {
-		x := &f.Findings[i]
-		if x.Source != SourceDoctor || !x.Severity.AtLeast(doctor.Warning) {
-			continue
-		}
+	for _, x := range f.serious(SourceDoctor) {
 		others := slices.DeleteFunc(slices.Clone(x.Hosts), func(h string) bool { return odd[h] })
 		for _, h := range others {
 			hosts[h] = true

@@ -30,13 +30,7 @@ type owner struct {
 
 // checkIdentities finds what should be unique and is not.
 func (f *Fleet) checkIdentities() {
-	var anonymous []string
-	for _, h := range f.known() {
-		if h.Anonymous {
-			anonymous = append(anonymous, h.Host)
-		}
-	}
-	if len(anonymous) > 0 {
+	if anonymous := hostNames(slices.DeleteFunc(f.known(), func(h *Host) bool { return !h.Anonymous })); len(anonymous) > 0 {
 		for _, code := range []Code{CodeGUIDDuplicate, CodeMACDuplicate, CodeMachineDuplicate} {
 			f.unknown(code, fmt.Sprintf("%s: identities are stand-ins", text.Join(anonymous, mostNames)), "collect the hosts themselves: redacted captures and fixtures have no identities", anonymous)
 		}
@@ -57,21 +51,17 @@ func (f *Fleet) checkIdentities() {
 // duplicates tells of ports with one identity, those of the same hosts together.
 func (f *Fleet) duplicates(code Code, what, fix string, id func(*Port) string) {
 	by := map[string][]owner{}
-	for _, h := range f.known() {
-		for j := range h.Ports {
-			if p := &h.Ports[j]; !h.Anonymous && p.Place != "" && id(p) != "" && strings.Trim(id(p), "0:x") != "" {
-				by[id(p)] = append(by[id(p)], owner{h, p})
-			}
+	for h, p := range f.Ports() {
+		if !h.Anonymous && p.Place != "" && strings.Trim(id(p), "0:x") != "" {
+			by[id(p)] = append(by[id(p)], owner{h, p})
 		}
 	}
 	names := func(owners []owner) []string {
 		var out []string
 		for _, o := range owners {
-			if !slices.Contains(out, o.host.Host) {
-				out = append(out, o.host.Host)
-			}
+			out = append(out, o.host.Host)
 		}
-		return out
+		return slices.Compact(out)
 	}
 	var twice [][]owner
 	for _, owners := range by {
@@ -113,41 +103,26 @@ func hostNames(hosts []*Host) []string {
 
 // checkDomains lists NVLink domains and finds those that lack hosts.
 func (f *Fleet) checkDomains() {
-	at, tells := map[string]int{}, map[string]bool{}
-	var silent []string // hosts whose domain is not known, of classes in which others tell theirs
-	withGPUs, told := 0, 0
-	for i := range f.Hosts {
-		h := &f.Hosts[i]
-		if len(h.GPUs) > 0 {
-			withGPUs++
+	tells := map[string]bool{} // classes in which hosts tell their domain
+	withDomain := slices.DeleteFunc(f.known(), func(h *Host) bool { return h.NVLinkDomain == "" })
+	for _, same := range group.By(withDomain, func(h *Host) string { return h.NVLinkDomain }) {
+		d := Domain{Domain: same[0].NVLinkDomain, Hosts: hostNames(same)}
+		for _, h := range same {
+			d.GPUs += len(h.GPUs)
+			tells[h.Class] = true
 		}
-		if h.NVLinkDomain == "" {
-			continue
-		}
-		told++
-		tells[h.Class] = true
-		j, ok := at[h.NVLinkDomain]
-		if !ok {
-			j = len(f.Domains)
-			at[h.NVLinkDomain] = j
-			f.Domains = append(f.Domains, Domain{Domain: h.NVLinkDomain})
-		}
-		f.Domains[j].Hosts = append(f.Domains[j].Hosts, h.Host)
-		f.Domains[j].GPUs += len(h.GPUs)
+		f.Domains = append(f.Domains, d)
 	}
 	slices.SortFunc(f.Domains, func(a, b Domain) int { return topo.NaturalCompare(a.Domain, b.Domain) })
+	withGPUs := slices.DeleteFunc(f.known(), func(h *Host) bool { return len(h.GPUs) == 0 })
 	switch {
-	case withGPUs == 0:
+	case len(withGPUs) == 0:
 		return
-	case told == 0:
+	case len(withDomain) == 0:
 		f.unknown(CodeDomainIncomplete, "no document tells its host's NVLink domain", "documents of topoctl discover tell it where NVML does; nvidia-smi -q shows ClusterUUID and CliqueId where there is one", nil)
 		return
 	}
-	for _, h := range f.known() {
-		if len(h.GPUs) > 0 && h.NVLinkDomain == "" && tells[h.Class] {
-			silent = append(silent, h.Host)
-		}
-	}
+	silent := hostNames(slices.DeleteFunc(withGPUs, func(h *Host) bool { return h.NVLinkDomain != "" || !tells[h.Class] }))
 	if len(silent) > 0 {
 		f.unknown(CodeDomainIncomplete, fmt.Sprintf("%s: %s not tell the NVLink domain, others of the class do", text.Join(silent, mostNames), text.Noun(len(silent), "its document does", "their documents do")), "", silent)
 	}

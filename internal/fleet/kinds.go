@@ -12,19 +12,21 @@ import (
 )
 
 // kinds puts hosts together that are meant to be alike, though something may be missing or broken on one of
-// them: each joins those that are built in the commonest way that it is like.
+// them.
 func kinds(hosts []*Host) [][]*Host {
-	build := map[*Host]string{}
-	for _, h := range hosts {
-		build[h] = h.build()
-	}
-	ways := group.By(hosts, func(h *Host) string { return build[h] })
-	slices.SortStableFunc(ways, func(a, b []*Host) int {
-		return cmp.Or(len(b)-len(a), strings.Compare(build[a[0]], build[b[0]]))
+	return joined(hosts, (*Host).build, (*Host).like)
+}
+
+// joined puts together what is alike: the commonest come first, and the others join those that they are like. What
+// has one key is the same.
+func joined[T any](list []T, key func(T) string, alike func(a, b T) bool) [][]T {
+	ways := group.By(list, key)
+	slices.SortStableFunc(ways, func(a, b []T) int {
+		return cmp.Or(len(b)-len(a), strings.Compare(key(a[0]), key(b[0])))
 	})
-	var out [][]*Host
+	var out [][]T
 	for _, same := range ways {
-		i := slices.IndexFunc(out, func(kind []*Host) bool { return same[0].like(kind[0]) })
+		i := slices.IndexFunc(out, func(others []T) bool { return alike(same[0], others[0]) })
 		if i < 0 {
 			i = len(out)
 			out = append(out, nil)

@@ -7,11 +7,11 @@ import (
 	"strings"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/group"
+	"github.com/topoctl/topoctl/internal/text"
 	"github.com/topoctl/topoctl/internal/units"
 	"github.com/topoctl/topoctl/pathsel"
 	"github.com/topoctl/topoctl/pathsel/doctor"
-
-	"github.com/topoctl/topoctl/internal/text"
 )
 
 // Codes of findings about leaves.
@@ -38,26 +38,22 @@ type leaf struct {
 func (f *Fleet) leaves() []*leaf {
 	by := map[string]*leaf{}
 	var out []*leaf
-	for i := range f.Hosts {
-		h := &f.Hosts[i]
-		for j := range h.Ports {
-			p := &h.Ports[j]
-			if p.Leaf == "" {
-				continue
-			}
-			l := by[p.Leaf]
-			if l == nil {
-				l = &leaf{id: p.Leaf, downOK: true, upOK: true}
-				by[p.Leaf] = l
-				out = append(out, l)
-			}
-			l.ports = append(l.ports, h.Host+"/"+p.ShortName())
-			l.data = l.data || p.Role == pathsel.RoleData
-			if p.BytesPerSec == nil {
-				l.downOK = false
-			} else {
-				l.down += *p.BytesPerSec
-			}
+	for h, p := range f.Ports() {
+		if p.Leaf == "" {
+			continue
+		}
+		l := by[p.Leaf]
+		if l == nil {
+			l = &leaf{id: p.Leaf, downOK: true, upOK: true}
+			by[p.Leaf] = l
+			out = append(out, l)
+		}
+		l.ports = append(l.ports, h.Host+"/"+p.ShortName())
+		l.data = l.data || p.Role == pathsel.RoleData
+		if p.BytesPerSec == nil {
+			l.downOK = false
+		} else {
+			l.down += *p.BytesPerSec
 		}
 	}
 	for i := range f.Links {
@@ -186,44 +182,40 @@ func (f *Fleet) group(leaves []*leaf, should meant) {
 			}
 		}
 	}
-	at := map[string]int{}
 	for _, l := range leaves {
 		if hosts[l.id] == nil { // nothing on it belongs there
 			hosts[l.id] = found[l.id]
 		}
-		key := strings.Join(hosts[l.id], "\x00")
-		i, ok := at[key]
-		if !ok {
-			i = len(f.Groups)
-			at[key] = i
-			f.Groups = append(f.Groups, Group{Hosts: slices.Clone(hosts[l.id])})
-		}
-		f.Groups[i].Leaves = append(f.Groups[i].Leaves, l.id)
 	}
 	names := f.PlaceNames()
 	data := f.DataLeaves()
-	for i := range f.Groups {
-		g := &f.Groups[i]
-		some := slices.DeleteFunc(slices.Clone(g.Leaves), func(leaf string) bool { return !data[leaf] })
+	for _, same := range group.By(leaves, func(l *leaf) string { return strings.Join(hosts[l.id], "\x00") }) {
+		g := Group{Hosts: slices.Clone(hosts[same[0].id])}
+		var some []string // that the group is called by
+		for _, l := range same {
+			g.Leaves = append(g.Leaves, l.id)
+			if data[l.id] {
+				some = append(some, l.id)
+			}
+		}
 		if len(some) == 0 {
 			some = g.Leaves
 		}
 		g.Group = names.Of("su", some)
+		f.Groups = append(f.Groups, g)
 	}
 }
 
 // DataLeaves are the leaves that have more data ports than others.
 func (f *Fleet) DataLeaves() map[string]bool {
 	count := map[string]int{}
-	for i := range f.Hosts {
-		for k := range f.Hosts[i].Ports {
-			if p := &f.Hosts[i].Ports[k]; p.Leaf != "" {
-				if p.Role == pathsel.RoleData {
-					count[p.Leaf]++
-				} else {
-					count[p.Leaf]--
-				}
-			}
+	for _, p := range f.Ports() {
+		switch {
+		case p.Leaf == "":
+		case p.Role == pathsel.RoleData:
+			count[p.Leaf]++
+		default:
+			count[p.Leaf]--
 		}
 	}
 	out := map[string]bool{}

@@ -50,10 +50,8 @@ func (f *Fleet) PlaceNames() PlaceNames {
 		ids = append(ids, s.ID)
 		count[f.SwitchName(s.ID)]++
 	}
-	for i := range f.Hosts {
-		for j := range f.Hosts[i].Ports { // a fabric file need not list its switches
-			ids = append(ids, f.Hosts[i].Ports[j].Leaf)
-		}
+	for _, p := range f.Ports() { // a fabric file need not list its switches
+		ids = append(ids, p.Leaf)
 	}
 	n := PlaceNames{map[string]string{}, shortNames("", ids)}
 	for _, id := range ids {

@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"strings"
 
@@ -94,45 +95,36 @@ func FromFabric(f *pathsel.Fabric, source string) *Network {
 // SetTiers counts how far switches are from leaves, which have tier 0, and turns links so that A is the lower end.
 // Tiers that are known stay; one that no link leads to stays unknown.
 func (n *Network) SetTiers() {
-	at, near := map[string]int{}, make([][]int, len(n.Switches))
+	switches, near := map[string]*Switch{}, map[*Switch][]*Switch{}
+	levels := map[int][]*Switch{} // by tier
 	for i := range n.Switches {
-		at[n.Switches[i].ID] = i
+		s := &n.Switches[i]
+		if switches[s.ID] = s; s.Tier != nil {
+			levels[*s.Tier] = append(levels[*s.Tier], s)
+		}
 	}
 	for i := range n.Links {
-		a, okA := at[n.Links[i].A]
-		b, okB := at[n.Links[i].B]
-		if okA && okB {
+		if a, b := switches[n.Links[i].A], switches[n.Links[i].B]; a != nil && b != nil {
 			near[a], near[b] = append(near[a], b), append(near[b], a)
 		}
 	}
-	tier := func(i int) *int { return n.Switches[i].Tier }
-	var known, counted []int // both the lowest first
-	for i := range n.Switches {
-		if tier(i) != nil {
-			known = append(known, i)
-		}
-	}
-	slices.SortFunc(known, func(a, b int) int { return *tier(a) - *tier(b) })
-	for len(known)+len(counted) > 0 {
-		from := &known
-		if len(known) == 0 || len(counted) > 0 && *tier(counted[0]) < *tier(known[0]) {
-			from = &counted
-		}
-		i := (*from)[0]
-		*from = (*from)[1:]
-		for _, j := range near[i] {
-			if tier(j) == nil {
-				up := *tier(i) + 1
-				n.Switches[j].Tier = &up
-				counted = append(counted, j)
+	for len(levels) > 0 {
+		tier := slices.Min(slices.Collect(maps.Keys(levels)))
+		up := tier + 1
+		for _, s := range levels[tier] {
+			for _, above := range near[s] {
+				if above.Tier == nil {
+					above.Tier = &up
+					levels[up] = append(levels[up], above)
+				}
 			}
 		}
+		delete(levels, tier)
 	}
 	for i := range n.Links {
 		l := &n.Links[i]
-		a, okA := at[l.A]
-		b, okB := at[l.B]
-		if okA && okB && tier(a) != nil && tier(b) != nil && *tier(a) > *tier(b) {
+		a, b := switches[l.A], switches[l.B]
+		if a != nil && b != nil && a.Tier != nil && b.Tier != nil && *a.Tier > *b.Tier {
 			l.A, l.APort, l.B, l.BPort = l.B, l.BPort, l.A, l.APort
 		}
 	}
@@ -141,13 +133,10 @@ func (n *Network) SetTiers() {
 // network is what a document already knows of the fabric, nil for nothing.
 func (f *Fleet) network() *Network {
 	n := &Network{RailOnly: f.RailOnly, Switches: f.Switches, Links: f.Links}
-	for i := range f.Hosts {
-		h := &f.Hosts[i]
-		for _, p := range h.Ports {
-			if p.Known != "" {
-				n.Cables = append(n.Cables, Cable{Host: h.Host, Port: p.Port, Rail: p.Rail, Plane: p.Plane, Leaf: p.Leaf,
-					LeafPort: p.LeafPort, Description: p.Description, Known: p.Known})
-			}
+	for h, p := range f.Ports() {
+		if p.Known != "" {
+			n.Cables = append(n.Cables, Cable{Host: h.Host, Port: p.Port, Rail: p.Rail, Plane: p.Plane, Leaf: p.Leaf,
+				LeafPort: p.LeafPort, Description: p.Description, Known: p.Known})
 		}
 	}
 	if len(n.Switches)+len(n.Cables) == 0 {

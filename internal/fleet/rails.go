@@ -3,6 +3,7 @@ package fleet
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -77,28 +78,14 @@ func (w *wiring) alike(o *wiring) bool {
 	return 2*same > max(len(w.ports), len(o.ports)) || swapped && len(mine) == len(theirs) && len(w.ports) == len(o.ports)
 }
 
-// unitsOf puts hosts of one class together that are wired to the same leaves. The commonest wirings
-// come first, so that a wrong one joins those it deviates from.
+// unitsOf puts hosts of one class together that are wired to the same leaves: a wrong wiring joins those that it
+// deviates from.
 func unitsOf(list []*wiring) []*unit {
-	count := map[string]int{}
-	for _, w := range list {
-		count[w.key()]++
-	}
-	sorted := slices.Clone(list)
-	slices.SortStableFunc(sorted, func(a, b *wiring) int {
-		return cmp.Or(count[b.key()]-count[a.key()], strings.Compare(a.key(), b.key()))
-	})
 	var out []*unit
-	for _, w := range sorted {
-		i := slices.IndexFunc(out, func(u *unit) bool { return w.alike(u.members[0]) })
-		if i < 0 {
-			out = append(out, &unit{})
-			i = len(out) - 1
-		}
-		out[i].members = append(out[i].members, w)
-	}
-	for _, u := range out {
+	for _, members := range joined(list, (*wiring).key, (*wiring).alike) {
+		u := &unit{members: members}
 		u.settle()
+		out = append(out, u)
 	}
 	return out
 }
@@ -172,12 +159,9 @@ func (f *Fleet) checkRails(byClass [][]*Host) meant {
 			}
 		}
 	}
-	for i := range f.Hosts {
-		for j := range f.Hosts[i].Ports {
-			p := &f.Hosts[i].Ports[j]
-			if rail, ok := railOf[p.Leaf]; ok && p.Rail == nil && p.Role == pathsel.RoleData {
-				p.Rail = &rail
-			}
+	for _, p := range f.Ports() {
+		if rail, ok := railOf[p.Leaf]; ok && p.Rail == nil && p.Role == pathsel.RoleData {
+			p.Rail = &rail
 		}
 	}
 	if unsettled > 0 {
@@ -190,13 +174,8 @@ func (f *Fleet) checkRails(byClass [][]*Host) meant {
 // rails numbers the leaves of a unit in the order of places, where each of its leaves has places
 // of its own: on a fabric without rails all places are on one leaf.
 func (u *unit) rails(railOf map[string]int) {
-	var order []string
-	for place := range u.leaf {
-		order = append(order, place)
-	}
-	slices.SortFunc(order, topo.NaturalCompare)
 	var leaves []string
-	for _, place := range order {
+	for _, place := range slices.SortedFunc(maps.Keys(u.leaf), topo.NaturalCompare) {
 		if !slices.Contains(leaves, u.leaf[place]) {
 			leaves = append(leaves, u.leaf[place])
 		}
@@ -267,7 +246,7 @@ func (f *Fleet) checkPresence(source string) {
 	type lacking struct {
 		host  *Host
 		ports []*Port
-		names string
+		names []string // of the ports
 		whole bool
 	}
 	var all []lacking
@@ -278,8 +257,7 @@ func (f *Fleet) checkPresence(source string) {
 			case p.Known != "":
 				l.whole = false
 			case p.Role == pathsel.RoleData && p.Place != "":
-				l.ports = append(l.ports, p)
-				l.names += p.ShortName() + "\x00"
+				l.ports, l.names = append(l.ports, p), append(l.names, p.ShortName())
 			}
 		}
 		if len(l.ports) > 0 {
@@ -290,19 +268,16 @@ func (f *Fleet) checkPresence(source string) {
 		if l.whole {
 			return ""
 		}
-		return l.names
+		return strings.Join(l.names, "\x00")
 	}) {
 		x := Finding{Code: CodePortNotInFabric, Severity: doctor.Warning}
-		var names []string
+		names := same[0].names
 		for _, l := range same {
 			x.Hosts = append(x.Hosts, l.host.Host)
 			for _, p := range l.ports {
 				x.Subjects = append(x.Subjects, l.host.Host+"/"+p.ShortName())
 				x.Evidence = append(x.Evidence, fmt.Sprintf("%s/%s: GUID %s, MAC %s, state %s: not in %s", l.host.Host, p.Port, cmp.Or(p.GUID, "none"), cmp.Or(p.MAC, "none"), cmp.Or(p.State, "unknown"), source))
 			}
-		}
-		for _, p := range same[0].ports {
-			names = append(names, p.ShortName())
 		}
 		if same[0].whole {
 			x.Code, x.Subjects = CodeHostNotInFabric, nil

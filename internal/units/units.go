@@ -138,6 +138,11 @@ func PCIeGen(speedMTs int) string {
 	return strconv.FormatFloat(float64(speedMTs)/1000, 'g', -1, 64) + "GT/s"
 }
 
+// GTs prints a lane speed as sysfs does: "32 GT/s".
+func GTs(speedMTs int) string {
+	return strconv.FormatFloat(float64(speedMTs)/1000, 'g', -1, 64) + " GT/s"
+}
+
 // PCIe prints a link state: "gen5 x16". Zero means unknown, and a link of which nothing is
 // known is "".
 func PCIe(speedMTs, width int) string {

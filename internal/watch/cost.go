@@ -1,6 +1,7 @@
 package watch
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -80,24 +81,17 @@ func (w *Watch) fallback(a *pathsel.Affinity, lost topo.ID) (next string, worst 
 	was := slices.IndexFunc(a.Ranked, func(c pathsel.Candidate) bool { return c.Port == lost })
 	for i := range a.Ranked {
 		c := &a.Ranked[i]
-		if s := w.links[c.Port]; c.Port == lost || s != nil && !s.up {
+		if c.Port == lost || w.states[c.Port].down() {
 			continue
 		}
 		if c.Verdict == pathsel.Preferred {
 			return c.Name + " remains and is as good", false
 		}
-		next = fmt.Sprintf("next is %s, %s instead of %s", c.Name, class(c.Class), class(a.Ranked[was].Class))
+		next = fmt.Sprintf("next is %s, %s instead of %s", c.Name, cmp.Or(c.Class.String(), "unknown"), cmp.Or(a.Ranked[was].Class.String(), "unknown"))
 		if c.BytesPerSec != nil {
 			next += ", expected " + c.Basis.Text(units.Rate(int64(*c.BytesPerSec), units.Gbyte))
 		}
 		return next, true
 	}
 	return "no usable port is left", true
-}
-
-func class(c topo.Class) string {
-	if !c.Known() {
-		return "unknown"
-	}
-	return c.String()
 }

@@ -1,20 +1,15 @@
 package watch
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/compare"
 	"github.com/topoctl/topoctl/internal/diff"
 	"github.com/topoctl/topoctl/pathsel"
 )
-
-// linkAttributes are what link events report while the watch goes on: as drift they are
-// reported only where they were there at the first look.
-var linkAttributes = []string{"state", "phys_state", "carrier", "bytes_per_sec", "rate", "pcie_width", "pcie_speed"}
-
-// followAttributes are what a port that goes down takes with it, and brings again.
-var followAttributes = []string{"addresses", "routes", "gids", "gid_index", "lid", "sm_lid", "active_leg"}
 
 // driftItems lists how the host differs, each device for itself.
 func (w *Watch) driftItems(r *diff.Report, beginning bool) []item {
@@ -33,9 +28,9 @@ func (w *Watch) driftItems(r *diff.Report, beginning bool) []item {
 					continue
 				}
 				still[key] = true
-			case slices.Contains(followAttributes, d.Attribute) && (moved[n.Old] || moved[n.New]):
+			case compare.Of(d.Attribute).Link == compare.WithLink && (moved[n.Old] || moved[n.New]):
 				continue
-			case d.Attribute == "presence" && (w.seen.volatile[n.New] || w.wasVolatile(n.Old)):
+			case d.Attribute == "presence" && (isVeth(w.last, n.New) || isVeth(w.baseline(), n.Old)):
 				continue // with a container
 			}
 			e := drifted(d)
@@ -49,10 +44,10 @@ func (w *Watch) driftItems(r *diff.Report, beginning bool) []item {
 	return out
 }
 
-// isLink says whether a difference is of those that link events report. Direct links of GPUs
-// have no events.
+// isLink says whether a difference is of those that link events report while the watch goes on: as drift they are
+// reported only where they were there at the first look. Direct links of GPUs have no events.
 func isLink(d *diff.Difference, n *diff.Node) bool {
-	return n.Kind != diff.KindLink && slices.Contains(linkAttributes, d.Attribute)
+	return n.Kind != diff.KindLink && compare.Of(d.Attribute).Link == compare.OfLink
 }
 
 // linkDifferences finds the nodes of differences that link events report, and of the first
@@ -81,10 +76,7 @@ func nodeKey(n *diff.Node) string { return n.Old + "\x00" + n.New + "\x00" + n.N
 
 // nodeID is what an event calls a node: as it is now.
 func nodeID(n *diff.Node) topo.ID {
-	id := n.New
-	if id == "" {
-		id = n.Old
-	}
+	id := cmp.Or(n.New, n.Old)
 	switch n.Kind {
 	case diff.KindHost:
 		return ""
@@ -94,13 +86,9 @@ func nodeID(n *diff.Node) topo.ID {
 	return topo.ID(id)
 }
 
-// wasVolatile says whether an interface of the older side was a container's.
-func (w *Watch) wasVolatile(id string) bool {
-	older := w.o.Baseline
-	if older == nil {
-		older = w.first
-	}
-	return slices.ContainsFunc(older.Netdevs, func(n topo.Netdev) bool { return string(n.ID) == id && n.LinkKind == "veth" })
+// isVeth says whether an interface is one of those that come and go with containers.
+func isVeth(t *topo.Topology, id string) bool {
+	return slices.ContainsFunc(t.Netdevs, func(n topo.Netdev) bool { return string(n.ID) == id && n.LinkKind == "veth" })
 }
 
 func drifted(d *diff.Difference) Event {

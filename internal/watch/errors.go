@@ -17,9 +17,7 @@ const (
 	still = 60 * second
 )
 
-// errorCounters are the error counters of ports.
-type errorCounters map[topo.ID]*portErrors
-
+// portErrors are the error counters of a port.
 type portErrors struct {
 	last                     map[string]uint64
 	going                    bool
@@ -27,65 +25,21 @@ type portErrors struct {
 	unreported, total        map[string]uint64
 }
 
-// keep forgets ports that are no more, where they are many.
-func (t errorCounters) keep(x *snapshot) {
-	if len(t) <= len(x.ports)+mostGone {
-		return
-	}
-	for id := range t {
-		if x.byID[id] == nil {
-			delete(t, id)
-		}
-	}
-}
-
-// forget drops what was counted of devices whose names others have now, and first reports
+// replaced drops what was counted of devices whose names others have now, and first reports
 // what was held back.
-func (t errorCounters) forget(at int64, gone map[topo.ID]bool) []Event {
+func (w *Watch) replaced(at int64, gone map[topo.ID]bool) []Event {
 	var out []Event
 	for _, id := range slices.SortedFunc(maps.Keys(gone), byName) {
-		if x := t[id]; x != nil {
-			x.reportedAt = at - again
-			out = append(out, x.report(at, id)...)
-			delete(t, id)
+		if s := w.states[id]; s != nil {
+			s.errors.reportedAt = at - again
+			out = append(out, s.errors.report(at, id)...)
+			s.errors = portErrors{}
 		}
 	}
 	return out
 }
 
 func byName(a, b topo.ID) int { return topo.NaturalCompare(string(a), string(b)) }
-
-// Counters takes in a look at the counters and says what has changed. Before the first
-// topology nothing is known of what they are about.
-func (w *Watch) Counters(at int64, s *counters.Sample) []Event {
-	if s == nil || w.seen == nil {
-		return nil
-	}
-	ports := make(map[topo.ID]*counters.Port, len(s.Ports))
-	for i := range s.Ports {
-		ports[s.Ports[i].ID] = &s.Ports[i]
-	}
-	var out []Event
-	for _, p := range w.seen.ports {
-		if now := ports[p.id]; now != nil {
-			out = append(out, w.setState(at, w.seen, p, now.State)...)
-		}
-	}
-	out = w.withCosts(out)
-	for _, p := range w.seen.ports {
-		if now := ports[p.id]; now != nil {
-			out = append(out, w.setRate(at, p, now.BytesPerSec)...)
-		}
-	}
-	out = append(out, w.speedsOf(at, s)...)
-	for _, p := range w.seen.ports {
-		if now := ports[p.id]; now != nil {
-			out = append(out, w.errors(at, p.id, now.Errors)...)
-		}
-	}
-	w.live.update(at, s)
-	return out
-}
 
 // downCounters count what a link event reports; alone they report one that was too short to
 // be seen.
@@ -99,18 +53,14 @@ func (w *Watch) errors(at int64, id topo.ID, now map[string]uint64) []Event {
 	if now == nil {
 		return nil
 	}
-	t := w.errorCounters[id]
-	if t == nil {
-		t = &portErrors{}
-		w.errorCounters[id] = t
-	}
-	link := w.links[id]
+	s := w.state(id)
+	t := &s.errors
 	for name, n := range now {
 		was, known := t.last[name]
 		if !known || n <= was {
 			continue
 		}
-		if link != nil && slices.Contains(downCounters, name) && (!link.up || link.flaps > 0 && at-link.changed <= settled) {
+		if slices.Contains(downCounters, name) && (s.down() || s.flaps > 0 && at-s.changed <= settled) {
 			continue
 		}
 		t.add(at, name, n-was)
@@ -155,11 +105,11 @@ func (t *portErrors) report(at int64, id topo.ID) []Event {
 	return []Event{stamp(e)}
 }
 
-// due reports what was held back.
-func (t errorCounters) due(at int64) []Event {
+// dueErrors reports what was held back.
+func (w *Watch) dueErrors(at int64) []Event {
 	var out []Event
-	for _, id := range slices.SortedFunc(maps.Keys(t), byName) {
-		out = append(out, t[id].report(at, id)...)
+	for _, id := range slices.SortedFunc(maps.Keys(w.states), byName) {
+		out = append(out, w.states[id].errors.report(at, id)...)
 	}
 	return out
 }

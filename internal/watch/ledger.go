@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/group"
 )
 
 // What a ledger does at most.
@@ -74,15 +75,12 @@ func (l *ledger) update(at int64, now []item, lacking func(*item) string) []Even
 	return l.due(at)
 }
 
-// worse says whether a severity is worse than another.
-func worse(a, b string) bool {
-	order := []string{severe, warning, info, ""}
-	return slices.Index(order, a) < slices.Index(order, b)
-}
+// rank is the place of a severity in the order of how bad it is, the worst first.
+func rank(severity string) int { return slices.Index([]string{severe, warning, info, ""}, severity) }
 
 // due reports what is so and was not reported, and takes back what is so no more.
 func (l *ledger) due(at int64) []Event {
-	var came, gone news
+	var came, gone []*fact
 	for _, key := range slices.Sorted(maps.Keys(l.facts)) {
 		f := l.facts[key]
 		if at-f.since >= calm {
@@ -92,48 +90,30 @@ func (l *ledger) due(at int64) []Event {
 		case !f.present && f.muted, !f.present && !f.reported && f.turns == 0:
 			delete(l.facts, key)
 		case f.muted || f.turns >= mostTurns:
-		case f.present && (!f.reported || worse(f.event.Severity, f.severity)):
-			came.add(f)
+		case f.present && (!f.reported || rank(f.event.Severity) < rank(f.severity)):
+			came = append(came, f)
 		case !f.present && f.reported:
-			gone.add(f)
+			gone = append(gone, f)
 		}
 	}
-	return append(gone.events(at, l.goes), came.events(at, l.appears)...)
+	return append(events(at, l.goes, false, gone), events(at, l.appears, true, came)...)
 }
 
-// news are facts to report, by group.
-type news struct {
-	groups []string
-	facts  map[string][]*fact
-}
-
-func (n *news) add(f *fact) {
-	group := f.group + "\x00" + f.lacking + "\x00" + f.event.Severity
-	if n.facts == nil {
-		n.facts = map[string][]*fact{}
-	}
-	if n.facts[group] == nil {
-		n.groups = append(n.groups, group)
-	}
-	n.facts[group] = append(n.facts[group], f)
-}
-
-// events makes an event of each group, and one for all that are too many.
-func (n *news) events(at int64, kind Kind) []Event {
+// events makes an event of the facts of each group, and one for all that are too many.
+func events(at int64, kind Kind, appears bool, facts []*fact) []Event {
+	groups := group.By(facts, func(f *fact) [3]string { return [3]string{f.group, f.lacking, f.event.Severity} })
+	slices.SortStableFunc(groups, func(a, b []*fact) int { return order(a[0], b[0]) })
 	var out []Event
-	appears := kind == Finding || kind == Drift
-	slices.SortStableFunc(n.groups, func(a, b string) int { return order(n.facts[a][0], n.facts[b][0]) })
-	for i, group := range n.groups {
-		list := n.facts[group]
-		if i >= mostNews {
-			for _, f := range list {
-				f.reported, f.muted = false, true
-			}
+	for i, list := range groups {
+		if i < mostNews {
+			out = append(out, eventOf(at, kind, appears, list))
 			continue
 		}
-		out = append(out, eventOf(at, kind, appears, list))
+		for _, f := range list {
+			f.reported, f.muted = false, true
+		}
 	}
-	if more := len(n.groups) - mostNews; more > 0 {
+	if more := len(groups) - mostNews; more > 0 {
 		out = append(out, stamp(Event{AtNS: at, Kind: kind, Severity: info, Text: fmt.Sprintf("and %d more, which are not listed", more)}))
 	}
 	return out
@@ -141,13 +121,8 @@ func (n *news) events(at int64, kind Kind) []Event {
 
 // order has the worst first, then as codes and devices are named.
 func order(a, b *fact) int {
-	switch {
-	case worse(a.event.Severity, b.event.Severity):
-		return -1
-	case worse(b.event.Severity, a.event.Severity):
-		return 1
-	}
-	return cmp.Or(cmp.Compare(a.event.Code, b.event.Code), topo.NaturalCompare(string(a.subject), string(b.subject)), cmp.Compare(a.key, b.key))
+	return cmp.Or(rank(a.event.Severity)-rank(b.event.Severity), cmp.Compare(a.event.Code, b.event.Code),
+		topo.NaturalCompare(string(a.subject), string(b.subject)), cmp.Compare(a.key, b.key))
 }
 
 // eventOf makes one event of facts that came or went together.

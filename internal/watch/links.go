@@ -2,26 +2,42 @@ package watch
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/counters"
 )
 
-// links are the states of ports.
-type links map[topo.ID]*linkState
-
-type linkState struct {
+// portState is what is remembered of a port.
+type portState struct {
+	known    bool // whether it is up
 	up       bool
 	state    string // as it was reported last
 	changed  int64  // when
 	reported bool   // that it went down
 	flaps    int
+	rate     topo.Rate // while it is up, 0 not known
+	errors   portErrors
+}
+
+// down says whether a port is known to be down.
+func (s *portState) down() bool { return s != nil && s.known && !s.up }
+
+// state is what is remembered of a port that is there.
+func (w *Watch) state(id topo.ID) *portState {
+	s := w.states[id]
+	if s == nil {
+		s = &portState{}
+		w.states[id] = s
+	}
+	return s
 }
 
 // Flaps is how often a port went down since the watch began.
 func (w *Watch) Flaps(id topo.ID) int {
-	if s := w.links[id]; s != nil {
+	if s := w.states[id]; s != nil {
 		return s.flaps
 	}
 	return 0
@@ -72,31 +88,73 @@ func (l *liveCounters) update(at int64, s *counters.Sample) {
 	}
 }
 
-func (l *liveCounters) live(at int64) bool {
-	return l.begun && at-l.at <= min(max(l.gap*5/2, leastLive), mostLive)
+// uncovered is what a look at the whole host says of the ports and links that no live counters cover.
+func (l *liveCounters) uncovered(at int64, s *counters.Sample) *counters.Sample {
+	if !l.begun || at-l.at > min(max(l.gap*5/2, leastLive), mostLive) {
+		return s
+	}
+	return &counters.Sample{
+		Ports: slices.DeleteFunc(slices.Clone(s.Ports), func(p counters.Port) bool { return l.ports[p.ID] }),
+		Links: slices.DeleteFunc(slices.Clone(s.Links), func(x counters.Link) bool { return l.links[x.ID] }),
+	}
 }
 
 // mostGone is how many ports are remembered that are no more: a driver that is loaded anew
 // brings its ports back.
 const mostGone = 1024
 
-// updateLinks compares the states of a topology's ports with what they were.
-func (w *Watch) updateLinks(at int64, seen *snapshot) []Event {
-	var out []Event
-	live := w.live.live(at)
-	for _, p := range seen.ports {
-		if !live || !w.live.ports[p.id] {
-			out = append(out, w.setState(at, seen, p, p.state)...)
-		}
-	}
-	if len(w.links) > len(seen.ports)+mostGone {
-		for id := range w.links {
-			if seen.byID[id] == nil {
-				delete(w.links, id)
+// forget drops what is remembered of ports and PCIe links that are no more: of a port its rate, and all where they
+// are many.
+func (w *Watch) forget(seen *snapshot) {
+	many := len(w.states) > len(seen.ports)+mostGone
+	for id, s := range w.states {
+		if seen.byID[id] == nil {
+			s.rate = 0
+			if many {
+				delete(w.states, id)
 			}
 		}
 	}
-	return w.withCosts(out)
+	maps.DeleteFunc(w.lanes, func(id topo.ID, _ lanes) bool { return !seen.ends[id] })
+}
+
+// look compares what a sample says of the ports and links of a host with what they were.
+func (w *Watch) look(at int64, seen *snapshot, s *counters.Sample) []Event {
+	ports := make(map[topo.ID]*counters.Port, len(s.Ports))
+	for i := range s.Ports {
+		ports[s.Ports[i].ID] = &s.Ports[i]
+	}
+	now := map[topo.ID]lanes{}
+	for i := range s.Links {
+		now[s.Links[i].ID] = lanesOf(&s.Links[i])
+	}
+	known := slices.DeleteFunc(slices.Clone(seen.ports), func(p *port) bool { return ports[p.id] == nil })
+	var out []Event
+	for _, p := range known {
+		out = append(out, w.setState(at, seen, p, ports[p.id].State)...)
+	}
+	out = w.withCosts(out)
+	for _, p := range known {
+		out = append(out, w.setRate(at, p, ports[p.id].BytesPerSec)...)
+	}
+	for _, l := range seen.pcie {
+		out = append(out, w.setLanes(at, l, now)...)
+	}
+	for _, p := range known {
+		out = append(out, w.errors(at, p.id, ports[p.id].Errors)...)
+	}
+	return out
+}
+
+// Counters takes in a look at the counters and says what has changed. Before the first
+// topology nothing is known of what they are about.
+func (w *Watch) Counters(at int64, s *counters.Sample) []Event {
+	if s == nil || w.seen == nil {
+		return nil
+	}
+	out := w.look(at, w.seen, s)
+	w.live.update(at, s)
+	return out
 }
 
 // setState takes in a port's state. Those that it follows were taken in before.
@@ -105,9 +163,9 @@ func (w *Watch) setState(at int64, x *snapshot, p *port, state string) []Event {
 	if !known {
 		return nil
 	}
-	s := w.links[p.id]
-	if s == nil {
-		w.links[p.id] = &linkState{up: up, state: state, changed: at}
+	s := w.state(p.id)
+	if !s.known {
+		s.known, s.up, s.state, s.changed = true, up, state, at
 		return nil
 	}
 	if s.up == up {
@@ -128,7 +186,7 @@ func (w *Watch) setState(at int64, x *snapshot, p *port, state string) []Event {
 		return []Event{stamp(e)}
 	}
 	s.flaps++
-	s.reported = !w.isDown(x, p.leader)
+	s.reported = x.byID[p.leader] == nil || !w.states[p.leader].down()
 	if !s.reported {
 		return nil // the other reports it
 	}
@@ -137,12 +195,6 @@ func (w *Watch) setState(at int64, x *snapshot, p *port, state string) []Event {
 		e.Text += fmt.Sprintf(", for the %s time", ordinal(s.flaps))
 	}
 	return []Event{stamp(e)}
-}
-
-// isDown says whether a port is known to be down.
-func (w *Watch) isDown(x *snapshot, id topo.ID) bool {
-	s := w.links[id]
-	return x.byID[id] != nil && s != nil && !s.up
 }
 
 // duration is a time for people.

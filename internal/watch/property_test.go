@@ -132,7 +132,7 @@ func (c *told) take(e *Event, at int64) {
 	case Finding, Drift:
 		for _, id := range c.subjects(e) {
 			key := c.key(e, id)
-			if was, ok := c.open[key]; ok && !worse(e.Severity, was) {
+			if was, ok := c.open[key]; ok && rank(e.Severity) >= rank(was) {
 				c.rt.Fatalf("told twice: %q\n%+v", key, e)
 			}
 			c.open[key] = e.Severity

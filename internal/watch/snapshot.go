@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/counters"
 	"github.com/topoctl/topoctl/internal/picture"
 )
 
@@ -13,8 +14,9 @@ type snapshot struct {
 	ports []*port // those that others follow first
 	byID  map[topo.ID]*port
 	pcie  []*pcieLink
-	// volatile are interfaces that come and go with containers.
-	volatile map[string]bool
+	ends  map[topo.ID]bool // the functions that report the state of one of these
+	// sample is what the topology says of ports and links, as counters say it.
+	sample counters.Sample
 }
 
 // port is a port of an RDMA device or an interface, as the topology has it.
@@ -23,9 +25,7 @@ type port struct {
 	rdma   bool
 	leader topo.ID // whose events cover this one: a netdev's RDMA port, a VLAN's parent
 	depth  int     // how many leaders are above
-	state  string
-	rate   *topo.Rate
-	rated  bool // the rate is its own: neither a driver's constant nor its leader's
+	rated  bool    // the rate is its own: neither a driver's constant nor its leader's
 }
 
 // pcieLink is a PCIe link with the functions that report its state.
@@ -33,7 +33,6 @@ type pcieLink struct {
 	device topo.ID // what people know it by
 	ends   []topo.ID
 	idles  bool // a GPU's: its speed follows the load
-	read   map[topo.ID]lanes
 }
 
 // lanes is the state of a link; 0 is not known.
@@ -41,7 +40,7 @@ type lanes struct{ speed, width int }
 
 func newSnapshot(t *topo.Topology) *snapshot {
 	index := topo.NewIndex(t)
-	x := &snapshot{byID: map[topo.ID]*port{}, volatile: map[string]bool{}}
+	x := &snapshot{byID: map[topo.ID]*port{}, ends: map[topo.ID]bool{}}
 	x.addPorts(t, index)
 	x.addNetdevs(t, index)
 	for _, p := range x.ports {
@@ -56,23 +55,24 @@ func newSnapshot(t *topo.Topology) *snapshot {
 	return x
 }
 
-func (x *snapshot) add(p *port) {
+func (x *snapshot) add(p *port, state string, rate *topo.Rate) {
 	if x.byID[p.id] == nil {
 		x.byID[p.id] = p
 		x.ports = append(x.ports, p)
+		x.sample.Ports = append(x.sample.Ports, counters.Port{ID: p.id, State: state, BytesPerSec: rate})
 	}
 }
 
 func (x *snapshot) addPorts(t *topo.Topology, index *topo.Index) {
 	for i := range t.Ports {
-		p := port{id: t.Ports[i].ID, rdma: true, state: t.Ports[i].State, rate: t.Ports[i].BytesPerSec, rated: true}
+		p := port{id: t.Ports[i].ID, rdma: true, rated: true}
 		if r := index.RDMADevice(t.Ports[i].RDMA); r != nil && r.Software {
 			p.rated = false
 			if below := slices.Concat(t.Ports[i].Netdevs, r.Netdevs); len(below) > 0 {
 				p.leader = topo.NetdevID(below[0])
 			}
 		}
-		x.add(&p)
+		x.add(&p, t.Ports[i].State, t.Ports[i].BytesPerSec)
 	}
 }
 
@@ -81,11 +81,10 @@ func (x *snapshot) addNetdevs(t *topo.Topology, index *topo.Index) {
 	hardware := rdmaPorts(t, index)
 	for i := range t.Netdevs {
 		n := &t.Netdevs[i]
-		x.volatile[string(n.ID)] = n.LinkKind == "veth"
 		if n.Type == "loopback" || n.LinkKind == "bridge" || n.Virtual && n.Master != "" {
 			continue // always there, or up and down as containers come and go
 		}
-		p := port{id: n.ID, state: n.State, leader: hardware[n.Name], rate: n.BytesPerSec}
+		p := port{id: n.ID, leader: hardware[n.Name]}
 		switch n.LinkKind {
 		case "vlan", "macvlan", "ipvlan", "macvtap":
 			if len(n.Lower) > 0 {
@@ -93,7 +92,7 @@ func (x *snapshot) addNetdevs(t *topo.Topology, index *topo.Index) {
 			}
 		}
 		p.rated = !n.Virtual && p.leader == ""
-		x.add(&p)
+		x.add(&p, n.State, n.BytesPerSec)
 	}
 }
 
@@ -127,45 +126,46 @@ func (x *snapshot) addLinks(t *topo.Topology, index *topo.Index) {
 		if l.Kind != topo.LinkPCIe || head == nil || head.PF != "" {
 			continue
 		}
-		link := &pcieLink{read: map[topo.ID]lanes{}}
+		link := &pcieLink{}
 		for _, d := range index.Children(head.Parent) {
 			if d.PF != "" || up == nil && d.BDF.Slot() != head.BDF.Slot() {
 				continue // on a root bus each slot has a link of its own
 			}
-			link.end(d)
+			x.addEnd(link, d)
 			link.idles = link.idles || len(index.On(d.ID).GPUs) > 0 || picture.LeadsToGPU(index, d)
 			if link.device == "" {
 				link.device = deviceOn(index, d.ID)
 			}
 		}
 		if up != nil && up.Role != topo.RoleUpstream {
-			link.end(up)
+			x.addEnd(link, up)
 		}
 		if head.Role == topo.RoleUpstream && link.device == "" {
 			link.device = index.SwitchOf(head.ID).ID
 		}
-		if link.device != "" && len(link.read) > 0 {
+		if link.device != "" && len(link.ends) > 0 {
 			x.pcie = append(x.pcie, link)
 		}
 	}
 }
 
-// end adds a function that reports the link's state.
-func (l *pcieLink) end(d *topo.PCIDevice) {
+// addEnd adds a function that reports a link's state.
+func (x *snapshot) addEnd(l *pcieLink, d *topo.PCIDevice) {
 	if b := d.Believed(); b.SpeedMTs != nil || b.Width != nil {
 		l.ends = append(l.ends, d.ID)
-		l.read[d.ID] = lanesOf(b.SpeedMTs, b.Width)
+		x.ends[d.ID] = true
+		x.sample.Links = append(x.sample.Links, counters.Link{ID: d.ID, SpeedMTs: b.SpeedMTs, Width: b.Width})
 	}
 }
 
-func lanesOf(speed, width *int) lanes {
-	value := func(p *int) int {
-		if p == nil || *p < 0 {
-			return 0
-		}
-		return *p
+func lanesOf(l *counters.Link) (out lanes) {
+	if l.SpeedMTs != nil {
+		out.speed = max(0, *l.SpeedMTs)
 	}
-	return lanes{value(speed), value(width)}
+	if l.Width != nil {
+		out.width = max(0, *l.Width)
+	}
+	return out
 }
 
 // deviceOn is the device on a function that people know it by: the most important one.

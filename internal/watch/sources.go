@@ -1,6 +1,7 @@
 package watch
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 )
@@ -53,10 +54,7 @@ func (w *Watch) Source(at int64, name, status, detail string) []Event {
 }
 
 func lost(at int64, name, detail string) Event {
-	if detail == "" {
-		detail = "sends no updates"
-	}
-	return stamp(Event{AtNS: at, Kind: SourceLost, Severity: warning, Source: name, Text: detail})
+	return stamp(Event{AtNS: at, Kind: SourceLost, Severity: warning, Source: name, Text: cmp.Or(detail, "sends no updates")})
 }
 
 // overdue reports sources that wait for too long.

@@ -1,6 +1,7 @@
 package watch
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -30,28 +31,26 @@ type Options struct {
 // goroutine; time is in nanoseconds since the watch began and does not go back. What it
 // remembers is bounded by the host's size.
 type Watch struct {
-	o             Options
-	first         *topo.Topology // nil until there is one
-	last          *topo.Topology
-	seen          *snapshot
-	paths         *pathsel.Host // of last, nil until it is needed
-	doctor        *doctor.Report
-	drift         *diff.Report
-	findings      ledger
-	drifts        ledger
-	initial       map[string]bool // differences of links that were there at the first look
-	sources       map[string]source
-	links         links
-	rates         map[topo.ID]topo.Rate // of ports that are up
-	lanes         map[topo.ID]lanes     // of PCIe links, by function
-	errorCounters errorCounters
-	live          liveCounters
+	o        Options
+	first    *topo.Topology // nil until there is one
+	last     *topo.Topology
+	seen     *snapshot
+	paths    *pathsel.Host // of last, nil until it is needed
+	doctor   *doctor.Report
+	drift    *diff.Report
+	findings ledger
+	drifts   ledger
+	initial  map[string]bool // differences of links that were there at the first look
+	sources  map[string]source
+	states   map[topo.ID]*portState
+	lanes    map[topo.ID]lanes // of PCIe links, by function
+	live     liveCounters
 }
 
 // New begins a watch.
 func New(o Options) *Watch {
 	return &Watch{o: o, findings: newLedger(Finding, Cleared), drifts: newLedger(Drift, DriftGone), initial: map[string]bool{},
-		sources: map[string]source{}, links: links{}, rates: map[topo.ID]topo.Rate{}, lanes: map[topo.ID]lanes{}, errorCounters: errorCounters{}}
+		sources: map[string]source{}, states: map[topo.ID]*portState{}, lanes: map[topo.ID]lanes{}}
 }
 
 // Doctor is what the doctor says of the last topology, nil without one.
@@ -78,11 +77,10 @@ func (w *Watch) Topology(at int64, t *topo.Topology) []Event {
 	}
 	w.doctor = report
 	seen := newSnapshot(t)
-	out = append(out, w.updateLinks(at, seen)...)
-	out = append(out, w.updateSpeeds(at, seen)...)
-	out = append(out, w.errorCounters.forget(at, counters.Replaced(w.last, t))...)
+	out = append(out, w.look(at, seen, w.live.uncovered(at, &seen.sample))...)
+	out = append(out, w.replaced(at, counters.Replaced(w.last, t))...)
 	w.last, w.seen, w.paths = t, seen, nil
-	w.errorCounters.keep(seen)
+	w.forget(seen)
 	out = append(out, w.findings.update(at, w.findingItems(report), unchecked(report))...)
 	out = append(out, w.compare(at, t, beginning)...)
 	if beginning {
@@ -94,13 +92,16 @@ func (w *Watch) Topology(at int64, t *topo.Topology) []Event {
 	return out
 }
 
+// baseline is what drift is against.
+func (w *Watch) baseline() *topo.Topology { return cmp.Or(w.o.Baseline, w.first) }
+
 // compare looks for drift.
 func (w *Watch) compare(at int64, t *topo.Topology, beginning bool) []Event {
-	older, name := w.o.Baseline, w.o.BaselineName
-	if older == nil {
-		older, name = w.first, "the start"
+	name := "the start"
+	if w.o.Baseline != nil {
+		name = w.o.BaselineName
 	}
-	report, err := diff.Compare(older, t, diff.Options{OldLabel: name, NewLabel: "now"})
+	report, err := diff.Compare(w.baseline(), t, diff.Options{OldLabel: name, NewLabel: "now"})
 	out := w.ownStatus(at, "drift", err)
 	if err != nil {
 		return out
@@ -119,7 +120,7 @@ func (w *Watch) ownStatus(at int64, name string, err error) []Event {
 
 // Tick lets time pass: what was held back may be due.
 func (w *Watch) Tick(at int64) []Event {
-	out := append(w.overdue(at), w.errorCounters.due(at)...)
+	out := append(w.overdue(at), w.dueErrors(at)...)
 	out = append(out, w.findings.due(at)...)
 	return append(out, w.drifts.due(at)...)
 }

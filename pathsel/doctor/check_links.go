@@ -179,7 +179,7 @@ func linkFile(d *topo.PCIDevice, l *topo.PCILink, name string) string {
 	}
 	says := fmt.Sprint(*fact.value)
 	if strings.HasSuffix(name, "speed") {
-		says = gts(*fact.value)
+		says = units.GTs(*fact.value)
 	}
 	if f, ok := d.Facts.Get(fact.name); ok && f.Source == topo.SourceNVML {
 		return withValue(f.Where, says)
@@ -194,9 +194,6 @@ func (h *host) halfTold(e *end, ends *picture.Ends) bool {
 	above := e.up != nil && e.up.Role != topo.RoleUpstream && !e.up.Implausible && !(h.imported() && ends.Above == topo.PCILink{})
 	return silent(&ends.Below) || above && silent(&ends.Above)
 }
-
-// gts prints a lane speed as sysfs does.
-func gts(mts int) string { return fmt.Sprintf("%g GT/s", float64(mts)/1000) }
 
 // limited counts the pairs of GPU and NIC whose rate a link bounds.
 func (h *host) limited(id topo.LinkID) (n int) {

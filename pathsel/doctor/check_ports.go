@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/compare"
 	"github.com/topoctl/topoctl/internal/text"
 	"github.com/topoctl/topoctl/pathsel"
 )
@@ -276,6 +277,9 @@ type downCause struct {
 	evidence []string
 }
 
+// lookAtCable is what to do about a port that is down or slow, as a fleet says it.
+var lookAtCable = compare.Of("state").Fix
+
 // whyDown looks for the reason of a port's state: on Ethernet at its interface,
 // which the port follows, on InfiniBand at the physical state.
 func (h *host) whyDown(p *pathsel.Port, state, phys string) downCause {
@@ -283,7 +287,7 @@ func (h *host) whyDown(p *pathsel.Port, state, phys string) downCause {
 		if c, ok := h.interfaceDown(p); ok {
 			return c
 		}
-		return downCause{"", "look at cable, transceiver and switch port: " + h.linkTool(p), nil}
+		return downCause{"", lookAtCable + ": " + h.linkTool(p), nil}
 	}
 	switch {
 	case phys == "LinkUp" && state == "ARMED":
@@ -295,13 +299,13 @@ func (h *host) whyDown(p *pathsel.Port, state, phys string) downCause {
 	case phys == "Disabled":
 		return downCause{"it is switched off", "the port is switched off, on this host or by the switch: mlxlink -d " + p.Device + ", ibportstate", nil}
 	case phys == "Polling":
-		return downCause{"nothing answers at the other end", "look at cable, transceiver and switch port: mlxlink -d " + p.Device, nil}
+		return downCause{"nothing answers at the other end", lookAtCable + ": mlxlink -d " + p.Device, nil}
 	case phys == "PortConfigurationTraining":
 		return downCause{"both ends cannot agree on speed and width", "look at cable and transceiver, and at the speeds that the switch port allows: mlxlink -d " + p.Device, nil}
 	case phys == "LinkErrorRecovery":
 		return downCause{"the link is unstable", "the link is unstable: look at cable and transceiver (mlxlink -d " + p.Device + " -c)", nil}
 	}
-	return downCause{"", "look at cable, transceiver and switch port: mlxlink -d " + p.Device, nil}
+	return downCause{"", lookAtCable + ": mlxlink -d " + p.Device, nil}
 }
 
 // linkTool is the command that shows a port's cable and link.
@@ -328,7 +332,7 @@ func (h *host) interfaceDown(p *pathsel.Port) (downCause, bool) {
 		return downCause{"what is below its interface is down", "look at the interface below: ip -d link show " + n.Name,
 			[]string{h.netFile(n.Name, "operstate", n.State)}}, true
 	case n.Carrier != nil && !*n.Carrier:
-		return downCause{"its interface has no carrier", "the interface is switched on and gets no signal: look at cable, transceiver and switch port (ethtool -m " + n.Name + ", " + h.linkTool(p) + ")",
+		return downCause{"its interface has no carrier", "the interface is switched on and gets no signal: " + lookAtCable + " (ethtool -m " + n.Name + ", " + h.linkTool(p) + ")",
 			[]string{h.netFile(n.Name, "carrier", "0")}}, true
 	case n.State == "dormant":
 		return downCause{"its interface waits to be authorized", "the link is up and the network has not authorized it: look at 802.1X (wpa_supplicant) or LACP",
@@ -337,7 +341,7 @@ func (h *host) interfaceDown(p *pathsel.Port) (downCause, bool) {
 		return downCause{"though its interface is up and has carrier", "the driver did not follow its interface: dmesg, rdma link show; then ip link set " + n.Name + " down and up",
 			[]string{h.netFile(n.Name, "carrier", "1")}}, true
 	case n.State == "down":
-		return downCause{"its interface is down", "ip link set " + n.Name + " up; if that is done, look at cable, transceiver and switch port (" + h.linkTool(p) + ")",
+		return downCause{"its interface is down", "ip link set " + n.Name + " up; if that is done, " + lookAtCable + " (" + h.linkTool(p) + ")",
 			[]string{h.netFile(n.Name, "operstate", n.State)}}, true
 	}
 	return downCause{}, false

@@ -56,7 +56,7 @@ func checkRates(h *host) (o outcome) {
 		})
 		f.Subjects = f.Subjects[len(by.of[by.order[0]]):] // all but the fastest
 		f.Text = layer + " data ports have different rates: " + f.Text + ": even shares run at the pace of the slowest"
-		f.Basis, f.Fix = topo.BasisRead, "look at cable, transceiver and switch port of the slower ones (mlxlink -d DEV), or leave them out"
+		f.Basis, f.Fix = topo.BasisRead, lookAtCable+" of the slower ones (mlxlink -d DEV), or leave them out"
 		o.find(f)
 	})
 	o.missing("the rate of the port is not known", h.rateHow(unknown), unknown...)

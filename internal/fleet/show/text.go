@@ -6,6 +6,7 @@ package show
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -270,13 +271,15 @@ func Show(f *fleet.Fleet, view string, o Options) string {
 	case "leaf":
 		w.leaves(f, o)
 	case "rail":
-		if len(f.Groups) == 0 && !slices.ContainsFunc(f.Hosts, func(h fleet.Host) bool {
-			return slices.ContainsFunc(h.Ports, func(p fleet.Port) bool { return p.Rail != nil })
-		}) {
-			w.wrap("", "", noCables)
-			break
+		known := len(f.Groups) > 0
+		for _, p := range f.Ports() {
+			known = known || p.Rail != nil
 		}
-		w.table(railRows(f))
+		if known {
+			w.table(railRows(f))
+		} else {
+			w.wrap("", "", noCables)
+		}
 	case "fact":
 		w.facts(f)
 	default:
@@ -345,14 +348,13 @@ func (w *writer) leaves(f *fleet.Fleet, o Options) {
 	}
 	type end struct{ port, host string }
 	on, rail, up := map[string][]end{}, map[string]string{}, map[string][]string{}
-	for i := range f.Hosts {
-		for j := range f.Hosts[i].Ports {
-			if p := &f.Hosts[i].Ports[j]; p.Leaf != "" {
-				on[p.Leaf] = append(on[p.Leaf], end{p.ShortName(), f.Hosts[i].Host})
-				if p.Rail != nil {
-					rail[p.Leaf] = fmt.Sprintf("  rail %d", *p.Rail)
-				}
-			}
+	for h, p := range f.Ports() {
+		if p.Leaf == "" {
+			continue
+		}
+		on[p.Leaf] = append(on[p.Leaf], end{p.ShortName(), h.Host})
+		if p.Rail != nil {
+			rail[p.Leaf] = fmt.Sprintf("  rail %d", *p.Rail)
 		}
 	}
 	for i := range f.Links {
@@ -374,17 +376,12 @@ func (w *writer) leaves(f *fleet.Fleet, o Options) {
 			if len(up[leaf]) > 0 {
 				w.wrap(trunk+"   up    ", trunk+"         ", text.List(up[leaf], mostHosts))
 			}
-			by := map[string][]string{}
-			var names []string
+			hosts := map[string][]string{} // by name of port
 			for _, e := range on[leaf] {
-				if by[e.port] == nil {
-					names = append(names, e.port)
-				}
-				by[e.port] = append(by[e.port], e.host)
+				hosts[e.port] = append(hosts[e.port], e.host)
 			}
-			slices.SortFunc(names, topo.NaturalCompare)
-			for _, name := range names {
-				w.wrap(trunk+"   ", trunk+"      ", fmt.Sprintf("%s of %s", name, text.Join(by[name], mostHosts)))
+			for _, name := range slices.SortedFunc(maps.Keys(hosts), topo.NaturalCompare) {
+				w.wrap(trunk+"   ", trunk+"      ", fmt.Sprintf("%s of %s", name, text.Join(hosts[name], mostHosts)))
 			}
 		}
 	}
@@ -392,38 +389,32 @@ func (w *writer) leaves(f *fleet.Fleet, o Options) {
 
 // railRows are the rails with their leaves.
 func railRows(f *fleet.Fleet) [][]string {
-	leaves, ports, names := map[int][]string{}, map[int]int{}, map[int][]string{}
-	var rails []int
+	ports, leaves, names := map[int]int{}, map[int]map[string]bool{}, map[int]map[string]bool{}
 	without := 0
-	for i := range f.Hosts {
-		for j := range f.Hosts[i].Ports {
-			p := &f.Hosts[i].Ports[j]
-			if p.Role != pathsel.RoleData {
-				continue
-			}
-			if p.Rail == nil {
-				without++
-				continue
-			}
-			r := *p.Rail
-			if ports[r] == 0 {
-				rails = append(rails, r)
-			}
-			ports[r]++
-			if leaf := f.SwitchName(p.Leaf); leaf != "" && !slices.Contains(leaves[r], leaf) {
-				leaves[r] = append(leaves[r], leaf)
-			}
-			if !slices.Contains(names[r], p.ShortName()) {
-				names[r] = append(names[r], p.ShortName())
-			}
+	for _, p := range f.Ports() {
+		if p.Role != pathsel.RoleData {
+			continue
+		}
+		if p.Rail == nil {
+			without++
+			continue
+		}
+		r := *p.Rail
+		if ports[r] == 0 {
+			leaves[r], names[r] = map[string]bool{}, map[string]bool{}
+		}
+		ports[r]++
+		names[r][p.ShortName()] = true
+		if leaf := f.SwitchName(p.Leaf); leaf != "" {
+			leaves[r][leaf] = true
 		}
 	}
-	slices.Sort(rails)
+	list := func(words map[string]bool) string {
+		return text.List(slices.SortedFunc(maps.Keys(words), topo.NaturalCompare), mostHosts)
+	}
 	rows := [][]string{{"RAIL", "PORTS", "NAMES", "LEAVES"}}
-	for _, r := range rails {
-		slices.SortFunc(names[r], topo.NaturalCompare)
-		slices.SortFunc(leaves[r], topo.NaturalCompare)
-		rows = append(rows, []string{strconv.Itoa(r), strconv.Itoa(ports[r]), text.List(names[r], mostHosts), text.List(leaves[r], mostHosts)})
+	for _, r := range slices.Sorted(maps.Keys(ports)) {
+		rows = append(rows, []string{strconv.Itoa(r), strconv.Itoa(ports[r]), list(names[r]), list(leaves[r])})
 	}
 	if without > 0 {
 		rows = append(rows, []string{"unknown", strconv.Itoa(without), "", ""})
@@ -462,16 +453,15 @@ func Rows(f *fleet.Fleet, view string) [][]string {
 // leafRows are the ports with their leaves.
 func leafRows(f *fleet.Fleet) [][]string {
 	rows := [][]string{{"LEAF", "LEAF PORT", "HOST", "PORT", "RAIL", "KNOWN"}}
-	for i := range f.Hosts {
-		for j := range f.Hosts[i].Ports {
-			if p := &f.Hosts[i].Ports[j]; p.Leaf != "" {
-				rail := ""
-				if p.Rail != nil {
-					rail = strconv.Itoa(*p.Rail)
-				}
-				rows = append(rows, []string{f.SwitchName(p.Leaf), p.LeafPort, f.Hosts[i].Host, p.Port, rail, p.Known})
-			}
+	for h, p := range f.Ports() {
+		if p.Leaf == "" {
+			continue
 		}
+		rail := ""
+		if p.Rail != nil {
+			rail = strconv.Itoa(*p.Rail)
+		}
+		rows = append(rows, []string{f.SwitchName(p.Leaf), p.LeafPort, h.Host, p.Port, rail, p.Known})
 	}
 	slices.SortStableFunc(rows[1:], func(a, b []string) int { return topo.NaturalCompare(a[0], b[0]) })
 	return rows
