@@ -184,11 +184,8 @@ func (q *faultSearch) evidenceOf(f *fault, pairs []int, sign []string) []string 
 	if f.allAlike {
 		out = append(out, "no pair of their kind is healthy, and all are equally slow: the cause may be something that all share")
 	}
-	switch {
-	case !f.covering.exact:
-		out = append(out, fmt.Sprintf("found by greedy search: %s here, at least %d needed", text.Plural(f.faults, "fault"), f.covering.least))
-	case !f.covering.all:
-		out = append(out, "there are more sets of faults of this size than were examined")
+	if f.faults >= leastGreedy {
+		out = append(out, fmt.Sprintf("found by greedy search: %s here, at least %d needed", text.Plural(f.faults, "fault"), f.least))
 	}
 	return out
 }
