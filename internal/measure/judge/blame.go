@@ -53,9 +53,8 @@ func (q *faultSearch) blames() []probe.Blame {
 	q.explainedBy = make([][]int32, len(q.bad))
 	var unexplained [][]int32
 	var blames []probe.Blame
-	scratch, crossed := make(map[int]float64), q.crossed()
 	for i := range q.bad {
-		q.explainedBy[i] = q.keep(q.suspects(&q.bad[i], scratch), crossed)
+		q.explainedBy[i] = q.keep(q.suspects(&q.bad[i]))
 		if len(q.explainedBy[i]) > 0 {
 			unexplained = append(unexplained, q.explainedBy[i])
 		}
@@ -112,11 +111,11 @@ func (q *faultSearch) sharedLink(key probe.LinkKey) bool {
 
 // keep leaves the parts that the search is about: congestion needs a link that at least two of the pairs
 // cross, at the same time if there is such a link.
-func (q *faultSearch) keep(parts []int32, crossed []int) []int32 {
+func (q *faultSearch) keep(parts []int32) []int32 {
 	if q.symptom != congested {
 		return parts
 	}
-	parts = slices.DeleteFunc(parts, func(p int32) bool { return !isLink(&q.parts[p]) || crossed[p] < 2 })
+	parts = slices.DeleteFunc(parts, func(p int32) bool { return !isLink(&q.parts[p]) || q.crossings(p) < 2 })
 	shared := func(p int32) bool {
 		return slices.ContainsFunc(q.parts[p].atoms, func(a int) bool { return q.shared[a] })
 	}
@@ -126,17 +125,12 @@ func (q *faultSearch) keep(parts []int32, crossed []int) []int32 {
 	return parts
 }
 
-// crossed counts the bad pairs that cross each part.
-func (q *faultSearch) crossed() []int {
-	n, last := make([]int, len(q.parts)), make([]int, len(q.parts))
+// crossings counts the bad pairs that cross a part.
+func (q *faultSearch) crossings(p int32) int {
+	n := 0
 	for i := range q.bad {
-		for _, a := range q.paths[q.bad[i].result] {
-			for _, p := range q.partsOf[a] {
-				if last[p] != i+1 {
-					n[p]++
-					last[p] = i + 1
-				}
-			}
+		if slices.ContainsFunc(q.paths[q.bad[i].result], func(a int) bool { return slices.Contains(q.parts[p].atoms, a) }) {
+			n++
 		}
 	}
 	return n
