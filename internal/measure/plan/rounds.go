@@ -10,8 +10,8 @@ import (
 // plan gets shorter, and the largest take seconds.
 const maxRepacks = 32
 
-// solve puts the items into rounds: in order of how far apart their hosts are, each into the first round
-// with enough capacity. While there are more rounds than the bound, they are packed again.
+// solve puts the items into rounds: in an order in which hosts meet in turn, each into the first round with
+// enough capacity. While there are more rounds than the bound, they are packed again.
 func (pr *problem) solve(bound int) [][]int {
 	if pr.serial {
 		out := make([][]int, len(pr.items))
@@ -20,7 +20,7 @@ func (pr *problem) solve(bound int) [][]int {
 		}
 		return out
 	}
-	rounds := pr.pack(pr.byDistance())
+	rounds := pr.pack(pr.meetingOrder())
 	for n := 0; n < maxRepacks && len(rounds) > bound; n++ {
 		rounds = pr.repack(rounds)
 	}
@@ -36,11 +36,11 @@ func (pr *problem) solve(bound int) [][]int {
 	return out
 }
 
-// byDistance are the items in an order in which each host meets another one before any host meets two. With
+// meetingOrder are the items in an order in which each host meets another one before any host meets two. With
 // an even number of hosts, one stays and the others move around it. With an odd number that would leave one
 // host out, so each host sends to the one that is some places further, and with another port than the one it
 // receives with. Items of one host stay in the order of IDs.
-func (pr *problem) byDistance() []int {
+func (pr *problem) meetingOrder() []int {
 	type end struct{ host, node string }
 	hosts, ends, width := make(map[string]int), make(map[end]int), make(map[string]int)
 	number := func(e *probe.End) (host, port int) {
