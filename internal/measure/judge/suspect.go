@@ -92,7 +92,7 @@ func (q *faultSearch) narrowed(parts []int32, pairs []int) ([]int32, []string) {
 	var texts []string
 	links := 0
 	for _, p := range parts {
-		if kind := q.parts[p].kind; kind != kindDirection && kind != kindLink {
+		if !isLink(&q.parts[p]) {
 			continue
 		}
 		links++
