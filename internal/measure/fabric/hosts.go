@@ -22,13 +22,13 @@ const (
 	maxHostName  = 255     // bytes of a name, and of a DNS name
 )
 
-// DefaultPort is where agents listen by default.
-const DefaultPort = "7411"
+// defaultPort is where agents listen by default.
+const defaultPort = "7411"
 
 // ParseHosts reads a list of hosts: a line for each, `name address[:port]` or just `address[:port]`, which
 // is then its name too. A # begins a comment. IPv6 addresses with a port are in brackets. Errors name the
 // line.
-func ParseHosts(data []byte) ([]probe.Host, error) { return ParseList(data, MaxHosts, DefaultPort) }
+func ParseHosts(data []byte) ([]probe.Host, error) { return ParseList(data, MaxHosts, defaultPort) }
 
 // ParseList is ParseHosts for a list of at most most hosts, whose addresses have a port unless
 // they name one.
@@ -102,7 +102,7 @@ func checkName(name string) error {
 }
 
 // fullAddress checks an agent's address and adds the port that it lacks.
-func fullAddress(text string) (string, error) { return withPort(text, DefaultPort) }
+func fullAddress(text string) (string, error) { return withPort(text, defaultPort) }
 
 func withPort(text, defaultPort string) (string, error) {
 	host, port, err := net.SplitHostPort(text)

@@ -257,10 +257,10 @@ func TestParseRequestRefuses(t *testing.T) {
 		"6 to 5 samples":           spec(func(s *probe.Spec) { s.MinSamples = 6 }),
 		"65536 in all":             spec(func(s *probe.Spec) { s.MaxSamples = 40000 }),
 		"65 sizes":                 spec(func(s *probe.Spec) { s.SizesBytes = make([]int64, 65) }),
-		"sizes of 1":               spec(func(s *probe.Spec) { s.SizesBytes = []int64{4, 4} }),
-		"1073741824 bytes":         spec(func(s *probe.Spec) { s.SizesBytes = []int64{1<<30 + 1} }),
+		"sizes [4 4]: want":        spec(func(s *probe.Spec) { s.SizesBytes = []int64{4, 4} }),
+		"ops of 1073741825 bytes":  spec(func(s *probe.Spec) { s.SizesBytes = []int64{1<<30 + 1} }),
 		"neither sizes nor":        spec(func(s *probe.Spec) { s.SizesBytes, s.LatencySamples = nil, 0 }),
-		"-1 round trips":           spec(func(s *probe.Spec) { s.LatencySamples = -1 }),
+		"-1 samples of latency":    spec(func(s *probe.Spec) { s.LatencySamples = -1 }),
 		"confidence interval of 2": spec(func(s *probe.Spec) { s.CI = 2 }),
 		"rate limit of -1":         spec(func(s *probe.Spec) { s.RateLimit = -1 }),
 	} {

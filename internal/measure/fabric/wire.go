@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -47,7 +46,6 @@ const (
 	maxAddresses = 16
 	maxText      = 512       // bytes of a name, an ID, a link key
 	maxOp        = 1 << 30   // bytes of one op
-	maxSizes     = 64        // of ops
 	maxSamples   = 1 << 16   // of all sizes of a pair
 	maxRTTs      = 1 << 16   // round trips of a pair
 	maxRate      = 1e15      // bytes/s of requests and claims
@@ -282,34 +280,29 @@ func (j *jobWant) check() error {
 	return err
 }
 
-// CheckSpec says what in a Spec agents do not measure.
+// CheckSpec says what in a Spec agents do not measure: what no lane can be measured with, and what another
+// host may not ask for.
 func CheckSpec(s *probe.Spec) error {
-	for _, d := range []struct {
-		name  string
-		value time.Duration
-		most  time.Duration
-	}{{"warm-up", s.Warmup, maxPause}, {"sample", s.SampleTime, maxPause}, {"time for a pair", s.PairTime, 24 * time.Hour}} {
-		if d.value < 0 || d.value > d.most {
-			return fmt.Errorf("%s of %v: want 0 to %v", d.name, d.value, d.most)
-		}
+	if err := lane.Check(s); err != nil {
+		return err
 	}
 	switch n := len(s.SizesBytes); {
+	case s.Warmup > maxPause || s.SampleTime > maxPause:
+		return fmt.Errorf("warm-up of %v and samples of %v: want at most %v", s.Warmup, s.SampleTime, maxPause)
 	case n == 0 && s.LatencySamples == 0:
 		return errors.New("neither sizes nor round trips to measure")
-	case n > maxSizes:
-		return fmt.Errorf("%d sizes: want at most %d", n, maxSizes)
-	case n > 0 && (s.SizesBytes[0] < 1 || s.SizesBytes[n-1] > maxOp || !slices.IsSorted(s.SizesBytes) || len(slices.Compact(slices.Clone(s.SizesBytes))) < n):
-		return fmt.Errorf("want sizes of 1 to %d bytes, ascending", maxOp)
+	case n > 0 && s.SizesBytes[n-1] > maxOp:
+		return fmt.Errorf("ops of %d bytes: want at most %d", s.SizesBytes[n-1], maxOp)
 	case n > 0 && s.SampleTime < time.Millisecond:
 		return fmt.Errorf("samples of %v: want 1ms or more", s.SampleTime)
-	case n > 0 && (s.MaxSamples < 1 || s.MinSamples < 0 || s.MinSamples > s.MaxSamples || s.MaxSamples > maxSamples/n):
-		return fmt.Errorf("%d to %d samples of %d sizes: want 1 to %d in all", s.MinSamples, s.MaxSamples, n, maxSamples)
-	case s.LatencySamples < 0 || s.LatencySamples > maxRTTs:
-		return fmt.Errorf("%d round trips: want 0 to %d", s.LatencySamples, maxRTTs)
-	case !(s.CI >= 0 && s.CI <= 1): // also NaN
+	case n > 0 && s.MaxSamples > maxSamples/n:
+		return fmt.Errorf("%d samples of %d sizes: want at most %d in all", s.MaxSamples, n, maxSamples)
+	case s.LatencySamples > maxRTTs:
+		return fmt.Errorf("%d round trips: want at most %d", s.LatencySamples, maxRTTs)
+	case s.CI > 1:
 		return fmt.Errorf("confidence interval of %v: want 0 to 1, a part of the mean", s.CI)
-	case s.RateLimit < 0 || s.RateLimit > maxRate:
-		return fmt.Errorf("rate limit of %d bytes/s: want 0 or more", s.RateLimit)
+	case s.RateLimit > maxRate:
+		return fmt.Errorf("rate limit of %d bytes/s: want at most %d", s.RateLimit, int64(maxRate))
 	}
 	return nil
 }

@@ -39,39 +39,36 @@ const (
 	congested
 )
 
-// fault is one member of a smallest set, and the parts that explain the same pairs.
+// fault is one member of a smallest set, and the parts that may be it.
 type fault struct {
 	base     int32   // the part that the set holds
 	parts    []int32 // ascending
-	covering *covering
-	faults   int  // of the set
-	allAlike bool // no pair of this kind is healthy, and all are equally slow
+	faults   int     // of the set
+	least    int     // no set has fewer
+	allAlike bool    // no pair of this kind is healthy, and all are equally slow
 }
 
 // blames finds the faults and describes them, those with the most pairs first.
 func (q *faultSearch) blames() []probe.Blame {
 	q.explainedBy = make([][]int32, len(q.bad))
-	var rows [][]int32
+	var unexplained [][]int32
 	var blames []probe.Blame
-	scratch, crossed := make(map[int]float64), q.crossed()
 	for i := range q.bad {
-		q.explainedBy[i] = q.keep(q.suspects(&q.bad[i], scratch), crossed)
+		q.explainedBy[i] = q.keep(q.suspects(&q.bad[i]))
 		if len(q.explainedBy[i]) > 0 {
-			rows = append(rows, q.explainedBy[i])
+			unexplained = append(unexplained, q.explainedBy[i])
 		}
 	}
 	if q.symptom == lowRate {
 		blames = q.blameless()
 	}
-	for _, p := range reduce(rows, len(q.parts)).apart() {
-		s := p.search()
-		pairs, alike := q.allAlike(p)
-		if alike && s.bound() >= leastForCommonCause {
+	for _, r := range newRows(minimal(unexplained)).apart() {
+		pairs, alike := q.allAlike(r)
+		if alike && r.bound() >= leastForCommonCause {
 			blames = append(blames, q.commonCause(pairs))
 			continue
 		}
-		covering := s.cover()
-		for _, f := range faults(p, s, &covering) {
+		for _, f := range r.faults() {
 			f.allAlike = alike && len(pairs) > 1
 			blames = append(blames, q.describe(&f))
 		}
@@ -112,61 +109,13 @@ func (q *faultSearch) sharedLink(key probe.LinkKey) bool {
 	return false
 }
 
-// faults makes a fault of each member of the first smallest set, and adds each member of the other sets to
-// the fault with which it shares the most rows.
-func faults(p *problem, s *search, c *covering) []fault {
-	base := c.sets[0]
-	out := make([]fault, len(base))
-	slot := make(map[int32]int)
-	for i, b := range base {
-		out[i] = fault{base: b, parts: slices.Clone(p.members[b]), covering: c, faults: len(base)}
-		slot[b] = i
-	}
-	for _, set := range c.sets[1:] {
-		for _, col := range set {
-			if _, ok := slot[col]; ok {
-				continue
-			}
-			best, most := 0, -1
-			for i, b := range base {
-				if n := countCommon(s.rowsOf[col], s.rowsOf[b]); n > most {
-					best, most = i, n
-				}
-			}
-			slot[col] = best
-			out[best].parts = append(out[best].parts, p.members[col]...)
-		}
-	}
-	for i := range out {
-		slices.Sort(out[i].parts)
-	}
-	return out
-}
-
-// countCommon counts the elements that two ascending lists share.
-func countCommon(a, b []int32) int {
-	n := 0
-	for len(a) > 0 && len(b) > 0 {
-		switch {
-		case a[0] < b[0]:
-			a = a[1:]
-		case a[0] > b[0]:
-			b = b[1:]
-		default:
-			n++
-			a, b = a[1:], b[1:]
-		}
-	}
-	return n
-}
-
 // keep leaves the parts that the search is about: congestion needs a link that at least two of the pairs
 // cross, at the same time if there is such a link.
-func (q *faultSearch) keep(parts []int32, crossed []int) []int32 {
+func (q *faultSearch) keep(parts []int32) []int32 {
 	if q.symptom != congested {
 		return parts
 	}
-	parts = slices.DeleteFunc(parts, func(p int32) bool { return !isLink(&q.parts[p]) || crossed[p] < 2 })
+	parts = slices.DeleteFunc(parts, func(p int32) bool { return !isLink(&q.parts[p]) || q.crossings(p) < 2 })
 	shared := func(p int32) bool {
 		return slices.ContainsFunc(q.parts[p].atoms, func(a int) bool { return q.shared[a] })
 	}
@@ -176,17 +125,12 @@ func (q *faultSearch) keep(parts []int32, crossed []int) []int32 {
 	return parts
 }
 
-// crossed counts the bad pairs that cross each part.
-func (q *faultSearch) crossed() []int {
-	n, last := make([]int, len(q.parts)), make([]int, len(q.parts))
+// crossings counts the bad pairs that cross a part.
+func (q *faultSearch) crossings(p int32) int {
+	n := 0
 	for i := range q.bad {
-		for _, a := range q.paths[q.bad[i].result] {
-			for _, p := range q.partsOf[a] {
-				if last[p] != i+1 {
-					n[p]++
-					last[p] = i + 1
-				}
-			}
+		if slices.ContainsFunc(q.paths[q.bad[i].result], func(a int) bool { return slices.Contains(q.parts[p].atoms, a) }) {
+			n++
 		}
 	}
 	return n
@@ -196,20 +140,12 @@ func (q *faultSearch) crossed() []int {
 // group are equally slow: the expected rate, or something that all ends share.
 const leastForCommonCause = 3
 
-// allAlike says whether the bad pairs of a problem are all equally slow, and no pair of their groups is
+// allAlike says whether the bad pairs of some rows are all equally slow, and no pair of their groups is
 // healthy. pairs are their results.
-func (q *faultSearch) allAlike(p *problem) (pairs []int, alike bool) {
-	columns := make(map[int32]bool)
-	for _, row := range p.rows {
-		for _, c := range row {
-			for _, m := range p.members[c] {
-				columns[m] = true
-			}
-		}
-	}
+func (q *faultSearch) allAlike(r *rows) (pairs []int, alike bool) {
 	best, groups := make(map[string]float64), make(map[string]bool)
 	for i := range q.bad {
-		if slices.ContainsFunc(q.explainedBy[i], func(c int32) bool { return columns[c] }) {
+		if slices.ContainsFunc(q.explainedBy[i], func(p int32) bool { return len(r.of[p]) > 0 }) {
 			pairs = append(pairs, q.bad[i].result)
 			name := q.r.Results[q.bad[i].result].Group
 			groups[name] = true

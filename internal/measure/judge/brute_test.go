@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -175,46 +176,99 @@ func (b *brute) thingOf(s probe.Suspect) string {
 	return ""
 }
 
+// planted is the judged report of a small fabric with so many faults, some of whose pairs were never measured.
+func planted(t *rapid.T, least, most int) (*brute, []fault) {
+	s := shapes(t)
+	s.hosts, s.nics = min(s.hosts, 4), min(s.nics, 2)
+	m := newModel(s, rapid.Uint64().Draw(t, "seed"))
+	m.noise = 0
+	all := m.faults()
+	var faults []fault
+	for range rapid.IntRange(least, most).Draw(t, "faults") {
+		f := rapid.SampledFrom(all).Draw(t, "fault")
+		faults = append(faults, f)
+		m.plant(f, rapid.SampledFrom([]float64{0, 0.2, 0.35, 0.5, 0.7}).Draw(t, "part"))
+	}
+	for i := range m.r.Results {
+		if rapid.IntRange(0, 4).Draw(t, "left out") == 0 {
+			m.r.Results[i].Round = 0
+		}
+	}
+	m.measure()
+	for i := range m.r.Results {
+		if res := &m.r.Results[i]; res.Bandwidth != nil && rateOf(res) == 0 {
+			res.Measurement = probe.Measurement{Err: judge.Because(probe.CauseMove, errors.New("timeout"))}
+		}
+	}
+	judge.Judge(m.r)
+	return newBrute(m.r), faults
+}
+
 // With one or two faults, and some pairs never measured, the blame is what trying every set
 // of every part gives: as few faults, and the same suspects.
 func TestBlameIsSmallest(t *testing.T) {
 	sizes := map[string]int{}
 	rapid.Check(t, func(t *rapid.T) {
-		s := shapes(t)
-		s.hosts, s.nics = min(s.hosts, 4), min(s.nics, 2)
-		m := newModel(s, rapid.Uint64().Draw(t, "seed"))
-		m.noise = 0
-		all := m.faults()
-		var planted []fault
-		for range rapid.IntRange(1, 2).Draw(t, "faults") {
-			f := rapid.SampledFrom(all).Draw(t, "fault")
-			planted = append(planted, f)
-			m.plant(f, rapid.SampledFrom([]float64{0, 0.2, 0.35, 0.5, 0.7}).Draw(t, "part"))
-		}
-		for i := range m.r.Results {
-			if rapid.IntRange(0, 4).Draw(t, "left out") == 0 {
-				m.r.Results[i].Round = 0
-			}
-		}
-		m.measure()
-		for i := range m.r.Results {
-			if res := &m.r.Results[i]; res.Bandwidth != nil && rateOf(res) == 0 {
-				res.Measurement = probe.Measurement{Err: judge.Because(probe.CauseMove, errors.New("timeout"))}
-			}
-		}
-		judge.Judge(m.r)
-		b := newBrute(m.r)
+		b, faults := planted(t, 1, 2)
 		if len(b.bad) == 0 {
-			if len(m.r.Blame) > 0 {
-				t.Fatalf("no bad pair, blame %+v", m.r.Blame)
+			if len(b.r.Blame) > 0 {
+				t.Fatalf("no bad pair, blame %+v", b.r.Blame)
 			}
 			return
 		}
 		size, in := b.smallest(t)
-		compare(t, b, size, in, planted)
-		sizes[fmt.Sprintf("%d planted, %d blamed", len(planted), size)]++
+		compare(t, b, size, in, faults)
+		sizes[fmt.Sprintf("%d planted, %d blamed", len(faults), size)]++
 	})
 	t.Log(sizes)
+}
+
+// With more faults there may be smaller sets than the one that is blamed. But every bad pair is in an entry, one
+// suspect of each entry explains all of its pairs, every other one explains some (none is accused that is
+// cleared of all), and where three faults or more explain pairs together, the entry says by what search they
+// were found.
+func TestManyFaults(t *testing.T) {
+	more := 0
+	rapid.Check(t, func(t *rapid.T) {
+		b, faults := planted(t, 3, 6)
+		listed := map[string]bool{}
+		for _, blame := range b.r.Blame {
+			for _, id := range blame.Pairs {
+				listed[id] = true
+			}
+		}
+		for _, i := range b.bad {
+			if !listed[b.r.Results[i].ID] {
+				t.Fatalf("%s is not explained\nplanted %+v\nblame %+v", b.r.Results[i].ID, faults, b.r.Blame)
+			}
+		}
+		for _, blame := range b.r.Blame {
+			whole := len(blame.Suspects) == 0
+			for _, s := range blame.Suspects {
+				pairs := 0
+				for _, i := range b.bad {
+					if slices.Contains(blame.Pairs, b.r.Results[i].ID) && b.explains(guess{b.thingOf(s), s.Links}, i) {
+						pairs++
+					}
+				}
+				if pairs == 0 {
+					t.Fatalf("suspect %+v is cleared\nplanted %+v\nblame %+v", s, faults, b.r.Blame)
+				}
+				whole = whole || pairs == len(blame.Pairs)
+			}
+			if !whole {
+				t.Fatalf("no suspect explains all pairs of %+v\nplanted %+v", blame, faults)
+			}
+			greedy := slices.ContainsFunc(blame.Evidence, func(e string) bool { return strings.HasPrefix(e, "found by greedy search") })
+			if greedy && len(b.r.Blame) < 3 {
+				t.Fatalf("%d faults by greedy search: %+v", len(b.r.Blame), b.r.Blame)
+			}
+			if greedy {
+				more++
+			}
+		}
+	})
+	t.Logf("%d entries were found by greedy search", more)
 }
 
 func compare(t *rapid.T, b *brute, size int, in []guess, planted []fault) {

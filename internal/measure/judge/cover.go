@@ -5,135 +5,35 @@ import (
 	"slices"
 )
 
-// covering is the answer to the question which smallest sets of columns hit every row.
-type covering struct {
-	sets  [][]int32 // the smallest ones: several if they are equally small
-	exact bool      // no smaller set is possible
-	all   bool      // and sets are all that are this small
-	least int       // no set is smaller than this
+// rows are bad pairs that are explained together: of each the parts that may be it, ascending, and
+// none without. No row has all parts of another one.
+type rows struct {
+	parts [][]int32         // by row, the shortest first
+	of    map[int32][]int32 // by part: its rows, ascending
 }
 
-// The search gives up after this many steps, or this many sets.
-const (
-	coverSteps = 200_000
-	coverSets  = 2_000
-)
-
-// problem is a set of rows of which none contains all of another. Columns that hit the same rows are
-// represented by one of them.
-type problem struct {
-	rows    [][]int32
-	columns int
-	members map[int32][]int32 // the columns that one stands for, itself among them
+func newRows(parts [][]int32) *rows {
+	r := &rows{parts: parts, of: make(map[int32][]int32)}
+	for i, row := range parts {
+		for _, p := range row {
+			r.of[p] = append(r.of[p], int32(i))
+		}
+	}
+	return r
 }
 
-// reduce leaves out what does not change the answer. Rows list columns, ascending; no row is empty.
-func reduce(rows [][]int32, columns int) *problem {
-	rows = minimal(rows, columns)
-	hits := make([][]byte, columns)
-	for i, row := range rows {
-		for _, c := range row {
-			hits[c] = append(hits[c], byte(i), byte(i>>8), byte(i>>16), byte(i>>24))
-		}
-	}
-	p := &problem{columns: columns, members: make(map[int32][]int32)}
-	standIn := make([]int32, columns)
-	first := make(map[string]int32)
-	for c, h := range hits {
-		if len(h) == 0 {
-			continue
-		}
-		in, ok := first[string(h)]
-		if !ok {
-			in = int32(c)
-			first[string(h)] = in
-		}
-		standIn[c] = in
-		p.members[in] = append(p.members[in], int32(c))
-	}
-	for _, row := range rows {
-		var short []int32
-		for _, c := range row {
-			if standIn[c] == c {
-				short = append(short, c)
-			}
-		}
-		p.rows = append(p.rows, short)
-	}
-	return p
-}
-
-// apart splits a problem into problems that have no column in common.
-func (p *problem) apart() []*problem {
-	head := make([]int32, p.columns)
-	for c := range head {
-		head[c] = int32(c)
-	}
-	find := func(c int32) int32 {
-		for head[c] != c {
-			head[c] = head[head[c]]
-			c = head[c]
-		}
-		return c
-	}
-	for _, row := range p.rows {
-		for _, c := range row[1:] {
-			head[find(c)] = find(row[0])
-		}
-	}
-	at := make(map[int32]*problem)
-	var out []*problem
-	for _, row := range p.rows {
-		h := find(row[0])
-		if at[h] == nil {
-			at[h] = &problem{columns: p.columns, members: p.members}
-			out = append(out, at[h])
-		}
-		at[h].rows = append(at[h].rows, row)
-	}
-	return out
-}
-
-// search looks for covers of a problem.
-func (p *problem) search() *search {
-	s := &search{rows: p.rows, steps: coverSteps, seen: make(map[string]bool), hits: make([]int, len(p.rows))}
-	s.rowsOf = make([][]int32, p.columns)
-	for i, row := range p.rows {
-		for _, c := range row {
-			s.rowsOf[c] = append(s.rowsOf[c], int32(i))
-		}
-	}
-	return s
-}
-
-// cover finds the smallest sets of columns that have one in each row. It is exact, by iterative deepening,
-// until it takes too many steps; then it is greedy, with a lower bound: the number of rows that have no
-// column in common.
-func (s *search) cover() covering {
-	for size := s.bound(); ; size++ {
-		s.descend(size)
-		if len(s.found) > 0 {
-			return covering{sets: s.found, exact: true, all: s.steps > 0 && len(s.found) < coverSets, least: size}
-		}
-		if s.steps <= 0 {
-			greedy := s.greedy()
-			return covering{sets: [][]int32{greedy}, exact: len(greedy) == size, least: size}
-		}
-	}
-}
-
-// minimal leaves out rows that contain all of another row: a set that hits the other hits these.
-func minimal(rows [][]int32, columns int) [][]int32 {
-	sorted := slices.Clone(rows)
+// minimal leaves out rows that have all parts of another row: whatever explains the other explains these.
+func minimal(all [][]int32) [][]int32 {
+	sorted := slices.Clone(all)
 	slices.SortFunc(sorted, func(a, b []int32) int {
 		return cmp.Or(cmp.Compare(len(a), len(b)), slices.Compare(a, b))
 	})
 	sorted = slices.CompactFunc(sorted, slices.Equal)
-	first := make([][][]int32, columns) // kept rows by their smallest column
+	first := make(map[int32][][]int32) // kept rows by their smallest part
 	var kept [][]int32
 	for _, row := range sorted {
-		if !slices.ContainsFunc(row, func(c int32) bool {
-			return slices.ContainsFunc(first[c], func(k []int32) bool { return subset(k, row) })
+		if !slices.ContainsFunc(row, func(p int32) bool {
+			return slices.ContainsFunc(first[p], func(k []int32) bool { return subset(k, row) })
 		}) {
 			kept = append(kept, row)
 			first[row[0]] = append(first[row[0]], row)
@@ -142,10 +42,10 @@ func minimal(rows [][]int32, columns int) [][]int32 {
 	return kept
 }
 
-// subset says whether row contains all of k; both ascend.
+// subset says whether row has all of k; both ascend.
 func subset(k, row []int32) bool {
-	for _, c := range k {
-		i, ok := slices.BinarySearch(row, c)
+	for _, p := range k {
+		i, ok := slices.BinarySearch(row, p)
 		if !ok {
 			return false
 		}
@@ -154,105 +54,189 @@ func subset(k, row []int32) bool {
 	return true
 }
 
-type search struct {
-	rows   [][]int32
-	rowsOf [][]int32 // by column
-	hits   []int     // by row: columns taken
-	taken  []int32
-	steps  int
-	found  [][]int32
-	seen   map[string]bool
+// apart splits rows into sets that have no part in common.
+func (r *rows) apart() []*rows {
+	var out []*rows
+	seen, reached := make([]bool, len(r.parts)), make(map[int32]bool)
+	for i := range r.parts {
+		if seen[i] {
+			continue
+		}
+		seen[i] = true
+		together := []int32{int32(i)}
+		for n := 0; n < len(together); n++ {
+			for _, p := range r.parts[together[n]] {
+				if reached[p] {
+					continue
+				}
+				reached[p] = true
+				for _, j := range r.of[p] {
+					if !seen[j] {
+						seen[j] = true
+						together = append(together, j)
+					}
+				}
+			}
+		}
+		slices.Sort(together)
+		parts := make([][]int32, len(together))
+		for n, j := range together {
+			parts[n] = r.parts[j]
+		}
+		out = append(out, newRows(parts))
+	}
+	return out
 }
 
-// bound counts rows, the shortest first, that have no column in common and are not hit yet: each needs a
-// column of its own.
-func (s *search) bound() int {
+// bound counts rows, the shortest first, that have no part in common: each needs a fault of its own.
+func (r *rows) bound() int {
 	used := make(map[int32]bool)
 	n := 0
-	for i, row := range s.rows { // they are sorted by length
-		if s.hits[i] > 0 || slices.ContainsFunc(row, func(c int32) bool { return used[c] }) {
+	for _, row := range r.parts {
+		if slices.ContainsFunc(row, func(p int32) bool { return used[p] }) {
 			continue
 		}
 		n++
-		for _, c := range row {
-			used[c] = true
+		for _, p := range row {
+			used[p] = true
 		}
 	}
 	return n
 }
 
-// descend adds up to left more columns, and records the sets that hit every row.
-func (s *search) descend(left int) {
-	open := slices.Index(s.hits, 0)
-	if open < 0 {
-		s.keep()
-		return
+// covers finds the smallest sets of parts that have one in each row, without those that differ by one
+// part only. Every set has a part of the first row, so one is grown from each of these, greedily: a single
+// part that explains all that is left is always found, so sets of up to two are the smallest.
+func (r *rows) covers() [][]int32 {
+	var smallest [][]int32
+	for _, p := range r.parts[0] {
+		set := r.grow(p)
+		if len(smallest) > 0 && len(set) < len(smallest[0]) {
+			smallest = nil
+		}
+		if len(smallest) == 0 || len(set) == len(smallest[0]) {
+			smallest = append(smallest, set)
+		}
 	}
-	if left == 0 || s.steps <= 0 || len(s.found) >= coverSets {
-		return
-	}
-	if s.steps -= 1 + len(s.rows)/16; s.bound() > left {
-		return
-	}
-	for _, c := range s.rows[open] {
-		s.take(c, 1)
-		s.descend(left - 1)
-		s.take(c, -1)
-	}
+	return smallest
 }
 
-func (s *search) take(c int32, by int) {
-	for _, r := range s.rowsOf[c] {
-		s.hits[r] += by
+// grow adds to a part the one that explains most of the remaining rows, the first of equals, until none
+// remains. Parts that turn out not to be needed are left out again.
+func (r *rows) grow(part int32) []int32 {
+	left := make(map[int32]int, len(r.of)) // by part: the remaining rows
+	for p, of := range r.of {
+		left[p] = len(of)
 	}
-	if by > 0 {
-		s.taken = append(s.taken, c)
-	} else {
-		s.taken = s.taken[:len(s.taken)-1]
-	}
-}
-
-func (s *search) keep() {
-	set := slices.Clone(s.taken)
-	slices.Sort(set)
-	name := make([]byte, 0, 4*len(set))
-	for _, c := range set {
-		name = append(name, byte(c), byte(c>>8), byte(c>>16), byte(c>>24))
-	}
-	if !s.seen[string(name)] {
-		s.seen[string(name)] = true
-		s.found = append(s.found, set)
-	}
-}
-
-// greedy takes the column that hits most of the remaining rows, the first of equals.
-func (s *search) greedy() []int32 {
-	left := make([]int, len(s.rowsOf))
-	for c, rows := range s.rowsOf {
-		left[c] = len(rows)
-	}
-	hit := make([]bool, len(s.rows))
+	hit := make([]bool, len(r.parts))
 	var set []int32
-	for {
-		best := 0
-		for c := range left {
-			if left[c] > left[best] {
-				best = c
-			}
-		}
-		if left[best] == 0 {
-			slices.Sort(set)
-			return set
-		}
-		set = append(set, int32(best))
-		for _, r := range s.rowsOf[best] {
-			if hit[r] {
+	for left[part] > 0 {
+		set = append(set, part)
+		for _, i := range r.of[part] {
+			if hit[i] {
 				continue
 			}
-			hit[r] = true
-			for _, c := range s.rows[r] {
-				left[c]--
+			hit[i] = true
+			for _, p := range r.parts[i] {
+				left[p]--
+			}
+		}
+		for p, n := range left {
+			if n > left[part] || n == left[part] && p < part {
+				part = p
 			}
 		}
 	}
+	for i := 0; i < len(set); {
+		if len(r.only(set, set[i])) == 0 {
+			set = slices.Delete(set, i, i+1)
+		} else {
+			i++
+		}
+	}
+	return set
+}
+
+// only are the rows that one part of a set explains, and no other part of the set.
+func (r *rows) only(set []int32, part int32) []int32 {
+	var out []int32
+	for _, i := range r.of[part] {
+		if !slices.ContainsFunc(set, func(p int32) bool {
+			_, ok := slices.BinarySearch(r.parts[i], p)
+			return ok && p != part
+		}) {
+			out = append(out, i)
+		}
+	}
+	return out
+}
+
+// leastGreedy is the size from which there may be smaller sets than those that were grown, or other ones.
+const leastGreedy = 3
+
+// faults makes a fault of each part of the smallest set that explains the fewest rows twice. The parts of
+// other sets, and those that may take the place of one part of a set, go to the fault with which they share
+// the most rows.
+func (r *rows) faults() []fault {
+	sets := r.covers()
+	base := slices.MinFunc(sets, func(a, b []int32) int { return cmp.Compare(r.sum(a), r.sum(b)) })
+	out, named := make([]fault, len(base)), make(map[int32]bool)
+	for i, p := range base {
+		out[i] = fault{base: p, parts: []int32{p}, faults: len(base), least: max(r.bound(), min(len(base), leastGreedy))}
+		named[p] = true
+	}
+	for _, set := range sets {
+		for _, part := range set {
+			for _, p := range r.alternatives(set, part) {
+				if named[p] {
+					continue
+				}
+				named[p] = true
+				best := 0
+				for i, b := range base {
+					if countCommon(r.of[p], r.of[b]) > countCommon(r.of[p], r.of[base[best]]) {
+						best = i
+					}
+				}
+				out[best].parts = append(out[best].parts, p)
+			}
+		}
+	}
+	for i := range out {
+		slices.Sort(out[i].parts)
+	}
+	return out
+}
+
+// sum is the number of rows of the parts of a set, one that several explain counted for each.
+func (r *rows) sum(set []int32) int {
+	n := 0
+	for _, p := range set {
+		n += len(r.of[p])
+	}
+	return n
+}
+
+// alternatives are the parts that may take the place of one part of a set: they explain all that only that
+// part does. The part itself is among them.
+func (r *rows) alternatives(set []int32, part int32) []int32 {
+	only := r.only(set, part)
+	return slices.DeleteFunc(slices.Clone(r.parts[only[0]]), func(p int32) bool { return countCommon(r.of[p], only) < len(only) })
+}
+
+// countCommon counts the elements that two ascending lists share.
+func countCommon(a, b []int32) int {
+	n := 0
+	for len(a) > 0 && len(b) > 0 {
+		switch {
+		case a[0] < b[0]:
+			a = a[1:]
+		case a[0] > b[0]:
+			b = b[1:]
+		default:
+			n++
+			a, b = a[1:], b[1:]
+		}
+	}
+	return n
 }

@@ -1,7 +1,6 @@
 package judge
 
 import (
-	"math"
 	"slices"
 
 	"github.com/topoctl/topoctl/probe"
@@ -120,14 +119,11 @@ func (e *evidence) count(s *observation, loads map[int]load) {
 	}
 }
 
-// addBad adds a bad pair; loads are those of its round, nil if the pair was measured alone.
-func (e *evidence) addBad(s *observation, loads map[int]load) {
-	b := bad{result: s.result, hi: make([]float64, len(e.paths[s.result]))}
-	for j, a := range e.paths[s.result] {
-		b.hi[j] = s.hi
-		if l, ok := loads[a]; ok {
-			b.hi[j] = max(s.hi, l.hi)
-		}
+// addBad adds a bad pair that moved at most hi; loads are those of its round, nil if it was measured alone.
+func (e *evidence) addBad(result int, hi float64, loads map[int]load) {
+	b := bad{result: result, hi: make([]float64, len(e.paths[result]))}
+	for j, a := range e.paths[result] {
+		b.hi[j] = max(hi, loads[a].hi)
 	}
 	e.bad = append(e.bad, b)
 }
@@ -135,28 +131,22 @@ func (e *evidence) addBad(s *observation, loads map[int]load) {
 // suspects are the parts that may have made a pair bad, ascending. They are on its path and have a link
 // that was not seen to carry clearly more. Of a part that is more than one direction, no good pair carried
 // clearly more either.
-func (e *evidence) suspects(b *bad, scratch map[int]float64) []int32 {
-	clear(scratch)
-	path := e.paths[b.result]
+func (e *evidence) suspects(b *bad) []int32 {
+	most := make(map[int32]float64) // by part: the largest of what its links carried
 	var out []int32
-	for j, a := range path {
+	for j, a := range e.paths[b.result] {
 		cleared := e.clears(a, b.hi[j])
 		for _, p := range e.partsOf[a] {
-			hi, ok := scratch[p]
-			if !ok {
-				hi = math.Inf(-1)
-			}
-			scratch[p] = max(hi, b.hi[j])
+			most[p] = max(most[p], b.hi[j])
 			if !cleared {
-				out = append(out, int32(p))
+				out = append(out, p)
 			}
 		}
 	}
 	slices.Sort(out)
-	out = slices.Compact(out)
-	return slices.DeleteFunc(out, func(p int32) bool {
+	return slices.DeleteFunc(slices.Compact(out), func(p int32) bool {
 		part := &e.parts[p]
-		return len(part.atoms) > 1 && e.largestByGood(part) > scratch[int(p)]*e.clearGood
+		return len(part.atoms) > 1 && e.largestByGood(part) > most[p]*e.clearGood
 	})
 }
 

@@ -7,6 +7,17 @@ import (
 	"github.com/topoctl/topoctl/probe"
 )
 
+// those are the results of which something is true.
+func (c *judgement) those(is func(i int) bool) []int {
+	var out []int
+	for i := range c.r.Results {
+		if is(i) {
+			out = append(out, i)
+		}
+	}
+	return out
+}
+
 // bandwidthSlow says whether the rate of a result is too low.
 func (c *judgement) bandwidthSlow(i int) bool {
 	return c.hasReason(i, CodeBelowFail) || c.hasReason(i, CodeBelowWarn) || c.hasReason(i, CodeOutlier)
@@ -15,13 +26,8 @@ func (c *judgement) bandwidthSlow(i int) bool {
 // searchRates looks for what makes pairs slow. Its evidence is every credible measurement, in rounds and
 // alone.
 func (c *judgement) searchRates(isBad func(i int) bool) *faultSearch {
-	var bad []int
 	doubtful := c.untestedNeighbours()
-	for i := range c.r.Results {
-		if isBad(i) && !doubtful(i) || c.dead(i) {
-			bad = append(bad, i)
-		}
-	}
+	bad := c.those(func(i int) bool { return isBad(i) && !doubtful(i) || c.dead(i) })
 	if len(bad) == 0 {
 		return nil
 	}
@@ -38,12 +44,11 @@ func (c *judgement) searchRates(isBad func(i int) bool) *faultSearch {
 	for _, i := range bad {
 		switch again := c.lastRetest(i); {
 		case c.dead(i):
-			e.addBad(&observation{result: i}, nil)
+			e.addBad(i, 0, nil)
 		case again != nil && again.BytesPerSec != nil && again.Confirms:
-			f := retestFigure(again, &c.r.Spec)
-			e.addBad(&observation{result: i, hi: f.hi * c.linkShare(i)}, nil)
+			e.addBad(i, retestFigure(again, &c.r.Spec).hi*c.linkShare(i), nil)
 		default:
-			e.addBad(&observation{result: i, hi: c.figures[i].hi * c.linkShare(i)}, e.roundLoads[c.rounds[i]])
+			e.addBad(i, c.figures[i].hi*c.linkShare(i), e.roundLoads[c.round(i)])
 		}
 	}
 	return &faultSearch{judgement: c, evidence: e, symptom: lowRate}
@@ -93,12 +98,12 @@ func (c *judgement) observations() []observation {
 		res, f := &c.r.Results[i], &c.figures[i]
 		if !c.usable(i) || !f.measured {
 			if res.Round > 0 && res.Pair.Waived == "" {
-				observations = append(observations, observation{result: i, round: c.rounds[i], hi: math.Inf(1)})
+				observations = append(observations, observation{result: i, round: c.round(i), hi: math.Inf(1)})
 			}
 			continue
 		}
 		part := c.linkShare(i)
-		observations = append(observations, observation{result: i, round: c.rounds[i], mean: f.mean * part, lo: f.lo * part, hi: f.hi * part,
+		observations = append(observations, observation{result: i, round: c.round(i), mean: f.mean * part, lo: f.lo * part, hi: f.hi * part,
 			durationNS: float64(res.Bandwidth[len(res.Bandwidth)-1].DurationNS), good: c.isGood(i)})
 	}
 	return observations
@@ -121,19 +126,16 @@ func (c *judgement) retestObservation(t *probe.Retest) (observation, bool) {
 // searchCongestion looks for where pairs that are fine alone were held up. Measurements alone are no
 // evidence here.
 func (c *judgement) searchCongestion() *faultSearch {
-	var bad []int
-	for i := range c.r.Results {
+	bad := c.those(func(i int) bool {
 		again := c.lastRetest(i)
-		if c.usable(i) && c.figures[i].measured && c.hasReason(i, CodeContended) && again != nil && again.BytesPerSec != nil && !again.Confirms {
-			bad = append(bad, i)
-		}
-	}
+		return c.usable(i) && c.figures[i].measured && c.hasReason(i, CodeContended) && again != nil && again.BytesPerSec != nil && !again.Confirms
+	})
 	if len(bad) < 2 {
 		return nil
 	}
 	e := newEvidence(newFaultSpace(c, c.tried, false), c.observations())
 	for _, i := range bad {
-		e.addBad(&observation{result: i, hi: c.figures[i].hi * c.linkShare(i)}, e.roundLoads[c.rounds[i]])
+		e.addBad(i, c.figures[i].hi*c.linkShare(i), e.roundLoads[c.round(i)])
 	}
 	return &faultSearch{judgement: c, evidence: e, symptom: congested}
 }
@@ -168,18 +170,13 @@ func (c *judgement) measuredHow(i int) [3]string {
 // searchLatency looks for what delays pairs whose rates are fine. A round trip uses both directions, so it
 // looks for links, not directions.
 func (c *judgement) searchLatency(isBad func(i int) bool) *faultSearch {
-	var bad []int
-	for i := range c.r.Results {
-		// The reasons in a document may contradict its figures: then there is no group to compare with.
-		late := c.usable(i) && c.figures[i].latency > 0 && c.groups[c.r.Results[i].Group] != nil
-		if late && isBad(i) {
-			bad = append(bad, i)
-		}
-	}
+	measured := func(i int) bool { return c.usable(i) && c.figures[i].latency > 0 }
+	// The reasons in a document may contradict its figures: then there is no group to compare with.
+	bad := c.those(func(i int) bool { return measured(i) && c.groups[c.r.Results[i].Group] != nil && isBad(i) })
 	if len(bad) == 0 {
 		return nil
 	}
-	g := newFaultSpace(c, func(i int) bool { return c.usable(i) && c.figures[i].latency > 0 }, true)
+	g := newFaultSpace(c, measured, true)
 	var observations []observation
 	fastest := c.fastest()
 	add := func(i int, ns float64, good bool) {
@@ -201,9 +198,9 @@ func (c *judgement) searchLatency(isBad func(i int) bool) *faultSearch {
 	for _, i := range bad {
 		ns := c.figures[i].latency
 		if again := c.lastRetest(i); again != nil && again.LatencyNS != nil && again.Confirms {
-			ns = math.Min(ns, float64(*again.LatencyNS))
+			ns = min(ns, float64(*again.LatencyNS))
 		}
-		e.addBad(&observation{result: i, hi: inverseDelay(ns, c.groups[c.r.Results[i].Group].fastest)}, nil)
+		e.addBad(i, inverseDelay(ns, c.groups[c.r.Results[i].Group].fastest), nil)
 	}
 	return &faultSearch{judgement: c, evidence: e, symptom: highLatency}
 }

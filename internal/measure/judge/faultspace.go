@@ -13,7 +13,6 @@ import (
 type atom struct {
 	link *probe.Link // for latency that of the direction that was seen first
 	keys []probe.LinkKey
-	phys int // equal for both directions of a link
 }
 
 // part is a possible suspect: a direction, a link, a device or one direction of a device.
@@ -30,13 +29,8 @@ type part struct {
 type faultSpace struct {
 	atoms   []atom
 	parts   []part
-	partsOf [][]int // by atom
-	paths   [][]int // atoms by result, none twice
-}
-
-type physKey struct {
-	host string
-	link topo.LinkID
+	partsOf [][]int32 // by atom
+	paths   [][]int   // atoms by result, none twice
 }
 
 // kindDirection and kindLink are the kinds of suspects that are no device.
@@ -49,8 +43,8 @@ const (
 // of a link.
 func newFaultSpace(c *judgement, use func(i int) bool, both bool) *faultSpace {
 	g := &faultSpace{paths: make([][]int, len(c.r.Results))}
-	atomOf, physOf := make(map[probe.LinkKey]int), make(map[physKey]int)
-	firstOf := make(map[int]int) // the atom of a physical link, where both are one
+	atomOf := make(map[probe.LinkKey]int)
+	ofLink := make(map[string][]int) // the atoms of a component
 	for i := range c.r.Results {
 		if !use(i) {
 			continue
@@ -58,7 +52,18 @@ func newFaultSpace(c *judgement, use func(i int) bool, both bool) *faultSpace {
 		for _, key := range c.r.Results[i].Path {
 			a, ok := atomOf[key]
 			if !ok {
-				a = g.add(c, key, physOf, firstOf, both)
+				l := c.links[key]
+				if l == nil { // the report does not describe it
+					l = &probe.Link{Key: key, Link: topo.LinkID(key), Name: string(key)}
+				}
+				if same := ofLink[component(l)]; both && len(same) > 0 {
+					a = same[0]
+					g.atoms[a].keys = append(g.atoms[a].keys, key)
+				} else {
+					a = len(g.atoms)
+					g.atoms = append(g.atoms, atom{link: l, keys: []probe.LinkKey{key}})
+					ofLink[component(l)] = append(same, a)
+				}
 				atomOf[key] = a
 			}
 			if !slices.Contains(g.paths[i], a) {
@@ -66,61 +71,37 @@ func newFaultSpace(c *judgement, use func(i int) bool, both bool) *faultSpace {
 			}
 		}
 	}
-	g.addParts(c, both)
+	g.addParts(c, ofLink, both)
 	return g
 }
 
-func (g *faultSpace) add(c *judgement, key probe.LinkKey, physOf map[physKey]int, firstOf map[int]int, both bool) int {
-	l := c.links[key]
-	if l == nil { // the report does not describe it
-		l = &probe.Link{Key: key, Link: topo.LinkID(key), Name: string(key)}
-	}
-	pk := physKey{l.Host, l.Link}
-	phys, ok := physOf[pk]
-	if !ok {
-		phys = len(physOf)
-		physOf[pk] = phys
-	}
-	if a, ok := firstOf[phys]; ok && both {
-		g.atoms[a].keys = append(g.atoms[a].keys, key)
-		return a
-	}
-	g.atoms = append(g.atoms, atom{link: l, keys: []probe.LinkKey{key}, phys: phys})
-	firstOf[phys] = len(g.atoms) - 1
-	return len(g.atoms) - 1
-}
-
 // addParts lists what may be at fault, the most specific first.
-func (g *faultSpace) addParts(c *judgement, both bool) {
-	ofPhys := make(map[int][]int)
+func (g *faultSpace) addParts(c *judgement, ofLink map[string][]int, both bool) {
 	ofDevice := make(map[string][]int)
 	for a := range g.atoms {
-		at := &g.atoms[a]
-		ofPhys[at.phys] = append(ofPhys[at.phys], a)
-		for _, key := range at.link.On {
+		l := g.atoms[a].link
+		kind := kindDirection
+		if both || l.Direction == "both" {
+			kind = kindLink
+		}
+		g.parts = append(g.parts, part{kind: kind, key: string(l.Key), atoms: []int{a}, component: component(l)})
+		if directions := ofLink[component(l)]; len(directions) > 1 && directions[0] == a {
+			g.parts = append(g.parts, part{kind: kindLink, key: string(l.Key), atoms: directions, component: component(l)})
+		}
+		for _, key := range l.On {
 			if have := ofDevice[key]; len(have) == 0 || have[len(have)-1] != a {
 				ofDevice[key] = append(have, a)
 			}
-		}
-		kind := kindDirection
-		if both || at.link.Direction == "both" {
-			kind = kindLink
-		}
-		g.parts = append(g.parts, part{kind: kind, key: string(at.link.Key), atoms: []int{a}, component: component(g.atoms[a].link)})
-	}
-	for a := range g.atoms {
-		if dirs := ofPhys[g.atoms[a].phys]; len(dirs) > 1 && dirs[0] == a {
-			g.parts = append(g.parts, part{kind: kindLink, key: string(g.atoms[a].link.Key), atoms: dirs, component: component(g.atoms[a].link)})
 		}
 	}
 	for _, d := range c.r.Devices {
 		g.addDevice(d, ofDevice[d.Key])
 	}
 	slices.SortStableFunc(g.parts, func(p, q part) int { return cmp.Compare(kindRank(p.kind), kindRank(q.kind)) })
-	g.partsOf = make([][]int, len(g.atoms))
+	g.partsOf = make([][]int32, len(g.atoms))
 	for p := range g.parts {
 		for _, a := range g.parts[p].atoms {
-			g.partsOf[a] = append(g.partsOf[a], p)
+			g.partsOf[a] = append(g.partsOf[a], int32(p))
 		}
 	}
 }

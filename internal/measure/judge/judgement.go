@@ -20,7 +20,6 @@ type judgement struct {
 	figures  []figure
 	exceeded []float64 // the limit that a result is faster than, 0 none
 	groups   map[string]*group
-	rounds   []int // by result: equal for those that were measured together; 0 not measured
 	// fineAlone are the results that a retest found to be fine, by round; nil before besideFine.
 	fineAlone map[int][]int
 	filled    []probe.LinkKey // after fillLinks: the link that the pairs of the round filled, by result; "" none
@@ -53,7 +52,6 @@ func newJudgement(r *probe.Report) *judgement {
 		c.exceeded[i] = c.exceededLimit(i)
 		c.addToGroup(i)
 	}
-	c.findRounds()
 	return c
 }
 
@@ -162,29 +160,16 @@ func (c *judgement) latencyOutlier(i int, f *figure) bool {
 	return g != nil && f.latency > 0 && g.latencies > 1 && f.latency > c.r.Rules.OutlierOver*g.fastest && f.quickest >= g.fastest
 }
 
-// findRounds numbers the sets of results that were measured together, from 1.
-func (c *judgement) findRounds() {
-	c.rounds = make([]int, len(c.r.Results))
-	number := make(map[int]int)
-	for i := range c.r.Results {
-		n := c.r.Results[i].Round
-		if n <= 0 {
-			continue
-		}
-		if number[n] == 0 {
-			number[n] = len(number) + 1
-		}
-		c.rounds[i] = number[n]
-	}
-}
+// round is equal for results that were measured together, 0 for one that was not measured.
+func (c *judgement) round(i int) int { return max(0, c.r.Results[i].Round) }
 
 // fillLinks finds the links that the pairs of a round filled together. A pair that crosses such a link and
 // had a fair share of it was slower than it would be alone, and nothing is wrong.
 func (c *judgement) fillLinks() {
 	c.filled = make([]probe.LinkKey, len(c.r.Results))
 	together := make(map[int][]int)
-	for i, n := range c.rounds {
-		if n > 0 && c.figures[i].measured && c.exceeded[i] == 0 {
+	for i := range c.r.Results {
+		if n := c.round(i); n > 0 && c.figures[i].measured && c.exceeded[i] == 0 {
 			together[n] = append(together[n], i)
 		}
 	}

@@ -26,7 +26,7 @@ const (
 
 // Retests says what to measure again, at most a few dozen pairs at once; none: nothing is
 // left that would change a verdict or tell suspects apart. Verdicts must have been called.
-// Ask again after Digest, until there is none or no time is left.
+// Ask again after AddRetest, until there is none or no time is left.
 func Retests(r *probe.Report) []Request {
 	if r.Rules.Retests <= 0 {
 		return nil
@@ -60,14 +60,10 @@ func Retests(r *probe.Report) []Request {
 // suspicious are the results that are slow but might be so by chance: outliers, and those that miss a rate
 // that was read or measured.
 func (c *judgement) suspicious() []int {
-	var out []int
-	for i := range c.r.Results {
+	return c.those(func(i int) bool {
 		below := c.hasReason(i, CodeBelowFail) || c.hasReason(i, CodeBelowWarn)
-		if below && c.r.Results[i].Expected.Basis.Sure() || c.hasReason(i, CodeOutlier) || c.hasReason(i, CodeLatencyOutlier) {
-			out = append(out, i)
-		}
-	}
-	return out
+		return below && c.r.Results[i].Expected.Basis.Sure() || c.hasReason(i, CodeOutlier) || c.hasReason(i, CodeLatencyOutlier)
+	})
 }
 
 // undecided says whether the rate of a result was measured and could not be judged: processors were busy, or
@@ -155,12 +151,12 @@ func (c *judgement) besideFine(i int) bool {
 		c.fineAlone = make(map[int][]int)
 		for j := range c.r.Results {
 			if c.hasReason(j, CodeContended) && c.lastRetest(j) != nil {
-				c.fineAlone[c.rounds[j]] = append(c.fineAlone[c.rounds[j]], j)
+				c.fineAlone[c.round(j)] = append(c.fineAlone[c.round(j)], j)
 			}
 		}
 	}
 	res := &c.r.Results[i]
-	return slices.ContainsFunc(c.fineAlone[c.rounds[i]], func(j int) bool {
+	return slices.ContainsFunc(c.fineAlone[c.round(i)], func(j int) bool {
 		other := &c.r.Results[j]
 		return !res.PathKnown && !other.PathKnown || slices.ContainsFunc(res.Path, func(k probe.LinkKey) bool { return slices.Contains(other.Path, k) })
 	})
@@ -177,7 +173,7 @@ func (c *judgement) partners(pick []int) []Request {
 			}
 		}
 	}
-	ends, tried := c.ends()
+	ends := c.ends()
 	var out []Request
 	for _, i := range pick {
 		res := &c.r.Results[i]
@@ -185,12 +181,12 @@ func (c *judgement) partners(pick []int) []Request {
 			continue
 		}
 		from, to := endOf(&res.From), endOf(&res.To)
-		if !ends[from].goodFrom && !tried[[2]endKey{from}] {
-			tried[[2]endKey{from}] = true
+		if s := ends[from]; !s.goodFrom && !s.triedFrom {
+			s.triedFrom = true
 			out = c.partner(out, i, func(o *probe.Pair) bool { return endOf(&o.From) == from && ends[endOf(&o.To)].goodTo })
 		}
-		if !ends[to].goodTo && !tried[[2]endKey{{}, to}] {
-			tried[[2]endKey{{}, to}] = true
+		if s := ends[to]; !s.goodTo && !s.triedTo {
+			s.triedTo = true
 			out = c.partner(out, i, func(o *probe.Pair) bool { return endOf(&o.To) == to && ends[endOf(&o.From)].goodFrom })
 		}
 	}
@@ -216,39 +212,34 @@ type endKey struct {
 
 func endOf(e *probe.End) endKey { return endKey{e.Host, e.Name} }
 
-// endState is what is known of an end: whether there are good pairs from it and to it.
-type endState struct{ goodFrom, goodTo bool }
+// endState is what is known of an end: whether there are good pairs from it and to it, and whether it was
+// tried with another partner.
+type endState struct{ goodFrom, goodTo, triedFrom, triedTo bool }
 
-// ends says what is known of each end, and which ends were tried with another partner: in the first place
-// of the key a sending end, in the second a receiving one.
-func (c *judgement) ends() (ends map[endKey]endState, tried map[[2]endKey]bool) {
-	ends, tried = make(map[endKey]endState), make(map[[2]endKey]bool)
+// ends says what is known of each end.
+func (c *judgement) ends() map[endKey]*endState {
+	ends := make(map[endKey]*endState)
+	at := func(e *probe.End) *endState {
+		if ends[endOf(e)] == nil {
+			ends[endOf(e)] = &endState{}
+		}
+		return ends[endOf(e)]
+	}
 	for i := range c.r.Results {
 		res := &c.r.Results[i]
-		from, to := endOf(&res.From), endOf(&res.To)
+		from, to := at(&res.From), at(&res.To)
 		for _, t := range res.Retests {
 			if j, ok := c.index[t.Pair]; ok && t.How == probe.RetestOtherPartner {
 				other := &c.r.Results[j]
-				if endOf(&other.From) == from {
-					tried[[2]endKey{from}] = true
-				}
-				if endOf(&other.To) == to {
-					tried[[2]endKey{{}, to}] = true
-				}
+				from.triedFrom = from.triedFrom || endOf(&other.From) == endOf(&res.From)
+				to.triedTo = to.triedTo || endOf(&other.To) == endOf(&res.To)
 			}
 		}
-		if !c.isGood(i) {
-			continue
+		if c.isGood(i) {
+			from.goodFrom, to.goodTo = true, true
 		}
-		f, t := ends[from], ends[to]
-		f.goodFrom, t.goodTo = true, true
-		ends[from] = f
-		if from == to {
-			t.goodFrom = true
-		}
-		ends[to] = t
 	}
-	return ends, tried
+	return ends
 }
 
 // AddRetest adds what a retest measured to the result that requested it, and says whether it confirms the

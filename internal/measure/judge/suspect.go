@@ -19,7 +19,7 @@ func (q *faultSearch) describe(f *fault) probe.Blame {
 			pairs = append(pairs, i)
 		}
 	}
-	parts := q.distinct(f.parts)
+	parts := q.distinct(f)
 	parts, sign := q.narrowed(parts, pairs)
 	b := probe.Blame{Kind: q.kind(), Suspects: make([]probe.Suspect, 0, len(parts)), Pairs: q.names(pairs)}
 	for _, p := range parts {
@@ -50,11 +50,11 @@ func (q *faultSearch) names(pairs []int) []string {
 	return ids
 }
 
-// distinct keeps one part of each link and device: the only direction that explains the pairs, or the
-// whole if each direction would.
-func (q *faultSearch) distinct(parts []int32) []int32 {
+// distinct keeps one part of each link and device: the one that the set holds, else the only direction that
+// explains the pairs, or the whole if each direction would.
+func (q *faultSearch) distinct(f *fault) []int32 {
 	of := make(map[string][]int32)
-	for _, p := range parts {
+	for _, p := range f.parts {
 		of[q.parts[p].component] = append(of[q.parts[p].component], p)
 	}
 	var out []int32
@@ -62,10 +62,14 @@ func (q *faultSearch) distinct(parts []int32) []int32 {
 		slices.SortFunc(same, func(a, b int32) int {
 			return cmp.Or(cmp.Compare(len(q.parts[a].atoms), len(q.parts[b].atoms)), cmp.Compare(a, b))
 		})
-		if len(same) == 3 {
-			same = same[2:]
+		switch {
+		case len(same) == 3:
+			out = append(out, same[2])
+		case slices.Contains(same, f.base):
+			out = append(out, f.base)
+		default:
+			out = append(out, same[0])
 		}
-		out = append(out, same[0])
 	}
 	slices.SortFunc(out, func(a, b int32) int {
 		x, y := &q.parts[a], &q.parts[b]
@@ -92,7 +96,7 @@ func (q *faultSearch) narrowed(parts []int32, pairs []int) ([]int32, []string) {
 	var texts []string
 	links := 0
 	for _, p := range parts {
-		if kind := q.parts[p].kind; kind != kindDirection && kind != kindLink {
+		if !isLink(&q.parts[p]) {
 			continue
 		}
 		links++
@@ -184,11 +188,8 @@ func (q *faultSearch) evidenceOf(f *fault, pairs []int, sign []string) []string 
 	if f.allAlike {
 		out = append(out, "no pair of their kind is healthy, and all are equally slow: the cause may be something that all share")
 	}
-	switch {
-	case !f.covering.exact:
-		out = append(out, fmt.Sprintf("found by greedy search: %s here, at least %d needed", text.Plural(f.faults, "fault"), f.covering.least))
-	case !f.covering.all:
-		out = append(out, "there are more sets of faults of this size than were examined")
+	if f.faults >= leastGreedy {
+		out = append(out, fmt.Sprintf("found by greedy search: %s here, at least %d needed", text.Plural(f.faults, "fault"), f.least))
 	}
 	return out
 }

@@ -192,7 +192,7 @@ func (r *run) latency(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	if until > 0 { // also where nothing comes back
-		defer CancelStalled(r.until-r.Now(), cancel)()
+		defer cancelStalled(r.until-r.Now(), cancel)()
 	}
 	var samples []int64
 	warm := r.Now() + r.spec.Warmup

@@ -53,7 +53,7 @@ func (r *Run) Size(ctx context.Context, size int64) (*Series, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	if r.Until > 0 { // also where nothing comes in
-		defer CancelStalled(r.Until-r.Now(), cancel)()
+		defer cancelStalled(r.Until-r.Now(), cancel)()
 	}
 	errs := make([]error, r.Workers)
 	var running sync.WaitGroup
@@ -111,8 +111,8 @@ const stallTime = time.Second
 // ErrStalled says that nothing was moved in the time for a pair.
 var ErrStalled = pkgerr.New("probe", "nothing arrived within the time for the pair")
 
-// CancelStalled calls cancel with ErrStalled a little after a time is over, unless stop is called before.
-func CancelStalled(left time.Duration, cancel context.CancelCauseFunc) (stop func()) {
+// cancelStalled calls cancel with ErrStalled a little after a time is over, unless stop is called before.
+func cancelStalled(left time.Duration, cancel context.CancelCauseFunc) (stop func()) {
 	t := time.AfterFunc(max(0, left)+stallTime, func() { cancel(ErrStalled) })
 	return func() { t.Stop() }
 }

@@ -17,9 +17,9 @@ import (
 )
 
 const (
-	// ChaseLoads is how many dependent loads a sample of load_ns is the mean of: with
+	// chaseLoads is how many dependent loads a sample of load_ns is the mean of: with
 	// fewer the clock would be in the figure.
-	ChaseLoads = 256
+	chaseLoads = 256
 	lineBytes  = 64
 	// chaseWarm is how many samples are not taken, at first.
 	chaseWarm = 16
@@ -78,7 +78,7 @@ func (m *memoryJob) latency(ctx context.Context, until time.Duration, out *probe
 	defer undo()
 	mem, now := m.set, m.p.o.Now
 	c := newCycle(bits.Len64(uint64(len(mem)/lineBytes))-1, rand.New(rand.NewPCG(uint64(now()), 0)))
-	n := min(c.mask+1, uint64(m.spec.LatencySamples+chaseWarm)*ChaseLoads)
+	n := min(c.mask+1, uint64(m.spec.LatencySamples+chaseWarm)*chaseLoads)
 	at := c.link(mem, n)
 	defer c.unlink(mem, n)
 	if !m.sweep(ctx, lane.Share(now(), until, 2)) {
@@ -93,7 +93,7 @@ func (m *memoryJob) latency(ctx context.Context, until time.Duration, out *probe
 			break
 		}
 		if k >= chaseWarm {
-			samples = append(samples, (int64(took)+ChaseLoads/2)/ChaseLoads)
+			samples = append(samples, (int64(took)+chaseLoads/2)/chaseLoads)
 		}
 		if until > 0 && began >= until && len(samples) > 0 {
 			break
@@ -102,7 +102,7 @@ func (m *memoryJob) latency(ctx context.Context, until time.Duration, out *probe
 	if p := judge.Percentiles(samples); p != nil {
 		out.Latency = &probe.Latency{SizeBytes: lineBytes, Load: p}
 		out.Notes = append(out.Notes, fmt.Sprintf("load_ns: each sample is the mean of %d dependent loads, over %d bytes%s",
-			ChaseLoads, (c.mask+1)*lineBytes, m.pages()))
+			chaseLoads, (c.mask+1)*lineBytes, m.pages()))
 	}
 	return err
 }
@@ -127,10 +127,10 @@ func (m *memoryJob) sweep(ctx context.Context, until time.Duration) (whole bool)
 	return !short.Load()
 }
 
-// chase follows the cycle for ChaseLoads loads. Where it ends depends on all of them, so none can be
+// chase follows the cycle for chaseLoads loads. Where it ends depends on all of them, so none can be
 // optimised away.
 func chase(mem []byte, at uint64) uint64 {
-	for range ChaseLoads {
+	for range chaseLoads {
 		at = binary.LittleEndian.Uint64(mem[at:])
 	}
 	return at

@@ -8,7 +8,7 @@
 //     counts each byte twice, once loaded and once stored, as STREAM's copy does.
 //   - Memory latency: each load's address is what the load before gave (pointer chase),
 //     from one random cache line to the next, after the caches were emptied of them by
-//     loading all else: load_ns are means of ChaseLoads loads each, so that percentiles are
+//     loading all else: load_ns are means of chaseLoads loads each, so that percentiles are
 //     those of means.
 //   - GPUs: copies by the driver between pinned memory and GPUs, or two GPUs, timed by
 //     events on the GPU.

@@ -366,7 +366,7 @@ func TestCycle(t *testing.T) {
 func TestLink(t *testing.T) {
 	mem := make([]byte, 4096*lineBytes)
 	c := newCycle(12, rand.New(rand.NewPCG(1, 2)))
-	for _, n := range []uint64{1, ChaseLoads / 4, ChaseLoads, 4 * ChaseLoads, 4096} {
+	for _, n := range []uint64{1, chaseLoads / 4, chaseLoads, 4 * chaseLoads, 4096} {
 		first := c.link(mem, n)
 		linked, at := 0, first
 		for line := range slices.Chunk(mem, lineBytes) {
@@ -377,7 +377,7 @@ func TestLink(t *testing.T) {
 		if most := int(n); linked < most-1 || linked > most { // one may point to line 0
 			t.Errorf("%d of %d lines are linked", linked, n)
 		}
-		for range max(1, n/ChaseLoads) {
+		for range max(1, n/chaseLoads) {
 			at = chase(mem, at)
 		}
 		if at != first {

@@ -21,7 +21,6 @@ type problem struct {
 	caps  []int64
 	least []int64 // the smallest need of each resource
 	names []string
-	ends  []bool // resources that are ends of port and GPU pairs
 	index map[string]int32
 	// serial: nothing goes beside anything.
 	serial bool
@@ -35,7 +34,7 @@ func newProblem(p *Plan, links map[probe.LinkKey]*probe.Link, ph phase) *problem
 		pair := &p.Pairs.Pairs[i]
 		var list []need
 		if pair.Kind == probe.Memory {
-			list = append(list, pr.endNeed("cpus ", "processors of ", &pair.To, false), pr.endNeed("memory ", "memory of ", &pair.From, false))
+			list = append(list, pr.endNeed("cpus ", "processors of ", &pair.To), pr.endNeed("memory ", "memory of ", &pair.From))
 		} else {
 			list = pr.twoEnds(pair)
 		}
@@ -100,7 +99,7 @@ func (pr *problem) twoEnds(pair *probe.Pair) []need {
 	var list []need
 	for _, e := range []*probe.End{&pair.From, &pair.To} {
 		if string(e.Node) == string(e.Location) || pair.Kind == probe.Port {
-			n := pr.endNeed("end ", "", e, true)
+			n := pr.endNeed("end ", "", e)
 			if len(list) == 0 || list[0] != n {
 				list = append(list, n)
 			}
@@ -110,12 +109,12 @@ func (pr *problem) twoEnds(pair *probe.Pair) []need {
 }
 
 // endNeed is the need for an end that takes part in one pair at a time.
-func (pr *problem) endNeed(key, text string, e *probe.End, isEnd bool) need {
+func (pr *problem) endNeed(key, text string, e *probe.End) need {
 	shown := e.Name
 	if pr.plan.Pairs.Mode == "fabric" {
 		shown = e.Host + "/" + e.Name
 	}
-	return need{pr.resource(key+e.Host+" "+string(e.Node), text+shown, 1, isEnd), 1}
+	return need{pr.resource(key+e.Host+" "+string(e.Node), text+shown, 1), 1}
 }
 
 // maxAmount bounds amounts, so that the sum over all pairs fits: larger ones are counted in twos, fours
@@ -142,19 +141,44 @@ func (pr *problem) addLink(list []need, pair *probe.Pair, c crossing) []need {
 		}
 		for ; capacity >= maxAmount; capacity, demand = capacity/2, max(demand/2, 1) {
 		}
-		return append(list, need{pr.resource(key, name, capacity, false), demand})
+		return append(list, need{pr.resource(key, name, capacity), demand})
 	case l.Host != "":
-		return append(list, need{pr.resource(key, name, 1, false), 1})
+		return append(list, need{pr.resource(key, name, 1), 1})
 	}
 	return list
 }
 
-func (pr *problem) resource(key, name string, capacity int64, isEnd bool) int32 {
+func (pr *problem) resource(key, name string, capacity int64) int32 {
 	at, ok := pr.index[key]
 	if !ok {
 		at = int32(len(pr.caps))
 		pr.index[key] = at
-		pr.caps, pr.names, pr.ends = append(pr.caps, capacity), append(pr.names, name), append(pr.ends, isEnd)
+		pr.caps, pr.names = append(pr.caps, capacity), append(pr.names, name)
 	}
 	return at
+}
+
+// lowerBound is the number of rounds that every plan needs, and why: the largest over all resources of the
+// amount needed divided by the capacity, and of the pairs that need more than half of it.
+func (pr *problem) lowerBound() (int, string) {
+	if pr.serial {
+		return len(pr.items), "one pair at a time"
+	}
+	sums, large := make([]int64, len(pr.caps)), make([]int64, len(pr.caps))
+	for _, list := range pr.needs {
+		for _, n := range list {
+			sums[n.at] += n.amount
+			if 2*n.amount > pr.caps[n.at] {
+				large[n.at]++
+			}
+		}
+	}
+	best, why := int64(1), ""
+	for r := range pr.caps {
+		rounds := max((sums[r]+pr.caps[r]-1)/pr.caps[r], large[r])
+		if rounds > best || why == "" {
+			best, why = rounds, pr.names[r]
+		}
+	}
+	return int(best), why
 }

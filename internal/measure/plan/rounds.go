@@ -1,16 +1,17 @@
 package plan
 
 import (
-	"math/bits"
 	"slices"
+
+	"github.com/topoctl/topoctl/probe"
 )
 
 // maxRepacks is how often a layout above the bound is packed anew: beyond it hardly any
 // plan gets shorter, and the largest take seconds.
 const maxRepacks = 32
 
-// solve puts the items into rounds: in several orders, each item into the first round with enough
-// capacity. The best layout is packed again while it is above the bound.
+// solve puts the items into rounds: in an order in which hosts meet in turn, each into the first round with
+// enough capacity. While there are more rounds than the bound, they are packed again.
 func (pr *problem) solve(bound int) [][]int {
 	if pr.serial {
 		out := make([][]int, len(pr.items))
@@ -19,20 +20,12 @@ func (pr *problem) solve(bound int) [][]int {
 		}
 		return out
 	}
-	var best *layout
-	for _, order := range pr.orders() {
-		if l := pr.pack(order); best == nil || len(l.rounds) < len(best.rounds) {
-			best = l
-		}
-		if len(best.rounds) <= bound {
-			break
-		}
+	rounds := pr.pack(pr.meetingOrder())
+	for n := 0; n < maxRepacks && len(rounds) > bound; n++ {
+		rounds = pr.repack(rounds)
 	}
-	for n := 0; n < maxRepacks && len(best.rounds) > bound; n++ {
-		best = best.repack()
-	}
-	out := make([][]int, 0, len(best.rounds))
-	for _, items := range best.rounds {
+	out := make([][]int, 0, len(rounds))
+	for _, items := range rounds {
 		round := make([]int, 0, len(items))
 		for _, k := range items {
 			round = append(round, pr.items[k])
@@ -43,114 +36,99 @@ func (pr *problem) solve(bound int) [][]int {
 	return out
 }
 
-// orders are the orders in which items are placed: like the games of a tournament, then by the scarcest
-// resources that they use, then host by host in a ring.
-func (pr *problem) orders() [][]int {
-	games, ring := pr.tournament()
-	byGame := make([]int, len(pr.items))
-	for k := range byGame {
-		byGame[k] = k
+// meetingOrder are the items in an order in which each host meets another one before any host meets two. With
+// an even number of hosts, one stays and the others move around it. With an odd number that would leave one
+// host out, so each host sends to the one that is some places further, and with another port than the one it
+// receives with. Items of one host stay in the order of IDs.
+func (pr *problem) meetingOrder() []int {
+	type end struct{ host, node string }
+	hosts, ends, width := make(map[string]int), make(map[end]int), make(map[string]int)
+	number := func(e *probe.End) (host, port int) {
+		if _, ok := hosts[e.Host]; !ok {
+			hosts[e.Host] = len(hosts)
+		}
+		at := end{e.Host, string(e.Node)}
+		if _, ok := ends[at]; !ok {
+			ends[at] = width[e.Host]
+			width[e.Host]++
+		}
+		return hosts[e.Host], ends[at]
 	}
-	byRing := slices.Clone(byGame)
-	slices.SortStableFunc(byGame, func(x, y int) int { return slices.Compare(games[x][:], games[y][:]) })
-	slices.SortStableFunc(byRing, func(x, y int) int { return slices.Compare(ring[x][:], ring[y][:]) })
-	load := make([]float64, len(pr.caps))
-	for _, list := range pr.needs {
-		for _, n := range list {
-			load[n.at] += float64(n.amount) / float64(pr.caps[n.at])
+	for _, i := range pr.items {
+		number(&pr.plan.Pairs.Pairs[i].From)
+		number(&pr.plan.Pairs.Pairs[i].To)
+	}
+	ports := 0
+	for _, n := range width {
+		ports = max(ports, n)
+	}
+	keys, order := make([][4]int, len(pr.items)), make([]int, len(pr.items))
+	for k, i := range pr.items {
+		order[k] = k
+		a, from := number(&pr.plan.Pairs.Pairs[i].From)
+		b, to := number(&pr.plan.Pairs.Pairs[i].To)
+		switch n := len(hosts); {
+		case a == b:
+		case n%2 == 0 && a < b:
+			keys[k] = [4]int{meeting(a, b, n), (to - from + ports) % ports, 0}
+		case n%2 == 0:
+			keys[k] = [4]int{meeting(b, a, n), (from - to + ports) % ports, 1}
+		default:
+			keys[k] = [4]int{(b - a + n) % n, (to - from + ports) % ports, (from + a) % ports, a}
 		}
 	}
-	scarce := make([][2]float64, len(pr.items))
-	for k, list := range pr.needs {
-		for _, n := range list {
-			scarce[k][0] = max(scarce[k][0], load[n.at])
-			scarce[k][1] += load[n.at]
-		}
-	}
-	byScarcity := slices.Clone(byGame)
-	slices.SortStableFunc(byScarcity, func(x, y int) int { return slices.Compare(scarce[y][:], scarce[x][:]) })
-	return [][]int{byGame, byScarcity, byRing}
+	slices.SortStableFunc(order, func(x, y int) int { return slices.Compare(keys[x][:], keys[y][:]) })
+	return order
 }
 
-// layout is items in rounds, and what is left of each resource there.
-type layout struct {
-	pr     *problem
-	rounds [][]int   // items
-	load   [][]int64 // by resource and round
-	full   []bitset  // by resource: rounds in which no other item fits
-}
-
-type bitset []uint64
-
-func (b *bitset) set(i int) {
-	for i/64 >= len(*b) {
-		*b = append(*b, 0)
+// meeting is when a and b of an even number n meet if one stays and the others move around it.
+func meeting(a, b, n int) int {
+	switch last := n - 1; {
+	case b == last:
+		return 2 * a % last
+	case a == last:
+		return 2 * b % last
+	default:
+		return (a + b) % last
 	}
-	(*b)[i/64] |= 1 << (i % 64)
 }
 
 // pack puts items, in this order, each into the first round with enough capacity.
-func (pr *problem) pack(order []int) *layout {
-	l := &layout{pr: pr, load: make([][]int64, len(pr.caps)), full: make([]bitset, len(pr.caps))}
+func (pr *problem) pack(order []int) [][]int {
+	var rounds [][]int
+	load := make([][]int64, len(pr.caps)) // by resource and round
+	full := make([]int, len(pr.caps))     // by resource: before this round no other item fits
 	for _, k := range order {
-		l.nearMemory(k, l.firstRound(k))
+		needs, r := pr.needs[k], 0
+		for _, n := range needs {
+			r = max(r, full[n.at])
+		}
+		for r < len(rounds) && slices.ContainsFunc(needs, func(n need) bool { return load[n.at][r]+n.amount > pr.caps[n.at] }) {
+			r++
+		}
+		if r == len(rounds) {
+			rounds = append(rounds, nil)
+			for at := range load {
+				load[at] = append(load[at], 0)
+			}
+		}
+		rounds[r] = append(rounds[r], k)
+		for _, n := range needs {
+			load[n.at][r] += n.amount
+			for full[n.at] < len(rounds) && load[n.at][full[n.at]]+pr.least[n.at] > pr.caps[n.at] {
+				full[n.at]++
+			}
+		}
 	}
-	return l
+	return rounds
 }
 
 // repack packs the items round by round, the last round first. That never takes more rounds, because items
 // that fitted together still do (iterated greedy, Culberson and Luo 1996).
-func (l *layout) repack() *layout {
+func (pr *problem) repack(rounds [][]int) [][]int {
 	var order []int
-	for _, items := range slices.Backward(l.rounds) {
+	for _, items := range slices.Backward(rounds) {
 		order = append(order, items...)
 	}
-	return l.pr.pack(order)
-}
-
-// firstRound is the first round with capacity for an item, a new one if there is none.
-func (l *layout) firstRound(k int) int {
-	needs := l.pr.needs[k]
-	for w := 0; w*64 < len(l.rounds); w++ {
-		taken := uint64(0)
-		for _, n := range needs {
-			if b := l.full[n.at]; w < len(b) {
-				taken |= b[w]
-			}
-		}
-		for free := ^taken; free != 0; free &= free - 1 {
-			r := w*64 + bits.TrailingZeros64(free)
-			if r >= len(l.rounds) {
-				return len(l.rounds)
-			}
-			if l.fits(k, r) {
-				return r
-			}
-		}
-	}
-	return len(l.rounds)
-}
-
-// fits says whether a round has capacity for an item.
-func (l *layout) fits(k, r int) bool {
-	return !slices.ContainsFunc(l.pr.needs[k], func(n need) bool {
-		load := l.load[n.at]
-		return r < len(load) && load[r]+n.amount > l.pr.caps[n.at]
-	})
-}
-
-func (l *layout) nearMemory(k, r int) {
-	for r >= len(l.rounds) {
-		l.rounds = append(l.rounds, nil)
-	}
-	l.rounds[r] = append(l.rounds[r], k)
-	for _, n := range l.pr.needs[k] {
-		for r >= len(l.load[n.at]) {
-			l.load[n.at] = append(l.load[n.at], 0)
-		}
-		load := l.load[n.at]
-		if load[r] += n.amount; load[r]+l.pr.least[n.at] > l.pr.caps[n.at] {
-			l.full[n.at].set(r)
-		}
-	}
+	return pr.pack(order)
 }

@@ -72,22 +72,30 @@ func TestRoundsOfFixtures(t *testing.T) {
 	}
 }
 
-// An odd number of hosts, and hosts that differ.
+// An odd number of hosts, of which one waits while the others meet if each has one port of a rail, and hosts
+// that differ.
 func TestRoundsOfOddFabrics(t *testing.T) {
 	small, large := fixturetest.Topology(t, "l40-4gpu-2nic"), fixturetest.Topology(t, "dgx-h100")
-	for _, n := range []int{3, 5, 7} {
-		for _, top := range []*topo.Topology{small, large, fixturetest.Topology(t, "vm-flat")} {
-			p := makePlan(t, fabric(t, plantest.Hosts(top, n), plan.FabricOptions{}), plan.Options{})
+	for _, c := range []struct {
+		top  *topo.Topology
+		want map[int]int // rounds by hosts
+	}{
+		{small, map[int]int{3: 6, 5: 10, 7: 15}},
+		{large, map[int]int{3: 34, 5: 67, 7: 99}},
+		{fixturetest.Topology(t, "vm-flat"), map[int]int{3: 128, 5: 256, 7: 385}},
+	} {
+		for n, want := range c.want {
+			p := makePlan(t, fabric(t, plantest.Hosts(c.top, n), plan.FabricOptions{}), plan.Options{})
 			valid(t, p)
-			if len(p.Rounds) > p.LowerBound*5/4 {
-				t.Errorf("%d of %s: %d rounds, %d would do", n, top.Host.Name, len(p.Rounds), p.LowerBound)
+			if len(p.Rounds) != want {
+				t.Errorf("%d of %s: %d rounds, want %d", n, c.top.Host.Name, len(p.Rounds), want)
 			}
 		}
 	}
 	hosts := append(plantest.Hosts(large, 3), plan.Host{Name: "slow", Topology: fixturetest.Topology(t, "dgx-a100")}, plan.Host{Name: "small", Topology: small})
 	p := makePlan(t, fabric(t, hosts, plan.FabricOptions{}), plan.Options{})
 	valid(t, p)
-	if len(p.Rounds) > p.LowerBound*5/4 {
+	if float64(len(p.Rounds)) > mostOverBound*float64(p.LowerBound) {
 		t.Errorf("hosts that differ: %d rounds, %d would do", len(p.Rounds), p.LowerBound)
 	}
 }

@@ -42,21 +42,19 @@ func parseSelection(texts []string) (selection, error) {
 	return s, nil
 }
 
+// selects says whether a pattern means a pair.
+func (p *pattern) selects(from, to *probe.End) bool {
+	if p.to == "" {
+		return matches(p.from, from) || matches(p.from, to)
+	}
+	return matches(p.from, from) && matches(p.to, to)
+}
+
 // pair says whether a pair is selected.
 func (s selection) pair(from, to *probe.End) bool {
-	if len(s.patterns) == 0 {
-		return true
-	}
-	found := false
+	found := len(s.patterns) == 0
 	for i := range s.patterns {
-		p := &s.patterns[i]
-		var ok bool
-		if p.to == "" {
-			ok = matches(p.from, from) || matches(p.from, to)
-		} else {
-			ok = matches(p.from, from) && matches(p.to, to)
-		}
-		if ok {
+		if p := &s.patterns[i]; p.selects(from, to) {
 			*p.used, found = true, true
 		}
 	}
@@ -68,20 +66,12 @@ func (s selection) between(here, there []portEnd) bool {
 	if len(s.patterns) == 0 {
 		return true
 	}
-	any := func(glob string, ends []portEnd) bool {
-		for i := range ends {
-			if matches(glob, &ends[i].end) {
+	for i := range here {
+		for j := range there {
+			x, y := &here[i].end, &there[j].end
+			if slices.ContainsFunc(s.patterns, func(p pattern) bool { return p.selects(x, y) || p.selects(y, x) }) {
 				return true
 			}
-		}
-		return false
-	}
-	for _, p := range s.patterns {
-		switch {
-		case p.to == "" && (any(p.from, here) || any(p.from, there)),
-			p.to != "" && any(p.from, here) && any(p.to, there),
-			p.to != "" && any(p.from, there) && any(p.to, here):
-			return true
 		}
 	}
 	return false

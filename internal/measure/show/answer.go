@@ -85,7 +85,7 @@ func (a *answer) sentence() string {
 	case len(a.r.Blame) > len(a.congestion):
 		return fmt.Sprintf("%s slow, and no part explains it", a.of(a.unexplained(), "is", "are"))
 	case s.Error > 0:
-		return fmt.Sprintf("%s not measured: %s", a.of(s.Error, "was", "were"), a.firstError())
+		return fmt.Sprintf("%s not measured: %s", a.of(s.Error, "was", "were"), a.why(probe.Error))
 	case len(a.congestion) > 0:
 		b := a.congestion[0]
 		return fmt.Sprintf("Congested, not broken: %s over %s, slow next to other traffic and fine alone", text.Plural(len(b.Pairs), "pair"), suspectText(&b.Suspects[0]))
@@ -188,15 +188,6 @@ func (a *answer) why(v probe.Verdict) string {
 			if why := reason(x, false); why != "" {
 				return PairName(&x.Pair, a.local) + ", " + why
 			}
-		}
-	}
-	return "no reason is given"
-}
-
-func (a *answer) firstError() string {
-	for i := range a.r.Results {
-		if x := &a.r.Results[i]; x.Verdict == probe.Error {
-			return PairName(&x.Pair, a.local) + ", " + reason(x, false)
 		}
 	}
 	return "no reason is given"

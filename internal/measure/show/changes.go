@@ -103,7 +103,8 @@ func changeText(c *Change, u units.System) string {
 		text = string(c.AVerdict) + " -> " + string(c.BVerdict)
 	case Slower, Faster:
 		u = unitOf(c.Of, u)
-		text = interval(c.A, c.ACI95, u) + " -> " + interval(c.B, c.BCI95, u) + fmt.Sprintf(" (%+.1f %%)", 100*(float64(*c.B)/float64(max(1, *c.A))-1))
+		text = fmt.Sprintf("%s %s -> %s %s (%+.1f %%)", interval(*c.A, c.ACI95, u), u.Suffix(), interval(*c.B, c.BCI95, u), u.Suffix(),
+			100*(float64(*c.B)/float64(max(1, *c.A))-1))
 	}
 	if c.Reason != "" {
 		if text != "" {
@@ -112,13 +113,4 @@ func changeText(c *Change, u units.System) string {
 		text += clean(c.Reason)
 	}
 	return text
-}
-
-// interval is a mean with its interval and unit.
-func interval(mean, ci *int64, u units.System) string {
-	text := rate(mean, u)
-	if ci != nil {
-		text += " ±" + rate(ci, u)
-	}
-	return text + " " + u.Suffix()
 }

@@ -159,10 +159,7 @@ func (s *section) facts(x *probe.Result) []fact {
 func (s *section) sizeOf(b *probe.Bandwidth) sizeView {
 	v := sizeView{Size: units.Bytes(b.SizeBytes), Mean: "-", Median: "-", N: count(len(b.SamplesBytesPerSec)), Stopped: stoppedText(b.Stopped)}
 	if len(b.SamplesBytesPerSec) > 0 {
-		v.Mean, v.Median = rate(&b.MeanBytesPerSec, s.unit), rate(&b.MedianBytesPerSec, s.unit)
-		if b.CI95BytesPerSec != nil {
-			v.Mean += " ±" + rate(b.CI95BytesPerSec, s.unit)
-		}
+		v.Mean, v.Median = interval(b.MeanBytesPerSec, b.CI95BytesPerSec, s.unit), units.RateNumber(b.MedianBytesPerSec, s.unit)
 		v.Spark = spark(b)
 	}
 	return v

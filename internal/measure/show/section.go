@@ -106,11 +106,7 @@ func (s *section) rate(x *probe.Result) string {
 	if b == nil {
 		return "-"
 	}
-	text := units.RateNumber(b.MeanBytesPerSec, s.unit)
-	if b.CI95BytesPerSec != nil {
-		text += " ±" + units.RateNumber(*b.CI95BytesPerSec, s.unit)
-	}
-	return text
+	return interval(b.MeanBytesPerSec, b.CI95BytesPerSec, s.unit)
 }
 
 // samples is how many there are: of bandwidth, and of latency.

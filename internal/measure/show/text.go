@@ -58,6 +58,15 @@ func rate[T ~int64](v *T, u units.System) string {
 	return units.RateNumber(int64(*v), u)
 }
 
+// interval prints a mean and the half width of its interval, without the unit: "391.2 ±0.8".
+func interval(mean int64, half *int64, u units.System) string {
+	text := units.RateNumber(mean, u)
+	if half != nil {
+		text += " ±" + units.RateNumber(*half, u)
+	}
+	return text
+}
+
 // expected prints what was expected, with how it is known.
 func expected(e *probe.Expected, u units.System) string { return e.Basis.Mark(rate(e.BytesPerSec, u)) }
 
