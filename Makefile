@@ -65,9 +65,20 @@ lint:
 lab:
 	./.ci/lab
 
-# What only a machine with a GPU can show: docs/hardware.md.
+# What only a machine with a GPU can show: docs/hardware.md. The archive has all it needs there (x86-64 Linux, glibc
+# 2.34, NVIDIA's driver; neither Go nor a network), and 40 MB at most can be carried. Where there is a GPU, it runs.
 gpu:
-	./.ci/gpu
+	rm -rf build
+	mkdir -p build/gpu
+	go build -trimpath -ldflags '-s -w -extldflags=-Wl,-z,lazy' -o build/gpu/ ./cmd/topoctl ./engine/internal/gpucheck
+	go test -c -trimpath -ldflags '-s -w' -o build/gpu/ ./engine/internal/transport/tcp ./engine/internal/transport/shm
+	gcc -O2 -o build/gpu/copyloop engine/internal/gpucheck/testdata/copyloop.c -ldl
+	cp engine/internal/gpucheck/tensors.py build/gpu
+	tar -czf build/gpu.tar.gz -C build gpu
+	[ $$(stat -c %s build/gpu.tar.gz) -le 40000000 ]
+	@echo "build/gpu.tar.gz: $$(stat -c %s build/gpu.tar.gz) bytes. On the machine with the GPU:"
+	@echo "    tar -xzf build/gpu.tar.gz -C /tmp && /tmp/gpu/gpucheck -out RESULTS"
+	@if [ -e /proc/driver/nvidia/version ]; then build/gpu/gpucheck -out build/results; else echo "this machine has no NVIDIA driver: nothing was run"; fi
 
 golden:
 	go test $$(git grep -l testkit/golden -- '*_test.go' | xargs -n1 dirname | sort -u | sed "s,^,./,") -update
