@@ -1,22 +1,29 @@
 # Short names for the commands that are used most.
 .PHONY: build lib lib-arm64 wheel release image test bench ci lint fuzz golden lab gpu
 
+# -X: what "topoctl version" says; Go's own stamp would be a pseudo-version.
+package = github.com/topoctl/topoctl/internal/build
+stamp = -s -w -X $(package).stampedVersion=$(shell ./.ci/version 2>/dev/null) -X $(package).stampedCommit=$(shell git rev-parse HEAD 2>/dev/null)
+dir = bin
+
 # -z lazy: go-nvml's calls are looked up when they are made, so that a machine
 # without the driver can start the program.
-# -X: what "topoctl version" says; Go's own stamp would be a pseudo-version.
-stamps = github.com/topoctl/topoctl/internal/build
-version = $(shell ./.ci/version 2>/dev/null)
-commit = $(shell git rev-parse HEAD 2>/dev/null)
-program = bin/topoctl
-
 build:
-	go build -trimpath -ldflags '-s -w -extldflags=-Wl,-z,lazy -X $(stamps).stampedVersion=$(version) -X $(stamps).stampedCommit=$(commit)' -o $(program) ./cmd/topoctl
+	go build -trimpath -ldflags '$(stamp) -extldflags=-Wl,-z,lazy' -o $(dir)/topoctl ./cmd/topoctl
 
-# bin/libtopoctl.so, the C library: docs/c-api.md; lib-arm64: bin/arm64/libtopoctl.so.
-lib: what = build
-lib-arm64: what = arm64
-lib lib-arm64:
-	STAMPS='-X $(stamps).stampedVersion=$(version) -X $(stamps).stampedCommit=$(commit)' ./.ci/lib $(what)
+# The C library: docs/c-api.md. Without a build ID, which would tell in which folder it was built (-version-script), and
+# without gRPC's pages about its calls, which no one could open. The header that cgo writes is not the interface.
+soname = libtopoctl.so.$(shell sed -n 's/^.define TOPOCTL_ABI //p' cmd/libtopoctl/topoctl.h)
+lib:
+	CGO_ENABLED=1 go build -tags nonvml,grpcnotrace -trimpath -buildmode=c-shared -o $(dir)/$(soname) -ldflags "$(stamp) -buildid= \
+		-extldflags '-Wl,--version-script=$(CURDIR)/cmd/libtopoctl/exports.map -Wl,-z,now -Wl,-soname,$(soname)'" ./cmd/libtopoctl
+	rm -f $(dir)/libtopoctl.so.h
+	ln -sf $(soname) $(dir)/libtopoctl.so
+	./.ci/lib check $(dir)/libtopoctl.so
+
+# With Debian's gcc-aarch64-linux-gnu and libc6-dev-arm64-cross.
+lib-arm64:
+	$(MAKE) lib dir=bin/arm64 GOARCH=arm64 CC=aarch64-linux-gnu-gcc
 
 # The Python package with library and program in it, bin/topoctl-*.whl: docs/python.md. Wants
 # python3 with pip, and a package registry for what builds wheels.
@@ -28,9 +35,9 @@ wheel: build lib
 release:
 	./.ci/release
 
-# The container image of what release built, beside it: docs/containers.md.
+# The same, and the container images: docs/containers.md.
 image:
-	./.ci/image
+	./.ci/release archives packages wheels sbom image
 
 test:
 	go test ./...
@@ -50,8 +57,8 @@ bench: build
 	$(benchmark) $(time) -bench 'Write|TwoWorkers' ./engine/internal/transport/shm
 	$(benchmark) $(rounds) -bench 'Stream|Latency|Protection' ./engine/internal/transport/tcp
 	$(benchmark) $(time) -bench Guard ./engine/internal/transport/tcp
-	bin/topoctl bench --transport tcp --size 4KiB --batch 128 --in-flight 2 --duration $(time)
-	bin/topoctl bench --transport tcp --size 4KiB --batch 1 --in-flight 1 --duration $(time)
+	$(dir)/topoctl bench --transport tcp --size 4KiB --batch 128 --in-flight 2 --duration $(time)
+	$(dir)/topoctl bench --transport tcp --size 4KiB --batch 1 --in-flight 1 --duration $(time)
 	-iperf3 -s -1 -D -p 17311 && sleep 0.5 && iperf3 -c 127.0.0.1 -p 17311 -l 1M -C cubic -t 4
 	uptime
 
