@@ -66,11 +66,11 @@ fuzz:
 	./.ci/fuzz 10s
 
 lint:
-	./.ci/lint
+	./.ci/run lint
 
 # Suites in virtual machines with RDMA devices: docs/lab.md.
 lab:
-	./.ci/lab
+	go run ./test/vmlab/cmd/vmlab
 
 # What only a machine with a GPU can show: docs/hardware.md. The archive has all it needs there (x86-64 Linux, glibc
 # 2.34, NVIDIA's driver; neither Go nor a network), and 40 MB at most can be carried. Where there is a GPU, it runs.
