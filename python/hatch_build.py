@@ -10,7 +10,7 @@ ROOT = pathlib.Path(__file__).parent.parent
 BIN = ROOT / os.environ.get("TOPOCTL_BIN", "bin")  # where "make build lib" put them
 MACHINES = {62: "x86_64", 183: "aarch64"}  # e_machine of an ELF file
 LICENSES = os.environ.get("TOPOCTL_LICENSES")  # of the modules in them: .ci/release writes the file
-GLIBC = "2_34"  # the newest that program and library need: .ci/glibc
+GLIBC = "2_34"  # the newest that program and library need: .ci/common
 
 
 def version() -> str:

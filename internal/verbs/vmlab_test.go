@@ -30,7 +30,7 @@ func lab(t *testing.T) (*guest.Lab, context.Context) {
 	t.Helper()
 	l, err := guest.Open()
 	if errors.Is(err, guest.ErrNoLab) {
-		t.Skipf("not in a machine of the lab (.ci/lab): %v", err)
+		t.Skipf("not in a machine of the lab (make lab): %v", err)
 	}
 	ok(t, err)
 	t.Cleanup(func() { ok(t, l.Close()) })

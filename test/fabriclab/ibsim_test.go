@@ -22,7 +22,7 @@ import (
 	"github.com/topoctl/topoctl/testkit/fixturetest"
 )
 
-// tools is where .ci/fabric unpacks Debian's packages, "" where it did not.
+// tools is where .ci/run unpacks Debian's packages, "" where it did not.
 const tools = "TOPOCTL_FABRIC_TOOLS"
 
 // tool is a program of Debian's, or the test is skipped with the reason.
@@ -30,7 +30,7 @@ func tool(t *testing.T, path string) string {
 	t.Helper()
 	root := os.Getenv(tools)
 	if root == "" {
-		t.Skip("COULD NOT CHECK: " + tools + " is not set: .ci/fabric brings Debian's ibsim-utils, infiniband-diags, lldpd, slurmctld and openssh-server")
+		t.Skip("COULD NOT CHECK: " + tools + " is not set: .ci/run fabric brings Debian's ibsim-utils, infiniband-diags, lldpd, slurmctld and openssh-server")
 	}
 	file := filepath.Join(root, path)
 	if _, err := os.Stat(file); err != nil {

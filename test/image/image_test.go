@@ -1,6 +1,6 @@
-// Package image runs the container image that .ci/image makes as Kubernetes would: another user, no
+// Package image runs the container image that .ci/release makes as Kubernetes would: another user, no
 // capability, no way to more of them, a root file system that cannot be written. TOPOCTL_IMAGE names the
-// archive (.ci/image test sets it).
+// archive (.ci/long image sets it).
 package image
 
 import (
@@ -36,7 +36,7 @@ func unpack(t *testing.T) bundle {
 	t.Helper()
 	archive := os.Getenv("TOPOCTL_IMAGE")
 	if archive == "" {
-		t.Skip("TOPOCTL_IMAGE names no image: .ci/image test makes one and runs this")
+		t.Skip("TOPOCTL_IMAGE names no image: .ci/long image makes one and runs this")
 	}
 	if os.Geteuid() != 0 {
 		t.Skip("not root: runc makes namespaces and another user")
