@@ -82,7 +82,7 @@ func (l exportFormats[W]) choose(cmd *cobra.Command, name string) (exportFormat[
 // engineWords are the engines that --for takes.
 func engineWords() []string { return wordsOf(export.Engines()) }
 
-// wantEngine refuses a value of --for that is none of the words.
+// wantEngine refuses a value of --for that is not in words.
 func wantEngine(value string, words []string) error {
 	switch {
 	case value == "":
