@@ -66,7 +66,7 @@ func TestPublished(t *testing.T) {
 	}
 }
 
-// The document has the golden file's tables, unchanged.
+// The page states the golden file's totals, unchanged, and leaves the rows to the file.
 func TestDocument(t *testing.T) {
 	tables, err := os.ReadFile(goldenFile)
 	if err != nil {
@@ -76,8 +76,9 @@ func TestDocument(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !strings.Contains(string(doc), string(tables)) {
-		t.Errorf("%s does not have the tables of %s: paste them", docFile, goldenFile)
+	total := strings.LastIndex(string(tables), "On the wire alone")
+	if total < 0 || !strings.Contains(string(doc), string(tables[total:])) {
+		t.Errorf("%s does not have the last lines of %s: paste them", docFile, goldenFile)
 	}
 }
 
