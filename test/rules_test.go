@@ -4,7 +4,6 @@ package test
 
 import (
 	"go/ast"
-	"go/doc"
 	"go/parser"
 	"go/token"
 	"io/fs"
@@ -17,8 +16,6 @@ import (
 
 	"golang.org/x/mod/module"
 	"golang.org/x/mod/zip"
-
-	"github.com/topoctl/topoctl/testkit/golden"
 )
 
 const modulePath = "github.com/topoctl/topoctl"
@@ -175,38 +172,19 @@ func eachFile(t *testing.T, mode parser.Mode, visit func(pkg, path string, file 
 	}
 }
 
-// docs/ARCHITECTURE.md lists the packages with the first sentence of their comments.
-func TestArchitecture(t *testing.T) {
+// The comment of each package says what it holds: "go list" with it is the list of packages.
+func TestPackageComments(t *testing.T) {
 	holds := map[string]string{}
 	eachFile(t, parser.PackageClauseOnly|parser.ParseComments, func(pkg, _ string, file *ast.File) {
-		if !below(pkg, "test") && !below(pkg, "examples") && holds[pkg] == "" {
-			var none doc.Package
-			holds[pkg] = none.Synopsis(file.Doc.Text())
+		if holds[pkg] == "" {
+			holds[pkg] = file.Doc.Text()
 		}
 	})
-	var table strings.Builder
-	table.WriteString("| package | |\n|---|---|\n")
 	for _, pkg := range slices.Sorted(maps.Keys(holds)) {
-		what := holds[pkg]
-		if what == "" {
+		if holds[pkg] == "" {
 			t.Errorf("%s: a package comment says what it holds", pkg)
 		}
-		for _, first := range []string{"Package " + filepath.Base(pkg) + " ", "Package topoctl "} {
-			what = strings.TrimPrefix(what, first)
-		}
-		table.WriteString("| `" + pkg + "` | " + strings.ReplaceAll(strings.TrimSuffix(what, "."), "|", "\\|") + " |\n")
 	}
-	const file, begin, end = "../docs/ARCHITECTURE.md", "<!-- packages -->\n", "<!-- /packages -->\n"
-	data, err := os.ReadFile(filepath.FromSlash(file))
-	if err != nil {
-		t.Fatal(err)
-	}
-	before, rest, ok := strings.Cut(string(data), begin)
-	_, after, ok2 := strings.Cut(rest, end)
-	if !ok || !ok2 {
-		t.Fatalf("%s: want %q and %q", file, begin, end)
-	}
-	golden.Check(t, file, before+begin+table.String()+end+after)
 }
 
 // The module can be zipped, so that go install can fetch it: no file name that
