@@ -24,7 +24,7 @@ type end struct {
 	remote    *engine.RemoteRegion
 }
 
-// cell is one measurement: an op of one size, over one transport, by one policy.
+// cell is one measurement: an op of one size, over one transport.
 type cell struct {
 	*end
 	verifier  *end // reads back and fills; nil unless every byte is verified
@@ -34,7 +34,6 @@ type cell struct {
 	threads   int
 	inFlight  int
 	transport string
-	policy    pick.Policy
 	layout    layout
 	pattern   pattern
 	childPID  int
@@ -58,7 +57,7 @@ type cell struct {
 }
 
 func (c *cell) name() string {
-	return fmt.Sprintf("%s %s, %s, %s", c.op, units.Bytes(c.size), c.transport, c.policy)
+	return fmt.Sprintf("%s %s, %s", c.op, units.Bytes(c.size), c.transport)
 }
 
 // round moves batches for a while. The error of a failed batch is c.err; it returns that of ctx, or
@@ -229,7 +228,7 @@ func (c *cell) congestionControl() *string {
 func (c *cell) result() Result {
 	all := c.samples.sum()
 	r := Result{
-		Op: c.op, Transport: c.transport, Policy: c.policy, SizeBytes: c.size, Batch: c.batch, Threads: c.threads, InFlight: c.inFlight,
+		Op: c.op, Transport: c.transport, Policy: pick.Adaptive, SizeBytes: c.size, Batch: c.batch, Threads: c.threads, InFlight: c.inFlight,
 		DurationNS: int64(all.elapsed), Bytes: all.bytes, Ops: c.ops, BytesPerSec: all.bytesPerSec(),
 		RoundsBytesPerSec: c.samples.rates(), Latency: latencyOf(&c.latency),
 		Complete: c.rounds == c.planned, Lanes: c.lanes, Checksum: c.checksum, CongestionControl: c.congestionControl(),

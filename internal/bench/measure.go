@@ -98,15 +98,13 @@ func (r *run) groups() ([]*group, error) {
 				return nil, err
 			}
 			for _, transport := range r.o.Transports {
-				for _, policy := range r.o.Policies {
-					c := &cell{end: r.ends[policy], verifier: r.verifier, op: op, size: size, batch: r.o.batchFor(size), threads: r.o.Threads,
-						inFlight: r.o.InFlight, transport: transport, policy: policy, layout: l, pattern: pattern(r.o.Seed),
-						childPID: r.o.ChildPID, fault: r.o.Fault, planned: r.o.rounds()}
-					if r.o.Check {
-						c.verified = &Check{}
-					}
-					g.cells = append(g.cells, c)
+				c := &cell{end: r.end, verifier: r.verifier, op: op, size: size, batch: r.o.batchFor(size), threads: r.o.Threads,
+					inFlight: r.o.InFlight, transport: transport, layout: l, pattern: pattern(r.o.Seed),
+					childPID: r.o.ChildPID, fault: r.o.Fault, planned: r.o.rounds()}
+				if r.o.Check {
+					c.verified = &Check{}
 				}
+				g.cells = append(g.cells, c)
 			}
 			out = append(out, g)
 		}
@@ -140,20 +138,20 @@ func (r *run) steps(g *group) []step {
 			return ctx.Err()
 		}, each})
 	}
-	if r.raw != nil {
+	if r.raw.IsValid() {
 		out = append(out, step{describe(g.op, g.size, "raw socket"), func(ctx context.Context, d time.Duration) error {
 			l, err := newLayout(r.memory, g.size, g.streams, 1)
 			if err != nil {
 				return err
 			}
-			s, err := rawRound(ctx, r.raw, g.op == Read, g.cells[0].local.Bytes(), l, d)
+			s, err := r.rawRound(ctx, g.op == Read, l, d)
 			return appendSample(&g.raw, s, err)
 		}, each / 2})
 	}
 	for _, c := range g.copies {
 		name := describe("copy", g.size, fmt.Sprintf("%s x %d", c.kind, c.threads))
 		out = append(out, step{name, func(ctx context.Context, d time.Duration) error {
-			s, err := copyRound(ctx, r.copyTo.Bytes(), g.cells[0].local.Bytes(), c.layout, d, c.copyTo)
+			s, err := copyRound(ctx, r.copyTo.Bytes(), r.end.local.Bytes(), c.layout, d, c.copyTo)
 			return appendSample(&c.samples, s, err)
 		}, each / 4})
 	}

@@ -1,7 +1,6 @@
 package bench
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -12,7 +11,6 @@ import (
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/engine"
 	"github.com/topoctl/topoctl/engine/registry"
-	"github.com/topoctl/topoctl/internal/pick"
 )
 
 // The ops, and the name for any transport.
@@ -42,7 +40,6 @@ type Options struct {
 	Engine []engine.TransportFactory
 	// Protection is what the engines' data connections have at least (engine.Options).
 	Protection string
-	Policies   []pick.Policy
 	// Lanes are the names (or local ports) of the lanes to use; LaneCount is how many of
 	// the best lanes of each transport to use. Neither: all lanes.
 	Lanes     []string
@@ -58,13 +55,11 @@ type Options struct {
 	// ChildPID is the process ID of the agent if the caller started it: its processor time
 	// is counted. 0: not started by the caller.
 	ChildPID int
-	// RawEnd starts the other end of raw sockets on this host.
-	RawEnd func(ctx context.Context, c RawConfig) (*RawEnd, error)
 	// Progress, if not nil, is called every Tick.
 	Progress func(Progress)
-	// Show, if not nil, is called with the engines before anything is measured. The function
-	// that it returns is called before they are closed.
-	Show func(*Engines) (stop func(), err error)
+	// Show, if not nil, is called with the engine that measures before it does. The function that it
+	// returns, if not nil, is called before the engine is closed.
+	Show func(*engine.Engine) (stop func(), err error)
 	Tool topo.Tool
 	Now  func() time.Time
 }
@@ -78,7 +73,7 @@ type FaultPlan struct {
 
 // Progress is the progress of a run.
 type Progress struct {
-	What        string // "write 64 KiB, tcp, adaptive"
+	What        string // "write 64 KiB, tcp"
 	Step, Steps int
 	BytesPerSec int64 // of late
 	Left        time.Duration

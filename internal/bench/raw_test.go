@@ -1,87 +1,81 @@
 package bench
 
 import (
-	"bufio"
 	"context"
-	"encoding/json"
 	"fmt"
-	"io"
 	"net"
-	"net/netip"
 	"os"
 	"runtime"
 	"testing"
 	"time"
+
+	"github.com/topoctl/topoctl/engine/memory"
 )
 
-// startRawEnd runs the other end in this process.
-func startRawEnd(t *testing.T, memory int64) *RawEnd {
-	t.Helper()
-	inR, inW := io.Pipe()
-	outR, outW := io.Pipe()
-	ended := make(chan error, 1)
-	go func() { ended <- ServeRaw(context.Background(), inR, outW) }()
-	token := make([]byte, rawTokenBytes)
-	copy(token, "the token of this test")
-	line, err := json.Marshal(RawConfig{Listen: "127.0.0.1:0", Token: token, Memory: memory})
-	if err != nil {
-		t.Fatal(err)
-	}
-	go inW.Write(append(line, '\n'))
-	text, err := bufio.NewReader(outR).ReadBytes('\n')
-	if err != nil {
-		t.Fatal(err, <-ended)
-	}
-	var ready RawReady
-	if err := json.Unmarshal(text, &ready); err != nil {
-		t.Fatal(err)
-	}
-	if runtime.GOOS == "linux" && ready.CongestionControl != "cubic" && ready.CongestionControl != "reno" {
-		t.Errorf("congestion control %q, want cubic, or reno, which is always allowed", ready.CongestionControl)
-	}
-	return &RawEnd{Address: netip.MustParseAddrPort(ready.Address), Token: token, PID: os.Getpid(), CongestionControl: ready.CongestionControl,
-		Stop: func() error { inW.Close(); return <-ended }}
-}
-
 func TestRawRound(t *testing.T) {
-	const memory = 4 << 20
+	address, _ := serve(t, memory.PeerRead|memory.PeerWrite)
 	before := runtime.NumGoroutine()
-	end := startRawEnd(t, memory)
-	mem := make([]byte, memory)
+	r := &run{o: quick(address), fillTime: fillTime, left: unlimited}
+	if err := r.open(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	for _, tt := range []struct {
 		size    int64
 		streams int
-	}{{1000, 1}, {4096, 2}, {64 << 10, 1}, {2 << 20, 1}} {
-		l, err := newLayout(memory, tt.size, tt.streams, 1)
+	}{{1000, 1}, {4096, 2}, {64 << 10, 1}, {1 << 20, 1}} {
+		l, err := newLayout(r.memory, tt.size, tt.streams, 1)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, read := range []bool{false, true} {
-			s, err := rawRound(t.Context(), end, read, mem, l, 20*time.Millisecond)
+			s, err := r.rawRound(t.Context(), read, l, 20*time.Millisecond)
 			if err != nil {
 				t.Fatalf("%+v, read %v: %v", tt, read, err)
 			}
-			if s.bytes < tt.size || s.bytes%tt.size != 0 || s.elapsed < 20*time.Millisecond || s.self <= 0 {
+			if s.bytes < tt.size || s.bytes%tt.size != 0 || s.elapsed < 20*time.Millisecond || s.self <= 0 || !s.peerKnown {
 				t.Errorf("%+v, read %v: %+v", tt, read, s)
-			}
-			if runtime.GOOS == "linux" && (!s.peerKnown || s.peer <= 0) {
-				t.Errorf("%+v: the other end's processor time: %v, %v", tt, s.peer, s.peerKnown)
 			}
 		}
 	}
 	ctx, stop := context.WithCancel(t.Context())
-	l, err := newLayout(memory, 4096, 1, 1)
+	l, err := newLayout(r.memory, 4096, 1, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
 	time.AfterFunc(20*time.Millisecond, stop)
-	if _, err := rawRound(ctx, end, false, mem, l, time.Minute); err == nil {
+	if _, err := r.rawRound(ctx, false, l, time.Minute); err == nil {
 		t.Error("an interrupted round went on")
 	}
-	if err := end.Stop(); err != nil {
+	if err := r.close(); err != nil {
 		t.Error(err)
 	}
 	settled(t, before)
+}
+
+// A stranger who connects first gets nothing.
+func TestRawStranger(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	stranger, err := net.Dial("tcp", ln.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stranger.Close()
+	near, far, err := connectRaw(t.Context(), ln)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer near.Close()
+	defer far.Close()
+	if far.RemoteAddr().String() != near.LocalAddr().String() {
+		t.Errorf("%v is connected with %v", near.LocalAddr(), far.RemoteAddr())
+	}
+	if n, err := stranger.Read(make([]byte, 1)); n != 0 || err == nil {
+		t.Errorf("the stranger read %d bytes: %v", n, err)
+	}
 }
 
 // What is sent is what was in the places that the layout says, and it arrives in
@@ -104,9 +98,12 @@ func TestRawBytes(t *testing.T) {
 		if err != nil {
 			return
 		}
-		left := l.slots
 		w := walk{layout: l, mem: from}
-		sendOps(c.(*net.TCPConn), &w, func() bool { left -= min(rawPieces, rawCall/l.size); return left <= 0 })
+		for sent := int64(0); sent < l.slots; sent += min(rawPieces, rawCall/l.size) {
+			if _, err := sendSome(c.(*net.TCPConn), &w); err != nil {
+				break
+			}
+		}
 		c.Close()
 	}()
 	c, err := ln.Accept()
@@ -123,33 +120,6 @@ func TestRawBytes(t *testing.T) {
 			t.Fatalf("op %d: %d bytes differ", k, wrong)
 		}
 	}
-}
-
-// Requests without the token, or that do not fit the memory, get nothing.
-func TestRawRefuses(t *testing.T) {
-	end := startRawEnd(t, 1<<20)
-	defer end.Stop()
-	good := rawHello{Size: 4096, Parts: 1, Memory: 1 << 20}
-	for name, change := range map[string]func(*RawEnd, *rawHello){
-		"token":  func(e *RawEnd, _ *rawHello) { e.Token = make([]byte, rawTokenBytes) },
-		"size":   func(_ *RawEnd, h *rawHello) { h.Size = 2 << 20 },
-		"none":   func(_ *RawEnd, h *rawHello) { h.Size = 0 },
-		"part":   func(_ *RawEnd, h *rawHello) { h.Part = 1 },
-		"parts":  func(_ *RawEnd, h *rawHello) { h.Parts = 1 << 30 },
-		"memory": func(_ *RawEnd, h *rawHello) { h.Memory = 2 << 20 },
-	} {
-		e, h := *end, good
-		change(&e, &h)
-		if c, err := dialRaw(t.Context(), &e, h); err == nil {
-			c.Close()
-			t.Errorf("%s: let in", name)
-		}
-	}
-	c, err := dialRaw(t.Context(), end, good)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c.Close()
 }
 
 func TestCopyRound(t *testing.T) {

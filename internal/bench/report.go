@@ -56,9 +56,9 @@ type Memory struct {
 
 // Result is one measurement.
 type Result struct {
-	Op        string      `json:"op"`        // "read" or "write"
-	Transport string      `json:"transport"` // that was asked for, "auto" any
-	Policy    pick.Policy `json:"policy"`
+	Op        string      `json:"op"`         // "read" or "write"
+	Transport string      `json:"transport"`  // that was asked for, "auto" any
+	Policy    pick.Policy `json:"policy"`     // by which lanes shared it: always "adaptive"
 	SizeBytes int64       `json:"size_bytes"` // of one op
 	Batch     int         `json:"batch"`      // ops
 	Threads   int         `json:"threads"`
@@ -70,7 +70,7 @@ type Result struct {
 	BytesPerSec int64 `json:"bytes_per_sec"`
 	OpsPerSec   int64 `json:"ops_per_sec"`
 	// RoundsBytesPerSec are the rates of the rounds, which alternated with those of
-	// the other policies and the ceilings.
+	// the other transports and the ceilings.
 	RoundsBytesPerSec []int64 `json:"rounds_bytes_per_sec"`
 	Latency           Latency `json:"latency_ns"`
 	// CPUSecondsPerGB is the processor time, user and system, of both ends for 10^9

@@ -36,10 +36,10 @@ func (r *run) addResults(g *group) {
 	}
 	raw := r.ceiling(RawSocket, g, g.raw, g.streams)
 	switch {
-	case r.raw == nil:
+	case !r.raw.IsValid():
 		raw.Reason = &r.rawUnavailable
-	case r.raw.CongestionControl != "":
-		raw.CongestionControl = &r.raw.CongestionControl
+	case r.rawCongestion != "":
+		raw.CongestionControl = &r.rawCongestion
 	}
 	r.report.Ceilings = append(r.report.Ceilings, raw)
 	if rdma {

@@ -15,7 +15,6 @@ import (
 
 	"github.com/topoctl/topoctl/engine"
 	"github.com/topoctl/topoctl/engine/memory"
-	"github.com/topoctl/topoctl/internal/pick"
 	"github.com/topoctl/topoctl/internal/pkgerr"
 	"github.com/topoctl/topoctl/internal/units"
 )
@@ -23,11 +22,12 @@ import (
 // run is one run of the benchmark.
 type run struct {
 	o              Options
-	ends           map[pick.Policy]*end
+	end            *end
 	verifier       *end          // nil unless every byte is verified
-	raw            *RawEnd       // nil where it is unavailable
+	raw            netip.Addr    // where raw sockets go; the zero Addr: nowhere
 	rawUnavailable string        // why
-	copyTo         *memory.Block // what copies are made to
+	rawCongestion  string        // their congestion control
+	copyTo         *memory.Block // what copies and raw sockets move to and from
 	memory         int64         // used on each side
 	fillTime       func(bytes int64) time.Duration
 	report         *Report
@@ -55,11 +55,13 @@ func (noAnswer) Unwrap() error { return context.DeadlineExceeded }
 // Run measures. If something was measured it returns a report together with an error, such as
 // the context's when the user stopped the run, or a *PeerGoneError.
 func Run(ctx context.Context, o Options) (*Report, error) {
-	r := &run{o: o, ends: map[pick.Policy]*end{}, fillTime: fillTime, left: cmp.Or(o.Timeout, unlimited) - o.Waited}
+	r := &run{o: o, fillTime: fillTime, left: cmp.Or(o.Timeout, unlimited) - o.Waited}
 	hide := func() {}
 	err := r.open(ctx)
 	if err == nil && o.Show != nil {
-		hide, err = r.show()
+		if hide, err = o.Show(r.end.engine); hide == nil {
+			hide = func() {}
+		}
 	}
 	if err == nil {
 		stop := r.watch.start(o.Progress)
@@ -76,15 +78,22 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	return r.report, errors.Join(err, r.close())
 }
 
-// open opens the peer once for each policy, since a policy belongs to an engine.
+// open makes the engine that measures, its memory, and its view of the peer; and another engine where every
+// byte is verified, so that what that takes is not in the figures of the first.
 func (r *run) open(ctx context.Context) error {
 	o := &r.o
-	for _, p := range o.Policies {
-		if err := r.openEnd(ctx, p); err != nil {
-			return err
-		}
+	var err error
+	if r.end, err = r.dial(ctx); err != nil {
+		return err
 	}
-	first := r.ends[o.Policies[0]]
+	first := r.end
+	r.memory = min(o.Memory, first.remote.Size())
+	if first.local, err = first.engine.Alloc(r.memory, engine.RegionOptions{Name: "bench"}); err != nil {
+		return err
+	}
+	if err := first.restrict(o.Lanes, o.LaneCount, o.Fault); err != nil {
+		return err
+	}
 	r.report = &Report{
 		Schema: Schema, Tool: o.Tool, StartedAt: o.Now().UTC(), CPUs: runtime.GOMAXPROCS(0),
 		Peer: Peer{Name: first.peer.Name(), Address: o.Peer, Region: first.remote.Name(), OwnChild: o.ChildPID != 0},
@@ -95,12 +104,11 @@ func (r *run) open(ctx context.Context) error {
 	for _, err := range first.engine.Unavailable() {
 		r.report.Unavailable = append(r.report.Unavailable, err.Error())
 	}
-	var err error
 	if r.report.Host, err = os.Hostname(); err != nil {
 		r.report.Host = ""
 	}
 	if o.Check {
-		if r.verifier, err = r.dial(ctx, pick.Adaptive); err != nil {
+		if r.verifier, err = r.dial(ctx); err != nil {
 			return err
 		}
 	}
@@ -110,29 +118,14 @@ func (r *run) open(ctx context.Context) error {
 	if r.copyTo, err = memory.Alloc(r.memory, memory.Options{}); err != nil {
 		return pkgerr.Errorf("bench", "memory to copy to: %w", err)
 	}
-	return r.startRaw(ctx, first)
-}
-
-// openEnd makes the engine of one policy, its memory, and its view of the peer.
-func (r *run) openEnd(ctx context.Context, p pick.Policy) error {
-	e, err := r.dial(ctx, p)
-	if err != nil {
-		return err
-	}
-	r.ends[p] = e
-	if r.memory == 0 {
-		r.memory = min(r.o.Memory, e.remote.Size())
-	}
-	if e.local, err = e.engine.Alloc(r.memory, engine.RegionOptions{Name: "bench"}); err != nil {
-		return err
-	}
-	return e.restrict(r.o.Lanes, r.o.LaneCount, r.o.Fault)
+	r.findRaw()
+	return nil
 }
 
 // dial makes an engine, opens the peer and finds the region.
-func (r *run) dial(ctx context.Context, p pick.Policy) (*end, error) {
+func (r *run) dial(ctx context.Context) (*end, error) {
 	o, batchTime := &r.o, r.batchTime()
-	e, err := engine.New(ctx, engine.Options{Name: fmt.Sprintf("bench-%d", os.Getpid()), Credentials: o.Credentials, Ports: engine.Ports{Topology: o.Topology, Overlay: o.Overlay}, Policy: string(p), DefaultTimeout: batchTime, Transports: o.Engine, Protection: o.Protection, Registry: o.Registry})
+	e, err := engine.New(ctx, engine.Options{Name: fmt.Sprintf("bench-%d", os.Getpid()), Credentials: o.Credentials, Ports: engine.Ports{Topology: o.Topology, Overlay: o.Overlay}, DefaultTimeout: batchTime, Transports: o.Engine, Protection: o.Protection, Registry: o.Registry})
 	if err != nil {
 		return nil, err
 	}
@@ -198,9 +191,9 @@ func (r *run) layout(size int64) (layout, error) {
 	return newLayout(r.memory, size, r.o.Threads*r.o.InFlight, r.o.batchFor(size))
 }
 
-// startRaw starts the other end of raw sockets, where the peer is on this host.
-func (r *run) startRaw(ctx context.Context, first *end) error {
-	peer := first.peer.Address()
+// findRaw finds whether raw sockets can be measured: they reach this host alone.
+func (r *run) findRaw() {
+	peer := r.end.peer.Address().Addr()
 	own, err := net.InterfaceAddrs()
 	if err != nil {
 		own = nil // loopback is known without
@@ -211,32 +204,18 @@ func (r *run) startRaw(ctx context.Context, first *end) error {
 			addrs = append(addrs, p.Addr())
 		}
 	}
-	r.report.Peer.SameHost = ownAddress(peer.Addr(), addrs)
-	switch {
-	case !r.report.Peer.SameHost:
-		r.rawUnavailable = "the peer is on another host, where nothing accepts a raw socket"
-		return nil
-	case r.o.RawEnd == nil:
-		r.rawUnavailable = "not asked for"
-		return nil
+	if r.report.Peer.SameHost = ownAddress(peer, addrs); r.report.Peer.SameHost {
+		r.raw = peer
+		return
 	}
-	if r.raw, err = r.o.RawEnd(ctx, RawConfig{Listen: netip.AddrPortFrom(peer.Addr(), 0).String(), Memory: r.memory}); err != nil {
-		return err
-	}
-	return nil
+	r.rawUnavailable = "the peer is on another host, where nothing accepts a raw socket"
 }
 
 // close closes everything that was opened.
 func (r *run) close() error {
 	var errs []error
-	if r.raw != nil {
-		errs = append(errs, r.raw.Stop())
-	}
-	if r.verifier != nil {
-		errs = append(errs, r.verifier.engine.Close())
-	}
-	for _, p := range r.o.Policies {
-		if e := r.ends[p]; e != nil {
+	for _, e := range []*end{r.verifier, r.end} {
+		if e != nil {
 			errs = append(errs, e.engine.Close())
 		}
 	}

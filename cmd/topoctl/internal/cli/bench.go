@@ -13,7 +13,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/topoctl/topoctl/internal/bench"
-	"github.com/topoctl/topoctl/internal/pick"
 	"github.com/topoctl/topoctl/internal/units"
 )
 
@@ -32,9 +31,9 @@ type benchOptions struct {
 
 // benchFlags are the flags as they are typed.
 type benchFlags struct {
-	sizes, policies, lanes []string
-	failLane               string
-	seed                   uint64
+	sizes, lanes []string
+	failLane     string
+	seed         uint64
 }
 
 func newBenchCmd(f *Env, runF func(context.Context, *benchOptions) error) *cobra.Command {
@@ -52,11 +51,10 @@ func newBenchCmd(f *Env, runF func(context.Context, *benchOptions) error) *cobra
 	}
 	opts.addFlags(cmd)
 	Offer(cmd, map[string]completer{
-		"op":     WordList(bench.Read, bench.Write),
-		"policy": WordList(pick.Policies()...), "size": WordList("4KiB", "64KiB", "1MiB", "16MiB"),
+		"op": WordList(bench.Read, bench.Write), "size": WordList("4KiB", "64KiB", "1MiB", "16MiB"),
 		"duration": Words("1s", "5s", "10s"), "memory": Words("256MiB", "1GiB"),
 	})
-	mainFlags(cmd, "peer", "token-file", "op", "size", "transport", "policy", "duration", "check")
+	mainFlags(cmd, "peer", "token-file", "op", "size", "transport", "duration", "check")
 	Uses(cmd, "host-root", "timeout", "quiet", "verbose", "units")
 	Lasts(cmd)
 	Formats(cmd, formatTable, formatJSON)
@@ -77,7 +75,6 @@ func (o *benchOptions) addFlags(cmd *cobra.Command) {
 	fl.DurationVar(&r.Duration, "duration", time.Second, "`TIME` of each measurement")
 	fl.DurationVar(&r.Warmup, "warmup", 200*time.Millisecond, "`TIME` before each measurement that is not counted")
 	o.transports.Add(cmd, "`TRANSPORT` to use: rdma, tcp, shm, or auto to let the engine choose; repeatable")
-	fl.StringSliceVar(&typed.policies, "policy", []string{string(pick.Adaptive)}, "`POLICY` by which lanes share transfers: "+either(pick.Policies())+"; repeatable")
 	fl.StringArrayVar(&typed.lanes, "lanes", nil, "use only lane `NAME` (repeatable), or a number for the best lanes")
 	Var(cmd, &r.Memory, "memory", units.Bytes(benchDefault), "`SIZE` of the memory used on each side", parseBytes)
 	fl.BoolVar(&r.Check, "check", false, "verify every byte, also of writes by reading them back; the rates include this")
@@ -146,11 +143,8 @@ func (o *benchOptions) parsePeer(cmd *cobra.Command) error {
 // parseLists reads the flags that take several values.
 func (o *benchOptions) parseLists() error {
 	r, typed := &o.run, &o.typed
-	if err := errors.Join(checkWords("op", r.Ops, []string{bench.Read, bench.Write}), checkWords("policy", typed.policies, pick.Policies())); err != nil {
+	if err := checkWords("op", r.Ops, []string{bench.Read, bench.Write}); err != nil {
 		return err
-	}
-	for _, p := range typed.policies {
-		r.Policies = append(r.Policies, pick.Policy(p))
 	}
 	for _, text := range typed.sizes {
 		size, err := parseBytes(text)

@@ -2,16 +2,11 @@ package cli
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"net/netip"
 	"slices"
 	"syscall"
 	"time"
-
-	"github.com/spf13/cobra"
 
 	"github.com/topoctl/topoctl/engine"
 	"github.com/topoctl/topoctl/internal/agent"
@@ -20,19 +15,6 @@ import (
 	"github.com/topoctl/topoctl/internal/text"
 	"github.com/topoctl/topoctl/internal/units"
 )
-
-// benchEnd is the hidden command that is the other end of bench's raw sockets.
-const benchEnd = "bench-raw-end"
-
-func newBenchEndCmd(f *Env) *cobra.Command {
-	return &cobra.Command{
-		Use: benchEnd, Hidden: true, Args: noArgs,
-		Short: "Run the peer of the raw sockets that bench measures",
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return bench.ServeRaw(cmd.Context(), f.Streams.In, f.Streams.Out)
-		},
-	}
-}
 
 func runBench(ctx context.Context, o *benchOptions) error {
 	if !o.Globals.Quiet {
@@ -52,7 +34,6 @@ func runBench(ctx context.Context, o *benchOptions) error {
 		return err
 	}
 	o.run.Topology, o.run.Tool = t, build.Tool()
-	o.run.RawEnd = o.rawEnd
 	// What a peer is asked beside the measurements goes over shm or tcp where RDMA is not for that.
 	o.run.Protection = o.transports.Protection
 	o.run.Engine = o.transports.Factories(append(slices.Clone(o.run.Transports), "shm", "tcp")...)
@@ -78,7 +59,7 @@ func runBench(ctx context.Context, o *benchOptions) error {
 		o.run.Registry = finder(names)
 	}
 	if len(o.http) > 0 {
-		o.run.Show = func(e *bench.Engines) (func(), error) { return o.show(ctx, e) }
+		o.run.Show = func(e *engine.Engine) (func(), error) { return o.show(ctx, e) }
 	}
 	o.run.Timeout, o.run.Waited = o.Globals.Timeout, time.Since(began)
 	report, err := bench.Run(ctx, o.run)
@@ -108,8 +89,8 @@ func runBench(ctx context.Context, o *benchOptions) error {
 	return nil
 }
 
-// show answers HTTP for the engines that measure.
-func (o *benchOptions) show(ctx context.Context, e *bench.Engines) (stop func(), err error) {
+// show answers HTTP for the engine that measures.
+func (o *benchOptions) show(ctx context.Context, e *engine.Engine) (stop func(), err error) {
 	pages, err := agent.ServePages(ctx, o.http, e, nil)
 	if err != nil {
 		return nil, err
@@ -138,7 +119,7 @@ func (o *benchOptions) announce() string {
 // measurements is how many are asked for.
 func (o *benchOptions) measurements() int {
 	r := &o.run
-	return len(r.Ops) * len(r.Sizes) * len(r.Transports) * len(r.Policies)
+	return len(r.Ops) * len(r.Sizes) * len(r.Transports)
 }
 
 // peerHint adds the next step to what commonly goes wrong.
@@ -184,26 +165,4 @@ func (o *benchOptions) progress(p bench.Progress) {
 		width = 80
 	}
 	fmt.Fprint(o.Streams.Err, clearLine+text.Printable(string([]rune(line)[:min(len([]rune(line)), width-1)])))
-}
-
-// rawEnd runs the other end of raw sockets on this host.
-func (o *benchOptions) rawEnd(ctx context.Context, c bench.RawConfig) (*bench.RawEnd, error) {
-	c.Token = make([]byte, 32)
-	if _, err := rand.Read(c.Token); err != nil {
-		return nil, err
-	}
-	config, err := json.Marshal(c)
-	if err != nil {
-		return nil, err
-	}
-	var ready bench.RawReady
-	pid, stop, err := startChild(ctx, []string{benchEnd}, append(config, '\n'), &ready)
-	if err != nil {
-		return nil, fmt.Errorf("start the other end of raw sockets: %w", err)
-	}
-	at, err := netip.ParseAddrPort(ready.Address)
-	if err != nil {
-		return nil, errors.Join(err, stop())
-	}
-	return &bench.RawEnd{Address: at, Token: c.Token, PID: pid, CongestionControl: ready.CongestionControl, Stop: stop}, nil
 }

@@ -14,19 +14,18 @@ import (
 
 	"github.com/topoctl/topoctl/engine"
 	"github.com/topoctl/topoctl/internal/bench"
-	"github.com/topoctl/topoctl/internal/pick"
 	"github.com/topoctl/topoctl/internal/units"
 )
 
 func TestParseBench(t *testing.T) {
 	got, err := parseOnly(t, newStreams().Streams, newBenchCmd, "--peer", "10.0.0.2", "--token-file", "token", "--op", "read", "--size", "4KiB,1MiB", "--size", "3",
-		"--batch", "16", "--threads", "2", "--in-flight", "3", "--duration", "5s", "--transport", "tcp,shm", "--policy", "adaptive,mooncake",
+		"--batch", "16", "--threads", "2", "--in-flight", "3", "--duration", "5s", "--transport", "tcp,shm",
 		"--lanes", "eth0", "--lanes", "eth1 > n2:eth1", "--check", "--fail-lane", "eth0 > n2:eth@0@1s+500ms", "--memory", "1GiB", "--warmup", "0s", "--seed", "9")
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := bench.Options{Peer: "10.0.0.2:7411", Region: "bench", Ops: []string{"read"}, Sizes: []int64{4096, 1 << 20, 3}, Batch: 16, Threads: 2, InFlight: 3,
-		Transports: []string{"tcp", "shm"}, Policies: []pick.Policy{pick.Adaptive, pick.Mooncake}, Lanes: []string{"eth0", "eth1 > n2:eth1"},
+		Transports: []string{"tcp", "shm"}, Lanes: []string{"eth0", "eth1 > n2:eth1"},
 		Duration: 5 * time.Second, Memory: 1 << 30, Check: true, Seed: 9,
 		Fault: &bench.FaultPlan{Lane: "eth0 > n2:eth@0", At: time.Second, For: 500 * time.Millisecond}}
 	got.run.Now = nil
@@ -52,7 +51,6 @@ func TestParseBenchRefuses(t *testing.T) {
 		{"--op=", "--op"},
 		{"--transport verbs", `--transport "verbs": want auto, rdma, tcp or shm`},
 		{"--transport tcp --rdma-retries 5", "--rdma-retries needs --transport rdma"},
-		{"--policy best", `--policy "best": want adaptive, `},
 		{"--size 0", "--size"},
 		{"--size 4KiB,4096", "--size 4096 is given twice"},
 		{"--size=", "--size"},

@@ -54,7 +54,7 @@ func groups(f *Env) []commandGroup {
 			family("kv", "Predict how NICs and paths affect LLM serving that moves KV caches", newPredictCmd(f, runPredict),
 				newReplayCmd(f, runReplay), newPresetCmd(f, runPreset)),
 			family("python", "Run Python programs for Mooncake or NIXL on topoctl's engine", newPythonEnvCmd(f, runPythonEnv))}},
-		{"", []*cobra.Command{newBenchEndCmd(f), newVersionCmd(f, runVersion)}},
+		{"", []*cobra.Command{newVersionCmd(f, runVersion)}},
 	}
 }
 
