@@ -220,7 +220,7 @@ func kvPredict(t *testing.T, mbits []int, w *kv.Workload) []kv.Times {
 	}
 	r, err := serve.Run(serve.Spec{Hosts: []sim.HostSpec{{Name: "near", Kind: kind}, {Name: "far", Kind: kind}}, Fabric: fabric,
 		Prefill: []serve.Instance{{{Host: 0, Location: "cpu:0"}}}, Decode: []serve.Instance{{{Host: 1, Location: "cpu:0"}}},
-		Serve: kvServe(t), Workload: w, Network: serve.Network{Policy: pick.Adaptive}, Seed: 1})
+		Serve: kvServe(t), Workload: w, Seed: 1})
 	if err != nil {
 		t.Fatal(err)
 	}

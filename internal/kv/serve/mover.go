@@ -87,7 +87,7 @@ func (m *mover) send(local, remote Rank, read bool, bytes int64, x *move) {
 		way = ways[m.rng.IntN(len(ways))]
 	}
 	e := m.engines[local.Host]
-	_, err := e.Submit(sim.Work{Peer: remote.Host, Local: local.Location, Remote: remote.Location, Read: read, Bytes: bytes, Policy: m.s.Network.Policy,
+	_, err := e.Submit(sim.Work{Peer: remote.Host, Local: local.Location, Remote: remote.Location, Read: read, Bytes: bytes,
 		LaneOptions: way, DeadlineNS: cmp.Or(m.s.TransferNS, 600_000_000_000), Done: func(j *sched.Job) { m.finished(e, local.Host, j, x) }})
 	if err != nil {
 		x.end(now, err)

@@ -9,7 +9,6 @@ import (
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/kv"
 
-	"github.com/topoctl/topoctl/internal/pick"
 	"github.com/topoctl/topoctl/internal/pkgerr"
 	"github.com/topoctl/topoctl/internal/sim"
 	"github.com/topoctl/topoctl/pathsel"
@@ -61,7 +60,7 @@ type Choice string
 
 // Choices.
 const (
-	Ours     Choice = "pathsel"  // by pathsel, with Network.Policy
+	Ours     Choice = "pathsel"  // by pathsel
 	Infinite Choice = "infinite" // moving takes no time
 	BestNIC  Choice = "best-nic" // the best lane of each pair of ranks, alone
 	// RandomNIC is a random lane of the two hosts' data ports for each transfer between two
@@ -73,7 +72,6 @@ const (
 type Network struct {
 	Name   string // for people
 	Choice Choice // "" is Ours
-	Policy pick.Policy
 	// Ports are those that may be used, by host; hosts that are not listed use all.
 	Ports map[int][]topo.ID
 	Down  []Port
@@ -190,9 +188,6 @@ func (s *Spec) check() error {
 	case Ours, Infinite, BestNIC, RandomNIC:
 	default:
 		return pkgerr.Errorf("predict", "choice of lanes %q: want %s, %s, %s or %s", s.Network.Choice, Ours, Infinite, BestNIC, RandomNIC)
-	}
-	if _, err := pick.ParsePolicy(string(s.Network.Policy)); err != nil {
-		return pkgerr.Errorf("predict", "%w", err)
 	}
 	if s.SetupNS < 0 || s.PieceNS < 0 || s.SliceBytes < 0 || s.TransferNS < 0 {
 		return pkgerr.New("predict", "a time or size below 0")

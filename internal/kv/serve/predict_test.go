@@ -270,7 +270,6 @@ func TestErrors(t *testing.T) {
 			s.Network.Ports = map[int][]topo.ID{0: ports[:1], 1: ports[1:]}
 		},
 		`has no port "port:mlx5_9"`: func(s *Spec) { s.Network.Down = []Port{{Host: 0, Port: "port:mlx5_9"}} },
-		`policy "fast"`:             func(s *Spec) { s.Network.Policy = "fast" },
 		"no workload":               func(s *Spec) { s.Workload = nil },
 		"no KV layout":              func(s *Spec) { s.Serve.Cache = nil },
 		"no compute model":          func(s *Spec) { s.Serve.Decode.Compute = nil },

@@ -11,7 +11,6 @@ import (
 	"github.com/topoctl/topoctl/internal/kv"
 
 	"github.com/topoctl/topoctl/internal/kv/serve"
-	"github.com/topoctl/topoctl/internal/pick"
 	"github.com/topoctl/topoctl/internal/units"
 )
 
@@ -30,7 +29,6 @@ type servingFlags struct {
 	all                       bool
 	model                     kv.Model
 	move                      serve.Move
-	policy                    pick.Policy
 	slo                       kv.SLO
 	prefillShape, decodeShape kvShape
 }
@@ -47,7 +45,6 @@ func (o *servingFlags) add(cmd *cobra.Command, gpuHelp, decodeHelp string, decod
 	fl.StringVar(&o.mode, "mode", kvModeNames[0], "how caches move (`MODE`): push or pull after prefill, or layers during it")
 	fl.IntVar(&o.pageTokens, "page-tokens", 16, "`N` tokens in a page of the cache")
 	fl.IntVar(&o.chunk, "chunk", 0, "process prompts in chunks of at most `N` tokens (default: not chunked)")
-	Var(cmd, &o.policy, "policy", string(pick.Adaptive), "`POLICY` by which lanes share a transfer: "+either(pick.Policies()), Policy)
 	fl.StringSliceVar(&o.sloText, "slo", nil, "count the requests that meet `LIMITS` for ttft, tpot or e2e, such as ttft=500ms,tpot=50ms")
 	fl.BoolVar(&o.all, "all", false, "also print what was run, where the time goes, prompt lengths and lanes")
 	o.outFile.Add(cmd)
@@ -57,7 +54,7 @@ func (o *servingFlags) add(cmd *cobra.Command, gpuHelp, decodeHelp string, decod
 		names = append(names, strings.ToLower(name))
 	}
 	Offer(cmd, map[string]completer{
-		"model": Words(names...), "gpu": Words(gpuNames()...), "mode": Words(kvModeNames...), "policy": Words(pick.Policies()...),
+		"model": Words(names...), "gpu": Words(gpuNames()...), "mode": Words(kvModeNames...),
 		"decode": Words(decodeWords...), "slo": WordList("ttft=", "tpot=", "e2e="),
 	})
 }

@@ -123,7 +123,7 @@ func (o *predictOptions) parseDecode(cmd *cobra.Command) (err error) {
 		}
 		return nil
 	}
-	return checkTogether(cmd, flagRule{"decode-hosts fabric mode nics down policy compare setup-time piece-time", idleWith, "decode=" + noDecode, ""})
+	return checkTogether(cmd, flagRule{"decode-hosts fabric mode nics down compare setup-time piece-time", idleWith, "decode=" + noDecode, ""})
 }
 
 func modelNames() []string {

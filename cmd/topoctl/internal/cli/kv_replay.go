@@ -261,7 +261,7 @@ func runReplay(ctx context.Context, o *replayOptions) error {
 	if names != nil {
 		defer names.Close() //nolint:errcheck // it only finds peers
 	}
-	e, err := engine.New(ctx, engine.Options{Name: fmt.Sprintf("kv-replay-%d", os.Getpid()), Registry: finder(names), Credentials: credentials, Ports: engine.Ports{Topology: t}, Policy: string(o.policy),
+	e, err := engine.New(ctx, engine.Options{Name: fmt.Sprintf("kv-replay-%d", os.Getpid()), Registry: finder(names), Credentials: credentials, Ports: engine.Ports{Topology: t},
 		Transports: o.transports.Factories(append(slices.Clone(o.transports.Names), "tcp")...), Protection: o.transports.Protection})
 	if err != nil {
 		return err

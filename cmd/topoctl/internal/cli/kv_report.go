@@ -39,7 +39,7 @@ func (r *predictRun) report(results []*serve.Result) (*kvreport.Report, error) {
 			return nil, err
 		}
 		n := r.networks[i+1]
-		c := kvreport.Compared{Name: n.Name, Choice: string(n.Choice), Policy: string(n.Policy), Metrics: m}
+		c := kvreport.Compared{Name: n.Name, Choice: string(n.Choice), Policy: "adaptive", Metrics: m}
 		if n.Ports != nil || n.Down != nil {
 			c.WhatIf = r.whatIf
 		}
@@ -60,7 +60,7 @@ func (o *servingFlags) document(w *kv.Workload, c *serve.Config) *kvreport.Repor
 		Model:    kvreport.Model{Name: o.model.Name, Layers: o.model.Layers, KVBytesPerToken: o.model.BytesPerToken(), Source: o.model.Source},
 		Serving: kvreport.Serving{Move: string(c.Move), Admit: string(c.Admit), FirstToken: string(c.FirstToken), Router: string(c.Router), ReserveOutput: c.ReserveOutput,
 			PageOrder: string(o.layouts()[0].Order), SendBlocks: c.SendBlocks, ReceiveBlocks: c.ReceiveBlocks, HandoffNS: c.HandoffNS},
-		Network: kvreport.Network{Policy: string(o.policy)}}
+		Network: kvreport.Network{Policy: "adaptive"}}
 	if w.Concurrency > 0 {
 		out.Workload.Concurrency = &w.Concurrency
 	}

@@ -206,7 +206,7 @@ func (r *predictRun) keepPrefixes(pool *serve.Pool, side kv.Side) error {
 
 // addNetworks lists this run's network and those that it is compared with.
 func (r *predictRun) addNetworks() error {
-	this := serve.Network{Name: "this run", Choice: serve.Ours, Policy: r.o.policy}
+	this := serve.Network{Name: "this run", Choice: serve.Ours}
 	plain := this
 	plain.Name = "without what-ifs"
 	for _, text := range r.o.nics {

@@ -68,7 +68,7 @@ func kvPredicted(t *testing.T, args ...string) (*kvreport.Report, []byte) {
 func TestKVPredict(t *testing.T) {
 	schema := schematest.Open(t, "../../../../internal/kv/report/schema/kv.v1.schema.json")
 	hosts := []string{"--host", "p=fixture:a10-2nic", "--host", "d=fixture:a10-2nic", "--requests", "40", "--rate", "2", "--output-len", "4"}
-	for _, args := range [][]string{nil, {"--mode", "layers"}, {"--mode", "pull", "--compare"}, {"--down", "p/mlx5_0"}, {"--policy", "round-robin"}, {"--slo", "ttft=300ms"}} {
+	for _, args := range [][]string{nil, {"--mode", "layers"}, {"--mode", "pull", "--compare"}, {"--down", "p/mlx5_0"}, {"--slo", "ttft=300ms"}} {
 		args = append(args, hosts...)
 		r, data := kvPredicted(t, args...)
 		if err := schema.Validate(data); err != nil {
