@@ -156,6 +156,9 @@ func (x *pairRun) checkClaims() error {
 	if len(r.Bandwidth) > len(x.spec.SizesBytes) {
 		return fmt.Errorf("%d sizes, %d were requested: %w", len(r.Bandwidth), len(x.spec.SizesBytes), errClaim)
 	}
+	if len(r.Bandwidth) == 0 && r.Latency == nil && r.Error == "" {
+		return fmt.Errorf("neither figures nor a reason why there are none: %w", errClaim)
+	}
 	elapsed := int64(float64(x.elapsed)*(1+slack)) + int64(time.Millisecond)
 	left := elapsed
 	for i := range r.Bandwidth {
@@ -203,6 +206,9 @@ func (x *pairRun) checkBandwidth(b *probe.Bandwidth, left int64) error {
 	if n == 0 {
 		if b.Bytes > 0 || b.DurationNS > 0 {
 			return fmt.Errorf("%d bytes without a sample: %w", b.Bytes, errClaim)
+		}
+		if x.result.Error == "" && b.Stopped != probe.StoppedTime && b.Stopped != probe.StoppedInterrupted {
+			return fmt.Errorf("no sample, and no reason why: %w", errClaim)
 		}
 		return nil
 	}
