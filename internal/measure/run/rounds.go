@@ -185,29 +185,29 @@ func (r *runner) retests(ctx context.Context) {
 		if len(again) == 0 {
 			return
 		}
-		for n, q := range again {
+		for n, pair := range again {
 			if !r.mayStart(ctx) {
 				return
 			}
 			r.round++
-			p := Progress{Retest: q.How, Round: n + 1, Rounds: len(again), Done: r.report.Plan.Pairs, Total: r.report.Plan.Pairs}
-			m := r.measure(ctx, r.round, []probe.Pair{q.Pair}, p)[0]
+			p := Progress{Again: true, Round: n + 1, Rounds: len(again), Done: r.report.Plan.Pairs, Total: r.report.Plan.Pairs}
+			m := r.measure(ctx, r.round, []probe.Pair{pair}, p)[0]
 			if m.Err != nil && ctx.Err() != nil {
 				r.interrupted = true
 				return
 			}
-			judge.AddRetest(r.report, q, m)
-			r.reportRetest(q)
+			judge.AddRetest(r.report, pair.ID, m)
+			r.reportRetest(pair.ID)
 		}
 		r.updateVerdicts()
 	}
 }
 
 // reportRetest reports the last retest of a result.
-func (r *runner) reportRetest(q judge.Request) {
+func (r *runner) reportRetest(id string) {
 	for i := range r.report.Results {
 		x := &r.report.Results[i]
-		if n := len(x.Retests); x.ID == q.For && n > 0 {
+		if n := len(x.Retests); x.ID == id && n > 0 {
 			r.emit(&probe.Event{Type: probe.EventRetest, Retest: &probe.RetestEvent{Of: x.ID, Retest: x.Retests[n-1]}})
 		}
 	}

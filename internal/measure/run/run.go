@@ -47,9 +47,8 @@ type Options struct {
 
 // Progress is the state of a run.
 type Progress struct {
-	// Retest says what Round counts: rounds of the plan ("") or measurements that are
-	// made again, probe.RetestAlone or probe.RetestOtherPartner.
-	Retest        string
+	// Again says what Round counts: rounds of the plan, or pairs that are measured again, each alone.
+	Again         bool
 	Round, Rounds int // Round counts from 1
 	Done, Total   int // pairs measured, and to be measured; without retests
 	Bytes         int64
