@@ -78,7 +78,7 @@ func TestMachines(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
 		hosts int // 0: local
-	}{{"dgx-h100", 2}, {"dgx-h100", 0}, {"gb200-tray", 3}, {"lab-softrdma", 3}} {
+	}{{"dgx-h100", 2}, {"dgx-h100", 0}, {"gb200-tray", 3}, {"lab-softrdma", 3}, {"a10-2nic", 8}} {
 		t.Run(fmt.Sprintf("%s/%d", tt.name, tt.hosts), func(t *testing.T) {
 			top := fixturetest.Topology(t, tt.name)
 			var pairs *plan.Pairs
