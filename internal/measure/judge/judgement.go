@@ -198,11 +198,15 @@ func (c *judgement) fillLinks() {
 	}
 }
 
-// filledBy says whether a link was full, and this user had its share.
+// filledBy says whether a link was full, and this user had its share. A link of unknown rate may have been, where
+// pairs share links on purpose.
 func (c *judgement) filledBy(key probe.LinkKey, sum float64, users int, mine float64) bool {
 	l := c.links[key]
-	if users < 2 || l == nil || l.BytesPerSec == nil {
+	if users < 2 || l == nil {
 		return false
+	}
+	if l.BytesPerSec == nil {
+		return !c.disjoint()
 	}
 	full := c.r.Rules.WarnUnder * float64(*l.Payload())
 	return sum >= full && mine >= full/float64(users)
