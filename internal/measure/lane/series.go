@@ -52,25 +52,19 @@ func Check(s *probe.Spec) error {
 	return nil
 }
 
-// Series are the samples of one size.
-type Series struct {
+// series are the samples of one size.
+type series struct {
 	size     int64
 	spec     *probe.Spec
-	tell     func(probe.Sample)
+	tell     func(probe.Sample) // nil: nobody is told
 	samples  []int64
 	bytes    int64
 	duration time.Duration
 	stopped  string
-	moved    int64
 }
 
-// NewSeries begins a series; tell may be nil.
-func NewSeries(size int64, spec *probe.Spec, tell func(probe.Sample)) *Series {
-	return &Series{size: size, spec: spec, tell: tell, samples: []int64{}}
-}
-
-// Add adds a sample, and says whether there are enough.
-func (s *Series) Add(bytes int64, took time.Duration) (enough bool) {
+// add adds a sample, and says whether there are enough.
+func (s *series) add(bytes int64, took time.Duration) (enough bool) {
 	if took <= 0 {
 		return false
 	}
@@ -85,31 +79,20 @@ func (s *Series) Add(bytes int64, took time.Duration) (enough bool) {
 	return enough
 }
 
-// Stop says why there are no more samples, unless there were enough.
-func (s *Series) Stop(why string) {
+// stop says why there are no more samples, unless there were enough.
+func (s *series) stop(why string) {
 	if s.stopped == "" {
 		s.stopped = why
 	}
 }
 
-// Into adds to a measurement what was measured, also beside an error; cpu is the processor time of the series.
-func (s *Series) Into(m *probe.Measurement, cpu *CPU, err error) {
-	if b, ok := s.bandwidth(); ok || err == nil {
-		m.Bandwidth = append(m.Bandwidth, b)
-	}
-	m.CPUSecondsPerGB = cpu.perGB(s.allBytes())
+// bandwidth sums the series up.
+func (s *series) bandwidth() probe.Bandwidth {
+	return judge.Bandwidth(s.size, s.samples, s.bytes, int64(s.duration), s.stopped)
 }
 
-// bandwidth sums the series up; ok is false where there is no sample.
-func (s *Series) bandwidth() (b probe.Bandwidth, ok bool) {
-	return judge.Bandwidth(s.size, s.samples, s.bytes, int64(s.duration), s.stopped), len(s.samples) > 0
-}
-
-// allBytes are those moved from the end of the warm-up to the end, which are not quite those of the samples.
-func (s *Series) allBytes() int64 { return max(s.moved, s.bytes) }
-
-// StopReason says why ctx ended sampling: Spec.PairTime, the end of the run, or the user.
-func StopReason(ctx context.Context) string {
+// stopReason says why ctx ended sampling: Spec.PairTime, the end of the run, or the user.
+func stopReason(ctx context.Context) string {
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return probe.StoppedTime
 	}

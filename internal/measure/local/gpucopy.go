@@ -188,55 +188,33 @@ func (j *gpuJob) latency(ctx context.Context, until time.Duration, out *probe.Me
 	return err
 }
 
-// bandwidth takes the samples of one size: each is as many copies as take about
-// Spec.SampleTime, queued at once and timed by events before the first and behind the last.
+// bandwidth takes the samples of one size by the GPU's clock: copies that take about Spec.SampleTime are queued
+// at once, and timed by events before the first and behind the last.
 func (j *gpuJob) bandwidth(ctx context.Context, size int64, until time.Duration, tell func(probe.Sample), out *probe.Measurement) error {
-	series := lane.NewSeries(size, &j.spec, tell)
-	cpu := lane.CPU{Ask: lane.OwnCPU}
 	pace := lane.Pacer{Now: j.p.o.Now, BytesPerSec: j.spec.RateLimit}
-	warm := j.p.o.Now() + j.spec.Warmup
-	times, began, enough := 1, false, false
-	var err error
-	for !enough && err == nil {
-		now := j.p.o.Now()
-		if until > 0 && now >= until {
-			series.Stop(probe.StoppedTime)
-			break
-		}
-		if err = pace.Wait(ctx, size*int64(times)); err != nil {
-			break
-		}
-		var took time.Duration
-		if took, err = j.main.run(size, times); err != nil {
-			series.Stop(probe.StoppedError)
-			break
-		}
-		if took <= 0 && times == maxCopies {
-			err = fmt.Errorf("%d copies of %d bytes took no time by the GPU's own timer", times, size)
-			series.Stop(probe.StoppedError)
-			break
-		}
-		if next := j.copiesPerSample(size, times, took); !began && (now < warm || next > 2*times) {
-			times = next
-			err = context.Cause(ctx)
-			continue
-		}
-		if !began && j.alone {
-			cpu.Begin(ctx)
-		} else if began {
-			enough = series.Add(size*int64(times), took)
-		}
-		began = true
-		err = context.Cause(ctx)
+	times, clock := 1, time.Duration(0)
+	s := lane.Run{
+		Workers: 1, Now: func() time.Duration { return clock }, Spec: &j.spec, Tell: tell,
+		Move: func(ctx context.Context, _ int) (int64, error) {
+			bytes, most := size*int64(times), j.copiesPerSample(size, times, 0)
+			if err := pace.Wait(ctx, bytes); err != nil {
+				return 0, err
+			}
+			took, err := j.main.run(size, times)
+			if err == nil && took <= 0 && times >= most {
+				err = fmt.Errorf("%d copies of %d bytes took no time by the GPU's own timer", times, size)
+			}
+			clock, times = clock+took, j.copiesPerSample(size, times, took)
+			return bytes, err
+		},
 	}
-	if err != nil && ctx.Err() != nil {
-		series.Stop(lane.StopReason(ctx))
+	if until > 0 {
+		s.Until = max(1, until-j.p.o.Now())
 	}
 	if j.alone {
-		cpu.End(ctx)
+		s.CPU = lane.OwnCPU
 	}
-	series.Into(out, &cpu, err)
-	return err
+	return s.Size(ctx, size, out)
 }
 
 // copiesPerSample is how many copies take about one sample, judging by how long some took, and at most

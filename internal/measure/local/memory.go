@@ -278,7 +278,6 @@ func (m *memoryJob) bandwidth(ctx context.Context, tell func(probe.Sample), unti
 		}
 	}
 	pace := lane.Pacer{Now: m.p.o.Now, BytesPerSec: m.spec.RateLimit}
-	cpu := lane.CPU{Ask: lane.OwnCPU}
 	s := lane.Run{
 		Workers: len(threads), Now: m.p.o.Now, Spec: &m.spec, Tell: tell, Until: until,
 		Start: func(w int) (func(), error) { return m.pin(w) },
@@ -290,11 +289,9 @@ func (m *memoryJob) bandwidth(ctx context.Context, tell func(probe.Sample), unti
 		},
 	}
 	if m.alone {
-		s.Began, s.Ended = func() { cpu.Begin(ctx) }, func() { cpu.End(ctx) }
+		s.CPU = lane.OwnCPU
 	}
-	series, err := s.Size(ctx, size)
-	series.Into(out, &cpu, err)
-	return err
+	return s.Size(ctx, size, out)
 }
 
 func (m *memoryJob) pin(w int) (undo func(), err error) {
