@@ -161,10 +161,11 @@ func (m *memoryJob) allocate(node, cpus *topo.NUMANode, began time.Duration) (er
 	if m.set = m.arena.block.Bytes()[:min(size, m.arena.faultedIn)]; len(m.set) < minWorkingSet {
 		return fmt.Errorf("memory of NUMA node %d: %d bytes could be faulted in within %v: too little to measure: give the pair more time", node.Index, len(m.set), m.spec.PairTime)
 	}
-	if several {
-		if err := m.checkPlacement(node.Index, m.arena.block.Info()); err != nil {
-			return err
+	if info := m.arena.block.Info(); several {
+		if !slices.Equal(info.Nodes, []int{node.Index}) {
+			return waivef("memory was not bound to NUMA node %d: %s", node.Index, strings.Join(info.Notes, "; "))
 		}
+		m.binding.FromMemory, m.binding.ToMemory = &node.Index, &node.Index
 	}
 	m.noteWorkingSet(several, cpus)
 	return nil
@@ -187,22 +188,6 @@ func (m *memoryJob) noteWorkingSet(several bool, cpus *topo.NUMANode) {
 // refusesBinding says whether the system does not let this process place memory.
 func refusesBinding(err error) bool {
 	return errors.Is(err, syscall.EPERM) || errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.ENOSYS)
-}
-
-// checkPlacement asks the kernel whether the pages are where they should be.
-func (m *memoryJob) checkPlacement(node int, info memory.Info) error {
-	if !slices.Equal(info.Nodes, []int{node}) {
-		return waivef("memory was not bound to NUMA node %d: %s", node, strings.Join(info.Notes, "; "))
-	}
-	m.binding.FromMemory, m.binding.ToMemory = &node, &node
-	there, elsewhere, ok := placed(m.p.system.numaMaps(), address(m.arena.block), node)
-	switch {
-	case !ok || there+elsewhere == 0:
-		m.notes = append(m.notes, "memory is bound; /proc/self/numa_maps does not say where its pages are")
-	case elsewhere > 0:
-		return fmt.Errorf("%d of %d pages are not on NUMA node %d, to which they are bound", elsewhere, there+elsewhere, node)
-	}
-	return nil
 }
 
 // cache is the size of the last-level caches of a node's CPUs, 0 not known.

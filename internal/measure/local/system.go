@@ -18,7 +18,6 @@ type system struct {
 	available func() (bytes int64, ok bool)          // memory
 	alloc     func(int64, memory.Options) (*memory.Block, error)
 	load      func() (lane.Load, bool)
-	numaMaps  func() string // /proc/self/numa_maps
 	smaps     func() string // /proc/self/smaps
 }
 
@@ -66,32 +65,6 @@ func parseSize(s string) (bytes int64, ok bool) {
 		return 0, false
 	}
 	return n << shift, true
-}
-
-// placed counts in numa_maps the pages of the mapping at an address: on a node, and elsewhere. ok is false
-// if the mapping is not listed. Source: numa(7), /proc/[pid]/numa_maps.
-func placed(numaMaps, address string, node int) (there, elsewhere int64, ok bool) {
-	for line := range strings.Lines(numaMaps) {
-		f := strings.Fields(line)
-		if len(f) == 0 || f[0] != address {
-			continue
-		}
-		for _, word := range f[1:] {
-			name, value, _ := strings.Cut(word, "=")
-			n, isNode := strings.CutPrefix(name, "N")
-			at, errAt := strconv.Atoi(n)
-			pages, err := strconv.ParseInt(value, 10, 64)
-			switch {
-			case !isNode || errAt != nil || err != nil || pages < 0:
-			case at == node:
-				there += pages
-			default:
-				elsewhere += pages
-			}
-		}
-		return there, elsewhere, true
-	}
-	return 0, 0, false
 }
 
 // maxCPUs bounds the CPUs whose caches are read.

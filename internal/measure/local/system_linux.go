@@ -17,7 +17,7 @@ import (
 func thisSystem() system {
 	return system{
 		allowed: allowedCPUs, pin: pinThread, quota: cgroupQuota, available: availableMemory, alloc: memory.Alloc, load: lane.LoadNow,
-		numaMaps: func() string { return lane.FileText("/proc/self/numa_maps") }, smaps: func() string { return lane.FileText("/proc/self/smaps") },
+		smaps: func() string { return lane.FileText("/proc/self/smaps") },
 	}
 }
 

@@ -20,7 +20,6 @@ func thisSystem() system {
 		available: func() (int64, bool) { return 0, false },
 		alloc:     memory.Alloc,
 		load:      lane.LoadNow,
-		numaMaps:  func() string { return "" },
 		smaps:     func() string { return "" },
 	}
 }

@@ -48,20 +48,6 @@ func TestParseSize(t *testing.T) {
 	}
 }
 
-func TestPlaced(t *testing.T) {
-	const maps = "7f00 default file=/x N0=3\n7f10 bind:1 anon=9 dirty=9 N0=2 N1=7 kernelpagesize_kB=4\n"
-	for _, c := range []struct {
-		address          string
-		node             int
-		there, elsewhere int64
-		ok               bool
-	}{{"7f10", 1, 7, 2, true}, {"7f10", 0, 2, 7, true}, {"7f00", 1, 0, 3, true}, {"7f20", 0, 0, 0, false}} {
-		if a, b, ok := placed(maps, c.address, c.node); a != c.there || b != c.elsewhere || ok != c.ok {
-			t.Errorf("%+v: %d, %d, %v", c, a, b, ok)
-		}
-	}
-}
-
 // Each cache of the last level counts once, and instruction caches do not.
 func TestLastLevel(t *testing.T) {
 	dir := t.TempDir()
@@ -94,15 +80,14 @@ func TestLastLevel(t *testing.T) {
 
 // Whatever the files hold, nothing breaks and no figure is below zero.
 func FuzzParse(f *testing.F) {
-	f.Add("200000 100000", "266240K", "7f10 bind:1 N0=2")
-	f.Fuzz(func(t *testing.T, quota, size, maps string) {
+	f.Add("200000 100000", "266240K", "Node 0 MemFree: 1 kB")
+	f.Fuzz(func(t *testing.T, quota, size, meminfo string) {
 		if n, ok := parseQuota(quota, "", ""); ok && !(n > 0 && !math.IsInf(n, 0)) {
 			t.Fatalf("%q: %v", quota, n)
 		}
 		if n, ok := parseSize(size); ok && n < 0 {
 			t.Fatalf("%q: %d", size, n)
 		}
-		parseNodeFree(maps)
-		placed(maps, "7f10", 0)
+		parseNodeFree(meminfo)
 	})
 }
