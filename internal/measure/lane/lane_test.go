@@ -259,14 +259,13 @@ func TestRateLimit(t *testing.T) {
 	}
 }
 
-// What does not fit, or makes no sense, is refused before anything moves.
+// What does not fit is refused before anything moves.
 func TestRefused(t *testing.T) {
 	x := open(t, 1<<20, both(), both())
 	x.only("shm", "", "")
 	for want, change := range map[string]func(*Lane, *probe.Spec){
 		"2097152 bytes of memory are needed at each end": func(_ *Lane, s *probe.Spec) { s.SizesBytes = []int64{2 << 20} },
 		"1310720 bytes of memory are needed at each end": func(l *Lane, s *probe.Spec) { l.BothWays, s.SizesBytes = true, []int64{640 << 10} },
-		"-1 samples of latency":                          func(_ *Lane, s *probe.Spec) { s.LatencySamples = -1 },
 	} {
 		l, spec := x.lane, quick()
 		change(&l, &spec)

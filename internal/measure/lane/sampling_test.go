@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -156,40 +155,6 @@ func TestStart(t *testing.T) {
 	}
 	if _, err := measure(t.Context(), &r); !errors.Is(err, refused) || open != 0 {
 		t.Errorf("%d are open, %v", open, err)
-	}
-}
-
-// A Spec may come from another host: what it asks for is bounded.
-func TestCheck(t *testing.T) {
-	good := spec()
-	if err := Check(&good); err != nil {
-		t.Error(err)
-	}
-	if err := Check(&probe.Spec{}); err != nil {
-		t.Errorf("nothing is asked for: %v", err)
-	}
-	nan := 0.0
-	for want, change := range map[string]func(*probe.Spec){
-		"warm-up of -1ns":         func(s *probe.Spec) { s.Warmup = -1 },
-		"sample of 1000h":         func(s *probe.Spec) { s.SampleTime = 1000 * time.Hour },
-		"take no time":            func(s *probe.Spec) { s.SampleTime = 0 },
-		"3 to 2 samples":          func(s *probe.Spec) { s.MaxSamples = 2 },
-		"0 to 0 samples":          func(s *probe.Spec) { s.MinSamples, s.MaxSamples = 0, 0 },
-		"3 to 1073741824 samples": func(s *probe.Spec) { s.MaxSamples = 1 << 30 },
-		"interval of NaN":         func(s *probe.Spec) { s.CI = nan / nan },
-		"interval of -1":          func(s *probe.Spec) { s.CI = -1 },
-		"1073741824 samples of":   func(s *probe.Spec) { s.LatencySamples = 1 << 30 },
-		"rate limit of -1":        func(s *probe.Spec) { s.RateLimit = -1 },
-		"sizes [0 1]":             func(s *probe.Spec) { s.SizesBytes = []int64{0, 1} },
-		"sizes [2 1]":             func(s *probe.Spec) { s.SizesBytes = []int64{2, 1} },
-		"sizes [2 2]":             func(s *probe.Spec) { s.SizesBytes = []int64{2, 2} },
-		"100 sizes":               func(s *probe.Spec) { s.SizesBytes = make([]int64, 100) },
-	} {
-		s := spec()
-		change(&s)
-		if err := Check(&s); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v", want, err)
-		}
 	}
 }
 

@@ -196,9 +196,6 @@ func (r *round) watchLoad(host string) (since func() []probe.ProcessorLoad) {
 
 // prepare acquires what a pair needs.
 func (r *round) prepare(ctx context.Context, pair *probe.Pair) (*job, error) {
-	if err := lane.Check(&r.spec); err != nil {
-		return nil, err
-	}
 	if err := ctx.Err(); err != nil {
 		return nil, context.Cause(ctx)
 	}
