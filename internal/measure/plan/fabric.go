@@ -74,13 +74,7 @@ func Fabric(hosts []Host, o FabricOptions) (*Pairs, error) {
 	case len(hosts) > maxHosts:
 		return nil, pkgerr.Errorf("plan", "fabric of %d hosts: want at most %d", len(hosts), maxHosts)
 	}
-	switch o.Rails {
-	case "":
-		o.Rails = RailsAll
-	case RailsAll, RailsSame, RailsCross:
-	default:
-		return nil, pkgerr.Errorf("plan", "rails %q: want same, cross or all", o.Rails)
-	}
+	o.Rails = cmp.Or(o.Rails, RailsAll)
 	b, err := newBuilder("fabric", o.Select)
 	if err != nil {
 		return nil, err
@@ -151,7 +145,7 @@ func (f *fabric) prepareHost(h *host, transport pathsel.Transport) (*hostPorts, 
 	if err != nil {
 		return nil, &FabricFileError{err}
 	}
-	ends, err := h.portEnds(ph, orOnCPU(f.o.Memory), cabled)
+	ends, err := h.portEnds(ph, f.o.Memory, cabled)
 	if err != nil {
 		return nil, err
 	}

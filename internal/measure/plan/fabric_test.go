@@ -141,12 +141,10 @@ func TestFabricErrors(t *testing.T) {
 		o     plan.FabricOptions
 	}{
 		"want two or more":          {two[:1], plan.FabricOptions{}},
-		`rails "some"`:              {two, plan.FabricOptions{Rails: "some"}},
 		`two hosts are called`:      {[]plan.Host{two[0], two[0]}, plan.FabricOptions{}},
 		"a host has no name":        {[]plan.Host{two[0], {Topology: top}}, plan.FabricOptions{}},
 		"not derived":               {[]plan.Host{two[0], {Name: "x"}}, plan.FabricOptions{}},
 		"want rdma, tcp":            {two, plan.FabricOptions{Transport: "udp"}},
-		`memory "disk"`:             {two, plan.FabricOptions{Memory: "disk"}},
 		"bytes_per_sec -1: want 1":  {two, plan.FabricOptions{Fabric: &pathsel.Fabric{Uplinks: []pathsel.FabricUplink{{Leaf: "a", Spine: "b", BytesPerSec: &bad}}}}},
 		"other switches give":       {two, plan.FabricOptions{Fabric: &pathsel.Fabric{Uplinks: []pathsel.FabricUplink{{Leaf: "a", Spine: "b/spine:c"}, {Leaf: "a/spine:b", Spine: "c"}}}}},
 		"the host has no such port": {two, plan.FabricOptions{Fabric: &pathsel.Fabric{Hosts: []pathsel.FabricHost{{Host: "n1", Ports: []pathsel.FabricPort{{Port: "x"}}}}}}},

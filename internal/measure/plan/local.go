@@ -34,11 +34,6 @@ func Local(t *topo.Topology, o LocalOptions) (*Pairs, error) {
 	if t == nil {
 		return nil, pkgerr.New("plan", "no topology")
 	}
-	for _, k := range o.Kinds {
-		if k != probe.Memory && k != probe.GPU && k != probe.Port {
-			return nil, pkgerr.Errorf("plan", "kind %q of pairs: want memory, gpu or port", k)
-		}
-	}
 	b, err := newBuilder("local", o.Select)
 	if err != nil {
 		return nil, err
@@ -175,7 +170,7 @@ func (h *host) portPairs(o *LocalOptions) error {
 	if err != nil {
 		return err
 	}
-	ends, err := h.portEnds(ph, orOnCPU(o.Memory), nil)
+	ends, err := h.portEnds(ph, o.Memory, nil)
 	if err != nil {
 		return err
 	}

@@ -343,22 +343,16 @@ func TestBadInput(t *testing.T) {
 		_, err := plan.Local(top, plan.LocalOptions{})
 		return err
 	}
-	_, kind := plan.Local(top, plan.LocalOptions{Kinds: []probe.Kind{"disk"}})
 	_, none := plan.Local(nil, plan.LocalOptions{})
 	_, raw := plan.Local(&topo.Topology{Host: topo.Host{Name: "x"}}, plan.LocalOptions{})
-	_, memory := plan.Local(top, plan.LocalOptions{Memory: "disk"})
-	_, schedule := plan.Make(local(t, top, plan.LocalOptions{}), plan.Options{Schedule: "random"})
 	_, contend := plan.Make(local(t, top, plan.LocalOptions{}), plan.Options{Contend: "x"})
 	_, serial := plan.Make(local(t, top, plan.LocalOptions{}), plan.Options{Contend: "x", Schedule: plan.Serial})
 	_, nothing := plan.Make(nil, plan.Options{})
 	for want, err := range map[string]error{
 		"printable characters without space": errors(named("a b"), named("a/b"), named("a>b"), named("a\nb"), named("\u202e")),
 		"a name of 300 bytes":                named(strings.Repeat("x", 300)),
-		`kind "disk" of pairs`:               kind,
 		"no topology":                        none,
 		"not derived":                        raw,
-		`memory "disk"`:                      memory,
-		`schedule "random"`:                  schedule,
 		`contend on "x": no pair crosses it`: contend,
 		"puts no two pairs together":         serial,
 		"no pairs":                           nothing,

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"time"
@@ -58,13 +59,7 @@ func Make(p *Pairs, o Options) (*Plan, error) {
 	if p == nil {
 		return nil, pkgerr.Errorf("plan", "no pairs")
 	}
-	switch o.Schedule {
-	case "":
-		o.Schedule = ByLink
-	case ByLink, ByEndpoint, Serial:
-	default:
-		return nil, pkgerr.Errorf("plan", "schedule %q: want link, endpoint or serial", o.Schedule)
-	}
+	o.Schedule = cmp.Or(o.Schedule, ByLink)
 	if o.Contend != "" && o.Schedule == Serial {
 		return nil, pkgerr.Errorf("plan", "schedule serial puts no two pairs together: contend on %q wants link or endpoint", o.Contend)
 	}

@@ -117,14 +117,9 @@ type nearMemory struct {
 // then the memory that the fewest other ports use.
 func nearest(ph *pathsel.Host, memory Where) ([]nearMemory, error) {
 	gpus := len(ph.GPUs())
-	locations := ph.Locations()
-	switch memory {
-	case OnCPU:
-		locations = locations[gpus:]
-	case OnGPU:
-		locations = locations[:gpus]
-	default:
-		return nil, pkgerr.Errorf("plan", "memory %q: want cpu or gpu", memory)
+	locations := ph.Locations()[gpus:]
+	if memory == OnGPU {
+		locations = ph.GPUs()
 	}
 	ports := ph.Ports()
 	candidates := make([][]nearMemory, len(ports))
@@ -174,13 +169,6 @@ func (p *nearMemory) before(o *nearMemory) bool {
 		return p.hops < o.hops
 	}
 	return p.used < o.used
-}
-
-func orOnCPU(w Where) Where {
-	if w == "" {
-		return OnCPU
-	}
-	return w
 }
 
 // rejectPorts lists the ports that take no part. A data port that is down makes the run partial; a virtual
