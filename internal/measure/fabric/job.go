@@ -233,7 +233,7 @@ func (w *worker) mayDial(ctx context.Context, address string) error {
 			return err
 		}
 	}
-	return w.s.dials.wait(ctx)
+	return w.s.dials.Wait(ctx, 1)
 }
 
 // ownAddress says whether an address belongs to this machine.

@@ -97,18 +97,3 @@ func TestControllersAreNarrowed(t *testing.T) {
 		}
 	}
 }
-
-func TestPace(t *testing.T) {
-	p, now := newPace(), time.Now()
-	for i := range dialBurst {
-		if d := p.next(now); d != 0 {
-			t.Fatalf("dial %d waits %v", i, d)
-		}
-	}
-	if d := p.next(now); d != time.Second/dialPerSecond {
-		t.Errorf("one more waits %v", d)
-	}
-	if d := p.next(now.Add(2 * time.Second)); d != 0 {
-		t.Errorf("later, one waits %v", d)
-	}
-}

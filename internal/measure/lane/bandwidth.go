@@ -30,7 +30,7 @@ func (r *run) bandwidth(ctx context.Context, size int64, until time.Duration, ju
 	for w := range inFlight * ways {
 		workers = append(workers, r.worker(w, size, batch, inFlight*ways, r.Read != (w >= inFlight)))
 	}
-	pace := [2]*Pacer{{Now: r.Now, BytesPerSec: r.spec.RateLimit}, {Now: r.Now, BytesPerSec: r.spec.RateLimit}}
+	pace := [2]*Pacer{{Now: r.Now, PerSec: r.spec.RateLimit}, {Now: r.Now, PerSec: r.spec.RateLimit}}
 	s := Run{Workers: len(workers), Now: r.Now, Spec: r.spec, Tell: r.tell, Until: until}
 	s.Move = func(ctx context.Context, w int) (int64, error) {
 		bytes, err := workers[w].move(ctx, pace[w/inFlight])

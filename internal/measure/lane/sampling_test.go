@@ -172,7 +172,7 @@ func TestShare(t *testing.T) {
 // The pace is kept over many small pieces and few large ones.
 func TestPacer(t *testing.T) {
 	for _, piece := range []int64{1000, 100_000} {
-		p := Pacer{Now: Monotonic(), BytesPerSec: 2_000_000}
+		p := Pacer{Now: Monotonic(), PerSec: 2_000_000}
 		start := time.Now()
 		for range 200_000 / piece {
 			if err := p.Wait(t.Context(), piece); err != nil {
@@ -186,9 +186,27 @@ func TestPacer(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	p := Pacer{Now: Monotonic(), BytesPerSec: 1}
+	p := Pacer{Now: Monotonic(), PerSec: 1}
 	if err := errors.Join(p.Wait(t.Context(), 100), p.Wait(ctx, 1)); !errors.Is(err, context.Canceled) {
 		t.Error(err)
+	}
+}
+
+// A burst goes at once, what follows at the rate, and a pause allows a burst again.
+func TestPacerBurst(t *testing.T) {
+	now := time.Duration(0)
+	p := Pacer{Now: func() time.Duration { return now }, PerSec: 32, Burst: 511 * time.Second / 32}
+	for i := range 512 {
+		if d := p.next(1); d != 0 {
+			t.Fatalf("%d waits %v", i, d)
+		}
+	}
+	if d := p.next(1); d != time.Second/32 {
+		t.Errorf("one more waits %v", d)
+	}
+	now = 2 * time.Second
+	if d := p.next(1); d != 0 {
+		t.Errorf("later, one waits %v", d)
 	}
 }
 

@@ -191,7 +191,7 @@ func (j *gpuJob) latency(ctx context.Context, until time.Duration, out *probe.Me
 // bandwidth takes the samples of one size by the GPU's clock: copies that take about Spec.SampleTime are queued
 // at once, and timed by events before the first and behind the last.
 func (j *gpuJob) bandwidth(ctx context.Context, size int64, until time.Duration, tell func(probe.Sample), out *probe.Measurement) error {
-	pace := lane.Pacer{Now: j.p.o.Now, BytesPerSec: j.spec.RateLimit}
+	pace := lane.Pacer{Now: j.p.o.Now, PerSec: j.spec.RateLimit}
 	times, clock := 1, time.Duration(0)
 	s := lane.Run{
 		Workers: 1, Now: func() time.Duration { return clock }, Spec: &j.spec, Tell: tell,

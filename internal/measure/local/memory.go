@@ -262,7 +262,7 @@ func (m *memoryJob) bandwidth(ctx context.Context, tell func(probe.Sample), unti
 			threads[i] = thread{src: mem[:half], dst: mem[half:]}
 		}
 	}
-	pace := lane.Pacer{Now: m.p.o.Now, BytesPerSec: m.spec.RateLimit}
+	pace := lane.Pacer{Now: m.p.o.Now, PerSec: m.spec.RateLimit}
 	s := lane.Run{
 		Workers: len(threads), Now: m.p.o.Now, Spec: &m.spec, Tell: tell, Until: until,
 		Start: func(w int) (func(), error) { return m.pin(w) },
