@@ -82,7 +82,7 @@ func (p *Prober) numaNode(id topo.ID) *topo.NUMANode {
 }
 
 // chooseCPUs chooses the CPUs of the threads: those of the node that this process may use, as many as the
-// cgroup allows time for.
+// cgroup allows time for, which GOMAXPROCS follows.
 func (m *memoryJob) chooseCPUs(node *topo.NUMANode) error {
 	h := &m.p.system
 	all, bad := cpuset.Parse(node.CPUs)
@@ -99,9 +99,8 @@ func (m *memoryJob) chooseCPUs(node *topo.NUMANode) error {
 		return waivef("NUMA node %d has CPUs %q, and this process may use none of them (taskset -p, or the cpuset of its cgroup)", node.Index, node.CPUs)
 	}
 	threads := min(len(usable), runtime.GOMAXPROCS(0))
-	if quota, limited := h.quota(); limited && int(quota) < threads {
-		threads = max(1, int(quota))
-		m.notes = append(m.notes, fmt.Sprintf("%d threads for %d CPUs: the cgroup allows no more CPU time", threads, len(usable)))
+	if threads < len(usable) {
+		m.notes = append(m.notes, fmt.Sprintf("%d threads for %d CPUs: the CPU time of the cgroup, or GOMAXPROCS, allows no more", threads, len(usable)))
 	}
 	undo, err := h.pin(usable[0]) // on this goroutine, to see whether it may be
 	if err != nil {

@@ -39,7 +39,6 @@ type fakeHost struct {
 func (f *fakeHost) host() system {
 	return system{
 		allowed:   func() (cpuset.Set, error) { return cpuset.Of(0, 1, 4, 5), nil },
-		quota:     func() (float64, bool) { return 0, false },
 		available: func() (int64, bool) { return 128 << 20, true },
 		pin: func(cpu int) (func(), error) {
 			f.mu.Lock()
@@ -189,7 +188,6 @@ func TestMemoryRefused(t *testing.T) {
 			h.allowed = func() (cpuset.Set, error) { return cpuset.Set{}, syscall.ENOSYS }
 		}, waived: "are not known: function not implemented"},
 		{name: "cpuset", nodes: 2, change: func(_ *fakeHost, h *system) { h.allowed = func() (cpuset.Set, error) { return cpuset.Of(4), nil } }, waived: "this process may use none of them"},
-		{name: "quota", nodes: 1, change: func(_ *fakeHost, h *system) { h.quota = func() (float64, bool) { return 0.5, true } }, note: "1 threads for 2 CPUs: the cgroup allows no more CPU time", threads: 1},
 		{name: "binding", nodes: 2, change: func(_ *fakeHost, h *system) {
 			h.alloc = func(int64, memory.Options) (*memory.Block, error) { return nil, eperm }
 		}, waived: "mbind: operation not permitted"},
@@ -198,6 +196,10 @@ func TestMemoryRefused(t *testing.T) {
 		}, err: "cannot allocate memory"},
 		{name: "next to no memory", nodes: 1, change: func(_ *fakeHost, h *system) { h.available = func() (int64, bool) { return 10 << 20, true } }, err: "too little to measure"},
 		{name: "little memory", nodes: 1, change: func(_ *fakeHost, h *system) { h.available = func() (int64, bool) { return 64 << 20, true } }, note: ""},
+		{name: "little CPU time", nodes: 1, change: func(*fakeHost, *system) {
+			before := runtime.GOMAXPROCS(1)
+			t.Cleanup(func() { runtime.GOMAXPROCS(before) })
+		}, note: "1 threads for 2 CPUs: the CPU time of the cgroup, or GOMAXPROCS, allows no more", threads: 1},
 	} {
 		f := &fakeHost{}
 		h := f.host()

@@ -14,24 +14,10 @@ import (
 type system struct {
 	allowed   func() (cpuset.Set, error)             // CPUs that this process may use
 	pin       func(cpu int) (undo func(), err error) // ties the calling goroutine
-	quota     func() (cpus float64, ok bool)         // CPU time that the cgroup gives
 	available func() (bytes int64, ok bool)          // memory
 	alloc     func(int64, memory.Options) (*memory.Block, error)
 	load      func() (lane.Load, bool)
 	smaps     func() string // /proc/self/smaps
-}
-
-// parseQuota reads cgroup v2's cpu.max ("200000 100000", "max 100000"), or v1's two files.
-func parseQuota(v2, quota, period string) (cpus float64, ok bool) {
-	if f := strings.Fields(v2); len(f) == 2 {
-		quota, period = f[0], f[1]
-	}
-	q, errQ := strconv.ParseInt(quota, 10, 53)
-	p, errP := strconv.ParseInt(period, 10, 53)
-	if errQ != nil || errP != nil || q <= 0 || p <= 0 {
-		return 0, false
-	}
-	return float64(q) / float64(p), true
 }
 
 // parseNodeFree is the memory that a NUMA node can provide, by its meminfo: free pages, and pages of files

@@ -16,7 +16,6 @@ func thisSystem() system {
 	return system{
 		allowed:   func() (cpuset.Set, error) { return cpuset.Set{}, no },
 		pin:       func(int) (func(), error) { return nil, no },
-		quota:     func() (float64, bool) { return 0, false },
 		available: func() (int64, bool) { return 0, false },
 		alloc:     memory.Alloc,
 		load:      lane.LoadNow,
