@@ -1,6 +1,7 @@
 package local
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -111,34 +112,13 @@ func (j *gpuJob) allocate(pair *probe.Pair, ctx [2]*cuda.Context) (err error) {
 // copies.
 const oppositeStreams = 2
 
-func (j *gpuJob) memoryAt(id topo.ID, ctx, other *cuda.Context, bytes int64) (*gpuEnd, error) {
-	e, err := j.p.gpuAt(id, ctx, other, bytes)
-	if err == nil {
-		j.undo = append(j.undo, e.free)
-	}
-	return e, err
-}
-
-// copies are those of one direction, on a stream of their own.
-func (j *gpuJob) copies(from, to *gpuEnd, offset, bytes int64) (*copies, error) {
-	c, err := newCopies(from, to, offset, bytes)
-	if err == nil {
-		j.undo = append(j.undo, c.close)
-	}
-	return c, err
-}
-
 // verify checks once, before anything is timed, that what is copied arrives.
 func (j *gpuJob) verify() error {
-	ctx := j.from.ctx
-	if ctx == nil {
-		ctx = j.to.ctx
-	}
-	bounce, err := j.p.pinned("", ctx, verifyBytes)
+	bounce, err := j.pinned("", cmp.Or(j.from.ctx, j.to.ctx), verifyBytes)
 	if err != nil {
 		return err
 	}
-	return errors.Join(j.main.verify(bounce), bounce.free())
+	return j.main.verify(bounce)
 }
 
 // close undoes what open did, the last first.
