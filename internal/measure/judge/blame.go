@@ -62,7 +62,7 @@ func (q *faultSearch) blames() []probe.Blame {
 	if q.symptom == lowRate {
 		blames = q.blameless()
 	}
-	for _, r := range newRows(minimal(unexplained)).apart() {
+	for _, r := range newRows(unexplained).apart() {
 		pairs, alike := q.allAlike(r)
 		if alike && r.bound() >= leastForCommonCause {
 			blames = append(blames, q.commonCause(pairs))
