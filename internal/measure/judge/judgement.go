@@ -20,9 +20,7 @@ type judgement struct {
 	figures  []figure
 	exceeded []float64 // the limit that a result is faster than, 0 none
 	groups   map[string]*group
-	// fineAlone are the results that a retest found to be fine, by round; nil before besideFine.
-	fineAlone map[int][]int
-	filled    []probe.LinkKey // after fillLinks: the link that the pairs of the round filled, by result; "" none
+	filled   []probe.LinkKey // after fillLinks: the link that the pairs of the round filled, by result; "" none
 }
 
 // group are pairs that should do equally well.

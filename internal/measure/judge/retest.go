@@ -80,8 +80,8 @@ func (c *judgement) allRetests() int {
 // needsRetest says whether a result is to be measured alone once more.
 func (c *judgement) needsRetest(i int) bool { return c.retestCount(i) < c.r.Rules.Retests }
 
-// sampleOfFaults picks some pairs of each fault that would explain all of them. If one of them turned out
-// to be fine alone, each of the fault's pairs is measured.
+// sampleOfFaults picks some pairs of each fault that would explain all of them. Those that turn out to be fine
+// alone are not suspicious when it is asked again, and others of the fault are picked.
 func (c *judgement) sampleOfFaults(suspicious []int) []int {
 	in := make([]bool, len(c.r.Results))
 	for _, i := range suspicious {
@@ -98,13 +98,7 @@ func (c *judgement) sampleOfFaults(suspicious []int) []int {
 			c.pickPairs(b, in, picked)
 		}
 	}
-	var out []int
-	for _, i := range suspicious {
-		if picked[i] || c.besideFine(i) {
-			out = append(out, i)
-		}
-	}
-	return out
+	return slices.DeleteFunc(suspicious, func(i int) bool { return !picked[i] })
 }
 
 // pickPairs picks some pairs of a fault, spread over all of them, and first those that were already
@@ -127,24 +121,6 @@ func (c *judgement) pickPairs(b probe.Blame, in []bool, picked map[int]bool) {
 			left--
 		}
 	}
-}
-
-// besideFine says whether another slow pair of the same round turned out to be fine alone, and the two may
-// share a link.
-func (c *judgement) besideFine(i int) bool {
-	if c.fineAlone == nil {
-		c.fineAlone = make(map[int][]int)
-		for j := range c.r.Results {
-			if c.hasReason(j, CodeContended) && c.lastRetest(j) != nil {
-				c.fineAlone[c.round(j)] = append(c.fineAlone[c.round(j)], j)
-			}
-		}
-	}
-	res := &c.r.Results[i]
-	return slices.ContainsFunc(c.fineAlone[c.round(i)], func(j int) bool {
-		other := &c.r.Results[j]
-		return !res.PathKnown && !other.PathKnown || slices.ContainsFunc(res.Path, func(k probe.LinkKey) bool { return slices.Contains(other.Path, k) })
-	})
 }
 
 // AddRetest adds what measuring a result's pair again alone gave, and says whether it confirms the result:
