@@ -135,11 +135,9 @@ func (t *controllerRound) accepted(x *pairRun) probe.Measurement {
 func (x *pairRun) processors() []probe.ProcessorLoad {
 	var out []probe.ProcessorLoad
 	for _, s := range []*roundHost{x.from, x.to} {
-		if s.load[0] == nil || s.load[1] == nil || s == x.to && x.from == x.to {
-			continue
-		}
-		if p, ok := s.load[1].Since(*s.load[0], s.a.name); ok {
-			out = append(out, p)
+		out = append(out, s.load[1].Since(s.load[0], s.a.name)...)
+		if x.from == x.to {
+			break
 		}
 	}
 	return out

@@ -176,24 +176,16 @@ func (s *Server) answerHolder(ctx context.Context, e *engine.Engine, r *request,
 	case doPoll:
 		a.Jobs = now.poll(r.Seen)
 	case doStart:
-		a.Load = loadNow()
+		a.Load = lane.LoadNow()
 		now.start()
 	case doStop:
 		now.cancel()
 	case doEnd:
-		a.Load = loadNow()
+		a.Load = lane.LoadNow()
 		s.endRound(l, now)
 		a.Served, a.Links = servedBy(e), now.linkStates()
 	default:
 		return fmt.Errorf("unknown request %.40q", r.Do)
-	}
-	return nil
-}
-
-// loadNow is how much time this host's processors have spent, nil not known.
-func loadNow() *lane.Load {
-	if l, ok := lane.LoadNow(); ok {
-		return &l
 	}
 	return nil
 }

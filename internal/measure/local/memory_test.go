@@ -59,12 +59,15 @@ func (f *fakeHost) host() system {
 			}
 			return memory.Alloc(n, o)
 		},
-		load: func() (lane.Load, bool) {
+		load: func() *lane.Load {
 			f.mu.Lock()
 			defer f.mu.Unlock()
+			if f.busy == 0 {
+				return nil
+			}
 			f.looks++
 			n := time.Duration(f.looks)
-			return lane.Load{All: n * time.Hour, Busy: n * f.busy, Own: n * time.Minute}, f.busy > 0
+			return &lane.Load{All: n * time.Hour, Busy: n * f.busy, Own: n * time.Minute}
 		},
 		smaps: func() string { return "" },
 	}

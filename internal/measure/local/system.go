@@ -16,7 +16,7 @@ type system struct {
 	pin       func(cpu int) (undo func(), err error) // ties the calling goroutine
 	available func() (bytes int64, ok bool)          // memory
 	alloc     func(int64, memory.Options) (*memory.Block, error)
-	load      func() (lane.Load, bool)
+	load      func() *lane.Load
 	smaps     func() string // /proc/self/smaps
 }
 
