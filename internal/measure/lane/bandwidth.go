@@ -28,7 +28,7 @@ func (r *run) bandwidth(ctx context.Context, size int64, until time.Duration, ju
 	batch := r.batch(size, ways)
 	var workers []*worker
 	for w := range inFlight * ways {
-		workers = append(workers, r.worker(w, size, batch, inFlight*ways, r.Read != (w >= inFlight)))
+		workers = append(workers, r.worker(w, size, batch, inFlight*ways, w >= inFlight))
 	}
 	pace := [2]*Pacer{{Now: r.Now, PerSec: r.spec.RateLimit}, {Now: r.Now, PerSec: r.spec.RateLimit}}
 	s := Run{Workers: len(workers), Now: r.Now, Spec: r.spec, Tell: r.tell, Until: until}

@@ -228,12 +228,6 @@ func TestWireThatNobodyLists(t *testing.T) {
 	if want := []probe.LinkKey{"a port:eth0 down", "b port:eth0 up"}; !slices.Equal(p.Path, want) || p.Expected.BytesPerSec != nil {
 		t.Errorf("path %q, expected %v, want %q and nothing", p.Path, p.Expected, want)
 	}
-	pairs := fabric(t, hosts, plan.FabricOptions{Overlays: map[string]topo.Overlay{"a": {"port:eth0": topo.GBPerSec}}})
-	p = find(t, pairs, "port a/eth0>b/eth0 tcp")
-	if got := rate(p.Expected.BytesPerSec); got != "1000000000" || p.Expected.Basis != topo.BasisBound || p.Expected.Limit != "a port:eth0 down" {
-		t.Errorf("one wire measured: %s, %s", got, p.Expected.Why)
-	}
-	checkPairs(t, pairs)
 }
 
 // A host that can use TCP alone takes the others to TCP for its own pairs only.

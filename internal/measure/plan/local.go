@@ -24,8 +24,6 @@ type LocalOptions struct {
 	Transport pathsel.Transport
 	Memory    Where // of port pairs; "": OnCPU
 	BothWays  bool  // pairs of ports, and direct copies of GPUs, keep the other direction as busy at the same time
-	Roles     map[topo.ID]pathsel.Role
-	Overlay   topo.Overlay // measured rates of links
 }
 
 // Local lists the pairs of one host: memory, GPUs and ports. What the host lacks is in
@@ -39,7 +37,7 @@ func Local(t *topo.Topology, o LocalOptions) (*Pairs, error) {
 		return nil, err
 	}
 	b.setBothWays(o.BothWays)
-	h, err := newHost(b, cmp.Or(o.Name, t.Host.Name, "localhost"), "", t, o.Overlay)
+	h, err := newHost(b, cmp.Or(o.Name, t.Host.Name, "localhost"), "", t)
 	if err != nil {
 		return nil, err
 	}
@@ -166,7 +164,7 @@ func overlap(a, b string) bool {
 
 // portPairs are the ports of this host with each other, through the wire.
 func (h *host) portPairs(o *LocalOptions) error {
-	ph, err := pathsel.New(h.t, pathsel.Options{Transport: o.Transport, Roles: o.Roles, Overlay: o.Overlay})
+	ph, err := pathsel.New(h.t, pathsel.Options{Transport: o.Transport})
 	if err != nil {
 		return err
 	}

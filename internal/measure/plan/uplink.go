@@ -25,7 +25,7 @@ type spineLinks struct {
 }
 
 // uplinks registers the links between leaves.
-func (b *builder) uplinks(f *pathsel.Fabric, overlay topo.Overlay) (uplinks, error) {
+func (b *builder) uplinks(f *pathsel.Fabric) (uplinks, error) {
 	u := uplinks{}
 	if f == nil {
 		return u, nil
@@ -43,7 +43,7 @@ func (b *builder) uplinks(f *pathsel.Fabric, overlay topo.Overlay) (uplinks, err
 			rate = new(*l.BytesPerSec * topo.Rate(l.Links()))
 		}
 		on := []string{b.device("leaf:"+l.Leaf, "leaf", l.Leaf), b.device("spine:"+l.Spine, "spine", l.Spine)}
-		links, err := b.fabricLink(topo.LinkID("leaf:"+l.Leaf+"/spine:"+l.Spine), "uplink "+l.Leaf+" - "+l.Spine, on, rate, overlay)
+		links, err := b.fabricLink(topo.LinkID("leaf:"+l.Leaf+"/spine:"+l.Spine), "uplink "+l.Leaf+" - "+l.Spine, on, rate)
 		if err != nil {
 			return u, err
 		}
@@ -58,7 +58,7 @@ func (b *builder) uplinks(f *pathsel.Fabric, overlay topo.Overlay) (uplinks, err
 	for name, at := range u {
 		var err error
 		on := []string{b.device("leaf:"+name, "leaf", name)}
-		if at.all, err = b.fabricLink(topo.LinkID("leaf:"+name+"/spines"), "uplinks of "+name, on, at.sum, overlay); err != nil {
+		if at.all, err = b.fabricLink(topo.LinkID("leaf:"+name+"/spines"), "uplinks of "+name, on, at.sum); err != nil {
 			return u, err
 		}
 	}
@@ -66,11 +66,9 @@ func (b *builder) uplinks(f *pathsel.Fabric, overlay topo.Overlay) (uplinks, err
 }
 
 // fabricLink registers both directions of a link between switches.
-func (b *builder) fabricLink(id topo.LinkID, name string, on []string, rate *topo.Rate, overlay topo.Overlay) (out [2]*probe.Link, err error) {
+func (b *builder) fabricLink(id topo.LinkID, name string, on []string, rate *topo.Rate) (out [2]*probe.Link, err error) {
 	basis := topo.BasisRead
-	if measured, ok := overlay[id]; ok {
-		rate, basis = &measured, topo.BasisMeasured
-	} else if rate == nil {
+	if rate == nil {
 		basis = topo.BasisUnknown
 	}
 	for i, direction := range []string{"up", "down"} {
