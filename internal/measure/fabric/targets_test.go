@@ -58,7 +58,7 @@ func TestAgentConnectsToTargetsOnly(t *testing.T) {
 		t.Fatal(err)
 	}
 	a := agentOf(t, "a", ServerOptions{Targets: nets}, nil, nil)
-	w := worker{s: a.s, e: a.e, targets: []Targets{Anywhere, nets}, want: &jobWant{Transport: "tcp", Bytes: 4096, Host: "x", Addresses: []string{stranger.Addr().String()}, GiveUp: time.Second}}
+	w := job{s: a.s, e: a.e, targets: []Targets{Anywhere, nets}, want: jobWant{Transport: "tcp", Bytes: 4096, Host: "x", Addresses: []string{stranger.Addr().String()}, GiveUp: time.Second}}
 	if err := w.connect(limited(t)); err == nil || !strings.Contains(err.Error(), "is not among the targets") {
 		t.Errorf("%v", err)
 	}
