@@ -3,6 +3,7 @@ package probe
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -155,7 +156,7 @@ func decodeEvent(line []byte) (*Event, error) {
 		}
 		return nil, fmt.Errorf("no event: %w", err)
 	}
-	if err := first(checkSchema(l.Schema, EventSchema), within("at_ns", maxNS, l.AtNS)); err != nil {
+	if err := cmp.Or(checkSchema(l.Schema, EventSchema), within("at_ns", maxNS, l.AtNS)); err != nil {
 		return nil, err
 	}
 	e := &Event{Schema: EventSchema, Type: l.Type, AtNS: l.AtNS}
@@ -221,16 +222,16 @@ func (e *Event) decodeRest(data []byte) error {
 	e.Round, e.Sample, e.Retest, e.Error = rest.Round, rest.Sample, rest.Retest, rest.Error
 	var err error
 	if r := e.Round; r != nil {
-		err = first(err, within("round", 1<<31, int64(r.Round), int64(r.Rounds)), checkNames("pair", r.Pairs...))
+		err = cmp.Or(err, within("round", 1<<31, int64(r.Round), int64(r.Rounds)), checkNames("pair", r.Pairs...))
 		if len(r.Pairs) > maxResults {
-			err = first(err, fmt.Errorf("round: %w pairs: at most %d are read", document.ErrTooMany, maxResults))
+			err = cmp.Or(err, fmt.Errorf("round: %w pairs: at most %d are read", document.ErrTooMany, maxResults))
 		}
 	}
 	if s := e.Sample; s != nil {
-		err = first(err, checkName("pair", s.Pair), within("size_bytes", 1<<50, s.SizeBytes), within("bytes_per_sec", maxRate, s.BytesPerSec))
+		err = cmp.Or(err, checkName("pair", s.Pair), within("size_bytes", 1<<50, s.SizeBytes), within("bytes_per_sec", maxRate, s.BytesPerSec))
 	}
 	if t := e.Retest; t != nil {
-		err = first(err, checkNames("retest", t.Of, t.How, t.Pair), checkRate("retest", t.BytesPerSec))
+		err = cmp.Or(err, checkNames("retest", t.Of, t.How, t.Pair), checkRate("retest", t.BytesPerSec))
 	}
 	return err
 }
