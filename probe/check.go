@@ -22,16 +22,6 @@ const (
 	maxNS      = int64(365 * 24 * time.Hour)
 )
 
-// first is the first of errors that is one.
-func first(errs ...error) error {
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // checkName refuses names that cannot be shown as they are.
 func checkName(what, s string) error {
 	if len(s) > maxName {
@@ -80,7 +70,7 @@ func checkBasis(b topo.Basis) error {
 }
 
 func (l *Link) check() error {
-	return first(checkName("key", string(l.Key)), checkName("host", l.Host), checkName("link", string(l.Link)),
+	return cmp.Or(checkName("key", string(l.Key)), checkName("host", l.Host), checkName("link", string(l.Link)),
 		checkName("name", l.Name), checkNames("on", l.On...), checkRate("bytes_per_sec", l.BytesPerSec), checkBasis(l.Basis))
 }
 
@@ -95,20 +85,20 @@ func (x *Result) check() error {
 	if len(x.Bandwidth) > maxSizes || len(x.Reasons) > maxReasons || len(x.Retests) > maxReasons {
 		return fmt.Errorf("%d sizes, %d reasons, %d retests: at most %d are read", len(x.Bandwidth), len(x.Reasons), len(x.Retests), maxSizes)
 	}
-	err := first(checkNames("name", x.ID, string(x.Kind), x.Transport, x.Variant, x.Group, string(x.ErrorCause)),
+	err := cmp.Or(checkNames("name", x.ID, string(x.Kind), x.Transport, x.Variant, x.Group, string(x.ErrorCause)),
 		x.From.check(), x.To.check(), checkRate("expected", x.Expected.BytesPerSec), checkBasis(x.Expected.Basis),
 		within("round", 1<<31, int64(x.Round)), x.checkLatency(), x.checkRatios())
 	for i := range x.Bandwidth {
-		err = first(err, x.Bandwidth[i].check())
+		err = cmp.Or(err, x.Bandwidth[i].check())
 		if i > 0 && x.Bandwidth[i].SizeBytes <= x.Bandwidth[i-1].SizeBytes {
-			err = first(err, fmt.Errorf("bandwidth: %d bytes after %d: want sizes ascending", x.Bandwidth[i].SizeBytes, x.Bandwidth[i-1].SizeBytes))
+			err = cmp.Or(err, fmt.Errorf("bandwidth: %d bytes after %d: want sizes ascending", x.Bandwidth[i].SizeBytes, x.Bandwidth[i-1].SizeBytes))
 		}
 	}
 	for i := range x.Retests {
 		t := &x.Retests[i]
-		err = first(err, checkNames("retest", t.How, t.Pair), checkRate("retest", t.BytesPerSec), checkRate("retest", t.CI95BytesPerSec))
+		err = cmp.Or(err, checkNames("retest", t.How, t.Pair), checkRate("retest", t.BytesPerSec), checkRate("retest", t.CI95BytesPerSec))
 		if t.LatencyNS != nil {
-			err = first(err, within("retest: latency_ns", maxNS, *t.LatencyNS))
+			err = cmp.Or(err, within("retest: latency_ns", maxNS, *t.LatencyNS))
 		}
 	}
 	return err
@@ -122,7 +112,7 @@ func (b *Bandwidth) check() error {
 	if n := len(b.SamplesBytesPerSec); n > maxSamples {
 		return fmt.Errorf("bandwidth: %d samples: at most %d are read", n, maxSamples)
 	}
-	return first(within("size_bytes", 1<<50, b.SizeBytes), within("samples_bytes_per_sec", maxRate, b.SamplesBytesPerSec...),
+	return cmp.Or(within("size_bytes", 1<<50, b.SizeBytes), within("samples_bytes_per_sec", maxRate, b.SamplesBytesPerSec...),
 		within("bandwidth", maxRate, b.MeanBytesPerSec, b.MedianBytesPerSec), checkRate("ci95_bytes_per_sec", b.CI95BytesPerSec),
 		within("bytes", 1<<62, b.Bytes), within("duration_ns", maxNS, b.DurationNS), checkName("stopped", b.Stopped))
 }
@@ -171,7 +161,7 @@ func (x *Result) checkRatios() error {
 // check looks at what the parts of a report say of each other.
 func (r *Report) check() error {
 	hosts, devices, links, pairs := map[string]bool{}, map[string]bool{}, map[LinkKey]bool{}, map[string]bool{}
-	if err := first(within("duration_ns", maxNS, r.DurationNS), checkNames("mode", r.Mode)); err != nil {
+	if err := cmp.Or(within("duration_ns", maxNS, r.DurationNS), checkNames("mode", r.Mode)); err != nil {
 		return pkgerr.Errorf("probe", "%w", err)
 	}
 	for i := range r.Hosts {
@@ -255,7 +245,7 @@ func (r *Report) checkBlame(links map[LinkKey]bool, pairs map[string]bool) error
 		}
 		for k := range b.Suspects {
 			s := &b.Suspects[k]
-			if err := first(checkNames("suspect", s.Kind, s.Key, s.Name), checkRate("bytes_per_sec", s.BytesPerSec)); err != nil {
+			if err := cmp.Or(checkNames("suspect", s.Kind, s.Key, s.Name), checkRate("bytes_per_sec", s.BytesPerSec)); err != nil {
 				return pkgerr.Errorf("probe", "blame[%d]: %w", i, err)
 			}
 			for _, key := range s.Links {

@@ -2,6 +2,7 @@ package probe
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"unicode/utf8"
@@ -33,7 +34,7 @@ func Decode(data []byte) (*Report, error) {
 	if len(bytes.TrimSpace(data)) == 0 {
 		return nil, pkgerr.New("probe", "empty: not a probe report")
 	}
-	if err := first(checkUTF8(data), checkSchema(schemaName(data), Schema)); err != nil {
+	if err := cmp.Or(checkUTF8(data), checkSchema(schemaName(data), Schema)); err != nil {
 		return nil, pkgerr.Errorf("probe", "%w", err)
 	}
 	in, r := document.NewReader(data), &Report{Schema: Schema}

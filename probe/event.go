@@ -3,6 +3,7 @@ package probe
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -121,54 +122,93 @@ func (e *Event) Encode() ([]byte, error) {
 // DecodeEvent reads one line of a run's log and checks it as Decode checks a report, except for
 // references between the parts of a report, of which a line has only some.
 func DecodeEvent(data []byte) (*Event, error) {
-	e, err := decodeWhole(bytes.TrimSpace(data))
+	data = bytes.TrimSpace(data)
+	e, err := decodeEvent(data)
+	if err == nil {
+		err = e.decodeRest(data)
+	}
 	if err != nil {
 		return nil, pkgerr.Errorf("probe", "event: %w", err)
 	}
 	return e, nil
 }
 
-func decodeWhole(data []byte) (*Event, error) {
-	if len(data) > maxLine {
-		return nil, fmt.Errorf("%d bytes: at most %d are read", len(data), maxLine)
+// decodeEvent reads the parts of an event that a report is put together from. They stay text at first: a
+// list of empty elements takes hundreds of times its length once it is read.
+func decodeEvent(line []byte) (*Event, error) {
+	if len(line) > maxLine {
+		return nil, fmt.Errorf("%d bytes: at most %d are read", len(line), maxLine)
 	}
-	l, err := decodeEvent(data)
-	if err != nil {
+	if err := checkUTF8(line); err != nil {
 		return nil, err
 	}
-	if err := within("at_ns", maxNS, l.AtNS); err != nil {
+	var l struct {
+		Schema string          `json:"schema"`
+		Type   EventType       `json:"event"`
+		AtNS   int64           `json:"at_ns"`
+		Start  json.RawMessage `json:"start"`
+		Result json.RawMessage `json:"result"`
+		End    json.RawMessage `json:"end"`
+	}
+	if err := json.Unmarshal(line, &l); err != nil {
+		if name := schemaName(line); name != "" && name != EventSchema {
+			return nil, checkSchema(name, EventSchema)
+		}
+		return nil, fmt.Errorf("no event: %w", err)
+	}
+	if err := cmp.Or(checkSchema(l.Schema, EventSchema), within("at_ns", maxNS, l.AtNS)); err != nil {
 		return nil, err
 	}
 	e := &Event{Schema: EventSchema, Type: l.Type, AtNS: l.AtNS}
+	var err error
 	if holds(l.Start) {
-		if e.Start, err = part(l.Start); err != nil {
+		if err := checkSchema(schemaName(l.Start), Schema); err != nil {
 			return nil, fmt.Errorf("start: %w", err)
 		}
-		e.Start.Schema = Schema
+		if e.Start, err = decodePart(l.Start); err != nil {
+			return nil, fmt.Errorf("start: %w", err)
+		}
 	}
-	if holds(l.End) {
-		r, err := part(l.End)
+	if holds(l.End) { // its keys are those of a report
+		r, err := decodePart(l.End)
 		if err != nil {
 			return nil, fmt.Errorf("end: %w", err)
 		}
 		e.End = &Outcome{DurationNS: r.DurationNS, Complete: r.Complete, Hosts: r.Hosts, Blame: r.Blame, Summary: r.Summary, Notes: r.Notes}
 	}
 	if holds(l.Result) {
-		if len(l.Result) > maxElement {
-			return nil, fmt.Errorf("result: %d bytes: at most %d are read", len(l.Result), maxElement)
-		}
-		e.Result = &Result{}
-		if err := json.Unmarshal(l.Result, e.Result); err != nil {
-			return nil, fmt.Errorf("result: %w", err)
-		}
-		if err := e.Result.check(); err != nil {
-			return nil, fmt.Errorf("result %.80q: %w", e.Result.ID, err)
-		}
+		e.Result, err = decodeResult(l.Result)
 	}
-	return e, e.decodeRest(data)
+	return e, err
 }
 
-// decodeRest reads the parts that are short.
+// holds says whether an event has a part; null is none.
+func holds(raw json.RawMessage) bool { return len(raw) > 0 && string(raw) != "null" }
+
+// decodePart reads what an event has of a report.
+func decodePart(raw json.RawMessage) (*Report, error) {
+	in, r := document.NewReader(raw), &Report{Schema: Schema}
+	if err := r.read(in); err != nil {
+		return nil, fmt.Errorf("%s: %w", in.At(), err)
+	}
+	return r, nil
+}
+
+func decodeResult(raw json.RawMessage) (*Result, error) {
+	if len(raw) > maxElement {
+		return nil, fmt.Errorf("result: %d bytes: at most %d are read", len(raw), maxElement)
+	}
+	x := &Result{}
+	if err := json.Unmarshal(raw, x); err != nil {
+		return nil, fmt.Errorf("result: %w", err)
+	}
+	if err := x.check(); err != nil {
+		return nil, fmt.Errorf("result %.80q: %w", x.ID, err)
+	}
+	return x, nil
+}
+
+// decodeRest reads and checks the parts of which nothing gets into a report.
 func (e *Event) decodeRest(data []byte) error {
 	var rest struct {
 		Round  *RoundEvent  `json:"round"`
@@ -182,16 +222,16 @@ func (e *Event) decodeRest(data []byte) error {
 	e.Round, e.Sample, e.Retest, e.Error = rest.Round, rest.Sample, rest.Retest, rest.Error
 	var err error
 	if r := e.Round; r != nil {
-		err = first(err, within("round", 1<<31, int64(r.Round), int64(r.Rounds)), checkNames("pair", r.Pairs...))
+		err = cmp.Or(err, within("round", 1<<31, int64(r.Round), int64(r.Rounds)), checkNames("pair", r.Pairs...))
 		if len(r.Pairs) > maxResults {
-			err = first(err, fmt.Errorf("round: %w pairs: at most %d are read", document.ErrTooMany, maxResults))
+			err = cmp.Or(err, fmt.Errorf("round: %w pairs: at most %d are read", document.ErrTooMany, maxResults))
 		}
 	}
 	if s := e.Sample; s != nil {
-		err = first(err, checkName("pair", s.Pair), within("size_bytes", 1<<50, s.SizeBytes), within("bytes_per_sec", maxRate, s.BytesPerSec))
+		err = cmp.Or(err, checkName("pair", s.Pair), within("size_bytes", 1<<50, s.SizeBytes), within("bytes_per_sec", maxRate, s.BytesPerSec))
 	}
 	if t := e.Retest; t != nil {
-		err = first(err, checkNames("retest", t.Of, t.How, t.Pair), checkRate("retest", t.BytesPerSec))
+		err = cmp.Or(err, checkNames("retest", t.Of, t.How, t.Pair), checkRate("retest", t.BytesPerSec))
 	}
 	return err
 }
@@ -208,7 +248,7 @@ func ReadEvents(r io.Reader) (*Report, error) {
 	if err != nil && !errors.Is(err, io.EOF) {
 		return nil, pkgerr.Errorf("probe", "read the events: %w", err)
 	}
-	if beginsWith(head) != EventSchema {
+	if schemaName(head) != EventSchema {
 		data, err := io.ReadAll(in)
 		if err != nil {
 			return nil, pkgerr.Errorf("probe", "read the report: %w", err)
@@ -232,24 +272,6 @@ func ReadEvents(r io.Reader) (*Report, error) {
 			return log.finish()
 		}
 	}
-}
-
-// beginsWith is the schema that the first bytes of a file name, "" none.
-func beginsWith(head []byte) string {
-	dec := json.NewDecoder(bytes.NewReader(head))
-	var tokens [3]json.Token
-	for i := range tokens {
-		t, err := dec.Token()
-		if err != nil {
-			return ""
-		}
-		tokens[i] = t
-	}
-	name, _ := tokens[2].(string)
-	if tokens[0] != json.Delim('{') || tokens[1] != "schema" {
-		return ""
-	}
-	return name
 }
 
 // readLine reads up to a line end, which is taken off; io.EOF comes with what follows
@@ -282,131 +304,62 @@ func (l *eventLog) line(line []byte, last bool) error {
 	if len(bytes.TrimSpace(line)) == 0 {
 		return nil
 	}
-	e, err := decodeEvent(line)
-	if err != nil && last && l.r != nil {
+	if last && l.r != nil && !json.Valid(line) {
 		l.torn = true
 		return nil
 	}
+	e, err := decodeEvent(line)
 	if err != nil {
 		return err
 	}
 	return l.take(e)
 }
 
-// logged is an Event of which the parts that may be long are text still: a list of empty
-// elements takes hundreds of times its length once it is read. What a report is not put
-// together from is left out.
-type logged struct {
-	Schema string          `json:"schema"`
-	Type   EventType       `json:"event"`
-	AtNS   int64           `json:"at_ns"`
-	Start  json.RawMessage `json:"start"`
-	Result json.RawMessage `json:"result"`
-	End    json.RawMessage `json:"end"`
-}
-
-func decodeEvent(line []byte) (*logged, error) {
-	if err := checkUTF8(line); err != nil {
-		return nil, err
-	}
-	var e logged
-	if err := json.Unmarshal(line, &e); err != nil {
-		if name := schemaName(line); name != "" && name != EventSchema {
-			return nil, checkSchema(name, EventSchema)
-		}
-		return nil, fmt.Errorf("no event: %w", err)
-	}
-	return &e, checkSchema(e.Schema, EventSchema)
-}
-
-// holds says whether an event has a part: null is none.
-func holds(raw json.RawMessage) bool { return len(raw) > 0 && string(raw) != "null" }
-
 // take adds an event to the report. Events that are not known are a newer writer's.
-func (l *eventLog) take(e *logged) error {
-	if err := within("at_ns", maxNS, e.AtNS); err != nil {
-		return err
-	}
-	if e.Type == EventStart {
-		if l.r != nil {
-			return errors.New("a second start event: want the events of one run")
-		}
+func (l *eventLog) take(e *Event) error {
+	switch {
+	case e.Type == EventStart && l.r != nil:
+		return errors.New("a second start event: want the events of one run")
+	case e.Type == EventStart:
 		return l.start(e.Start)
-	}
-	if l.r == nil {
+	case l.r == nil:
 		return fmt.Errorf("event %.40q before the start", e.Type)
 	}
 	l.r.DurationNS = max(l.r.DurationNS, e.AtNS)
 	switch {
-	case e.Type == EventResult && holds(e.Result):
+	case e.Type == EventResult && e.Result != nil:
 		return l.result(e.Result)
-	case e.Type == EventEnd && holds(e.End):
-		return l.end(e.End)
+	case e.Type == EventEnd && e.End != nil:
+		l.ended = true
+		l.r.DurationNS, l.r.Complete = e.End.DurationNS, e.End.Complete
+		l.r.Hosts, l.r.Blame, l.r.Notes = e.End.Hosts, e.End.Blame, e.End.Notes
 	}
 	return nil
 }
 
 // start takes over what was known before the first measurement.
-func (l *eventLog) start(raw json.RawMessage) error {
-	if !holds(raw) {
-		return errors.New("a start event without a report")
-	}
-	if err := checkSchema(schemaName(raw), Schema); err != nil {
-		return err
-	}
-	r, err := part(raw)
+func (l *eventLog) start(r *Report) error {
 	switch {
-	case err != nil:
-		return fmt.Errorf("start: %w", err)
+	case r == nil:
+		return errors.New("a start event without a report")
 	case len(r.Results) > 0:
 		return errors.New("a start event with results")
 	}
-	r.Schema, r.Complete, r.Blame = Schema, false, nil
+	r.Complete, r.Blame = false, nil
 	l.r = r
 	return nil
 }
 
-// end takes over what is known at the end only. An Outcome's keys are those of a report.
-func (l *eventLog) end(raw json.RawMessage) error {
-	r, err := part(raw)
-	if err != nil {
-		return fmt.Errorf("end: %w", err)
-	}
-	l.ended = true
-	l.r.DurationNS, l.r.Complete = r.DurationNS, r.Complete
-	l.r.Hosts, l.r.Blame, l.r.Notes = r.Hosts, r.Blame, r.Notes
-	return nil
-}
-
-// part reads what an event has of a report.
-func part(raw json.RawMessage) (*Report, error) {
-	in, r := document.NewReader(raw), &Report{}
-	if err := r.read(in); err != nil {
-		return nil, fmt.Errorf("%s: %w", in.At(), err)
-	}
-	return r, nil
-}
-
-func (l *eventLog) result(raw json.RawMessage) error {
-	if len(raw) > maxElement {
-		return fmt.Errorf("result: %d bytes: at most %d are read", len(raw), maxElement)
-	}
-	var x Result
-	if err := json.Unmarshal(raw, &x); err != nil {
-		return fmt.Errorf("result: %w", err)
-	}
-	if err := x.check(); err != nil {
-		return fmt.Errorf("result %.80q: %w", x.ID, err)
-	}
+func (l *eventLog) result(x *Result) error {
 	if i, ok := l.at[x.ID]; ok {
-		l.r.Results[i] = x
+		l.r.Results[i] = *x
 		return nil
 	}
 	if len(l.r.Results) == maxResults {
 		return fmt.Errorf("%w results: at most %d are read", document.ErrTooMany, maxResults)
 	}
 	l.at[x.ID] = len(l.r.Results)
-	l.r.Results = append(l.r.Results, x)
+	l.r.Results = append(l.r.Results, *x)
 	return nil
 }
 

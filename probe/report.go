@@ -116,7 +116,7 @@ type Reason struct {
 // How a pair is retested.
 const (
 	RetestAlone        = "alone"         // the same pair, nothing else meanwhile
-	RetestOtherPartner = "other-partner" // one of its ends with a good one
+	RetestOtherPartner = "other-partner" // one of its ends with another, in reports of earlier versions
 )
 
 // Retest is another measurement of a pair, or of one of its ends with another partner.

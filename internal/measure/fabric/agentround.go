@@ -142,9 +142,9 @@ func (s *Server) connect(e *engine.Engine, now *round, jobs []jobWant, targets [
 		return err
 	}
 	for i := range jobs {
-		j := &job{want: jobs[i], targets: targets, state: stateConnecting}
+		j := &job{s: s, e: e, want: jobs[i], targets: targets, state: stateConnecting}
 		now.jobs = append(now.jobs, j)
-		now.running.Go(func() { s.runJob(now, e, j) })
+		now.running.Go(func() { j.run(now) })
 	}
 	return nil
 }

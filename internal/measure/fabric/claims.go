@@ -135,11 +135,9 @@ func (t *controllerRound) accepted(x *pairRun) probe.Measurement {
 func (x *pairRun) processors() []probe.ProcessorLoad {
 	var out []probe.ProcessorLoad
 	for _, s := range []*roundHost{x.from, x.to} {
-		if s.load[0] == nil || s.load[1] == nil || s == x.to && x.from == x.to {
-			continue
-		}
-		if p, ok := s.load[1].Since(*s.load[0], s.a.name); ok {
-			out = append(out, p)
+		out = append(out, s.load[1].Since(s.load[0], s.a.name)...)
+		if x.from == x.to {
+			break
 		}
 	}
 	return out
@@ -155,6 +153,9 @@ func (x *pairRun) checkClaims() error {
 	r := x.result
 	if len(r.Bandwidth) > len(x.spec.SizesBytes) {
 		return fmt.Errorf("%d sizes, %d were requested: %w", len(r.Bandwidth), len(x.spec.SizesBytes), errClaim)
+	}
+	if len(r.Bandwidth) == 0 && r.Latency == nil && r.Error == "" {
+		return fmt.Errorf("neither figures nor a reason why there are none: %w", errClaim)
 	}
 	elapsed := int64(float64(x.elapsed)*(1+slack)) + int64(time.Millisecond)
 	left := elapsed
@@ -203,6 +204,9 @@ func (x *pairRun) checkBandwidth(b *probe.Bandwidth, left int64) error {
 	if n == 0 {
 		if b.Bytes > 0 || b.DurationNS > 0 {
 			return fmt.Errorf("%d bytes without a sample: %w", b.Bytes, errClaim)
+		}
+		if x.result.Error == "" && b.Stopped != probe.StoppedTime && b.Stopped != probe.StoppedInterrupted {
+			return fmt.Errorf("no sample, and no reason why: %w", errClaim)
 		}
 		return nil
 	}

@@ -161,7 +161,7 @@ func (x *pairRun) applyLimits() (waived string) {
 	}
 	x.bytes = max(memoryBytes, 4*largest)
 	for _, s := range []*roundHost{x.from, x.to} {
-		l := s.a.decodeLimits()
+		l := s.a.limits()
 		x.bytes = min(x.bytes, l.MemoryBytes/int64(s.uses))
 		if x.bytes < ways*largest {
 			return fmt.Sprintf("%s: it allows %d bytes of memory for each of %d ends of pairs, but ops of %d bytes need %d", s.a.name, x.bytes, s.uses, largest, ways*largest)
@@ -185,7 +185,7 @@ func (x *pairRun) applyLimits() (waived string) {
 	return ""
 }
 
-func (a *agent) decodeLimits() Limits {
+func (a *agent) limits() Limits {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.host.Limits
@@ -306,27 +306,21 @@ func (x *pairRun) alone() bool {
 // addresses are where the initiator may reach the target, best first: the address that we use, then the
 // port that is measured, other ports, and loopback.
 func (x *pairRun) addresses() []string {
-	var first, other, loopback []string
-	add := func(to *[]string, a string) { *to = append(*to, a) }
-	if isLoopback(x.to.a.address) {
-		add(&loopback, x.to.a.address)
-	} else {
-		add(&first, x.to.a.address)
-	}
-	for _, e := range x.to.a.endpoints {
+	rank := func(e endpoint) int {
 		switch {
 		case isLoopback(e.Address):
-			add(&loopback, e.Address)
-		case e.Port != "" && e.Port == x.pair.To.Node:
-			add(&first, e.Address)
-		default:
-			add(&other, e.Address)
+			return 2
+		case e.Port != "" && e.Port == x.pair.To.Node || e.Address == x.to.a.address:
+			return 0
 		}
+		return 1
 	}
+	list := append([]endpoint{{Address: x.to.a.address}}, x.to.a.endpoints...)
+	slices.SortStableFunc(list, func(a, b endpoint) int { return rank(a) - rank(b) })
 	var out []string
-	for _, a := range slices.Concat(first, other, loopback) {
-		if !slices.Contains(out, a) && len(out) < maxAddresses {
-			out = append(out, a)
+	for _, e := range list {
+		if !slices.Contains(out, e.Address) && len(out) < maxAddresses {
+			out = append(out, e.Address)
 		}
 	}
 	return out
@@ -359,12 +353,13 @@ func (t *controllerRound) pollUntil(ctx context.Context, s *roundHost, state str
 	if len(s.from) == 0 {
 		return
 	}
-	until := time.Now().Add(time.Duration(1+len(s.from)/maxConnecting)*connectTime + graceTime)
+	patience := time.Duration(1+len(s.from)/maxConnecting) * connectTime
 	if state == stateDone {
 		for _, x := range s.from {
-			until = laterOf(until, time.Now().Add(x.spec.PairTime+connectTime+graceTime))
+			patience = max(patience, x.spec.PairTime+connectTime)
 		}
 	}
+	until := time.Now().Add(patience + graceTime)
 	stopped := ctx.Done()
 	calls, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
@@ -393,13 +388,6 @@ func (t *controllerRound) pollUntil(ctx context.Context, s *roundHost, state str
 		}
 		timer.Stop()
 	}
-}
-
-func laterOf(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
 }
 
 // seen says what the controller has received of the pairs of a host.

@@ -85,7 +85,7 @@ func (h *host) address() string { return h.e.Addrs()[0].String() }
 // fleetOf opens agents called n0, n1, ...
 func fleetOf(t *testing.T, agents ...*host) *Fleet {
 	t.Helper()
-	o := Options{Credentials: trust.OfSecret(token), DialTime: within, GiveUp: within / 2}
+	o := Options{Credentials: trust.OfSecret(token), DialTime: within, giveUp: within / 2}
 	for i, a := range agents {
 		o.Hosts = append(o.Hosts, probe.Host{Name: fmt.Sprintf("n%d", i), Address: a.address()})
 	}

@@ -19,8 +19,15 @@ import (
 
 // job is a pair that this agent initiates.
 type job struct {
+	s       *Server
+	e       *engine.Engine // the agent's
 	want    jobWant
 	targets []Targets // each of which must allow an address
+
+	// What it holds while it runs.
+	engine *engine.Engine // its own
+	lane   lane.Lane
+	note   string
 
 	mu      sync.Mutex
 	state   string
@@ -37,23 +44,22 @@ const (
 // maxConnecting bounds how many jobs connect at a time: hundreds would be in each other's way.
 const maxConnecting = 16
 
-// runJob connects, waits for the others, and measures.
-func (s *Server) runJob(now *round, e *engine.Engine, j *job) {
-	w := worker{s: s, e: e, want: &j.want, targets: j.targets}
+// run connects, waits for the others, and measures.
+func (j *job) run(now *round) {
 	select {
-	case s.connecting <- struct{}{}:
+	case j.s.connecting <- struct{}{}:
 	case <-now.ctx.Done():
 		j.finish(outcome(probe.Measurement{}, errors.New("stopped before it connected")))
 		return
 	}
 	limited, cancel := context.WithTimeoutCause(now.ctx, connectTime, fmt.Errorf("not connected within %v", connectTime))
-	err := w.connect(limited)
+	err := j.connect(limited)
 	if cause := context.Cause(limited); err != nil && cause != nil {
 		err = fmt.Errorf("%w (%w)", cause, err)
 	}
 	cancel()
-	<-s.connecting
-	defer w.close()
+	<-j.s.connecting
+	defer j.close()
 	if err != nil {
 		j.finish(outcome(probe.Measurement{}, err))
 		return
@@ -69,10 +75,10 @@ func (s *Server) runJob(now *round, e *engine.Engine, j *job) {
 	// Later than the time for the pair, by which the lane ends by itself.
 	ctx, end := context.WithTimeout(now.ctx, j.want.Spec.PairTime+connectTime)
 	defer end()
-	m := lane.Measure(ctx, w.lane, j.want.Spec, j.addSample)
-	m.Binding = probe.Binding{Threads: 1, FromMemory: lane.BoundTo(w.lane.Local)}
-	if w.note != "" {
-		m.Notes = append(m.Notes, w.note)
+	m := lane.Measure(ctx, j.lane, j.want.Spec, j.addSample)
+	m.Binding = probe.Binding{Threads: 1, FromMemory: lane.BoundTo(j.lane.Local)}
+	if j.note != "" {
+		m.Notes = append(m.Notes, j.note)
 	}
 	j.finish(outcome(m, m.Err))
 }
@@ -131,58 +137,47 @@ func (j *job) poll(has seen, room *int) jobState {
 	return out
 }
 
-// worker holds the resources of a job while it runs.
-type worker struct {
-	s       *Server
-	e       *engine.Engine // the agent's
-	want    *jobWant
-	targets []Targets
-	engine  *engine.Engine // the job's own
-	lane    lane.Lane
-	note    string
-}
-
 // connect creates the engine of a job, with memory, and finds the lane.
-func (w *worker) connect(ctx context.Context) error {
-	want := w.want
-	transport := w.s.o.Transports[want.Transport]
+func (j *job) connect(ctx context.Context) error {
+	want := &j.want
+	transport := j.s.o.Transports[want.Transport]
 	if want.LocalPort != "" {
 		transport = engine.OnPort(transport, want.LocalPort)
 	}
-	for _, t := range w.targets {
+	for _, t := range j.targets {
 		transport = engine.Within(transport, func(ctx context.Context, to netip.AddrPort) error { return t.allows(ctx, to.String()) })
 	}
 	var err error
-	w.engine, err = engine.New(ctx, engine.Options{
-		Name: fmt.Sprintf("%s-probe-%d-%d", w.e.Name(), os.Getpid(), want.ID), Credentials: w.s.o.Credentials, Ports: engine.Ports{Topology: w.e.Topology()},
-		Logger: w.s.o.Logger, Transports: []engine.TransportFactory{transport}, GiveUp: want.GiveUp,
+	j.engine, err = engine.New(ctx, engine.Options{
+		Name: fmt.Sprintf("%s-probe-%d-%d", j.e.Name(), os.Getpid(), want.ID), Credentials: j.s.o.Credentials, Ports: engine.Ports{Topology: j.e.Topology()},
+		Logger: j.s.o.Logger, Transports: []engine.TransportFactory{transport}, GiveUp: want.GiveUp,
 	})
 	if err != nil {
 		return waiveUnavailable(err)
 	}
-	p, address, err := w.open(ctx)
+	p, address, err := j.open(ctx)
 	if err != nil {
 		return judge.Because(probe.CauseConnect, err)
 	}
-	o, note := regionAt(topologyOf(w.e), want.Location)
-	w.note = note
+	o, note := regionAt(topologyOf(j.e), want.Location)
+	j.note = note
 	l := lane.Lane{Peer: p, Transport: want.Transport, BothWays: want.BothWays}
-	if l.Local, err = w.engine.Alloc(want.Bytes, o); err != nil {
+	if l.Local, err = j.engine.Alloc(want.Bytes, o); err != nil {
 		return lane.Waive(err)
 	}
 	if l.Remote, err = p.Region(ctx, want.Region); err != nil {
 		return err
 	}
-	if l.Name, err = lane.Isolate(w.engine, p, l.Local, l.Remote, want.Transport, want.LocalPort, want.RemotePort); err != nil {
+	if l.Name, err = lane.Isolate(j.engine, p, l.Local, l.Remote, want.Transport, want.LocalPort, want.RemotePort); err != nil {
 		if errors.Is(err, engine.ErrNoLane) && ownAddress(address) {
 			err = lane.Waive(fmt.Errorf("both agents run on one machine, with no port between them: %w", err))
 		}
 		return waiveUnavailable(err)
 	}
 	if want.Alone {
-		l.CPU = w.cpu(p)
+		l.CPU = j.cpu(p)
 	}
-	w.lane = l
+	j.lane = l
 	// The connection is made before the round begins.
 	b, err := p.Submit(ctx, []engine.Op{engine.WriteOp(l.Local.Span(0, 1), l.Remote.At(0))}, engine.SubmitOptions{Transport: want.Transport})
 	if err == nil {
@@ -202,20 +197,20 @@ func waiveUnavailable(err error) error {
 
 // open finds the target at one of its addresses. At some of them there may be another agent, of another
 // network.
-func (w *worker) open(ctx context.Context) (p *engine.Peer, at string, err error) {
+func (j *job) open(ctx context.Context) (p *engine.Peer, at string, err error) {
 	var errs []error
-	for _, address := range w.want.Addresses {
+	for _, address := range j.want.Addresses {
 		if ctx.Err() != nil {
 			break
 		}
-		if err := w.mayDial(ctx, address); err != nil {
+		if err := j.mayDial(ctx, address); err != nil {
 			errs = append(errs, err)
 			continue
 		}
 		limited, cancel := context.WithTimeout(ctx, addressTime)
-		p, err := w.engine.Open(limited, address)
+		p, err := j.engine.Open(limited, address)
 		cancel()
-		if err == nil && p.Epoch() == w.want.Epoch {
+		if err == nil && p.Epoch() == j.want.Epoch {
 			return p, address, nil
 		}
 		if err == nil {
@@ -223,17 +218,17 @@ func (w *worker) open(ctx context.Context) (p *engine.Peer, at string, err error
 		}
 		errs = append(errs, err)
 	}
-	return nil, "", fmt.Errorf("%s is not reached: %w", w.want.Host, errors.Join(errs...))
+	return nil, "", fmt.Errorf("%s is not reached: %w", j.want.Host, errors.Join(errs...))
 }
 
 // mayDial says why an address is not dialled, and else waits until it may be.
-func (w *worker) mayDial(ctx context.Context, address string) error {
-	for _, t := range w.targets {
+func (j *job) mayDial(ctx context.Context, address string) error {
+	for _, t := range j.targets {
 		if err := t.allows(ctx, address); err != nil {
 			return err
 		}
 	}
-	return w.s.dials.wait(ctx)
+	return j.s.dials.Wait(ctx, 1)
 }
 
 // ownAddress says whether an address belongs to this machine.
@@ -250,11 +245,11 @@ func ownAddress(address string) bool {
 }
 
 // cpu asks for the processor time of both ends.
-func (w *worker) cpu(p *engine.Peer) func(context.Context) (time.Duration, bool) {
+func (j *job) cpu(p *engine.Peer) func(context.Context) (time.Duration, bool) {
 	ask, err := encodeRequest(&request{Do: doCPU})
 	return func(ctx context.Context) (time.Duration, bool) {
 		own, ok := lane.OwnCPU(ctx)
-		if !ok || err != nil || w.want.Epoch == w.e.Epoch() {
+		if !ok || err != nil || j.want.Epoch == j.e.Epoch() {
 			return own, ok && err == nil // both ends are this process
 		}
 		data, err := p.Call(ctx, ask)
@@ -269,11 +264,11 @@ func (w *worker) cpu(p *engine.Peer) func(context.Context) (time.Duration, bool)
 // maxCPU is more processor time than any process takes.
 const maxCPU = 1 << 61
 
-func (w *worker) close() {
-	if w.engine == nil {
+func (j *job) close() {
+	if j.engine == nil {
 		return
 	}
-	if err := w.engine.Close(); err != nil {
-		w.s.o.Logger.Warn("probe: cannot close the engine of a pair", "error", err)
+	if err := j.engine.Close(); err != nil {
+		j.s.o.Logger.Warn("probe: cannot close the engine of a pair", "error", err)
 	}
 }

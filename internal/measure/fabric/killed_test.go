@@ -53,7 +53,7 @@ func TestKilledInMidRound(t *testing.T) {
 			victim, address := child(t, "127.0.0.1:0")
 			_, second := child(t, "127.0.0.1:0")
 			_, third := child(t, "127.0.0.1:0")
-			f, err := fabric.Open(limited(t), fabric.Options{Credentials: trust.OfSecret([]byte(secret)), GiveUp: 5 * time.Second,
+			f, err := fabric.Open(limited(t), fabric.Options{Credentials: trust.OfSecret([]byte(secret)),
 				Hosts: []probe.Host{{Name: "n0", Address: address}, {Name: "n1", Address: second}, {Name: "n2", Address: third}}})
 			if err != nil {
 				t.Fatal(err)

@@ -30,10 +30,6 @@ type Launch struct {
 	Command []string
 	// Args are further arguments of the agent.
 	Args []string
-	// SSH is the program, and options of it; default ssh.
-	SSH []string
-	// ConnectTime is how long ssh may take to connect; default 10 s.
-	ConnectTime time.Duration
 }
 
 // schemaAgent is the name and major version of an agent's ready line.
@@ -83,7 +79,7 @@ func (l *Launch) start(ctx context.Context, address string, credentials func() *
 	}
 	token := credentials().Shown()
 	x := &launchedAgent{errors: &ssh.Tail{}, ended: make(chan struct{})}
-	x.cmd = ssh.Program{Words: l.SSH, ConnectTime: l.ConnectTime}.Command(host, l.command(port))
+	x.cmd = ssh.Program{}.Command(host, l.command(port))
 	x.cmd.Stderr = x.errors
 	x.cmd.WaitDelay = stopTime
 	x.stdout, err = x.cmd.StdoutPipe()

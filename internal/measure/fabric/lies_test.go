@@ -70,6 +70,8 @@ func TestLies(t *testing.T) {
 		"negative samples":  {results(func(r *result) { last(r).SamplesBytesPerSec[0] = -1 }), "is impossible"},
 		"endless rate":      {results(func(r *result) { last(r).SamplesBytesPerSec[0] = 1 << 62 }), "is impossible"},
 		"why it stopped":    {results(func(r *result) { last(r).Stopped = "\x1b[2J" }), `stopped for "\x1b[2J"`},
+		"no samples":        {results(func(r *result) { *last(r) = probe.Bandwidth{SizeBytes: last(r).SizeBytes} }), "no sample, and no reason"},
+		"nothing at all":    {results(func(r *result) { *r = result{} }), "neither figures nor a reason"},
 		"round trips":       {results(func(r *result) { r.Latency.RTT.N = 1 << 40 }), "round trips of"},
 		"negative latency":  {results(func(r *result) { r.Latency.RTT.Min = -4 }), "round trips of -4"},
 		"half a round trip": {results(func(r *result) { r.Latency.OneWay.P50, r.Latency.OneWay.Min = 0, 0 }), "half a round trip"},

@@ -1,7 +1,6 @@
 package fabric
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"runtime"
@@ -12,37 +11,6 @@ import (
 	"github.com/topoctl/topoctl/engine"
 	"github.com/topoctl/topoctl/probe"
 )
-
-func TestEntries(t *testing.T) {
-	for text, want := range map[string]int{
-		`{}`:                                  0,
-		`{"jobs":[{},{}]}`:                    2,
-		` { "jobs" : [ 0 , null, [1, 2] ] } `: 5,
-		`{"jobs":[{"spec":{"sizes_bytes":[1,2]}},0]}`:  2,
-		`{"samples":[1,2,3],"Samples":[1,2]}`:          2, // a key that is spelt so goes by the bound
-		`{"path":[[1,2],[3]]}`:                         3,
-		`{"x":"path","y":["a","b"]}`:                   2,
-		`{"a":"[,\",[","b\\":["]",0]}`:                 2,
-		`{"topology":{"a":[1,2,{"b":[3]}]},"x":[1,2]}`: 2,
-		`{"topology":[1,2],"x":[1,2]}`:                 2,
-		`{"topology":5,"x":[1]}`:                       1,
-		`["topology",[1]]`:                             3,
-		`"a\`:                                          0,
-	} {
-		if err := decodeLimits(want).Check([]byte(text)); err != nil {
-			t.Errorf("%s: %v", text, err)
-		}
-		if want > 1 && decodeLimits(want-1).Check([]byte(text)) == nil {
-			t.Errorf("%s has no more than %d", text, want-1)
-		}
-	}
-	if err := decodeLimits(1).Check([]byte(`]]}},,"`)); err == nil {
-		t.Error("brackets that close nothing are taken")
-	}
-	if err := decodeLimits(1).Check(bytes.Repeat([]byte{'{'}, maxDepth+1)); err == nil {
-		t.Error("any depth is taken")
-	}
-}
 
 // allocated is the memory that f takes, garbage included.
 func allocated(f func()) uint64 {

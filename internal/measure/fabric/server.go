@@ -51,7 +51,7 @@ type Server struct {
 	began time.Time // its monotonic clock is the server's
 
 	connecting chan struct{} // has a place for each job that connects
-	dials      *pace
+	dials      *lane.Pacer
 
 	// op is locked while a round is prepared or ended, which may take long.
 	op sync.Mutex
@@ -86,7 +86,7 @@ func NewServer(o ServerOptions) *Server {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Server{o: o, began: time.Now(), connecting: make(chan struct{}, maxConnecting), dials: newPace()}
+	return &Server{o: o, began: time.Now(), connecting: make(chan struct{}, maxConnecting), dials: newPacer()}
 }
 
 // Serve sets the engine that serves memory to initiators; its Answer is the server's.
@@ -176,24 +176,16 @@ func (s *Server) answerHolder(ctx context.Context, e *engine.Engine, r *request,
 	case doPoll:
 		a.Jobs = now.poll(r.Seen)
 	case doStart:
-		a.Load = loadNow()
+		a.Load = lane.LoadNow()
 		now.start()
 	case doStop:
 		now.cancel()
 	case doEnd:
-		a.Load = loadNow()
+		a.Load = lane.LoadNow()
 		s.endRound(l, now)
 		a.Served, a.Links = servedBy(e), now.linkStates()
 	default:
 		return fmt.Errorf("unknown request %.40q", r.Do)
-	}
-	return nil
-}
-
-// loadNow is how much time this host's processors have spent, nil not known.
-func loadNow() *lane.Load {
-	if l, ok := lane.LoadNow(); ok {
-		return &l
 	}
 	return nil
 }

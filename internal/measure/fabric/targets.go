@@ -6,9 +6,9 @@ import (
 	"net"
 	"net/netip"
 	"strings"
-	"sync"
 	"time"
 
+	"github.com/topoctl/topoctl/internal/measure/lane"
 	"github.com/topoctl/topoctl/internal/pkgerr"
 )
 
@@ -111,16 +111,6 @@ func (t Targets) allows(ctx context.Context, address string) error {
 	return fmt.Errorf("%s is not among the targets that this agent may connect to (--probe-targets)", address)
 }
 
-// pace lets a number of things begin at once, and then some in each second.
-type pace struct {
-	burst     float64
-	perSecond float64
-
-	mu   sync.Mutex
-	left float64
-	at   time.Time
-}
-
 // What controllers may have an agent dial: a round of all of the pairs that agents usually have, again and
 // again, but no network searched.
 const (
@@ -128,28 +118,6 @@ const (
 	dialPerSecond = 32
 )
 
-func newPace() *pace { return &pace{burst: dialBurst, perSecond: dialPerSecond, left: dialBurst} }
-
-// next says how long one more has to wait at a time.
-func (p *pace) next(now time.Time) time.Duration {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if !p.at.IsZero() {
-		p.left = min(p.burst, p.left+now.Sub(p.at).Seconds()*p.perSecond)
-	}
-	p.at = now
-	p.left--
-	return max(0, time.Duration(-p.left/p.perSecond*float64(time.Second)))
-}
-
-// wait waits for the turn.
-func (p *pace) wait(ctx context.Context) error {
-	timer := time.NewTimer(p.next(time.Now()))
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
+func newPacer() *lane.Pacer {
+	return &lane.Pacer{Now: lane.Monotonic(), PerSec: dialPerSecond, Burst: (dialBurst - 1) * time.Second / dialPerSecond}
 }

@@ -58,7 +58,7 @@ func TestAgentConnectsToTargetsOnly(t *testing.T) {
 		t.Fatal(err)
 	}
 	a := agentOf(t, "a", ServerOptions{Targets: nets}, nil, nil)
-	w := worker{s: a.s, e: a.e, targets: []Targets{Anywhere, nets}, want: &jobWant{Transport: "tcp", Bytes: 4096, Host: "x", Addresses: []string{stranger.Addr().String()}, GiveUp: time.Second}}
+	w := job{s: a.s, e: a.e, targets: []Targets{Anywhere, nets}, want: jobWant{Transport: "tcp", Bytes: 4096, Host: "x", Addresses: []string{stranger.Addr().String()}, GiveUp: time.Second}}
 	if err := w.connect(limited(t)); err == nil || !strings.Contains(err.Error(), "is not among the targets") {
 		t.Errorf("%v", err)
 	}
@@ -95,20 +95,5 @@ func TestControllersAreNarrowed(t *testing.T) {
 		if _, err := s.Answer(t.Context(), engine.PeerID{Token: "ops"}, data); err != nil {
 			t.Errorf("%s: %v", do, err)
 		}
-	}
-}
-
-func TestPace(t *testing.T) {
-	p, now := newPace(), time.Now()
-	for i := range dialBurst {
-		if d := p.next(now); d != 0 {
-			t.Fatalf("dial %d waits %v", i, d)
-		}
-	}
-	if d := p.next(now); d != time.Second/dialPerSecond {
-		t.Errorf("one more waits %v", d)
-	}
-	if d := p.next(now.Add(2 * time.Second)); d != 0 {
-		t.Errorf("later, one waits %v", d)
 	}
 }

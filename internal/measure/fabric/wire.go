@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -51,6 +52,8 @@ const (
 	maxRate      = 1e15      // bytes/s of requests and claims
 	maxPollBytes = 1 << 20   // of results in the answer to one poll, about
 	maxPause     = time.Hour // of warm-up, and of one sample
+	maxPairTime  = 24 * time.Hour
+	maxSizes     = 64
 	minGiveUp    = 100 * time.Millisecond
 	maxGiveUp    = 10 * time.Minute
 )
@@ -280,29 +283,38 @@ func (j *jobWant) check() error {
 	return err
 }
 
-// CheckSpec says what in a Spec agents do not measure: what no lane can be measured with, and what another
-// host may not ask for.
+// CheckSpec says what in a Spec agents do not measure: what makes no sense, and what another host may not
+// ask for.
 func CheckSpec(s *probe.Spec) error {
-	if err := lane.Check(s); err != nil {
-		return err
+	for _, d := range []struct {
+		name        string
+		value, most time.Duration
+	}{{"warm-up", s.Warmup, maxPause}, {"samples", s.SampleTime, maxPause}, {"time for a pair", s.PairTime, maxPairTime}} {
+		if d.value < 0 || d.value > d.most {
+			return fmt.Errorf("%s of %v: want 0 to %v", d.name, d.value, d.most)
+		}
 	}
 	switch n := len(s.SizesBytes); {
-	case s.Warmup > maxPause || s.SampleTime > maxPause:
-		return fmt.Errorf("warm-up of %v and samples of %v: want at most %v", s.Warmup, s.SampleTime, maxPause)
 	case n == 0 && s.LatencySamples == 0:
 		return errors.New("neither sizes nor round trips to measure")
-	case n > 0 && s.SizesBytes[n-1] > maxOp:
-		return fmt.Errorf("ops of %d bytes: want at most %d", s.SizesBytes[n-1], maxOp)
 	case n > 0 && s.SampleTime < time.Millisecond:
 		return fmt.Errorf("samples of %v: want 1ms or more", s.SampleTime)
+	case n > maxSizes:
+		return fmt.Errorf("%d sizes: want at most %d", n, maxSizes)
+	case n > 0 && (s.SizesBytes[0] < 1 || !slices.IsSorted(s.SizesBytes) || len(slices.Compact(slices.Clone(s.SizesBytes))) < n):
+		return fmt.Errorf("sizes %v: want 1 byte or more, ascending", s.SizesBytes)
+	case n > 0 && s.SizesBytes[n-1] > maxOp:
+		return fmt.Errorf("ops of %d bytes: want at most %d", s.SizesBytes[n-1], maxOp)
+	case n > 0 && (s.MaxSamples < 1 || s.MinSamples < 0 || s.MinSamples > s.MaxSamples):
+		return fmt.Errorf("%d to %d samples: want 1 or more, and a minimum that is not above the maximum", s.MinSamples, s.MaxSamples)
 	case n > 0 && s.MaxSamples > maxSamples/n:
 		return fmt.Errorf("%d samples of %d sizes: want at most %d in all", s.MaxSamples, n, maxSamples)
-	case s.LatencySamples > maxRTTs:
-		return fmt.Errorf("%d round trips: want at most %d", s.LatencySamples, maxRTTs)
-	case s.CI > 1:
+	case s.LatencySamples < 0 || s.LatencySamples > maxRTTs:
+		return fmt.Errorf("%d samples of latency: want 0 to %d", s.LatencySamples, maxRTTs)
+	case !(s.CI >= 0 && s.CI <= 1): // also NaN
 		return fmt.Errorf("confidence interval of %v: want 0 to 1, a part of the mean", s.CI)
-	case s.RateLimit > maxRate:
-		return fmt.Errorf("rate limit of %d bytes/s: want at most %d", s.RateLimit, int64(maxRate))
+	case s.RateLimit < 0 || s.RateLimit > maxRate:
+		return fmt.Errorf("rate limit of %d bytes/s: want 0 to %d", s.RateLimit, int64(maxRate))
 	}
 	return nil
 }

@@ -26,8 +26,7 @@ func Blame(r *probe.Report) []probe.Blame {
 type faultSearch struct {
 	*judgement
 	*evidence
-	symptom     symptom
-	explainedBy [][]int32 // by bad pair: the parts that may be it
+	symptom symptom
 }
 
 // symptom is what is wrong with the bad pairs of a search.
@@ -50,19 +49,18 @@ type fault struct {
 
 // blames finds the faults and describes them, those with the most pairs first.
 func (q *faultSearch) blames() []probe.Blame {
-	q.explainedBy = make([][]int32, len(q.bad))
 	var unexplained [][]int32
 	var blames []probe.Blame
-	for i := range q.bad {
-		q.explainedBy[i] = q.keep(q.suspects(&q.bad[i]))
-		if len(q.explainedBy[i]) > 0 {
-			unexplained = append(unexplained, q.explainedBy[i])
+	for _, b := range q.bad {
+		b.explainedBy = q.keep(q.suspects(b))
+		if len(b.explainedBy) > 0 {
+			unexplained = append(unexplained, b.explainedBy)
 		}
 	}
 	if q.symptom == lowRate {
 		blames = q.blameless()
 	}
-	for _, r := range newRows(minimal(unexplained)).apart() {
+	for _, r := range newRows(unexplained).apart() {
 		pairs, alike := q.allAlike(r)
 		if alike && r.bound() >= leastForCommonCause {
 			blames = append(blames, q.commonCause(pairs))
@@ -128,8 +126,8 @@ func (q *faultSearch) keep(parts []int32) []int32 {
 // crossings counts the bad pairs that cross a part.
 func (q *faultSearch) crossings(p int32) int {
 	n := 0
-	for i := range q.bad {
-		if slices.ContainsFunc(q.paths[q.bad[i].result], func(a int) bool { return slices.Contains(q.parts[p].atoms, a) }) {
+	for _, b := range q.bad {
+		if slices.ContainsFunc(q.paths[b.result], func(a int) bool { return slices.Contains(q.parts[p].atoms, a) }) {
 			n++
 		}
 	}
@@ -141,24 +139,22 @@ func (q *faultSearch) crossings(p int32) int {
 const leastForCommonCause = 3
 
 // allAlike says whether the bad pairs of some rows are all equally slow, and no pair of their groups is
-// healthy. pairs are their results.
-func (q *faultSearch) allAlike(r *rows) (pairs []int, alike bool) {
-	best, groups := make(map[string]float64), make(map[string]bool)
-	for i := range q.bad {
-		if slices.ContainsFunc(q.explainedBy[i], func(p int32) bool { return len(r.of[p]) > 0 }) {
-			pairs = append(pairs, q.bad[i].result)
-			name := q.r.Results[q.bad[i].result].Group
-			groups[name] = true
-			best[name] = max(best[name], q.figures[q.bad[i].result].mean)
+// healthy.
+func (q *faultSearch) allAlike(r *rows) (pairs []*bad, alike bool) {
+	best := make(map[string]float64) // by group
+	for _, b := range q.bad {
+		if slices.ContainsFunc(b.explainedBy, func(p int32) bool { return len(r.of[p]) > 0 }) {
+			pairs = append(pairs, b)
+			best[b.Group] = max(best[b.Group], q.figures[b.result].mean)
 		}
 	}
 	for i := range q.r.Results {
-		if groups[q.r.Results[i].Group] && q.isGood(i) {
+		if _, ok := best[q.r.Results[i].Group]; ok && q.isGood(i) {
 			return pairs, false
 		}
 	}
-	for _, i := range pairs {
-		if q.symptom == lowRate && q.figures[i].mean < q.r.Rules.OutlierUnder*best[q.r.Results[i].Group] {
+	for _, b := range pairs {
+		if q.symptom == lowRate && q.figures[b.result].mean < q.r.Rules.OutlierUnder*best[b.Group] {
 			return pairs, false
 		}
 	}

@@ -5,53 +5,25 @@ import (
 	"slices"
 )
 
-// rows are bad pairs that are explained together: of each the parts that may be it, ascending, and
-// none without. No row has all parts of another one.
+// rows are bad pairs that are explained together: of each the parts that may be it, ascending. None is without,
+// and none is there twice.
 type rows struct {
 	parts [][]int32         // by row, the shortest first
 	of    map[int32][]int32 // by part: its rows, ascending
 }
 
 func newRows(parts [][]int32) *rows {
-	r := &rows{parts: parts, of: make(map[int32][]int32)}
-	for i, row := range parts {
+	r := &rows{parts: slices.Clone(parts), of: make(map[int32][]int32)}
+	slices.SortFunc(r.parts, func(a, b []int32) int {
+		return cmp.Or(cmp.Compare(len(a), len(b)), slices.Compare(a, b))
+	})
+	r.parts = slices.CompactFunc(r.parts, slices.Equal)
+	for i, row := range r.parts {
 		for _, p := range row {
 			r.of[p] = append(r.of[p], int32(i))
 		}
 	}
 	return r
-}
-
-// minimal leaves out rows that have all parts of another row: whatever explains the other explains these.
-func minimal(all [][]int32) [][]int32 {
-	sorted := slices.Clone(all)
-	slices.SortFunc(sorted, func(a, b []int32) int {
-		return cmp.Or(cmp.Compare(len(a), len(b)), slices.Compare(a, b))
-	})
-	sorted = slices.CompactFunc(sorted, slices.Equal)
-	first := make(map[int32][][]int32) // kept rows by their smallest part
-	var kept [][]int32
-	for _, row := range sorted {
-		if !slices.ContainsFunc(row, func(p int32) bool {
-			return slices.ContainsFunc(first[p], func(k []int32) bool { return subset(k, row) })
-		}) {
-			kept = append(kept, row)
-			first[row[0]] = append(first[row[0]], row)
-		}
-	}
-	return kept
-}
-
-// subset says whether row has all of k; both ascend.
-func subset(k, row []int32) bool {
-	for _, p := range k {
-		i, ok := slices.BinarySearch(row, p)
-		if !ok {
-			return false
-		}
-		row = row[i+1:]
-	}
-	return true
 }
 
 // apart splits rows into sets that have no part in common.

@@ -33,7 +33,7 @@ func TestFaultsAreSmallest(t *testing.T) {
 			}
 		}
 		got, named, least, greedy := 0, 0, 0, false
-		for _, r := range newRows(minimal(all)).apart() {
+		for _, r := range newRows(all).apart() {
 			faults := r.faults()
 			got, least = got+len(faults), least+faults[0].least
 			greedy = greedy || len(faults) >= leastGreedy

@@ -7,7 +7,7 @@
 //	judge.Verdicts(r)
 //	for again := judge.Retests(r); len(again) > 0; again = judge.Retests(r) {
 //		// measure each of again in a round of its own, then
-//		judge.AddRetest(r, again[i], measurement)
+//		judge.AddRetest(r, again[i].ID, measurement)
 //		judge.Verdicts(r)
 //	}
 //	judge.Judge(r)

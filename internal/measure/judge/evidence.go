@@ -26,10 +26,12 @@ type observation struct {
 	good       bool
 }
 
-// bad is a pair that needs an explanation: what it put on the links of its path.
+// bad is a pair that needs an explanation.
 type bad struct {
 	result int
-	hi     []float64 // by place in its path
+	*probe.Result
+	hi          []float64 // what it put on the links of its path, by place
+	explainedBy []int32   // the parts that may be it
 }
 
 // evidence is what links were seen to carry.
@@ -39,7 +41,7 @@ type evidence struct {
 	provenByGood []float64 // by atom: the same for good pairs
 	largest      []float64 // by atom: the largest load seen, for people
 	shared       []bool    // by atom: pairs crossed it at the same time
-	bad          []bad
+	bad          []*bad
 	// roundLoads are what links carried in each round.
 	roundLoads map[int]map[int]load
 
@@ -121,7 +123,7 @@ func (e *evidence) count(s *observation, loads map[int]load) {
 
 // addBad adds a bad pair that moved at most hi; loads are those of its round, nil if it was measured alone.
 func (e *evidence) addBad(result int, hi float64, loads map[int]load) {
-	b := bad{result: result, hi: make([]float64, len(e.paths[result]))}
+	b := &bad{result: result, Result: &e.results[result], hi: make([]float64, len(e.paths[result]))}
 	for j, a := range e.paths[result] {
 		b.hi[j] = max(hi, loads[a].hi)
 	}

@@ -31,6 +31,7 @@ type faultSpace struct {
 	parts   []part
 	partsOf [][]int32 // by atom
 	paths   [][]int   // atoms by result, none twice
+	results []probe.Result
 }
 
 // kindDirection and kindLink are the kinds of suspects that are no device.
@@ -42,7 +43,7 @@ const (
 // newFaultSpace collects the links of the results that use selects. both makes one atom of both directions
 // of a link.
 func newFaultSpace(c *judgement, use func(i int) bool, both bool) *faultSpace {
-	g := &faultSpace{paths: make([][]int, len(c.r.Results))}
+	g := &faultSpace{paths: make([][]int, len(c.r.Results)), results: c.r.Results}
 	atomOf := make(map[probe.LinkKey]int)
 	ofLink := make(map[string][]int) // the atoms of a component
 	for i := range c.r.Results {

@@ -20,7 +20,9 @@ type figure struct {
 // only smaller ones, which are not judged.
 func figureOf(m *probe.Measurement, spec *probe.Spec) figure {
 	var f figure
-	f.latency, f.quickest = latencyOf(m.Latency)
+	if _, p := m.Typical(); p != nil && p.N > 0 {
+		f.latency, f.quickest = float64(p.P50), float64(p.Min)
+	}
 	if len(m.Bandwidth) == 0 {
 		return f
 	}
@@ -66,19 +68,6 @@ func (f figure) decisive() figure {
 		f.hi = f.mean
 	}
 	return f
-}
-
-// latencyOf is the median and the minimum of the one kind of latency that was measured.
-func latencyOf(l *probe.Latency) (median, quickest float64) {
-	if l == nil {
-		return 0, 0
-	}
-	for _, p := range []*probe.Percentiles{l.RTT, l.Load, l.Copy, l.OneWay} {
-		if p != nil && p.N > 0 {
-			return float64(p.P50), float64(p.Min)
-		}
-	}
-	return 0, 0
 }
 
 // slowness says how far a pair misses what is expected of it.

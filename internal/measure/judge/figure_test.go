@@ -36,7 +36,7 @@ func TestRetestWithoutARate(t *testing.T) {
 			if len(again) != 1 || r.Results[0].Verdict != slow.want {
 				t.Fatalf("%d retests of %s", len(again), r.Results[0].Verdict)
 			}
-			judge.AddRetest(r, again[0], m)
+			judge.AddRetest(r, again[0].ID, m)
 			judge.Verdicts(r)
 			if x := &r.Results[0]; x.Verdict != slow.want || x.Retests[0].Error == "" || x.Retests[0].Confirms {
 				t.Errorf("%s, %.0f GB/s: %s (%s), %+v", name, slow.mean, x.Verdict, codes(x), x.Retests[0])

@@ -99,7 +99,7 @@ func TestManyContended(t *testing.T) {
 	}
 	judge.Verdicts(m.r)
 	slow := m.r.Summary.Fail
-	alone, _ := m.retest(t)
+	alone := m.retest(t)
 	judge.Judge(m.r)
 	if slow < 500 || alone > slow/2 || m.r.Summary.Warn != alone {
 		t.Errorf("%d slow, %d measured again, summary %+v", slow, alone, m.r.Summary)

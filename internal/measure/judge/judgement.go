@@ -20,9 +20,7 @@ type judgement struct {
 	figures  []figure
 	exceeded []float64 // the limit that a result is faster than, 0 none
 	groups   map[string]*group
-	// fineAlone are the results that a retest found to be fine, by round; nil before besideFine.
-	fineAlone map[int][]int
-	filled    []probe.LinkKey // after fillLinks: the link that the pairs of the round filled, by result; "" none
+	filled   []probe.LinkKey // after fillLinks: the link that the pairs of the round filled, by result; "" none
 }
 
 // group are pairs that should do equally well.
@@ -198,11 +196,15 @@ func (c *judgement) fillLinks() {
 	}
 }
 
-// filledBy says whether a link was full, and this user had its share.
+// filledBy says whether a link was full, and this user had its share. A link of unknown rate may have been, where
+// pairs share links on purpose.
 func (c *judgement) filledBy(key probe.LinkKey, sum float64, users int, mine float64) bool {
 	l := c.links[key]
-	if users < 2 || l == nil || l.BytesPerSec == nil {
+	if users < 2 || l == nil {
 		return false
+	}
+	if l.BytesPerSec == nil {
+		return !c.disjoint()
 	}
 	full := c.r.Rules.WarnUnder * float64(*l.Payload())
 	return sum >= full && mine >= full/float64(users)

@@ -73,13 +73,15 @@ func (m *model) crossed() []fault {
 const mostFaults = 25
 
 // Every single fault in plans of real machines is among the suspects of the one blame, and
-// where all is well nobody is blamed.
+// where all is well nobody is blamed, nor where pairs share links on purpose.
 func TestMachines(t *testing.T) {
 	for _, tt := range []struct {
-		name  string
-		hosts int // 0: local
-	}{{"dgx-h100", 2}, {"dgx-h100", 0}, {"gb200-tray", 3}, {"lab-softrdma", 3}} {
-		t.Run(fmt.Sprintf("%s/%d", tt.name, tt.hosts), func(t *testing.T) {
+		name     string
+		hosts    int // 0: local
+		schedule plan.Schedule
+	}{{"dgx-h100", 2, ""}, {"dgx-h100", 0, ""}, {"gb200-tray", 3, ""}, {"lab-softrdma", 3, ""}, {"a10-2nic", 8, ""},
+		{"dgx-h100", 0, plan.ByEndpoint}, {"vm-flat", 2, plan.ByEndpoint}} {
+		t.Run(fmt.Sprintf("%s/%d/%s", tt.name, tt.hosts, tt.schedule), func(t *testing.T) {
 			top := fixturetest.Topology(t, tt.name)
 			var pairs *plan.Pairs
 			var err error
@@ -91,7 +93,7 @@ func TestMachines(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			p, err := plan.Make(pairs, plan.Options{})
+			p, err := plan.Make(pairs, plan.Options{Schedule: tt.schedule})
 			if err != nil {
 				t.Fatal(err)
 			}

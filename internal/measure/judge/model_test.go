@@ -242,27 +242,23 @@ func (m *model) fair(members []int) []float64 {
 	return rates
 }
 
-// retest does what the judge asks for, as a runner would.
-func (m *model) retest(t interface{ Fatal(...any) }) (alone, other int) {
+// retest does what the judge asks for, as a runner would, and counts it.
+func (m *model) retest(t interface{ Fatal(...any) }) (count int) {
 	for range 100 {
 		again := judge.Retests(m.r)
 		if len(again) == 0 {
-			return alone, other
+			return count
 		}
-		for _, q := range again {
-			if q.How == probe.RetestAlone {
-				alone++
-			} else {
-				other++
-			}
-			i := slices.IndexFunc(m.r.Results, func(r probe.Result) bool { return r.ID == q.Pair.ID })
-			sample := m.sample(&q.Pair, m.fair([]int{i})[0])
+		for _, p := range again {
+			count++
+			i := slices.IndexFunc(m.r.Results, func(r probe.Result) bool { return r.ID == p.ID })
+			sample := m.sample(&p, m.fair([]int{i})[0])
 			for _, l := range m.r.Results[i].Processors {
 				if !m.idleAgain[l.Host] {
 					sample.Processors = append(sample.Processors, l)
 				}
 			}
-			judge.AddRetest(m.r, q, sample)
+			judge.AddRetest(m.r, p.ID, sample)
 		}
 		judge.Verdicts(m.r)
 	}

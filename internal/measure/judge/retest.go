@@ -7,13 +7,6 @@ import (
 	"github.com/topoctl/topoctl/probe"
 )
 
-// Request is a measurement of Pair that result For needs, with no other pair at the same time.
-type Request struct {
-	For  string // the ID of a result
-	How  string // probe.RetestAlone or probe.RetestOtherPartner
-	Pair probe.Pair
-}
-
 const (
 	// retestAll is how many suspicious pairs are all measured again. Where there are more, a fault
 	// has made many pairs slow, and perFault of each fault's speak for the rest.
@@ -24,10 +17,10 @@ const (
 	mostRetests = 256
 )
 
-// Retests says what to measure again, at most a few dozen pairs at once; none: nothing is
+// Retests are the pairs to measure again, each alone, at most a few dozen at once; none: nothing is
 // left that would change a verdict or tell suspects apart. Verdicts must have been called.
 // Ask again after AddRetest, until there is none or no time is left.
-func Retests(r *probe.Report) []Request {
+func Retests(r *probe.Report) []probe.Pair {
 	if r.Rules.Retests <= 0 {
 		return nil
 	}
@@ -36,25 +29,17 @@ func Retests(r *probe.Report) []Request {
 	if len(pick) > retestAll {
 		pick = c.sampleOfFaults(pick)
 	}
-	var again []int
-	for _, i := range pick {
-		if c.needsRetest(i) {
-			again = append(again, i)
-		}
-	}
+	again := slices.DeleteFunc(pick, func(i int) bool { return !c.needsRetest(i) })
 	for i := range r.Results { // after those that are known to be slow
 		if c.undecided(i) && c.retestCount(i) == 0 {
 			again = append(again, i)
 		}
 	}
-	var out []Request
+	var out []probe.Pair
 	for _, i := range again[:min(len(again), retestAll, max(0, mostRetests-c.allRetests()))] {
-		out = append(out, Request{For: r.Results[i].ID, How: probe.RetestAlone, Pair: r.Results[i].Pair})
+		out = append(out, r.Results[i].Pair)
 	}
-	if len(out) > 0 {
-		return out
-	}
-	return c.partners(pick)
+	return out
 }
 
 // suspicious are the results that are slow but might be so by chance: outliers, and those that miss a rate
@@ -95,8 +80,8 @@ func (c *judgement) allRetests() int {
 // needsRetest says whether a result is to be measured alone once more.
 func (c *judgement) needsRetest(i int) bool { return c.retestCount(i) < c.r.Rules.Retests }
 
-// sampleOfFaults picks some pairs of each fault that would explain all of them. If one of them turned out
-// to be fine alone, each of the fault's pairs is measured.
+// sampleOfFaults picks some pairs of each fault that would explain all of them. Those that turn out to be fine
+// alone are not suspicious when it is asked again, and others of the fault are picked.
 func (c *judgement) sampleOfFaults(suspicious []int) []int {
 	in := make([]bool, len(c.r.Results))
 	for _, i := range suspicious {
@@ -113,13 +98,7 @@ func (c *judgement) sampleOfFaults(suspicious []int) []int {
 			c.pickPairs(b, in, picked)
 		}
 	}
-	var out []int
-	for _, i := range suspicious {
-		if picked[i] || c.besideFine(i) {
-			out = append(out, i)
-		}
-	}
-	return out
+	return slices.DeleteFunc(suspicious, func(i int) bool { return !picked[i] })
 }
 
 // pickPairs picks some pairs of a fault, spread over all of them, and first those that were already
@@ -144,157 +123,49 @@ func (c *judgement) pickPairs(b probe.Blame, in []bool, picked map[int]bool) {
 	}
 }
 
-// besideFine says whether another slow pair of the same round turned out to be fine alone, and the two may
-// share a link.
-func (c *judgement) besideFine(i int) bool {
-	if c.fineAlone == nil {
-		c.fineAlone = make(map[int][]int)
-		for j := range c.r.Results {
-			if c.hasReason(j, CodeContended) && c.lastRetest(j) != nil {
-				c.fineAlone[c.round(j)] = append(c.fineAlone[c.round(j)], j)
-			}
-		}
-	}
-	res := &c.r.Results[i]
-	return slices.ContainsFunc(c.fineAlone[c.round(i)], func(j int) bool {
-		other := &c.r.Results[j]
-		return !res.PathKnown && !other.PathKnown || slices.ContainsFunc(res.Path, func(k probe.LinkKey) bool { return slices.Contains(other.Path, k) })
-	})
-}
-
-// partners are requests for each end of the picked pairs with a partner whose pairs are fine, if the blame
-// so far does not name exactly one suspect and there is no good pair from or to that end yet.
-func (c *judgement) partners(pick []int) []Request {
-	open := make(map[string]bool)
-	for _, b := range Blame(c.r) {
-		if len(b.Suspects) != 1 {
-			for _, id := range b.Pairs {
-				open[id] = true
-			}
-		}
-	}
-	ends := c.ends()
-	var out []Request
-	for _, i := range pick {
-		res := &c.r.Results[i]
-		if !open[res.ID] || len(out) >= retestAll {
-			continue
-		}
-		from, to := endOf(&res.From), endOf(&res.To)
-		if s := ends[from]; !s.goodFrom && !s.triedFrom {
-			s.triedFrom = true
-			out = c.partner(out, i, func(o *probe.Pair) bool { return endOf(&o.From) == from && ends[endOf(&o.To)].goodTo })
-		}
-		if s := ends[to]; !s.goodTo && !s.triedTo {
-			s.triedTo = true
-			out = c.partner(out, i, func(o *probe.Pair) bool { return endOf(&o.To) == to && ends[endOf(&o.From)].goodFrom })
-		}
-	}
-	return out
-}
-
-// partner appends the first pair of the report that fits, of the same kind.
-func (c *judgement) partner(out []Request, i int, fits func(o *probe.Pair) bool) []Request {
-	res := &c.r.Results[i]
-	for j := range c.r.Results {
-		o := &c.r.Results[j]
-		if j != i && o.Pair.Waived == "" && o.Kind == res.Kind && o.Transport == res.Transport && o.Variant == res.Variant && fits(&o.Pair) {
-			return append(out, Request{For: res.ID, How: probe.RetestOtherPartner, Pair: o.Pair})
-		}
-	}
-	return out
-}
-
-type endKey struct {
-	host string
-	name string
-}
-
-func endOf(e *probe.End) endKey { return endKey{e.Host, e.Name} }
-
-// endState is what is known of an end: whether there are good pairs from it and to it, and whether it was
-// tried with another partner.
-type endState struct{ goodFrom, goodTo, triedFrom, triedTo bool }
-
-// ends says what is known of each end.
-func (c *judgement) ends() map[endKey]*endState {
-	ends := make(map[endKey]*endState)
-	at := func(e *probe.End) *endState {
-		if ends[endOf(e)] == nil {
-			ends[endOf(e)] = &endState{}
-		}
-		return ends[endOf(e)]
-	}
-	for i := range c.r.Results {
-		res := &c.r.Results[i]
-		from, to := at(&res.From), at(&res.To)
-		for _, t := range res.Retests {
-			if j, ok := c.index[t.Pair]; ok && t.How == probe.RetestOtherPartner {
-				other := &c.r.Results[j]
-				from.triedFrom = from.triedFrom || endOf(&other.From) == endOf(&res.From)
-				to.triedTo = to.triedTo || endOf(&other.To) == endOf(&res.To)
-			}
-		}
-		if c.isGood(i) {
-			from.goodFrom, to.goodTo = true, true
-		}
-	}
-	return ends
-}
-
-// AddRetest adds what a retest measured to the result that requested it, and says whether it confirms the
-// result: whether the measured pair is slow compared with its own expectation or group. The result's first
-// measurement, taken beside others, stays as it is.
-func AddRetest(r *probe.Report, q Request, m probe.Measurement) {
+// AddRetest adds what measuring a result's pair again alone gave, and says whether it confirms the result:
+// whether the pair is still slow compared with its expectation or group. The first measurement, taken beside
+// others, stays as it is.
+func AddRetest(r *probe.Report, id string, m probe.Measurement) {
 	c := newJudgement(r)
-	i, ok := c.index[q.For]
+	i, ok := c.index[id]
 	if !ok {
 		return
 	}
-	t := probe.Retest{How: q.How, Pair: q.Pair.ID}
+	t := probe.Retest{How: probe.RetestAlone, Pair: id}
+	f := figureOf(&m, &r.Spec)
 	switch {
 	case m.Err != nil:
 		t.Error = m.Err.Error()
 	case m.Waived != "":
 		t.Error = m.Waived
-	}
-	f := figureOf(&m, &r.Spec)
-	j, known := c.index[q.Pair.ID]
-	if known && t.Error == "" && c.slowRate(j, &f) {
-		if l := c.heldUp(j, f.hi, m.Processors); l != nil {
-			t.Error = busyText(l) + ": too busy to tell"
-		}
-	}
-	if !f.measured && t.Error == "" && (c.bandwidthSlow(i) || c.undecided(i)) {
+	case c.slowRate(i, &f) && c.heldUp(i, f.hi, m.Processors) != nil:
+		t.Error = busyText(c.heldUp(i, f.hi, m.Processors)) + ": too busy to tell"
+	case !f.measured && (c.bandwidthSlow(i) || c.undecided(i)):
 		t.Error = "no rate was measured"
 	}
-	if f.measured && t.Error == "" {
-		v := int64(math.Round(f.mean))
-		t.BytesPerSec, t.CI95BytesPerSec = &v, m.Judged().CI95BytesPerSec
-	}
-	if f.latency > 0 && t.Error == "" {
-		v := int64(f.latency)
-		t.LatencyNS = &v
-	}
-	if known {
-		t.Confirms = t.Error == "" && c.confirms(i, j, &f, q.How)
+	if t.Error == "" {
+		if f.measured {
+			v := int64(math.Round(f.mean))
+			t.BytesPerSec, t.CI95BytesPerSec = &v, m.Judged().CI95BytesPerSec
+		}
+		if f.latency > 0 {
+			v := int64(f.latency)
+			t.LatencyNS = &v
+		}
+		t.Confirms = c.confirms(i, &f)
 	}
 	r.Results[i].Retests = append(r.Results[i].Retests, t)
 }
 
-// slowRate says whether a rate of result j would be too low.
-func (c *judgement) slowRate(j int, f *figure) bool {
-	expected, _ := c.expected(j)
-	return slow(f, expected, &c.r.Rules) > notSlow || c.outlier(j, f)
+// slowRate says whether a rate of a result would be too low.
+func (c *judgement) slowRate(i int, f *figure) bool {
+	expected, _ := c.expected(i)
+	return slow(f, expected, &c.r.Rules) > notSlow || c.outlier(i, f)
 }
 
-// confirms says whether a figure of result j, measured because of result i, is slow in the same way as i.
-func (c *judgement) confirms(i, j int, f *figure, how string) bool {
+// confirms says whether a figure of a result that was measured again is slow in the same way as before.
+func (c *judgement) confirms(i int, f *figure) bool {
 	judged := f.decisive()
-	rate := c.slowRate(j, &judged)
-	late := c.latencyOutlier(j, f)
-	if how == probe.RetestOtherPartner {
-		return rate || late
-	}
-	return rate && (c.bandwidthSlow(i) || c.undecided(i)) || late && c.hasReason(i, CodeLatencyOutlier)
+	return c.slowRate(i, &judged) && (c.bandwidthSlow(i) || c.undecided(i)) || c.latencyOutlier(i, f) && c.hasReason(i, CodeLatencyOutlier)
 }

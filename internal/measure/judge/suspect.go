@@ -13,15 +13,14 @@ import (
 
 // describe makes the entry of one fault.
 func (q *faultSearch) describe(f *fault) probe.Blame {
-	var pairs []int
-	for i := range q.bad {
-		if slices.Contains(q.explainedBy[i], f.base) {
-			pairs = append(pairs, i)
+	var pairs []*bad
+	for _, b := range q.bad {
+		if slices.Contains(b.explainedBy, f.base) {
+			pairs = append(pairs, b)
 		}
 	}
-	parts := q.distinct(f)
-	parts, sign := q.narrowed(parts, pairs)
-	b := probe.Blame{Kind: q.kind(), Suspects: make([]probe.Suspect, 0, len(parts)), Pairs: q.names(pairs)}
+	parts, sign := q.narrowed(q.distinct(f), pairs)
+	b := probe.Blame{Kind: q.kind(), Suspects: make([]probe.Suspect, 0, len(parts)), Pairs: idsOf(pairs)}
 	for _, p := range parts {
 		b.Suspects = append(b.Suspects, q.suspect(p))
 	}
@@ -40,11 +39,11 @@ func (q *faultSearch) kind() probe.BlameKind {
 	return probe.Fault
 }
 
-// names are the IDs of bad pairs, sorted.
-func (q *faultSearch) names(pairs []int) []string {
+// idsOf are the IDs of bad pairs, sorted.
+func idsOf(pairs []*bad) []string {
 	ids := make([]string, 0, len(pairs))
-	for _, i := range pairs {
-		ids = append(ids, q.r.Results[q.bad[i].result].ID)
+	for _, b := range pairs {
+		ids = append(ids, b.ID)
 	}
 	slices.Sort(ids)
 	return ids
@@ -80,15 +79,15 @@ func (q *faultSearch) distinct(f *fault) []int32 {
 
 // narrowed keeps the suspected links whose own error counters or state point at them. If all of them have
 // such signs, or none has, they do not tell suspects apart.
-func (q *faultSearch) narrowed(parts []int32, pairs []int) ([]int32, []string) {
+func (q *faultSearch) narrowed(parts []int32, pairs []*bad) ([]int32, []string) {
 	signs, losses := make(map[string]string), make(map[string]string) // by component
-	for _, i := range pairs {
-		links := q.r.Results[q.bad[i].result].Links
-		for j := range links {
-			if sign := q.troubleOf(&links[j]); sign != "" {
-				signs[q.componentOf(links[j].Link)] = sign
-			} else if _, soft := counterTexts(links[j].Counters); len(soft) > 0 {
-				losses[q.componentOf(links[j].Link)] = fmt.Sprintf("%s counted, which does not single out a suspect: %s", q.linkName(links[j].Link), text.List(soft, mostCounters))
+	for _, b := range pairs {
+		for j := range b.Links {
+			link := &b.Links[j]
+			if sign := q.troubleOf(link); sign != "" {
+				signs[q.componentOf(link.Link)] = sign
+			} else if _, soft := counterTexts(link.Counters); len(soft) > 0 {
+				losses[q.componentOf(link.Link)] = fmt.Sprintf("%s counted, which does not single out a suspect: %s", q.linkName(link.Link), text.List(soft, mostCounters))
 			}
 		}
 	}
@@ -173,7 +172,7 @@ func (q *faultSearch) partName(p *part) string {
 }
 
 // evidenceOf lists the figures that speak against a fault, and those that clear other parts.
-func (q *faultSearch) evidenceOf(f *fault, pairs []int, sign []string) []string {
+func (q *faultSearch) evidenceOf(f *fault, pairs []*bad, sign []string) []string {
 	out := []string{q.summary(pairs)}
 	if cleared := q.cleared(f, pairs); cleared != "" {
 		out = append(out, cleared)
@@ -182,7 +181,7 @@ func (q *faultSearch) evidenceOf(f *fault, pairs []int, sign []string) []string 
 		out = append(out, q.sharedLoad(&q.parts[f.base])...)
 	}
 	out = append(out, sign...)
-	if n := q.unknownPaths(pairs); n > 0 {
+	if n := unknownPaths(pairs); n > 0 {
 		out = append(out, fmt.Sprintf("%s of them cross links that the topology does not know: one of those may be at fault too", text.Plural(n, "pair")))
 	}
 	if f.allAlike {
@@ -195,17 +194,16 @@ func (q *faultSearch) evidenceOf(f *fault, pairs []int, sign []string) []string 
 }
 
 // summary says what is wrong with the pairs.
-func (q *faultSearch) summary(pairs []int) string {
+func (q *faultSearch) summary(pairs []*bad) string {
 	lo, hi := math.Inf(1), 0.0
 	broken := 0
-	for _, i := range pairs {
-		result := q.bad[i].result
-		f := &q.figures[result]
+	for _, b := range pairs {
+		f := &q.figures[b.result]
 		v := f.mean
 		switch {
 		case q.symptom == highLatency:
 			v = f.latency
-		case q.r.Results[result].Verdict == probe.Error:
+		case b.Verdict == probe.Error:
 			broken++
 			continue
 		}
@@ -231,10 +229,10 @@ func (q *faultSearch) summary(pairs []int) string {
 }
 
 // expectedText is what is expected of the pairs, if it is the same for all.
-func (q *faultSearch) expectedText(pairs []int) (string, bool) {
-	first, _ := q.expected(q.bad[pairs[0]].result)
-	for _, i := range pairs[1:] {
-		if e, _ := q.expected(q.bad[i].result); e != first {
+func (q *faultSearch) expectedText(pairs []*bad) (string, bool) {
+	first, _ := q.expected(pairs[0].result)
+	for _, b := range pairs[1:] {
+		if e, _ := q.expected(b.result); e != first {
 			return "", false
 		}
 	}
@@ -242,7 +240,7 @@ func (q *faultSearch) expectedText(pairs []int) (string, bool) {
 }
 
 // cleared names links on the paths of the pairs that others have shown to carry more.
-func (q *faultSearch) cleared(f *fault, pairs []int) string {
+func (q *faultSearch) cleared(f *fault, pairs []*bad) string {
 	suspect := make(map[int]bool)
 	for _, p := range f.parts {
 		for _, a := range q.parts[p].atoms {
@@ -251,9 +249,9 @@ func (q *faultSearch) cleared(f *fault, pairs []int) string {
 	}
 	seen := make(map[int]bool)
 	var clear []int
-	for _, i := range pairs {
-		for j, a := range q.paths[q.bad[i].result] {
-			if !suspect[a] && !seen[a] && q.clears(a, q.bad[i].hi[j]) {
+	for _, b := range pairs {
+		for j, a := range q.paths[b.result] {
+			if !suspect[a] && !seen[a] && q.clears(a, b.hi[j]) {
 				seen[a] = true
 				clear = append(clear, a)
 			}
@@ -281,10 +279,10 @@ func (q *faultSearch) sharedLoad(p *part) []string {
 	return []string{fmt.Sprintf("together they had at most %s of the %s of %s: other traffic is on it, or it is slower than that", q.rateOf(most), q.rateOf(float64(*l.BytesPerSec)), q.linkName(l.Key))}
 }
 
-func (q *faultSearch) unknownPaths(pairs []int) int {
+func unknownPaths(pairs []*bad) int {
 	n := 0
-	for _, i := range pairs {
-		if !q.r.Results[q.bad[i].result].PathKnown {
+	for _, b := range pairs {
+		if !b.PathKnown {
 			n++
 		}
 	}
@@ -345,14 +343,14 @@ func (c *judgement) certain(i int) bool {
 // blameless are entries for bad pairs all of whose links carried more for others: one for those whose path
 // is known, and one for those whose path is not.
 func (q *faultSearch) blameless() []probe.Blame {
-	var pairs [2][]int
-	for i := range q.bad {
-		if len(q.explainedBy[i]) == 0 && q.certain(q.bad[i].result) {
+	var pairs [2][]*bad
+	for _, b := range q.bad {
+		if len(b.explainedBy) == 0 && q.certain(b.result) {
 			known := 0
-			if !q.r.Results[q.bad[i].result].PathKnown {
+			if !b.PathKnown {
 				known = 1
 			}
-			pairs[known] = append(pairs[known], i)
+			pairs[known] = append(pairs[known], b)
 		}
 	}
 	const verb = "carried clearly more"
@@ -364,7 +362,7 @@ func (q *faultSearch) blameless() []probe.Blame {
 			"describe the fabric between the ends"},
 	} {
 		if len(pairs[i]) > 0 {
-			out = append(out, probe.Blame{Kind: probe.Fault, Suspects: []probe.Suspect{}, Pairs: q.names(pairs[i]),
+			out = append(out, probe.Blame{Kind: probe.Fault, Suspects: []probe.Suspect{}, Pairs: idsOf(pairs[i]),
 				Evidence: []string{q.summary(pairs[i]), text.evidence}, Next: text.next})
 		}
 	}
@@ -372,18 +370,17 @@ func (q *faultSearch) blameless() []probe.Blame {
 }
 
 // commonCause is the entry for pairs that are all equally slow.
-func (q *faultSearch) commonCause(results []int) probe.Blame {
-	b := probe.Blame{Kind: q.kind(), Suspects: []probe.Suspect{}, Pairs: make([]string, 0, len(results))}
+func (q *faultSearch) commonCause(pairs []*bad) probe.Blame {
+	b := probe.Blame{Kind: q.kind(), Suspects: []probe.Suspect{}, Pairs: idsOf(pairs)}
 	lo, hi := math.Inf(1), 0.0
-	for _, i := range results {
-		b.Pairs = append(b.Pairs, q.r.Results[i].ID)
-		lo, hi = min(lo, q.figures[i].mean), max(hi, q.figures[i].mean)
+	for _, p := range pairs {
+		lo, hi = min(lo, q.figures[p.result].mean), max(hi, q.figures[p.result].mean)
 	}
-	slices.Sort(b.Pairs)
-	b.Evidence = []string{fmt.Sprintf("all %d pairs of their kind are equally slow, %s: a common cause, no single part", len(results), rangeText(q.rateText(results[0], lo), q.rateText(results[0], hi)))}
+	rates := rangeText(q.rateText(pairs[0].result, lo), q.rateText(pairs[0].result, hi))
+	b.Evidence = []string{fmt.Sprintf("all %d pairs of their kind are equally slow, %s: a common cause, no single part", len(pairs), rates)}
 	b.Next = "look at what all ends share: processors, settings (MTU, queues), the version of what moves the bytes, and whether the expected rate is realistic"
 	if q.symptom == congested {
-		b.Evidence = []string{fmt.Sprintf("congested, not broken: all %d pairs of their kind are slow while other pairs run, %s, but fine when measured alone: no single link", len(results), rangeText(q.rateText(results[0], lo), q.rateText(results[0], hi)))}
+		b.Evidence = []string{fmt.Sprintf("congested, not broken: all %d pairs of their kind are slow while other pairs run, %s, but fine when measured alone: no single link", len(pairs), rates)}
 		b.Next = "measure one pair at a time, and look at what the pairs of a round share: processors, memory, links that the topology does not know"
 	}
 	return b

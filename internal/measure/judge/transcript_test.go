@@ -89,9 +89,9 @@ func run(t *testing.T, input string) string {
 		f()
 	}
 	judge.Verdicts(s.m.r)
-	alone, other := s.m.retest(t)
+	again := s.m.retest(t)
 	judge.Judge(s.m.r)
-	return words(s.m.r, alone, other)
+	return words(s.m.r, again)
 }
 
 func (s *script) line(f []string) error {
@@ -279,11 +279,11 @@ func hide(r *probe.Result) {
 }
 
 // words is a judged report as text.
-func words(r *probe.Report, alone, other int) string {
+func words(r *probe.Report, again int) string {
 	var b strings.Builder
 	s := r.Summary
-	fmt.Fprintf(&b, "%d pass, %d warn, %d fail, %d inconclusive, %d waived, %d error; measured again: %d alone, %d with another partner\n",
-		s.Pass, s.Warn, s.Fail, s.Inconclusive, s.Waived, s.Error, alone, other)
+	fmt.Fprintf(&b, "%d pass, %d warn, %d fail, %d inconclusive, %d waived, %d error; measured again: %d\n",
+		s.Pass, s.Warn, s.Fail, s.Inconclusive, s.Waived, s.Error, again)
 	told := map[string]int{}
 	for i := range r.Results {
 		res := &r.Results[i]

@@ -153,12 +153,11 @@ func (c *judgement) wideInterval(i int, f *figure, class slowness, outlier bool)
 // filledLink is the finding that pairs of the round filled a link together. That is fine if rounds are
 // meant to share links; if not, the plan did not know enough.
 func (c *judgement) filledLink(i int) finding {
-	verdict := probe.Pass
-	if c.disjoint() {
-		verdict = probe.Warn
+	verdict, how := probe.Warn, "which together filled"
+	if !c.disjoint() {
+		verdict, how = probe.Pass, "with which it shares"
 	}
-	key := c.filled[i]
-	return found(verdict, CodeContended, "%s next to other pairs of its round, which together filled %s", c.measuredText(i, &c.figures[i]), c.linkName(key))
+	return found(verdict, CodeContended, "%s next to other pairs of its round, %s %s", c.measuredText(i, &c.figures[i]), how, c.linkName(c.filled[i]))
 }
 
 // disjoint says whether rounds were planned so that no link gets more than it carries.

@@ -28,27 +28,22 @@ func (r *run) bandwidth(ctx context.Context, size int64, until time.Duration, ju
 	batch := r.batch(size, ways)
 	var workers []*worker
 	for w := range inFlight * ways {
-		workers = append(workers, r.worker(w, size, batch, inFlight*ways, r.Read != (w >= inFlight)))
+		workers = append(workers, r.worker(w, size, batch, inFlight*ways, w >= inFlight))
 	}
-	cpu := CPU{Ask: r.CPU}
-	pace := [2]*Pacer{{Now: r.Now, BytesPerSec: r.spec.RateLimit}, {Now: r.Now, BytesPerSec: r.spec.RateLimit}}
-	s := Run{
-		Workers: len(workers), Now: r.Now, Spec: r.spec, Tell: r.tell, Until: until,
-		Move: func(ctx context.Context, w int) (int64, error) {
-			bytes, err := workers[w].move(ctx, pace[w/inFlight])
-			if err == nil && w >= inFlight { // the other direction is not what is measured
-				cpu.Add(bytes)
-				bytes = 0
-			}
-			return bytes, err
-		},
+	pace := [2]*Pacer{{Now: r.Now, PerSec: r.spec.RateLimit}, {Now: r.Now, PerSec: r.spec.RateLimit}}
+	s := Run{Workers: len(workers), Now: r.Now, Spec: r.spec, Tell: r.tell, Until: until}
+	s.Move = func(ctx context.Context, w int) (int64, error) {
+		bytes, err := workers[w].move(ctx, pace[w/inFlight])
+		if err == nil && w >= inFlight { // the other direction is not what is measured
+			s.Beside.Add(bytes)
+			bytes = 0
+		}
+		return bytes, err
 	}
-	if r.CPU != nil && judged {
-		s.Began, s.Ended = func() { cpu.Begin(ctx) }, func() { cpu.End(ctx) }
+	if judged {
+		s.CPU = r.CPU
 	}
-	series, err := s.Size(ctx, size)
-	series.Into(r.m, &cpu, err)
-	return stalledMoving(err)
+	return stalledMoving(s.Size(ctx, size, r.m))
 }
 
 // batch is how many ops of a size a batch may have: as many as fit, and as the rate limit allows.

@@ -4,50 +4,50 @@ import (
 	"context"
 	"math"
 	"sync"
-	"sync/atomic"
 	"time"
 )
 
-// CPU measures processor time for the bytes of a period.
-type CPU struct {
-	// Ask returns the processor time so far. It may ask another host, so it is not waited for until perGB.
-	Ask func(ctx context.Context) (cpu time.Duration, ok bool)
+// cpuMeter measures processor time for the bytes of a period.
+type cpuMeter struct {
+	// ask returns the processor time so far, nil: not known. It may ask another host, so it is not waited for
+	// until perGB.
+	ask func(ctx context.Context) (cpu time.Duration, ok bool)
 
-	other         atomic.Int64
-	from, to      look
+	from, to      cpuLook
 	begun, asking sync.WaitGroup
 }
 
-// look is the processor time at one moment.
-type look struct {
-	cpu   time.Duration
-	other int64
-	known bool
+// cpuLook is the processor time at one moment, and the bytes beside the measured ones until then.
+type cpuLook struct {
+	cpu    time.Duration
+	beside int64
+	known  bool
 }
 
-// Add counts bytes that cost time and are not among those of perGB.
-func (c *CPU) Add(bytes int64) { c.other.Add(bytes) }
-
-// Begin marks the beginning of the period.
-func (c *CPU) Begin(ctx context.Context) {
-	c.from.other = c.other.Load()
-	c.begun.Go(func() { c.from.cpu, c.from.known = c.Ask(ctx) })
+// begin marks the beginning of the period.
+func (c *cpuMeter) begin(ctx context.Context, beside int64) {
+	c.from.beside = beside
+	if c.ask != nil {
+		c.begun.Go(func() { c.from.cpu, c.from.known = c.ask(ctx) })
+	}
 }
 
-// End marks its end.
-func (c *CPU) End(ctx context.Context) {
-	c.to.other = c.other.Load()
-	c.asking.Go(func() {
-		c.begun.Wait() // the first answer is the earlier one, however short the while
-		c.to.cpu, c.to.known = c.Ask(ctx)
-	})
+// end marks its end.
+func (c *cpuMeter) end(ctx context.Context, beside int64) {
+	c.to.beside = beside
+	if c.ask != nil {
+		c.asking.Go(func() {
+			c.begun.Wait() // the first answer is the earlier one, however short the while
+			c.to.cpu, c.to.known = c.ask(ctx)
+		})
+	}
 }
 
 // perGB is in seconds for 10^9 bytes, with four decimals; nil not known.
-func (c *CPU) perGB(bytes int64) *float64 {
+func (c *cpuMeter) perGB(bytes int64) *float64 {
 	c.begun.Wait()
 	c.asking.Wait()
-	bytes += c.to.other - c.from.other
+	bytes += c.to.beside - c.from.beside
 	if !c.from.known || !c.to.known || bytes <= 0 || c.to.cpu < c.from.cpu {
 		return nil
 	}

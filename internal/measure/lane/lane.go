@@ -2,7 +2,7 @@
 // samples of so long until there are enough.
 // It is what internal/measure/local does within a host, and agents do between hosts.
 //
-// Only takes every other lane between an engine and its peer out of use, and Measure fails
+// Isolate takes every other lane between an engine and its peer out of use, and Measure fails
 // if bytes went another way nevertheless. Lanes are taken out by name: an engine that is
 // used for several transports to one peer at the same time is in its own way, so that each
 // measurement at a time has an engine of its own.
@@ -30,10 +30,8 @@ type Lane struct {
 	Peer   *engine.Peer
 	Local  *engine.Region
 	Remote *engine.RemoteRegion // of Peer
-	// Transport and Name say which: see Only.
+	// Transport and Name say which: see Isolate. Bytes go to the peer (WRITE).
 	Transport, Name string
-	// Read has bytes come from the peer (READ); else they go there (WRITE).
-	Read bool
 	// BothWays keeps the other direction as busy at the same time.
 	BothWays bool
 	// CPU is the processor time that the processes of both ends have taken so far; nil, or ok
@@ -141,9 +139,6 @@ func Measure(ctx context.Context, l Lane, spec probe.Spec, tell func(probe.Sampl
 }
 
 func (l *Lane) check(spec *probe.Spec) error {
-	if err := Check(spec); err != nil {
-		return err
-	}
 	room := min(l.Local.Size(), l.Remote.Size())
 	need := int64(0)
 	if len(spec.SizesBytes) > 0 {

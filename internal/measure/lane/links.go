@@ -168,7 +168,7 @@ func addCounters(to map[string]int64, dir string) {
 	}
 }
 
-// maxFile bounds what is read of a file of the system: numa_maps and smaps are the longest.
+// maxFile bounds what is read of a file of the system: smaps is the longest.
 const maxFile = 4 << 20
 
 // FileText is what a file of the system holds, without white space around; "" where it cannot be read.

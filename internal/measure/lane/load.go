@@ -20,22 +20,28 @@ type Load struct {
 // tick is that of /proc/stat: USER_HZ, which is 100 on all architectures of Go.
 const tick = 10 * time.Millisecond
 
-// LoadNow reads the load; ok is false where the system does not tell it.
-func LoadNow() (l Load, ok bool) {
+// LoadNow reads the load; nil where the system does not tell it.
+func LoadNow() *Load {
 	own, known := OwnCPU(context.Background())
 	all, busy, read := parseStat(FileText("/proc/stat"))
-	return Load{All: all, Busy: busy, Own: own}, known && read
+	if !known || !read {
+		return nil
+	}
+	return &Load{All: all, Busy: busy, Own: own}
 }
 
-// Since is the load of a host since an earlier moment; ok is false where no time has passed, or the two are
-// not of one host.
-func (l Load) Since(before Load, host string) (p probe.ProcessorLoad, ok bool) {
+// Since is the load of a host since an earlier moment; none where either is not known, no time has passed, or the
+// two are not of one host.
+func (l *Load) Since(before *Load, host string) []probe.ProcessorLoad {
+	if l == nil || before == nil {
+		return nil
+	}
 	all, busy, own := l.All-before.All, l.Busy-before.Busy, l.Own-before.Own
 	if all <= 0 || busy < 0 || busy > all || own < 0 {
-		return p, false
+		return nil
 	}
 	part := func(d time.Duration) float64 { return math.Round(1000*min(1, float64(d)/float64(all))) / 1000 }
-	return probe.ProcessorLoad{Host: host, Busy: part(busy), Own: part(own)}, true
+	return []probe.ProcessorLoad{{Host: host, Busy: part(busy), Own: part(own)}}
 }
 
 // parseStat reads from /proc/stat the time of all CPUs together, and the part of it that they were not

@@ -41,15 +41,32 @@ type Run struct {
 	// Start is called on each worker's goroutine before its first move, and the function it returns after
 	// the last one; nil for nothing.
 	Start func(worker int) (stop func(), err error)
-	// Began is called when the warm-up is over, Ended when the last sample is in; nil
-	// for nothing.
-	Began, Ended func()
+	// CPU is the processor time so far; nil: not asked for. It may ask another host.
+	CPU func(ctx context.Context) (cpu time.Duration, ok bool)
+	// Beside are bytes that cost processor time and are not those that are measured.
+	Beside atomic.Int64
 }
 
-// Size takes the samples of one size. It returns when all workers have, with what was measured until then,
-// also with an error.
-func (r *Run) Size(ctx context.Context, size int64) (*Series, error) {
-	m := &meter{r: r, series: NewSeries(size, r.Spec, r.Tell), start: r.Now() + r.Spec.Warmup}
+// Size takes the samples of one size. It returns when all workers have, and adds to out what was measured until
+// then, also beside an error.
+func (r *Run) Size(ctx context.Context, size int64, out *probe.Measurement) error {
+	m := r.meter(size)
+	err := m.run(ctx)
+	if len(m.series.samples) > 0 || err == nil {
+		out.Bandwidth = append(out.Bandwidth, m.series.bandwidth())
+	}
+	out.CPUSecondsPerGB = m.cpu.perGB(m.moved)
+	return err
+}
+
+func (r *Run) meter(size int64) *meter {
+	return &meter{r: r, series: series{size: size, spec: r.Spec, tell: r.Tell, samples: []int64{}}, cpu: cpuMeter{ask: r.CPU}}
+}
+
+// run has the workers move until there are enough samples.
+func (m *meter) run(ctx context.Context) error {
+	r := m.r
+	m.ctx, m.start = ctx, r.Now()+r.Spec.Warmup
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	if r.Until > 0 { // also where nothing comes in
@@ -85,17 +102,17 @@ func (r *Run) Size(ctx context.Context, size int64) (*Series, error) {
 	err := errors.Join(errs...)
 	switch {
 	case err != nil:
-		m.series.Stop(probe.StoppedError)
+		m.series.stop(probe.StoppedError)
 	case errors.Is(context.Cause(ctx), ErrStalled):
-		m.series.Stop(probe.StoppedTime)
+		m.series.stop(probe.StoppedTime)
 		if len(m.series.samples) == 0 {
 			err = ErrStalled
 		}
 	case ctx.Err() != nil:
-		m.series.Stop(StopReason(ctx))
+		m.series.stop(stopReason(ctx))
 		err = context.Cause(ctx)
 	}
-	return m.series, err
+	return err
 }
 
 func (r *Run) begin(worker int) (stop func(), err error) {
@@ -119,14 +136,17 @@ func cancelStalled(left time.Duration, cancel context.CancelCauseFunc) (stop fun
 
 // meter makes samples of completions.
 type meter struct {
-	r      *Run
-	series *Series
-	over   atomic.Bool
+	r    *Run
+	ctx  context.Context // of the processor time
+	over atomic.Bool
 
-	mu    sync.Mutex
-	began bool
-	start time.Duration // of the present sample; before that, the end of the warm-up
-	bytes int64
+	mu     sync.Mutex
+	series series
+	cpu    cpuMeter
+	began  bool
+	start  time.Duration // of the present sample; before that, the end of the warm-up
+	bytes  int64
+	moved  int64 // from the end of the warm-up to the end
 }
 
 func (m *meter) add(bytes int64) {
@@ -139,28 +159,22 @@ func (m *meter) add(bytes int64) {
 		return
 	case !m.began && now >= m.start && !late:
 		m.began, m.start = true, now
-		call(m.r.Began)
+		m.cpu.begin(m.ctx, m.r.Beside.Load())
 		return
 	case m.began:
 		m.bytes += bytes
-		m.series.moved += bytes
+		m.moved += bytes
 		if now-m.start >= m.r.Spec.SampleTime || late && len(m.series.samples) == 0 {
-			late = m.series.Add(m.bytes, now-m.start) || late
+			late = m.series.add(m.bytes, now-m.start) || late
 			m.start, m.bytes = now, 0
 		}
 	}
 	if late {
-		m.series.Stop(probe.StoppedTime)
+		m.series.stop(probe.StoppedTime)
 		m.over.Store(true)
 		if m.began {
-			call(m.r.Ended)
+			m.cpu.end(m.ctx, m.r.Beside.Load())
 		}
-	}
-}
-
-func call(f func()) {
-	if f != nil {
-		f()
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -33,29 +32,42 @@ func steps(s *probe.Spec, until time.Duration, each func(k int) (took time.Durat
 // moved before does not count, and a beginning or end of a move is in no figure.
 func TestSize(t *testing.T) {
 	s := spec()
-	marks := []string{}
 	r := steps(&s, 0, func(k int) (time.Duration, int64, error) {
 		if k < 2 { // the warm-up is slower
 			return 40 * time.Millisecond, 1, nil
 		}
 		return 40 * time.Millisecond, 4000, nil
 	})
-	r.Began, r.Ended = func() { marks = append(marks, "began") }, func() { marks = append(marks, "ended") }
+	asked := 0
+	r.CPU = func(context.Context) (time.Duration, bool) {
+		asked++
+		return time.Duration(asked) * time.Millisecond, true
+	}
 	var told []probe.Sample
 	r.Tell = func(s probe.Sample) { told = append(told, s) }
-	series, err := r.Size(t.Context(), 1000)
-	b, ok := series.bandwidth()
-	if err != nil || !ok {
+	var m probe.Measurement
+	if err := r.Size(t.Context(), 1000, &m); err != nil || len(m.Bandwidth) != 1 {
 		t.Fatal(err)
 	}
+	b := m.Bandwidth[0]
 	// 40 and 80 ms warm up; samples are three moves of 40 ms each.
 	if !slices.Equal(b.SamplesBytesPerSec, []int64{100000, 100000, 100000}) || b.Stopped != probe.StoppedCI || b.Bytes != 36000 ||
-		b.DurationNS != int64(360*time.Millisecond) || series.allBytes() != 36000 || b.SizeBytes != 1000 {
+		b.DurationNS != int64(360*time.Millisecond) || b.SizeBytes != 1000 {
 		t.Errorf("%+v", b)
 	}
-	if !slices.Equal(marks, []string{"began", "ended"}) || len(told) != 3 || told[0] != (probe.Sample{SizeBytes: 1000, BytesPerSec: 100000}) {
-		t.Errorf("%q, told %v", marks, told)
+	// From the first look to the second one 36000 bytes were moved in a millisecond of a processor.
+	if cpu := m.CPUSecondsPerGB; asked != 2 || cpu == nil || *cpu != 27.7778 {
+		t.Errorf("asked %d times, %v", asked, cpu)
 	}
+	if len(told) != 3 || told[0] != (probe.Sample{SizeBytes: 1000, BytesPerSec: 100000}) {
+		t.Errorf("told %v", told)
+	}
+}
+
+// measure takes the samples of ops of 1000 bytes.
+func measure(ctx context.Context, r *Run) (*meter, error) {
+	m := r.meter(1000)
+	return m, m.run(ctx)
 }
 
 func TestStopped(t *testing.T) {
@@ -63,44 +75,44 @@ func TestStopped(t *testing.T) {
 		return 100 * time.Millisecond, int64(1000 + k%2*9000), nil
 	}
 	s := spec()
-	series, err := steps(&s, 0, unsteady).Size(t.Context(), 1000)
-	if b, _ := series.bandwidth(); err != nil || b.Stopped != probe.StoppedMaxSamples || len(b.SamplesBytesPerSec) != 10 {
+	m, err := measure(t.Context(), steps(&s, 0, unsteady))
+	if b := m.series.bandwidth(); err != nil || b.Stopped != probe.StoppedMaxSamples || len(b.SamplesBytesPerSec) != 10 {
 		t.Errorf("unsteady: %+v, %v", b, err)
 	}
-	series, err = steps(&s, 450*time.Millisecond, unsteady).Size(t.Context(), 1000)
-	if b, _ := series.bandwidth(); err != nil || b.Stopped != probe.StoppedTime || len(b.SamplesBytesPerSec) != 4 {
+	m, err = measure(t.Context(), steps(&s, 450*time.Millisecond, unsteady))
+	if b := m.series.bandwidth(); err != nil || b.Stopped != probe.StoppedTime || len(b.SamplesBytesPerSec) != 4 {
 		t.Errorf("no time: %+v, %v", b, err)
 	}
 	// A sample that the end cuts short is taken where there is no other.
-	series, err = steps(&s, 130*time.Millisecond, func(int) (time.Duration, int64, error) { return 60 * time.Millisecond, 600, nil }).Size(t.Context(), 1000)
-	if b, ok := series.bandwidth(); err != nil || !ok || b.Stopped != probe.StoppedTime || !slices.Equal(b.SamplesBytesPerSec, []int64{10000}) {
+	m, err = measure(t.Context(), steps(&s, 130*time.Millisecond, func(int) (time.Duration, int64, error) { return 60 * time.Millisecond, 600, nil }))
+	if b := m.series.bandwidth(); err != nil || b.Stopped != probe.StoppedTime || !slices.Equal(b.SamplesBytesPerSec, []int64{10000}) {
 		t.Errorf("hardly any time: %+v, %v", b, err)
 	}
 	broken := errors.New("broken")
-	series, err = steps(&s, 0, func(k int) (time.Duration, int64, error) {
+	m, err = measure(t.Context(), steps(&s, 0, func(k int) (time.Duration, int64, error) {
 		if k == 4 {
 			return 0, 0, broken
 		}
 		return unsteady(k)
-	}).Size(t.Context(), 1000)
-	if b, _ := series.bandwidth(); !errors.Is(err, broken) || b.Stopped != probe.StoppedError || len(b.SamplesBytesPerSec) != 3 {
+	}))
+	if b := m.series.bandwidth(); !errors.Is(err, broken) || b.Stopped != probe.StoppedError || len(b.SamplesBytesPerSec) != 3 {
 		t.Errorf("broken: %+v, %v", b, err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	series, err = steps(&s, 0, func(k int) (time.Duration, int64, error) {
+	m, err = measure(ctx, steps(&s, 0, func(k int) (time.Duration, int64, error) {
 		if k == 4 {
 			cancel()
 		}
 		return 100 * time.Millisecond, int64(1000 + k*1000), nil
-	}).Size(ctx, 1000)
-	if b, _ := series.bandwidth(); !errors.Is(err, context.Canceled) || b.Stopped != probe.StoppedInterrupted || len(b.SamplesBytesPerSec) < 3 {
+	}))
+	if b := m.series.bandwidth(); !errors.Is(err, context.Canceled) || b.Stopped != probe.StoppedInterrupted || len(b.SamplesBytesPerSec) < 3 {
 		t.Errorf("interrupted: %+v, %v", b, err)
 	}
 	ctx, cancel = context.WithTimeout(t.Context(), 30*time.Millisecond)
 	defer cancel()
 	r := Run{Workers: 2, Now: Monotonic(), Spec: &s, Move: func(ctx context.Context, _ int) (int64, error) { <-ctx.Done(); return 0, ctx.Err() }}
-	series, err = r.Size(ctx, 1000)
-	if b, ok := series.bandwidth(); ok || !errors.Is(err, context.DeadlineExceeded) || b.Stopped != probe.StoppedTime || b.SamplesBytesPerSec == nil {
+	m, err = measure(ctx, &r)
+	if b := m.series.bandwidth(); len(m.series.samples) > 0 || !errors.Is(err, context.DeadlineExceeded) || b.Stopped != probe.StoppedTime || b.SamplesBytesPerSec == nil {
 		t.Errorf("the run's end: %+v, %v", b, err)
 	}
 }
@@ -110,8 +122,8 @@ func TestSamplingStalled(t *testing.T) {
 	s := spec()
 	now := Monotonic()
 	r := Run{Workers: 1, Now: now, Spec: &s, Until: now() + time.Millisecond, Move: func(ctx context.Context, _ int) (int64, error) { <-ctx.Done(); return 0, ctx.Err() }}
-	series, err := r.Size(t.Context(), 1000)
-	if b, ok := series.bandwidth(); ok || !errors.Is(err, ErrStalled) || b.Stopped != probe.StoppedTime {
+	m, err := measure(t.Context(), &r)
+	if b := m.series.bandwidth(); len(m.series.samples) > 0 || !errors.Is(err, ErrStalled) || b.Stopped != probe.StoppedTime {
 		t.Errorf("%+v, %v", b, err)
 	}
 }
@@ -129,7 +141,7 @@ func TestStart(t *testing.T) {
 		open++
 		return func() { mu.Lock(); open--; mu.Unlock() }, nil
 	}
-	if _, err := r.Size(t.Context(), 1); err != nil || open != 0 {
+	if _, err := measure(t.Context(), &r); err != nil || open != 0 {
 		t.Errorf("%d are open, %v", open, err)
 	}
 	refused := errors.New("refused")
@@ -141,42 +153,8 @@ func TestStart(t *testing.T) {
 		}
 		return start(w)
 	}
-	if series, err := r.Size(t.Context(), 1); !errors.Is(err, refused) || open != 0 {
-		t.Errorf("%d are open, %v, %+v", open, err, series)
-	}
-}
-
-// A Spec may come from another host: what it asks for is bounded.
-func TestCheck(t *testing.T) {
-	good := spec()
-	if err := Check(&good); err != nil {
-		t.Error(err)
-	}
-	if err := Check(&probe.Spec{}); err != nil {
-		t.Errorf("nothing is asked for: %v", err)
-	}
-	nan := 0.0
-	for want, change := range map[string]func(*probe.Spec){
-		"warm-up of -1ns":         func(s *probe.Spec) { s.Warmup = -1 },
-		"sample of 1000h":         func(s *probe.Spec) { s.SampleTime = 1000 * time.Hour },
-		"take no time":            func(s *probe.Spec) { s.SampleTime = 0 },
-		"3 to 2 samples":          func(s *probe.Spec) { s.MaxSamples = 2 },
-		"0 to 0 samples":          func(s *probe.Spec) { s.MinSamples, s.MaxSamples = 0, 0 },
-		"3 to 1073741824 samples": func(s *probe.Spec) { s.MaxSamples = 1 << 30 },
-		"interval of NaN":         func(s *probe.Spec) { s.CI = nan / nan },
-		"interval of -1":          func(s *probe.Spec) { s.CI = -1 },
-		"1073741824 samples of":   func(s *probe.Spec) { s.LatencySamples = 1 << 30 },
-		"rate limit of -1":        func(s *probe.Spec) { s.RateLimit = -1 },
-		"sizes [0 1]":             func(s *probe.Spec) { s.SizesBytes = []int64{0, 1} },
-		"sizes [2 1]":             func(s *probe.Spec) { s.SizesBytes = []int64{2, 1} },
-		"sizes [2 2]":             func(s *probe.Spec) { s.SizesBytes = []int64{2, 2} },
-		"100 sizes":               func(s *probe.Spec) { s.SizesBytes = make([]int64, 100) },
-	} {
-		s := spec()
-		change(&s)
-		if err := Check(&s); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v", want, err)
-		}
+	if _, err := measure(t.Context(), &r); !errors.Is(err, refused) || open != 0 {
+		t.Errorf("%d are open, %v", open, err)
 	}
 }
 
@@ -194,7 +172,7 @@ func TestShare(t *testing.T) {
 // The pace is kept over many small pieces and few large ones.
 func TestPacer(t *testing.T) {
 	for _, piece := range []int64{1000, 100_000} {
-		p := Pacer{Now: Monotonic(), BytesPerSec: 2_000_000}
+		p := Pacer{Now: Monotonic(), PerSec: 2_000_000}
 		start := time.Now()
 		for range 200_000 / piece {
 			if err := p.Wait(t.Context(), piece); err != nil {
@@ -208,29 +186,46 @@ func TestPacer(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	p := Pacer{Now: Monotonic(), BytesPerSec: 1}
+	p := Pacer{Now: Monotonic(), PerSec: 1}
 	if err := errors.Join(p.Wait(t.Context(), 100), p.Wait(ctx, 1)); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
 }
 
+// A burst goes at once, what follows at the rate, and a pause allows a burst again.
+func TestPacerBurst(t *testing.T) {
+	now := time.Duration(0)
+	p := Pacer{Now: func() time.Duration { return now }, PerSec: 32, Burst: 511 * time.Second / 32}
+	for i := range 512 {
+		if d := p.next(1); d != 0 {
+			t.Fatalf("%d waits %v", i, d)
+		}
+	}
+	if d := p.next(1); d != time.Second/32 {
+		t.Errorf("one more waits %v", d)
+	}
+	now = 2 * time.Second
+	if d := p.next(1); d != 0 {
+		t.Errorf("later, one waits %v", d)
+	}
+}
+
 func TestCPU(t *testing.T) {
 	spent := 3 * time.Second
-	c := CPU{Ask: func(context.Context) (time.Duration, bool) { spent += time.Second; return spent, true }}
-	c.Begin(t.Context())
+	c := cpuMeter{ask: func(context.Context) (time.Duration, bool) { spent += time.Second; return spent, true }}
+	c.begin(t.Context(), 0)
 	c.begun.Wait()
-	c.Add(1e9)
-	c.End(t.Context())
+	c.end(t.Context(), 1e9)
 	if got := c.perGB(3e9); got == nil || *got != 0.25 {
 		t.Errorf("%v", got)
 	}
-	unknown := CPU{Ask: func(context.Context) (time.Duration, bool) { return 0, false }}
-	unknown.Begin(t.Context())
-	unknown.End(t.Context())
+	unknown := cpuMeter{ask: func(context.Context) (time.Duration, bool) { return 0, false }}
+	unknown.begin(t.Context(), 0)
+	unknown.end(t.Context(), 0)
 	if got := unknown.perGB(1e9); got != nil {
 		t.Errorf("%v", *got)
 	}
-	if got := (&CPU{}).perGB(1e9); got != nil {
+	if got := (&cpuMeter{}).perGB(1e9); got != nil {
 		t.Errorf("never asked: %v", *got)
 	}
 }

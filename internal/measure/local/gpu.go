@@ -15,15 +15,8 @@ type gpus struct {
 	lib *cuda.Lib
 
 	mu       sync.Mutex
-	contexts map[int]*cuda.Context  // by CUDA's ordinal
-	peers    map[[2]int]*peerAccess // by ordinals, the smaller first
-}
-
-// peerAccess says what the current pairs need of two GPUs: access to each other, or none.
-type peerAccess struct {
-	on      bool
-	users   int
-	enabled [][2]*cuda.Context // by us
+	contexts map[int]*cuda.Context // by CUDA's ordinal
+	peers    map[[2]int]bool       // two of one pair that is measured, by ordinals, the smaller first
 }
 
 // cuda loads CUDA on the first call; the error says why there is none.
@@ -34,7 +27,7 @@ func (p *Prober) cuda() (*gpus, error) {
 			p.cudaErr = err
 			return
 		}
-		p.gpus = &gpus{lib: lib, contexts: map[int]*cuda.Context{}, peers: map[[2]int]*peerAccess{}}
+		p.gpus = &gpus{lib: lib, contexts: map[int]*cuda.Context{}, peers: map[[2]int]bool{}}
 	})
 	switch {
 	case errors.Is(p.cudaErr, cuda.ErrUnavailable):
@@ -83,42 +76,38 @@ func (g *gpus) retain(ordinal int) (*cuda.Context, error) {
 	return c, nil
 }
 
-// setPeerAccess enables or prevents access of two GPUs to each other until done.
+// setPeerAccess enables or prevents access of two GPUs to each other until done. Rounds have no GPU in two pairs.
 func (g *gpus) setPeerAccess(a, b *cuda.Context, on bool) (done func() error, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	key := [2]int{min(a.Info().Ordinal, b.Info().Ordinal), max(a.Info().Ordinal, b.Info().Ordinal)}
-	p := g.peers[key]
-	if p != nil && p.on != on {
-		return nil, errors.New("peer access cannot be on and off at the same time: measure in separate rounds")
+	if g.peers[key] {
+		return nil, errors.New("another pair of the round has these GPUs: measure in separate rounds")
 	}
-	if p == nil {
-		p = &peerAccess{on: on}
-		if err := p.begin(a, b); err != nil {
-			return nil, errors.Join(err, p.end())
-		}
-		g.peers[key] = p
+	enabled, err := enablePeers(a, b, on)
+	if err != nil || !on {
+		err, enabled = errors.Join(err, disablePeers(enabled)), nil
 	}
-	p.users++
+	if err != nil {
+		return nil, err
+	}
+	g.peers[key] = true
 	return func() error {
 		g.mu.Lock()
 		defer g.mu.Unlock()
-		if p.users--; p.users > 0 {
-			return nil
-		}
 		delete(g.peers, key)
-		return p.end()
+		return disablePeers(enabled)
 	}, nil
 }
 
-// begin enables access in the directions that exist. If access is to be off, it only checks that no other
-// code of this process has enabled it, which would go unnoticed.
-func (p *peerAccess) begin(a, b *cuda.Context) error {
+// enablePeers enables access in the directions that exist, and returns those that it changed. If access is to be
+// off, that shows whether other code of this process has enabled it, which would go unnoticed.
+func enablePeers(a, b *cuda.Context, on bool) (enabled [][2]*cuda.Context, err error) {
 	direct := 0
 	for _, x := range [][2]*cuda.Context{{a, b}, {b, a}} {
 		can, err := x[0].CanAccessPeer(x[1])
 		if err != nil {
-			return err
+			return enabled, err
 		}
 		if !can {
 			continue
@@ -127,29 +116,25 @@ func (p *peerAccess) begin(a, b *cuda.Context) error {
 		err = x[0].EnablePeer(x[1])
 		switch {
 		case err == nil:
-			p.enabled = append(p.enabled, x)
-		case errors.Is(err, cuda.PeerAlreadyEnabled) && p.on:
+			enabled = append(enabled, x)
+		case errors.Is(err, cuda.PeerAlreadyEnabled) && on:
 		case errors.Is(err, cuda.PeerAlreadyEnabled):
-			return waivef("peer access between %s and %s was enabled by other code of this process", a.Info().PCIBusID, b.Info().PCIBusID)
+			return enabled, waivef("peer access between %s and %s was enabled by other code of this process", a.Info().PCIBusID, b.Info().PCIBusID)
 		default:
-			return err
+			return enabled, err
 		}
 	}
-	if p.on && direct == 0 {
-		return waivef("the driver gives no peer access between %s and %s", a.Info().PCIBusID, b.Info().PCIBusID)
+	if on && direct == 0 {
+		err = waivef("the driver gives no peer access between %s and %s", a.Info().PCIBusID, b.Info().PCIBusID)
 	}
-	if !p.on {
-		return p.end()
-	}
-	return nil
+	return enabled, err
 }
 
-func (p *peerAccess) end() error {
+func disablePeers(enabled [][2]*cuda.Context) error {
 	var errs []error
-	for _, x := range p.enabled {
+	for _, x := range enabled {
 		errs = append(errs, x[0].DisablePeer(x[1]))
 	}
-	p.enabled = nil
 	return errors.Join(errs...)
 }
 

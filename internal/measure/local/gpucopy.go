@@ -1,6 +1,7 @@
 package local
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -111,34 +112,13 @@ func (j *gpuJob) allocate(pair *probe.Pair, ctx [2]*cuda.Context) (err error) {
 // copies.
 const oppositeStreams = 2
 
-func (j *gpuJob) memoryAt(id topo.ID, ctx, other *cuda.Context, bytes int64) (*gpuEnd, error) {
-	e, err := j.p.gpuAt(id, ctx, other, bytes)
-	if err == nil {
-		j.undo = append(j.undo, e.free)
-	}
-	return e, err
-}
-
-// copies are those of one direction, on a stream of their own.
-func (j *gpuJob) copies(from, to *gpuEnd, offset, bytes int64) (*copies, error) {
-	c, err := newCopies(from, to, offset, bytes)
-	if err == nil {
-		j.undo = append(j.undo, c.close)
-	}
-	return c, err
-}
-
 // verify checks once, before anything is timed, that what is copied arrives.
 func (j *gpuJob) verify() error {
-	ctx := j.from.ctx
-	if ctx == nil {
-		ctx = j.to.ctx
-	}
-	bounce, err := j.p.pinned("", ctx, verifyBytes)
+	bounce, err := j.pinned("", cmp.Or(j.from.ctx, j.to.ctx), verifyBytes)
 	if err != nil {
 		return err
 	}
-	return errors.Join(j.main.verify(bounce), bounce.free())
+	return j.main.verify(bounce)
 }
 
 // close undoes what open did, the last first.
@@ -188,55 +168,33 @@ func (j *gpuJob) latency(ctx context.Context, until time.Duration, out *probe.Me
 	return err
 }
 
-// bandwidth takes the samples of one size: each is as many copies as take about
-// Spec.SampleTime, queued at once and timed by events before the first and behind the last.
+// bandwidth takes the samples of one size by the GPU's clock: copies that take about Spec.SampleTime are queued
+// at once, and timed by events before the first and behind the last.
 func (j *gpuJob) bandwidth(ctx context.Context, size int64, until time.Duration, tell func(probe.Sample), out *probe.Measurement) error {
-	series := lane.NewSeries(size, &j.spec, tell)
-	cpu := lane.CPU{Ask: lane.OwnCPU}
-	pace := lane.Pacer{Now: j.p.o.Now, BytesPerSec: j.spec.RateLimit}
-	warm := j.p.o.Now() + j.spec.Warmup
-	times, began, enough := 1, false, false
-	var err error
-	for !enough && err == nil {
-		now := j.p.o.Now()
-		if until > 0 && now >= until {
-			series.Stop(probe.StoppedTime)
-			break
-		}
-		if err = pace.Wait(ctx, size*int64(times)); err != nil {
-			break
-		}
-		var took time.Duration
-		if took, err = j.main.run(size, times); err != nil {
-			series.Stop(probe.StoppedError)
-			break
-		}
-		if took <= 0 && times == maxCopies {
-			err = fmt.Errorf("%d copies of %d bytes took no time by the GPU's own timer", times, size)
-			series.Stop(probe.StoppedError)
-			break
-		}
-		if next := j.copiesPerSample(size, times, took); !began && (now < warm || next > 2*times) {
-			times = next
-			err = context.Cause(ctx)
-			continue
-		}
-		if !began && j.alone {
-			cpu.Begin(ctx)
-		} else if began {
-			enough = series.Add(size*int64(times), took)
-		}
-		began = true
-		err = context.Cause(ctx)
+	pace := lane.Pacer{Now: j.p.o.Now, PerSec: j.spec.RateLimit}
+	times, clock := 1, time.Duration(0)
+	s := lane.Run{
+		Workers: 1, Now: func() time.Duration { return clock }, Spec: &j.spec, Tell: tell,
+		Move: func(ctx context.Context, _ int) (int64, error) {
+			bytes, most := size*int64(times), j.copiesPerSample(size, times, 0)
+			if err := pace.Wait(ctx, bytes); err != nil {
+				return 0, err
+			}
+			took, err := j.main.run(size, times)
+			if err == nil && took <= 0 && times >= most {
+				err = fmt.Errorf("%d copies of %d bytes took no time by the GPU's own timer", times, size)
+			}
+			clock, times = clock+took, j.copiesPerSample(size, times, took)
+			return bytes, err
+		},
 	}
-	if err != nil && ctx.Err() != nil {
-		series.Stop(lane.StopReason(ctx))
+	if until > 0 {
+		s.Until = max(1, until-j.p.o.Now())
 	}
 	if j.alone {
-		cpu.End(ctx)
+		s.CPU = lane.OwnCPU
 	}
-	series.Into(out, &cpu, err)
-	return err
+	return s.Size(ctx, size, out)
 }
 
 // copiesPerSample is how many copies take about one sample, judging by how long some took, and at most

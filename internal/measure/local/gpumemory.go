@@ -2,6 +2,7 @@ package local
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"time"
@@ -19,48 +20,43 @@ type gpuEnd struct {
 	block   *memory.Block // of the host
 	node    *int          // NUMA node that it is bound to
 	notes   []string
-	free    func() error
 }
 
-// gpuAt allocates memory at an end of a pair. other is the GPU's context that pins memory of the host.
-func (p *Prober) gpuAt(id topo.ID, ctx, other *cuda.Context, size int64) (*gpuEnd, error) {
+// memoryAt allocates memory at an end of a pair. other is the GPU's context that pins memory of the host.
+func (j *gpuJob) memoryAt(id topo.ID, ctx, other *cuda.Context, size int64) (*gpuEnd, error) {
 	if ctx == nil {
-		return p.pinned(id, other, size)
+		return j.pinned(id, other, size)
 	}
 	address, err := ctx.Alloc(size)
 	if err != nil {
 		return nil, err
 	}
-	return &gpuEnd{ctx: ctx, address: address, free: func() error { return ctx.Free(address) }}, nil
+	j.undo = append(j.undo, func() error { return ctx.Free(address) })
+	return &gpuEnd{ctx: ctx, address: address}, nil
 }
 
-// pinned allocates memory of a NUMA node that GPUs access directly.
-func (p *Prober) pinned(id topo.ID, ctx *cuda.Context, size int64) (*gpuEnd, error) {
+// pinned allocates memory of a NUMA node, or of any, that GPUs access directly.
+func (j *gpuJob) pinned(id topo.ID, ctx *cuda.Context, size int64) (*gpuEnd, error) {
 	o := memory.Options{Backing: memory.Private, Pages: memory.Huge}
 	e := &gpuEnd{}
-	if id != "" {
-		node := p.numaNode(id)
-		if node == nil {
-			return nil, fmt.Errorf("%s: the topology has no such NUMA node", id)
-		}
-		if p.memoryNodes() > 1 {
-			o.Nodes, e.node = []int{node.Index}, &node.Index
-		}
+	if node := j.p.numaNode(id); node != nil && j.p.memoryNodes() > 1 {
+		o.Nodes, e.node = []int{node.Index}, &node.Index
 	}
 	var err error
-	if e.block, err = p.system.alloc(size, o); err != nil {
+	if e.block, err = j.p.system.alloc(size, o); err != nil {
 		if len(o.Nodes) > 0 && refusesBinding(err) {
 			return nil, lane.Waive(err)
 		}
 		return nil, err
 	}
+	j.undo = append(j.undo, e.block.Free)
 	e.notes = e.block.Info().Notes
 	address, err := ctx.PinBytes(e.block.Bytes())
 	if err != nil {
-		return nil, errors.Join(err, e.block.Free())
+		return nil, err
 	}
+	j.undo = append(j.undo, func() error { return ctx.Unpin(address) })
 	e.address = uint64(address)
-	e.free = func() error { return errors.Join(ctx.Unpin(address), e.block.Free()) }
 	return e, nil
 }
 
@@ -75,21 +71,19 @@ type copies struct {
 	pieces     []cuda.Piece
 }
 
-func newCopies(from, to *gpuEnd, offset, bytes int64) (*copies, error) {
+func (j *gpuJob) copies(from, to *gpuEnd, offset, bytes int64) (*copies, error) {
 	c := &copies{from: from, to: to, offset: offset, bytes: bytes}
-	ctx := from.ctx
-	if ctx == nil {
-		ctx = to.ctx
-	}
+	ctx := cmp.Or(from.ctx, to.ctx)
 	var err error
 	if c.stream, err = ctx.NewStream(); err != nil {
 		return nil, err
 	}
-	if c.start, err = ctx.NewTimer(); err == nil {
-		c.end, err = ctx.NewTimer()
-	}
-	if err != nil {
-		return nil, errors.Join(err, c.close())
+	j.undo = append(j.undo, c.stream.Close)
+	for _, timer := range []**cuda.Event{&c.start, &c.end} {
+		if *timer, err = ctx.NewTimer(); err != nil {
+			return nil, err
+		}
+		j.undo = append(j.undo, (*timer).Close)
 	}
 	return c, nil
 }
@@ -129,16 +123,6 @@ func (c *copies) queue(size int64, times int) (recorded bool, err error) {
 		c.at += size
 	}
 	return c.stream.Copy(toHost, c.pieces, c.end)
-}
-
-func (c *copies) close() error {
-	var errs []error
-	for _, e := range []*cuda.Event{c.start, c.end} {
-		if e != nil {
-			errs = append(errs, e.Close())
-		}
-	}
-	return errors.Join(append(errs, c.stream.Close())...)
 }
 
 // verifyBytes is how many bytes are checked.

@@ -171,9 +171,9 @@ func (r *round) measure(ctx context.Context, pair *probe.Pair, tell func(probe.S
 	spec := r.spec
 	spec.PairTime = max(spec.PairTime-(r.o.Now()-r.began), (spec.PairTime+1)/2) // 0, no limit, stays 0
 	links := lane.NewLinks(r.o.Topology, pair.From.Host, r.o.Sysfs).Look(pair.Path)
-	load := r.watchLoad(pair.From.Host)
+	before := r.system.load()
 	m = j.measure(ctx, spec, tell)
-	m.Processors = load()
+	m.Processors = r.system.load().Since(before, pair.From.Host)
 	m.Links = links.Since()
 	m.Err = errors.Join(m.Err, j.close())
 	if m.Err != nil {
@@ -182,23 +182,8 @@ func (r *round) measure(ctx context.Context, pair *probe.Pair, tell func(probe.S
 	return m
 }
 
-// watchLoad returns a function that says how busy this host was in the meantime.
-func (r *round) watchLoad(host string) (since func() []probe.ProcessorLoad) {
-	before, known := r.system.load()
-	return func() []probe.ProcessorLoad {
-		now, still := r.system.load()
-		if p, ok := now.Since(before, host); ok && known && still {
-			return []probe.ProcessorLoad{p}
-		}
-		return nil
-	}
-}
-
 // prepare acquires what a pair needs.
 func (r *round) prepare(ctx context.Context, pair *probe.Pair) (*job, error) {
-	if err := lane.Check(&r.spec); err != nil {
-		return nil, err
-	}
 	if err := ctx.Err(); err != nil {
 		return nil, context.Cause(ctx)
 	}

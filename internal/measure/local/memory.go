@@ -82,7 +82,7 @@ func (p *Prober) numaNode(id topo.ID) *topo.NUMANode {
 }
 
 // chooseCPUs chooses the CPUs of the threads: those of the node that this process may use, as many as the
-// cgroup allows time for.
+// cgroup allows time for, which GOMAXPROCS follows.
 func (m *memoryJob) chooseCPUs(node *topo.NUMANode) error {
 	h := &m.p.system
 	all, bad := cpuset.Parse(node.CPUs)
@@ -99,9 +99,8 @@ func (m *memoryJob) chooseCPUs(node *topo.NUMANode) error {
 		return waivef("NUMA node %d has CPUs %q, and this process may use none of them (taskset -p, or the cpuset of its cgroup)", node.Index, node.CPUs)
 	}
 	threads := min(len(usable), runtime.GOMAXPROCS(0))
-	if quota, limited := h.quota(); limited && int(quota) < threads {
-		threads = max(1, int(quota))
-		m.notes = append(m.notes, fmt.Sprintf("%d threads for %d CPUs: the cgroup allows no more CPU time", threads, len(usable)))
+	if threads < len(usable) {
+		m.notes = append(m.notes, fmt.Sprintf("%d threads for %d CPUs: the CPU time of the cgroup, or GOMAXPROCS, allows no more", threads, len(usable)))
 	}
 	undo, err := h.pin(usable[0]) // on this goroutine, to see whether it may be
 	if err != nil {
@@ -161,10 +160,11 @@ func (m *memoryJob) allocate(node, cpus *topo.NUMANode, began time.Duration) (er
 	if m.set = m.arena.block.Bytes()[:min(size, m.arena.faultedIn)]; len(m.set) < minWorkingSet {
 		return fmt.Errorf("memory of NUMA node %d: %d bytes could be faulted in within %v: too little to measure: give the pair more time", node.Index, len(m.set), m.spec.PairTime)
 	}
-	if several {
-		if err := m.checkPlacement(node.Index, m.arena.block.Info()); err != nil {
-			return err
+	if info := m.arena.block.Info(); several {
+		if !slices.Equal(info.Nodes, []int{node.Index}) {
+			return waivef("memory was not bound to NUMA node %d: %s", node.Index, strings.Join(info.Notes, "; "))
 		}
+		m.binding.FromMemory, m.binding.ToMemory = &node.Index, &node.Index
 	}
 	m.noteWorkingSet(several, cpus)
 	return nil
@@ -187,22 +187,6 @@ func (m *memoryJob) noteWorkingSet(several bool, cpus *topo.NUMANode) {
 // refusesBinding says whether the system does not let this process place memory.
 func refusesBinding(err error) bool {
 	return errors.Is(err, syscall.EPERM) || errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.ENOSYS)
-}
-
-// checkPlacement asks the kernel whether the pages are where they should be.
-func (m *memoryJob) checkPlacement(node int, info memory.Info) error {
-	if !slices.Equal(info.Nodes, []int{node}) {
-		return waivef("memory was not bound to NUMA node %d: %s", node, strings.Join(info.Notes, "; "))
-	}
-	m.binding.FromMemory, m.binding.ToMemory = &node, &node
-	there, elsewhere, ok := placed(m.p.system.numaMaps(), address(m.arena.block), node)
-	switch {
-	case !ok || there+elsewhere == 0:
-		m.notes = append(m.notes, "memory is bound; /proc/self/numa_maps does not say where its pages are")
-	case elsewhere > 0:
-		return fmt.Errorf("%d of %d pages are not on NUMA node %d, to which they are bound", elsewhere, there+elsewhere, node)
-	}
-	return nil
 }
 
 // cache is the size of the last-level caches of a node's CPUs, 0 not known.
@@ -277,8 +261,7 @@ func (m *memoryJob) bandwidth(ctx context.Context, tell func(probe.Sample), unti
 			threads[i] = thread{src: mem[:half], dst: mem[half:]}
 		}
 	}
-	pace := lane.Pacer{Now: m.p.o.Now, BytesPerSec: m.spec.RateLimit}
-	cpu := lane.CPU{Ask: lane.OwnCPU}
+	pace := lane.Pacer{Now: m.p.o.Now, PerSec: m.spec.RateLimit}
 	s := lane.Run{
 		Workers: len(threads), Now: m.p.o.Now, Spec: &m.spec, Tell: tell, Until: until,
 		Start: func(w int) (func(), error) { return m.pin(w) },
@@ -290,11 +273,9 @@ func (m *memoryJob) bandwidth(ctx context.Context, tell func(probe.Sample), unti
 		},
 	}
 	if m.alone {
-		s.Began, s.Ended = func() { cpu.Begin(ctx) }, func() { cpu.End(ctx) }
+		s.CPU = lane.OwnCPU
 	}
-	series, err := s.Size(ctx, size)
-	series.Into(out, &cpu, err)
-	return err
+	return s.Size(ctx, size, out)
 }
 
 func (m *memoryJob) pin(w int) (undo func(), err error) {

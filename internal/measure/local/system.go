@@ -14,25 +14,10 @@ import (
 type system struct {
 	allowed   func() (cpuset.Set, error)             // CPUs that this process may use
 	pin       func(cpu int) (undo func(), err error) // ties the calling goroutine
-	quota     func() (cpus float64, ok bool)         // CPU time that the cgroup gives
 	available func() (bytes int64, ok bool)          // memory
 	alloc     func(int64, memory.Options) (*memory.Block, error)
-	load      func() (lane.Load, bool)
-	numaMaps  func() string // /proc/self/numa_maps
+	load      func() *lane.Load
 	smaps     func() string // /proc/self/smaps
-}
-
-// parseQuota reads cgroup v2's cpu.max ("200000 100000", "max 100000"), or v1's two files.
-func parseQuota(v2, quota, period string) (cpus float64, ok bool) {
-	if f := strings.Fields(v2); len(f) == 2 {
-		quota, period = f[0], f[1]
-	}
-	q, errQ := strconv.ParseInt(quota, 10, 53)
-	p, errP := strconv.ParseInt(period, 10, 53)
-	if errQ != nil || errP != nil || q <= 0 || p <= 0 {
-		return 0, false
-	}
-	return float64(q) / float64(p), true
 }
 
 // parseNodeFree is the memory that a NUMA node can provide, by its meminfo: free pages, and pages of files
@@ -66,32 +51,6 @@ func parseSize(s string) (bytes int64, ok bool) {
 		return 0, false
 	}
 	return n << shift, true
-}
-
-// placed counts in numa_maps the pages of the mapping at an address: on a node, and elsewhere. ok is false
-// if the mapping is not listed. Source: numa(7), /proc/[pid]/numa_maps.
-func placed(numaMaps, address string, node int) (there, elsewhere int64, ok bool) {
-	for line := range strings.Lines(numaMaps) {
-		f := strings.Fields(line)
-		if len(f) == 0 || f[0] != address {
-			continue
-		}
-		for _, word := range f[1:] {
-			name, value, _ := strings.Cut(word, "=")
-			n, isNode := strings.CutPrefix(name, "N")
-			at, errAt := strconv.Atoi(n)
-			pages, err := strconv.ParseInt(value, 10, 64)
-			switch {
-			case !isNode || errAt != nil || err != nil || pages < 0:
-			case at == node:
-				there += pages
-			default:
-				elsewhere += pages
-			}
-		}
-		return there, elsewhere, true
-	}
-	return 0, 0, false
 }
 
 // maxCPUs bounds the CPUs whose caches are read.

@@ -16,8 +16,8 @@ import (
 // thisSystem is the system that this process runs on.
 func thisSystem() system {
 	return system{
-		allowed: allowedCPUs, pin: pinThread, quota: cgroupQuota, available: availableMemory, alloc: memory.Alloc, load: lane.LoadNow,
-		numaMaps: func() string { return lane.FileText("/proc/self/numa_maps") }, smaps: func() string { return lane.FileText("/proc/self/smaps") },
+		allowed: allowedCPUs, pin: pinThread, available: availableMemory, alloc: memory.Alloc, load: lane.LoadNow,
+		smaps: func() string { return lane.FileText("/proc/self/smaps") },
 	}
 }
 
@@ -57,17 +57,6 @@ func pinThread(cpu int) (undo func(), err error) {
 			runtime.UnlockOSThread()
 		}
 	}, nil
-}
-
-// cgroupQuota is the number of CPUs whose time the cgroup allows, false without a limit.
-func cgroupQuota() (cpus float64, ok bool) {
-	for _, dir := range cpuset.GroupFolders(os.DirFS("/"), "cpu") {
-		dir = "/" + dir
-		if n, limited := parseQuota(lane.FileText(dir+"/cpu.max"), lane.FileText(dir+"/cpu.cfs_quota_us"), lane.FileText(dir+"/cpu.cfs_period_us")); limited && (!ok || n < cpus) {
-			cpus, ok = n, true
-		}
-	}
-	return cpus, ok
 }
 
 // availableMemory is what can be allocated without evicting others: what the system has, or the cgroup

@@ -16,11 +16,9 @@ func thisSystem() system {
 	return system{
 		allowed:   func() (cpuset.Set, error) { return cpuset.Set{}, no },
 		pin:       func(int) (func(), error) { return nil, no },
-		quota:     func() (float64, bool) { return 0, false },
 		available: func() (int64, bool) { return 0, false },
 		alloc:     memory.Alloc,
 		load:      lane.LoadNow,
-		numaMaps:  func() string { return "" },
 		smaps:     func() string { return "" },
 	}
 }

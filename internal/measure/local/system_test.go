@@ -1,28 +1,12 @@
 package local
 
 import (
-	"math"
 	"os"
 	"path/filepath"
 	"testing"
 
 	"github.com/topoctl/topoctl/internal/cpuset"
 )
-
-func TestParseQuota(t *testing.T) {
-	for _, c := range []struct {
-		v2, quota, period string
-		want              float64
-		ok                bool
-	}{
-		{"200000 100000", "", "", 2, true}, {"50000 100000", "", "", 0.5, true}, {"max 100000", "", "", 0, false}, {"", "", "", 0, false},
-		{"", "150000", "100000", 1.5, true}, {"", "-1", "100000", 0, false}, {"", "100000", "0", 0, false}, {"1 2 3", "", "", 0, false}, {"-5 100000", "", "", 0, false},
-	} {
-		if got, ok := parseQuota(c.v2, c.quota, c.period); got != c.want || ok != c.ok {
-			t.Errorf("%+v: %v, %v", c, got, ok)
-		}
-	}
-}
 
 func TestParseMemory(t *testing.T) {
 	if n, ok := parseNodeFree("Node 1 MemTotal: 99 kB\nNode 1 MemFree:  10 kB\nNode 1 Inactive(file): 5 kB\n"); n != 15<<10 || !ok {
@@ -44,20 +28,6 @@ func TestParseSize(t *testing.T) {
 	for _, in := range []string{"", "K", "-1K", "99999999999999999K", "1T"} {
 		if got, ok := parseSize(in); ok {
 			t.Errorf("%q: %d", in, got)
-		}
-	}
-}
-
-func TestPlaced(t *testing.T) {
-	const maps = "7f00 default file=/x N0=3\n7f10 bind:1 anon=9 dirty=9 N0=2 N1=7 kernelpagesize_kB=4\n"
-	for _, c := range []struct {
-		address          string
-		node             int
-		there, elsewhere int64
-		ok               bool
-	}{{"7f10", 1, 7, 2, true}, {"7f10", 0, 2, 7, true}, {"7f00", 1, 0, 3, true}, {"7f20", 0, 0, 0, false}} {
-		if a, b, ok := placed(maps, c.address, c.node); a != c.there || b != c.elsewhere || ok != c.ok {
-			t.Errorf("%+v: %d, %d, %v", c, a, b, ok)
 		}
 	}
 }
@@ -94,15 +64,11 @@ func TestLastLevel(t *testing.T) {
 
 // Whatever the files hold, nothing breaks and no figure is below zero.
 func FuzzParse(f *testing.F) {
-	f.Add("200000 100000", "266240K", "7f10 bind:1 N0=2")
-	f.Fuzz(func(t *testing.T, quota, size, maps string) {
-		if n, ok := parseQuota(quota, "", ""); ok && !(n > 0 && !math.IsInf(n, 0)) {
-			t.Fatalf("%q: %v", quota, n)
-		}
+	f.Add("266240K", "Node 0 MemFree: 1 kB")
+	f.Fuzz(func(t *testing.T, size, meminfo string) {
 		if n, ok := parseSize(size); ok && n < 0 {
 			t.Fatalf("%q: %d", size, n)
 		}
-		parseNodeFree(maps)
-		placed(maps, "7f10", 0)
+		parseNodeFree(meminfo)
 	})
 }

@@ -42,8 +42,6 @@ type FabricOptions struct {
 	// Fabric is what the file says of rails, leaves and uplinks; nil: nothing is known.
 	// Between leaves without uplinks a part of the way is not known.
 	Fabric *pathsel.Fabric
-	// Overlays hold measured rates of links, by host; "" those of the fabric.
-	Overlays map[string]topo.Overlay
 }
 
 // maxHosts bounds the hosts of a fabric.
@@ -74,13 +72,7 @@ func Fabric(hosts []Host, o FabricOptions) (*Pairs, error) {
 	case len(hosts) > maxHosts:
 		return nil, pkgerr.Errorf("plan", "fabric of %d hosts: want at most %d", len(hosts), maxHosts)
 	}
-	switch o.Rails {
-	case "":
-		o.Rails = RailsAll
-	case RailsAll, RailsSame, RailsCross:
-	default:
-		return nil, pkgerr.Errorf("plan", "rails %q: want same, cross or all", o.Rails)
-	}
+	o.Rails = cmp.Or(o.Rails, RailsAll)
 	b, err := newBuilder("fabric", o.Select)
 	if err != nil {
 		return nil, err
@@ -117,14 +109,14 @@ func (f *fabric) prepare(hosts []Host) error {
 	hosts = slices.Clone(hosts)
 	slices.SortStableFunc(hosts, func(x, y Host) int { return topo.NaturalCompare(x.Name, y.Name) })
 	var err error
-	if f.links, err = f.b.uplinks(f.o.Fabric, f.o.Overlays[""]); err != nil {
+	if f.links, err = f.b.uplinks(f.o.Fabric); err != nil {
 		return err
 	}
 	for i := range hosts {
 		if i > 0 && hosts[i].Name == hosts[i-1].Name {
 			return &DuplicateHostError{hosts[i].Name}
 		}
-		h, err := newHost(f.b, hosts[i].Name, hosts[i].Name+"/", hosts[i].Topology, f.o.Overlays[hosts[i].Name])
+		h, err := newHost(f.b, hosts[i].Name, hosts[i].Name+"/", hosts[i].Topology)
 		if err != nil {
 			return err
 		}
@@ -143,7 +135,7 @@ func (f *fabric) prepare(hosts []Host) error {
 }
 
 func (f *fabric) prepareHost(h *host, transport pathsel.Transport) (*hostPorts, error) {
-	ph, err := pathsel.New(h.t, pathsel.Options{Transport: transport, Overlay: h.overlay})
+	ph, err := pathsel.New(h.t, pathsel.Options{Transport: transport})
 	if err != nil {
 		return nil, pkgerr.Errorf("plan", "host %q: %w", h.name, err)
 	}
@@ -151,7 +143,7 @@ func (f *fabric) prepareHost(h *host, transport pathsel.Transport) (*hostPorts, 
 	if err != nil {
 		return nil, &FabricFileError{err}
 	}
-	ends, err := h.portEnds(ph, orOnCPU(f.o.Memory), cabled)
+	ends, err := h.portEnds(ph, f.o.Memory, cabled)
 	if err != nil {
 		return nil, err
 	}

@@ -141,12 +141,10 @@ func TestFabricErrors(t *testing.T) {
 		o     plan.FabricOptions
 	}{
 		"want two or more":          {two[:1], plan.FabricOptions{}},
-		`rails "some"`:              {two, plan.FabricOptions{Rails: "some"}},
 		`two hosts are called`:      {[]plan.Host{two[0], two[0]}, plan.FabricOptions{}},
 		"a host has no name":        {[]plan.Host{two[0], {Topology: top}}, plan.FabricOptions{}},
 		"not derived":               {[]plan.Host{two[0], {Name: "x"}}, plan.FabricOptions{}},
 		"want rdma, tcp":            {two, plan.FabricOptions{Transport: "udp"}},
-		`memory "disk"`:             {two, plan.FabricOptions{Memory: "disk"}},
 		"bytes_per_sec -1: want 1":  {two, plan.FabricOptions{Fabric: &pathsel.Fabric{Uplinks: []pathsel.FabricUplink{{Leaf: "a", Spine: "b", BytesPerSec: &bad}}}}},
 		"other switches give":       {two, plan.FabricOptions{Fabric: &pathsel.Fabric{Uplinks: []pathsel.FabricUplink{{Leaf: "a", Spine: "b/spine:c"}, {Leaf: "a/spine:b", Spine: "c"}}}}},
 		"the host has no such port": {two, plan.FabricOptions{Fabric: &pathsel.Fabric{Hosts: []pathsel.FabricHost{{Host: "n1", Ports: []pathsel.FabricPort{{Port: "x"}}}}}}},
@@ -230,12 +228,6 @@ func TestWireThatNobodyLists(t *testing.T) {
 	if want := []probe.LinkKey{"a port:eth0 down", "b port:eth0 up"}; !slices.Equal(p.Path, want) || p.Expected.BytesPerSec != nil {
 		t.Errorf("path %q, expected %v, want %q and nothing", p.Path, p.Expected, want)
 	}
-	pairs := fabric(t, hosts, plan.FabricOptions{Overlays: map[string]topo.Overlay{"a": {"port:eth0": topo.GBPerSec}}})
-	p = find(t, pairs, "port a/eth0>b/eth0 tcp")
-	if got := rate(p.Expected.BytesPerSec); got != "1000000000" || p.Expected.Basis != topo.BasisBound || p.Expected.Limit != "a port:eth0 down" {
-		t.Errorf("one wire measured: %s, %s", got, p.Expected.Why)
-	}
-	checkPairs(t, pairs)
 }
 
 // A host that can use TCP alone takes the others to TCP for its own pairs only.

@@ -10,17 +10,16 @@ import (
 
 // host is one host while its pairs are made.
 type host struct {
-	b       *builder
-	name    string
-	prefix  string // before names for people: "n1/" among several hosts
-	t       *topo.Topology
-	g       *topo.Graph
-	overlay topo.Overlay
-	leaves  map[topo.LinkID]string // of wires
-	index   *topo.Index
+	b      *builder
+	name   string
+	prefix string // before names for people: "n1/" among several hosts
+	t      *topo.Topology
+	g      *topo.Graph
+	leaves map[topo.LinkID]string // of wires
+	index  *topo.Index
 }
 
-func newHost(b *builder, name, prefix string, t *topo.Topology, overlay topo.Overlay) (*host, error) {
+func newHost(b *builder, name, prefix string, t *topo.Topology) (*host, error) {
 	if t == nil || t.Derived == nil {
 		return nil, pkgerr.Errorf("plan", "host %q: its topology is not derived: call Derive first", name)
 	}
@@ -30,7 +29,7 @@ func newHost(b *builder, name, prefix string, t *topo.Topology, overlay topo.Ove
 	if err := checkTopology(name, t); err != nil {
 		return nil, err
 	}
-	h := &host{b: b, name: name, prefix: prefix, t: t, g: topo.NewGraph(t, overlay), overlay: overlay, leaves: map[topo.LinkID]string{}, index: topo.NewIndex(t)}
+	h := &host{b: b, name: name, prefix: prefix, t: t, g: topo.NewGraph(t, nil), leaves: map[topo.LinkID]string{}, index: topo.NewIndex(t)}
 	b.out.Hosts = append(b.out.Hosts, probe.Host{Name: name, Fingerprint: t.Host.Fingerprint})
 	return h, nil
 }

@@ -28,9 +28,6 @@ func (h *host) link(id topo.LinkID, dir topo.Direction) *probe.Link {
 		if node, ok := strings.CutPrefix(string(id), "memory:"); ok {
 			l.Kind, l.A = probe.LinkMemory, pathsel.Location(node).Node()
 		}
-		if r, ok := h.overlay[id]; ok {
-			l.BytesPerSec, l.Basis = &r, topo.BasisMeasured
-		}
 	}
 	if l.BytesPerSec != nil {
 		rate := min(max(*l.BytesPerSec, 0), mostRate)

@@ -24,8 +24,6 @@ type LocalOptions struct {
 	Transport pathsel.Transport
 	Memory    Where // of port pairs; "": OnCPU
 	BothWays  bool  // pairs of ports, and direct copies of GPUs, keep the other direction as busy at the same time
-	Roles     map[topo.ID]pathsel.Role
-	Overlay   topo.Overlay // measured rates of links
 }
 
 // Local lists the pairs of one host: memory, GPUs and ports. What the host lacks is in
@@ -34,17 +32,12 @@ func Local(t *topo.Topology, o LocalOptions) (*Pairs, error) {
 	if t == nil {
 		return nil, pkgerr.New("plan", "no topology")
 	}
-	for _, k := range o.Kinds {
-		if k != probe.Memory && k != probe.GPU && k != probe.Port {
-			return nil, pkgerr.Errorf("plan", "kind %q of pairs: want memory, gpu or port", k)
-		}
-	}
 	b, err := newBuilder("local", o.Select)
 	if err != nil {
 		return nil, err
 	}
 	b.setBothWays(o.BothWays)
-	h, err := newHost(b, cmp.Or(o.Name, t.Host.Name, "localhost"), "", t, o.Overlay)
+	h, err := newHost(b, cmp.Or(o.Name, t.Host.Name, "localhost"), "", t)
 	if err != nil {
 		return nil, err
 	}
@@ -171,11 +164,11 @@ func overlap(a, b string) bool {
 
 // portPairs are the ports of this host with each other, through the wire.
 func (h *host) portPairs(o *LocalOptions) error {
-	ph, err := pathsel.New(h.t, pathsel.Options{Transport: o.Transport, Roles: o.Roles, Overlay: o.Overlay})
+	ph, err := pathsel.New(h.t, pathsel.Options{Transport: o.Transport})
 	if err != nil {
 		return err
 	}
-	ends, err := h.portEnds(ph, orOnCPU(o.Memory), nil)
+	ends, err := h.portEnds(ph, o.Memory, nil)
 	if err != nil {
 		return err
 	}

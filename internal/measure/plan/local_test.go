@@ -158,20 +158,6 @@ func rate(r *topo.Rate) string {
 	return fmt.Sprint(*r)
 }
 
-func TestOverlayReplacesRates(t *testing.T) {
-	top := fixturetest.Topology(t, "dgx-h100")
-	pairs := local(t, top, plan.LocalOptions{Overlay: topo.Overlay{"smp:0/1": 31 * topo.GBPerSec, "port:mlx5_0/1": 40 * topo.GBPerSec, "memory:cpu:1": 200 * topo.GBPerSec}})
-	for id, want := range map[string]string{
-		"memory dgx-h100/cpu:0>dgx-h100/cpu:1 cpu read": "socket link cpu:0 - cpu:1: 31.0 GB/s, measured",
-		"memory dgx-h100/cpu:1>dgx-h100/cpu:1 cpu read": "memory of cpu:1: 200.0 GB/s, measured",
-		"port dgx-h100/mlx5_3>dgx-h100/mlx5_0 rdma":     "wire of mlx5_0: 40.0 GB/s, measured",
-	} {
-		if p := find(t, pairs, id); p.Expected.Why != want || p.Expected.Basis != topo.BasisMeasured {
-			t.Errorf("%s: %q (%s), want %q", id, p.Expected.Why, p.Expected.Basis, want)
-		}
-	}
-}
-
 func TestWaivedPairs(t *testing.T) {
 	no := false
 	for name, c := range map[string]struct {
@@ -266,12 +252,14 @@ func TestLoopbackDown(t *testing.T) {
 
 func TestAbsurdRates(t *testing.T) {
 	top := fixturetest.Topology(t, "dgx-h100")
-	overlay := topo.Overlay{}
-	for _, l := range top.Links {
-		overlay[l.ID] = 1<<63 - 1
+	for i := range top.Links {
+		rate := topo.Rate(1<<63 - 1)
+		if top.Links[i].ID == "smp:0/1" {
+			rate = -1
+		}
+		top.Links[i].BytesPerSec = &rate
 	}
-	overlay["smp:0/1"] = -1
-	pairs := local(t, top, plan.LocalOptions{Overlay: overlay})
+	pairs := local(t, top, plan.LocalOptions{})
 	checkPairs(t, pairs)
 	if got := find(t, pairs, "gpu dgx-h100/cpu:1>dgx-h100/gpu:0 cuda").Waived; got != "socket link cpu:0 - cpu:1 carries nothing" {
 		t.Errorf("over a link of no rate: waived with %q", got)
@@ -343,22 +331,16 @@ func TestBadInput(t *testing.T) {
 		_, err := plan.Local(top, plan.LocalOptions{})
 		return err
 	}
-	_, kind := plan.Local(top, plan.LocalOptions{Kinds: []probe.Kind{"disk"}})
 	_, none := plan.Local(nil, plan.LocalOptions{})
 	_, raw := plan.Local(&topo.Topology{Host: topo.Host{Name: "x"}}, plan.LocalOptions{})
-	_, memory := plan.Local(top, plan.LocalOptions{Memory: "disk"})
-	_, schedule := plan.Make(local(t, top, plan.LocalOptions{}), plan.Options{Schedule: "random"})
 	_, contend := plan.Make(local(t, top, plan.LocalOptions{}), plan.Options{Contend: "x"})
 	_, serial := plan.Make(local(t, top, plan.LocalOptions{}), plan.Options{Contend: "x", Schedule: plan.Serial})
 	_, nothing := plan.Make(nil, plan.Options{})
 	for want, err := range map[string]error{
 		"printable characters without space": errors(named("a b"), named("a/b"), named("a>b"), named("a\nb"), named("\u202e")),
 		"a name of 300 bytes":                named(strings.Repeat("x", 300)),
-		`kind "disk" of pairs`:               kind,
 		"no topology":                        none,
 		"not derived":                        raw,
-		`memory "disk"`:                      memory,
-		`schedule "random"`:                  schedule,
 		`contend on "x": no pair crosses it`: contend,
 		"puts no two pairs together":         serial,
 		"no pairs":                           nothing,

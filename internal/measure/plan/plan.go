@@ -1,7 +1,7 @@
 package plan
 
 import (
-	"fmt"
+	"cmp"
 	"slices"
 	"strings"
 	"time"
@@ -34,9 +34,7 @@ type Options struct {
 
 // Plan is the rounds in which pairs are measured.
 type Plan struct {
-	// Pairs are what it was made of. Where pairs of a round share a link, Expected is what
-	// they have of it then.
-	Pairs    *Pairs
+	Pairs    *Pairs // what it was made of
 	Schedule Schedule
 	Contend  probe.LinkKey
 	Spec     probe.Spec
@@ -45,11 +43,7 @@ type Plan struct {
 	Rounds [][]int
 	// LowerBound is the number of rounds below which no plan of this schedule can be.
 	LowerBound int
-	// Bound says why: the link or end that is in the most pairs.
-	Bound string
-	// Shared are the places of pairs whose expected rate is lower than alone.
-	Shared   []int
-	Estimate Estimate
+	Estimate   Estimate
 }
 
 // Estimate is the time and the bytes that a plan takes, from the fewest samples to the most.
@@ -65,54 +59,33 @@ func Make(p *Pairs, o Options) (*Plan, error) {
 	if p == nil {
 		return nil, pkgerr.Errorf("plan", "no pairs")
 	}
-	switch o.Schedule {
-	case "":
-		o.Schedule = ByLink
-	case ByLink, ByEndpoint, Serial:
-	default:
-		return nil, pkgerr.Errorf("plan", "schedule %q: want link, endpoint or serial", o.Schedule)
-	}
+	o.Schedule = cmp.Or(o.Schedule, ByLink)
 	if o.Contend != "" && o.Schedule == Serial {
 		return nil, pkgerr.Errorf("plan", "schedule serial puts no two pairs together: contend on %q wants link or endpoint", o.Contend)
 	}
-	own := *p
-	own.Pairs = slices.Clone(p.Pairs)
-	out := &Plan{Pairs: &own, Schedule: o.Schedule, Contend: o.Contend, Spec: o.Spec}
-	links := make(map[probe.LinkKey]*probe.Link, len(own.Links))
-	for i := range own.Links {
-		links[own.Links[i].Key] = &own.Links[i]
+	out := &Plan{Pairs: p, Schedule: o.Schedule, Contend: o.Contend, Spec: o.Spec}
+	links := make(map[probe.LinkKey]*probe.Link, len(p.Links))
+	for i := range p.Links {
+		links[p.Links[i].Key] = &p.Links[i]
 	}
-	var bounds []string
 	phases, err := out.phases()
 	if err != nil {
 		return nil, err
 	}
-	for _, ph := range phases {
-		pr := newProblem(out, links, ph)
-		bound, why := pr.lowerBound()
+	for _, phase := range phases {
+		pr := newProblem(out, links, phase)
+		bound := pr.lowerBound()
 		out.LowerBound += bound
-		if len(phases) > 1 {
-			why = fmt.Sprintf("%d of %s, %s", bound, ph.name, why)
-		}
-		bounds = append(bounds, why)
 		out.Rounds = append(out.Rounds, pr.solve(bound)...)
 	}
-	out.Bound = strings.Join(bounds, "; ")
-	out.share(links)
 	out.Estimate = out.estimate()
 	return out, nil
 }
 
-// phase is a part of the pairs with rounds of its own.
-type phase struct {
-	name  string
-	pairs []int
-}
-
-// phases splits the pairs: those that contend come first, and pairs of memory are apart, because they use
-// the processors and the memory that all others need.
-func (p *Plan) phases() ([]phase, error) {
-	list := []phase{{name: "memory that contends"}, {name: "GPUs and ports that contend"}, {name: "memory"}, {name: "GPUs and ports"}}
+// phases splits the pairs into parts with rounds of their own: those that contend come first, and pairs of
+// memory are apart, because they use the processors and the memory that all others need.
+func (p *Plan) phases() ([][]int, error) {
+	phases := make([][]int, 4)
 	for _, i := range canonical(p.Pairs.Pairs) {
 		pair := &p.Pairs.Pairs[i]
 		if pair.Waived != "" {
@@ -125,12 +98,12 @@ func (p *Plan) phases() ([]phase, error) {
 		if pair.Kind != probe.Memory {
 			at++
 		}
-		list[at].pairs = append(list[at].pairs, i)
+		phases[at] = append(phases[at], i)
 	}
-	if p.Contend != "" && len(list[0].pairs)+len(list[1].pairs) == 0 {
+	if p.Contend != "" && len(phases[0])+len(phases[1]) == 0 {
 		return nil, pkgerr.Errorf("plan", "contend on %q: no pair crosses it", p.Contend)
 	}
-	return slices.DeleteFunc(list, func(x phase) bool { return len(x.pairs) == 0 }), nil
+	return slices.DeleteFunc(phases, func(x []int) bool { return len(x) == 0 }), nil
 }
 
 // canonical are the places of pairs in the order of IDs.

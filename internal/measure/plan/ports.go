@@ -117,14 +117,9 @@ type nearMemory struct {
 // then the memory that the fewest other ports use.
 func nearest(ph *pathsel.Host, memory Where) ([]nearMemory, error) {
 	gpus := len(ph.GPUs())
-	locations := ph.Locations()
-	switch memory {
-	case OnCPU:
-		locations = locations[gpus:]
-	case OnGPU:
-		locations = locations[:gpus]
-	default:
-		return nil, pkgerr.Errorf("plan", "memory %q: want cpu or gpu", memory)
+	locations := ph.Locations()[gpus:]
+	if memory == OnGPU {
+		locations = ph.GPUs()
 	}
 	ports := ph.Ports()
 	candidates := make([][]nearMemory, len(ports))
@@ -176,13 +171,6 @@ func (p *nearMemory) before(o *nearMemory) bool {
 	return p.used < o.used
 }
 
-func orOnCPU(w Where) Where {
-	if w == "" {
-		return OnCPU
-	}
-	return w
-}
-
 // rejectPorts lists the ports that take no part. A data port that is down makes the run partial; a virtual
 // port may be down because it is not used.
 func (h *host) rejectPorts(ph *pathsel.Host) {
@@ -212,28 +200,22 @@ func (b *builder) addPorts(from, to *portEnd, transport string, between way, dis
 type reachable struct {
 	here, there *hostPorts
 
-	width   int
-	cells   []bool
-	refused []pathsel.Rejection
-	notes   []pathsel.Reason
+	cells               []bool
+	nextHere, nextThere int // how far the cell of the next port is
+	refused             []pathsel.Rejection
+	notes               []pathsel.Reason
 }
 
-func (r *reachable) reach(i, j int) bool { return r.cells[i*r.width+j] }
+func (r *reachable) reach(i, j int) bool { return r.cells[i*r.nextHere+j*r.nextThere] }
 
 // reversed is the same from the other host's side.
 func (r *reachable) reversed() *reachable {
-	out := &reachable{here: r.there, there: r.here, width: len(r.here.ends), cells: make([]bool, len(r.cells))}
-	for i := range r.here.ends {
-		for j := range r.there.ends {
-			out.cells[j*out.width+i] = r.reach(i, j)
-		}
-	}
-	return out
+	return &reachable{here: r.there, there: r.here, cells: r.cells, nextHere: r.nextThere, nextThere: r.nextHere}
 }
 
 // connect asks pathsel which ports reach each other.
 func connect(a, b *hostPorts, fabric *pathsel.Fabric) (*reachable, error) {
-	out := &reachable{here: a, there: b, width: len(b.ends), cells: make([]bool, len(a.ends)*len(b.ends))}
+	out := &reachable{here: a, there: b, nextHere: len(b.ends), nextThere: 1, cells: make([]bool, len(a.ends)*len(b.ends))}
 	if len(out.cells) == 0 {
 		return out, nil
 	}
@@ -249,7 +231,7 @@ func connect(a, b *hostPorts, fabric *pathsel.Fabric) (*reachable, error) {
 	here, there := a.indexOfPorts(), b.indexOfPorts()
 	for i := range set.Lanes {
 		l := &set.Lanes[i]
-		out.cells[here[l.LocalIndex]*out.width+there[l.RemoteIndex]] = true
+		out.cells[here[l.LocalIndex]*out.nextHere+there[l.RemoteIndex]] = true
 	}
 	for _, r := range set.Rejected {
 		if r.Pairs > 0 {

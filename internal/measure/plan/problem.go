@@ -20,21 +20,20 @@ type problem struct {
 	needs [][]need
 	caps  []int64
 	least []int64 // the smallest need of each resource
-	names []string
 	index map[string]int32
 	// serial: nothing goes beside anything.
 	serial bool
 }
 
 // newProblem lists what the pairs of a phase use.
-func newProblem(p *Plan, links map[probe.LinkKey]*probe.Link, ph phase) *problem {
-	pr := &problem{plan: p, items: ph.pairs, index: map[string]int32{}, serial: p.Schedule == Serial}
-	pr.needs = make([][]need, len(ph.pairs))
-	for k, i := range ph.pairs {
+func newProblem(p *Plan, links map[probe.LinkKey]*probe.Link, phase []int) *problem {
+	pr := &problem{plan: p, items: phase, index: map[string]int32{}, serial: p.Schedule == Serial}
+	pr.needs = make([][]need, len(phase))
+	for k, i := range phase {
 		pair := &p.Pairs.Pairs[i]
 		var list []need
 		if pair.Kind == probe.Memory {
-			list = append(list, pr.endNeed("cpus ", "processors of ", &pair.To), pr.endNeed("memory ", "memory of ", &pair.From))
+			list = append(list, pr.endNeed("cpus ", &pair.To), pr.endNeed("memory ", &pair.From))
 		} else {
 			list = pr.twoEnds(pair)
 		}
@@ -99,7 +98,7 @@ func (pr *problem) twoEnds(pair *probe.Pair) []need {
 	var list []need
 	for _, e := range []*probe.End{&pair.From, &pair.To} {
 		if string(e.Node) == string(e.Location) || pair.Kind == probe.Port {
-			n := pr.endNeed("end ", "", e)
+			n := pr.endNeed("end ", e)
 			if len(list) == 0 || list[0] != n {
 				list = append(list, n)
 			}
@@ -109,12 +108,8 @@ func (pr *problem) twoEnds(pair *probe.Pair) []need {
 }
 
 // endNeed is the need for an end that takes part in one pair at a time.
-func (pr *problem) endNeed(key, text string, e *probe.End) need {
-	shown := e.Name
-	if pr.plan.Pairs.Mode == "fabric" {
-		shown = e.Host + "/" + e.Name
-	}
-	return need{pr.resource(key+e.Host+" "+string(e.Node), text+shown, 1), 1}
+func (pr *problem) endNeed(key string, e *probe.End) need {
+	return need{pr.resource(key+e.Host+" "+string(e.Node), 1), 1}
 }
 
 // maxAmount bounds amounts, so that the sum over all pairs fits: larger ones are counted in twos, fours
@@ -124,11 +119,7 @@ const maxAmount = 1 << 42
 // addLink adds what a pair uses of a link. If the rate of the pair or of the link is not known, links of a
 // host carry one pair at a time.
 func (pr *problem) addLink(list []need, pair *probe.Pair, c crossing) []need {
-	rate, l := pair.Expected.BytesPerSec, c.link
-	key, name := "link "+string(c.key), l.Name+" "+l.Direction
-	if c.key != l.Key {
-		name = l.Name + " " + opposite(l.Direction)
-	}
+	rate, l, key := pair.Expected.BytesPerSec, c.link, "link "+string(c.key)
 	switch {
 	case l.BytesPerSec != nil && *l.BytesPerSec > 0:
 		capacity := int64(*l.Payload())
@@ -141,28 +132,28 @@ func (pr *problem) addLink(list []need, pair *probe.Pair, c crossing) []need {
 		}
 		for ; capacity >= maxAmount; capacity, demand = capacity/2, max(demand/2, 1) {
 		}
-		return append(list, need{pr.resource(key, name, capacity), demand})
+		return append(list, need{pr.resource(key, capacity), demand})
 	case l.Host != "":
-		return append(list, need{pr.resource(key, name, 1), 1})
+		return append(list, need{pr.resource(key, 1), 1})
 	}
 	return list
 }
 
-func (pr *problem) resource(key, name string, capacity int64) int32 {
+func (pr *problem) resource(key string, capacity int64) int32 {
 	at, ok := pr.index[key]
 	if !ok {
 		at = int32(len(pr.caps))
 		pr.index[key] = at
-		pr.caps, pr.names = append(pr.caps, capacity), append(pr.names, name)
+		pr.caps = append(pr.caps, capacity)
 	}
 	return at
 }
 
-// lowerBound is the number of rounds that every plan needs, and why: the largest over all resources of the
+// lowerBound is the number of rounds that every plan needs: the largest over all resources of the
 // amount needed divided by the capacity, and of the pairs that need more than half of it.
-func (pr *problem) lowerBound() (int, string) {
+func (pr *problem) lowerBound() int {
 	if pr.serial {
-		return len(pr.items), "one pair at a time"
+		return len(pr.items)
 	}
 	sums, large := make([]int64, len(pr.caps)), make([]int64, len(pr.caps))
 	for _, list := range pr.needs {
@@ -173,12 +164,9 @@ func (pr *problem) lowerBound() (int, string) {
 			}
 		}
 	}
-	best, why := int64(1), ""
+	bound := int64(1)
 	for r := range pr.caps {
-		rounds := max((sums[r]+pr.caps[r]-1)/pr.caps[r], large[r])
-		if rounds > best || why == "" {
-			best, why = rounds, pr.names[r]
-		}
+		bound = max(bound, (sums[r]+pr.caps[r]-1)/pr.caps[r], large[r])
 	}
-	return int(best), why
+	return int(bound)
 }

@@ -92,30 +92,6 @@ func TestEightByEight(t *testing.T) {
 		if schedule == plan.ByEndpoint && most < 2 || schedule != plan.ByEndpoint && most != 1 {
 			t.Errorf("schedule %s: %d pairs on one direction of the socket link", schedule, most)
 		}
-		if got := len(p.Shared); (got > 0) != (schedule == plan.ByEndpoint) {
-			t.Errorf("schedule %s: %d pairs share", schedule, got)
-		}
-	}
-	if pairs.Pairs[7].Expected.Why != "smp:0/1" {
-		t.Errorf("the pairs that were given are changed: %+v", pairs.Pairs[7].Expected)
-	}
-}
-
-// Pairs that share a link get equal parts of it, and are told so.
-func TestShared(t *testing.T) {
-	p := makePlan(t, gpuToNIC(t, twoSockets(t)), plan.Options{Schedule: plan.ByEndpoint})
-	for _, i := range p.Shared {
-		pair := &p.Pairs.Pairs[i]
-		round := slices.IndexFunc(p.Rounds, func(r []int) bool { return slices.Contains(r, i) })
-		n := 0
-		for _, k := range p.Rounds[round] {
-			if slices.Contains(p.Pairs.Pairs[k].Path, pair.Expected.Limit) {
-				n++
-			}
-		}
-		if n < 2 || rate(pair.Expected.BytesPerSec) != fmt.Sprint(22_000_000_000/n) || !strings.Contains(pair.Expected.Why, fmt.Sprintf("shared with %d other pair", n-1)) || pair.Expected.Basis != topo.BasisTypical {
-			t.Errorf("%s, %d on %s: %+v", pair.ID, n, pair.Expected.Limit, pair.Expected)
-		}
 	}
 }
 
@@ -146,15 +122,6 @@ func TestContend(t *testing.T) {
 	// 24 pairs cross it in one direction, each GPU of either side is in five of them.
 	if rounds != 5 {
 		t.Errorf("24 pairs contend in %d rounds, want 5", rounds)
-	}
-	if len(p.Shared) != 24 {
-		t.Errorf("%d pairs have less than alone, want 24", len(p.Shared))
-	}
-	for _, i := range p.Shared {
-		beside := p.Rounds[slices.IndexFunc(p.Rounds, func(r []int) bool { return slices.Contains(r, i) })]
-		if got, want := rate(p.Pairs.Pairs[i].Expected.BytesPerSec), fmt.Sprint(22_000_000_000/len(beside)); got != want {
-			t.Errorf("%s: expected %s, want %s: %s", p.Pairs.Pairs[i].ID, got, want, p.Pairs.Pairs[i].Expected.Why)
-		}
 	}
 	if s := p.Summary(); s.Contend != string(key) || s.Rounds != len(p.Rounds) || s.Pairs != len(pairs.Pairs) {
 		t.Errorf("summary %+v", s)
@@ -298,13 +265,6 @@ func TestPlansOfAnyPairs(t *testing.T) {
 			t.Fatal(err)
 		}
 		valid(t, p)
-		for _, i := range p.Shared {
-			was, is := pairs.Pairs[i].Expected, p.Pairs.Pairs[i].Expected
-			if was.BytesPerSec != nil && (is.BytesPerSec == nil || *is.BytesPerSec > *was.BytesPerSec) {
-				t.Errorf("%s: expected %v alone and %v beside others", pairs.Pairs[i].ID, was, is)
-			}
-		}
-		fair(t, p)
 		shuffled := *pairs
 		shuffled.Pairs, shuffled.Links = slices.Clone(pairs.Pairs), slices.Clone(pairs.Links)
 		random := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0))
@@ -323,35 +283,6 @@ func TestPlansOfAnyPairs(t *testing.T) {
 		}
 		_ = p.Text()
 	})
-}
-
-// fair checks that what is expected of the pairs of a round together is no more than any
-// link carries.
-func fair(t fataler, p *plan.Plan) {
-	t.Helper()
-	for n, round := range p.Rounds {
-		load := map[probe.LinkKey]float64{}
-		for _, i := range round {
-			pair := &p.Pairs.Pairs[i]
-			if pair.Expected.BytesPerSec == nil {
-				continue
-			}
-			part := float64(*pair.Expected.BytesPerSec)
-			if pair.Variant == probe.VariantCopy {
-				part /= 2
-			}
-			keys := slices.Clone(pair.Path)
-			slices.Sort(keys)
-			for _, k := range slices.Compact(keys) {
-				load[k] += part
-			}
-		}
-		for _, l := range p.Pairs.Links {
-			if l.BytesPerSec != nil && load[l.Key] > float64(*l.BytesPerSec)*(1+1e-9) {
-				t.Errorf("round %d: %.1f are expected of %s, which carries %d", n+1, load[l.Key], l.Key, *l.BytesPerSec)
-			}
-		}
-	}
 }
 
 func BenchmarkFabric(b *testing.B) {

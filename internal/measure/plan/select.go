@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/topoctl/topoctl/internal/pkgerr"
+	"github.com/topoctl/topoctl/internal/text"
 	"github.com/topoctl/topoctl/probe"
 )
 
@@ -31,13 +32,13 @@ func parseSelection(texts []string) (selection, error) {
 	if len(texts) > maxPatterns {
 		return s, pkgerr.Errorf("plan", "%d selections: want at most %d", len(texts), maxPatterns)
 	}
-	for _, text := range texts {
-		from, to, both := strings.Cut(text, ">")
+	for _, pair := range texts {
+		from, to, both := strings.Cut(pair, ">")
 		from, to = strings.TrimSpace(from), strings.TrimSpace(to)
-		if len(text) > maxPattern || from == "" || both && to == "" || strings.Contains(to, ">") {
-			return s, &SelectionError{text, "want FROM>TO, or one end alone, as in \"gpu:0>*\""}
+		if len(pair) > maxPattern || from == "" || both && to == "" || strings.Contains(to, ">") {
+			return s, &SelectionError{pair, "want FROM>TO, or one end alone, as in \"gpu:0>*\""}
 		}
-		s.patterns = append(s.patterns, pattern{text, from, to, new(bool)})
+		s.patterns = append(s.patterns, pattern{pair, from, to, new(bool)})
 	}
 	return s, nil
 }
@@ -97,23 +98,8 @@ func matches(glob string, e *probe.End) bool {
 	return matchGlob(glob, e.Name) || matchGlob(glob, e.Host) || matchGlob(glob, e.Host+"/"+e.Name)
 }
 
-// matchGlob matches a glob of * (anything) and ? (one byte).
+// matchGlob matches a glob whose * and ? stand for slashes too: ports have names such as mlx5_0/2.
 func matchGlob(glob, s string) bool {
-	star, from := -1, 0
-	i, j := 0, 0
-	for j < len(s) {
-		switch {
-		case i < len(glob) && glob[i] == '*':
-			star, from = i, j
-			i++
-		case i < len(glob) && (glob[i] == '?' || glob[i] == s[j]):
-			i, j = i+1, j+1
-		case star >= 0:
-			from++
-			i, j = star+1, from
-		default:
-			return false
-		}
-	}
-	return strings.Trim(glob[i:], "*") == ""
+	flat := func(s string) string { return strings.ReplaceAll(s, "/", "\x00") }
+	return text.Matches(flat(glob), flat(s))
 }

@@ -16,7 +16,6 @@ import (
 const (
 	shownRounds = 48
 	shownPairs  = 4
-	shownShared = 8
 	shownNotes  = 8
 )
 
@@ -33,7 +32,6 @@ func (p *Plan) Text() string {
 		e := p.estimateRound(round)
 		fmt.Fprintf(&b, "  round %d, %s, %s: %s\n", i+1, text.Plural(len(round), "pair"), span(e.Time, e.MostTime), text.List(p.names(round), shownPairs))
 	}
-	p.sharedText(&b)
 	p.leftOut(&b)
 	for i, n := range p.Pairs.Notes {
 		if i == shownNotes && len(p.Pairs.Notes) > shownNotes+1 {
@@ -63,7 +61,7 @@ func (p *Plan) headline() string {
 	if n == 0 {
 		return out + "\n"
 	}
-	out += fmt.Sprintf(" (at best %d: %s)\n", p.LowerBound, p.Bound)
+	out += fmt.Sprintf(" (at best %d)\n", p.LowerBound)
 	e := &p.Estimate
 	out += fmt.Sprintf("time %s, data %s", span(e.Time, e.MostTime), amount(e.Bytes, e.MostBytes))
 	if e.UnknownRates > 0 {
@@ -117,20 +115,6 @@ func (p *Plan) name(pair *probe.Pair) string {
 		out += " " + pair.Variant
 	}
 	return out
-}
-
-func (p *Plan) sharedText(b *strings.Builder) {
-	if len(p.Shared) == 0 {
-		return
-	}
-	fmt.Fprintf(b, "%s expected to be slower than alone:\n", text.Plural(len(p.Shared), "pair"))
-	for n, i := range p.Shared {
-		if n == shownShared && len(p.Shared) > shownShared+1 {
-			fmt.Fprintf(b, "  ... %d more\n", len(p.Shared)-n)
-			return
-		}
-		fmt.Fprintf(b, "  %s: %s\n", p.name(&p.Pairs.Pairs[i]), p.Pairs.Pairs[i].Expected.Why)
-	}
 }
 
 // withoutNumbers is what reasons have in common that differ in the names of GPUs.

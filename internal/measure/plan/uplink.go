@@ -2,7 +2,6 @@ package plan
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/pkgerr"
@@ -10,74 +9,66 @@ import (
 	"github.com/topoctl/topoctl/probe"
 )
 
-// uplinks are the ways between leaves. If two leaves have several spines in common, switches choose one
+// uplinks are the links of each leaf to spines. If two leaves have several spines in common, switches choose one
 // for each flow, so all uplinks of a leaf count as one link.
-type uplinks struct {
-	spines map[string][]string          // of each leaf, sorted
-	up     map[[2]string][2]*probe.Link // leaf and spine: up and down
-	all    map[string][2]*probe.Link    // of a leaf together
-	each   map[[2]string]*topo.Rate     // what a single link of a leaf and spine carries
-	ways   map[[2]string]way            // between leaves
+type uplinks map[string]*leafUplinks
+
+type leafUplinks struct {
+	spines map[string]spineLinks
+	sum    *topo.Rate     // of all, nil not known
+	all    [2]*probe.Link // together: up and down
+}
+
+type spineLinks struct {
+	links [2]*probe.Link // together: up and down
+	each  *topo.Rate     // what a single one carries
 }
 
 // uplinks registers the links between leaves.
-func (b *builder) uplinks(f *pathsel.Fabric, overlay topo.Overlay) (uplinks, error) {
-	u := uplinks{spines: map[string][]string{}, up: map[[2]string][2]*probe.Link{}, all: map[string][2]*probe.Link{}, each: map[[2]string]*topo.Rate{}, ways: map[[2]string]way{}}
+func (b *builder) uplinks(f *pathsel.Fabric) (uplinks, error) {
+	u := uplinks{}
 	if f == nil {
 		return u, nil
 	}
 	if err := pathsel.CheckUplinks(f.Uplinks); err != nil {
 		return u, &FabricFileError{err}
 	}
-	sums := map[string]*topo.Rate{}
 	for i := range f.Uplinks {
 		l := &f.Uplinks[i]
-		at := [2]string{l.Leaf, l.Spine}
-		id := topo.LinkID("leaf:" + l.Leaf + "/spine:" + l.Spine)
-		u.spines[l.Leaf] = append(u.spines[l.Leaf], l.Spine)
-		u.each[at] = l.BytesPerSec
+		if u[l.Leaf] == nil {
+			u[l.Leaf] = &leafUplinks{spines: map[string]spineLinks{}, sum: new(topo.Rate)}
+		}
 		var rate *topo.Rate
 		if l.BytesPerSec != nil {
-			sum := *l.BytesPerSec * topo.Rate(l.Links())
-			rate = &sum
+			rate = new(*l.BytesPerSec * topo.Rate(l.Links()))
 		}
 		on := []string{b.device("leaf:"+l.Leaf, "leaf", l.Leaf), b.device("spine:"+l.Spine, "spine", l.Spine)}
-		var err error
-		if u.up[at], err = b.fabricLink(id, "uplink "+l.Leaf+" - "+l.Spine, on, rate, overlay); err != nil {
+		links, err := b.fabricLink(topo.LinkID("leaf:"+l.Leaf+"/spine:"+l.Spine), "uplink "+l.Leaf+" - "+l.Spine, on, rate)
+		if err != nil {
 			return u, err
 		}
-		sums[l.Leaf] = addRates(sums[l.Leaf], rate, len(u.spines[l.Leaf]) == 1)
+		at := u[l.Leaf]
+		at.spines[l.Spine] = spineLinks{links, l.BytesPerSec}
+		if at.sum == nil || rate == nil {
+			at.sum = nil
+		} else {
+			*at.sum += *rate
+		}
 	}
-	for leaf, spines := range u.spines {
-		id := topo.LinkID("leaf:" + leaf + "/spines")
-		slices.SortFunc(spines, topo.NaturalCompare)
-		on := []string{b.device("leaf:"+leaf, "leaf", leaf)}
+	for name, at := range u {
 		var err error
-		if u.all[leaf], err = b.fabricLink(id, "uplinks of "+leaf, on, sums[leaf], overlay); err != nil {
+		on := []string{b.device("leaf:"+name, "leaf", name)}
+		if at.all, err = b.fabricLink(topo.LinkID("leaf:"+name+"/spines"), "uplinks of "+name, on, at.sum); err != nil {
 			return u, err
 		}
 	}
 	return u, nil
 }
 
-// addRates is a sum with one more rate: not known if either is not.
-func addRates(sum, rate *topo.Rate, first bool) *topo.Rate {
-	switch {
-	case first:
-		return rate
-	case sum == nil || rate == nil:
-		return nil
-	}
-	both := *sum + *rate
-	return &both
-}
-
 // fabricLink registers both directions of a link between switches.
-func (b *builder) fabricLink(id topo.LinkID, name string, on []string, rate *topo.Rate, overlay topo.Overlay) (out [2]*probe.Link, err error) {
+func (b *builder) fabricLink(id topo.LinkID, name string, on []string, rate *topo.Rate) (out [2]*probe.Link, err error) {
 	basis := topo.BasisRead
-	if measured, ok := overlay[id]; ok {
-		rate, basis = &measured, topo.BasisMeasured
-	} else if rate == nil {
+	if rate == nil {
 		basis = topo.BasisUnknown
 	}
 	for i, direction := range []string{"up", "down"} {
@@ -92,14 +83,14 @@ func (b *builder) fabricLink(id topo.LinkID, name string, on []string, rate *top
 
 // noteMissingUplinks notes the leaves of measured ports that the fabric file lists no uplinks of.
 func (f *fabric) noteMissingUplinks() {
-	if len(f.links.spines) == 0 {
+	if len(f.links) == 0 {
 		return
 	}
 	noted := map[string]bool{}
 	for _, h := range f.hosts {
 		for i := range h.ends {
 			leaf := h.ends[i].leaf
-			if leaf == "" || noted[leaf] || len(f.links.spines[leaf]) > 0 {
+			if leaf == "" || noted[leaf] || f.links[leaf] != nil {
 				continue
 			}
 			noted[leaf] = true
@@ -110,50 +101,37 @@ func (f *fabric) noteMissingUplinks() {
 
 // between is the way from one leaf to another, and the part of a group's name that tells it from others.
 // Links that no file describes are left out.
-func (u *uplinks) between(from, to string) (way, string) {
+func (u uplinks) between(from, to string) (way, string) {
+	a, b := u[from], u[to]
 	switch {
 	case from == "" || to == "":
 		return way{known: true, gap: true}, ""
 	case from == to:
 		return way{known: true}, "same leaf"
-	case len(u.spines[from]) == 0 || len(u.spines[to]) == 0:
+	case a == nil || b == nil:
 		return way{known: true, gap: true}, "other leaf"
 	}
-	at := [2]string{from, to}
-	w, ok := u.ways[at]
-	if !ok {
-		w = u.pathBetween(from, to)
-		u.ways[at] = w
-	}
-	return w, "other leaf"
-}
-
-func (u *uplinks) pathBetween(from, to string) way {
-	var common []string
-	for _, s := range u.spines[from] {
-		if slices.Contains(u.spines[to], s) {
-			common = append(common, s)
+	w, common := way{known: true}, 0
+	for spine, out := range a.spines {
+		in, ok := b.spines[spine]
+		if !ok {
+			continue
 		}
-	}
-	w := way{known: true, gap: len(common) == 0}
-	for _, s := range common {
-		for _, leaf := range []string{from, to} {
-			if r := u.each[[2]string{leaf, s}]; r != nil && (w.flow == 0 || *r < w.flow) {
+		common++
+		w.links = []*probe.Link{out.links[0], in.links[1]}
+		for _, r := range []*topo.Rate{out.each, in.each} {
+			if r != nil && (w.flow == 0 || *r < w.flow) {
 				w.flow = *r
 			}
 		}
 	}
-	switch len(common) {
-	case 0:
-	case 1:
-		w.links = []*probe.Link{u.up[[2]string{from, common[0]}][0], u.up[[2]string{to, common[0]}][1]}
-	default:
-		w.links = []*probe.Link{u.all[from][0], u.all[to][1]}
+	if w.gap = common == 0; common > 1 {
+		w.links = []*probe.Link{a.all[0], b.all[1]}
 	}
 	for _, l := range w.links {
 		if l.BytesPerSec == nil {
 			w.unknownLink = l
 		}
 	}
-	return w
+	return w, "other leaf"
 }

@@ -124,7 +124,7 @@ func (r *runner) rounds(ctx context.Context) {
 	}
 }
 
-// measure runs one round and returns one measurement for each pair, whatever the prober answers.
+// measure runs one round and returns one measurement for each pair.
 func (r *runner) measure(ctx context.Context, round int, pairs []probe.Pair, p Progress) []probe.Measurement {
 	ids := make([]string, len(pairs))
 	for i := range pairs {
@@ -142,29 +142,16 @@ func (r *runner) measure(ctx context.Context, round int, pairs []probe.Pair, p P
 	}
 	progress()
 	got := r.o.Prober.Round(ctx, slices.Clone(pairs), r.o.Plan.Spec, func(pair int, s probe.Sample) {
-		if pair < 0 || pair >= len(pairs) {
-			return
-		}
 		r.emit(&probe.Event{Type: probe.EventSample, Sample: &probe.SampleEvent{Pair: ids[pair], Sample: s}})
 		progress()
 	})
 	r.took, r.ran = r.took+r.o.Elapsed()-began, r.ran+1
-	out := make([]probe.Measurement, len(pairs))
-	for i := range pairs {
-		switch {
-		case len(got) != len(pairs):
-			out[i].Err = fmt.Errorf("%w: %d measurements of %d pairs", errImpossible, len(got), len(pairs))
-		default:
-			out[i] = got[i]
-			if err := checkMeasurement(&got[i], &r.o.Plan.Spec); err != nil {
-				out[i] = probe.Measurement{Err: err}
-			}
-		}
-		for k := range out[i].Bandwidth {
-			r.bytes += out[i].Bandwidth[k].Bytes
+	for i := range got {
+		for k := range got[i].Bandwidth {
+			r.bytes += got[i].Bandwidth[k].Bytes
 		}
 	}
-	return out
+	return got
 }
 
 // record stores what was measured of a pair. A pair that was stopped before anything arrived stays not
@@ -198,29 +185,29 @@ func (r *runner) retests(ctx context.Context) {
 		if len(again) == 0 {
 			return
 		}
-		for n, q := range again {
+		for n, pair := range again {
 			if !r.mayStart(ctx) {
 				return
 			}
 			r.round++
-			p := Progress{Retest: q.How, Round: n + 1, Rounds: len(again), Done: r.report.Plan.Pairs, Total: r.report.Plan.Pairs}
-			m := r.measure(ctx, r.round, []probe.Pair{q.Pair}, p)[0]
+			p := Progress{Again: true, Round: n + 1, Rounds: len(again), Done: r.report.Plan.Pairs, Total: r.report.Plan.Pairs}
+			m := r.measure(ctx, r.round, []probe.Pair{pair}, p)[0]
 			if m.Err != nil && ctx.Err() != nil {
 				r.interrupted = true
 				return
 			}
-			judge.AddRetest(r.report, q, m)
-			r.reportRetest(q)
+			judge.AddRetest(r.report, pair.ID, m)
+			r.reportRetest(pair.ID)
 		}
 		r.updateVerdicts()
 	}
 }
 
 // reportRetest reports the last retest of a result.
-func (r *runner) reportRetest(q judge.Request) {
+func (r *runner) reportRetest(id string) {
 	for i := range r.report.Results {
 		x := &r.report.Results[i]
-		if n := len(x.Retests); x.ID == q.For && n > 0 {
+		if n := len(x.Retests); x.ID == id && n > 0 {
 			r.emit(&probe.Event{Type: probe.EventRetest, Retest: &probe.RetestEvent{Of: x.ID, Retest: x.Retests[n-1]}})
 		}
 	}

@@ -1,7 +1,6 @@
 // Package run carries a plan out: round by round through a Prober, then doubtful pairs
 // again, and the verdicts. It keeps what was measured whatever happens: a pair that
-// fails, an answer that makes no sense, a run that is interrupted, a listener that has
-// no room left.
+// fails, a run that is interrupted, a listener that has no room left.
 package run
 
 import (
@@ -20,7 +19,7 @@ type Prober interface {
 	// are ready, and each ends when its own samples suffice. The answer has one
 	// measurement for each pair, in their order, also when ctx ends: then with what was
 	// measured and an error. tell may be nil; it is called by one goroutine at a time,
-	// and not any more after Round has returned.
+	// and not any more after Round has returned. What another host claims was checked by then.
 	Round(ctx context.Context, pairs []probe.Pair, spec probe.Spec, tell func(pair int, s probe.Sample)) []probe.Measurement
 }
 
@@ -48,9 +47,8 @@ type Options struct {
 
 // Progress is the state of a run.
 type Progress struct {
-	// Retest says what Round counts: rounds of the plan ("") or measurements that are
-	// made again, probe.RetestAlone or probe.RetestOtherPartner.
-	Retest        string
+	// Again says what Round counts: rounds of the plan, or pairs that are measured again, each alone.
+	Again         bool
 	Round, Rounds int // Round counts from 1
 	Done, Total   int // pairs measured, and to be measured; without retests
 	Bytes         int64
@@ -86,7 +84,7 @@ type runner struct {
 	ran      int           // how many
 	bytes    int64
 	reported []probe.Result // what was reported of each result last
-	// interrupted: ctx ended before the run did; late: there was no time for more.
+	// interrupted: ctx ended before the run did; outOfTime: there was no time for more.
 	interrupted, outOfTime bool
 }
 

@@ -353,8 +353,10 @@ func (b *progressBar) line(p *proberun.Progress) string {
 	for i := range p.Pairs {
 		s.Pairs = append(s.Pairs, show.PairName(&p.Pairs[i], p.Pairs[i].From.Host == p.Pairs[i].To.Host))
 	}
-	before := map[string]string{probe.RetestAlone: "again, alone: ", probe.RetestOtherPartner: "again, with another partner: "}[p.Retest]
-	width := 0
+	before, width := "", 0
+	if p.Again {
+		before = "again, alone: "
+	}
 	if b.o.Streams.ErrTTY {
 		if width = b.o.Streams.Width; width == 0 {
 			width = 80

@@ -87,7 +87,7 @@ func TestProbeProgress(t *testing.T) {
 			b.show(p)
 			now += 100 * time.Millisecond
 		}
-		p.Retest = probe.RetestAlone
+		p.Again = true
 		b.show(p)
 		b.end()
 		text := f.Stderr.String()
@@ -102,7 +102,7 @@ func TestProbeProgress(t *testing.T) {
 		if last := lines[len(lines)-1]; !strings.Contains(last, "again, alone: round") || terminal && len([]rune(last)) > 80 {
 			t.Errorf("terminal %v: %q", terminal, last)
 		}
-		p.Retest = ""
+		p.Again = false
 	}
 }
 
