@@ -46,7 +46,7 @@ type Allocator struct {
 }
 
 // New makes an allocator of segments with the given capacities, infinite where they
-// are unknown. It keeps the slice, which must not change.
+// are unknown. It keeps the slice; a capacity may change between calls of Share.
 func New(capacities []float64) *Allocator {
 	n := len(capacities)
 	return &Allocator{capacities: capacities, left: make([]float64, n), growing: make([]float64, n), inUse: make([]bool, n)}

@@ -1,6 +1,9 @@
 package sim
 
-import "math"
+import (
+	"container/heap"
+	"math"
+)
 
 // Never is the time of something that does not happen.
 const Never int64 = math.MaxInt64
@@ -24,73 +27,46 @@ func (n *Net) At(atNS int64, run func()) *Timer {
 // Set moves a timer to another time; Never stops it.
 func (n *Net) Set(t *Timer, atNS int64) {
 	if atNS == Never {
-		n.timers.remove(t)
+		if t.pos > 0 {
+			heap.Remove(&n.timers, t.pos-1)
+		}
 		return
 	}
 	n.turns++
 	t.at, t.seq = max(atNS, n.now), n.turns
-	n.timers.put(t)
+	if t.pos == 0 {
+		heap.Push(&n.timers, t)
+	} else {
+		heap.Fix(&n.timers, t.pos-1)
+	}
 }
 
-// timerHeap is a binary heap of timers that know their place in it, from 1.
+// timerHeap is a heap of timers that know their place in it.
 type timerHeap []*Timer
 
-func (h timerHeap) less(i, j int) bool {
+func (h timerHeap) Len() int { return len(h) }
+
+func (h timerHeap) Less(i, j int) bool {
 	return h[i].at < h[j].at || h[i].at == h[j].at && h[i].seq < h[j].seq
 }
 
-func (h timerHeap) swap(i, j int) {
+func (h timerHeap) Swap(i, j int) {
 	h[i], h[j] = h[j], h[i]
 	h[i].pos, h[j].pos = i+1, j+1
 }
 
-// put adds a timer, or moves one whose time has changed.
-func (h *timerHeap) put(t *Timer) {
-	if t.pos == 0 {
-		*h = append(*h, t)
-		t.pos = len(*h)
-	}
-	h.down(h.up(t.pos - 1))
+// Push adds a timer at the end.
+func (h *timerHeap) Push(x any) {
+	t := x.(*Timer)
+	*h = append(*h, t)
+	t.pos = len(*h)
 }
 
-func (h *timerHeap) remove(t *Timer) {
-	if t.pos == 0 {
-		return
-	}
-	i, last := t.pos-1, len(*h)-1
-	h.swap(i, last)
+// Pop removes the last timer.
+func (h *timerHeap) Pop() any {
+	last := len(*h) - 1
+	t := (*h)[last]
 	(*h)[last] = nil
-	*h = (*h)[:last]
-	t.pos = 0
-	if i < last {
-		h.down(h.up(i))
-	}
-}
-
-func (h timerHeap) up(i int) int {
-	for i > 0 {
-		parent := (i - 1) / 2
-		if !h.less(i, parent) {
-			break
-		}
-		h.swap(i, parent)
-		i = parent
-	}
-	return i
-}
-
-func (h timerHeap) down(i int) {
-	for {
-		least := i
-		for c := 2*i + 1; c <= 2*i+2 && c < len(h); c++ {
-			if h.less(c, least) {
-				least = c
-			}
-		}
-		if least == i {
-			return
-		}
-		h.swap(i, least)
-		i = least
-	}
+	*h, t.pos = (*h)[:last], 0
+	return t
 }

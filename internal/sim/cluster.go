@@ -15,7 +15,7 @@ import (
 type Spec struct {
 	Hosts  []HostSpec
 	Fabric *Fabric // nil: hosts are not connected
-	Options
+	Seed   uint64
 }
 
 // HostSpec is one host: a unique name and its kind.
@@ -27,12 +27,11 @@ type HostSpec struct {
 // Cluster is hosts and a fabric with one virtual clock.
 type Cluster struct {
 	*Net
-	hosts       []host
-	hostsByLink []int // hosts whose links exist, in the order of their links
-	names       []string
-	fabric      *Fabric
-	file        *pathsel.Fabric
-	seed        uint64
+	hosts  []host
+	names  []string
+	fabric *Fabric
+	file   *pathsel.Fabric
+	seed   uint64
 	// up and down are the first of the links from each leaf to each spine and back:
 	// [leaf*Spines+spine], with one after the other for parallel ones.
 	up, down Link
@@ -40,8 +39,6 @@ type Cluster struct {
 	unequal  map[[2]int]Uplink // by leaf and spine
 	leafOf   []map[topo.ID]int // the cable of each port, by host
 
-	faults        map[Link]*linkFaults
-	ports         map[portKey]*portState
 	portListeners []func(host, port int, up bool)
 	pairs         map[[2]int]*pathsel.Pair
 }
@@ -56,9 +53,6 @@ func New(s Spec) (*Cluster, error) {
 	if len(s.Hosts) == 0 {
 		return nil, pkgerr.New("sim", "no hosts")
 	}
-	if !(s.Jitter >= 0 && s.Jitter <= 0.5) {
-		return nil, pkgerr.Errorf("sim", "jitter of %g: want 0 to 0.5", s.Jitter)
-	}
 	f := s.Fabric
 	if f == nil {
 		f = &Fabric{}
@@ -66,8 +60,8 @@ func New(s Spec) (*Cluster, error) {
 	if err := f.check(len(s.Hosts)); err != nil {
 		return nil, err
 	}
-	c := &Cluster{Net: NewNet(s.Options), fabric: f, seed: s.Seed, up: NoLink, down: NoLink, stride: f.maxLinks(), unequal: f.unequal(), leafOf: make([]map[topo.ID]int, len(s.Hosts)),
-		faults: map[Link]*linkFaults{}, ports: map[portKey]*portState{}, pairs: map[[2]int]*pathsel.Pair{}}
+	c := &Cluster{Net: NewNet(), fabric: f, seed: s.Seed, up: NoLink, down: NoLink, stride: f.maxLinks(), unequal: f.unequal(),
+		leafOf: make([]map[topo.ID]int, len(s.Hosts)), pairs: map[[2]int]*pathsel.Pair{}}
 	seen := map[string]bool{}
 	for i, h := range s.Hosts {
 		switch {
@@ -99,14 +93,13 @@ func New(s Spec) (*Cluster, error) {
 
 func (c *Cluster) addUplinks() {
 	f := c.fabric
-	latency := cmp.Or(f.UplinkNS, defaultUplinkNS) + cmp.Or(f.SwitchNS, defaultSwitchNS)
 	for _, first := range []*Link{&c.up, &c.down} {
 		*first = Link(c.Links())
 		for leaf := range f.Leaves {
 			for spine := range f.Spines {
 				rate := cmp.Or(f.uplink(c.unequal, leaf, spine).BytesPerSec, -1)
 				for range c.stride { // Path never uses those that do not exist
-					c.AddLink(rate, latency, true)
+					c.AddLink(rate, uplinkNS+switchNS)
 				}
 			}
 		}
@@ -162,10 +155,8 @@ func (c *Cluster) firstLink(h int) Link {
 	}
 	k := x.kind
 	x.base = Link(c.Links())
-	c.hostsByLink = append(c.hostsByLink, h)
 	for i := range k.lines {
-		l := &k.lines[i]
-		c.AddLink(l.rate, l.latency, l.port >= 0)
+		c.AddLink(k.lines[i], 0)
 	}
 	for i := range k.ports {
 		c.applyCable(h, i)
@@ -184,13 +175,13 @@ func (c *Cluster) applyCable(h, port int) {
 	}
 	most := c.fabric.Cables[at].BytesPerSec
 	for way := range int32(2) {
-		x := &c.links[c.hosts[h].base+Link(own+way)]
+		l := c.hosts[h].base + Link(own+way)
 		if most > 0 {
-			x.cap = min(x.cap, capacity(most))
+			c.capacities[l] = min(c.capacities[l], capacity(most))
 		}
-		x.latency = cmp.Or(c.fabric.CableNS, defaultCableNS)
+		c.links[l].latency = cableNS
 		if way == 1 { // the leaf sends it
-			x.latency += cmp.Or(c.fabric.SwitchNS, defaultSwitchNS)
+			c.links[l].latency += switchNS
 		}
 	}
 }
@@ -205,8 +196,8 @@ type End struct {
 }
 
 // Path lists the links that data crosses from one end to the other. The spine is drawn by
-// a hash of the ports and the entropy (as a switch hashes a connection's addresses), among
-// those that are up: equal arguments give equal paths.
+// a hash of the ports and the entropy, as a switch hashes a connection's addresses: equal
+// arguments give equal paths.
 func (c *Cluster) Path(from, to End, entropy uint64) ([]Link, error) {
 	if err := c.checkHosts(from.Host, to.Host); err != nil {
 		return nil, err
@@ -309,9 +300,8 @@ func (c *Cluster) across(path []Link, from, to End, entropy uint64) ([]Link, err
 // spine draws one that joins two leaves, if there is any. Where their links are unequal, a spine
 // is weighted by the number of links that the first leaf has to it, as with ECMP.
 func (c *Cluster) spine(src, dst int, h uint64) (int, bool) {
-	ok := func(s int) bool { return c.anyUp(c.up, src, s) && c.anyUp(c.down, dst, s) }
 	if len(c.unequal) == 0 {
-		return drawOne(c.fabric.Spines, h, ok), true
+		return int(h % uint64(c.fabric.Spines)), true
 	}
 	var joining []int
 	for s := range c.fabric.Spines {
@@ -322,7 +312,7 @@ func (c *Cluster) spine(src, dst int, h uint64) (int, bool) {
 	if joining == nil {
 		return 0, false
 	}
-	return joining[drawOne(len(joining), h, func(i int) bool { return ok(joining[i]) })], true
+	return joining[h%uint64(len(joining))], true
 }
 
 // parallels is how many links a leaf and a spine have.
@@ -330,38 +320,9 @@ func (c *Cluster) parallels(leaf, spine int) int {
 	return c.fabric.uplink(c.unequal, leaf, spine).Links
 }
 
-// drawOne draws one of n for which ok holds, or any of them if it holds for none.
-func drawOne(n int, h uint64, ok func(int) bool) int {
-	var good []int
-	for i := range n {
-		if ok(i) {
-			good = append(good, i)
-		}
-	}
-	if len(good) == 0 {
-		return int(h % uint64(n))
-	}
-	return good[h%uint64(len(good))]
-}
-
-// between is the first of the parallel links of a leaf and a spine.
-func (c *Cluster) between(first Link, leaf, spine int) Link {
-	return first + Link((leaf*c.fabric.Spines+spine)*c.stride)
-}
-
-func (c *Cluster) anyUp(first Link, leaf, spine int) bool {
-	l := c.between(first, leaf, spine)
-	for i := range c.parallels(leaf, spine) {
-		if !c.links[l+Link(i)].down {
-			return true
-		}
-	}
-	return false
-}
-
+// parallel draws one of the parallel links of a leaf and a spine, of those that begin with first.
 func (c *Cluster) parallel(first Link, leaf, spine int, h uint64) Link {
-	l := c.between(first, leaf, spine)
-	return l + Link(drawOne(c.parallels(leaf, spine), h, func(i int) bool { return !c.links[l+Link(i)].down }))
+	return first + Link((leaf*c.fabric.Spines+spine)*c.stride) + Link(h%uint64(c.parallels(leaf, spine)))
 }
 
 func (c *Cluster) endName(e End) string {

@@ -34,7 +34,7 @@ func pairOf(t testing.TB, k *Kind) *Cluster {
 // simulator is what pathsel says, port by port, in both directions.
 func TestHostsCarryWhatPathselSays(t *testing.T) {
 	for _, name := range longtest.Sample(append(fixtures.Names(), fixtures.Captures()...), 12) {
-		k := kind(t, name, KindOptions{})
+		k := kind(t, name)
 		c := pairOf(t, k)
 		for _, loc := range k.Host().Locations() {
 			a, err := k.Host().Affinity(loc, nil)
@@ -87,13 +87,9 @@ func checkShares(t *testing.T, c *Cluster, name string, loc pathsel.Location, wa
 		case math.Abs(float64(got-*s.BytesPerSec)) > 2:
 			t.Errorf("%s %s %s out %v: %d bytes/s, pathsel says %d", name, loc, s.Port, out, got, *s.BytesPerSec)
 		case len(want.Shares) == 1 && got > 0: // which of equal ones it is does not matter
-			limit, err := c.HostLink(0, s.Limit)
-			if err != nil {
-				t.Fatal(err)
-			}
-			a, _ := c.Rate(flows[i].Limiter())
-			if b, _ := c.Rate(limit[0]); a != b {
-				t.Errorf("%s %s %s: limited by %s with %d bytes/s, pathsel says %s with %d", name, loc, s.Port, c.Name(flows[i].Limiter()), a, s.Limit, b)
+			a, _ := c.Rate(flows[i].limiter)
+			if b, _ := c.Rate(c.firstLink(0) + Link(c.Kind(0).at[s.Limit])); a != b {
+				t.Errorf("%s %s %s: limited by %d bytes/s, pathsel says %s with %d", name, loc, s.Port, a, s.Limit, b)
 			}
 		}
 	}
@@ -117,54 +113,57 @@ func TestPathsThroughFabrics(t *testing.T) {
 		{"by host: one leaf", true, 3, 4, [2]int{0, 1}, false},
 		{"by host: two leaves", true, 3, 3, [2]int{0, 7}, true},
 	} {
-		c := dgx(t, 8, tt.byHost, nil, Options{})
+		c := dgx(t, 8, tt.byHost, nil, 0)
 		ports := c.Kind(0).DataPorts()
 		path, err := c.Path(End{tt.hosts[0], "gpu:0", ports[tt.from]}, End{tt.hosts[1], "gpu:0", ports[tt.to]}, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
-		var names []string
 		crossed := 0
 		for _, l := range path {
-			names = append(names, c.Name(l))
-			if c.Where(l).Host < 0 {
+			if _, _, _, _, ok := uplinks(c, l); ok {
 				crossed++
 			}
 		}
 		if crossed != map[bool]int{true: 2, false: 0}[tt.spine] {
-			t.Errorf("%s: %s", tt.name, strings.Join(names, ", "))
-		}
-		if first, last := c.Where(path[0]), c.Where(path[len(path)-1]); first.Host != tt.hosts[0] || !first.Up || last.Host != tt.hosts[1] || last.Up {
-			t.Errorf("%s: begins at %s and ends at %s", tt.name, names[0], names[len(names)-1])
+			t.Errorf("%s: %d uplinks", tt.name, crossed)
 		}
 	}
 }
 
-// The way of a flow as people read it.
-func TestNamesOfLinks(t *testing.T) {
-	c := dgx(t, 2, false, func(s *Shape) { s.Spines = 1 }, Options{})
+// The way of a flow, link by link.
+func TestWayOfAFlow(t *testing.T) {
+	c := dgx(t, 2, false, func(s *Shape) { s.Spines = 1 }, 0)
 	ports := c.Kind(0).DataPorts()
 	path, err := c.Path(End{0, "gpu:0", ports[0]}, End{1, "gpu:1", ports[1]}, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var names []string
-	for _, l := range path {
-		names = append(names, c.Name(l))
+	k := c.Kind(0)
+	var want []Link
+	for _, x := range []struct {
+		host int
+		link topo.LinkID
+		up   bool
+	}{{0, "pcie:0000:1b:00.0", true}, {0, "pcie:0000:19:00.0", true}, {0, "pcie:0000:18:00.0", false}, {0, "port:mlx5_0/1", false},
+		{-1, "", true}, {-1, "", false},
+		{1, "port:mlx5_3/1", true}, {1, "pcie:0000:40:00.0", true}, {1, "pcie:0000:41:00.0", false}, {1, "pcie:0000:43:00.0", false}} {
+		if x.host < 0 {
+			l := path[len(want)]
+			if leaf, spine, number, up, ok := uplinks(c, l); !ok || up != x.up || leaf != map[bool]int{true: 0, false: 1}[up] || spine != 0 || number != 0 {
+				t.Errorf("link %d: leaf %d, spine %d, number %d, up %v, %v", l, leaf, spine, number, up, ok)
+			}
+			want = append(want, l)
+			continue
+		}
+		l := c.firstLink(x.host) + Link(k.at[x.link])
+		if x.up {
+			l++
+		}
+		want = append(want, l)
 	}
-	got := strings.Join(names, "\n")
-	want := `n0 pcie:0000:1b:00.0 up
-n0 pcie:0000:19:00.0 up
-n0 pcie:0000:18:00.0 down
-n0 port:mlx5_0/1 out
-leaf0 > spine0 #0
-spine0 > leaf1 #0
-n1 port:mlx5_3/1 in
-n1 pcie:0000:40:00.0 up
-n1 pcie:0000:41:00.0 down
-n1 pcie:0000:43:00.0 down`
-	if got != want {
-		t.Errorf("got\n%s\nwant\n%s", got, want)
+	if diff := cmp.Diff(want, path); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
 	}
 }
 
@@ -173,7 +172,7 @@ n1 pcie:0000:43:00.0 down`
 // much.
 func TestECMPCollides(t *testing.T) {
 	sum := func(byHost bool, seed uint64) topo.Rate {
-		c := dgx(t, 8, byHost, nil, Options{Seed: seed})
+		c := dgx(t, 8, byHost, nil, seed)
 		total := topo.Rate(0)
 		var flows []*Flow
 		for h := range 4 { // hosts of the first leaf to those of the second
@@ -201,7 +200,7 @@ func TestECMPCollides(t *testing.T) {
 
 // An oversubscribed fabric carries its part of what the ports do.
 func TestOversubscription(t *testing.T) {
-	c := dgx(t, 8, true, func(s *Shape) { s.Spines, s.Oversubscription = 1, 2 }, Options{})
+	c := dgx(t, 8, true, func(s *Shape) { s.Spines, s.Oversubscription = 1, 2 }, 0)
 	load := topo.Rate(0)
 	var flows []*Flow
 	for h := range 4 {
@@ -226,7 +225,7 @@ func TestOversubscription(t *testing.T) {
 // What pathsel is told of the fabric is what the simulator has: in a rail-only one
 // there is no lane between rails, and no way either.
 func TestRailOnly(t *testing.T) {
-	c := dgx(t, 2, false, func(s *Shape) { s.Spines = 0 }, Options{})
+	c := dgx(t, 2, false, func(s *Shape) { s.Spines = 0 }, 0)
 	pair, err := c.Pair(0, 1)
 	if err != nil {
 		t.Fatal(err)
@@ -251,7 +250,7 @@ func TestRailOnly(t *testing.T) {
 
 // Memory to memory within a host goes by the graph's way.
 func TestWithinAHost(t *testing.T) {
-	k := kind(t, "dgx-h100", KindOptions{})
+	k := kind(t, "dgx-h100")
 	c := build(t, Spec{Hosts: named(1, k)})
 	for _, tt := range []struct {
 		from, to pathsel.Location
@@ -268,31 +267,8 @@ func TestWithinAHost(t *testing.T) {
 	}
 }
 
-// The links of a NIC are its wire and the PCIe link above it; a virtual function's are
-// its own wire, that of its physical function and its slot's.
-func TestLinksOfNICs(t *testing.T) {
-	for _, tt := range []struct {
-		fixture string
-		port    topo.ID
-		want    string
-	}{
-		{"dgx-h100", "port:mlx5_3/1", "n0 port:mlx5_3/1 out, n0 port:mlx5_3/1 in, n0 pcie:0000:40:00.0 down, n0 pcie:0000:40:00.0 up"},
-		{"sriov-pf-vf", "port:mlx5_2/1", "n0 port:mlx5_2/1 out, n0 port:mlx5_2/1 in, n0 port:mlx5_0/1 out, n0 port:mlx5_0/1 in, n0 pcie:0000:1a:00.0 down, n0 pcie:0000:1a:00.0 up"},
-		{"dgx-h100-rdma-no-pci", "port:mlx5_9/1", "n0 port:mlx5_9/1 out, n0 port:mlx5_9/1 in"},
-	} {
-		c := build(t, Spec{Hosts: named(1, kind(t, tt.fixture, KindOptions{}))})
-		var names []string
-		for _, l := range links(t)(c.NIC(0, tt.port)) {
-			names = append(names, c.Name(l))
-		}
-		if got := strings.Join(names, ", "); got != tt.want {
-			t.Errorf("%s %s: %s", tt.fixture, tt.port, got)
-		}
-	}
-}
-
 func TestClusterRefuses(t *testing.T) {
-	k := kind(t, "dgx-h100", KindOptions{})
+	k := kind(t, "dgx-h100")
 	port := k.DataPorts()[0]
 	for _, tt := range []struct {
 		s    Spec
@@ -300,7 +276,6 @@ func TestClusterRefuses(t *testing.T) {
 	}{
 		{Spec{}, "no hosts"},
 		{Spec{Hosts: []HostSpec{{"a", nil}}}, "no kind"},
-		{Spec{Hosts: named(1, k), Options: Options{Jitter: math.NaN()}}, "jitter of NaN"},
 		{Spec{Hosts: []HostSpec{{"a", k}, {"a", k}}}, "name of its own"},
 		{Spec{Hosts: named(1, k), Fabric: &Fabric{Leaves: 1, Cables: []Cable{{Host: 1}}}}, "there are 1"},
 		{Spec{Hosts: named(1, k), Fabric: &Fabric{Leaves: 1, Cables: []Cable{{Port: port, Leaf: 1}}}}, "is on leaf 1"},
@@ -332,9 +307,36 @@ func TestClusterRefuses(t *testing.T) {
 	}
 }
 
+// A port that is down carries nothing, for as long as one reason for it lasts, and the port is as it was afterwards.
+func TestPortDown(t *testing.T) {
+	c := dgx(t, 2, false, nil, 0)
+	p := c.Kind(0).DataPorts()[0]
+	f, err := c.Move(Transfer{From: End{0, "gpu:0", p}, To: End{1, "gpu:0", p}, Bytes: Endless})
+	if err != nil {
+		t.Fatal(err)
+	}
+	down(t, c, 1, []topo.ID{p}, second, 3*second)
+	down(t, c, 1, []topo.ID{p}, 2*second, 4*second)
+	for i, want := range []topo.Rate{50 * gb, 0, 0, 0, 50 * gb} {
+		c.Run(int64(2*i+1) * second / 2)
+		if got := f.BytesPerSec(); got != want || c.portIsDown(1, p) != (want == 0) {
+			t.Errorf("%d bytes/s in second %d, want %d", got, i, want)
+		}
+	}
+	c.Run(5 * second)
+	if f.Moved() != 100e9 {
+		t.Errorf("moved %d bytes", f.Moved())
+	}
+	for _, err := range []error{c.PortDown(1, p, second, second), c.PortDown(7, p, 0, 0), c.PortDown(0, "port:x/1", 0, 0)} {
+		if err == nil {
+			t.Error("taken")
+		}
+	}
+}
+
 // What File says is a fabric file, with the uplinks that links are named by.
 func TestFileIsAFabricFile(t *testing.T) {
-	k := kind(t, "dgx-h100", KindOptions{})
+	k := kind(t, "dgx-h100")
 	f, err := Shape{Hosts: 8, Ports: k.DataPorts(), PortBytesPerSec: 50 * gb, HostsPerGroup: 4, Spines: 2, Oversubscription: 2}.RailOptimized()
 	if err != nil {
 		t.Fatal(err)
@@ -355,12 +357,8 @@ func TestFileIsAFabricFile(t *testing.T) {
 		t.Fatalf("%d uplinks, want one for each of 16 leaves and 2 spines", n)
 	}
 	last := back.Uplinks[len(back.Uplinks)-1]
-	links, err := c.Uplinks(15, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if rate, ok := c.Rate(links[0]); !ok || last.Leaf != "leaf15" || last.Spine != "spine1" || last.BytesPerSec == nil || *last.BytesPerSec != rate || 2*last.Count != len(links) {
-		t.Errorf("%+v, want what %d links of %d bytes/s are", last, len(links), rate)
+	if rate, ok := c.Rate(c.parallel(c.up, 15, 1, 0)); !ok || last.Leaf != "leaf15" || last.Spine != "spine1" || last.BytesPerSec == nil || *last.BytesPerSec != rate || last.Count != c.parallels(15, 1) {
+		t.Errorf("%+v, want what %d links of %d bytes/s are", last, c.parallels(15, 1), rate)
 	}
 	f.UplinkBytesPerSec = 0
 	if u := f.File(c.Names()).Uplinks; u[0].BytesPerSec != nil {

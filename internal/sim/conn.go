@@ -3,10 +3,8 @@ package sim
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"slices"
 
-	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/sched"
 )
 
@@ -44,14 +42,19 @@ type laneFlow struct {
 	flow  *Flow
 }
 
-// Errors of connections and peers.
+// How long dialing over a path that carries nothing takes to fail, and how long a connection over such a path lives.
+const (
+	dialNS  = 100_000_000
+	retryNS = 500_000_000
+)
+
+// Errors of connections.
 var (
-	errPeerGone = errors.New("peer is gone")
 	errNoAnswer = errors.New("dial: no answer")
 	errRetries  = errors.New("transport retries exceeded")
 )
 
-// dial connects a lane, which takes a round trip, or fails after DialNS if nothing gets
+// dial connects a lane, which takes a round trip, or fails after dialNS if nothing gets
 // through.
 func (e *Engine) dial(id sched.LaneID, connID sched.ConnID) {
 	l := e.lanes[id]
@@ -62,7 +65,7 @@ func (e *Engine) dial(id sched.LaneID, connID sched.ConnID) {
 	there, err := e.c.Path(a, b, x.entropy)
 	back, err2 := e.c.Path(b, a, x.entropy)
 	if err := errors.Join(err, err2); err != nil || !e.c.open(there) || !e.c.open(back) {
-		e.c.At(e.c.now+e.o.DialNS, func() {
+		e.c.At(e.c.now+dialNS, func() {
 			if !x.dead {
 				x.end(sched.ConnectFailed, cmp.Or(err, errNoAnswer))
 			}
@@ -108,20 +111,7 @@ func (x *conn) begin(q *queue) {
 		return
 	}
 	q.flow = f
-	f.flow.SetLimit(x.limit(s))
 	f.flow.Extend(s.Bytes)
-}
-
-// limit is the connection's rate limit for a slice.
-func (x *conn) limit(s *sched.Slice) topo.Rate {
-	limit := x.e.o.ConnBytesPerSec
-	if ns := x.e.o.SliceNS + int64(len(s.Spans))*x.e.o.SpanNS; ns > 0 {
-		rate := max(1, topo.Rate(float64(s.Bytes)/float64(ns)*1e9))
-		if limit == 0 || rate < limit {
-			limit = rate
-		}
-	}
-	return limit
 }
 
 // flowOf finds or makes the flow of a slice.
@@ -201,7 +191,7 @@ func (x *conn) updateRetryTimer() {
 	case !stuck:
 		x.e.c.Set(&x.giveUp, Never)
 	case x.giveUp.pos == 0:
-		x.e.c.Set(&x.giveUp, x.e.c.now+x.e.o.RetryNS)
+		x.e.c.Set(&x.giveUp, x.e.c.now+retryNS)
 	}
 }
 
@@ -227,9 +217,6 @@ func (x *conn) fail(err error) {
 
 func (x *conn) end(kind sched.Kind, err error) {
 	x.dead = true
-	if x.e.c.o.Trace != nil {
-		x.e.trace(fmt.Sprintf("lost conn %d of %s with %d slices: %v", x.id, x.lane.name, len(x.posted), err))
-	}
 	for _, s := range x.posted {
 		x.e.emit(sched.Event{Kind: sched.Done, Slice: s, Err: err, MayLand: !s.Read, Retry: true})
 	}

@@ -2,10 +2,8 @@ package sim
 
 import (
 	"cmp"
-	"fmt"
 
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/internal/pick"
 	"github.com/topoctl/topoctl/internal/sched"
 	"github.com/topoctl/topoctl/pathsel"
 )
@@ -14,16 +12,6 @@ import (
 type EngineOptions struct {
 	Sched  sched.Config // its seed is drawn from the cluster's where it is 0
 	Limits sched.Limits // of a connection; zero fields: 512 spans, 4 MiB, 256 slices
-	// ConnBytesPerSec bounds the rate of one connection in each direction; 0: unlimited.
-	ConnBytesPerSec topo.Rate
-	// SliceNS and SpanNS are the processor time of each slice and of each contiguous piece
-	// of it, while others are on the wire: they bound a connection's rate.
-	SliceNS, SpanNS int64
-	// DialNS is the timeout of dialing over a path that carries nothing, RetryNS that of
-	// a connection over such a path. 0: 100 ms and 500 ms.
-	DialNS, RetryNS int64
-	// IgnoreLinkEvents: the engine is not told when links of its own ports go down or come up.
-	IgnoreLinkEvents bool
 }
 
 // Engine is the scheduler of one host, in a cluster's time.
@@ -57,7 +45,6 @@ type peer struct {
 
 type routeKey struct {
 	src, dst pathsel.Location
-	policy   pick.Policy
 	ports    string
 }
 
@@ -86,7 +73,6 @@ type Work struct {
 	Ops         []sched.Op // strided or several pieces
 	Priority    sched.Priority
 	DeadlineNS  int64 // from now; 0: none
-	Policy      pick.Policy
 	LaneOptions pathsel.LaneOptions
 	// Done is called when the job is over and its Result final.
 	Done func(*sched.Job)
@@ -100,7 +86,6 @@ func (c *Cluster) Engine(host int, o EngineOptions) (*Engine, error) {
 	o.Limits.MaxSpans = cmp.Or(o.Limits.MaxSpans, 512)
 	o.Limits.MaxBytes = cmp.Or(o.Limits.MaxBytes, 4<<20)
 	o.Limits.MaxPosted = cmp.Or(o.Limits.MaxPosted, 256)
-	o.DialNS, o.RetryNS = cmp.Or(o.DialNS, 100_000_000), cmp.Or(o.RetryNS, 500_000_000)
 	if o.Sched.Seed == 0 {
 		o.Sched.Seed = hash(c.seed, uint64(host))
 	}
@@ -113,7 +98,7 @@ func (c *Cluster) Engine(host int, o EngineOptions) (*Engine, error) {
 
 // port is called when the link of a port goes up or down.
 func (e *Engine) port(host, port int, up bool) {
-	if host != e.host || e.o.IgnoreLinkEvents || !e.hasSide {
+	if host != e.host || !e.hasSide {
 		return
 	}
 	kind := sched.PortDown
@@ -164,22 +149,12 @@ func (e *Engine) perform(a *sched.Action) {
 		e.finish(a.Job)
 	case sched.Tell:
 		e.notes = append(e.notes, *a.Note)
-		e.trace(string(a.Note.Code) + " " + a.Note.Text)
-	}
-}
-
-func (e *Engine) trace(text string) {
-	if e.c.o.Trace != nil {
-		e.c.trace(Event{What: Acted, Link: NoLink, Text: e.c.names[e.host] + ": " + text})
 	}
 }
 
 func (e *Engine) finish(j *sched.Job) {
 	w := e.work[j]
 	delete(e.work, j)
-	if e.c.o.Trace != nil {
-		e.trace(fmt.Sprintf("finish %s %d bytes: %v", j.Route.Name, j.Result.Bytes, j.Result.Err))
-	}
 	if w != nil && w.Done != nil {
 		w.Done(j)
 	}
@@ -207,25 +182,6 @@ func (e *Engine) Submit(w Work) (*sched.Job, error) {
 // Over says whether a job is over.
 func (e *Engine) Over(j *sched.Job) bool { return e.work[j] == nil }
 
-// Cancel cancels a job.
-func (e *Engine) Cancel(j *sched.Job, err error) {
-	e.emit(sched.Event{Kind: sched.Cancel, Job: j, Err: err})
-}
-
-// PeerGone tells the engine that a peer is gone, or was restarted, so that nothing can land in
-// its memory any more.
-func (e *Engine) PeerGone(host int, restarted bool) {
-	if p := e.peers[host]; p != nil {
-		e.emit(sched.Event{Kind: sched.PeerGone, Peer: p.id, Err: errPeerGone, Restarted: restarted})
-	}
-}
-
-// Lanes are the states of the engine's lanes.
-func (e *Engine) Lanes() []sched.LaneStats { return e.core.Lanes(nil) }
-
-// Notes are the core's notes, in order.
-func (e *Engine) Notes() []sched.Note { return e.notes }
-
 // LaneName names a lane as "mlx5_0 > n2:mlx5_0", for a job's LaneUse.
 func (e *Engine) LaneName(id sched.LaneID) string { return e.lanes[id].name }
 
@@ -234,6 +190,3 @@ func (e *Engine) LaneEnds(id sched.LaneID) (local, remote End) {
 	l := e.lanes[id]
 	return End{Host: e.host, Port: l.local}, End{Host: l.peer.host, Port: l.remote}
 }
-
-// LaneSet is what pathsel decided for a job's route.
-func (e *Engine) LaneSet(j *sched.Job) *pathsel.LaneSet { return e.routes[j.Route].set }

@@ -23,9 +23,6 @@ type Fabric struct {
 	// Unequal are pairs of a leaf and a spine with other links, each pair once.
 	Unequal []Uplink
 	Cables  []Cable
-	// CableNS and UplinkNS are the one-way latencies of a cable with its port and of
-	// an uplink, SwitchNS of a switch.
-	CableNS, UplinkNS, SwitchNS int64
 	// RailOnly says that rails are separate: pathsel is told that ports of
 	// different rails do not reach each other.
 	RailOnly bool
@@ -48,12 +45,12 @@ type Cable struct {
 	BytesPerSec topo.Rate
 }
 
-// Default latencies, assumed: a write over one switch takes about 1 us and its round
+// One-way latencies, assumed: a write over one switch takes about 1 us and its round
 // trip 2.
 const (
-	defaultCableNS  = 400
-	defaultUplinkNS = 100
-	defaultSwitchNS = 250
+	cableNS  = 400 // of a cable with its port
+	uplinkNS = 100
+	switchNS = 250
 )
 
 // Shape describes a fabric of equal hosts.
@@ -185,7 +182,7 @@ func leafName(i int) string { return fmt.Sprintf("leaf%d", i) }
 // check checks a fabric for a number of hosts.
 func (f *Fabric) check(hosts int) error {
 	const most = 1 << 20
-	if f.Leaves < 0 || f.Spines < 0 || f.Uplinks < 0 || f.UplinkBytesPerSec < 0 || f.CableNS < 0 || f.UplinkNS < 0 || f.SwitchNS < 0 {
+	if f.Leaves < 0 || f.Spines < 0 || f.Uplinks < 0 || f.UplinkBytesPerSec < 0 {
 		return pkgerr.New("sim", "fabric: a number below 0")
 	}
 	if links := f.maxLinks(); f.Leaves > most || f.Spines > most || links > most || f.Leaves*f.Spines > most || f.Leaves*f.Spines*links > most {

@@ -2,7 +2,6 @@ package sim
 
 import (
 	"fmt"
-	"strings"
 	"testing"
 
 	"github.com/topoctl/topoctl/discover/topo"
@@ -20,9 +19,9 @@ const (
 	second      = 1000 * millisecond
 )
 
-func kind(t testing.TB, name string, o KindOptions) *Kind {
+func kind(t testing.TB, name string) *Kind {
 	t.Helper()
-	k, err := NewKind(fixturetest.Topology(t, name), o)
+	k, err := NewKind(fixturetest.Topology(t, name), "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,9 +47,9 @@ func build(t testing.TB, s Spec) *Cluster {
 }
 
 // dgx is a cluster of DGX H100 with eight data ports each.
-func dgx(t testing.TB, hosts int, byHost bool, change func(*Shape), o Options) *Cluster {
+func dgx(t testing.TB, hosts int, byHost bool, change func(*Shape), seed uint64) *Cluster {
 	t.Helper()
-	k := kind(t, "dgx-h100", KindOptions{})
+	k := kind(t, "dgx-h100")
 	s := Shape{Hosts: hosts, Ports: k.DataPorts(), PortBytesPerSec: 50 * gb, Spines: 4}
 	if change != nil {
 		change(&s)
@@ -62,12 +61,25 @@ func dgx(t testing.TB, hosts int, byHost bool, change func(*Shape), o Options) *
 	if err != nil {
 		t.Fatal(err)
 	}
-	return build(t, Spec{Hosts: named(hosts, k), Fabric: f, Options: o})
+	return build(t, Spec{Hosts: named(hosts, k), Fabric: f, Seed: seed})
 }
 
-// logTo writes events down.
-func logTo(b *strings.Builder) func(Event) {
-	return func(e Event) {
-		fmt.Fprintf(b, "%d %s %d %d %d %s\n", e.AtNS, e.What, e.Flow, e.Link, e.BytesPerSec, e.Text)
+// down takes ports of a host down for a while.
+func down(t testing.TB, c *Cluster, host int, ports []topo.ID, fromNS, untilNS int64) {
+	t.Helper()
+	for _, p := range ports {
+		if err := c.PortDown(host, p, fromNS, untilNS); err != nil {
+			t.Fatal(err)
+		}
 	}
+}
+
+// uplinks are the links of the fabric, by the leaf and the spine that they join, upwards and downwards.
+func uplinks(c *Cluster, l Link) (leaf, spine, number int, up, ok bool) {
+	n := c.fabric.Leaves * c.fabric.Spines * c.stride
+	if int(l) >= 2*n {
+		return 0, 0, 0, false, false
+	}
+	at := int(l) % n
+	return at / c.stride / c.fabric.Spines, at / c.stride % c.fabric.Spines, at % c.stride, int(l) < n, true
 }

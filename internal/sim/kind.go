@@ -8,21 +8,6 @@ import (
 	"github.com/topoctl/topoctl/pathsel"
 )
 
-// KindOptions configure a kind of host.
-type KindOptions struct {
-	Transport pathsel.Transport
-	// Overlay has the actual rates of links, where they differ from those that the topology
-	// expects.
-	Overlay topo.Overlay
-	// Believed has the rates that pathsel is told; nil: those that the topology expects.
-	Believed topo.Overlay
-	// Unknown are rates for links of unknown rate, by kind; without one such a link limits
-	// nothing.
-	Unknown map[topo.LinkKind]topo.Rate
-	// LatencyNS is the one-way latency of links, by kind; ports have that of their cable.
-	LatencyNS map[topo.LinkKind]int64
-}
-
 // Kind is what hosts of one kind share: topology, pathsel's view of it, and the paths through
 // it. It is not safe for concurrent use.
 type Kind struct {
@@ -31,23 +16,13 @@ type Kind struct {
 	// Two of them, because pathsel takes one host twice for a host with itself.
 	here, there *pathsel.Host
 
-	lines  []line // directions of links
+	lines  []topo.Rate // of the directions of links, -1 unknown: down (from A to B) at an even place, up at the next
 	at     map[topo.LinkID]int32
 	ports  []pathsel.Port
 	portAt map[topo.ID]int
 	wires  [][]int32 // the lines that leave by each port: its own wire, then that of its physical function
-	own    [][]int32 // the lines down of each port's NIC: its wires and the PCIe link above
 	inside map[[2]topo.ID]way
 	routes map[[2]topo.ID]way
-}
-
-// line is one direction of a link of a kind: down (from A to B) at an even place,
-// up at the next.
-type line struct {
-	id      topo.LinkID
-	rate    topo.Rate // -1 unknown
-	latency int64
-	port    int // whose own wire it is, -1: none
 }
 
 // way is a path: lines in the direction of travel.
@@ -58,27 +33,24 @@ type way struct {
 
 // NewKind prepares a kind of host from a derived topology, which must not change
 // afterwards.
-func NewKind(t *topo.Topology, o KindOptions) (*Kind, error) {
-	here, err := pathsel.New(t, pathsel.Options{Transport: o.Transport, Overlay: o.Believed})
+func NewKind(t *topo.Topology, transport pathsel.Transport) (*Kind, error) {
+	here, err := pathsel.New(t, pathsel.Options{Transport: transport})
 	if err != nil {
 		return nil, pkgerr.Errorf("sim", "%w", err)
 	}
-	there, err := pathsel.New(t, pathsel.Options{Transport: o.Transport, Overlay: o.Believed})
+	there, err := pathsel.New(t, pathsel.Options{Transport: transport})
 	if err != nil {
 		return nil, pkgerr.Errorf("sim", "%w", err)
 	}
-	k := &Kind{t: t, graph: topo.NewGraph(t, o.Overlay), here: here, there: there, at: map[topo.LinkID]int32{}, ports: here.Ports(), portAt: map[topo.ID]int{},
+	k := &Kind{t: t, graph: topo.NewGraph(t, nil), here: here, there: there, at: map[topo.LinkID]int32{}, ports: here.Ports(), portAt: map[topo.ID]int{},
 		inside: map[[2]topo.ID]way{}, routes: map[[2]topo.ID]way{}}
 	for i := range t.Links {
 		l, _ := k.graph.Link(t.Links[i].ID)
 		rate := topo.Rate(-1)
-		if r, ok := o.Unknown[l.Kind]; ok {
-			rate = r
-		}
 		if l.BytesPerSec != nil {
 			rate = max(*l.BytesPerSec, 0)
 		}
-		k.addLink(l.ID, rate, o.LatencyNS[l.Kind])
+		k.addLink(l.ID, rate)
 	}
 	for i := range k.ports {
 		k.portAt[k.ports[i].ID] = i
@@ -87,11 +59,10 @@ func NewKind(t *topo.Topology, o KindOptions) (*Kind, error) {
 	return k, nil
 }
 
-func (k *Kind) addLink(id topo.LinkID, rate topo.Rate, latencyNS int64) int32 {
+func (k *Kind) addLink(id topo.LinkID, rate topo.Rate) int32 {
 	first := int32(len(k.lines))
-	x := line{id: id, rate: rate, latency: max(latencyNS, 0), port: -1}
 	k.at[id] = first
-	k.lines = append(k.lines, x, x)
+	k.lines = append(k.lines, rate, rate)
 	return first
 }
 
@@ -99,34 +70,23 @@ func (k *Kind) addLink(id topo.LinkID, rate topo.Rate, latencyNS int64) int32 {
 // unknown rate, to be cabled.
 func (k *Kind) addPort(i int) {
 	p := &k.ports[i]
-	var wires, own []int32
-	above := int32(-1)
+	var wires []int32
 	for _, loc := range k.here.Locations() {
 		steps, err := k.here.Route(loc, p.ID)
 		if err != nil {
 			continue
 		}
 		for _, s := range steps {
-			l := k.place(s)
 			if s.Kind == topo.LinkPort {
-				wires = append(wires, l)
-			} else if s.Kind == topo.LinkPCIe && s.Dir == topo.Down {
-				above = l &^ 1
+				wires = append(wires, k.place(s))
 			}
 		}
 		break // all locations share the end of the path
 	}
 	if len(wires) == 0 {
-		wires = []int32{k.addLink(topo.LinkID("cable:"+p.ID.Name()), -1, 0)}
+		wires = []int32{k.addLink(topo.LinkID("cable:"+p.ID.Name()), -1)}
 	}
-	k.lines[wires[0]&^1].port, k.lines[wires[0]|1].port = i, i
-	for _, w := range wires {
-		own = append(own, w&^1)
-	}
-	if above >= 0 {
-		own = append(own, above)
-	}
-	k.wires, k.own = append(k.wires, wires), append(k.own, own)
+	k.wires = append(k.wires, wires)
 }
 
 // place is the line of a step.

@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/internal/pick"
 	"github.com/topoctl/topoctl/internal/pkgerr"
 	"github.com/topoctl/topoctl/internal/sched"
 	"github.com/topoctl/topoctl/pathsel"
@@ -14,16 +13,12 @@ import (
 
 // route finds or makes the route of a job.
 func (e *Engine) route(w *Work) (*route, error) {
-	key := routeKey{w.Local, w.Remote, w.Policy, ""}
+	key := routeKey{w.Local, w.Remote, ""}
 	if o := w.LaneOptions; len(o.Local) > 0 || len(o.Remote) > 0 {
 		key.ports = fmt.Sprint(o.Local, o.Remote)
 	}
 	if p := e.peers[w.Peer]; p != nil && p.routes[key] != nil {
 		return p.routes[key], nil
-	}
-	policy, err := pick.ParsePolicy(string(w.Policy))
-	if err != nil {
-		return nil, pkgerr.Errorf("sim", "%w", err)
 	}
 	pair, err := e.c.Pair(e.host, w.Peer)
 	if err != nil {
@@ -39,7 +34,7 @@ func (e *Engine) route(w *Work) (*route, error) {
 	for i := range set.Lanes {
 		g.Lanes = append(g.Lanes, e.lane(p, set, i))
 	}
-	r.r = &sched.Route{Peer: p.id, Name: fmt.Sprintf("%s > %s %s", w.Local, e.c.names[w.Peer], w.Remote), Groups: []sched.Group{g}, Policy: policy}
+	r.r = &sched.Route{Peer: p.id, Name: fmt.Sprintf("%s > %s %s", w.Local, e.c.names[w.Peer], w.Remote), Groups: []sched.Group{g}}
 	p.routes[key], e.routes[r.r] = r, r
 	return r, nil
 }
@@ -60,8 +55,8 @@ func (e *Engine) peer(host int, set *pathsel.LaneSet) *peer {
 
 // portsDown reports the ports that are down before the first job.
 func (e *Engine) portsDown() {
-	for i := range e.c.hosts[e.host].kind.ports {
-		if s := e.c.ports[portKey{e.host, i}]; s != nil && s.down {
+	for i, p := range e.c.hosts[e.host].kind.ports {
+		if e.c.portIsDown(e.host, p.ID) {
 			e.port(e.host, i, false)
 		}
 	}
@@ -115,7 +110,6 @@ func (e *Engine) fence(id sched.PeerID, conn sched.ConnID) {
 	}
 	if rtt := e.bestRoundTrip(p); rtt > 0 {
 		e.c.At(e.c.now+rtt, func() {
-			e.trace(fmt.Sprintf("fenced conn %d", conn))
 			e.emit(sched.Event{Kind: sched.Fenced, Peer: id, Conn: conn})
 		})
 		return
@@ -145,5 +139,5 @@ func (e *Engine) bestRoundTrip(p *peer) int64 {
 
 // open says whether every link of a path carries something.
 func (c *Cluster) open(path []Link) bool {
-	return !slices.ContainsFunc(path, func(l Link) bool { return c.links[l].cap == 0 })
+	return !slices.ContainsFunc(path, func(l Link) bool { return c.capacities[l] == 0 })
 }

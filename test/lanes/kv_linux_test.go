@@ -209,7 +209,7 @@ func kvPredict(t *testing.T, mbits []int, w *kv.Workload) []kv.Times {
 	if err != nil {
 		t.Fatal(err)
 	}
-	kind, err := sim.NewKind(host, sim.KindOptions{})
+	kind, err := sim.NewKind(host, "")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,7 +19,7 @@ type site struct {
 
 // site builds it. The hosts are of one kind, of the topology of the preset's fixture.
 func (p *Preset) site(t *topo.Topology) (*site, error) {
-	kind, err := sim.NewKind(t, sim.KindOptions{Transport: p.Transport})
+	kind, err := sim.NewKind(t, p.Transport)
 	if err != nil {
 		return nil, err
 	}

@@ -14,7 +14,7 @@ type clock struct {
 	calls int
 }
 
-func newClock() *clock { return &clock{Net: sim.NewNet(sim.Options{})} }
+func newClock() *clock { return &clock{Net: sim.NewNet()} }
 
 func (c *clock) NowNS() int64 { return c.Now() }
 

@@ -44,7 +44,6 @@ type Spec struct {
 	Workload        *kv.Workload
 	Network         Network
 	Seed            uint64
-	Jitter          float64 // see sim.Options
 	Engine          sim.EngineOptions
 	// SetupNS is the time that the starting rank of a transfer needs before bytes move, and
 	// PieceNS the time that it needs for each piece that is contiguous on both sides.
@@ -112,7 +111,7 @@ func Run(s Spec) (*Result, error) {
 	if err := s.check(); err != nil {
 		return nil, err
 	}
-	c, err := sim.New(sim.Spec{Hosts: s.Hosts, Fabric: cmp.Or(s.Network.Fabric, s.Fabric), Options: sim.Options{Seed: s.Seed, Jitter: s.Jitter}})
+	c, err := sim.New(sim.Spec{Hosts: s.Hosts, Fabric: cmp.Or(s.Network.Fabric, s.Fabric), Seed: s.Seed})
 	if err != nil {
 		return nil, pkgerr.Errorf("predict", "%w", err)
 	}
@@ -120,11 +119,7 @@ func Run(s Spec) (*Result, error) {
 		return nil, err
 	}
 	for _, p := range s.Network.Down {
-		cable, err := c.Cable(p.Host, p.Port)
-		if err == nil {
-			err = c.Inject(sim.Fault{Name: "down", Links: cable, Effect: sim.Effect{Down: true}, FromNS: p.FromNS, UntilNS: p.UntilNS})
-		}
-		if err != nil {
+		if err := c.PortDown(p.Host, p.Port, p.FromNS, p.UntilNS); err != nil {
 			return nil, pkgerr.Errorf("predict", "%w", err)
 		}
 	}

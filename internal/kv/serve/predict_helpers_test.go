@@ -20,7 +20,7 @@ func kind(t testing.TB, fixture string) *sim.Kind {
 	if kinds[fixture] != nil {
 		return kinds[fixture]
 	}
-	k, err := sim.NewKind(fixturetest.Topology(t, fixture), sim.KindOptions{})
+	k, err := sim.NewKind(fixturetest.Topology(t, fixture), "")
 	if err != nil {
 		t.Fatal(err)
 	}

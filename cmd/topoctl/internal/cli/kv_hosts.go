@@ -84,7 +84,7 @@ func (o *predictOptions) readHosts(ctx context.Context, s *kvSite) error {
 		if kinds[source] == nil {
 			t, err := o.Named(ctx, source)
 			if err == nil {
-				kinds[source], err = sim.NewKind(t, sim.KindOptions{})
+				kinds[source], err = sim.NewKind(t, "")
 			}
 			if err != nil {
 				return fmt.Errorf("--host %s: %w", name, pkgerr.Plain(err))

@@ -173,7 +173,7 @@ func TestKVPredictPrefixes(t *testing.T) {
 
 // A fabric file becomes the simulator's fabric.
 func TestFabricOf(t *testing.T) {
-	kind, err := sim.NewKind(fixturetest.Topology(t, "a10-2nic"), sim.KindOptions{})
+	kind, err := sim.NewKind(fixturetest.Topology(t, "a10-2nic"), "")
 	if err != nil {
 		t.Fatal(err)
 	}
