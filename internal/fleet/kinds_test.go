@@ -8,7 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/topoctl/topoctl/discover/formats/hwlocxml"
 	"github.com/topoctl/topoctl/discover/formats/ncclxml"
 	"github.com/topoctl/topoctl/discover/formats/nvsmi"
 	"github.com/topoctl/topoctl/discover/topo"
@@ -21,7 +20,7 @@ import (
 var formats = map[string]func(t *topo.Topology) (*topo.Topology, error){
 	"topoctl": func(t *topo.Topology) (*topo.Topology, error) { return t, nil },
 	"nccl":    through(ncclxml.Encode, ncclxml.Decode),
-	"hwloc":   through(hwlocxml.Encode, hwlocxml.Decode),
+	"hwloc":   asHwloc,
 	"nvsmi":   through(nvsmi.Encode, nvsmi.Decode),
 }
 
@@ -33,6 +32,25 @@ func through[W any](encode func(W, *topo.Topology) error, decode func([]byte) (*
 		}
 		return decode(b.Bytes())
 	}
+}
+
+// asHwloc is a host as a file of hwloc's tells it, which has no rates of ports and no maxima of links.
+func asHwloc(t *topo.Topology) (*topo.Topology, error) {
+	t.Origin = string(topo.SourceHwloc)
+	t.Host.Lacks = []string{"network rates", "maximum PCIe speeds and widths"}
+	for i := range t.Ports {
+		p := &t.Ports[i]
+		p.BytesPerSec, p.RateRaw = nil, ""
+	}
+	for i := range t.PCIDevices {
+		if l := t.PCIDevices[i].Link; l != nil {
+			l.MaxSpeedMTs, l.MaxWidth = nil, nil
+		}
+	}
+	t.Links = slices.DeleteFunc(t.Links, func(l topo.Link) bool { return l.Kind == topo.LinkPort || l.Kind == topo.LinkPCIe })
+	t.Derived = nil
+	t.Derive()
+	return t, nil
 }
 
 // lacking takes a function off a host with all that stands on it, and what else has one of some IDs.
