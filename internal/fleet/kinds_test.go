@@ -2,6 +2,7 @@ package fleet_test
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"regexp"
 	"slices"
@@ -19,19 +20,43 @@ import (
 // formats are what hosts are known from: topoctl itself, and files of other tools.
 var formats = map[string]func(t *topo.Topology) (*topo.Topology, error){
 	"topoctl": func(t *topo.Topology) (*topo.Topology, error) { return t, nil },
-	"nccl":    through(ncclxml.Encode, ncclxml.Decode),
+	"nccl":    throughNCCL,
 	"hwloc":   asHwloc,
-	"nvsmi":   through(nvsmi.Encode, nvsmi.Decode),
+	"nvsmi":   throughMatrix,
 }
 
-func through[W any](encode func(W, *topo.Topology) error, decode func([]byte) (*topo.Topology, error)) func(*topo.Topology) (*topo.Topology, error) {
-	return func(t *topo.Topology) (*topo.Topology, error) {
-		var b bytes.Buffer
-		if err := encode(any(&b).(W), t); err != nil {
-			return nil, err
-		}
-		return decode(b.Bytes())
+func throughNCCL(t *topo.Topology) (*topo.Topology, error) {
+	var b bytes.Buffer
+	if err := ncclxml.Encode(&b, t); err != nil {
+		return nil, err
 	}
+	return ncclxml.Decode(b.Bytes())
+}
+
+// throughMatrix prints a host as nvidia-smi topo -m does, and reads that.
+func throughMatrix(t *topo.Topology) (*topo.Topology, error) {
+	index, ids, legend := topo.NewIndex(t), t.MatrixAxis(topo.KindGPU), "\nNIC Legend:\n\n"
+	var heads []string
+	for i := range t.GPUs {
+		heads = append(heads, fmt.Sprintf("GPU%d", t.GPUs[i].Index))
+	}
+	for i, id := range nvsmi.NICs(t) {
+		ids, heads = append(ids, id), append(heads, fmt.Sprintf("NIC%d", i))
+		legend += fmt.Sprintf("  NIC%d: %s\n", i, id.Name())
+	}
+	text := "\t" + strings.Join(heads, "\t") + "\tCPU Affinity\tNUMA Affinity\n"
+	for i, a := range ids {
+		text += heads[i]
+		for _, b := range ids {
+			r, _ := index.Relation(a, b)
+			text += "\t" + cmp.Or(r.Class.String(), "?")
+		}
+		if i < len(t.GPUs) && t.GPUs[i].NUMA != nil {
+			text += fmt.Sprintf("\t%s\t%d", t.GPUs[i].CPUAffinity, *t.GPUs[i].NUMA)
+		}
+		text += "\n"
+	}
+	return nvsmi.Decode([]byte(text + legend))
 }
 
 // asHwloc is a host as a file of hwloc's tells it, which has no rates of ports and no maxima of links.
