@@ -185,7 +185,7 @@ func TestRDMAToPCI(t *testing.T) {
 				t.Fatal(err)
 			}
 			dir := longtest.TempDir(t)
-			if err := hosttree.Extract(tree, dir); err != nil {
+			if err := os.CopyFS(dir, tree); err != nil {
 				t.Fatal(err)
 			}
 			tp := hostRoot(t, dir)
