@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/topoctl/topoctl/discover/internal/xgmi"
+	"github.com/topoctl/topoctl/discover/internal/gpulink"
 	"github.com/topoctl/topoctl/discover/topo"
 )
 
@@ -25,10 +25,10 @@ const (
 // kfd is the state of reading that description.
 type kfd struct {
 	*reader
-	listed map[int]bool        // numbers of all nodes
-	nodes  []kfdNode           // of GPUs
-	ends   map[[2]int]xgmi.End // by number of the node, and of the one at the other end
-	hidden int                 // files that this process may not read
+	listed map[int]bool               // numbers of all nodes
+	nodes  []kfdNode                  // of GPUs
+	ends   map[[2]int]gpulink.XGMIEnd // by number of the node, and of the one at the other end
+	hidden int                        // files that this process may not read
 }
 
 // kfdNode is a GPU's node.
@@ -46,7 +46,7 @@ type kfdProps map[string]uint64
 // links. A machine without that driver has none of it.
 // Source: drivers/gpu/drm/amd/amdkfd/kfd_topology.c.
 func (r *reader) readKFD() {
-	k := kfd{reader: r, listed: map[int]bool{}, ends: map[[2]int]xgmi.End{}}
+	k := kfd{reader: r, listed: map[int]bool{}, ends: map[[2]int]gpulink.XGMIEnd{}}
 	k.readNodes()
 	partitions := make([][]kfdNode, len(r.t.GPUs))
 	for _, n := range k.nodes {
