@@ -36,7 +36,7 @@ const (
 )
 
 // report is a text as it was printed: GPUs in its order, and for each pair of them the word of each
-// table, "" where it has none.
+// table, "" if the table has no such cell.
 type report struct {
 	gpus     []gpu
 	cells    map[table][][]string
@@ -221,7 +221,7 @@ func (r *report) xgmi(i, j int) []gpulink.XGMIEnd {
 	return []gpulink.XGMIEnd{gpulink.NewXGMI(least, most, number(r.cell(weights, i, j)))}
 }
 
-// number is 0 for what is none.
+// number is 0 for a text that is no number.
 func number(s string) uint64 {
 	n, err := strconv.ParseUint(strings.TrimSpace(s), 10, 31)
 	if err != nil {

@@ -48,7 +48,7 @@ func (d *decoder) set(e *document.Element, attr string) cpuset.Set {
 	return s
 }
 
-// osIndex is an object's number in the operating system, -1 where there is none.
+// osIndex is an object's number in the operating system, -1 if it has no number.
 func osIndex(e *document.Element) int {
 	n, err := strconv.Atoi(e.Get("os_index"))
 	if err != nil || n < 0 || n > cpuset.Max {

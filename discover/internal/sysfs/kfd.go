@@ -43,7 +43,7 @@ type kfdNode struct {
 type kfdProps map[string]uint64
 
 // readKFD reads what AMD's compute driver tells of its GPUs, and their xGMI
-// links. A machine without that driver has none of it.
+// links. A machine without that driver has no such files.
 // Source: drivers/gpu/drm/amd/amdkfd/kfd_topology.c.
 func (r *reader) readKFD() {
 	k := kfd{reader: r, listed: map[int]bool{}, ends: map[[2]int]gpulink.XGMIEnd{}}
@@ -119,7 +119,7 @@ func (k *kfd) properties(f files, name string) kfdProps {
 }
 
 // parseKFD reads lines of a name and a number. The error is about the first
-// line that is none; the others count.
+// line that is something else; the others count.
 func parseKFD(data []byte) (kfdProps, error) {
 	if len(data) == 0 || len(data) > maxAttr {
 		return nil, fmt.Errorf("%d bytes, want lines of a name and a number", len(data))
