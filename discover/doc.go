@@ -49,5 +49,5 @@
 // takes: 1.7 ms per sample on a host with 44 NICs.
 //
 // Watch reports when a new Discover is due. It listens to netlink messages about links,
-// addresses and routes and to uevents of devices, and compares files where it may not listen.
+// addresses and routes and to uevents of devices.
 package discover

@@ -25,7 +25,7 @@ const netlinkTimeout = 10 * time.Second
 
 // dumpNetlink asks the kernel for interfaces, addresses, routes and RDMA
 // devices of the process's network namespace. None of it needs privileges.
-// Interfaces are what the rest hangs on: without them there is no report.
+// Without interfaces there is no report: addresses and routes are theirs.
 func dumpNetlink(ctx context.Context) (*replies.NetlinkReport, error) {
 	h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
 	if err != nil {

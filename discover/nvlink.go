@@ -3,46 +3,15 @@ package discover
 import (
 	"cmp"
 	"fmt"
-	"strconv"
 	"strings"
 
+	"github.com/topoctl/topoctl/discover/internal/gpulink"
 	"github.com/topoctl/topoctl/discover/topo"
 )
 
 // nvFabric is the far end of NVLinks that lead to NVSwitches: all GPUs with
 // links to it reach each other, with as many links as the smaller of the two.
 const nvFabric topo.ID = "nvfabric"
-
-// nvlinkRates are the rates of one NVLink in one direction, from the newest
-// compute capability (major and minor digit) down.
-// Source: NCCL 2.30, src/graph/topo.h.
-var nvlinkRates = []struct {
-	capability int
-	rate       topo.Rate
-}{
-	{100, 40_100 * topo.MBPerSec},
-	{90, 20_600 * topo.MBPerSec},
-	{87, 20 * topo.GBPerSec},
-	{86, 12 * topo.GBPerSec},
-	{70, 20 * topo.GBPerSec},
-	{60, 18 * topo.GBPerSec},
-}
-
-// nvlinkRate is the rate of one NVLink of a GPU, nil where it is not known.
-func nvlinkRate(computeCap string) *topo.Rate {
-	major, minor, ok := strings.Cut(computeCap, ".")
-	a, err1 := strconv.Atoi(major)
-	b, err2 := strconv.Atoi(minor)
-	if !ok || err1 != nil || err2 != nil || b < 0 || b > 9 || a < 0 || a > 1000 {
-		return nil
-	}
-	for _, r := range nvlinkRates {
-		if a*10+b >= r.capability {
-			return &r.rate
-		}
-	}
-	return nil
-}
 
 // peers turns what NVML says between GPUs into links and relations.
 type peers struct {
@@ -95,10 +64,10 @@ func (p *peers) nvlinks() {
 		g, ends := l.gpu, p.nvlinkEnds(l)
 		all[g] = ends
 		if ends.fabric > 0 {
-			p.link(g, nvFabric, ends.fabric, nvlinkRate(g.ComputeCap), "to NVSwitches")
+			p.link(g, nvFabric, ends.fabric, gpulink.NVLinkRate(g.ComputeCap), "to NVSwitches")
 		}
 		if ends.cpu > 0 && g.NUMA != nil {
-			p.link(g, topo.NUMAID(*g.NUMA), ends.cpu, nvlinkRate(g.ComputeCap), "to the CPU")
+			p.link(g, topo.NUMAID(*g.NUMA), ends.cpu, gpulink.NVLinkRate(g.ComputeCap), "to the CPU")
 		}
 		if ends.strange > 0 {
 			p.t.Warnings = append(p.t.Warnings, topo.Warning{
@@ -123,20 +92,20 @@ func (p *peers) pairLink(a, b *topo.GPU, there, back int) {
 	if there > 0 && back > 0 && there != back {
 		conflict(p.t, a.ID, "NVLinks to "+string(b.ID), topo.SourceNVML, count, topo.SourceNVML, max(there, back))
 	}
-	rate := nvlinkRate(a.ComputeCap)
-	if other := nvlinkRate(b.ComputeCap); rate != nil && other != nil && *other < *rate {
-		rate = other
+	rate := gpulink.NVLinkRate(a.ComputeCap)
+	if other := gpulink.NVLinkRate(b.ComputeCap); rate > 0 && other > 0 {
+		rate = min(rate, other)
 	}
 	p.link(a, b.ID, count, rate, "")
 }
 
 // link adds NVLinks between a GPU and what is at their other end.
-func (p *peers) link(g *topo.GPU, b topo.ID, count int, perLink *topo.Rate, note string) {
+func (p *peers) link(g *topo.GPU, b topo.ID, count int, perLink topo.Rate, note string) {
 	l := topo.Link{ID: topo.NVLinkID(g.ID, b), Kind: topo.LinkNVLink, A: g.ID, B: b, Count: count, Basis: topo.BasisUnknown, Note: note}
-	if perLink != nil {
-		rate := topo.Rate(count) * *perLink
+	if perLink > 0 {
+		rate := topo.Rate(count) * perLink
 		l.BytesPerSec, l.Basis = &rate, topo.BasisTypical
-		per := fmt.Sprintf("%d x %.1f GB/s (compute capability %s)", count, float64(*perLink)/float64(topo.GBPerSec), g.ComputeCap)
+		per := fmt.Sprintf("%d x %.1f GB/s (compute capability %s)", count, float64(perLink)/float64(topo.GBPerSec), g.ComputeCap)
 		l.Note = strings.TrimSpace(note + " " + per)
 	}
 	l.Facts.Set("count", topo.SourceNVML, "nvmlDeviceGetNvLinkState")

@@ -170,8 +170,8 @@ func matchGPUs(t *topo.Topology, r *replies.GPUReport) []listedGPU {
 	return listed
 }
 
-// addGPU makes a node for a GPU that sysfs had none for. d is the function at its address, nil
-// where there is none.
+// addGPU makes a node for a GPU that sysfs did not find. d is the function at its address, nil if there is
+// no function.
 func addGPU(t *topo.Topology, d *topo.PCIDevice, a *replies.GPU) topo.ID {
 	index := 0
 	for i := range t.GPUs {

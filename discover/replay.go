@@ -13,7 +13,7 @@ import (
 // with a thousand interfaces 400 kB.
 const maxAnswers = 16 << 20
 
-// replay reads a recorded answer from a tree; found is false where there is none.
+// replay reads a recorded answer from a tree; found is false if the tree has no such file.
 func replay(tree fs.FS, name, schema string, into any) (found bool, err error) {
 	f, err := tree.Open(name)
 	if errors.Is(err, fs.ErrNotExist) {

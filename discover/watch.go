@@ -16,15 +16,11 @@ import (
 
 // WatchOptions say how Watch reports changes of this machine. The zero value is usable.
 type WatchOptions struct {
-	// HostRoot is where this machine's root directory is mounted, as in Options.
-	HostRoot string
 	// Settle is how long there must be no further event before a change is reported; 0 means
 	// 300 ms. If events never stop, a change is reported after ten times that.
 	Settle time.Duration
-	// Poll is how often files are compared if kernel events are not available; 0 means 5 s.
-	Poll time.Duration
-	// Note, if not nil, is called once for each kind of kernel event that is not available,
-	// with the reason, from the same goroutine as changed.
+	// Note, if not nil, is called once for each kind of kernel event that is not available while
+	// others are, with the reason.
 	Note func(string)
 }
 
@@ -34,10 +30,10 @@ type WatchOptions struct {
 // "lost events". Calls come one at a time; events that arrive during a call are reported after
 // it.
 //
-// Changes come from the kernel's netlink groups. If a process may not listen to these, Watch
-// compares files in /sys and /proc instead. The state of an RDMA port causes no event; use a
-// Sampler for it. Watch returns an error if neither events nor files are available: it works on
-// Linux only.
+// Changes come from the kernel's netlink groups. Watch returns an error if a process may not listen
+// to any of these, as in some sandboxes and on other systems than Linux, or if all have ended: the
+// host has to be discovered from time to time then. The state of an RDMA port causes no event;
+// use a Sampler for it.
 func Watch(ctx context.Context, opts WatchOptions, changed func(why string)) error {
 	return watch(ctx, opts, changed, openEvents)
 }
@@ -56,53 +52,43 @@ const lostEvents = "lost events"
 // be opened, the reason.
 func watch(ctx context.Context, opts WatchOptions, changed func(string), openSources func() ([]eventSource, []error)) error {
 	sources, refused := openSources()
+	if len(sources) == 0 {
+		return pkgerr.Errorf("discover", "watch: %w", errors.Join(refused...))
+	}
+	note := func(err error) {
+		if opts.Note != nil {
+			opts.Note(err.Error())
+		}
+	}
+	for _, err := range refused {
+		note(err)
+	}
 	listening := listen(ctx, sources)
 	defer listening.stop()
-	p, err := newPoller(opts.HostRoot)
-	if err != nil {
-		return pkgerr.Errorf("discover", "watch: %w", errors.Join(append(refused, err)...))
-	}
-	defer p.close()
 
 	settle := cmp.Or(opts.Settle, 300*time.Millisecond)
 	changes := debouncer{quiet: settle, longest: 10 * settle}
 	settled := time.NewTimer(0)
 	defer settled.Stop()
-	ticker := time.NewTicker(cmp.Or(opts.Poll, 5*time.Second))
-	defer ticker.Stop()
-	poll := (<-chan time.Time)(nil)
-	fallBack := func(why error) {
-		if poll == nil {
-			p.differences() // from now on
-			poll = ticker.C
-		}
-		if opts.Note != nil {
-			opts.Note(fmt.Sprintf("%v; files are compared instead", why))
-		}
-	}
 	happened := func(what string) {
 		changes.event(time.Now(), what)
 		settled.Reset(time.Until(changes.due()))
 	}
-	for _, err := range refused {
-		fallBack(err)
-	}
-	for {
+	for left := len(sources); ; {
 		select {
 		case <-ctx.Done():
 			return nil
 		case what := <-listening.events:
 			happened(what)
 		case err := <-listening.ended:
-			fallBack(err)
+			if left--; left == 0 {
+				return pkgerr.Errorf("discover", "watch: %w", err)
+			}
+			note(err)
 			happened(lostEvents) // those until now
 		case <-settled.C:
 			if why := changes.flush(time.Now()); why != "" {
 				changed(why)
-			}
-		case <-poll:
-			if why := p.differences(); len(why) > 0 {
-				changed(strings.Join(why, ", "))
 			}
 		}
 	}

@@ -52,7 +52,7 @@ func TestWatchKernel(t *testing.T) {
 	if !inNamespace(t) {
 		return
 	}
-	told, notes := watching(t, WatchOptions{Settle: 20 * time.Millisecond, Poll: time.Hour}, openEvents)
+	told, notes, _ := watching(t, WatchOptions{Settle: 20 * time.Millisecond}, openEvents)
 	lo, err := netlink.LinkByName("lo")
 	if err != nil {
 		t.Fatal(err)

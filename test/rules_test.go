@@ -23,7 +23,7 @@ const modulePath = "github.com/topoctl/topoctl"
 // pure are the rooms that parse, model or decide: they touch no operating system, and share nothing, so .ci/run leaves
 // them out of race detection. Time comes in as a parameter.
 var pure = []string{
-	"discover/topo", "discover/formats", "discover/internal/xgmi", "pathsel", "probe",
+	"discover/topo", "discover/formats", "discover/internal/gpulink", "pathsel", "probe",
 	"internal/text", "internal/cpuset", "internal/document", "internal/maxmin", "internal/pkgerr", "internal/group",
 	"internal/replies", "internal/counters", "internal/redact", "internal/pick", "internal/sched",
 	"internal/picture", "internal/rival", "internal/remap", "internal/compare", "internal/diff", "internal/explain", "internal/record",

@@ -3,6 +3,7 @@ package main_test
 import (
 	"bytes"
 	"context"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -13,7 +14,6 @@ import (
 	"github.com/topoctl/topoctl/discover"
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/fixtures"
-	"github.com/topoctl/topoctl/internal/hosttree"
 )
 
 const benchMachine = "dgx-h100"
@@ -26,7 +26,7 @@ func expanded(b *testing.B, name string) string {
 		b.Fatal(err)
 	}
 	dir := b.TempDir()
-	if err := hosttree.Extract(tree, dir); err != nil {
+	if err := os.CopyFS(dir, tree); err != nil {
 		b.Fatal(err)
 	}
 	return dir

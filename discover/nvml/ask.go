@@ -99,29 +99,39 @@ func (a *asker) report(ctx context.Context) (*replies.GPUReport, error) {
 	if v := number(system, "nvmlSystemGetCudaDriverVersion", a.lib.SystemGetCudaDriverVersion); v != nil {
 		r.CUDAVersion = fmt.Sprintf("%d.%d", *v/1000, *v%1000/10)
 	}
-	count, ret := a.lib.DeviceGetCount()
-	if ret != gonvml.SUCCESS {
-		return nil, errors.New("nvml: nvmlDeviceGetCount: " + a.text(ret))
-	}
 	var gpus []*gpu
-	for i := range count {
-		if err := ctx.Err(); err != nil {
-			return nil, fmt.Errorf("nvml: after %d of %d GPUs: %w", i, count, err)
-		}
-		dev, ret := a.lib.DeviceGetHandleByIndex(i)
-		if ret != gonvml.SUCCESS {
-			a.warn("nvmlDeviceGetHandleByIndex", "NVML GPU %d: %s", i, a.text(ret))
-			continue
-		}
-		g := &gpu{asker: a, dev: dev, index: i, warned: map[string]bool{}}
+	err := a.each(ctx, func(g *gpu) {
 		gpus = append(gpus, g)
 		r.GPUs = append(r.GPUs, g.answer())
+	})
+	if err != nil {
+		return nil, err
 	}
 	for i, g := range gpus {
 		r.GPUs[i].P2P = g.peers(gpus)
 	}
 	r.Warnings = a.warnings
 	return r, nil
+}
+
+// each visits every GPU. ctx is checked between them.
+func (a *asker) each(ctx context.Context, visit func(*gpu)) error {
+	count, ret := a.lib.DeviceGetCount()
+	if ret != gonvml.SUCCESS {
+		return errors.New("nvml: nvmlDeviceGetCount: " + a.text(ret))
+	}
+	for i := range count {
+		if err := ctx.Err(); err != nil {
+			return fmt.Errorf("nvml: after %d of %d GPUs: %w", i, count, err)
+		}
+		dev, ret := a.lib.DeviceGetHandleByIndex(i)
+		if ret != gonvml.SUCCESS {
+			a.warn("nvmlDeviceGetHandleByIndex", "NVML GPU %d: %s", i, a.text(ret))
+			continue
+		}
+		visit(&gpu{asker: a, dev: dev, index: i, warned: map[string]bool{}})
+	}
+	return nil
 }
 
 // answer asks for one GPU.

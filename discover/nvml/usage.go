@@ -6,7 +6,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"math"
 	"time"
 
@@ -80,24 +79,9 @@ func (k *kept) end() error {
 }
 
 // loads asks for the load of every GPU.
-func (a *asker) loads(ctx context.Context) ([]counters.GPULoad, error) {
-	count, ret := a.lib.DeviceGetCount()
-	if ret != gonvml.SUCCESS {
-		return nil, errors.New("nvml: nvmlDeviceGetCount: " + a.text(ret))
-	}
-	var out []counters.GPULoad
-	for i := range count {
-		if err := ctx.Err(); err != nil {
-			return nil, fmt.Errorf("nvml: after %d of %d GPUs: %w", i, count, err)
-		}
-		dev, ret := a.lib.DeviceGetHandleByIndex(i)
-		if ret != gonvml.SUCCESS {
-			a.warn("nvmlDeviceGetHandleByIndex", "NVML GPU %d: %s", i, a.text(ret))
-			continue
-		}
-		out = append(out, (&gpu{asker: a, dev: dev, index: i, warned: map[string]bool{}}).load())
-	}
-	return out, nil
+func (a *asker) loads(ctx context.Context) (loads []counters.GPULoad, err error) {
+	err = a.each(ctx, func(g *gpu) { loads = append(loads, g.load()) })
+	return loads, err
 }
 
 // load asks for one GPU's load.

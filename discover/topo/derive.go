@@ -12,7 +12,11 @@ import (
 // replaces what an earlier Derive computed and keeps links that a source gave.
 // Every producer of a Topology calls it once, after the last change.
 func (t *Topology) Derive() {
-	t.stampKinds()
+	for _, l := range t.lists() {
+		for n := range l.nodes() {
+			n.common().Kind = l.kind()
+		}
+	}
 	t.sortNodes()
 	observed := NewIndex(t) // without what the next steps derive
 	t.assignRoles(observed)
@@ -23,25 +27,6 @@ func (t *Topology) Derive() {
 	t.sortWarnings()
 	t.Host.Fingerprint = t.fingerprint(observed)
 	t.deriveRelations()
-}
-
-func (t *Topology) stampKinds() {
-	stamp(t.Packages, KindPackage)
-	stamp(t.NUMANodes, KindNUMA)
-	stamp(t.HostBridges, KindHostBridge)
-	stamp(t.PCIDevices, KindPCI)
-	stamp(t.GPUs, KindGPU)
-	stamp(t.RDMADevices, KindRDMA)
-	stamp(t.Ports, KindPort)
-	stamp(t.Netdevs, KindNetdev)
-	stamp(t.NVMes, KindNVMe)
-	stamp(t.NVSwitches, KindNVSwitch)
-}
-
-func stamp[T any](list []T, kind Kind) {
-	for i := range list {
-		any(&list[i]).(noder).common().Kind = kind
-	}
 }
 
 func (t *Topology) sortNodes() {

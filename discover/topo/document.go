@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"iter"
+	"slices"
 	"strings"
 	"time"
 
@@ -25,8 +27,10 @@ func (t *Topology) Encode() ([]byte, error) {
 	w.Field("complete", t.Complete)
 	w.Field("host", t.Host)
 	w.List("nodes")
-	for _, n := range t.nodes() {
-		facts.item(w, n.value, n.node.Facts)
+	for _, l := range t.lists() {
+		for n := range l.nodes() {
+			facts.item(w, n, n.common().Facts)
+		}
 	}
 	w.End()
 	w.List("links")
@@ -84,34 +88,55 @@ type factsReference struct {
 	Index *int `json:"facts,omitempty"`
 }
 
-// nodeRef is one node of any kind, for encoding and checking.
-type nodeRef struct {
-	node  *Node
-	value any // a pointer to all of it
+// nodeList is the list of the nodes of one kind.
+type nodeList interface {
+	kind() Kind
+	nodes() iter.Seq[noder] // pointers to them
+	read(raw []byte) (*Node, error)
 }
 
-// nodes lists every node in document order: by kind, then by the kind's order.
-func (t *Topology) nodes() []nodeRef {
-	var out []nodeRef
-	out = appendNodes(out, t.Packages)
-	out = appendNodes(out, t.NUMANodes)
-	out = appendNodes(out, t.HostBridges)
-	out = appendNodes(out, t.PCIDevices)
-	out = appendNodes(out, t.Switches)
-	out = appendNodes(out, t.GPUs)
-	out = appendNodes(out, t.NICs)
-	out = appendNodes(out, t.RDMADevices)
-	out = appendNodes(out, t.Ports)
-	out = appendNodes(out, t.Netdevs)
-	out = appendNodes(out, t.NVMes)
-	return appendNodes(out, t.NVSwitches)
-}
+// noder gives the common part of a node of any kind.
+type noder interface{ common() *Node }
 
-func appendNodes[T any](out []nodeRef, list []T) []nodeRef {
-	for i := range list {
-		out = append(out, nodeRef{any(&list[i]).(noder).common(), &list[i]})
+func (n *Node) common() *Node { return n }
+
+// lists are the lists of all kinds, in document order.
+func (t *Topology) lists() []nodeList {
+	return []nodeList{
+		list[Package]{KindPackage, &t.Packages}, list[NUMANode]{KindNUMA, &t.NUMANodes}, list[HostBridge]{KindHostBridge, &t.HostBridges},
+		list[PCIDevice]{KindPCI, &t.PCIDevices}, list[Switch]{KindSwitch, &t.Switches}, list[GPU]{KindGPU, &t.GPUs}, list[NIC]{KindNIC, &t.NICs},
+		list[RDMADevice]{KindRDMA, &t.RDMADevices}, list[Port]{KindPort, &t.Ports}, list[Netdev]{KindNetdev, &t.Netdevs},
+		list[NVMe]{KindNVMe, &t.NVMes}, list[NVSwitch]{KindNVSwitch, &t.NVSwitches},
 	}
-	return out
+}
+
+type list[T any] struct {
+	of    Kind
+	items *[]T
+}
+
+func (l list[T]) kind() Kind { return l.of }
+
+func (l list[T]) nodes() iter.Seq[noder] {
+	return func(yield func(noder) bool) {
+		for i := range *l.items {
+			if !yield(any(&(*l.items)[i]).(noder)) {
+				return
+			}
+		}
+	}
+}
+
+// read appends a node, whose facts are not set.
+func (l list[T]) read(raw []byte) (*Node, error) {
+	var v T
+	if err := json.Unmarshal(raw, &v); err != nil {
+		return nil, err
+	}
+	*l.items = append(*l.items, v)
+	n := any(&(*l.items)[len(*l.items)-1]).(noder).common()
+	n.Kind = l.of // a document may have the key twice
+	return n, nil
 }
 
 // Detect reports whether data, the beginning of a file, may be a topoctl.topology document: it
@@ -150,8 +175,9 @@ func Decode(data []byte) (*Topology, error) {
 	}
 	t := &Topology{Tool: doc.Tool, CapturedAt: doc.CapturedAt, Origin: doc.Origin, Complete: doc.Complete,
 		Host: doc.Host, Asserted: doc.Asserted, Sources: doc.Sources, Warnings: doc.Warnings}
+	lists := t.lists()
 	for i, raw := range doc.Nodes {
-		if err := t.decodeNode(raw, doc.Facts); err != nil {
+		if err := decodeNode(lists, raw, doc.Facts); err != nil {
 			return nil, pkgerr.Errorf("topo", "nodes[%d]: %w", i, err)
 		}
 	}
@@ -212,46 +238,31 @@ func (f factsReference) in(table []Facts) (Facts, error) {
 	return table[*f.Index], nil
 }
 
-// decodeNode reads a node into the list of its kind.
-func (t *Topology) decodeNode(raw []byte, table []Facts) error {
+// decodeNode reads a node into the list of its kind. Switches and cards are derived; other kinds are a newer
+// writer's.
+func decodeNode(lists []nodeList, raw []byte, table []Facts) error {
 	head, ok := headOf(raw)
 	if !ok {
 		if err := json.Unmarshal(raw, &head); err != nil {
 			return err
 		}
 	}
-	facts := func() (Facts, error) {
-		var f factsReference
-		if len(head.Facts) > 0 {
-			if err := json.Unmarshal(head.Facts, &f.Index); err != nil {
-				return nil, fmt.Errorf("facts: %w", err)
-			}
+	at := slices.IndexFunc(lists, func(l nodeList) bool { return l.kind() == head.Kind })
+	if at < 0 || head.Kind == KindSwitch || head.Kind == KindNIC {
+		return nil
+	}
+	n, err := lists[at].read(raw)
+	if err != nil {
+		return err
+	}
+	var f factsReference
+	if len(head.Facts) > 0 {
+		if err := json.Unmarshal(head.Facts, &f.Index); err != nil {
+			return fmt.Errorf("facts: %w", err)
 		}
-		return f.in(table)
 	}
-	switch head.Kind {
-	case KindPackage:
-		return appendNode(&t.Packages, raw, head.Kind, facts)
-	case KindNUMA:
-		return appendNode(&t.NUMANodes, raw, head.Kind, facts)
-	case KindHostBridge:
-		return appendNode(&t.HostBridges, raw, head.Kind, facts)
-	case KindPCI:
-		return appendNode(&t.PCIDevices, raw, head.Kind, facts)
-	case KindGPU:
-		return appendNode(&t.GPUs, raw, head.Kind, facts)
-	case KindRDMA:
-		return appendNode(&t.RDMADevices, raw, head.Kind, facts)
-	case KindPort:
-		return appendNode(&t.Ports, raw, head.Kind, facts)
-	case KindNetdev:
-		return appendNode(&t.Netdevs, raw, head.Kind, facts)
-	case KindNVMe:
-		return appendNode(&t.NVMes, raw, head.Kind, facts)
-	case KindNVSwitch:
-		return appendNode(&t.NVSwitches, raw, head.Kind, facts)
-	}
-	return nil // switches and cards are derived; other kinds are a newer writer's
+	n.Facts, err = f.in(table)
+	return err
 }
 
 // nodeHead is what decides how a node is read.
@@ -287,26 +298,6 @@ func headOf(raw []byte) (head nodeHead, ok bool) {
 	return head, !bytes.Contains(raw, []byte(facts[1:]))
 }
 
-// noder gives the common part of a node of any kind.
-type noder interface{ common() *Node }
-
-func (n *Node) common() *Node { return n }
-
-func appendNode[T any](list *[]T, raw []byte, kind Kind, facts func() (Facts, error)) error {
-	var v T
-	err := json.Unmarshal(raw, &v)
-	if err != nil {
-		return err
-	}
-	n := any(&v).(noder).common()
-	n.Kind = kind // a document may have the key twice
-	if n.Facts, err = facts(); err != nil {
-		return err
-	}
-	*list = append(*list, v)
-	return nil
-}
-
 // maxAxis bounds the GPUs, NICs and NUMA nodes of a document: relations are
 // computed for every pair of them. The largest hosts have about 200.
 const maxAxis = 2048
@@ -319,14 +310,17 @@ func (t *Topology) check() error {
 		return pkgerr.Errorf("topo", "%d GPUs, NICs and NUMA nodes: at most %d are read", n, maxAxis)
 	}
 	seen := map[ID]bool{}
-	for _, n := range t.nodes() {
-		if n.node.ID == "" {
-			return pkgerr.Errorf("topo", "a node of kind %q has no id", n.node.Kind)
+	for _, l := range t.lists() {
+		for n := range l.nodes() {
+			switch id := n.common().ID; {
+			case id == "":
+				return pkgerr.Errorf("topo", "a node of kind %q has no id", l.kind())
+			case seen[id]:
+				return pkgerr.Errorf("topo", "two nodes are called %q", id)
+			default:
+				seen[id] = true
+			}
 		}
-		if seen[n.node.ID] {
-			return pkgerr.Errorf("topo", "two nodes are called %q", n.node.ID)
-		}
-		seen[n.node.ID] = true
 	}
 	for i := range t.PCIDevices {
 		if err := t.PCIDevices[i].Link.check(); err != nil {

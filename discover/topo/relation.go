@@ -21,7 +21,7 @@ type Relation struct {
 	// SamePackage is set for SYS pairs whose NUMA nodes share a socket
 	// (NPS4, sub-NUMA clustering): cheaper than SYS sounds.
 	SamePackage bool `json:"same_package,omitempty"`
-	// Limit is the link with that rate, "" where there is none.
+	// Limit is the link with that rate, "" if there is no such link.
 	Limit LinkID `json:"-"`
 }
 

@@ -127,7 +127,7 @@ type memoryLimit struct {
 const noLimit = math.MaxInt64 &^ (1<<20 - 1)
 
 // memoryOf is the limit of one group and what it leaves. Pages of files are counted as used and
-// given up when memory is short, so they do not count here. memory.high is no limit: who exceeds it
+// given up when memory is short, so they do not count here. memory.high is no limit: a process that exceeds it
 // is slowed down, not killed. Source: Documentation/admin-guide/cgroup-v2.rst, cgroup-v1/memory.rst.
 func memoryOf(root fs.FS, dir string) (limit memoryLimit, left int64, ok bool) {
 	for _, names := range [][]string{
@@ -155,7 +155,7 @@ func memoryOf(root fs.FS, dir string) (limit memoryLimit, left int64, ok bool) {
 	return memoryLimit{}, 0, false
 }
 
-// parseBytes reads a number of bytes; "max" is none.
+// parseBytes reads a number of bytes; "max" is no number.
 func parseBytes(s string) (int64, bool) {
 	n, err := strconv.ParseInt(strings.TrimSpace(s), 10, 64)
 	return n, err == nil && n >= 0

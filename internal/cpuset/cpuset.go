@@ -253,10 +253,7 @@ func (s Set) String() string {
 
 // Mask is the mask form of NCCL, "00000000,0000ffff", as short as it can be in whole
 // groups; one group of zeros for the empty set.
-func (s Set) Mask() string { return s.mask("", 8, s.groups()) }
-
-// HwlocMask is hwloc's mask form, "0x00000000,0x0000ffff", as short as Mask.
-func (s Set) HwlocMask() string { return s.mask("0x", 8, s.groups()) }
+func (s Set) Mask() string { return s.mask(8, s.groups()) }
 
 // KernelMask is the mask form as the kernel writes it, width bits wide: no group is left
 // out, and the first one has only the digits that its bits need. A width that is too small
@@ -268,18 +265,17 @@ func (s Set) KernelMask(width int) string {
 	if width%32 == 0 {
 		digits = 8
 	}
-	return s.mask("", digits, (width+31)/32)
+	return s.mask(digits, (width+31)/32)
 }
 
 // groups is how many groups of 32 the members take, at least one.
 func (s Set) groups() int { return max(1, s.Last()/32+1) }
 
-func (s Set) mask(prefix string, firstDigits, groups int) string {
+func (s Set) mask(firstDigits, groups int) string {
 	var b strings.Builder
 	digits := firstDigits
 	for i := groups - 1; i >= 0; i-- {
 		word := strconv.FormatUint(uint64(uint32(s.word(i/2)>>(i%2*32))), 16)
-		b.WriteString(prefix)
 		b.WriteString("00000000"[:max(0, digits-len(word))])
 		b.WriteString(word)
 		if digits = 8; i > 0 {

@@ -21,11 +21,9 @@ func ExampleSet_Mask() {
 	s, _ := cpuset.ParseHwlocMask("0x1,0x0000ffff")
 	fmt.Println(s)
 	fmt.Println(s.Mask())
-	fmt.Println(s.HwlocMask())
 	fmt.Println(s.KernelMask(48))
 	// Output:
 	// 0-15,32
 	// 00000001,0000ffff
-	// 0x00000001,0x0000ffff
 	// 0001,0000ffff
 }

@@ -3,6 +3,7 @@ package diff_test
 import (
 	"bytes"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -220,16 +221,13 @@ func TestOtherTranscripts(t *testing.T) {
 		}
 		return out
 	}
-	hwloc := func(top *topo.Topology) *topo.Topology {
-		var xml bytes.Buffer
-		if err := hwlocxml.Encode(&xml, top); err != nil {
-			t.Fatal(err)
-		}
-		out, err := hwlocxml.Decode(xml.Bytes())
-		if err != nil {
-			t.Fatal(err)
-		}
-		return out
+	xml, err := os.ReadFile("testdata/box.hwloc.xml") // the same machine, as lstopo writes it
+	if err != nil {
+		t.Fatal(err)
+	}
+	hwloc, err := hwlocxml.Decode(xml)
+	if err != nil {
+		t.Fatal(err)
 	}
 	matrix := func(text string) *topo.Topology {
 		out, err := nvsmi.Decode([]byte(text))
@@ -252,7 +250,7 @@ func TestOtherTranscripts(t *testing.T) {
 		{"redacted-hides-replaced", redacted(plain), redacted(replaced)},
 		{"import-nccl", plain, through(plain)},
 		{"import-nccl-x8", through(plain), through(machine(t, swap(t, box, "nic: 14:00.0", "nic: 14:00.0, link: gen5x8")))},
-		{"import-hwloc", plain, hwloc(plain)},
+		{"import-hwloc", plain, hwloc},
 		{"import-nvsmi", plain, matrix(smi)},
 		{"import-nvsmi-both", matrix(smi), matrix(strings.ReplaceAll(smi, "PIX", "NODE"))},
 		{"virtual-functions", machine(t, "fixture:sriov-pf-vf"), changed(t, machine(t, "fixture:sriov-pf-vf"), withoutVFs)},

@@ -12,7 +12,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"unicode"
 	"unicode/utf16"
 	"unicode/utf8"
@@ -128,7 +127,7 @@ func (w *Writer) ItemWith(object any, name string, value any) {
 func (w *Writer) End() {
 	last := len(w.open) - 1
 	if last == 0 {
-		panic("jsontext: End without List or Object")
+		panic("document: End without List or Object")
 	}
 	closing := w.open[last]
 	if closing == ']' && w.comma {
@@ -145,7 +144,7 @@ func (w *Writer) Bytes() ([]byte, error) {
 		return nil, w.err
 	}
 	if len(w.open) != 1 {
-		panic("jsontext: Bytes without End")
+		panic("document: Bytes without End")
 	}
 	w.buf.WriteString("\n}\n")
 	return w.buf.Bytes(), nil
@@ -163,66 +162,41 @@ func WriteList[T any](w *Writer, name string, items []T) {
 // Layout breaks a JSON object into lines: a key a line, the first one included, and for
 // lists that are fields of it an element a line. Keys and values stay as they are written.
 func Layout(object []byte) ([]byte, error) {
-	out, err := layout(object)
-	if errors.Is(err, io.EOF) {
-		err = io.ErrUnexpectedEOF
-	}
-	if err != nil {
+	var compact bytes.Buffer
+	if err := json.Compact(&compact, object); err != nil {
 		return nil, fmt.Errorf("lay out JSON: %w", err)
 	}
-	return out, nil
-}
-
-func layout(object []byte) ([]byte, error) {
-	dec := json.NewDecoder(bytes.NewReader(object))
-	dec.UseNumber()
-	var out bytes.Buffer
-	if err := openObject(dec); err != nil {
-		return nil, err
+	data := compact.Bytes()
+	if data[0] != '{' {
+		return nil, errors.New("lay out JSON: want an object")
 	}
-	out.WriteByte('{')
-	for separator := "\n"; dec.More(); separator = ",\n" {
-		before := dec.InputOffset()
-		if _, err := dec.Token(); err != nil {
-			return nil, err
-		}
-		key := bytes.TrimLeft(object[before:dec.InputOffset()], ", \t\r\n")
-		var value json.RawMessage
-		if err := dec.Decode(&value); err != nil {
-			return nil, err
-		}
-		out.WriteString(separator)
-		out.Write(key)
-		out.WriteByte(':')
-		if value[0] != '[' {
-			out.Write(value)
+	var out []byte
+	depth, list := 0, false // whether the field that the text is in is a list
+	broken := func() bool { return depth == 1 || depth == 2 && list }
+	for i := 0; i < len(data); i++ {
+		c := data[i]
+		switch c {
+		case '"':
+			end := endOfText(data, i+1)
+			out = append(out, data[i:end+1]...)
+			i = end
 			continue
-		}
-		var elements []json.RawMessage
-		if err := json.Unmarshal(value, &elements); err != nil {
-			return nil, err
-		}
-		out.WriteByte('[')
-		for i, e := range elements {
-			if i > 0 {
-				out.WriteByte(',')
+		case '{', '[':
+			if depth++; depth == 2 {
+				list = c == '['
 			}
-			out.WriteByte('\n')
-			out.Write(e)
+		case '}', ']':
+			if broken() && data[i-1] != '{' && data[i-1] != '[' {
+				out = append(out, '\n')
+			}
+			depth--
 		}
-		if len(elements) > 0 {
-			out.WriteByte('\n')
+		out = append(out, c)
+		if broken() && (c == ',' || c == '[' && data[i+1] != ']') || c == '{' && depth == 1 {
+			out = append(out, '\n')
 		}
-		out.WriteByte(']')
 	}
-	if _, err := dec.Token(); err != nil { // the last bracket
-		return nil, err
-	}
-	if err := atEnd(dec); err != nil {
-		return nil, err
-	}
-	out.WriteString("\n}\n")
-	return out.Bytes(), nil
+	return append(out, '\n'), nil
 }
 
 // Printable is a document without characters that a terminal would obey, or that it would not show: a JSON encoder

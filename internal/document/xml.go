@@ -38,7 +38,7 @@ func (e *Element) Path() string {
 	return fmt.Sprintf("%s/%s[%d]", e.parent.Path(), e.Name, e.nth)
 }
 
-// Attr is an attribute's value; ok is false where there is none.
+// Attr is an attribute's value; ok is false if there is no such attribute.
 func (e *Element) Attr(name string) (value string, ok bool) {
 	for i := range e.Attrs {
 		if e.Attrs[i].Name.Local == name {
@@ -48,7 +48,7 @@ func (e *Element) Attr(name string) (value string, ok bool) {
 	return "", false
 }
 
-// Get is an attribute's value, "" where there is none.
+// Get is an attribute's value, "" if there is no such attribute.
 func (e *Element) Get(name string) string {
 	v, _ := e.Attr(name)
 	return v
@@ -66,7 +66,7 @@ func (e *Element) All(name string) []*Element {
 }
 
 // FirstElement gives the name of the first element in head, the first bytes of a
-// text; "" where there is none. The rest of head may be cut anywhere.
+// text; "" if there is no element. The rest of head may be cut anywhere.
 func FirstElement(head []byte) string {
 	d := decoder(head)
 	for {

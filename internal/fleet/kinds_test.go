@@ -2,13 +2,13 @@ package fleet_test
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/topoctl/topoctl/discover/formats/hwlocxml"
 	"github.com/topoctl/topoctl/discover/formats/ncclxml"
 	"github.com/topoctl/topoctl/discover/formats/nvsmi"
 	"github.com/topoctl/topoctl/discover/topo"
@@ -20,19 +20,62 @@ import (
 // formats are what hosts are known from: topoctl itself, and files of other tools.
 var formats = map[string]func(t *topo.Topology) (*topo.Topology, error){
 	"topoctl": func(t *topo.Topology) (*topo.Topology, error) { return t, nil },
-	"nccl":    through(ncclxml.Encode, ncclxml.Decode),
-	"hwloc":   through(hwlocxml.Encode, hwlocxml.Decode),
-	"nvsmi":   through(nvsmi.Encode, nvsmi.Decode),
+	"nccl":    throughNCCL,
+	"hwloc":   asHwloc,
+	"nvsmi":   throughMatrix,
 }
 
-func through[W any](encode func(W, *topo.Topology) error, decode func([]byte) (*topo.Topology, error)) func(*topo.Topology) (*topo.Topology, error) {
-	return func(t *topo.Topology) (*topo.Topology, error) {
-		var b bytes.Buffer
-		if err := encode(any(&b).(W), t); err != nil {
-			return nil, err
-		}
-		return decode(b.Bytes())
+func throughNCCL(t *topo.Topology) (*topo.Topology, error) {
+	var b bytes.Buffer
+	if err := ncclxml.Encode(&b, t); err != nil {
+		return nil, err
 	}
+	return ncclxml.Decode(b.Bytes())
+}
+
+// throughMatrix prints a host as nvidia-smi topo -m does, and reads that.
+func throughMatrix(t *topo.Topology) (*topo.Topology, error) {
+	index, ids, legend := topo.NewIndex(t), t.MatrixAxis(topo.KindGPU), "\nNIC Legend:\n\n"
+	var heads []string
+	for i := range t.GPUs {
+		heads = append(heads, fmt.Sprintf("GPU%d", t.GPUs[i].Index))
+	}
+	for i, id := range nvsmi.NICs(t) {
+		ids, heads = append(ids, id), append(heads, fmt.Sprintf("NIC%d", i))
+		legend += fmt.Sprintf("  NIC%d: %s\n", i, id.Name())
+	}
+	text := "\t" + strings.Join(heads, "\t") + "\tCPU Affinity\tNUMA Affinity\n"
+	for i, a := range ids {
+		text += heads[i]
+		for _, b := range ids {
+			r, _ := index.Relation(a, b)
+			text += "\t" + cmp.Or(r.Class.String(), "?")
+		}
+		if i < len(t.GPUs) && t.GPUs[i].NUMA != nil {
+			text += fmt.Sprintf("\t%s\t%d", t.GPUs[i].CPUAffinity, *t.GPUs[i].NUMA)
+		}
+		text += "\n"
+	}
+	return nvsmi.Decode([]byte(text + legend))
+}
+
+// asHwloc is a host as a file of hwloc's tells it, which has no rates of ports and no maxima of links.
+func asHwloc(t *topo.Topology) (*topo.Topology, error) {
+	t.Origin = string(topo.SourceHwloc)
+	t.Host.Lacks = []string{"network rates", "maximum PCIe speeds and widths"}
+	for i := range t.Ports {
+		p := &t.Ports[i]
+		p.BytesPerSec, p.RateRaw = nil, ""
+	}
+	for i := range t.PCIDevices {
+		if l := t.PCIDevices[i].Link; l != nil {
+			l.MaxSpeedMTs, l.MaxWidth = nil, nil
+		}
+	}
+	t.Links = slices.DeleteFunc(t.Links, func(l topo.Link) bool { return l.Kind == topo.LinkPort || l.Kind == topo.LinkPCIe })
+	t.Derived = nil
+	t.Derive()
+	return t, nil
 }
 
 // lacking takes a function off a host with all that stands on it, and what else has one of some IDs.

@@ -80,7 +80,7 @@ func TestCaptures(t *testing.T) {
 				return
 			}
 			dir := longtest.TempDir(t)
-			must(t, Extract(m, dir))
+			must(t, os.CopyFS(dir, m))
 			d, err := OpenDir(dir)
 			must(t, err)
 			defer d.Close()

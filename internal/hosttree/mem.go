@@ -43,9 +43,6 @@ func NewMem() *Mem {
 // AddFile adds a file and the directories above it. The tree keeps data.
 // It is an error if the name is taken.
 func (m *Mem) AddFile(name string, data []byte) error {
-	if len(data) > MaxFileSize {
-		return pathError("add", name, ErrTooLarge)
-	}
 	return m.add(name, &node{data: data})
 }
 
@@ -58,9 +55,6 @@ func (m *Mem) AddDir(name string) error {
 // relative to the link's directory, or absolute from the tree's root; it need
 // not exist.
 func (m *Mem) AddSymlink(name, target string) error {
-	if target == "" || len(target) > maxName || strings.ContainsRune(target, 0) {
-		return pathError("add", name, fmt.Errorf("link target %.80q: empty, too long, or with a zero byte", target))
-	}
 	return m.add(name, &node{kind: fs.ModeSymlink, target: target})
 }
 
@@ -77,8 +71,13 @@ func (m *Mem) AddUnreadableDir(name string, err error) error {
 }
 
 func (m *Mem) add(name string, n *node) error {
-	if err := checkName(name); err != nil {
+	switch err := checkName(name); {
+	case err != nil:
 		return pathError("add", name, err)
+	case len(n.data) > MaxFileSize:
+		return pathError("add", name, ErrTooLarge)
+	case n.kind == fs.ModeSymlink && (n.target == "" || len(n.target) > maxName || strings.ContainsRune(n.target, 0)):
+		return pathError("add", name, fmt.Errorf("link target %.80q: empty, too long, or with a zero byte", n.target))
 	}
 	if name == "." {
 		if !n.IsDir() {

@@ -174,23 +174,18 @@ func (r *Recorder) Recorded() *Mem {
 	for _, name := range slices.Sorted(maps.Keys(r.seen)) {
 		// On a live machine a name may be a file now and a directory later;
 		// what does not fit below the first is left out.
-		_ = r.seen[name].addTo(m, name)
+		_ = m.add(name, r.seen[name].node())
 	}
 	return m
 }
 
-func (rec *record) addTo(m *Mem, name string) error {
-	switch {
-	case rec.kind == fs.ModeDir && rec.err != nil:
-		return m.AddUnreadableDir(name, rec.err)
-	case rec.kind == fs.ModeDir:
-		return m.AddDir(name)
-	case rec.kind == fs.ModeSymlink:
-		return m.AddSymlink(name, rec.target)
-	case rec.err != nil:
-		return m.AddUnreadable(name, rec.err)
-	case rec.read && rec.err == nil:
-		return m.AddFile(name, rec.data)
+func (rec *record) node() *node {
+	n := &node{kind: rec.kind, target: rec.target, data: rec.data, err: rec.err}
+	if n.kind != fs.ModeDir && n.kind != fs.ModeSymlink {
+		n.kind = 0
+		if !rec.read {
+			n.err = ErrNotCaptured
+		}
 	}
-	return m.AddUnreadable(name, ErrNotCaptured)
+	return n
 }

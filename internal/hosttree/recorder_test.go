@@ -3,8 +3,6 @@ package hosttree
 import (
 	"errors"
 	"io/fs"
-	"os"
-	"path/filepath"
 	"sync"
 	"syscall"
 	"testing"
@@ -112,48 +110,5 @@ func TestRecorderConcurrent(t *testing.T) {
 	wg.Wait()
 	if got, want := answer(rec.Recorded(), "sys/absolute/vendor"), answer(m, "sys/absolute/vendor"); got != want {
 		t.Errorf("got %s, want %s", got, want)
-	}
-}
-
-func TestExtract(t *testing.T) {
-	m := smallHost(t)
-	dir := filepath.Join(t.TempDir(), "new", "dir")
-	if err := Extract(m, dir); !errors.Is(err, ErrEscapes) {
-		t.Errorf("a link that leaves the tree: %v", err)
-	}
-
-	good := NewMem()
-	must(t, good.AddFile("sys/a/vendor", []byte("0x1\n")))
-	must(t, good.AddSymlink("sys/b/c/link", "/sys/a"))
-	must(t, good.AddUnreadable("sys/a/config", fs.ErrPermission))
-	must(t, good.AddUnreadableDir("sys/closed", fs.ErrPermission))
-	must(t, good.AddFile("sys/closed/inside", []byte("x")))
-	dir = t.TempDir()
-	must(t, Extract(good, dir))
-	for name, want := range map[string]string{"sys/b/c/link/vendor": "0x1\n", "sys/closed/inside": "x"} {
-		if data, err := os.ReadFile(filepath.Join(dir, name)); err != nil || string(data) != want {
-			t.Errorf("%s: %q, %v", name, data, err)
-		}
-	}
-	if info, err := os.Lstat(filepath.Join(dir, "sys/a/config")); err != nil || info.Mode().Perm() != 0 || info.Size() != 0 {
-		t.Errorf("unreadable file: %v, %v", info, err)
-	}
-	if err := Extract(good, dir); !errors.Is(err, fs.ErrExist) {
-		t.Errorf("extracted over what was there: %v", err)
-	}
-}
-
-// TestExtractStaysInside extracts into a directory where someone has left a
-// link to another place.
-func TestExtractStaysInside(t *testing.T) {
-	outside, dir := t.TempDir(), t.TempDir()
-	must(t, os.Symlink(outside, filepath.Join(dir, "sys")))
-	m := NewMem()
-	must(t, m.AddFile("sys/file", []byte("x")))
-	if err := Extract(m, dir); err == nil {
-		t.Error("no error")
-	}
-	if entries, _ := os.ReadDir(outside); len(entries) > 0 {
-		t.Errorf("written outside: %v", entries)
 	}
 }

@@ -2,7 +2,6 @@ package hosttree
 
 import (
 	"errors"
-	"io/fs"
 )
 
 // Rewrite returns a copy of the tree with text applied to every name, link target, error and
@@ -21,7 +20,15 @@ func (m *Mem) Rewrite(text func(name string, data []byte) []byte, drop func(name
 				continue
 			}
 			newName := childName(to, word(n.name))
-			if err := n.copyTo(c, newName, word, func() []byte { return text(name, n.data) }); err != nil {
+			rewritten := &node{kind: n.kind, target: word(n.target), err: n.err}
+			if n.err != nil {
+				if said := errorText(n.err); word(said) != said {
+					rewritten.err = errors.New(word(said))
+				}
+			} else if n.kind == 0 {
+				rewritten.data = text(name, n.data)
+			}
+			if err := c.add(newName, rewritten); err != nil {
 				return err
 			}
 			if n.IsDir() {
@@ -33,25 +40,4 @@ func (m *Mem) Rewrite(text func(name string, data []byte) []byte, drop func(name
 		return nil
 	}
 	return c, copyDir(m.root, ".")
-}
-
-// copyTo adds the node to another tree under a new name.
-func (n *node) copyTo(c *Mem, name string, word func(string) string, content func() []byte) error {
-	err := n.err
-	if err != nil {
-		if said := errorText(err); word(said) != said {
-			err = errors.New(word(said))
-		}
-	}
-	switch {
-	case n.IsDir() && err != nil:
-		return c.AddUnreadableDir(name, err)
-	case n.IsDir():
-		return c.AddDir(name)
-	case n.kind == fs.ModeSymlink:
-		return c.AddSymlink(name, word(n.target))
-	case err != nil:
-		return c.AddUnreadable(name, err)
-	}
-	return c.AddFile(name, content())
 }

@@ -126,7 +126,7 @@ func PCIeSpeed(gen int) int {
 	return pcieSpeeds[gen]
 }
 
-// PCIeGen prints a lane speed as its generation, "gen5", or where none has it in GT/s;
+// PCIeGen prints a lane speed as its generation, "gen5", or in GT/s if no generation has it;
 // 0 is unknown, "gen?".
 func PCIeGen(speedMTs int) string {
 	if speedMTs <= 0 {

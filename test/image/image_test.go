@@ -20,7 +20,6 @@ import (
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/fixtures"
-	"github.com/topoctl/topoctl/internal/hosttree"
 )
 
 // document is JSON that is changed in places.
@@ -128,7 +127,7 @@ func tree(t *testing.T, machine string) string {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	if err := hosttree.Extract(files, dir); err != nil {
+	if err := os.CopyFS(dir, files); err != nil {
 		t.Fatal(err)
 	}
 	return dir

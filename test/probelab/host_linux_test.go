@@ -17,7 +17,6 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"github.com/topoctl/topoctl/fixtures"
-	"github.com/topoctl/topoctl/internal/hosttree"
 	"github.com/topoctl/topoctl/testkit/longtest"
 )
 
@@ -81,7 +80,7 @@ pci:
 	tree, err := fixtures.OpenFile([]byte(b.String()))
 	l.must("machine", err)
 	dir := filepath.Join(longtest.TempDir(l.t), h.name())
-	l.must("files", hosttree.Extract(tree, dir))
+	l.must("files", os.CopyFS(dir, tree))
 	for r := range l.rails {
 		speed := "-1\n" // what the kernel says of a port whose rate it does not know
 		if l.mbit > 0 {

@@ -14,7 +14,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/topoctl/topoctl/discover/internal/xgmi"
+	"github.com/topoctl/topoctl/discover/internal/gpulink"
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/pkgerr"
 )
@@ -36,7 +36,7 @@ const (
 )
 
 // report is a text as it was printed: GPUs in its order, and for each pair of them the word of each
-// table, "" where it has none.
+// table, "" if the table has no such cell.
 type report struct {
 	gpus     []gpu
 	cells    map[table][][]string
@@ -176,7 +176,7 @@ func (r *report) topology() *topo.Topology {
 			a.Class[n][m], a.Class[m][n] = class, class
 			if class.Kind == topo.ClassXGMI {
 				ends := slices.Concat(r.xgmi(i, j), r.xgmi(j, i))
-				t.Links = append(t.Links, xgmi.Link(&t.GPUs[m], &t.GPUs[n], ends, source, "LINK TYPE, WEIGHT, NUMA BW"))
+				t.Links = append(t.Links, gpulink.XGMI(&t.GPUs[m], &t.GPUs[n], ends, source, "LINK TYPE, WEIGHT, NUMA BW"))
 			}
 		}
 	}
@@ -207,7 +207,7 @@ func (r *report) class(i, j int) topo.Class {
 var rates = regexp.MustCompile(`^([0-9]{1,9})-([0-9]{1,9})$`)
 
 // xgmi is one end's word on the link; nothing where no row has any.
-func (r *report) xgmi(i, j int) []xgmi.End {
+func (r *report) xgmi(i, j int) []gpulink.XGMIEnd {
 	if r.cell(linkTypes, i, j) == "" && r.cell(hops, i, j) == "" {
 		return nil
 	}
@@ -215,13 +215,13 @@ func (r *report) xgmi(i, j int) []xgmi.End {
 	if m := rates.FindStringSubmatch(r.cell(bandwidths, i, j)); m != nil {
 		least, most = number(m[1]), number(m[2])
 	}
-	if most > xgmi.MaxMBs {
+	if most > gpulink.MaxMBs {
 		least, most = 0, 0
 	}
-	return []xgmi.End{xgmi.New(least, most, number(r.cell(weights, i, j)))}
+	return []gpulink.XGMIEnd{gpulink.NewXGMI(least, most, number(r.cell(weights, i, j)))}
 }
 
-// number is 0 for what is none.
+// number is 0 for a text that is no number.
 func number(s string) uint64 {
 	n, err := strconv.ParseUint(strings.TrimSpace(s), 10, 31)
 	if err != nil {

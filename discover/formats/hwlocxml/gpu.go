@@ -11,31 +11,22 @@ import (
 
 // gpuItem is a GPU with the gp_index of the objects that stand for it.
 type gpuItem struct {
-	gpu      topo.GPU
-	objects  []string
-	restored bool
+	gpu     topo.GPU
+	objects []string
 }
 
 // functionNodes adds what a PCI function is by its class: GPU or NVSwitch.
 func (d *decoder) functionNodes(e *document.Element, index int) {
 	p := &d.t.PCIDevices[index]
-	var compute, ours []*document.Element
+	var compute []*document.Element
 	for _, c := range e.All("object") {
-		switch {
-		case restoredKind(c) == topo.KindGPU:
-			ours = append(ours, c)
-		case kind(c) == "OSDev" && d.osKindOf(c)&(osGPU|osCoproc) != 0:
+		if kind(c) == "OSDev" && d.osKindOf(c)&(osGPU|osCoproc) != 0 {
 			compute = append(compute, c)
 		}
 	}
 	switch {
-	case len(ours) > 0:
-		for _, c := range ours {
-			d.gpu(c, p)
-		}
 	case p.Accelerator() || slices.ContainsFunc(compute, isVendorDevice):
-		item := gpuItem{gpu: d.newGPU(p), objects: []string{e.Get("gp_index")}}
-		item.gpu.Evidence = e.Path()
+		item := gpuItem{gpu: newGPU(p), objects: []string{e.Get("gp_index")}}
 		for _, c := range compute {
 			d.gpuFacts(&item, c)
 		}
@@ -64,14 +55,10 @@ func isVendorDevice(e *document.Element) bool {
 	return false
 }
 
-// newGPU is a GPU as its function tells; p is nil where there is none.
-func (d *decoder) newGPU(p *topo.PCIDevice) topo.GPU {
-	g := topo.GPU{KnownFrom: "import"}
-	if p == nil {
-		return g
-	}
+// newGPU is a GPU as its function tells.
+func newGPU(p *topo.PCIDevice) topo.GPU {
+	g := topo.GPU{Node: topo.Node{Evidence: p.Evidence}, Model: p.DeviceName, KnownFrom: "import"}
 	g.PCI, g.BDF, g.NUMA = identity(p)
-	g.Model = p.DeviceName
 	switch g.Vendor = string(p.Vendor); p.Vendor {
 	case "0x10de":
 		g.Vendor = "nvidia"
@@ -86,17 +73,6 @@ func (d *decoder) newGPU(p *topo.PCIDevice) topo.GPU {
 		g.Facts.Set("numa_node", topo.SourceHwloc, "nodeset above")
 	}
 	return g
-}
-
-// gpu adds a GPU that Encode wrote.
-func (d *decoder) gpu(e *document.Element, p *topo.PCIDevice) {
-	item := gpuItem{gpu: d.newGPU(p), objects: []string{e.Get("gp_index")}}
-	d.gpuFacts(&item, e)
-	facts := item.gpu.Facts
-	item.restored = restore(d, e, &item.gpu)
-	item.gpu.Evidence, item.gpu.Facts = e.Path(), facts
-	item.gpu.PCI, item.gpu.BDF, _ = identity(p)
-	d.gpus = append(d.gpus, item)
 }
 
 // gpuFacts takes what an OS device (nvml0, cuda0, rsmi0, opencl0d0) says.

@@ -1,14 +1,9 @@
-// Package hwlocxml reads and writes hwloc's XML: versions 2 and 3, and, as far
-// as they go, files of version 1 (Open MPI 3 and before).
-//
-// What hwloc has no word for is written into info elements whose names start
-// with "topoctl.", so that reading our own files back loses nothing; other
-// programs pass over them.
+// Package hwlocxml reads hwloc's XML: versions 2 and 3, and, as far as they go,
+// files of version 1 (Open MPI 3 and before).
 // Source: hwloc 2.9 and 3.0, hwloc.dtd, hwloc2.dtd and the chapter on XML.
 package hwlocxml
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -16,16 +11,6 @@ import (
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/document"
 	"github.com/topoctl/topoctl/internal/pkgerr"
-)
-
-// The info elements of our own.
-const (
-	infoNode     = "topoctl.node"     // the object's node as JSON
-	infoHost     = "topoctl.host"     // the host as JSON
-	infoPort     = "topoctl.port"     // a port of an RDMA device as JSON
-	infoLink     = "topoctl.link"     // an NVLink, xGMI or C2C link as JSON
-	infoAsserted = "topoctl.asserted" // asserted classes as JSON
-	infoInvented = "topoctl.invented" // hwloc wants such an object, the topology has none
 )
 
 // maxDevices bounds the relations, which grow with its square.
@@ -89,7 +74,6 @@ type decoder struct {
 	gpus      []gpuItem
 	memoryOf  map[int]string // NUMA nodes that are a GPU's memory: its PCI address
 	strays    int            // compute devices on no PCI function
-	ours      bool           // the file is of our own writing
 }
 
 func newDecoder(root *document.Element) *decoder {
@@ -137,41 +121,12 @@ func info(e *document.Element, name string) string {
 	return ""
 }
 
-// restore replaces v by the node that Encode kept with the object.
-func restore[T any](d *decoder, e *document.Element, v *T) bool {
-	text := info(e, infoNode)
-	if text == "" {
-		return false
-	}
-	var node T
-	if err := json.Unmarshal([]byte(text), &node); err != nil {
-		d.warn(topo.CodeMalformed, "", fmt.Sprintf("info %s is not understood: %.100s", infoNode, err), e.Path())
-		return false
-	}
-	*v = node
-	d.ours = true
-	return true
-}
-
-// restoredKind is the kind of the node that Encode kept with the object.
-func restoredKind(e *document.Element) topo.Kind {
-	var head struct {
-		Kind topo.Kind `json:"kind"`
-	}
-	if text := info(e, infoNode); text == "" || json.Unmarshal([]byte(text), &head) != nil {
-		return ""
-	}
-	return head.Kind
-}
-
 // finish derives, and fills in the rates that hwloc gives without speed and width.
 func (d *decoder) finish() {
 	if d.strays > 0 {
 		d.warn(topo.CodeLossyImport, "", fmt.Sprintf("%d compute devices (OpenCL, CUDA) name no PCI function: left out", d.strays), "")
 	}
-	if !d.ours {
-		d.warn(topo.CodeLossyImport, "", "hwloc keeps no network rates and no PCIe maxima", "")
-	}
+	d.warn(topo.CodeLossyImport, "", "hwloc keeps no network rates and no PCIe maxima", "")
 	d.t.Complete = !slices.ContainsFunc(d.t.Warnings, topo.Warning.Partial)
 	status := topo.StatusOK
 	if !d.t.Complete {

@@ -1,20 +1,14 @@
 package hwlocxml
 
 import (
-	"bytes"
 	"encoding/xml"
 	"fmt"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/topoctl/topoctl/discover/formats/ncclxml"
-	"github.com/topoctl/topoctl/discover/formats/nvsmi"
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/testkit/fixturetest"
 )
@@ -29,15 +23,6 @@ func decode(t *testing.T, data []byte) *topo.Topology {
 		t.Fatal(err)
 	}
 	return top
-}
-
-func encode(t *testing.T, top *topo.Topology) []byte {
-	t.Helper()
-	var b bytes.Buffer
-	if err := Encode(&b, top); err != nil {
-		t.Fatal(err)
-	}
-	return b.Bytes()
 }
 
 // An oracle of its own: the file's tree with nothing of the importer's.
@@ -188,111 +173,6 @@ func TestClassesAgreeWithTheFilesTree(t *testing.T) {
 
 func hasWarning(top *topo.Topology, code topo.Code, part string) bool {
 	return slices.ContainsFunc(top.Warnings, func(w topo.Warning) bool { return w.Code == code && strings.Contains(w.Detail, part) })
-}
-
-// same compares what a round trip must keep.
-func same(t *testing.T, before, after *topo.Topology) {
-	t.Helper()
-	if diff := cmp.Diff(relations(before), relations(after)); diff != "" {
-		t.Errorf("relations after encode and decode:\n%s", diff)
-	}
-	if diff := cmp.Diff(before.Links, after.Links, cmp.FilterPath(func(p cmp.Path) bool { return p.Last().String() == ".Facts" }, cmp.Ignore())); diff != "" {
-		t.Errorf("links after encode and decode:\n%s", diff)
-	}
-	if before.Host.Fingerprint != after.Host.Fingerprint {
-		t.Error("another fingerprint after encode and decode")
-	}
-	for _, c := range [][3]any{
-		{"packages", before.Packages, after.Packages}, {"NUMA nodes", before.NUMANodes, after.NUMANodes}, {"host bridges", before.HostBridges, after.HostBridges},
-		{"PCI devices", before.PCIDevices, after.PCIDevices}, {"GPUs", before.GPUs, after.GPUs}, {"RDMA devices", before.RDMADevices, after.RDMADevices},
-		{"ports", before.Ports, after.Ports}, {"netdevs", before.Netdevs, after.Netdevs}, {"NVMes", before.NVMes, after.NVMes}, {"NVSwitches", before.NVSwitches, after.NVSwitches},
-	} {
-		if diff := cmp.Diff(c[1], c[2], cmp.FilterPath(func(p cmp.Path) bool {
-			s := p.Last().String()
-			return s == ".Facts" || s == ".Evidence"
-		}, cmp.Ignore())); diff != "" {
-			t.Errorf("%s after encode and decode:\n%s", c[0], diff)
-		}
-	}
-}
-
-func TestRoundTripKeepsEverything(t *testing.T) {
-	for name, data := range fixturetest.Published(t, published) {
-		t.Run(name, func(t *testing.T) {
-			top := decode(t, data)
-			first := encode(t, top)
-			back := decode(t, first)
-			same(t, top, back)
-			if second := encode(t, back); !bytes.Equal(withoutEvidence(first), withoutEvidence(second)) {
-				t.Error("written twice, two texts")
-			}
-		})
-	}
-}
-
-// withoutEvidence drops what says where a node was read.
-func withoutEvidence(text []byte) []byte {
-	var out []byte
-	for line := range bytes.Lines(text) {
-		if !bytes.Contains(line, []byte(`name="topoctl.`)) {
-			out = append(out, line...)
-		}
-	}
-	return out
-}
-
-// TestRoundTripOfOtherImports takes what has no host bridges, no CPUs or no PCI
-// at all through hwloc's form.
-func TestRoundTripOfOtherImports(t *testing.T) {
-	read := 0
-	for _, other := range []struct {
-		glob   string
-		decode func([]byte) (*topo.Topology, error)
-	}{{"nccl-xml/*.xml", ncclxml.Decode}, {"topo-matrices/*.txt", nvsmi.Decode}} {
-		for name, data := range fixturetest.PublishedIfThere(t, other.glob) {
-			top, err := other.decode(data)
-			if err != nil {
-				continue // the graph file
-			}
-			read++
-			t.Run(name, func(t *testing.T) { same(t, top, decode(t, encode(t, top))) })
-		}
-	}
-	if read == 0 {
-		t.Skipf("%s is not there: nothing to convert", fixturetest.Shared)
-	}
-}
-
-// TestLstopoReadsOurFiles needs hwloc's own program.
-func TestLstopoReadsOurFiles(t *testing.T) {
-	lstopo, err := exec.LookPath("lstopo-no-graphics")
-	if err != nil {
-		t.Skip("lstopo-no-graphics (package hwloc-nox) is not installed")
-	}
-	tops := map[string]*topo.Topology{"small": decode(t, []byte(small)), "old": decode(t, []byte(old)), "nothing": {}}
-	for name, data := range fixturetest.Published(t, published) {
-		tops[name] = decode(t, data)
-	}
-	for name, top := range tops {
-		path := filepath.Join(t.TempDir(), name+".xml")
-		if err := os.WriteFile(path, encode(t, top), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		for _, libxml := range []string{"0", "1"} {
-			cmd := exec.Command(lstopo, "-i", path, "--of", "console", "--whole-io", "--no-collapse")
-			cmd.Env = append(os.Environ(), "HWLOC_LIBXML="+libxml)
-			out, err := cmd.CombinedOutput()
-			if err != nil || bytes.Contains(out, []byte("hwloc")) {
-				t.Fatalf("%s, libxml %s: %v\n%.2000s", name, libxml, err, out)
-			}
-			if got := strings.Count(string(out), "PCI ") + strings.Count(string(out), "PCIBridge") + strings.Count(string(out), "PCI(NVSwitch) "); got != len(top.PCIDevices) {
-				t.Errorf("%s, libxml %s: lstopo shows %d PCI functions, we wrote %d", name, libxml, got, len(top.PCIDevices))
-			}
-			if got := strings.Count(string(out), "OpenFabrics"); got != len(top.RDMADevices) {
-				t.Errorf("%s, libxml %s: lstopo shows %d RDMA devices, we wrote %d", name, libxml, got, len(top.RDMADevices))
-			}
-		}
-	}
 }
 
 func TestFactsOfPublishedFiles(t *testing.T) {
@@ -468,7 +348,6 @@ func TestSmallFile(t *testing.T) {
 	if !top.Complete {
 		t.Errorf("warnings %v", top.Warnings)
 	}
-	same(t, top, decode(t, encode(t, top)))
 }
 
 // old is a file of hwloc 1.x: sockets, NUMA nodes around them, no version.
@@ -554,10 +433,6 @@ func TestBrokenPartsKeepTheRest(t *testing.T) {
 		"matrix words": {"80 80 80 10 ", "80 80 many 10 ", `holds "many"`},
 		"name twice":   {`name="mlx5_1"`, `name="mlx5_0"`, `"mlx5_0", which is no name or a second one`},
 		"version":      {`version="2.0"`, `version="7.0"`, `version "7.0" is not known`},
-		"our info":     {`<info name="GPUModel" value="H100"/>`, `<info name="topoctl.node" value="{&quot;kind&quot;:&quot;gpu&quot;,&quot;index&quot;:&quot;x&quot;}"/>`, "info topoctl.node is not understood"},
-		"our link":     {`<info name="HostName" value="small"/>`, `<info name="topoctl.link" value="{}"/>`, "info topoctl.link is not understood"},
-		"our host":     {`<info name="HostName" value="small"/>`, `<info name="topoctl.host" value="[]"/>`, "info topoctl.host is not understood"},
-		"our classes":  {`<info name="HostName" value="small"/>`, `<info name="topoctl.asserted" value="{&quot;axis&quot;:[&quot;gpu:0&quot;]}"/>`, "info topoctl.asserted is not understood"},
 	} {
 		text := strings.Replace(small, c.old, c.new, 1)
 		if text == small {
@@ -586,53 +461,10 @@ func TestInvertOnlyWhatIsUnique(t *testing.T) {
 	}
 }
 
-// TestLayouts writes machines that hwloc's tree fits badly.
-func TestLayouts(t *testing.T) {
-	zero, one := 0, 1
-	node := func(i int, cpus string, pkg *int, memory bool) topo.NUMANode {
-		return topo.NUMANode{Node: topo.Node{ID: topo.NUMAID(i)}, Index: i, CPUs: cpus, Package: pkg, MemoryOnly: memory}
-	}
-	pkg := func(i int, cpus string) topo.Package {
-		return topo.Package{Node: topo.Node{ID: topo.PackageID(i)}, Index: i, CPUs: cpus}
-	}
-	bdf, err := topo.ParseBDF("10000:01:00.0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, top := range map[string]*topo.Topology{
-		"nothing":            {},
-		"nodes in packages":  {Packages: []topo.Package{pkg(0, "0-3"), pkg(1, "4-7")}, NUMANodes: []topo.NUMANode{node(0, "0-1", &zero, false), node(1, "2-3", &zero, false), node(2, "4-7", &one, false)}},
-		"node over packages": {Packages: []topo.Package{pkg(0, "0-1"), pkg(1, "2-3")}, NUMANodes: []topo.NUMANode{node(0, "0-3", nil, false)}},
-		"nodes of memory":    {NUMANodes: []topo.NUMANode{node(0, "0-3", nil, false), node(1, "", nil, true)}},
-		"nodes without CPUs": {NUMANodes: []topo.NUMANode{node(0, "", nil, false), node(3, "", nil, false)}},
-		"shared CPUs":        {NUMANodes: []topo.NUMANode{node(0, "0-3", nil, false), node(1, "2-5", nil, false)}},
-		"garbage":            {Packages: []topo.Package{pkg(0, "x")}, NUMANodes: []topo.NUMANode{node(0, "0-", &zero, false)}},
-		"wide domain": {NUMANodes: []topo.NUMANode{node(0, "0", nil, false)},
-			HostBridges: []topo.HostBridge{{Node: topo.Node{ID: topo.HostBridgeID("10000:01")}, Domain: 0x10000, Bus: 1}},
-			PCIDevices:  []topo.PCIDevice{{Node: topo.Node{ID: topo.PCIID(bdf)}, BDF: bdf, Parent: topo.HostBridgeID("10000:01"), Class: "0x030200", Vendor: "0x10de"}},
-			GPUs:        []topo.GPU{{Node: topo.Node{ID: topo.GPUID(0)}, PCI: topo.PCIID(bdf), BDF: &bdf}}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			top.Derive()
-			data := encode(t, top)
-			same(t, top, decode(t, data))
-			if lstopo, err := exec.LookPath("lstopo-no-graphics"); err == nil {
-				path := filepath.Join(t.TempDir(), "t.xml")
-				if err := os.WriteFile(path, data, 0o600); err != nil {
-					t.Fatal(err)
-				}
-				if out, err := exec.Command(lstopo, "-i", path, "--of", "console").CombinedOutput(); err != nil {
-					t.Errorf("lstopo: %v\n%s\n%s", err, out, data)
-				}
-			}
-		})
-	}
-}
-
 func FuzzDecode(f *testing.F) {
 	f.Add([]byte(small))
 	f.Add([]byte(old))
-	f.Add([]byte(`<topology version="3.0"><object type="Machine" cpuset="0x1" nodeset="0x1"><info name="topoctl.link" value="{}"/><object type="OSDev" name="nvml0" osdev_type="12"/></object></topology>`))
+	f.Add([]byte(`<topology version="3.0"><object type="Machine" cpuset="0x1" nodeset="0x1"><object type="OSDev" name="nvml0" osdev_type="12"/></object></topology>`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		Detect(data)
 		top, err := Decode(data)
@@ -640,24 +472,5 @@ func FuzzDecode(f *testing.F) {
 			return
 		}
 		fixturetest.ReadBack(t, top)
-		text := encode(t, top)
-		back, err := Decode(text)
-		if err != nil {
-			t.Fatalf("our own file: %v\n%s", err, text)
-		}
-		if diff := cmp.Diff(relations(top), relations(back)); diff != "" {
-			t.Errorf("classes after encode and decode:\n%s\n%s", diff, text)
-		}
 	})
-}
-
-// relations is the whole derived matrix, cell by cell.
-func relations(top *topo.Topology) [][]topo.Relation {
-	out := make([][]topo.Relation, len(top.Derived.Axis))
-	for i := range out {
-		for j := range out {
-			out[i] = append(out[i], top.Derived.At(i, j))
-		}
-	}
-	return out
 }

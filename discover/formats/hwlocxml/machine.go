@@ -1,7 +1,6 @@
 package hwlocxml
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strconv"
@@ -49,7 +48,7 @@ func (d *decoder) set(e *document.Element, attr string) cpuset.Set {
 	return s
 }
 
-// osIndex is an object's number in the operating system, -1 where there is none.
+// osIndex is an object's number in the operating system, -1 if it has no number.
 func osIndex(e *document.Element) int {
 	n, err := strconv.Atoi(e.Get("os_index"))
 	if err != nil || n < 0 || n > cpuset.Max {
@@ -67,16 +66,11 @@ func (d *decoder) pkg(e *document.Element) {
 		for p.Index = 0; taken(p.Index); p.Index++ {
 		}
 	}
-	index := p.Index
+	p.ID, p.Evidence = topo.PackageID(p.Index), e.Path()
 	p.Facts.Set("cpus", topo.SourceHwloc, "cpuset")
 	if p.Model != "" {
 		p.Facts.Set("model", topo.SourceHwloc, "info CPUModel")
 	}
-	facts := p.Facts
-	if restore(d, e, &p) {
-		p.Index = index
-	}
-	p.ID, p.Evidence, p.Facts = topo.PackageID(index), e.Path(), facts
 	d.t.Packages = append(d.t.Packages, p)
 }
 
@@ -92,31 +86,23 @@ func (d *decoder) core() {
 
 func (d *decoder) numaNode(e *document.Element) {
 	index := osIndex(e)
-	if info(e, infoInvented) != "" {
-		return
-	}
 	if index < 0 || slices.ContainsFunc(d.t.NUMANodes, func(o topo.NUMANode) bool { return o.Index == index }) {
 		d.warn(topo.CodeMalformed, "", fmt.Sprintf("NUMA node with os_index %.20q, which is no number or a second one: left out", e.Get("os_index")), e.Path())
 		return
 	}
-	n := topo.NUMANode{Index: index, CPUs: d.set(e, "cpuset").String()}
+	n := topo.NUMANode{Node: topo.Node{ID: topo.NUMAID(index), Evidence: e.Path()}, Index: index, CPUs: d.set(e, "cpuset").String()}
 	n.Facts.Set("index", topo.SourceHwloc, "os_index")
 	n.Facts.Set("cpus", topo.SourceHwloc, "cpuset")
 	if bytes, err := strconv.ParseInt(e.Get("local_memory"), 10, 64); err == nil && bytes >= 0 {
 		n.MemoryBytes = &bytes
 		n.Facts.Set("memory_bytes", topo.SourceHwloc, "local_memory")
 	}
-	n.MemoryOnly = n.CPUs == ""
+	// Two nodes with the same CPUs: the second is other memory (HBM, CXL).
+	n.MemoryOnly = n.CPUs == "" || slices.ContainsFunc(d.t.NUMANodes, func(o topo.NUMANode) bool { return o.CPUs == n.CPUs })
 	if e.Get("subtype") == "GPUMemory" {
 		n.MemoryOnly = true
 		d.memoryOf[index] = info(e, "PCIBusID")
 	}
-	facts := n.Facts
-	if !restore(d, e, &n) {
-		// Two nodes with the same CPUs: the second is other memory (HBM, CXL).
-		n.MemoryOnly = n.MemoryOnly || slices.ContainsFunc(d.t.NUMANodes, func(o topo.NUMANode) bool { return o.CPUs == n.CPUs })
-	}
-	n.ID, n.Index, n.Evidence, n.Facts = topo.NUMAID(index), index, e.Path(), facts
 	d.t.NUMANodes = append(d.t.NUMANodes, n)
 }
 
@@ -124,7 +110,7 @@ func (d *decoder) numaNode(e *document.Element) {
 // (hwloc 1.x leaves a single node out) has one.
 func (d *decoder) finishMachine(machine *document.Element) {
 	t := d.t
-	if len(t.NUMANodes) == 0 && !d.ours {
+	if len(t.NUMANodes) == 0 {
 		n := topo.NUMANode{Node: topo.Node{ID: topo.NUMAID(0), Evidence: machine.Path()}, CPUs: t.Host.CPUs, MemoryBytes: t.Host.MemoryBytes}
 		n.Facts.Set("index", topo.SourceDerived, "no NUMA node in the file: the machine is one")
 		t.NUMANodes = append(t.NUMANodes, n)
@@ -150,7 +136,7 @@ func (d *decoder) finishMachine(machine *document.Element) {
 // packageOf finds the package that holds all of a node's CPUs.
 func (d *decoder) packageOf(n *topo.NUMANode) {
 	cpus, err := cpuset.Parse(n.CPUs)
-	if err != nil || cpus.IsEmpty() || d.ours {
+	if err != nil || cpus.IsEmpty() {
 		return
 	}
 	for i := range d.t.Packages {
@@ -167,15 +153,6 @@ func (d *decoder) packageOf(n *topo.NUMANode) {
 
 func (d *decoder) hostFacts(e *document.Element) {
 	h := &d.t.Host
-	if text := info(e, infoHost); text != "" {
-		var host topo.Host
-		if err := json.Unmarshal([]byte(text), &host); err != nil {
-			d.warn(topo.CodeMalformed, "", fmt.Sprintf("info %s is not understood: %.100s", infoHost, err), e.Path())
-		} else {
-			*h, d.ours = host, true
-			return
-		}
-	}
 	for _, f := range []struct {
 		dst        *string
 		name, fact string

@@ -1,7 +1,6 @@
 package hwlocxml
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strconv"
@@ -24,7 +23,7 @@ func words(e *document.Element, name string) []string {
 	return out
 }
 
-// matrixValues reads a square of n rows; nil where it is none.
+// matrixValues reads a matrix of n rows and columns, nil if there is no such matrix.
 func (d *decoder) matrixValues(e *document.Element, n int) [][]int64 {
 	values := words(e, "u64values")
 	if n < 1 || n > maxMatrix || len(values) != n*n {
@@ -113,12 +112,8 @@ func (d *decoder) oldDistances(e *document.Element) {
 	}
 }
 
-// matrices reads the bandwidths between GPUs, and the links that Encode kept.
+// matrices reads the bandwidths between GPUs.
 func (d *decoder) matrices() {
-	d.keptLinks()
-	if d.ours {
-		return
-	}
 	for _, e := range d.root.Children {
 		if e.Name != "distances2" && e.Name != "distances2hetero" {
 			continue
@@ -194,68 +189,4 @@ func (d *decoder) nvlinkRate(gpu topo.ID, mbs int64) int64 {
 		return 20000
 	}
 	return min(25000, mbs)
-}
-
-// keptLinks reads the links and asserted classes that Encode wrote.
-func (d *decoder) keptLinks() {
-	for _, o := range d.root.All("object") {
-		for _, c := range o.All("info") {
-			var err error
-			switch c.Get("name") {
-			case infoLink:
-				err = d.keptLink(c)
-			case infoAsserted:
-				err = d.keptClasses(c)
-			}
-			if err != nil {
-				d.warn(topo.CodeMalformed, "", fmt.Sprintf("info %s is not understood: %.100s", c.Get("name"), err), c.Path())
-			}
-		}
-	}
-}
-
-func (d *decoder) keptLink(c *document.Element) error {
-	var l topo.Link
-	if err := json.Unmarshal([]byte(c.Get("value")), &l); err != nil {
-		return err
-	}
-	if l.Kind != topo.LinkNVLink && l.Kind != topo.LinkXGMI && l.Kind != topo.LinkC2C {
-		return fmt.Errorf("a link of kind %.20q", l.Kind)
-	}
-	if slices.ContainsFunc(d.t.Links, func(o topo.Link) bool { return o.ID == l.ID }) {
-		return fmt.Errorf("a second link %.60q", l.ID)
-	}
-	l.Facts.Set("count", topo.SourceHwloc, c.Path())
-	d.t.Links = append(d.t.Links, l)
-	return nil
-}
-
-func (d *decoder) keptClasses(c *document.Element) error {
-	var a topo.Asserted
-	if err := json.Unmarshal([]byte(c.Get("value")), &a); err != nil {
-		return err
-	}
-	if len(a.Class) != len(a.Axis) || slices.ContainsFunc(a.Class, func(row []topo.Class) bool { return len(row) != len(a.Axis) }) {
-		return fmt.Errorf("no square of %d rows", len(a.Axis))
-	}
-	d.t.Asserted = &a
-	return nil
-}
-
-// restorePorts replaces a device's ports by those that Encode kept.
-func (d *decoder) restorePorts(e *document.Element, r *topo.RDMADevice) {
-	for _, c := range e.All("info") {
-		if c.Get("name") != infoPort {
-			continue
-		}
-		var p topo.Port
-		if err := json.Unmarshal([]byte(c.Get("value")), &p); err != nil || p.Number < 0 || p.Number > 255 {
-			d.warn(topo.CodeMalformed, r.ID, fmt.Sprintf("info %s is not understood", infoPort), c.Path())
-			continue
-		}
-		p.ID, p.RDMA, p.Evidence = topo.PortID(r.Name, p.Number), r.ID, e.Path()
-		p.Facts.Set("number", topo.SourceHwloc, "info "+infoPort)
-		d.t.Ports = slices.DeleteFunc(d.t.Ports, func(o topo.Port) bool { return o.ID == p.ID })
-		d.t.Ports = append(d.t.Ports, p)
-	}
 }

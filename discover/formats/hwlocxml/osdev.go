@@ -1,7 +1,6 @@
 package hwlocxml
 
 import (
-	"cmp"
 	"fmt"
 	"regexp"
 	"slices"
@@ -49,16 +48,12 @@ func (d *decoder) osDevice(e *document.Element, at place) {
 		pci = &d.t.PCIDevices[at.pci]
 	}
 	k := d.osKindOf(e)
-	switch restored := restoredKind(e); {
-	case restored == topo.KindGPU:
-		if pci == nil {
-			d.gpu(e, nil)
-		}
-	case restored == topo.KindRDMA, restored == "" && k&osOpenFabrics != 0:
+	switch {
+	case k&osOpenFabrics != 0:
 		d.rdma(e, pci)
-	case restored == topo.KindNetdev, restored == "" && k&osNetwork != 0:
+	case k&osNetwork != 0:
 		d.netdev(e, pci)
-	case restored == topo.KindNVMe, restored == "" && k&osStorage != 0:
+	case k&osStorage != 0:
 		d.nvme(e, pci)
 	case k&(osGPU|osCoproc) != 0 && pci == nil:
 		d.strays++
@@ -89,7 +84,8 @@ func (d *decoder) rdma(e *document.Element, pci *topo.PCIDevice) {
 	if !d.fresh(topo.RDMAID(name), e) {
 		return
 	}
-	r := topo.RDMADevice{NodeGUID: info(e, "NodeGUID"), SysImageGUID: info(e, "SysImageGUID"), Uverbs: "unknown", Software: pci == nil}
+	r := topo.RDMADevice{Node: topo.Node{ID: topo.RDMAID(name), Evidence: e.Path()}, Name: name,
+		NodeGUID: info(e, "NodeGUID"), SysImageGUID: info(e, "SysImageGUID"), Uverbs: "unknown", Software: pci == nil}
 	r.PCI, r.BDF, r.NUMA = identity(pci)
 	r.Facts.Set("name", topo.SourceHwloc, "")
 	if pci != nil {
@@ -108,10 +104,6 @@ func (d *decoder) rdma(e *document.Element, pci *topo.PCIDevice) {
 	if r.SysImageGUID != "" {
 		r.Facts.Set("sys_image_guid", topo.SourceHwloc, "info SysImageGUID")
 	}
-	facts := r.Facts
-	restore(d, e, &r)
-	r.ID, r.Name, r.Evidence, r.Facts = topo.RDMAID(name), name, e.Path(), facts
-	r.PCI, r.BDF, _ = identity(pci)
 	d.t.RDMADevices = append(d.t.RDMADevices, r)
 	d.ports(e, &r)
 }
@@ -149,7 +141,6 @@ func (d *decoder) ports(e *document.Element, r *topo.RDMADevice) {
 		p.ID, p.Evidence = topo.PortID(r.Name, n), e.Path()
 		d.t.Ports = append(d.t.Ports, *p)
 	}
-	d.restorePorts(e, r)
 }
 
 func (d *decoder) portFact(p *topo.Port, what, value string) {
@@ -184,7 +175,7 @@ func (d *decoder) netdev(e *document.Element, pci *topo.PCIDevice) {
 	if !d.fresh(topo.NetdevID(name), e) {
 		return
 	}
-	n := topo.Netdev{MAC: info(e, "Address"), Virtual: pci == nil}
+	n := topo.Netdev{Node: topo.Node{ID: topo.NetdevID(name), Evidence: e.Path()}, Name: name, MAC: info(e, "Address"), Virtual: pci == nil}
 	n.PCI, n.BDF, n.NUMA = identity(pci)
 	n.Facts.Set("name", topo.SourceHwloc, "")
 	if n.MAC != "" {
@@ -197,10 +188,6 @@ func (d *decoder) netdev(e *document.Element, pci *topo.PCIDevice) {
 		}
 		n.Facts.Set("type", topo.SourceDerived, "length of the address")
 	}
-	facts := n.Facts
-	restore(d, e, &n)
-	n.ID, n.Name, n.Evidence, n.Facts = topo.NetdevID(name), name, e.Path(), facts
-	n.PCI, n.BDF, _ = identity(pci)
 	d.t.Netdevs = append(d.t.Netdevs, n)
 }
 
@@ -221,7 +208,7 @@ func (d *decoder) nvme(e *document.Element, pci *topo.PCIDevice) {
 			return
 		}
 	}
-	n := topo.NVMe{Model: info(e, "Model"), Serial: info(e, "SerialNumber")}
+	n := topo.NVMe{Node: topo.Node{ID: id, Evidence: e.Path()}, Name: m[1], Model: info(e, "Model"), Serial: info(e, "SerialNumber")}
 	if strings.HasPrefix(n.Model, "LVM PV ") {
 		n.Model = "" // udev's word for the volume on it. Source: LVM2 udev/69-dm-lvm.rules.in
 	}
@@ -230,34 +217,15 @@ func (d *decoder) nvme(e *document.Element, pci *topo.PCIDevice) {
 		n.Namespaces = []string{m[1] + m[3]}
 	}
 	n.Facts.Set("name", topo.SourceHwloc, "")
-	facts := n.Facts
-	restore(d, e, &n)
-	n.ID, n.Name, n.Evidence, n.Facts = id, m[1], e.Path(), facts
-	n.PCI, n.BDF, _ = identity(pci)
 	d.t.NVMes = append(d.t.NVMes, n)
 }
 
-// numberGPUs gives the GPUs their indices in PCI order, or those that Encode
-// kept where all of them have one.
+// numberGPUs gives the GPUs their indices in PCI order.
 func (d *decoder) numberGPUs() {
-	kept := map[int]bool{}
-	for _, g := range d.gpus {
-		if g.restored {
-			kept[g.gpu.Index] = true
-		}
-	}
-	slices.SortStableFunc(d.gpus, func(a, b gpuItem) int {
-		if a.gpu.BDF == nil || b.gpu.BDF == nil {
-			return cmp.Compare(a.gpu.Index, b.gpu.Index)
-		}
-		return cmp.Or(a.gpu.BDF.Compare(*b.gpu.BDF), cmp.Compare(a.gpu.Index, b.gpu.Index))
-	})
+	slices.SortStableFunc(d.gpus, func(a, b gpuItem) int { return a.gpu.BDF.Compare(*b.gpu.BDF) })
 	for i := range d.gpus {
 		g := &d.gpus[i].gpu
-		if len(kept) != len(d.gpus) {
-			g.Index = i
-		}
-		g.ID = topo.GPUID(g.Index)
+		g.ID, g.Index = topo.GPUID(i), i
 		for _, gp := range d.gpus[i].objects {
 			d.objects[gp] = g.ID
 		}

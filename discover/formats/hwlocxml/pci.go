@@ -1,6 +1,7 @@
 package hwlocxml
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -82,17 +83,13 @@ func (d *decoder) hostBridge(e *document.Element, at place) place {
 		hb.Synthetic, name = true, "hwloc:"+e.Path()
 		d.warn(topo.CodeMalformed, topo.HostBridgeID(name), fmt.Sprintf("bridge_pci %.40q has no domain and bus", e.Get("bridge_pci")), e.Path())
 	}
-	if restore(d, e, &hb) && strings.HasPrefix(string(hb.ID), "hb:") {
-		name = hb.ID.Name()
-	}
-	at.numa = hb.NUMA
 	at.bridge, at.parent, at.pci = d.addBridge(hb, name, e), "", -1
 	return at
 }
 
 // addBridge adds a host bridge once.
 func (d *decoder) addBridge(hb topo.HostBridge, name string, e *document.Element) topo.ID {
-	hb.ID, hb.Evidence, hb.Facts = topo.HostBridgeID(name), e.Path(), nil
+	hb.ID, hb.Evidence = topo.HostBridgeID(name), e.Path()
 	if d.bridges[hb.ID] {
 		return hb.ID
 	}
@@ -123,24 +120,14 @@ func (d *decoder) function(e *document.Element, at place) place {
 	if at.bridge == "" {
 		at.bridge = d.lostBridge(bdf, at, e)
 	}
-	p := topo.PCIDevice{NUMA: at.numa, VendorName: info(e, "PCIVendor"), DeviceName: info(e, "PCIDevice")}
+	p := topo.PCIDevice{Node: topo.Node{ID: id, Evidence: e.Path()}, BDF: bdf, Parent: cmp.Or(at.parent, at.bridge), NUMA: at.numa,
+		VendorName: info(e, "PCIVendor"), DeviceName: info(e, "PCIDevice")}
 	p.Facts.Set("bdf", topo.SourceHwloc, "pci_busid")
 	if at.numa != nil {
 		p.Facts.Set("numa_node", topo.SourceHwloc, "nodeset above")
 	}
 	d.pciType(&p, e)
 	d.link(&p, id, e)
-	facts := p.Facts
-	if restore(d, e, &p) {
-		facts.Set("role", topo.SourceHwloc, "info "+infoNode)
-		if p.Link == nil || !strings.HasSuffix(p.Link.RawSpeed, rawUnit) {
-			delete(d.raw, id) // the kept node knows better
-		}
-	}
-	p.ID, p.Evidence, p.Facts, p.BDF = id, e.Path(), facts, bdf
-	if p.Parent = at.parent; p.Parent == "" {
-		p.Parent = at.bridge
-	}
 	d.t.PCIDevices = append(d.t.PCIDevices, p)
 	index := len(d.t.PCIDevices) - 1
 	d.functionNodes(e, index)
@@ -195,9 +182,6 @@ func (d *decoder) pciType(p *topo.PCIDevice, e *document.Element) {
 	}
 }
 
-// rawUnit ends a PCILink.RawSpeed that is hwloc's rate of the whole link.
-const rawUnit = " GB/s"
-
 // link reads pci_link_speed, in GB/s of the whole link; 0 is unknown. Speed and
 // width are known only where one pair gives that product.
 func (d *decoder) link(p *topo.PCIDevice, id topo.ID, e *document.Element) {
@@ -211,7 +195,7 @@ func (d *decoder) link(p *topo.PCIDevice, id topo.ID, e *document.Element) {
 		p.Link.SpeedMTs, p.Link.Width = &speed, &width
 		return
 	}
-	p.Link.RawSpeed = fmt.Sprintf("%.6f", gbs) + rawUnit
+	p.Link.RawSpeed = fmt.Sprintf("%.6f GB/s", gbs)
 	d.raw[id] = topo.Rate(gbs * float64(topo.GBPerSec))
 }
 

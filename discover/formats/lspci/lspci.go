@@ -1,5 +1,5 @@
-// Package lspci reads the text of lspci -vv: with or without -nn, -D and -k, of root or of a user
-// who may not read capabilities.
+// Package lspci reads the text of lspci -vv: with or without -nn, -D and -k, run by root or by a user
+// without permission to read capabilities.
 //
 // Such a text holds PCI functions and the bridges between them, so places and links are known. What
 // the kernel or a driver makes of a function is not: RDMA devices and interfaces have the PCI address
@@ -71,7 +71,7 @@ var lacks = []string{
 	"CPUs and memory of NUMA nodes",
 }
 
-// warn adds a warning about a function, or about the text where there is none.
+// warn adds a warning about a function, or about the text if f is nil.
 func (b *builder) warn(code topo.Code, f *function, detail string) {
 	w := topo.Warning{Code: code, Detail: detail, Source: Source}
 	if f != nil {

@@ -96,7 +96,7 @@ func (n *names) identify(text string) (id ids, vendor, device string) {
 	return id, "", deviceName(text)
 }
 
-// deviceName is a device's name, "" for what stands in its place where there is none.
+// deviceName is a device's name, "" for the words that lspci prints if it knows no name.
 func deviceName(s string) string {
 	if s == "Device" || noName.MatchString(s) {
 		return ""

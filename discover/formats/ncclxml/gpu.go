@@ -17,7 +17,6 @@ type gpuElement struct {
 	gpu topo.GPU
 	e   *document.Element
 	cpu *cpu
-	sm  int
 }
 
 // gpu adds one GPU. e is its gpu element, nil where there is only the function.
@@ -51,7 +50,6 @@ func (d *decoder) gpuFacts(item *gpuElement) {
 		return
 	}
 	if sm, err := strconv.Atoi(e.Get("sm")); err == nil && sm > 0 && sm < 10000 {
-		item.sm = sm
 		g.ComputeCap = fmt.Sprintf("%d.%d", sm/10, sm%10)
 		g.Facts.Set("compute_capability", topo.SourceNCCL, "sm")
 	}

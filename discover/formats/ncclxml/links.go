@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/topoctl/topoctl/discover/internal/gpulink"
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/document"
 )
@@ -131,32 +132,12 @@ func (d *decoder) link2(p *pair) topo.Link {
 	return l
 }
 
-// linkRate is what NCCL and RCCL assume for one link in one direction, 0 where
-// they have no figure. Source: NCCL 2.30 and RCCL src/graph/topo.h.
+// linkRate is what NCCL and RCCL assume for one link in one direction, 0 if they have no figure.
 func (g *gpuElement) linkRate(kind topo.LinkKind) topo.Rate {
-	const tenth = topo.GBPerSec / 10
-	gfx := g.gpu.ComputeCap
-	switch {
-	case kind == topo.LinkXGMI && gfx == "gfx90a":
-		return 360 * tenth
-	case kind == topo.LinkXGMI && strings.HasPrefix(gfx, "gfx94"):
-		return 480 * tenth
-	case kind == topo.LinkXGMI && (gfx == "gfx906" || gfx == "gfx908"):
-		return 240 * tenth
-	case kind == topo.LinkXGMI:
-		return 0
-	case g.sm >= 100:
-		return 401 * tenth
-	case g.sm >= 90:
-		return 206 * tenth
-	case g.sm == 86:
-		return 120 * tenth
-	case g.sm >= 70:
-		return 200 * tenth
-	case g.sm >= 60:
-		return 180 * tenth
+	if kind == topo.LinkXGMI {
+		return gpulink.XGMIRate(g.gpu.ComputeCap)
 	}
-	return 0
+	return gpulink.NVLinkRate(g.gpu.ComputeCap)
 }
 
 // c2c adds a GPU's link to its CPU: bw is MB/s of one link.

@@ -90,7 +90,7 @@ type decoder struct {
 	bare   int              // functions without class, GPU or NIC
 }
 
-// cpu is one CPU of NCCL's: a NUMA node, or what has none.
+// cpu is one CPU of NCCL's: a NUMA node, or all devices whose node is not known.
 type cpu struct {
 	bridge topo.ID
 	numa   *int

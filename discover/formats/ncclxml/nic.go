@@ -171,7 +171,7 @@ func sysImageGUID(text string) (string, bool) {
 	return fmt.Sprintf("%04x:%04x:%04x:%04x", v>>48, v>>32&0xffff, v>>16&0xffff, v&0xffff), true
 }
 
-// ncclGUID is the inverse of sysImageGUID, "0x0" where there is none.
+// ncclGUID is the inverse of sysImageGUID, "0x0" for a text that is no GUID.
 func ncclGUID(guid string) string {
 	var a, b, c, d uint64
 	if n, err := fmt.Sscanf(guid, "%04x:%04x:%04x:%04x", &a, &b, &c, &d); n != 4 || err != nil {

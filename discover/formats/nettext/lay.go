@@ -77,7 +77,7 @@ func Lay(t *topo.Topology, reports []*Report) error {
 	for i, lack := range t.Host.Lacks {
 		t.Host.Lacks[i] = "(" + strings.TrimPrefix(t.Origin, "import:") + " alone) " + lack
 	}
-	// What was derived of ports is out of date; the links that a source gave are none of these.
+	// Links that were derived of ports are out of date; no source gives such links.
 	t.Links = slices.DeleteFunc(t.Links, func(link topo.Link) bool { return link.Kind == topo.LinkPort })
 	t.Derive()
 	t.Complete = t.Complete && !slices.ContainsFunc(t.Warnings, topo.Warning.Partial)
@@ -212,7 +212,7 @@ func (l *layer) findDevice(d *device) (int, bool) {
 			r := topo.RDMADevice{Node: topo.Node{ID: topo.RDMAID(d.Name), Evidence: d.Evidence}, Name: d.Name, Uverbs: "unknown"}
 			r.Facts.Set("name", d.source, "")
 			if d.BDF == nil && f.Driver != "" && !slices.Contains(hardwareRDMA, f.Driver) {
-				// It is over an interface whose driver has none.
+				// The driver of its interface makes no RDMA devices.
 				r.Software, r.Transport = true, "software"
 				r.Facts.Set("transport", topo.SourceDerived, "driver of its interface")
 			} else {

@@ -180,7 +180,7 @@ var hexBytes = regexp.MustCompile(`^[0-9a-fA-F]{2}(:[0-9a-fA-F]{2}){5,31}$`)
 // word is a value within the length of a name.
 func word(s string) string { return text.Clip(strings.TrimSpace(s), 64) }
 
-// number reads a count up to limit; nil where the text is none.
+// number reads a count up to limit; nil for a text that is no such number.
 func number(text string, limit int) *int {
 	n, err := strconv.ParseUint(text, 0, 31)
 	if err != nil || int(n) > limit {

@@ -127,8 +127,8 @@ func (p *port) detail(text string) {
 }
 
 // mapping reads "0000:17:00.0 mlx5_0 (MT4129 - PART) NAME fw 28.39.1002 port 1 (ACTIVE) ==> ib0 (Up)",
-// of which the short form has "mlx5_0 port 1 ==> ib0 (Up)". Up is a carrier; Down is none, or an
-// interface that is switched off.
+// of which the short form has "mlx5_0 port 1 ==> ib0 (Up)". Up means that there is a carrier, Down that there
+// is no carrier or that the interface is switched off.
 func (r *Report) mapping(m []string, line int) {
 	if !deviceName.MatchString(m[2]) || !deviceName.MatchString(m[7]) {
 		return

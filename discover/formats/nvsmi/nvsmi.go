@@ -1,4 +1,4 @@
-// Package nvsmi reads and writes the matrices that vendor tools print: the
+// Package nvsmi reads the matrices that vendor tools print: the
 // text of nvidia-smi topo -m (with NICs, any driver since 2016), of
 // nvidia-smi topo -p2p, and of rocm-smi --showtopo.
 //
@@ -8,11 +8,9 @@ package nvsmi
 
 import (
 	"bytes"
-	"io"
 	"slices"
 
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/internal/pkgerr"
 )
 
 // tableKind says which tool's matrix a table is.
@@ -100,18 +98,19 @@ func Decode(data []byte) (*topo.Topology, error) {
 	return t, nil
 }
 
-// Encode prints the GPU and NIC matrix of a topology as nvidia-smi topo -m
-// does, with tabs, legend and NIC legend. Classes that are not known are "?".
-// A topology without GPUs is refused: the tool has no form for it.
-func Encode(w io.Writer, t *topo.Topology) error {
-	table, err := fromTopology(t)
-	if err != nil {
-		return err
+// NICs are those that nvidia-smi topo -m has of a host: the RDMA devices with hardware. Of a host without
+// any they are its software devices and interfaces.
+func NICs(t *topo.Topology) []topo.ID {
+	all := t.MatrixAxis(topo.KindNIC)
+	var hardware []topo.ID
+	x := topo.NewIndex(t)
+	for _, id := range all {
+		if r := x.RDMADevice(id); r != nil && !r.Software {
+			hardware = append(hardware, id)
+		}
 	}
-	var out bytes.Buffer
-	table.writeTopo(&out)
-	if _, err := out.WriteTo(w); err != nil {
-		return pkgerr.Errorf("nvsmi", "write: %w", err)
+	if hardware == nil {
+		return all
 	}
-	return nil
+	return hardware
 }

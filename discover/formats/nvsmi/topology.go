@@ -149,6 +149,11 @@ func (b *builder) gpu(n int, label string) {
 	b.t.GPUs = append(b.t.GPUs, g)
 }
 
+// hasCell says whether any row has such a cell.
+func (t *matrix) hasCell(cell string) bool {
+	return slices.ContainsFunc(t.Rows, func(r tableRow) bool { return slices.Contains(r.Cells, cell) })
+}
+
 // affinity takes the affinity columns of a GPU's row. Several NUMA nodes of CPUs
 // say that the GPU's node is not known.
 func (b *builder) affinity(g *topo.GPU, row *tableRow) {

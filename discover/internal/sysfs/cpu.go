@@ -38,55 +38,28 @@ func (r *reader) readCPUs() {
 	}
 }
 
-// readOnline takes the CPUs from cpu/online, else from /proc, else from the
-// cpuN directories.
+// readOnline takes the CPUs from cpu/online, which kernels have had since 2008, else from /proc/cpuinfo.
+// Source: Documentation/ABI/testing/sysfs-devices-system-cpu.
 func (r *reader) readOnline() {
-	set := func(cpus cpuset.Set, source topo.Source, where string) bool {
-		if cpus.IsEmpty() {
-			return false
-		}
+	f := files{r: r, dir: cpuDir, show: cpuDir}
+	cpus, _ := value(f, "online", optional, cpuset.Parse)
+	source, where := topo.SourceSysfs, "/"+cpuDir+"/online"
+	if cpus.IsEmpty() {
+		data, _ := r.tree.ReadFile("proc/cpuinfo")
+		cpus, source, where = listedCPUs(data), topo.SourceProc, "/proc/cpuinfo"
+	}
+	if !cpus.IsEmpty() {
 		r.cpus.online = cpus
 		r.t.Host.Facts.Set("cpus", source, where)
-		return true
 	}
-	f := files{r: r, dir: cpuDir, show: cpuDir}
-	if cpus, ok := value(f, "online", optional, cpuset.Parse); ok && set(cpus, topo.SourceSysfs, "/"+cpuDir+"/online") {
-		return
-	}
-	if data, err := r.tree.ReadFile("proc/cpuinfo"); err == nil && set(listedCPUs(data, "processor"), topo.SourceProc, "/proc/cpuinfo") {
-		return
-	}
-	if data, err := r.tree.ReadFile("proc/stat"); err == nil && set(statCPUs(data), topo.SourceProc, "/proc/stat") {
-		return
-	}
-	var dirs []int
-	for _, e := range r.list(cpuDir) {
-		if n, err := parseUint(strings.TrimPrefix(e.Name(), "cpu"), cpuset.Max); err == nil && strings.HasPrefix(e.Name(), "cpu") {
-			dirs = append(dirs, n)
-		}
-	}
-	set(cpuset.Of(dirs...), topo.SourceSysfs, "/"+cpuDir)
 }
 
 // listedCPUs collects the numbers of the "processor : N" lines of cpuinfo.
-func listedCPUs(cpuinfo []byte, key string) cpuset.Set {
+func listedCPUs(cpuinfo []byte) cpuset.Set {
 	var cpus []int
 	for line := range bytes.Lines(cpuinfo) {
 		k, v, ok := cpuinfoLine(line)
-		if n, err := parseUint(v, cpuset.Max); ok && k == key && err == nil {
-			cpus = append(cpus, n)
-		}
-	}
-	return cpuset.Of(cpus...)
-}
-
-// statCPUs collects the numbers of the "cpuN ..." lines of /proc/stat.
-func statCPUs(stat []byte) cpuset.Set {
-	var cpus []int
-	for line := range bytes.Lines(stat) {
-		word, _, _ := bytes.Cut(line, []byte{' '})
-		digits, ok := bytes.CutPrefix(word, []byte("cpu"))
-		if n, err := parseUint(string(digits), cpuset.Max); ok && err == nil {
+		if n, err := parseUint(v, cpuset.Max); ok && k == "processor" && err == nil {
 			cpus = append(cpus, n)
 		}
 	}

@@ -139,7 +139,7 @@ func (f files) fact(known bool, name, file string) {
 	}
 }
 
-// link is the last element of a symbolic link's target, "" where there is none.
+// link is the last element of a symbolic link's target, "" if there is no link.
 func (f files) link(name string) string {
 	target, err := f.r.tree.ReadLink(f.dir + "/" + name)
 	if err != nil {
@@ -180,7 +180,7 @@ func sourceOf(name string) topo.Source {
 	return topo.SourceProc
 }
 
-// list is a directory's entries. A missing directory has none; any other failure
+// list is a directory's entries. A missing directory has no entries; any other failure
 // is a warning. Entries with names that no kernel would give are left out.
 func (r *reader) list(dir string) []fs.DirEntry {
 	entries, err := r.tree.ReadDir(dir)

@@ -70,8 +70,8 @@ func (r *reader) addGPU(d *topo.PCIDevice, name string, known, driverLists bool)
 	r.t.GPUs = append(r.t.GPUs, g)
 }
 
-// tellsDrivers says whether a function without a driver has none: a tree in which none has one was
-// saved without the links.
+// tellsDrivers says whether the tree shows which drivers are bound: a tree in which no function has a
+// driver was saved without the links.
 func (r *reader) tellsDrivers() bool {
 	return slices.ContainsFunc(r.t.PCIDevices, func(d topo.PCIDevice) bool { return d.Driver != "" })
 }

@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/topoctl/topoctl/discover/internal/xgmi"
+	"github.com/topoctl/topoctl/discover/internal/gpulink"
 	"github.com/topoctl/topoctl/discover/topo"
 )
 
@@ -25,10 +25,10 @@ const (
 // kfd is the state of reading that description.
 type kfd struct {
 	*reader
-	listed map[int]bool        // numbers of all nodes
-	nodes  []kfdNode           // of GPUs
-	ends   map[[2]int]xgmi.End // by number of the node, and of the one at the other end
-	hidden int                 // files that this process may not read
+	listed map[int]bool               // numbers of all nodes
+	nodes  []kfdNode                  // of GPUs
+	ends   map[[2]int]gpulink.XGMIEnd // by number of the node, and of the one at the other end
+	hidden int                        // files that this process may not read
 }
 
 // kfdNode is a GPU's node.
@@ -43,10 +43,10 @@ type kfdNode struct {
 type kfdProps map[string]uint64
 
 // readKFD reads what AMD's compute driver tells of its GPUs, and their xGMI
-// links. A machine without that driver has none of it.
+// links. A machine without that driver has no such files.
 // Source: drivers/gpu/drm/amd/amdkfd/kfd_topology.c.
 func (r *reader) readKFD() {
-	k := kfd{reader: r, listed: map[int]bool{}, ends: map[[2]int]xgmi.End{}}
+	k := kfd{reader: r, listed: map[int]bool{}, ends: map[[2]int]gpulink.XGMIEnd{}}
 	k.readNodes()
 	partitions := make([][]kfdNode, len(r.t.GPUs))
 	for _, n := range k.nodes {
@@ -119,7 +119,7 @@ func (k *kfd) properties(f files, name string) kfdProps {
 }
 
 // parseKFD reads lines of a name and a number. The error is about the first
-// line that is none; the others count.
+// line that is something else; the others count.
 func parseKFD(data []byte) (kfdProps, error) {
 	if len(data) == 0 || len(data) > maxAttr {
 		return nil, fmt.Errorf("%d bytes, want lines of a name and a number", len(data))

@@ -270,8 +270,8 @@ func (m *Meter) count(p *counters.Port) {
 // counter of 64 bits stands there for one word out of 2^64.
 const saturated = math.MaxUint32
 
-// number reads a counter in steps of unit. It is nil where there is none, or none that can
-// count on.
+// number reads a counter in steps of unit. It is nil if there is no such counter, or if it has
+// reached its end.
 func (m *Meter) number(name string, unit uint64) *uint64 {
 	n, ok := value(m.f, name, optional, parseCounter)
 	if !ok || n == nil || unit > 1 && (*n == saturated || *n > math.MaxUint64/unit) {

@@ -53,7 +53,7 @@ func (r *reader) readNetdev(e fs.DirEntry) {
 	r.t.Netdevs = append(r.t.Netdevs, n)
 }
 
-// listed is the node of a function, "" where /sys/bus/pci/devices has none.
+// listed is the node of a function, "" if /sys/bus/pci/devices does not have the function.
 func (r *reader) listed(f files, bdf *topo.BDF) topo.ID {
 	if bdf == nil {
 		return ""

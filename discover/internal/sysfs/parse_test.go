@@ -170,8 +170,7 @@ func FuzzFiles(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		parseCPUInfo(data)
 		parseNVIDIA(data)
-		listedCPUs(data, "processor")
-		statCPUs(data)
+		listedCPUs(data)
 		allowedCPUs(data)
 		cgroupOfContainer(data)
 		ueventValue(data, "DEVTYPE")

@@ -23,7 +23,7 @@ type pciState struct {
 	iommu     map[int]string       // group types
 }
 
-// functionAt is the function of an address, nil where there is none.
+// functionAt is the function at an address, nil if there is no function.
 func (r *reader) functionAt(bdf *topo.BDF) *topo.PCIDevice {
 	if bdf == nil {
 		return nil
@@ -169,9 +169,8 @@ func plain(class topo.HexID) bool {
 	return true
 }
 
-// onRootBus says whether a function's directory is below a root bus and no
-// port. A link always has a port above it, so a part of the root complex that
-// is none itself has no link.
+// onRootBus says whether a function's directory is directly below a root bus. A link
+// always has a port above it, so a function there that is no port itself has no link.
 func onRootBus(dir string) bool {
 	_, ok := rootBus(path.Base(path.Dir(dir)))
 	return ok
@@ -236,7 +235,7 @@ func parseUevent(data []byte, d *topo.PCIDevice) bool {
 	return true
 }
 
-// idPair reads "8086:09A2"; what is none gives two empty texts.
+// idPair reads "8086:09A2"; any other text gives two empty texts.
 func idPair(s string) [2]topo.HexID {
 	a, b, ok := strings.Cut(s, ":")
 	if !ok || len(a) != 4 || len(b) != 4 {

@@ -17,8 +17,8 @@ type linkFile struct {
 	raw   func(*topo.PCILink) *string
 }
 
-// linkFiles are in the order of linkState's bits. A function that has neither
-// of the first two has none, and most functions of a server have none.
+// linkFiles are in the order of linkState's bits. A function without the first
+// two has no link, as most functions of a server.
 // Source: Documentation/ABI/testing/sysfs-bus-pci.
 var linkFiles = [4]linkFile{
 	{"current_link_speed", func(l *topo.PCILink) **int { return &l.SpeedMTs }, func(l *topo.PCILink) *string { return &l.RawSpeed }},

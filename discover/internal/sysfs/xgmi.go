@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/topoctl/topoctl/discover/internal/xgmi"
+	"github.com/topoctl/topoctl/discover/internal/gpulink"
 	"github.com/topoctl/topoctl/discover/topo"
 )
 
@@ -26,7 +26,7 @@ func (k *kfd) readXGMI() {
 		byNumber[k.nodes[i].number] = &k.nodes[i]
 		k.readLinks(k.nodes[i])
 	}
-	pairs := map[[2]int][]xgmi.End{} // by place of the GPUs: several where they are partitioned
+	pairs := map[[2]int][]gpulink.XGMIEnd{} // by place of the GPUs: several where they are partitioned
 	compare := func(a, b [2]int) int { return slices.Compare(a[:], b[:]) }
 	for _, key := range slices.SortedFunc(maps.Keys(k.ends), compare) {
 		a, b := byNumber[key[0]], byNumber[key[1]]
@@ -45,7 +45,7 @@ func (k *kfd) readXGMI() {
 	}
 	for _, pair := range slices.SortedFunc(maps.Keys(pairs), compare) {
 		a, b := &k.t.GPUs[pair[0]], &k.t.GPUs[pair[1]]
-		k.t.Links = append(k.t.Links, xgmi.Link(a, b, pairs[pair], topo.SourceSysfs, xgmiWhere))
+		k.t.Links = append(k.t.Links, gpulink.XGMI(a, b, pairs[pair], topo.SourceSysfs, xgmiWhere))
 	}
 }
 
@@ -72,11 +72,11 @@ func (k *kfd) readLinks(n kfdNode) {
 		case twice:
 			wrong = fmt.Sprintf("a second link to node %d", to)
 		default:
-			if p["max_bandwidth"] > xgmi.MaxMBs {
+			if p["max_bandwidth"] > gpulink.MaxMBs {
 				wrong = fmt.Sprintf("max_bandwidth %d: more than any link has", p["max_bandwidth"])
 				delete(p, "max_bandwidth")
 			}
-			k.ends[key] = xgmi.New(p["min_bandwidth"], p["max_bandwidth"], p["weight"])
+			k.ends[key] = gpulink.NewXGMI(p["min_bandwidth"], p["max_bandwidth"], p["weight"])
 		}
 		if wrong != "" {
 			n.warn(topo.CodeMalformed, name, wrong)

@@ -87,12 +87,12 @@ func (p *parser) needNUMA(at *yaml.Node, index int) {
 	}
 }
 
-// node is the NUMA node of a number, nil where there is none.
+// node is the NUMA node of a number, nil if there is no such node.
 func (s *Spec) node(index int) *numaNode {
 	return first(s.NUMA, func(n *numaNode) bool { return n.Index == index })
 }
 
-// first is the first of a list that fits, nil where none does.
+// first is the first element of a list that fits, nil if no element does.
 func first[T any](list []*T, fits func(*T) bool) *T {
 	if i := slices.IndexFunc(list, fits); i >= 0 {
 		return list[i]

@@ -97,7 +97,7 @@ func (r *report) plain(n *yaml.Node, depth int) {
 // pair is a key of a mapping with its value.
 type pair struct{ key, value *yaml.Node }
 
-// pairs are those of a mapping. It is nil, after reporting, where n is none or has a key twice.
+// pairs are those of a mapping. It is nil, after reporting, if n is no mapping or has a key twice.
 func (r *report) pairs(n *yaml.Node, what string) []pair {
 	what = cmp.Or(what, "top level")
 	if n.Kind != yaml.MappingNode {

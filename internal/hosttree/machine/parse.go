@@ -353,8 +353,8 @@ func (p *parser) addParts(list []*part) {
 	}
 }
 
-// choosePart finds the part that a function names, or the one that a port has
-// where none is named.
+// choosePart finds the part that a function names, or for a port that names no part
+// the usual one.
 func (p *parser) choosePart(f *function) *part {
 	kind, name := f.kind, f.partName
 	switch {

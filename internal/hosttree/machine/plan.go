@@ -158,7 +158,7 @@ func (s *Spec) follow(d *netdev) {
 	}
 }
 
-// netdev is the interface of a name, nil where there is none.
+// netdev is the interface of a name, nil if there is no such interface.
 func (s *Spec) netdev(name string) *netdev {
 	return first(s.Netdevs, func(d *netdev) bool { return d.Name == name })
 }

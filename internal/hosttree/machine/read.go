@@ -52,7 +52,7 @@ func into(variable any, form string) option {
 }
 
 // read puts what stands in n into an option: keys into a struct, a list into a slice (where
-// one thing alone is a list of one, and nothing is none), a word into anything else.
+// one thing alone is a list of one, and nothing is an empty list), a word into anything else.
 func (r *report) read(n *yaml.Node, what string, o option) {
 	v := o.field
 	x, word := v.Addr().Interface(), false
@@ -329,7 +329,7 @@ func (b *bus) set(s string) error {
 	return nil
 }
 
-// parseAddress reads a function's address, in the domain where it has none of its own.
+// parseAddress reads a function's address; one without a domain is in the given domain.
 func parseAddress(s string, domain uint32) (topo.BDF, bool) {
 	b, err := topo.ParseBDF(s)
 	if strings.Count(s, ":") == 1 {

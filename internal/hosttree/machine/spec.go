@@ -163,7 +163,7 @@ type function struct {
 	path      string // in the tree
 	carrier   string // what interfaces hang from: path, or the virtio device below it
 	irq       int
-	cur       lane  // what the link runs at; zero where there is none
+	cur       lane  // what the link runs at; zero without a link
 	secondary uint8 // bus below a bridge
 	last      uint8 // highest bus below a bridge
 	vfs       []*function

@@ -291,7 +291,7 @@ func (o *tuiOptions) feed(ctx context.Context, show *tui.Options, files *tuiClea
 		show.Counters = true
 		to.Sample = sampler.Sample
 		to.Watch = func(ctx context.Context, changed, note func(string)) error {
-			return discover.Watch(ctx, discover.WatchOptions{HostRoot: g.HostRoot, Note: note}, changed)
+			return discover.Watch(ctx, discover.WatchOptions{Note: note}, changed)
 		}
 		show.Feed = observe.New(to)
 	}

@@ -217,7 +217,7 @@ func (o *watchOptions) feed(first *topo.Topology) (feed *observe.Feed, stop func
 			return o.Find(ctx)
 		},
 		Watch: func(ctx context.Context, changed, note func(string)) error {
-			return discover.Watch(ctx, discover.WatchOptions{HostRoot: o.Globals.HostRoot, Note: note}, changed)
+			return discover.Watch(ctx, discover.WatchOptions{Note: note}, changed)
 		},
 		Agents: o.agents, Every: o.every, Interval: o.interval,
 	}

@@ -1,12 +1,13 @@
-// Package xgmi says what the numbers of AMD's compute driver mean that describe a link between two
-// GPUs. The driver's files have them, and amd-smi prints them.
+// Package gpulink says what links between GPUs carry: NVLinks by the GPU, and xGMI also by the numbers
+// of AMD's compute driver, which its files have and amd-smi prints.
 // Source: drivers/gpu/drm/amd/amdkfd/kfd_crat.h and kfd_crat.c.
-package xgmi
+package gpulink
 
 import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/topoctl/topoctl/discover/topo"
@@ -17,17 +18,17 @@ const hopWeight = 15 // of each hop
 // MaxMBs is more megabytes per second than any link has.
 const MaxMBs = 100_000_000
 
-// End is one end's word on the xGMI between two GPUs.
-type End struct {
+// XGMIEnd is one end's word on the xGMI between two GPUs.
+type XGMIEnd struct {
 	count  int    // links, 0 where they are not counted
 	maxMBs uint64 // megabytes per second over all of them, 0 where not known
 	hops   int    // GPUs to cross, the last included: 1 is a direct link
 }
 
-// New reads the driver's numbers. The least rate is that of a single link, the highest that of all
+// NewXGMI reads the driver's numbers. The least rate is that of a single link, the highest that of all
 // together; both are 0 where they are not known, as is the weight.
-func New(minMBs, maxMBs, weight uint64) End {
-	e := End{count: 1, maxMBs: maxMBs, hops: 1}
+func NewXGMI(minMBs, maxMBs, weight uint64) XGMIEnd {
+	e := XGMIEnd{count: 1, maxMBs: maxMBs, hops: 1}
 	if minMBs > 0 && maxMBs >= minMBs && maxMBs%minMBs == 0 && maxMBs/minMBs <= 64 {
 		e.count = int(maxMBs / minMBs)
 	}
@@ -37,9 +38,9 @@ func New(minMBs, maxMBs, weight uint64) End {
 	return e
 }
 
-// Link is the link of a pair of GPUs; the lowest of what its ends say.
-func Link(a, b *topo.GPU, ends []End, source topo.Source, where string) topo.Link {
-	x := slices.MinFunc(ends, func(x, y End) int {
+// XGMI is the xGMI link of a pair of GPUs; the lowest of what its ends say.
+func XGMI(a, b *topo.GPU, ends []XGMIEnd, source topo.Source, where string) topo.Link {
+	x := slices.MinFunc(ends, func(x, y XGMIEnd) int {
 		return cmp.Or(cmp.Compare(x.hops, y.hops), cmp.Compare(x.count, y.count), cmp.Compare(x.maxMBs, y.maxMBs))
 	})
 	l := topo.Link{
@@ -54,7 +55,7 @@ func Link(a, b *topo.GPU, ends []End, source topo.Source, where string) topo.Lin
 		l.Facts.Set("bytes_per_sec", source, where)
 		return l
 	}
-	per := min(rate(a.ComputeCap), rate(b.ComputeCap))
+	per := min(XGMIRate(a.ComputeCap), XGMIRate(b.ComputeCap))
 	if x.hops == 1 && per > 0 {
 		l.BytesPerSec, l.Basis = new(topo.Rate(x.count)*per), topo.BasisTypical
 		l.Note = fmt.Sprintf("%d x %.1f GB/s (%s)", x.count, float64(per)/float64(topo.GBPerSec), a.ComputeCap)
@@ -62,9 +63,9 @@ func Link(a, b *topo.GPU, ends []End, source topo.Source, where string) topo.Lin
 	return l
 }
 
-// rate is the rate of one xGMI link by GPU, 0 where it is not known.
+// XGMIRate is the rate of one xGMI link of a GPU ("gfx942") in one direction, 0 if it is not known.
 // Source: RCCL, src/graph/topo.h (*_XGMI_WIDTH).
-func rate(gfx string) topo.Rate {
+func XGMIRate(gfx string) topo.Rate {
 	switch {
 	case strings.HasPrefix(gfx, "gfx94"), strings.HasPrefix(gfx, "gfx95"):
 		return 48 * topo.GBPerSec
@@ -72,6 +73,38 @@ func rate(gfx string) topo.Rate {
 		return 36 * topo.GBPerSec
 	case gfx == "gfx906", gfx == "gfx908":
 		return 24 * topo.GBPerSec
+	}
+	return 0
+}
+
+// nvlinkRates are the rates of one NVLink in one direction, from the newest
+// compute capability (major and minor digit) down.
+// Source: NCCL 2.30, src/graph/topo.h.
+var nvlinkRates = []struct {
+	capability int
+	rate       topo.Rate
+}{
+	{100, 40_100 * topo.MBPerSec},
+	{90, 20_600 * topo.MBPerSec},
+	{87, 20 * topo.GBPerSec},
+	{86, 12 * topo.GBPerSec},
+	{70, 20 * topo.GBPerSec},
+	{60, 18 * topo.GBPerSec},
+}
+
+// NVLinkRate is the rate of one NVLink of a GPU in one direction by its compute capability ("9.0"), 0 if it is
+// not known.
+func NVLinkRate(computeCap string) topo.Rate {
+	major, minor, ok := strings.Cut(computeCap, ".")
+	a, err1 := strconv.Atoi(major)
+	b, err2 := strconv.Atoi(minor)
+	if !ok || err1 != nil || err2 != nil || b < 0 || b > 9 || a < 0 || a > 1000 {
+		return 0
+	}
+	for _, r := range nvlinkRates {
+		if a*10+b >= r.capability {
+			return r.rate
+		}
 	}
 	return 0
 }
