@@ -85,38 +85,29 @@ func (b *builder) copyGuest() {
 // mapNUMA finds out which NUMA nodes of the guest are the host's. That is known where each of the
 // host's nodes shows in the guest as one node, and no two as the same.
 func (b *builder) mapNUMA() {
-	to, from := map[int]int{}, map[int]int{}
+	used, from := map[int]bool{}, map[int]int{}
 	known := true
-	for _, id := range slices.Sorted(maps.Keys(b.pairs)) {
-		there := b.function(b.pairs[id])
-		if there.NUMA == nil {
+	for id, p := range b.pairs {
+		there, here := b.function(p).NUMA, b.g.PCIDevice(id).NUMA
+		if there == nil {
 			continue
 		}
-		here := b.g.PCIDevice(id).NUMA
+		used[*there] = true
 		if here == nil {
 			known = false
 			continue
 		}
-		if was, ok := to[*there.NUMA]; ok && was != *here {
-			known = false
-		}
-		if was, ok := from[*here]; ok && was != *there.NUMA {
-			known = false
-		}
-		to[*there.NUMA], from[*here] = *here, *there.NUMA
+		to, ok1 := b.numa[*there]
+		back, ok2 := from[*here]
+		known = known && (!ok1 || to == *here) && (!ok2 || back == *there)
+		b.numa[*there], from[*here] = *here, *there
 	}
-	if known && len(to) > 0 {
-		b.numa = to
+	if known && len(b.numa) > 0 {
 		return
 	}
 	// The guest's nodes say nothing of the host's: the host's are taken, without the CPUs, which are
 	// the hypervisor's affair.
-	used := map[int]bool{}
-	for _, p := range b.pairs {
-		if n := b.function(p).NUMA; n != nil {
-			used[*n] = true
-		}
-	}
+	clear(b.numa)
 	if len(b.guest.NUMANodes) == 1 && len(used) == 1 { // all is on one node, in both
 		for n := range used {
 			b.numa[n] = b.guest.NUMANodes[0].Index
@@ -143,7 +134,7 @@ func (b *builder) newNodes(used map[int]bool) {
 		b.t.NUMANodes[i].Distances = nil
 	}
 	b.notes = append(b.notes, fmt.Sprintf("which CPUs of the guest are near the devices is not known: %s of the host %s added without CPUs (numa:%d and on)",
-		text.Plural(len(used), "NUMA node"), map[bool]string{true: "is", false: "are"}[len(used) == 1], free-len(used)))
+		text.Plural(len(used), "NUMA node"), text.Noun(len(used), "is", "are"), free-len(used)))
 }
 
 // function is the host's function of a pair.
@@ -225,20 +216,19 @@ func (b *builder) placeDevices() {
 			}
 		}
 	}
-	for i := range b.t.RDMADevices {
-		if r := &b.t.RDMADevices[i]; where[r.PCI] != nil {
-			r.NUMA = where[r.PCI].NUMA
+	onNode := func(pci topo.ID, numa **int) {
+		if d := where[pci]; d != nil {
+			*numa = d.NUMA
 		}
+	}
+	for i := range b.t.RDMADevices {
+		onNode(b.t.RDMADevices[i].PCI, &b.t.RDMADevices[i].NUMA)
 	}
 	for i := range b.t.Netdevs {
-		if n := &b.t.Netdevs[i]; where[n.PCI] != nil {
-			n.NUMA = where[n.PCI].NUMA
-		}
+		onNode(b.t.Netdevs[i].PCI, &b.t.Netdevs[i].NUMA)
 	}
 	for i := range b.t.NVMes {
-		if n := &b.t.NVMes[i]; where[n.PCI] != nil {
-			n.NUMA = where[n.PCI].NUMA
-		}
+		onNode(b.t.NVMes[i].PCI, &b.t.NVMes[i].NUMA)
 	}
 }
 
