@@ -84,46 +84,32 @@ func fleetFormats() exportFormats[fleetWriter] {
 		{"slurm-block", "Slurm's topology.conf for topology/block", nil, fleetPlain(needsCablesOrDomains, export.SlurmBlock)},
 		{"slurm-yaml", "Slurm's topology.yaml", nil, fleetPlain(needsCablesOrDomains, export.SlurmYAML)},
 		{"k8s-labels", "kubectl commands that label nodes", nil, fleetPlain(needsHosts, export.NodeLabels)},
-		{"nfd", "a feature file of Node Feature Discovery", []string{"node"}, fleetWriter{needsHosts, (*fleetExportOptions).featureFile}},
-		{"nodefeature", "NodeFeatures of Node Feature Discovery", []string{"namespace"}, fleetWriter{needsHosts, (*fleetExportOptions).nodeFeatures}},
-		{"kueue", "a Topology of Kueue", []string{"name"}, fleetWriter{needsCables, (*fleetExportOptions).kueue}},
+		{"nfd", "a feature file of Node Feature Discovery", []string{"node"}, fleetWriter{needsHosts, func(o *fleetExportOptions, _ context.Context, f *model.Fleet) (export.Output, error) {
+			return export.FeatureFile(f, o.node)
+		}}},
+		{"nodefeature", "NodeFeatures of Node Feature Discovery", []string{"namespace"}, fleetWriter{needsHosts, func(o *fleetExportOptions, _ context.Context, f *model.Fleet) (export.Output, error) {
+			return export.NodeFeatures(f, o.namespace), nil
+		}}},
+		{"kueue", "a Topology of Kueue", []string{"name"}, fleetWriter{needsCables, func(o *fleetExportOptions, _ context.Context, f *model.Fleet) (export.Output, error) {
+			return export.KueueTopology(f, o.name), nil
+		}}},
 		{"hypernode", "HyperNodes of Volcano", nil, fleetPlain(needsCables, export.HyperNodes)},
-		{"dra-claim", "ResourceClaimTemplates for each class of hosts", []string{"gpus"}, fleetWriter{needsHosts, (*fleetExportOptions).claims}},
-		{"dra-attributes", "attributes of network devices, as JSON", []string{"lists"}, fleetWriter{needsHosts, (*fleetExportOptions).attributes}},
-		{"env", "variables for an engine on all hosts of a class", []string{"class", "for"}, fleetWriter{needsHosts, (*fleetExportOptions).env}},
+		{"dra-claim", "ResourceClaimTemplates for each class of hosts", []string{"gpus"}, fleetWriter{needsHosts, func(o *fleetExportOptions, ctx context.Context, f *model.Fleet) (export.Output, error) {
+			return export.Claims(f, o.documents(ctx), o.gpus)
+		}}},
+		{"dra-attributes", "attributes of network devices, as JSON", []string{"lists"}, fleetWriter{needsHosts, func(o *fleetExportOptions, ctx context.Context, f *model.Fleet) (export.Output, error) {
+			out, err := export.DeviceAttributes(f, o.documents(ctx), o.lists)
+			out.Data, err = safeJSON(out.Data, err)
+			return out, err
+		}}},
+		{"env", "variables for an engine on all hosts of a class", []string{"class", "for"}, fleetWriter{needsHosts, func(o *fleetExportOptions, ctx context.Context, f *model.Fleet) (export.Output, error) {
+			return export.Env(f, o.documents(ctx), o.class, engines.Engine(o.engine))
+		}}},
 		{"topograph-model", "a model for topograph's simulator", nil, fleetPlain(needsCables, export.TopographModel)},
 		{"ibsim", "a net file of ibsim", nil, fleetPlain(needsCables, export.Ibsim)},
 		{"dot", "the network as a graph for Graphviz", nil, fleetPlain(needsCables, export.DOT)},
 		{"svg", "the network as a drawing", nil, fleetPlain(needsCables, export.SVG)},
 	}
-}
-
-func (o *fleetExportOptions) featureFile(_ context.Context, f *model.Fleet) (export.Output, error) {
-	return export.FeatureFile(f, o.node)
-}
-
-func (o *fleetExportOptions) nodeFeatures(_ context.Context, f *model.Fleet) (export.Output, error) {
-	return export.NodeFeatures(f, o.namespace), nil
-}
-
-func (o *fleetExportOptions) kueue(_ context.Context, f *model.Fleet) (export.Output, error) {
-	return export.KueueTopology(f, o.name), nil
-}
-
-func (o *fleetExportOptions) claims(ctx context.Context, f *model.Fleet) (export.Output, error) {
-	return export.Claims(f, o.documents(ctx), o.gpus)
-}
-
-func (o *fleetExportOptions) attributes(ctx context.Context, f *model.Fleet) (export.Output, error) {
-	out, err := export.DeviceAttributes(f, o.documents(ctx), o.lists)
-	if err == nil {
-		out.Data, err = safeJSON(out.Data, nil)
-	}
-	return out, err
-}
-
-func (o *fleetExportOptions) env(ctx context.Context, f *model.Fleet) (export.Output, error) {
-	return export.Env(f, o.documents(ctx), o.class, engines.Engine(o.engine))
 }
 
 func newFleetExportCmd(f *Env, runF func(context.Context, *fleetExportOptions) error) *cobra.Command {
