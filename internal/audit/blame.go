@@ -14,13 +14,12 @@ import (
 // processes, the lack of queue pairs, what logs say.
 func (j *judge) blameIdle() {
 	idle := 0
-	for i := range j.r.Ports {
-		p := &j.r.Ports[i]
+	for i := range j.ports {
+		p := &j.ports[i]
 		if p.Verdict != Idle && p.Verdict != Below {
 			continue
 		}
 		idle++
-		port, _ := j.a.o.Host.Port(p.ID)
 		add := func(reason string) {
 			if reason != "" && !slices.Contains(p.Reasons, reason) {
 				p.Reasons = append(p.Reasons, reason)
@@ -29,7 +28,7 @@ func (j *judge) blameIdle() {
 		if len(p.For) > 0 {
 			add(fmt.Sprintf("the port of %s", text.List(p.For, 4)))
 		}
-		add(j.variableAgainst(&port))
+		add(j.variableAgainst(&p.on))
 		if j.r.Transport == pathsel.RDMA && p.Verdict == Idle && j.a.looked && !j.a.held.NoQueuePairs && len(p.Users) == 0 {
 			add("no process of this PID namespace has a queue pair on it")
 		}
@@ -37,8 +36,8 @@ func (j *judge) blameIdle() {
 			add("the log names no channel on it")
 		}
 	}
-	for i := range j.r.Ports {
-		if p := &j.r.Ports[i]; p.Verdict == Above && idle > 0 && *p.PlannedShare > 0 {
+	for i := range j.ports {
+		if p := &j.ports[i]; p.Verdict == Above && idle > 0 && p.planned() > 0 {
 			reason := fmt.Sprintf("it carries what %s should", text.Plural(idle, "idle or slow port"))
 			if !slices.Contains(p.Reasons, reason) {
 				p.Reasons = append([]string{reason}, p.Reasons...)

@@ -1,13 +1,14 @@
 package audit
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/topoctl/topoctl/discover/topo"
-
+	"github.com/topoctl/topoctl/internal/group"
 	"github.com/topoctl/topoctl/internal/text"
 	"github.com/topoctl/topoctl/internal/units"
 	"github.com/topoctl/topoctl/pathsel"
@@ -15,8 +16,9 @@ import (
 
 // judge makes a report's verdicts.
 type judge struct {
-	a *Audit
-	r *Report
+	a     *Audit
+	r     *Report
+	ports []measured
 	// total is what the ports of the plan's transport carried, in the report's unit.
 	total uint64
 	// tcp is what interfaces carried beside a plan for RDMA.
@@ -25,40 +27,41 @@ type judge struct {
 	unnamed string
 }
 
+// measured is a port of the report with what it was judged by.
+type measured struct {
+	Port
+	on      pathsel.Port
+	tally   *tally // nil: no counters
+	carried uint64 // in the report's unit
+	doubt   string // why that is not all that it carried
+}
+
 func (j *judge) judge() {
 	j.chooseUnit()
 	j.unnamed = unnamed(j.a.logs)
 	ports := j.a.o.Host.Ports()
-	for i := range ports {
-		if p := &ports[i]; j.counts(p) && j.standsForItself(p, ports) {
-			j.r.Ports = append(j.r.Ports, j.measure(p, ports))
-		}
+	counted := slices.DeleteFunc(slices.Clone(ports), func(p pathsel.Port) bool { return j.r.Transport == pathsel.RDMA && !p.RDMA() })
+	for _, legs := range group.By(counted, func(p pathsel.Port) string { return cmp.Or(j.bond(&p), string(p.ID)) }) {
+		j.ports = append(j.ports, j.measure(legs))
 	}
 	if j.r.Transport == pathsel.RDMA && j.r.Unit != Channels {
 		j.measureInterfaces(ports)
 	}
 	j.share()
-	for i := range j.r.Ports {
-		j.decide(&j.r.Ports[i])
+	for i := range j.ports {
+		j.decide(&j.ports[i])
 	}
 	j.blameIdle()
 	j.answer()
 	j.judgeGPUDirect()
-	slices.SortStableFunc(j.r.Ports, func(a, b Port) int { return rank(&a) - rank(&b) })
-}
-
-// rank puts the ports of the plan before the others.
-func rank(p *Port) int {
-	if p.PlannedShare != nil && *p.PlannedShare > 0 {
-		return 0
+	slices.SortStableFunc(j.ports, func(a, b measured) int { return btoi(a.planned() == 0) - btoi(b.planned() == 0) })
+	for i := range j.ports { // those of the plan first
+		j.r.Ports = append(j.r.Ports, j.ports[i].Port)
 	}
-	return 1
 }
 
-// counts says whether a port takes part: one of the plan's transport.
-func (j *judge) counts(p *pathsel.Port) bool {
-	return p.RDMA() || j.r.Transport == pathsel.TCP
-}
+// planned is the port's part of all traffic by the plan.
+func (p *Port) planned() float64 { return *p.PlannedShare }
 
 // meter is whose counters tell what a port carried: over TCP those of its interface, and of a bond for all its legs,
 // since the kernel chooses the leg.
@@ -69,7 +72,7 @@ func (j *judge) meter(p *pathsel.Port) topo.ID {
 	return p.ID
 }
 
-// bond is the bond whose leg a port is over TCP, "" for none.
+// bond is the bond whose leg a port is over TCP, "" for none. The legs of one are judged together.
 func (j *judge) bond(p *pathsel.Port) string {
 	if j.r.Transport != pathsel.TCP || len(p.Legs) == 0 {
 		return ""
@@ -78,32 +81,6 @@ func (j *judge) bond(p *pathsel.Port) string {
 		return ""
 	}
 	return p.Netdev
-}
-
-// legs are the ports that count together: those of a port's bond, or the port alone.
-func (j *judge) legs(p *pathsel.Port, ports []pathsel.Port) []*pathsel.Port {
-	name := j.bond(p)
-	if name == "" {
-		return []*pathsel.Port{p}
-	}
-	var out []*pathsel.Port
-	for i := range ports {
-		if j.bond(&ports[i]) == name {
-			out = append(out, &ports[i])
-		}
-	}
-	return out
-}
-
-// standsForItself says whether a port is judged: of a bond's legs one is for all, that of the plan.
-func (j *judge) standsForItself(p *pathsel.Port, ports []pathsel.Port) bool {
-	legs := j.legs(p, ports)
-	for _, l := range legs {
-		if j.a.shares[l.ID] != nil {
-			return l.ID == p.ID
-		}
-	}
-	return legs[0].ID == p.ID
 }
 
 // chooseUnit takes bytes where every port of the plan counts them, else packets. Without counters
@@ -131,19 +108,18 @@ func (j *judge) chooseUnit() {
 	}
 }
 
-// measure puts together what is known of a port.
-func (j *judge) measure(p *pathsel.Port, ports []pathsel.Port) Port {
-	out := Port{ID: p.ID, Name: p.Name, Reasons: []string{}, For: []string{}, LineBytesPerSec: p.BytesPerSec, PlannedShare: new(float64), Users: []User{}}
-	if bond := j.bond(p); bond != "" {
-		out.Name = bond
-	}
-	for _, l := range j.legs(p, ports) {
+// measure puts together what is known of a port, or of the legs of a bond: the one of the plan stands for all.
+func (j *judge) measure(legs []pathsel.Port) measured {
+	p := &legs[max(0, slices.IndexFunc(legs, func(l pathsel.Port) bool { return j.a.shares[l.ID] != nil }))]
+	out := measured{on: *p, tally: j.a.tallies[j.meter(p)], Port: Port{ID: p.ID, Name: cmp.Or(j.bond(p), p.Name), Reasons: []string{}, For: []string{},
+		LineBytesPerSec: p.BytesPerSec, PlannedShare: new(float64), Users: []User{}}}
+	for _, l := range legs {
 		if s := j.a.shares[l.ID]; s != nil {
 			*out.PlannedShare += s.share
 			out.For = append(out.For, s.of...)
 		}
 	}
-	if t := j.a.tallies[j.meter(p)]; t != nil {
+	if t := out.tally; t != nil {
 		out.Traffic = t.total
 		if t.rate != nil && !p.Software {
 			out.LineBytesPerSec = t.rate
@@ -170,7 +146,25 @@ func (j *judge) measure(p *pathsel.Port, ports []pathsel.Port) Port {
 	} else if n := j.a.o.Host.Index().NetdevNamed(p.Netdev); n != nil {
 		out.Users = j.a.tcpUsers(n)
 	}
+	j.count(&out)
 	return out
+}
+
+// count fills in what a port carried in the report's unit, and why that may not be all.
+func (j *judge) count(p *measured) {
+	switch {
+	case j.r.Unit == Channels:
+		p.carried, p.doubt = uint64(max(0, *p.Channels)), j.unnamed
+	case p.tally == nil:
+		p.doubt = "its counters could not be read"
+	default:
+		p.carried, _ = p.tally.total.in(j.r.Unit)
+		if ip := j.ipOver(&p.on); ip != nil {
+			over, _ := ip.total.in(j.r.Unit)
+			p.carried -= min(p.carried, over) // TCP that the port carries as InfiniBand
+		}
+		p.doubt = p.tally.doubt(j.r.Unit, j.a.began)
+	}
 }
 
 // dataDirectSuffix ends NCCL's name for the function of a ConnectX-8 by which it reaches GPU memory past the CPU:
@@ -196,24 +190,6 @@ func used(t *Traffic, line *topo.Rate, ns int64) *float64 {
 	}
 	v := float64(max(*t.SentBytes, *t.ReceivedBytes)) / (float64(ns) / float64(time.Second)) / float64(*line)
 	return &v
-}
-
-// carried is what a port carried in the report's unit; doubt says why that is not all.
-func (j *judge) carried(p *Port) (n uint64, doubt string) {
-	if j.r.Unit == Channels {
-		return uint64(max(0, *p.Channels)), j.unnamed
-	}
-	port, _ := j.a.o.Host.Port(p.ID)
-	t := j.a.tallies[j.meter(&port)]
-	if t == nil {
-		return 0, "its counters could not be read"
-	}
-	n, _ = t.total.in(j.r.Unit)
-	if ip := j.ipOver(&port); ip != nil {
-		over, _ := ip.total.in(j.r.Unit)
-		n -= min(n, over) // TCP that the port carries as InfiniBand
-	}
-	return n, t.doubt(j.r.Unit, j.a.began)
 }
 
 // ipOver is the interface whose IP packets go through an InfiniBand port and count there.
@@ -252,34 +228,25 @@ func (j *judge) share() {
 	if j.r.Unit != Channels && j.a.samples < 2 {
 		return
 	}
-	for i := range j.r.Ports {
-		n, _ := j.carried(&j.r.Ports[i])
-		j.total += n
+	for i := range j.ports {
+		j.total += j.ports[i].carried
 	}
 	j.r.Carried = &j.total
-	for i := range j.r.Ports {
-		p := &j.r.Ports[i]
-		n, doubt := j.carried(p)
-		if doubt == "" && j.total > 0 {
-			p.CarriedShare = new(float64(n) / float64(j.total))
+	for i := range j.ports {
+		if p := &j.ports[i]; p.doubt == "" && j.total > 0 {
+			p.CarriedShare = new(float64(p.carried) / float64(j.total))
 		}
 	}
 }
 
 // decide gives a port its verdict by its share.
-func (j *judge) decide(p *Port) {
-	port, _ := j.a.o.Host.Port(p.ID)
-	n, doubt := j.carried(p)
-	plan := *p.PlannedShare
+func (j *judge) decide(p *measured) {
+	plan, n, doubt := p.planned(), p.carried, p.doubt
 	say := func(format string, args ...any) { p.Reasons = append(p.Reasons, fmt.Sprintf(format, args...)) }
 	switch {
 	case j.total <= j.quiet() && plan > 0:
 		p.Verdict = CouldNotCheck
-		if doubt != "" {
-			say("%s", doubt)
-		} else {
-			say("nothing moved, so there is no share to compare")
-		}
+		say("%s", cmp.Or(doubt, "nothing moved, so there is no share to compare"))
 	case doubt != "" && (plan > 0 || n <= j.quiet()):
 		p.Verdict = CouldNotCheck
 		say("%s", doubt)
@@ -304,14 +271,14 @@ func (j *judge) decide(p *Port) {
 			p.Verdict = OK
 		}
 	}
-	if t := j.a.tallies[j.meter(&port)]; t != nil && plan > 0 && down(t.state) && p.Verdict != OK {
+	if t := p.tally; t != nil && plan > 0 && down(t.state) && p.Verdict != OK {
 		say("it is %s now", t.state)
 	}
-	if port.VF {
+	if p.on.VF {
 		say("it is a virtual function: what others of its card carry is not in these counters")
 	}
-	if len(port.Legs) > 0 && p.Verdict != NotPlanned {
-		say("%s", j.overLegs(&port))
+	if len(p.on.Legs) > 0 && p.Verdict != NotPlanned {
+		say("%s", j.overLegs(&p.on))
 	}
 }
 
@@ -422,10 +389,10 @@ func (j *judge) answer() {
 	}
 	count := map[Verdict][]string{}
 	unchecked := 0
-	for i := range r.Ports {
-		p := &r.Ports[i]
+	for i := range j.ports {
+		p := &j.ports[i]
 		count[p.Verdict] = append(count[p.Verdict], p.Name)
-		if p.Verdict == CouldNotCheck && *p.PlannedShare > 0 {
+		if p.Verdict == CouldNotCheck && p.planned() > 0 {
 			unchecked++
 		}
 	}
@@ -463,9 +430,9 @@ func (j *judge) answer() {
 
 // firstDoubt is why it is not known what the first such port of the plan carried, "" where it is known of all.
 func (j *judge) firstDoubt() string {
-	for i := range j.r.Ports {
-		if _, doubt := j.carried(&j.r.Ports[i]); doubt != "" && *j.r.Ports[i].PlannedShare > 0 {
-			return j.r.Ports[i].Name + ": " + doubt
+	for i := range j.ports {
+		if p := &j.ports[i]; p.doubt != "" && p.planned() > 0 {
+			return p.Name + ": " + p.doubt
 		}
 	}
 	return ""
@@ -576,15 +543,15 @@ func (j *judge) judgeGPUDirect() {
 // missed says what is wrong with the shares: the port that carried too much first, then the idle.
 func (j *judge) missed(count map[Verdict][]string) string {
 	var parts []string
-	var most *Port
-	for i := range j.r.Ports {
-		p := &j.r.Ports[i]
+	var most *measured
+	for i := range j.ports {
+		p := &j.ports[i]
 		if p.Verdict == Above && p.CarriedShare != nil && (most == nil || *p.CarriedShare > *most.CarriedShare) {
 			most = p
 		}
 	}
 	if most != nil {
-		parts = append(parts, fmt.Sprintf("%s carried %s of %s (planned: %s)", most.Name, Percent(*most.CarriedShare), j.amount(j.total), Percent(*most.PlannedShare)))
+		parts = append(parts, fmt.Sprintf("%s carried %s of %s (planned: %s)", most.Name, Percent(*most.CarriedShare), j.amount(j.total), Percent(most.planned())))
 	}
 	for _, v := range []Verdict{Idle, Below} {
 		if names := count[v]; len(names) > 0 {
@@ -628,11 +595,9 @@ func (j *judge) fallback() bool {
 		rdma = "the RDMA ports " + j.amount(j.total)
 	}
 	r.Text = fmt.Sprintf("TCP fallback: %s carried %s, %s", text.List(names, 4), j.amount(j.tcp), rdma)
-	for i := range r.Ports { // it is known that they were idle, whatever moved over RDMA
-		if p := &r.Ports[i]; p.Verdict == CouldNotCheck && *p.PlannedShare > 0 {
-			if n, doubt := j.carried(p); doubt == "" && n <= j.quiet() {
-				p.Verdict, p.Reasons = Idle, []string{"the data went by TCP"}
-			}
+	for i := range j.ports { // it is known that they were idle, whatever moved over RDMA
+		if p := &j.ports[i]; p.Verdict == CouldNotCheck && p.planned() > 0 && p.doubt == "" && p.carried <= j.quiet() {
+			p.Verdict, p.Reasons = Idle, []string{"the data went by TCP"}
 		}
 	}
 	j.blameIdle()
