@@ -10,8 +10,8 @@ import (
 	"github.com/topoctl/topoctl/pathsel"
 )
 
-// blameIdle adds to ports that carried too little what may have kept data off them: variables of
-// processes, the lack of queue pairs, what logs say.
+// blameIdle says for ports that carried too little what may have kept data off them: variables of
+// processes, missing queue pairs, or what the logs say.
 func (j *judge) blameIdle() {
 	idle := 0
 	for i := range j.ports {
@@ -98,7 +98,7 @@ func disablesRDMA(v Variable) bool {
 	return false
 }
 
-// excludes says whether a variable lists ports for an engine without this one.
+// excludes says whether a variable keeps an engine from using this port.
 // Source: NCCL's user guide (NCCL_IB_HCA: a list of prefixes, "=" exact, "^" all but these, "^=" both;
 // NCCL_SOCKET_IFNAME alike), UCX's FAQ (UCX_NET_DEVICES: names with ports, "all"), NVSHMEM's guide
 // (NVSHMEM_HCA_LIST as NCCL_IB_HCA).
@@ -126,7 +126,7 @@ func excludes(v Variable, p *pathsel.Port) bool {
 	return false
 }
 
-// listed says whether one of NCCL's lists takes a device.
+// listed says whether one of NCCL's lists includes a device.
 func listed(list, device string, port int) bool {
 	list, except := strings.CutPrefix(list, "^")
 	list, exact := strings.CutPrefix(list, "=")
@@ -170,7 +170,7 @@ func engineReads(engine, variable string) bool {
 	return engine == ""
 }
 
-// engineLogs says whether an engine writes logs of a kind: the serving engines those of all.
+// engineLogs says whether an engine writes logs of a kind. Serving engines write those of every kind.
 func engineLogs(engine string, of Engine) bool {
 	for _, e := range Engines {
 		if e.Name == engine {

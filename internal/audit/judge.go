@@ -23,11 +23,11 @@ type judge struct {
 	total uint64
 	// tcp is what interfaces carried beside a plan for RDMA.
 	tcp uint64
-	// unnamed says how many channels go by a device that the log does not name, "" where it names all.
+	// unnamed says how many channels use a device that the log does not name, "" if it names all of them.
 	unnamed string
 }
 
-// measured is a port of the report with what it was judged by.
+// measured is a port of the report, with the facts that it is judged by.
 type measured struct {
 	Port
 	on      pathsel.Port
@@ -63,8 +63,8 @@ func (j *judge) judge() {
 // planned is the port's part of all traffic by the plan.
 func (p *Port) planned() float64 { return *p.PlannedShare }
 
-// meter is whose counters tell what a port carried: over TCP those of its interface, and of a bond for all its legs,
-// since the kernel chooses the leg.
+// meter names the counters that show what a port carried. Over TCP these are the counters of its interface; for the legs
+// of a bond they are those of the bond, since the kernel chooses the leg.
 func (j *judge) meter(p *pathsel.Port) topo.ID {
 	if j.r.Transport == pathsel.TCP && p.RDMA() || j.bond(p) != "" {
 		return topo.NetdevID(p.Netdev)
@@ -72,7 +72,7 @@ func (j *judge) meter(p *pathsel.Port) topo.ID {
 	return p.ID
 }
 
-// bond is the bond whose leg a port is over TCP, "" for none. The legs of one are judged together.
+// bond is the bond that a port belongs to over TCP, "" if there is none. The legs of a bond are judged together.
 func (j *judge) bond(p *pathsel.Port) string {
 	if j.r.Transport != pathsel.TCP || len(p.Legs) == 0 {
 		return ""
@@ -83,8 +83,8 @@ func (j *judge) bond(p *pathsel.Port) string {
 	return p.Netdev
 }
 
-// chooseUnit takes bytes where every port of the plan counts them, else packets. Without counters
-// there are the channels of logs.
+// chooseUnit takes bytes if every port of the plan counts them, else packets. Without counters it takes the
+// channels of the logs.
 func (j *judge) chooseUnit() {
 	j.r.Unit = Bytes
 	if j.a.samples < 2 && len(j.a.logs)+len(j.a.hosts) > 0 {
@@ -108,7 +108,7 @@ func (j *judge) chooseUnit() {
 	}
 }
 
-// measure puts together what is known of a port, or of the legs of a bond: the one of the plan stands for all.
+// measure collects what is known about a port, or about the legs of a bond: the leg in the plan stands for all of them.
 func (j *judge) measure(legs []pathsel.Port) measured {
 	p := &legs[max(0, slices.IndexFunc(legs, func(l pathsel.Port) bool { return j.a.shares[l.ID] != nil }))]
 	out := measured{on: *p, tally: j.a.tallies[j.meter(p)], Port: Port{ID: p.ID, Name: cmp.Or(j.bond(p), p.Name), Reasons: []string{}, For: []string{},
@@ -167,8 +167,8 @@ func (j *judge) count(p *measured) {
 	}
 }
 
-// dataDirectSuffix ends NCCL's name for the function of a ConnectX-8 by which it reaches GPU memory past the CPU:
-// mlx5_0_dma is mlx5_0.
+// dataDirectSuffix ends the name that NCCL gives to the second function of a ConnectX-8, which reaches GPU memory
+// without the CPU: mlx5_0_dma is mlx5_0.
 // Source: NVIDIA/nccl, src/transport/net_ib/init.cc.
 const dataDirectSuffix = "_dma"
 
@@ -183,7 +183,7 @@ func (j *judge) logged(p *pathsel.Port, u *Use) bool {
 	return false
 }
 
-// used is the part of a port's rate that its fuller direction had.
+// used is the part of a port's rate that its busier direction used.
 func used(t *Traffic, line *topo.Rate, ns int64) *float64 {
 	if t.SentBytes == nil || t.ReceivedBytes == nil || line == nil || *line <= 0 || ns <= 0 {
 		return nil
@@ -211,7 +211,7 @@ func (j *judge) ipOver(p *pathsel.Port) *tally {
 	return j.a.tallies[topo.NetdevID(p.Netdev)]
 }
 
-// quiet is what a port may carry that nothing uses.
+// quiet is how much an unused port may carry.
 func (j *judge) quiet() uint64 {
 	seconds := float64(j.r.WindowNS) / float64(time.Second)
 	switch j.r.Unit {
@@ -282,7 +282,7 @@ func (j *judge) decide(p *measured) {
 	}
 }
 
-// overLegs says how a bond's traffic is split over its legs. That is the kernel's or the card's choice and has no verdict.
+// overLegs says how a bond's traffic is split over its legs. The kernel or the card chooses that, so it gets no verdict.
 func (j *judge) overLegs(p *pathsel.Port) string {
 	of := "it is a bond of " + text.Join(p.Legs, 4)
 	var sum float64
@@ -350,12 +350,12 @@ func (j *judge) measureInterfaces(ports []pathsel.Port) {
 	}
 }
 
-// apart are the drivers whose interfaces do not count what their RDMA devices carry.
+// apart lists the drivers whose interfaces do not count the traffic of their RDMA devices.
 // Source: mlx5e_get_stats of drivers/net/ethernet/mellanox/mlx5/core/en_main.c (its own queues), and
 // bnxt_get_stats64 of drivers/net/ethernet/broadcom/bnxt/bnxt.c (its rings).
 var apart = []string{"mlx5_core", "mlx5_ib", "bnxt_en", "bnxt_re"}
 
-// rdmaIn is what an interface's counters may have of RDMA: what is left is TCP for certain.
+// rdmaIn is how much of an interface's counters may be RDMA traffic. The rest is certainly TCP.
 func (j *judge) rdmaIn(ports []pathsel.Port, n *topo.Netdev, out *Interface) uint64 {
 	sum := uint64(0)
 	for i := range ports {
@@ -377,7 +377,7 @@ func (j *judge) rdmaIn(ports []pathsel.Port, n *topo.Netdev, out *Interface) uin
 	return sum
 }
 
-// answer comes to the report's answer.
+// answer decides the report's answer.
 func (j *judge) answer() {
 	r := j.r
 	if r.Carried == nil {
@@ -428,7 +428,7 @@ func (j *judge) answer() {
 	}
 }
 
-// firstDoubt is why it is not known what the first such port of the plan carried, "" where it is known of all.
+// firstDoubt says why the traffic of a planned port is in doubt, for the first such port; "" if there is none.
 func (j *judge) firstDoubt() string {
 	for i := range j.ports {
 		if p := &j.ports[i]; p.doubt != "" && p.planned() > 0 {
@@ -438,7 +438,7 @@ func (j *judge) firstDoubt() string {
 	return ""
 }
 
-// unnamed says how many channels of a log go by a device that it does not name, "" where it names all.
+// unnamed says how many channels of a log use a device that the log does not name, "" if it names all of them.
 func unnamed(log []Use) string {
 	all, without := 0, 0
 	var networks []string
@@ -455,7 +455,7 @@ func unnamed(log []Use) string {
 	return fmt.Sprintf("the log does not say by which device %d of %s (%s)", without, text.Plural(all, "channel goes", "channels go"), text.Join(networks, 4))
 }
 
-// withNew is a list with a name that it may have already.
+// withNew adds a name to a list, unless the list has it already.
 func withNew(list []string, name string) []string {
 	if slices.Contains(list, name) {
 		return list
@@ -463,8 +463,8 @@ func withNew(list []string, name string) []string {
 	return append(list, name)
 }
 
-// elsewhere are the devices of logs that no port of this host is, and the channels by them. TCP beside a plan for RDMA
-// is judged for itself.
+// elsewhere lists the devices in the logs that are not among the ports of this host, and counts their channels. TCP beside
+// a plan for RDMA is judged separately.
 func (j *judge) elsewhere() (channels int, devices []string) {
 	ports := j.a.o.Host.Ports()
 	known := func(u *Use) bool {
@@ -488,7 +488,7 @@ func (j *judge) elsewhere() (channels int, devices []string) {
 	return channels, devices
 }
 
-// judgeGPUDirect says what logs tell of GPUDirect RDMA. A job that goes without it is never as planned.
+// judgeGPUDirect adds what the logs say about GPUDirect RDMA. A job that goes without it is never as planned.
 func (j *judge) judgeGPUDirect() {
 	r := j.r
 	g := &GPUDirect{Disabled: []string{}, Said: []string{}}
@@ -570,7 +570,7 @@ func (j *judge) missed(count map[Verdict][]string) string {
 	return strings.Join(parts, ", ")
 }
 
-// fallback finds TCP where RDMA was planned: interfaces carried more than the RDMA ports.
+// fallback reports TCP where RDMA was planned: interfaces carried more than the RDMA ports.
 func (j *judge) fallback() bool {
 	var names []string
 	for _, u := range j.a.logs {

@@ -13,12 +13,12 @@ import (
 	"github.com/topoctl/topoctl/pathsel"
 )
 
-// paths are what both sides choose: of every memory location and every port that both
-// have, the rates.
+// paths holds the choices of both sides, and the paths between memory locations and ports that both have, if their
+// rates differ.
 type paths struct {
 	old, new  *pathsel.Host
 	locations []locationPair
-	toPort    map[topo.ID]topo.ID // the new side's port of an old one
+	toPort    map[topo.ID]topo.ID // from a port of the old side to the same one of the new side
 	changed   []pathPair          // what changes in rate
 }
 
@@ -70,7 +70,7 @@ func (c *comparer) choices() error {
 	return nil
 }
 
-// hostNode is what a difference of no single node is about.
+// hostNode stands for the whole host, where a difference is not about a single node.
 func (c *comparer) hostNode() Node {
 	return Node{Kind: KindHost, Old: string(KindHost), New: string(KindHost), Name: string(KindHost)}
 }
@@ -170,7 +170,7 @@ func (c *comparer) transport(r *paths) {
 	}
 }
 
-// choice is what a location chooses on both sides; false where that is the same. A port under another name is.
+// choice is what a location chooses on both sides, and whether these differ. A port with a new name is the same port.
 func (c *comparer) choice(r *paths, l *locationPair, what string, olds, news []pathsel.Candidate) (Choice, bool) {
 	same := len(olds) == len(news)
 	for i := range olds {
@@ -314,8 +314,8 @@ func bestRates(x, y *pathsel.Affinity) string {
 	return ""
 }
 
-// rates are two rates that differ, with one unit: "50.0 -> 31.5 GB/s"; "" where they do not, or cannot
-// be held against each other, as a bound can against another one only.
+// rates says how two rates differ: "50.0 -> 31.5 GB/s". It is "" if they do not, or if they cannot be compared: a bound
+// compares with another bound only.
 func rates(p, q *topo.Rate, was, is topo.Basis) string {
 	if p == nil || q == nil || *p == *q || (was == topo.BasisBound) != (is == topo.BasisBound) {
 		return ""
@@ -323,8 +323,8 @@ func rates(p, q *topo.Rate, was, is topo.Basis) string {
 	return was.Text(units.RateNumber(int64(*p), units.Gbyte)) + " -> " + is.Text(units.Rate(int64(*q), units.Gbyte))
 }
 
-// restsOn finds what only one side has of some ports, so that a choice among
-// them may differ for no other reason; nil if there is nothing.
+// restsOn finds a fact about some ports that only one side knows, and that may be the only reason for a different
+// choice among them; nil if there is no such fact.
 func (c *comparer) restsOn(r *paths, olds, news []topo.ID) *omission {
 	involved := [2]map[string]bool{{}, {}} // nodes of both sides
 	note := func(i int, h *pathsel.Host, id topo.ID) {

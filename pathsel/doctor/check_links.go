@@ -162,7 +162,7 @@ func (e *end) files(names ...string) []string {
 	for _, name := range names {
 		out = append(out, linkFile(e.dev, &ends.Below, name), linkFile(e.up, &ends.Above, name))
 	}
-	return distinct(out...)
+	return out
 }
 
 // linkFile is a file of one end of a link, or the call that took its place, with what it says; "" where nothing was read.
@@ -365,7 +365,7 @@ func (h *host) inventedLinks(bridges []*topo.PCIDevice, severity Severity, sure 
 			fix = "NCCL believes them; look for the provider's topology file or NCCL plugin. " + strings.ToUpper(why[:1]) + why[1:]
 		}
 	}
-	return Finding{Severity: severity, Subjects: functionIDs(bridges), Text: sentence, Evidence: distinct(pciFile(d, file, "")), Fix: fix}
+	return Finding{Severity: severity, Subjects: functionIDs(bridges), Text: sentence, Evidence: []string{pciFile(d, file, "")}, Fix: fix}
 }
 
 // value is a number, 0 where it is not known.

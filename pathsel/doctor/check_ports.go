@@ -89,7 +89,7 @@ func (h *host) downPort(p *pathsel.Port, state string) Finding {
 	}
 	cause := h.whyDown(p, state, phys)
 	f := Finding{Severity: Info, Subjects: []topo.ID{p.ID}, Fix: cause.fix,
-		Evidence: distinct(append([]string{h.portFile(p, "state", state)}, cause.evidence...)...)}
+		Evidence: append([]string{h.portFile(p, "state", state)}, cause.evidence...)}
 	f.Text = "port is " + state
 	if phys != "" {
 		f.Evidence = slices.Insert(f.Evidence, 1, h.portFile(p, "phys_state", phys))
@@ -209,7 +209,7 @@ func checkVFs(h *host) (o outcome) {
 		f := Finding{Severity: Warning, Subjects: append([]topo.ID{pf}, ids(vfs)...), Text: sentence + "; programs that list devices count each as bandwidth",
 			Fix: "configure them with the physical functions only (NCCL_IB_HCA, UCX_NET_DEVICES: topoctl export env --for nccl), or hide the virtual ones"}
 		if d := h.function(vfs[0]); d != nil {
-			f.Evidence = distinct(pciFile(d, "physfn", d.PF.Name()))
+			f.Evidence = []string{pciFile(d, "physfn", d.PF.Name())}
 		}
 		o.find(f)
 	})
@@ -431,7 +431,7 @@ func (h *host) unusable(ports []*pathsel.Port, severity Severity, intro string) 
 		}
 		r := p.Reasons[0]
 		why.add(string(r.Code)+": "+r.Text, p.Name)
-		f.Evidence = distinct(append(f.Evidence, r.Evidence)...)
+		f.Evidence = append(f.Evidence, r.Evidence)
 	}
 	var parts []string
 	why.each(func(reason string, names []string) {
@@ -528,7 +528,7 @@ func (h *host) bond(p *pathsel.Port) Finding {
 	f := Finding{Severity: Info, Subjects: []topo.ID{p.ID}, Basis: topo.BasisRead}
 	sentence := "a bond of " + text.Plural(len(p.Legs), "interface")
 	if n != nil {
-		f.Evidence = distinct(h.netFile(n.Name, "bonding/slaves", strings.Join(p.Legs, " ")))
+		f.Evidence = []string{h.netFile(n.Name, "bonding/slaves", strings.Join(p.Legs, " "))}
 		if b := n.Bond; b != nil && b.Mode != "" {
 			sentence += " (" + strings.TrimSuffix(b.Mode+", "+b.HashPolicy, ", ") + ")"
 		}

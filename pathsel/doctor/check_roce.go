@@ -76,7 +76,7 @@ func checkGIDs(h *host) (o outcome) {
 			if p.LinkLayer == "Ethernet" {
 				fix = "bring its interface up and give it an address; a container needs the interface in its network namespace"
 			}
-			o.find(Finding{Severity: Error, Subjects: []topo.ID{p.ID}, Evidence: distinct(h.portFile(p, "gids", "")),
+			o.find(Finding{Severity: Error, Subjects: []topo.ID{p.ID}, Evidence: []string{h.portFile(p, "gids", "")},
 				Text: fmt.Sprintf("no entry in its GID table of %d: no peer can connect to it", *x.GIDTable), Fix: fix})
 		}
 		o.judged++
@@ -151,7 +151,7 @@ func gidKinds(p *topo.Port) string {
 // noneRoutable says that a port has no GID for peers on other networks, and what
 // of its interface explains that.
 func (h *host) noneRoutable(p *pathsel.Port, x *topo.Port) Finding {
-	f := Finding{Severity: Warning, Subjects: []topo.ID{p.ID}, Evidence: distinct(h.portFile(p, "gids", "")),
+	f := Finding{Severity: Warning, Subjects: []topo.ID{p.ID}, Evidence: []string{h.portFile(p, "gids", "")},
 		Text: fmt.Sprintf("%s, none of RoCE v2 with a routable address: peers on other networks cannot be reached (%s)", text.Plural(len(x.GIDs), "GID"), gidKinds(x))}
 	n := h.NetdevNamed(p.Netdev)
 	switch {
@@ -161,10 +161,10 @@ func (h *host) noneRoutable(p *pathsel.Port, x *topo.Port) Finding {
 	case !h.paths.AddressesKnown():
 	case h.routableAddress(n) == "":
 		f.Text += "; interface " + n.Name + " has no such address: it was taken away, or never given"
-		f.Evidence = distinct(append(f.Evidence, "ip addr show dev "+n.Name)...)
+		f.Evidence = append(f.Evidence, "ip addr show dev "+n.Name)
 	default:
 		f.Text += fmt.Sprintf("; interface %s has %s, and the driver made no GID of it", n.Name, h.routableAddress(n))
-		f.Evidence = distinct(append(f.Evidence, "ip addr show dev "+n.Name+" = "+h.routableAddress(n))...)
+		f.Evidence = append(f.Evidence, "ip addr show dev "+n.Name+" = "+h.routableAddress(n))
 		f.Fix = "let the driver see the address again: ip addr del and add, or ip link set " + n.Name + " down and up, which drops its connections; dmesg if the table is full"
 		return f
 	}
@@ -407,25 +407,25 @@ func (h *host) wrongIndex(c *chosenIndex, p *pathsel.Port) (f *Finding, known bo
 	switch {
 	case c.index >= *x.GIDTable:
 		f.Text = fmt.Sprintf("%s, but the port's GID table has only %d entries: connections from here fail", c.says(), *x.GIDTable)
-		f.Evidence = distinct(append(f.Evidence, h.portFile(p, "gids", ""))...)
+		f.Evidence = append(f.Evidence, h.portFile(p, "gids", ""))
 		return f, true
 	case i < 0 && (h.unreadGIDs(p) || x.GIDsRead != nil && c.index >= *x.GIDsRead):
 		return nil, false
 	case i < 0:
 		f.Text = c.says() + ", but the port has no GID of that index: its address is gone or was never there, connections from here fail"
-		f.Evidence = distinct(append(f.Evidence, h.portFile(p, entry, "0000:0000:0000:0000:0000:0000:0000:0000"))...)
+		f.Evidence = append(f.Evidence, h.portFile(p, entry, "0000:0000:0000:0000:0000:0000:0000:0000"))
 		return f, true
 	}
 	g := x.GIDs[i]
 	a, err := netip.ParseAddr(g.GID)
 	f.Severity = Warning
-	f.Evidence = distinct(append(f.Evidence, h.portFile(p, entry, g.GID))...)
+	f.Evidence = append(f.Evidence, h.portFile(p, entry, g.GID))
 	switch {
 	case g.Type == "" || err != nil:
 		return nil, false
 	case !strings.Contains(g.Type, "v2"):
 		f.Text = c.says() + ", but that GID is of RoCE v1: no router forwards its packets, and peers with RoCE v2 do not understand them"
-		f.Evidence = distinct(append(f.Evidence, h.portFile(p, "gid_attrs/types/"+strconv.Itoa(c.index), g.Type))...)
+		f.Evidence = append(f.Evidence, h.portFile(p, "gid_attrs/types/"+strconv.Itoa(c.index), g.Type))
 	case a.Unmap().IsLinkLocalUnicast():
 		f.Text = c.says() + ", but that GID is a link-local address: peers on other networks cannot be reached"
 	case h.foreignAddress(p, &g, a):
@@ -617,7 +617,7 @@ func checkPKeys(h *host) (o outcome) {
 		keys := slices.Sorted(slices.Values(asStrings(x.PKeys)))
 		by.add(strings.Join(keys, " "), p)
 		if !slices.ContainsFunc(x.PKeys, func(k topo.HexID) bool { return k.Uint()&fullMember != 0 }) {
-			o.find(Finding{Severity: Warning, Subjects: []topo.ID{p.ID}, Evidence: distinct(h.portFile(p, "pkeys/0", keys[0])),
+			o.find(Finding{Severity: Warning, Subjects: []topo.ID{p.ID}, Evidence: []string{h.portFile(p, "pkeys/0", keys[0])},
 				Text: "a limited member of every partition (" + text.Join(keys, mostNames) + "): it cannot talk to other limited members",
 				Fix:  "have the subnet manager make it a full member (partitions.conf, UFM)"})
 		}

@@ -210,10 +210,7 @@ func (c *Check) result(o outcome) CheckResult {
 		if f.Basis != "" && !f.Basis.Sure() && f.Severity == Error {
 			f.Severity = Warning
 		}
-		for j, e := range f.Evidence {
-			f.Evidence[j] = short(e)
-		}
-		f.Subjects, f.Evidence = notNil(f.Subjects), notNil(f.Evidence)
+		f.Subjects, f.Evidence = notNil(f.Subjects), notNil(distinct(mapped(f.Evidence, short)...))
 	}
 	for i := range r.Missing {
 		r.Missing[i].Subjects = notNil(r.Missing[i].Subjects)
@@ -233,11 +230,7 @@ func merged(list []Finding) []Finding {
 			out = append(out, f)
 			continue
 		}
-		for _, id := range f.Subjects {
-			if !slices.Contains(out[i].Subjects, id) {
-				out[i].Subjects = append(out[i].Subjects, id)
-			}
-		}
+		out[i].Subjects = unique(append(out[i].Subjects, f.Subjects...))
 		out[i].Evidence = distinct(append(out[i].Evidence, f.Evidence...)...)
 	}
 	return out
