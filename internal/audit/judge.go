@@ -111,8 +111,9 @@ func (j *judge) chooseUnit() {
 // measure collects what is known about a port, or about the legs of a bond: the leg in the plan stands for all of them.
 func (j *judge) measure(legs []pathsel.Port) measured {
 	p := &legs[max(0, slices.IndexFunc(legs, func(l pathsel.Port) bool { return j.a.shares[l.ID] != nil }))]
-	out := measured{on: *p, tally: j.a.tallies[j.meter(p)], Port: Port{ID: p.ID, Name: cmp.Or(j.bond(p), p.Name), Reasons: []string{}, For: []string{},
-		LineBytesPerSec: p.BytesPerSec, PlannedShare: new(float64), Users: []User{}}}
+	out := measured{on: *p, tally: j.a.tallies[j.meter(p)]}
+	out.Port = Port{ID: p.ID, Name: cmp.Or(j.bond(p), p.Name), Reasons: []string{}, For: []string{},
+		LineBytesPerSec: p.BytesPerSec, PlannedShare: new(float64), Users: []User{}}
 	for _, l := range legs {
 		if s := j.a.shares[l.ID]; s != nil {
 			*out.PlannedShare += s.share
@@ -551,7 +552,8 @@ func (j *judge) missed(count map[Verdict][]string) string {
 		}
 	}
 	if most != nil {
-		parts = append(parts, fmt.Sprintf("%s carried %s of %s (planned: %s)", most.Name, Percent(*most.CarriedShare), j.amount(j.total), Percent(most.planned())))
+		carried := Percent(*most.CarriedShare) + " of " + j.amount(j.total)
+		parts = append(parts, fmt.Sprintf("%s carried %s (planned: %s)", most.Name, carried, Percent(most.planned())))
 	}
 	for _, v := range []Verdict{Idle, Below} {
 		if names := count[v]; len(names) > 0 {

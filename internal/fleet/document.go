@@ -55,9 +55,9 @@ func (f *Fleet) Encode() ([]byte, error) {
 // Detect reports whether data, the beginning of a file, may be a fleet document.
 func Detect(head []byte) bool { return strings.Contains(string(head), `"topoctl.fleet/`) }
 
-// Decode reads a document. Keys that it does not know are left out; another major version is
-// refused, and so is what no writer of ours makes and would mislead a reader: hosts without a name,
-// two of one name, documents outside the fleet's folder, links between switches that are not listed.
+// Decode reads a document. It ignores unknown keys. It refuses other major versions, and contents that our writers never
+// produce and that would mislead a reader: hosts without a name or with the same name, documents outside of the fleet's
+// folder, links between switches that are not listed.
 func Decode(data []byte) (*Fleet, error) {
 	if len(data) > maxBytes {
 		return nil, pkgerr.Errorf("fleet", "%d bytes: at most %d are read", len(data), maxBytes)
@@ -122,7 +122,7 @@ func checkSchema(name string) error {
 	return document.CheckSchema(name, Schema, "not a fleet document")
 }
 
-// check looks at what holds between the parts.
+// check looks at the references between the parts of a document.
 func (f *Fleet) check() error {
 	seen := make(map[string]bool, len(f.Hosts))
 	for i := range f.Hosts {
@@ -150,7 +150,7 @@ func (f *Fleet) check() error {
 	return nil
 }
 
-// CheckName refuses names that no host or switch has.
+// CheckName refuses names that no host or switch can have.
 func CheckName(name string) error {
 	switch {
 	case name == "":

@@ -17,8 +17,8 @@ import (
 	"github.com/topoctl/topoctl/pathsel/doctor"
 )
 
-// Summarize is what a fleet keeps of a host: what hosts are compared by. The topology must be
-// derived. The caller adds where the document is from and where it lies.
+// Summarize makes the summary of a host that a fleet keeps, and that hosts are compared by. The topology must be
+// derived. The caller adds the source and the path of the document.
 func Summarize(name string, t *topo.Topology) (*Host, error) {
 	if t == nil || t.Derived == nil {
 		return nil, pkgerr.New("fleet", "topology is not derived: call Derive first")
@@ -134,7 +134,7 @@ func (s *summarizer) gpus() {
 	s.host.Parts = s.parts()
 }
 
-// parts counts what the fingerprint is made of, in words.
+// parts counts the parts that the fingerprint covers, in words.
 func (s *summarizer) parts() map[string]int {
 	out := map[string]int{}
 	for i := range s.t.PCIDevices {
@@ -180,8 +180,8 @@ func (s *summarizer) parts() map[string]int {
 	return out
 }
 
-// nvlinkDomain is the one that all GPUs of a host are in which tell theirs, "" where they differ: what
-// has no one answer is not compared. A stand-in names none.
+// nvlinkDomain is the NVLink domain of the host's GPUs, "" if they are in different ones or if the topology is redacted.
+// GPUs whose domain is not known do not count.
 func nvlinkDomain(t *topo.Topology) string {
 	if diff.Redacted(t) {
 		return ""
@@ -251,7 +251,7 @@ func (s *summarizer) ports() {
 	}
 }
 
-// nearest are the GPUs that are nearest to a NIC, and how near.
+// nearest returns the GPUs nearest to a NIC, and their class.
 func (s *summarizer) nearest(nic topo.ID) (gpus []string, class string) {
 	var best topo.Class
 	for i := range s.t.GPUs {
@@ -273,7 +273,7 @@ func (s *summarizer) nearest(nic topo.ID) (gpus []string, class string) {
 	return gpus, best.String()
 }
 
-// plan gives every GPU the ports that the plan for all has for it, by their places.
+// plan gives every GPU the places of the ports that the plan for all GPUs assigns to it.
 func (s *summarizer) plan() error {
 	if len(s.host.GPUs) == 0 || len(s.host.Ports) == 0 {
 		return nil

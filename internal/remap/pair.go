@@ -374,7 +374,8 @@ func (p *pairing) settle() (pairs []Pair, notes []string, err error) {
 		}
 		for _, c := range p.claims[g] {
 			if c.host != pair.Host {
-				return nil, nil, fmt.Errorf("%s is %s of the host by %s, and %s by %s: one of them is not of these hosts", named(g, pair.Device), pair.Host, pair.By[0], c.host, c.by)
+				return nil, nil, fmt.Errorf("%s is %s of the host by %s, and %s by %s: one of them is not of these hosts",
+					named(g, pair.Device), pair.Host, pair.By[0], c.host, c.by)
 			}
 			pair.By = append(pair.By, c.by)
 		}
@@ -393,7 +394,8 @@ func (p *pairing) settle() (pairs []Pair, notes []string, err error) {
 		if len(p.claims[at]) > 0 {
 			continue
 		}
-		o := Open{Guest: at, Device: d.id, Why: cmp.Or(p.why[at], "no usable identity (UUID, GUID, MAC address, serial number)"), Candidates: p.candidates(d, taken)}
+		o := Open{Guest: at, Device: d.id, Candidates: p.candidates(d, taken),
+			Why: cmp.Or(p.why[at], "no usable identity (UUID, GUID, MAC address, serial number)")}
 		if d.needed && !p.o.Partial {
 			open = append(open, o)
 		} else {

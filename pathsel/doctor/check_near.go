@@ -357,9 +357,10 @@ func (h *host) networkFunctions() []*topo.PCIDevice {
 }
 
 func (h *host) dpu(name string, functions []*topo.PCIDevice) Finding {
-	f := Finding{Severity: Info, Subjects: functionIDs(functions), Evidence: []string{pciFile(functions[0], "device", string(functions[0].Device))},
-		Text: fmt.Sprintf("%s of %s: in DPU mode its own system stands between these ports and the host, which is not visible from here", text.Plural(len(functions), "function"), name),
-		Fix:  "mlxconfig -d " + functions[0].BDF.String() + " q INTERNAL_CPU_OFFLOAD_ENGINE shows the mode"}
+	f := Finding{Severity: Info, Subjects: functionIDs(functions),
+		Evidence: []string{pciFile(functions[0], "device", string(functions[0].Device))},
+		Text:     fmt.Sprintf("%s of %s: in DPU mode its own system stands between these ports and the host, which is not visible from here", text.Plural(len(functions), "function"), name),
+		Fix:      "mlxconfig -d " + functions[0].BDF.String() + " q INTERNAL_CPU_OFFLOAD_ENGINE shows the mode"}
 	if strings.Contains(h.t.Host.Product, "BlueField") {
 		f.Text = fmt.Sprintf("this is the DPU itself (%s): its ports serve the host beside it, which is not visible from here", h.t.Host.Product)
 		f.Fix = "run topoctl on the host too"

@@ -91,7 +91,8 @@ func checkView(h *host) (o outcome) {
 		if w.Code != topo.CodePartialView || w.Evidence == "nvmlDeviceGetCount" || w.Evidence == "/dev" || strings.Contains(w.Evidence, "dev/infiniband") || strings.HasPrefix(w.Detail, "this process cannot use gpu") {
 			continue
 		}
-		o.find(Finding{Severity: Warning, Subjects: subjects(w), Text: w.Detail, Evidence: []string{w.Evidence}, Fix: "in a container, mount all of /sys and give it all devices; in a guest, look on the host"})
+		o.find(Finding{Severity: Warning, Subjects: subjects(w), Text: w.Detail, Evidence: []string{w.Evidence},
+			Fix: "in a container, mount all of /sys and give it all devices; in a guest, look on the host"})
 	}
 	if allowed := h.t.Host.AllowedCPUs; allowed != "" {
 		o.find(Finding{Severity: Info, Evidence: []string{"/proc/self/status Cpus_allowed_list = " + allowed},
@@ -188,7 +189,8 @@ var factsConflict = Check{
 func checkConflicts(h *host) (o outcome) {
 	for _, w := range h.t.Warnings {
 		if w.Code == topo.CodeConflict {
-			o.find(Finding{Severity: Info, Subjects: subjects(w), Text: w.Detail, Evidence: []string{w.Evidence}, Fix: "look at both; topoctl uses the one that the text names"})
+			o.find(Finding{Severity: Info, Subjects: subjects(w), Text: w.Detail, Evidence: []string{w.Evidence},
+				Fix: "look at both; topoctl uses the one that the text names"})
 		}
 	}
 	var answered []string

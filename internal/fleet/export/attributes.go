@@ -1,9 +1,9 @@
 package export
 
-// What Kubernetes' dynamic resource allocation can choose network devices of a host by: the rail
-// and the leaf that a port is on, its role, its PCIe switch, the GPUs that are nearest to it.
+// This file has the attributes by which Kubernetes' dynamic resource allocation can choose network devices: the rail and
+// the leaf of a port, its role, its PCIe switch, and the GPUs nearest to it.
 //
-// Attributes have topoctl's domain: standard ones are their drivers' to publish.
+// The attributes are in topoctl's own domain, because drivers publish the standard ones.
 // Source: k8s.io/api/resource/v1 of Kubernetes 1.37 (DeviceAttribute), dranet's webhook (DeviceIdentifiers).
 
 import (
@@ -149,8 +149,8 @@ func (h *Host) Attributes(p *fleet.Port, lists bool) Attributes {
 	return out
 }
 
-// pcieSwitch is the upstream port of the topmost PCIe switch above a function: what a GPU and a NIC of one switch have in
-// common, also where the switch has levels.
+// pcieSwitch is the upstream port of the topmost PCIe switch above a function. A GPU and a NIC below one switch share it,
+// even if the switch has several levels.
 func (h *Host) pcieSwitch(function topo.ID) string {
 	top := ""
 	if function == "" {
@@ -200,7 +200,7 @@ func (h *Host) Planned() [][]string {
 	return out
 }
 
-// Blind says that nothing tells which port is near which GPU, so that Planned is by order only.
+// Blind says that it is not known which port is near which GPU, so that Planned goes by order only.
 func (h *Host) Blind() bool {
 	return !slices.ContainsFunc(h.Ports(), func(p fleet.Port) bool { return p.Class != "" })
 }

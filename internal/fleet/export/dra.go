@@ -126,7 +126,8 @@ type claimable struct {
 	blind bool       // which are near is not known
 }
 
-// claimHosts reads the hosts of a class and gives one of most; notes name those with devices at other addresses.
+// claimHosts reads the hosts of a class, and returns one that stands for most of them. notes name the hosts with devices at
+// other addresses.
 func claimHosts(f *fleet.Fleet, c *fleet.Class, documents Documents) (most *claimable, notes []string) {
 	var found []*claimable
 	for _, name := range c.Hosts {

@@ -176,7 +176,8 @@ func DOT(f *fleet.Fleet) Output {
 	p := pictureOf(f)
 	out := begin("// ", "// The network of a fleet, written by topoctl fleet export.\n", p.notes)
 	out.WriteString("graph fleet {\n  rankdir=BT;\n  node [shape=box, fontname=\"sans-serif\", fontsize=10];\n  edge [fontname=\"sans-serif\", fontsize=8];\n")
-	style := map[string]string{"host": "style=rounded", "store": "style=\"filled,dashed\", fillcolor=\"#e4e7eb\"", "switch": "style=filled, fillcolor=\"#d5e3f5\""}
+	style := map[string]string{"host": `style=rounded`, "store": `style="filled,dashed", fillcolor="#e4e7eb"`,
+		"switch": `style=filled, fillcolor="#d5e3f5"`}
 	for _, row := range p.rows() {
 		out.WriteString("  { rank=same;\n")
 		for _, b := range row {
@@ -274,14 +275,15 @@ func SVG(f *fleet.Fleet) Output {
 			a, b = b, a
 		}
 		ax, bx, bottom := a.x+width/2, b.x+width/2, b.y+boxHeight
-		fmt.Fprintf(&out, `<path class="wire" stroke-width="%.1f" d="M%d %dC%d %d %d %d %d %d"><title>%s</title></path>`+"\n", min(1+float64(w.count-1)/2, 5),
-			ax, a.y, ax, a.y-rowGap/2, bx, bottom+rowGap/2, bx, bottom, html.EscapeString(w.about()))
+		fmt.Fprintf(&out, `<path class="wire" stroke-width="%.1f" d="M%d %dC%d %d %d %d %d %d"><title>%s</title></path>`+"\n",
+			min(1+float64(w.count-1)/2, 5), ax, a.y, ax, a.y-rowGap/2, bx, bottom+rowGap/2, bx, bottom, html.EscapeString(w.about()))
 	}
 	for _, b := range p.boxes {
 		fmt.Fprintf(&out, `<g><title>%s</title><rect class="%s" x="%d" y="%d" width="%d" height="%d" rx="4"/>`,
 			html.EscapeString(text.Printable(cmp.Or(b.tip, b.title))), b.class(), b.x, b.y, width, boxHeight)
 		write := func(class, words string, down int) {
-			fmt.Fprintf(&out, `<text class="%s" text-anchor="middle" x="%d" y="%d">%s</text>`, class, b.x+width/2, b.y+down, html.EscapeString(shown(words)))
+			fmt.Fprintf(&out, `<text class="%s" text-anchor="middle" x="%d" y="%d">%s</text>`,
+				class, b.x+width/2, b.y+down, html.EscapeString(shown(words)))
 		}
 		if b.sub == "" {
 			write("text", b.title, boxHeight/2+4)

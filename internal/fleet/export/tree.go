@@ -33,7 +33,7 @@ type place struct {
 	above    *place
 }
 
-// sets are disjoint sets of switches: each leads to another one of its set, but for the one that the set is known by.
+// sets are disjoint sets of switches. Each switch leads to another one of its set, except for the representative.
 type sets map[string]string
 
 func (s sets) of(id string) string {
@@ -111,9 +111,8 @@ func (t *tree) raise(f *fleet.Fleet, tier int, joined sets, switches map[string]
 	t.roots = roots
 }
 
-// lowest makes places of the fleet's groups of leaves, and gives them by leaf. Where too few hosts say which cables
-// are right, groups differ by a host whose cables are swapped; such a group of leaves belongs to the one where most of
-// its hosts are.
+// lowest makes places of the fleet's groups of leaves, and returns them by leaf. If too few hosts show which cables are
+// right, a host with swapped cables splits a group; its leaves then belong to the place where most of their hosts are.
 func (t *tree) lowest(f *fleet.Fleet) (byLeaf map[string]*place) {
 	groupOf := map[string]int{} // by leaf
 	for i := range f.Groups {

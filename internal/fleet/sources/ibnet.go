@@ -87,7 +87,7 @@ func (n *Node) Aggregation() bool {
 }
 
 // Name is the name of a switch for people: that of its management system, else its description.
-// It is "" where the node describes itself not at all.
+// It is "" if the node has no description.
 func (n *Node) Name() string {
 	name, _ := n.managed()
 	return cmp.Or(name, n.Description)

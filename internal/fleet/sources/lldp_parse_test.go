@@ -20,7 +20,8 @@ func lldpLines(r *LLDPReport) []string {
 	}
 	for i := range r.Neighbors {
 		n := &r.Neighbors[i]
-		out = append(out, fmt.Sprintf("%s %s %q %q %v %s %s %s", n.Interface, n.Chassis.ID, n.Chassis.Name, n.Chassis.Description, n.Chassis.Enabled, n.PortType, n.Port(), n.PortDescr))
+		out = append(out, fmt.Sprintf("%s %s %q %q %v %s %s %s", n.Interface, n.Chassis.ID,
+			n.Chassis.Name, n.Chassis.Description, n.Chassis.Enabled, n.PortType, n.Port(), n.PortDescr))
 	}
 	return out
 }

@@ -70,41 +70,49 @@ func (n fleetNeed) met(f *model.Fleet) error {
 	return withHint(err, "give --fabric what \"topoctl fleet fabric\" has written")
 }
 
-// fleetPlain is a format that the fleet alone makes.
+// fleetPlain is a format that needs no flags.
 func fleetPlain(needs fleetNeed, write func(*model.Fleet) export.Output) fleetWriter {
 	return fleetWriter{needs, func(_ *fleetExportOptions, _ context.Context, f *model.Fleet) (export.Output, error) {
 		return write(f), nil
 	}}
 }
 
-// fleetFormats are what fleet export writes.
+// fleetFormats are the formats of fleet export, with the flags that each takes.
 func fleetFormats() exportFormats[fleetWriter] {
+	type options = *fleetExportOptions
+	type output = export.Output
 	return exportFormats[fleetWriter]{
 		{"slurm-tree", "Slurm's topology.conf for topology/tree", nil, fleetPlain(needsCables, export.SlurmTree)},
 		{"slurm-block", "Slurm's topology.conf for topology/block", nil, fleetPlain(needsCablesOrDomains, export.SlurmBlock)},
 		{"slurm-yaml", "Slurm's topology.yaml", nil, fleetPlain(needsCablesOrDomains, export.SlurmYAML)},
 		{"k8s-labels", "kubectl commands that label nodes", nil, fleetPlain(needsHosts, export.NodeLabels)},
-		{"nfd", "a feature file of Node Feature Discovery", []string{"node"}, fleetWriter{needsHosts, func(o *fleetExportOptions, _ context.Context, f *model.Fleet) (export.Output, error) {
-			return export.FeatureFile(f, o.node)
-		}}},
-		{"nodefeature", "NodeFeatures of Node Feature Discovery", []string{"namespace"}, fleetWriter{needsHosts, func(o *fleetExportOptions, _ context.Context, f *model.Fleet) (export.Output, error) {
-			return export.NodeFeatures(f, o.namespace), nil
-		}}},
-		{"kueue", "a Topology of Kueue", []string{"name"}, fleetWriter{needsCables, func(o *fleetExportOptions, _ context.Context, f *model.Fleet) (export.Output, error) {
-			return export.KueueTopology(f, o.name), nil
-		}}},
+		{"nfd", "a feature file of Node Feature Discovery", []string{"node"},
+			fleetWriter{needsHosts, func(o options, _ context.Context, f *model.Fleet) (output, error) {
+				return export.FeatureFile(f, o.node)
+			}}},
+		{"nodefeature", "NodeFeatures of Node Feature Discovery", []string{"namespace"},
+			fleetWriter{needsHosts, func(o options, _ context.Context, f *model.Fleet) (output, error) {
+				return export.NodeFeatures(f, o.namespace), nil
+			}}},
+		{"kueue", "a Topology of Kueue", []string{"name"},
+			fleetWriter{needsCables, func(o options, _ context.Context, f *model.Fleet) (output, error) {
+				return export.KueueTopology(f, o.name), nil
+			}}},
 		{"hypernode", "HyperNodes of Volcano", nil, fleetPlain(needsCables, export.HyperNodes)},
-		{"dra-claim", "ResourceClaimTemplates for each class of hosts", []string{"gpus"}, fleetWriter{needsHosts, func(o *fleetExportOptions, ctx context.Context, f *model.Fleet) (export.Output, error) {
-			return export.Claims(f, o.documents(ctx), o.gpus)
-		}}},
-		{"dra-attributes", "attributes of network devices, as JSON", []string{"lists"}, fleetWriter{needsHosts, func(o *fleetExportOptions, ctx context.Context, f *model.Fleet) (export.Output, error) {
-			out, err := export.DeviceAttributes(f, o.documents(ctx), o.lists)
-			out.Data, err = safeJSON(out.Data, err)
-			return out, err
-		}}},
-		{"env", "variables for an engine on all hosts of a class", []string{"class", "for"}, fleetWriter{needsHosts, func(o *fleetExportOptions, ctx context.Context, f *model.Fleet) (export.Output, error) {
-			return export.Env(f, o.documents(ctx), o.class, engines.Engine(o.engine))
-		}}},
+		{"dra-claim", "ResourceClaimTemplates for each class of hosts", []string{"gpus"},
+			fleetWriter{needsHosts, func(o options, ctx context.Context, f *model.Fleet) (output, error) {
+				return export.Claims(f, o.documents(ctx), o.gpus)
+			}}},
+		{"dra-attributes", "attributes of network devices, as JSON", []string{"lists"},
+			fleetWriter{needsHosts, func(o options, ctx context.Context, f *model.Fleet) (output, error) {
+				out, err := export.DeviceAttributes(f, o.documents(ctx), o.lists)
+				out.Data, err = safeJSON(out.Data, err)
+				return out, err
+			}}},
+		{"env", "variables for an engine on all hosts of a class", []string{"class", "for"},
+			fleetWriter{needsHosts, func(o options, ctx context.Context, f *model.Fleet) (output, error) {
+				return export.Env(f, o.documents(ctx), o.class, engines.Engine(o.engine))
+			}}},
 		{"topograph-model", "a model for topograph's simulator", nil, fleetPlain(needsCables, export.TopographModel)},
 		{"ibsim", "a net file of ibsim", nil, fleetPlain(needsCables, export.Ibsim)},
 		{"dot", "the network as a graph for Graphviz", nil, fleetPlain(needsCables, export.DOT)},
