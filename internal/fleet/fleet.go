@@ -37,7 +37,7 @@ type Fleet struct {
 	// RailOnly says that ports of different rails cannot reach each other.
 	RailOnly bool `json:"rail_only,omitempty"`
 
-	// What Build finds.
+	// What Build finds. Decode does not read it back.
 	Classes  []Class   `json:"classes"`
 	Groups   []Group   `json:"groups"`
 	Domains  []Domain  `json:"domains"`
