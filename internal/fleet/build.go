@@ -276,7 +276,8 @@ func (f *Fleet) noNetwork() {
 func (f *Fleet) cables(n *Network, byClass [][]*Host) {
 	f.RailOnly, f.Switches, f.Links = n.RailOnly, slices.Clone(n.Switches), slices.Clone(n.Links)
 	f.sortNetwork()
-	for _, c := range f.join(n) {
+	f.unjoined = f.join(n)
+	for _, c := range f.unjoined {
 		if s := f.switchOf(c.Leaf); s != nil {
 			s.UnjoinedPorts++
 		}

@@ -223,14 +223,8 @@ func namesOf(h *Host, called map[string]int) []string {
 	return []string{h.Host, h.Name}
 }
 
-// Unjoined are the cables of a network that no host of the fleet has a port for.
-func (f *Fleet) Unjoined(n *Network) []Cable {
-	c := &Fleet{Hosts: slices.Clone(f.Hosts)}
-	for i := range c.Hosts {
-		c.Hosts[i].Ports = slices.Clone(c.Hosts[i].Ports)
-	}
-	return c.join(n)
-}
+// Unjoined are the cables of the network for which no host has a port.
+func (f *Fleet) Unjoined() []Cable { return f.unjoined }
 
 // addUnique enters a port by an identity. An identity of two ports identifies neither.
 func addUnique(m map[string]*Port, key string, p *Port) {

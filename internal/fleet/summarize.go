@@ -108,6 +108,9 @@ func (s *summarizer) gpus() {
 	for i := range s.t.GPUs {
 		g := &s.t.GPUs[i]
 		out := GPU{GPU: string(g.ID), Model: g.Model, UUID: g.UUID, MemoryBytes: g.MemoryBytes, NUMA: g.NUMA}
+		if g.BDF != nil {
+			out.PCI = g.BDF.String()
+		}
 		if d := s.index.PCIDevice(g.PCI); d != nil && d.Link != nil {
 			out.Width = d.Link.Width
 		}
@@ -236,6 +239,7 @@ func (s *summarizer) ports() {
 			}
 		}
 		if d := s.index.PCIDevice(function); d != nil {
+			out.PCI, out.Switch = d.BDF.String(), s.topSwitch(function)
 			if d.Link != nil {
 				out.SpeedMTs, out.Width = d.Link.SpeedMTs, d.Link.Width
 			}
@@ -249,6 +253,16 @@ func (s *summarizer) ports() {
 		out.Nearest, out.Class = s.nearest(p.NIC)
 		s.host.Ports = append(s.host.Ports, out)
 	}
+}
+
+// topSwitch is the address of the topmost upstream port of a PCIe switch above a function, "" if there is none.
+func (s *summarizer) topSwitch(function topo.ID) (top string) {
+	for up := range s.index.Climb(function) {
+		if up.Role == topo.RoleUpstream {
+			top = up.BDF.String()
+		}
+	}
+	return top
 }
 
 // nearest returns the GPUs nearest to a NIC, and their class.

@@ -100,12 +100,12 @@ func fleetFormats() exportFormats[fleetWriter] {
 			}}},
 		{"hypernode", "HyperNodes of Volcano", nil, fleetPlain(needsCables, export.HyperNodes)},
 		{"dra-claim", "ResourceClaimTemplates for each class of hosts", []string{"gpus"},
-			fleetWriter{needsHosts, func(o options, ctx context.Context, f *model.Fleet) (output, error) {
-				return export.Claims(f, o.documents(ctx), o.gpus)
+			fleetWriter{needsHosts, func(o options, _ context.Context, f *model.Fleet) (output, error) {
+				return export.Claims(f, o.gpus), nil
 			}}},
 		{"dra-attributes", "attributes of network devices, as JSON", []string{"lists"},
-			fleetWriter{needsHosts, func(o options, ctx context.Context, f *model.Fleet) (output, error) {
-				out, err := export.DeviceAttributes(f, o.documents(ctx), o.lists)
+			fleetWriter{needsHosts, func(o options, _ context.Context, f *model.Fleet) (output, error) {
+				out, err := export.DeviceAttributes(f, o.lists)
 				out.Data, err = safeJSON(out.Data, err)
 				return out, err
 			}}},

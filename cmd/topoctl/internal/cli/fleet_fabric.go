@@ -87,7 +87,7 @@ func runFleetFabric(ctx context.Context, o *fleetFabricOptions) error {
 	if f, err = f.Rebuild(n); err != nil {
 		return err
 	}
-	file, notes := sources.File(f, f.Unjoined(n))
+	file, notes := sources.File(f, f.Unjoined())
 	left = append(left, notes...)
 	if o.Format == formatJSON {
 		var data []byte
