@@ -300,7 +300,7 @@ func (s *summarizer) plan() error {
 	for _, p := range s.paths.Ports() {
 		i := slices.IndexFunc(s.host.Ports, func(q Port) bool { return q.Port == p.ID.Name() })
 		if i >= 0 {
-			place[p.ID] = s.host.Ports[i].placeOrName()
+			place[p.ID] = cmp.Or(s.host.Ports[i].Place, s.host.Ports[i].Port)
 		}
 	}
 	for i := range s.host.GPUs {
@@ -320,13 +320,6 @@ func (s *summarizer) plan() error {
 		g.PlanClass = farthest.String()
 	}
 	return nil
-}
-
-func (p *Port) placeOrName() string {
-	if p.Place != "" {
-		return p.Place
-	}
-	return p.Port
 }
 
 func (s *summarizer) doctor(r *doctor.Report) {

@@ -772,7 +772,6 @@ func checkPeerMTU(h *host) (o outcome) {
 		}
 		return couldNotCheck(why, "\"topoctl path cpu:0 --peer FILE\" says which ports do not reach each other, and why")
 	}
-	other := topo.NewIndex(h.peer)
 	var by groups[mtuPair, [2]*pathsel.Port]
 	var unknown []topo.ID
 	for i := range lanes {
@@ -781,7 +780,7 @@ func checkPeerMTU(h *host) (o outcome) {
 		if !okA || !okB || a.LinkLayer == "InfiniBand" || b.LinkLayer == "InfiniBand" {
 			continue
 		}
-		m, n := h.mtu(&a), other.NetdevNamed(b.Netdev)
+		m, n := h.mtu(&a), there.Index().NetdevNamed(b.Netdev)
 		if m == nil || n == nil || n.MTU == nil {
 			unknown = append(unknown, a.ID)
 			continue

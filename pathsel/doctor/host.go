@@ -29,7 +29,8 @@ type host struct {
 }
 
 func newHost(t *topo.Topology, paths *pathsel.Host, o Options) *host {
-	h := &host{Index: topo.NewIndex(t), t: t, paths: paths, units: o.Units, verbs: o.Verbs, gidIndex: o.GIDIndex, peer: o.Peer, ports: paths.Ports(), near: paths.Nearness(), links: t.GPULinks()}
+	h := &host{Index: paths.Index(), t: t, paths: paths, units: o.Units, verbs: o.Verbs, gidIndex: o.GIDIndex, peer: o.Peer,
+		ports: paths.Ports(), near: paths.Nearness(), links: t.GPULinks()}
 	h.gpus = matching(t.GPUs, func(*topo.GPU) bool { return true })
 	for i := range h.ports { // what a device's name suggests is good for a choice, not for a verdict
 		if p := &h.ports[i]; p.RDMA() && (h.Port(p.ID) == nil || h.Port(p.ID).LinkLayer == "") {

@@ -34,8 +34,7 @@ type fleetExportOptions struct {
 	gpus      int
 	lists     bool
 
-	read, failed int   // topologies that the format needed again
-	unread       error // of the last that could not be read
+	failed bool // a topology that the format needs could not be read again
 }
 
 // fleetWriter writes a fleet in a format.
@@ -176,11 +175,7 @@ func (o *fleetExportOptions) parse(cmd *cobra.Command, args []string) error {
 }
 
 func runFleetExport(ctx context.Context, o *fleetExportOptions) error {
-	n, err := fleetNetwork(ctx, o.Host, o.fabric)
-	if err != nil {
-		return err
-	}
-	f, err := loadFleet(ctx, o.Host, o.args, n)
+	f, err := loadFleet(ctx, o.Host, o.args, o.fabric)
 	if err != nil {
 		return err
 	}
@@ -194,9 +189,6 @@ func runFleetExport(ctx context.Context, o *fleetExportOptions) error {
 	if err := cmp.Or(ctx.Err(), err); err != nil {
 		return err
 	}
-	if o.failed > 0 && o.read == 0 {
-		return o.unread
-	}
 	o.tell("note", out.Notes...)
 	if len(out.Data) == 0 {
 		return errors.New("nothing to write: all of it was left out")
@@ -205,7 +197,7 @@ func runFleetExport(ctx context.Context, o *fleetExportOptions) error {
 		return err
 	}
 	noteUnreached(o.Host, f)
-	if len(f.Missing()) > 0 || o.failed > 0 {
+	if len(f.Missing()) > 0 || o.failed {
 		return errPartial
 	}
 	return nil
@@ -223,11 +215,7 @@ func (o *fleetExportOptions) documents(ctx context.Context) export.Documents {
 			return nil, err
 		}
 		t, err := o.document(ctx, h, dir)
-		if err != nil {
-			o.failed, o.unread = o.failed+1, err
-		} else {
-			o.read++
-		}
+		o.failed = o.failed || err != nil
 		return t, err
 	}
 }
@@ -238,7 +226,8 @@ func (o *fleetExportOptions) document(ctx context.Context, h *model.Host, dir st
 		return o.stored(ctx, h, filepath.Join(dir, filepath.FromSlash(h.Document)))
 	}
 	if strings.HasSuffix(h.Source, stdinName) {
-		return nil, withHint(fmt.Errorf("%s: its topology is needed again, and standard input is read once", h.Host), "collect into a folder first: topoctl fleet collect - --out-dir DIR")
+		return nil, fmt.Errorf("%s: its topology is needed again, and standard input is read once: "+
+			"collect into a folder first (topoctl fleet collect - --out-dir DIR)", h.Host)
 	}
 	sources, err := describedFile(o.Host, o.args)
 	if err != nil {

@@ -73,7 +73,7 @@ func (o *fleetFabricOptions) parse(cmd *cobra.Command, args []string) error {
 }
 
 func runFleetFabric(ctx context.Context, o *fleetFabricOptions) error {
-	f, err := loadFleet(ctx, o.Host, o.args, nil)
+	f, err := loadFleet(ctx, o.Host, o.args, "")
 	if err != nil {
 		return err
 	}

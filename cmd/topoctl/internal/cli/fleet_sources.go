@@ -302,8 +302,12 @@ func listError(err error) error {
 }
 
 // loadFleet gives the fleet that arguments name: its document, a folder with one, or hosts to be put together
-// here. The label is for texts.
-func loadFleet(ctx context.Context, in *Host, args []string, network *model.Network) (*model.Fleet, error) {
+// here. fabric is the file of --fabric, "" for none.
+func loadFleet(ctx context.Context, in *Host, args []string, fabric string) (*model.Fleet, error) {
+	network, err := fleetNetwork(ctx, in, fabric)
+	if err != nil {
+		return nil, err
+	}
 	in = withPipe(ctx, in)
 	if len(args) == 1 {
 		f, err := fleetDocument(ctx, in, args[0])
