@@ -17,7 +17,7 @@ import (
 	"github.com/topoctl/topoctl/internal/text"
 )
 
-// By is how a pair is known.
+// By is the way by which a pair is known.
 type By string
 
 // The ways, by how much they say. ByCard is a virtual function whose card is known and whose own place
@@ -159,7 +159,7 @@ func devicesOf(t *topo.Topology) []*device {
 	return out
 }
 
-// identities are what a device is known by, each in a form that no other sort has.
+// identities lists the identities of a device, each in a form that no other sort of identity has.
 func (d *device) identities() map[By][]string {
 	out := map[By][]string{}
 	add := func(by By, id string) { out[by] = append(out[by], id) }
@@ -276,7 +276,7 @@ func (p *pairing) byLibvirt() error {
 	return nil
 }
 
-// identities are the ways that devices say themselves, by how much they say.
+// identities are the ways that devices themselves give, the surest first.
 var identities = []By{ByUUID, BySerial, ByGUID, ByMAC}
 
 // byIdentity pairs devices that have an identity in common which neither side has twice.
@@ -451,12 +451,11 @@ func kindOf(f *topo.PCIDevice) topo.Kind {
 	return ""
 }
 
-// functionName is what stands beside the address of a function without a device: its driver, which is
-// vfio-pci while a guest has it.
+// functionName names a function without a device by its driver, which is vfio-pci while a guest has the function.
 func functionName(f *topo.PCIDevice) string { return cmp.Or(f.Driver, "no driver") }
 
-// candidates are the host's devices of a kind that no device of the guest has: those that the host
-// uses itself, and the functions of that class on which it has nothing.
+// candidates lists the devices of the host that are of a kind and are not paired: those that the host uses itself,
+// and functions of that class without a device.
 func (p *pairing) candidates(d *device, taken map[topo.BDF]topo.BDF) []string {
 	var out []string
 	for i := range p.host.PCIDevices {

@@ -15,8 +15,8 @@ func (h *host) nvidia() []*topo.GPU {
 	return matching(h.t.GPUs, func(g *topo.GPU) bool { return g.Vendor == "nvidia" || g.Vendor == "" })
 }
 
-// linksKnown says whether NVLinks and the like of a GPU are known: NVML answered for it, or the input states those
-// of other GPUs, so that it would state this one's.
+// linksKnown says whether the direct links of a GPU are known: NVML answered for it, or the input lists links of other
+// GPUs of its vendor, so that it would list those of this one too.
 func (h *host) linksKnown(g *topo.GPU) bool {
 	return g.KnownFrom == "driver" || h.imported() && !h.links.Unknown[g.ID] && slices.ContainsFunc(h.gpus, func(o *topo.GPU) bool {
 		return o.Vendor == g.Vendor && h.links.Of(o.ID) > 0
@@ -77,8 +77,8 @@ func checkNVLinkMissing(h *host) (o outcome) {
 	return o
 }
 
-// unlike is the finding about a GPU without NVLinks beside others of its model that have some, or beside
-// others where models are not known; nil if there is none.
+// unlike is the finding about a GPU without NVLinks if another GPU of its model has some, or another GPU if
+// models are not known; nil if there is no such GPU.
 func (h *host) unlike(g *topo.GPU, gpus []*topo.GPU) *Finding {
 	for _, other := range gpus {
 		n := h.links.Of(other.ID)
@@ -229,8 +229,8 @@ func (h *host) fewerLinks(g *topo.GPU, n, most int) Finding {
 	return f
 }
 
-// alike splits the GPUs of a model into those that should have equally many links: all of them, or, where they are
-// the two dies of packages, the die of each with more links and the one with fewer.
+// alike splits the GPUs of a model into sets that should have equally many links: all of them, or, if two GPUs are the
+// dies of one package, the dies with more links and the dies with fewer.
 func (h *host) alike(gpus []*topo.GPU) [][]*topo.GPU {
 	var more, fewer []*topo.GPU
 	for _, g := range gpus {

@@ -114,7 +114,7 @@ func (h *host) siblings(near map[topo.ID][]*pathsel.Port) siblings {
 	return s
 }
 
-// odd says whether the GPUs without a near NIC are an exception, and not how the host is built.
+// odd says whether the GPUs without a near NIC are an exception, rather than the way the host is built.
 func (s *siblings) odd() bool {
 	least, most := s.all, 0
 	for _, cards := range s.cards {
@@ -216,8 +216,8 @@ func byNumber(ports []*pathsel.Port) []*pathsel.Port {
 	return out
 }
 
-// misled lists the GPUs to which pairing by number gives a farther NIC than
-// their nearest data NIC, with what it gives.
+// misled lists the GPUs that get a farther NIC than their nearest data NIC if they are paired by
+// number, and says which NIC each gets.
 func (h *host) misled(nics, data []*pathsel.Port) (gpus []topo.ID, what []string) {
 	for i := range min(len(h.gpus), len(nics)) { // there is no NIC for further GPUs to take
 		g := h.gpus[i]

@@ -10,7 +10,7 @@ import (
 	"github.com/topoctl/topoctl/pathsel"
 )
 
-// resident is a GPU or an RDMA device with what is known of its NUMA node.
+// resident is a GPU or an RDMA device with its NUMA node, if that is known.
 type resident struct {
 	id   topo.ID
 	dev  *topo.PCIDevice // nil: not here
@@ -207,7 +207,7 @@ func checkSockets(h *host) (o outcome) {
 	return o
 }
 
-// placeWord is what places as socketsOf gives them are called: sockets only where all are known.
+// placeWord names the places that socketsOf returns: sockets only if all of them are known.
 func placeWord(sockets []int) string {
 	if slices.Min(sockets) < 0 {
 		return "NUMA node"

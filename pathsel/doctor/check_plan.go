@@ -10,8 +10,8 @@ import (
 	"github.com/topoctl/topoctl/pathsel"
 )
 
-// plan is the balanced plan over all GPUs; where that is nil, the outcome says
-// why there is none to judge.
+// plan is the balanced plan over all GPUs. If it is nil, the outcome says why there is no
+// plan to judge.
 func (h *host) plan() (*pathsel.Plan, outcome) {
 	if len(h.gpus) == 0 || len(h.hardware()) == 0 {
 		return nil, notApplicable("needs GPUs and RDMA hardware")
@@ -127,7 +127,7 @@ func (h *host) sameRate(a, b topo.ID) bool {
 	return ok1 && ok2 && x.BytesPerSec != nil && y.BytesPerSec != nil && *x.BytesPerSec == *y.BytesPerSec
 }
 
-// shared says what GPUs get that are more than the ports.
+// shared says what each GPU gets if there are more GPUs than ports.
 func (h *host) shared(p *pathsel.Plan, most pathsel.PortLoad) Finding {
 	f := Finding{Severity: Info, Evidence: []string{h.rdmaEvidence(most.Port)}, Fix: h.fewPorts(p)}
 	for _, l := range p.Ports {

@@ -47,9 +47,9 @@ type loss struct {
 	class    topo.Class // of the port that is down
 }
 
-// losses compares a port that is down with what is left, for each GPU, or for
-// each NUMA node of a host without GPUs. equal says that some location has
-// another port as near, unsure that one of unknown place may be.
+// losses compares a port that is down with the remaining ports, for each GPU, or for each NUMA
+// node of a host without GPUs. equal says that some location has another port that is as near;
+// unsure says that another port may be as near, because its place is not known.
 func (h *host) losses(p *pathsel.Port) (lost []loss, equal, unsure bool) {
 	locations := h.paths.GPUs()
 	if len(locations) == 0 {
@@ -277,7 +277,7 @@ type downCause struct {
 	evidence []string
 }
 
-// lookAtCable is what to do about a port that is down or slow, as a fleet says it.
+// lookAtCable is the advice about a port that is down or slow, in the words that a fleet uses too.
 var lookAtCable = compare.Of("state").Fix
 
 // whyDown looks for the reason of a port's state: on Ethernet at its interface,
@@ -405,7 +405,7 @@ func checkUsable(h *host) (o outcome) {
 	return o
 }
 
-// surelyUsable says whether all is known that makes a usable port usable.
+// surelyUsable says whether all facts that make a port usable are known.
 func (h *host) surelyUsable(p *pathsel.Port) bool {
 	if h.paths.Transport() == pathsel.RDMA {
 		return h.state(p) == "ACTIVE"
@@ -420,7 +420,7 @@ func (h *host) unusable(ports []*pathsel.Port, severity Severity, intro string) 
 	var why groups[string, string]
 	rdma, err := pathsel.New(h.t, pathsel.Options{Transport: pathsel.RDMA})
 	for _, p := range ports {
-		// Of an RDMA port that is why RDMA cannot use it, whatever the transport that is left.
+		// For an RDMA port, the reason is why RDMA cannot use it, even if data goes by TCP now.
 		if err == nil && p.RDMA() {
 			if x, ok := rdma.Port(p.ID); ok && !x.Usable {
 				p = &x

@@ -15,7 +15,7 @@ import (
 	"github.com/topoctl/topoctl/pathsel"
 )
 
-// roce lists the RoCE ports that are up. Ports whose link layer is not known it notes
+// roce lists the RoCE ports that are up. It notes ports whose link layer is not known
 // as missing.
 func (h *host) roce(o *outcome) []*pathsel.Port {
 	return slices.DeleteFunc(h.rdmaPorts(), func(p *pathsel.Port) bool {
@@ -40,7 +40,7 @@ func (o *outcome) missingMTU(h *host, p *pathsel.Port) {
 	o.missing("the interface of the port is not visible, so its MTU", h.seeInterfaces(), p.ID)
 }
 
-// missingGIDs notes a port whose GIDs, or what kind they are, is not known.
+// missingGIDs notes a port whose GIDs, or whose types of GIDs, are not known.
 func (o *outcome) missingGIDs(h *host, p *pathsel.Port) {
 	o.missing("the GIDs or their types are not known", h.lookAgain(), p.ID)
 }
@@ -89,8 +89,8 @@ func gidTypes(p *topo.Port) bool {
 	return !slices.ContainsFunc(p.GIDs, func(g topo.GID) bool { return g.Type == "" })
 }
 
-// unreadGIDs says whether entries of a port's GID table exist that could not
-// be read: what the others lack may be there.
+// unreadGIDs says whether some entries of a port's GID table could not be read.
+// What the other entries lack may be in these.
 func (h *host) unreadGIDs(p *pathsel.Port) bool {
 	return slices.ContainsFunc(h.t.Warnings, func(w topo.Warning) bool {
 		return w.Partial() && w.Subject == p.ID && (strings.Contains(w.Evidence, "/gids") || strings.Contains(w.Evidence, "/gid_attrs"))
@@ -129,7 +129,7 @@ func checkRoutable(h *host) (o outcome) {
 	return o
 }
 
-// gidKinds says what GIDs a port has instead.
+// gidKinds says which GIDs a port has instead of routable ones.
 func gidKinds(p *topo.Port) string {
 	local, v1 := 0, 0
 	for _, g := range p.GIDs {
@@ -148,8 +148,8 @@ func gidKinds(p *topo.Port) string {
 	return "no usable address among them"
 }
 
-// noneRoutable says that a port has no GID for peers on other networks, and what
-// of its interface explains that.
+// noneRoutable says that a port has no GID for peers on other networks, and why, if its
+// interface shows that.
 func (h *host) noneRoutable(p *pathsel.Port, x *topo.Port) Finding {
 	f := Finding{Severity: Warning, Subjects: []topo.ID{p.ID}, Evidence: []string{h.portFile(p, "gids", "")},
 		Text: fmt.Sprintf("%s, none of RoCE v2 with a routable address: peers on other networks cannot be reached (%s)", text.Plural(len(x.GIDs), "GID"), gidKinds(x))}
@@ -466,8 +466,8 @@ func (h *host) foreignAddress(p *pathsel.Port, g *topo.GID, a netip.Addr) bool {
 	})
 }
 
-// ethernetData are the data ports on Ethernet that are up: those that RDMA goes
-// by, and on a host without such the interfaces.
+// ethernetData lists the Ethernet data ports that are up: those that RDMA uses, or the
+// interfaces on a host without such ports.
 func (h *host) ethernetData(o *outcome) []*pathsel.Port {
 	if all := h.roce(o); len(h.hardware())+len(all)+len(o.unknown) > 0 {
 		return onlyData(all)

@@ -9,9 +9,9 @@ import (
 	"github.com/topoctl/topoctl/pathsel"
 )
 
-// carries is what a PCIe link can do: at the maximum of both ends where both
-// are known, else at what it runs, because the unknown end may be narrower. Where
-// that is not known either, ok is false, and it is no more than the known end can do.
+// carries is what a PCIe link can carry: at the maximum of both ends if both are
+// known, else at its current state, because the unknown end may be narrower. If that is
+// not known either, ok is false, and the result is what the known end can carry.
 func (h *host) carries(l *topo.Link) (lane topo.LaneRate, ok bool) {
 	ends := picture.EndsOf(h.PCIDevice(l.A), h.PCIDevice(l.B))
 	a, b := &ends.Above, &ends.Below
@@ -29,8 +29,8 @@ func (h *host) carries(l *topo.Link) (lane topo.LaneRate, ok bool) {
 	return topo.LaneRate{}, false
 }
 
-// slotPorts are the ports that are up, hardware and no virtual functions:
-// those whose slot matters.
+// slotPorts lists the ports whose slot matters: those of hardware that are up, without
+// virtual functions.
 func (h *host) slotPorts() []*pathsel.Port {
 	return matching(h.ports, func(p *pathsel.Port) bool {
 		if p.Software || p.Virtual || p.VF || p.Role == pathsel.RoleDecoy || !h.active(p) {
