@@ -134,7 +134,10 @@ func (o *fleetFabricOptions) network(ctx context.Context, f *model.Fleet) (n *mo
 		if err != nil {
 			return nil, nil, fmt.Errorf("--ibnetdiscover: %w", pkgerr.Plain(err))
 		}
-		all, left = append(all, sources.FromSubnet(s, name)), append(left, sources.Problems(s, name)...)
+		all = append(all, sources.FromSubnet(s, name))
+		for _, p := range s.Problems {
+			left = append(left, name+": "+p)
+		}
 	}
 	for _, name := range o.lldp {
 		heard, broken, err := o.heard(ctx, name)
