@@ -16,18 +16,18 @@ import (
 	"github.com/topoctl/topoctl/pathsel"
 )
 
-// DefaultTolerance is how far a port's share may be from the plan's, as a part of that. Engines that
+// DefaultTolerance is how far a port's share may differ from its planned share, as a fraction of the planned one. Engines that
 // watch their ports give a slower one less, as they should.
 const DefaultTolerance = 0.25
 
 // idlePart is the part of its planned share below which a port counts as idle.
 const idlePart = 0.05
 
-// strayPart is the part of all traffic that a port may carry that the plan leaves out.
+// strayPart is the part of all traffic that a port outside of the plan may carry.
 const strayPart = 0.05
 
-// What moves on ports that nothing uses: management datagrams, neighbours, remote shells. A port
-// that carries less on average is quiet.
+// Unused ports carry management datagrams, neighbour discovery and remote shells. A port that carries less
+// than this on average is quiet.
 const (
 	quietBytesPerSec   = 125_000 // 1 Mbit/s
 	quietPacketsPerSec = 100
@@ -43,7 +43,7 @@ type Options struct {
 	PlanFrom string
 	// Engine limits variables and logs to those of an engine, "" for all.
 	Engine string
-	// LogHost is the host of logs that is this one, "" for that of this host's name.
+	// LogHost is what the logs call this host, "" for this host's own name.
 	LogHost string
 	// Tolerance is how far a share may be from the plan's; 0 is DefaultTolerance.
 	Tolerance float64
@@ -61,7 +61,7 @@ type Audit struct {
 	base    map[uint64]owners.Connection // connections as they were at first
 	looked  bool
 	logs    []Use
-	hosts   []Host // of each log of NCCL what it says of this host
+	hosts   []Host // what each log of NCCL says about this host
 	notes   []string
 }
 
@@ -123,11 +123,11 @@ func (a *Audit) Owners(s *owners.Snapshot) {
 	a.held.Absorb(s)
 }
 
-// LogHostError says that it is not known which of a log's hosts is the one that is audited.
+// LogHostError reports that none of the hosts in a log is known to be the audited one.
 type LogHostError struct {
 	Log   string
 	Hosts []string // that the log is of
-	Host  string   // that was looked for, "" where it has no name
+	Host  string   // the name that was looked for, "" if the host has none
 }
 
 // Error says so.
@@ -139,8 +139,8 @@ func (e *LogHostError) Error() string {
 	return fmt.Sprintf("%s: it is of %s, and none is %s", e.Log, text.Join(e.Hosts, 4), host)
 }
 
-// Log takes in what engines have logged. Of a log of several hosts only the lines of this one
-// count; where none is of this host's name, a log of one host is taken as this host's.
+// Log takes in what engines have logged. From a log of several hosts it takes the lines of this host. A log of a
+// single host with another name is taken as this host's.
 func (a *Audit) Log(name string, l *Log) error {
 	hosts := slices.DeleteFunc(slices.Clone(l.Hosts), func(h Host) bool { return len(h.Uses)+len(h.Listed) == 0 })
 	if len(hosts) == 0 {
@@ -250,8 +250,8 @@ func (a *Audit) queuePairUsers(device string, number int) []User {
 	return out
 }
 
-// samePort says whether two numbers of a device's port may be of one: 0 is not known, as a matrix of classes and
-// merged devices have it.
+// samePort says whether two numbers may mean the same port of a device. 0 is an unknown number, as in a matrix of
+// classes and for merged devices.
 func samePort(a, b int) bool { return a == b || a == 0 || b == 0 }
 
 // tcpUsers are the processes whose connections from an interface's addresses moved data.

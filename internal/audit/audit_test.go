@@ -178,7 +178,7 @@ func TestReasons(t *testing.T) {
 	a := newAudit(t, fixturetest.Topology(t, "dgx-h100"), pathsel.Auto)
 	a.Sample(evenly(0, 0, nil))
 	a.Owners(&owners.Snapshot{
-		QueuePairs: []owners.QueuePair{{Device: "mlx5_0", Port: 1, PID: 4312}, {Device: "mlx5_0", Port: 1, PID: 4312, State: "RTS"}},
+		QueuePairs: []owners.QueuePair{{Device: "mlx5_0", Port: 1, PID: 4312}, {Device: "mlx5_0", Port: 1, PID: 4312}},
 		Processes: map[int]*owners.Process{
 			4312: {PID: 4312, Name: "python3", Variables: map[string]string{"UCX_NET_DEVICES": "mlx5_0:1,mlx5_3:1"}, Readable: true},
 			77:   {PID: 77, Name: "other", Variables: map[string]string{"NCCL_IB_HCA": "^mlx5_3"}, Readable: true},

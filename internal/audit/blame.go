@@ -10,17 +10,16 @@ import (
 	"github.com/topoctl/topoctl/pathsel"
 )
 
-// blameIdle adds to ports that carried too little what may have kept data off them: variables of
-// processes, the lack of queue pairs, what logs say.
+// blameIdle says for ports that carried too little what may have kept data off them: variables of
+// processes, missing queue pairs, or what the logs say.
 func (j *judge) blameIdle() {
 	idle := 0
-	for i := range j.r.Ports {
-		p := &j.r.Ports[i]
+	for i := range j.ports {
+		p := &j.ports[i]
 		if p.Verdict != Idle && p.Verdict != Below {
 			continue
 		}
 		idle++
-		port, _ := j.a.o.Host.Port(p.ID)
 		add := func(reason string) {
 			if reason != "" && !slices.Contains(p.Reasons, reason) {
 				p.Reasons = append(p.Reasons, reason)
@@ -29,7 +28,7 @@ func (j *judge) blameIdle() {
 		if len(p.For) > 0 {
 			add(fmt.Sprintf("the port of %s", text.List(p.For, 4)))
 		}
-		add(j.variableAgainst(&port))
+		add(j.variableAgainst(&p.on))
 		if j.r.Transport == pathsel.RDMA && p.Verdict == Idle && j.a.looked && !j.a.held.NoQueuePairs && len(p.Users) == 0 {
 			add("no process of this PID namespace has a queue pair on it")
 		}
@@ -37,8 +36,8 @@ func (j *judge) blameIdle() {
 			add("the log names no channel on it")
 		}
 	}
-	for i := range j.r.Ports {
-		if p := &j.r.Ports[i]; p.Verdict == Above && idle > 0 && *p.PlannedShare > 0 {
+	for i := range j.ports {
+		if p := &j.ports[i]; p.Verdict == Above && idle > 0 && p.planned() > 0 {
 			reason := fmt.Sprintf("it carries what %s should", text.Plural(idle, "idle or slow port"))
 			if !slices.Contains(p.Reasons, reason) {
 				p.Reasons = append([]string{reason}, p.Reasons...)
@@ -99,7 +98,7 @@ func disablesRDMA(v Variable) bool {
 	return false
 }
 
-// excludes says whether a variable lists ports for an engine without this one.
+// excludes says whether a variable keeps an engine from using this port.
 // Source: NCCL's user guide (NCCL_IB_HCA: a list of prefixes, "=" exact, "^" all but these, "^=" both;
 // NCCL_SOCKET_IFNAME alike), UCX's FAQ (UCX_NET_DEVICES: names with ports, "all"), NVSHMEM's guide
 // (NVSHMEM_HCA_LIST as NCCL_IB_HCA).
@@ -127,7 +126,7 @@ func excludes(v Variable, p *pathsel.Port) bool {
 	return false
 }
 
-// listed says whether one of NCCL's lists takes a device.
+// listed says whether one of NCCL's lists includes a device.
 func listed(list, device string, port int) bool {
 	list, except := strings.CutPrefix(list, "^")
 	list, exact := strings.CutPrefix(list, "=")
@@ -171,7 +170,7 @@ func engineReads(engine, variable string) bool {
 	return engine == ""
 }
 
-// engineLogs says whether an engine writes logs of a kind: the serving engines those of all.
+// engineLogs says whether an engine writes logs of a kind. Serving engines write those of every kind.
 func engineLogs(engine string, of Engine) bool {
 	for _, e := range Engines {
 		if e.Name == engine {

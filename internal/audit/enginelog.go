@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// The limits of a log. What is beyond is counted and left out.
+// The limits of a log. What exceeds them is counted and left out.
 const (
 	maxLine   = 64 << 10 // bytes
 	maxUses   = 4096     // devices of processes
@@ -18,7 +18,7 @@ const (
 	maxSaid   = 200      // bytes of a line that is quoted
 )
 
-// Engine is whose log it is.
+// Engine is the engine that wrote a log.
 type Engine string
 
 // The engines.
@@ -54,7 +54,7 @@ type Use struct {
 // Log is what a log says.
 type Log struct {
 	Hosts []Host // by name
-	// Left is how many lines said more than is kept.
+	// Left counts the lines that were left out because of the limits.
 	Left int
 }
 
@@ -113,7 +113,7 @@ type process struct {
 	pid  int
 }
 
-// key is what is counted together.
+// key identifies the uses that are counted together.
 type key struct {
 	process
 	engine Engine
@@ -129,7 +129,7 @@ type parser struct {
 	hosts map[string]*Host
 }
 
-// host is where what is said of a host is kept, nil for one too many.
+// host returns the entry of a host, nil if there are too many hosts.
 func (p *parser) host(name string) *Host {
 	h := p.hosts[name]
 	if h == nil {

@@ -1,13 +1,14 @@
 package audit
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/topoctl/topoctl/discover/topo"
-
+	"github.com/topoctl/topoctl/internal/group"
 	"github.com/topoctl/topoctl/internal/text"
 	"github.com/topoctl/topoctl/internal/units"
 	"github.com/topoctl/topoctl/pathsel"
@@ -15,53 +16,55 @@ import (
 
 // judge makes a report's verdicts.
 type judge struct {
-	a *Audit
-	r *Report
+	a     *Audit
+	r     *Report
+	ports []measured
 	// total is what the ports of the plan's transport carried, in the report's unit.
 	total uint64
 	// tcp is what interfaces carried beside a plan for RDMA.
 	tcp uint64
-	// unnamed says how many channels go by a device that the log does not name, "" where it names all.
+	// unnamed says how many channels use a device that the log does not name, "" if it names all of them.
 	unnamed string
+}
+
+// measured is a port of the report, with the facts that it is judged by.
+type measured struct {
+	Port
+	on      pathsel.Port
+	tally   *tally // nil: no counters
+	carried uint64 // in the report's unit
+	doubt   string // why that is not all that it carried
 }
 
 func (j *judge) judge() {
 	j.chooseUnit()
 	j.unnamed = unnamed(j.a.logs)
 	ports := j.a.o.Host.Ports()
-	for i := range ports {
-		if p := &ports[i]; j.counts(p) && j.standsForItself(p, ports) {
-			j.r.Ports = append(j.r.Ports, j.measure(p, ports))
-		}
+	counted := slices.DeleteFunc(slices.Clone(ports), func(p pathsel.Port) bool { return j.r.Transport == pathsel.RDMA && !p.RDMA() })
+	for _, legs := range group.By(counted, func(p pathsel.Port) string { return cmp.Or(j.bond(&p), string(p.ID)) }) {
+		j.ports = append(j.ports, j.measure(legs))
 	}
 	if j.r.Transport == pathsel.RDMA && j.r.Unit != Channels {
 		j.measureInterfaces(ports)
 	}
 	j.share()
-	for i := range j.r.Ports {
-		j.decide(&j.r.Ports[i])
+	for i := range j.ports {
+		j.decide(&j.ports[i])
 	}
 	j.blameIdle()
 	j.answer()
 	j.judgeGPUDirect()
-	slices.SortStableFunc(j.r.Ports, func(a, b Port) int { return rank(&a) - rank(&b) })
-}
-
-// rank puts the ports of the plan before the others.
-func rank(p *Port) int {
-	if p.PlannedShare != nil && *p.PlannedShare > 0 {
-		return 0
+	slices.SortStableFunc(j.ports, func(a, b measured) int { return btoi(a.planned() == 0) - btoi(b.planned() == 0) })
+	for i := range j.ports { // those of the plan first
+		j.r.Ports = append(j.r.Ports, j.ports[i].Port)
 	}
-	return 1
 }
 
-// counts says whether a port takes part: one of the plan's transport.
-func (j *judge) counts(p *pathsel.Port) bool {
-	return p.RDMA() || j.r.Transport == pathsel.TCP
-}
+// planned is the port's part of all traffic by the plan.
+func (p *Port) planned() float64 { return *p.PlannedShare }
 
-// meter is whose counters tell what a port carried: over TCP those of its interface, and of a bond for all its legs,
-// since the kernel chooses the leg.
+// meter names the counters that show what a port carried. Over TCP these are the counters of its interface; for the legs
+// of a bond they are those of the bond, since the kernel chooses the leg.
 func (j *judge) meter(p *pathsel.Port) topo.ID {
 	if j.r.Transport == pathsel.TCP && p.RDMA() || j.bond(p) != "" {
 		return topo.NetdevID(p.Netdev)
@@ -69,7 +72,7 @@ func (j *judge) meter(p *pathsel.Port) topo.ID {
 	return p.ID
 }
 
-// bond is the bond whose leg a port is over TCP, "" for none.
+// bond is the bond that a port belongs to over TCP, "" if there is none. The legs of a bond are judged together.
 func (j *judge) bond(p *pathsel.Port) string {
 	if j.r.Transport != pathsel.TCP || len(p.Legs) == 0 {
 		return ""
@@ -80,34 +83,8 @@ func (j *judge) bond(p *pathsel.Port) string {
 	return p.Netdev
 }
 
-// legs are the ports that count together: those of a port's bond, or the port alone.
-func (j *judge) legs(p *pathsel.Port, ports []pathsel.Port) []*pathsel.Port {
-	name := j.bond(p)
-	if name == "" {
-		return []*pathsel.Port{p}
-	}
-	var out []*pathsel.Port
-	for i := range ports {
-		if j.bond(&ports[i]) == name {
-			out = append(out, &ports[i])
-		}
-	}
-	return out
-}
-
-// standsForItself says whether a port is judged: of a bond's legs one is for all, that of the plan.
-func (j *judge) standsForItself(p *pathsel.Port, ports []pathsel.Port) bool {
-	legs := j.legs(p, ports)
-	for _, l := range legs {
-		if j.a.shares[l.ID] != nil {
-			return l.ID == p.ID
-		}
-	}
-	return legs[0].ID == p.ID
-}
-
-// chooseUnit takes bytes where every port of the plan counts them, else packets. Without counters
-// there are the channels of logs.
+// chooseUnit takes bytes if every port of the plan counts them, else packets. Without counters it takes the
+// channels of the logs.
 func (j *judge) chooseUnit() {
 	j.r.Unit = Bytes
 	if j.a.samples < 2 && len(j.a.logs)+len(j.a.hosts) > 0 {
@@ -131,19 +108,19 @@ func (j *judge) chooseUnit() {
 	}
 }
 
-// measure puts together what is known of a port.
-func (j *judge) measure(p *pathsel.Port, ports []pathsel.Port) Port {
-	out := Port{ID: p.ID, Name: p.Name, Reasons: []string{}, For: []string{}, LineBytesPerSec: p.BytesPerSec, PlannedShare: new(float64), Users: []User{}}
-	if bond := j.bond(p); bond != "" {
-		out.Name = bond
-	}
-	for _, l := range j.legs(p, ports) {
+// measure collects what is known about a port, or about the legs of a bond: the leg in the plan stands for all of them.
+func (j *judge) measure(legs []pathsel.Port) measured {
+	p := &legs[max(0, slices.IndexFunc(legs, func(l pathsel.Port) bool { return j.a.shares[l.ID] != nil }))]
+	out := measured{on: *p, tally: j.a.tallies[j.meter(p)]}
+	out.Port = Port{ID: p.ID, Name: cmp.Or(j.bond(p), p.Name), Reasons: []string{}, For: []string{},
+		LineBytesPerSec: p.BytesPerSec, PlannedShare: new(float64), Users: []User{}}
+	for _, l := range legs {
 		if s := j.a.shares[l.ID]; s != nil {
 			*out.PlannedShare += s.share
 			out.For = append(out.For, s.of...)
 		}
 	}
-	if t := j.a.tallies[j.meter(p)]; t != nil {
+	if t := out.tally; t != nil {
 		out.Traffic = t.total
 		if t.rate != nil && !p.Software {
 			out.LineBytesPerSec = t.rate
@@ -170,11 +147,29 @@ func (j *judge) measure(p *pathsel.Port, ports []pathsel.Port) Port {
 	} else if n := j.a.o.Host.Index().NetdevNamed(p.Netdev); n != nil {
 		out.Users = j.a.tcpUsers(n)
 	}
+	j.count(&out)
 	return out
 }
 
-// dataDirectSuffix ends NCCL's name for the function of a ConnectX-8 by which it reaches GPU memory past the CPU:
-// mlx5_0_dma is mlx5_0.
+// count fills in what a port carried in the report's unit, and why that may not be all.
+func (j *judge) count(p *measured) {
+	switch {
+	case j.r.Unit == Channels:
+		p.carried, p.doubt = uint64(max(0, *p.Channels)), j.unnamed
+	case p.tally == nil:
+		p.doubt = "its counters could not be read"
+	default:
+		p.carried, _ = p.tally.total.in(j.r.Unit)
+		if ip := j.ipOver(&p.on); ip != nil {
+			over, _ := ip.total.in(j.r.Unit)
+			p.carried -= min(p.carried, over) // TCP that the port carries as InfiniBand
+		}
+		p.doubt = p.tally.doubt(j.r.Unit, j.a.began)
+	}
+}
+
+// dataDirectSuffix ends the name that NCCL gives to the second function of a ConnectX-8, which reaches GPU memory
+// without the CPU: mlx5_0_dma is mlx5_0.
 // Source: NVIDIA/nccl, src/transport/net_ib/init.cc.
 const dataDirectSuffix = "_dma"
 
@@ -189,31 +184,13 @@ func (j *judge) logged(p *pathsel.Port, u *Use) bool {
 	return false
 }
 
-// used is the part of a port's rate that its fuller direction had.
+// used is the part of a port's rate that its busier direction used.
 func used(t *Traffic, line *topo.Rate, ns int64) *float64 {
 	if t.SentBytes == nil || t.ReceivedBytes == nil || line == nil || *line <= 0 || ns <= 0 {
 		return nil
 	}
 	v := float64(max(*t.SentBytes, *t.ReceivedBytes)) / (float64(ns) / float64(time.Second)) / float64(*line)
 	return &v
-}
-
-// carried is what a port carried in the report's unit; doubt says why that is not all.
-func (j *judge) carried(p *Port) (n uint64, doubt string) {
-	if j.r.Unit == Channels {
-		return uint64(max(0, *p.Channels)), j.unnamed
-	}
-	port, _ := j.a.o.Host.Port(p.ID)
-	t := j.a.tallies[j.meter(&port)]
-	if t == nil {
-		return 0, "its counters could not be read"
-	}
-	n, _ = t.total.in(j.r.Unit)
-	if ip := j.ipOver(&port); ip != nil {
-		over, _ := ip.total.in(j.r.Unit)
-		n -= min(n, over) // TCP that the port carries as InfiniBand
-	}
-	return n, t.doubt(j.r.Unit, j.a.began)
 }
 
 // ipOver is the interface whose IP packets go through an InfiniBand port and count there.
@@ -235,7 +212,7 @@ func (j *judge) ipOver(p *pathsel.Port) *tally {
 	return j.a.tallies[topo.NetdevID(p.Netdev)]
 }
 
-// quiet is what a port may carry that nothing uses.
+// quiet is how much an unused port may carry.
 func (j *judge) quiet() uint64 {
 	seconds := float64(j.r.WindowNS) / float64(time.Second)
 	switch j.r.Unit {
@@ -252,34 +229,25 @@ func (j *judge) share() {
 	if j.r.Unit != Channels && j.a.samples < 2 {
 		return
 	}
-	for i := range j.r.Ports {
-		n, _ := j.carried(&j.r.Ports[i])
-		j.total += n
+	for i := range j.ports {
+		j.total += j.ports[i].carried
 	}
 	j.r.Carried = &j.total
-	for i := range j.r.Ports {
-		p := &j.r.Ports[i]
-		n, doubt := j.carried(p)
-		if doubt == "" && j.total > 0 {
-			p.CarriedShare = new(float64(n) / float64(j.total))
+	for i := range j.ports {
+		if p := &j.ports[i]; p.doubt == "" && j.total > 0 {
+			p.CarriedShare = new(float64(p.carried) / float64(j.total))
 		}
 	}
 }
 
 // decide gives a port its verdict by its share.
-func (j *judge) decide(p *Port) {
-	port, _ := j.a.o.Host.Port(p.ID)
-	n, doubt := j.carried(p)
-	plan := *p.PlannedShare
+func (j *judge) decide(p *measured) {
+	plan, n, doubt := p.planned(), p.carried, p.doubt
 	say := func(format string, args ...any) { p.Reasons = append(p.Reasons, fmt.Sprintf(format, args...)) }
 	switch {
 	case j.total <= j.quiet() && plan > 0:
 		p.Verdict = CouldNotCheck
-		if doubt != "" {
-			say("%s", doubt)
-		} else {
-			say("nothing moved, so there is no share to compare")
-		}
+		say("%s", cmp.Or(doubt, "nothing moved, so there is no share to compare"))
 	case doubt != "" && (plan > 0 || n <= j.quiet()):
 		p.Verdict = CouldNotCheck
 		say("%s", doubt)
@@ -304,18 +272,18 @@ func (j *judge) decide(p *Port) {
 			p.Verdict = OK
 		}
 	}
-	if t := j.a.tallies[j.meter(&port)]; t != nil && plan > 0 && down(t.state) && p.Verdict != OK {
+	if t := p.tally; t != nil && plan > 0 && down(t.state) && p.Verdict != OK {
 		say("it is %s now", t.state)
 	}
-	if port.VF {
+	if p.on.VF {
 		say("it is a virtual function: what others of its card carry is not in these counters")
 	}
-	if len(port.Legs) > 0 && p.Verdict != NotPlanned {
-		say("%s", j.overLegs(&port))
+	if len(p.on.Legs) > 0 && p.Verdict != NotPlanned {
+		say("%s", j.overLegs(&p.on))
 	}
 }
 
-// overLegs says how a bond's traffic is split over its legs. That is the kernel's or the card's choice and has no verdict.
+// overLegs says how a bond's traffic is split over its legs. The kernel or the card chooses that, so it gets no verdict.
 func (j *judge) overLegs(p *pathsel.Port) string {
 	of := "it is a bond of " + text.Join(p.Legs, 4)
 	var sum float64
@@ -383,12 +351,12 @@ func (j *judge) measureInterfaces(ports []pathsel.Port) {
 	}
 }
 
-// apart are the drivers whose interfaces do not count what their RDMA devices carry.
+// apart lists the drivers whose interfaces do not count the traffic of their RDMA devices.
 // Source: mlx5e_get_stats of drivers/net/ethernet/mellanox/mlx5/core/en_main.c (its own queues), and
 // bnxt_get_stats64 of drivers/net/ethernet/broadcom/bnxt/bnxt.c (its rings).
 var apart = []string{"mlx5_core", "mlx5_ib", "bnxt_en", "bnxt_re"}
 
-// rdmaIn is what an interface's counters may have of RDMA: what is left is TCP for certain.
+// rdmaIn is how much of an interface's counters may be RDMA traffic. The rest is certainly TCP.
 func (j *judge) rdmaIn(ports []pathsel.Port, n *topo.Netdev, out *Interface) uint64 {
 	sum := uint64(0)
 	for i := range ports {
@@ -410,7 +378,7 @@ func (j *judge) rdmaIn(ports []pathsel.Port, n *topo.Netdev, out *Interface) uin
 	return sum
 }
 
-// answer comes to the report's answer.
+// answer decides the report's answer.
 func (j *judge) answer() {
 	r := j.r
 	if r.Carried == nil {
@@ -422,10 +390,10 @@ func (j *judge) answer() {
 	}
 	count := map[Verdict][]string{}
 	unchecked := 0
-	for i := range r.Ports {
-		p := &r.Ports[i]
+	for i := range j.ports {
+		p := &j.ports[i]
 		count[p.Verdict] = append(count[p.Verdict], p.Name)
-		if p.Verdict == CouldNotCheck && *p.PlannedShare > 0 {
+		if p.Verdict == CouldNotCheck && p.planned() > 0 {
 			unchecked++
 		}
 	}
@@ -461,17 +429,17 @@ func (j *judge) answer() {
 	}
 }
 
-// firstDoubt is why it is not known what the first such port of the plan carried, "" where it is known of all.
+// firstDoubt says why the traffic of a planned port is in doubt, for the first such port; "" if there is none.
 func (j *judge) firstDoubt() string {
-	for i := range j.r.Ports {
-		if _, doubt := j.carried(&j.r.Ports[i]); doubt != "" && *j.r.Ports[i].PlannedShare > 0 {
-			return j.r.Ports[i].Name + ": " + doubt
+	for i := range j.ports {
+		if p := &j.ports[i]; p.doubt != "" && p.planned() > 0 {
+			return p.Name + ": " + p.doubt
 		}
 	}
 	return ""
 }
 
-// unnamed says how many channels of a log go by a device that it does not name, "" where it names all.
+// unnamed says how many channels of a log use a device that the log does not name, "" if it names all of them.
 func unnamed(log []Use) string {
 	all, without := 0, 0
 	var networks []string
@@ -488,7 +456,7 @@ func unnamed(log []Use) string {
 	return fmt.Sprintf("the log does not say by which device %d of %s (%s)", without, text.Plural(all, "channel goes", "channels go"), text.Join(networks, 4))
 }
 
-// withNew is a list with a name that it may have already.
+// withNew adds a name to a list, unless the list has it already.
 func withNew(list []string, name string) []string {
 	if slices.Contains(list, name) {
 		return list
@@ -496,8 +464,8 @@ func withNew(list []string, name string) []string {
 	return append(list, name)
 }
 
-// elsewhere are the devices of logs that no port of this host is, and the channels by them. TCP beside a plan for RDMA
-// is judged for itself.
+// elsewhere lists the devices in the logs that are not among the ports of this host, and counts their channels. TCP beside
+// a plan for RDMA is judged separately.
 func (j *judge) elsewhere() (channels int, devices []string) {
 	ports := j.a.o.Host.Ports()
 	known := func(u *Use) bool {
@@ -521,7 +489,7 @@ func (j *judge) elsewhere() (channels int, devices []string) {
 	return channels, devices
 }
 
-// judgeGPUDirect says what logs tell of GPUDirect RDMA. A job that goes without it is never as planned.
+// judgeGPUDirect adds what the logs say about GPUDirect RDMA. A job that goes without it is never as planned.
 func (j *judge) judgeGPUDirect() {
 	r := j.r
 	g := &GPUDirect{Disabled: []string{}, Said: []string{}}
@@ -576,15 +544,16 @@ func (j *judge) judgeGPUDirect() {
 // missed says what is wrong with the shares: the port that carried too much first, then the idle.
 func (j *judge) missed(count map[Verdict][]string) string {
 	var parts []string
-	var most *Port
-	for i := range j.r.Ports {
-		p := &j.r.Ports[i]
+	var most *measured
+	for i := range j.ports {
+		p := &j.ports[i]
 		if p.Verdict == Above && p.CarriedShare != nil && (most == nil || *p.CarriedShare > *most.CarriedShare) {
 			most = p
 		}
 	}
 	if most != nil {
-		parts = append(parts, fmt.Sprintf("%s carried %s of %s (planned: %s)", most.Name, Percent(*most.CarriedShare), j.amount(j.total), Percent(*most.PlannedShare)))
+		carried := Percent(*most.CarriedShare) + " of " + j.amount(j.total)
+		parts = append(parts, fmt.Sprintf("%s carried %s (planned: %s)", most.Name, carried, Percent(most.planned())))
 	}
 	for _, v := range []Verdict{Idle, Below} {
 		if names := count[v]; len(names) > 0 {
@@ -603,7 +572,7 @@ func (j *judge) missed(count map[Verdict][]string) string {
 	return strings.Join(parts, ", ")
 }
 
-// fallback finds TCP where RDMA was planned: interfaces carried more than the RDMA ports.
+// fallback reports TCP where RDMA was planned: interfaces carried more than the RDMA ports.
 func (j *judge) fallback() bool {
 	var names []string
 	for _, u := range j.a.logs {
@@ -628,11 +597,9 @@ func (j *judge) fallback() bool {
 		rdma = "the RDMA ports " + j.amount(j.total)
 	}
 	r.Text = fmt.Sprintf("TCP fallback: %s carried %s, %s", text.List(names, 4), j.amount(j.tcp), rdma)
-	for i := range r.Ports { // it is known that they were idle, whatever moved over RDMA
-		if p := &r.Ports[i]; p.Verdict == CouldNotCheck && *p.PlannedShare > 0 {
-			if n, doubt := j.carried(p); doubt == "" && n <= j.quiet() {
-				p.Verdict, p.Reasons = Idle, []string{"the data went by TCP"}
-			}
+	for i := range j.ports { // it is known that they were idle, whatever moved over RDMA
+		if p := &j.ports[i]; p.Verdict == CouldNotCheck && p.planned() > 0 && p.doubt == "" && p.carried <= j.quiet() {
+			p.Verdict, p.Reasons = Idle, []string{"the data went by TCP"}
 		}
 	}
 	j.blameIdle()

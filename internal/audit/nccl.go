@@ -9,8 +9,8 @@ import (
 	"github.com/topoctl/topoctl/internal/text"
 )
 
-// numbered are the network devices of a process as NCCL numbers them: the lines of channels have
-// the numbers. A number of several devices is one that NCCL merged of them.
+// numbered maps the numbers that NCCL gives to the network devices of a process, and uses in the lines of channels, to
+// these devices. A number with several devices stands for a device that NCCL merged from them.
 type numbered map[int][]device
 
 type device struct {
@@ -128,7 +128,7 @@ func (p *parser) ncclDevices(at process, said string) {
 // socket is NCCL's name of its network over TCP.
 const socket = "Socket"
 
-// merged are the devices that NCCL made one of.
+// merged lists the devices that NCCL merged into one.
 func merged(name string) []device {
 	var members []device
 	for one := range strings.SplitSeq(name, "+") {
@@ -163,7 +163,7 @@ func (p *parser) ncclGPUDirect(at process, m []string) {
 	}
 }
 
-// ncclChannel reads by which device a channel goes. Others go by NVLink or shared memory.
+// ncclChannel reads which device a channel uses. Other channels use NVLink or shared memory.
 func (p *parser) ncclChannel(at process, said string) {
 	m := ncclChannel.FindStringSubmatch(said)
 	if m == nil {

@@ -19,7 +19,7 @@ type tally struct {
 	resetNS int64
 	state   string
 	rate    *topo.Rate
-	// begun says that it was in the first sample: what came later carried what it carried unseen.
+	// begun says that the port was in the first sample. What a later one carried before is not known.
 	begun bool
 }
 
@@ -70,7 +70,7 @@ func (t *tally) count(at int64, p *counters.Port) {
 	}
 }
 
-// in is what the port carried in a unit, both ways. It is not known where a direction is not.
+// in is what the port carried in both directions, in a unit. It is unknown if either direction is.
 func (t Traffic) in(u Unit) (n uint64, known bool) {
 	sent, received := t.SentBytes, t.ReceivedBytes
 	if u == Packets {

@@ -3,11 +3,9 @@ package diff
 import (
 	"cmp"
 	"slices"
-	"strings"
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/compare"
-	"github.com/topoctl/topoctl/internal/pkgerr"
 	"github.com/topoctl/topoctl/internal/redact"
 )
 
@@ -327,16 +325,6 @@ func Ignorable() []string {
 	}
 	slices.Sort(keys)
 	return append(out, keys...)
-}
-
-// checkIgnore refuses words that mean nothing.
-func checkIgnore(words []string) error {
-	for _, w := range words {
-		if !slices.Contains(Ignorable(), w) {
-			return pkgerr.Errorf("diff", "ignore %q: neither a kind of difference (%s) nor an attribute", w, strings.Join(Ignorable()[:len(kinds)], ", "))
-		}
-	}
-	return nil
 }
 
 // wants says whether a difference of a kind and attribute counts in this report.

@@ -13,12 +13,12 @@ import (
 	"github.com/topoctl/topoctl/pathsel"
 )
 
-// paths are what both sides choose: of every memory location and every port that both
-// have, the rates.
+// paths holds the choices of both sides, and the paths between memory locations and ports that both have, if their
+// rates differ.
 type paths struct {
 	old, new  *pathsel.Host
 	locations []locationPair
-	toPort    map[topo.ID]topo.ID // the new side's port of an old one
+	toPort    map[topo.ID]topo.ID // from a port of the old side to the same one of the new side
 	changed   []pathPair          // what changes in rate
 }
 
@@ -55,19 +55,14 @@ func (c *comparer) choices() error {
 	c.transport(r)
 	for i := range r.locations {
 		l := &r.locations[i]
-		x, err := r.old.Affinity(l.old, nil)
-		if err != nil {
-			return pkgerr.Errorf("diff", "old: %w", err)
-		}
-		y, err := r.new.Affinity(l.new, nil)
-		if err != nil {
-			return pkgerr.Errorf("diff", "new: %w", err)
+		x, err1 := r.old.Affinity(l.old, nil)
+		y, err2 := r.new.Affinity(l.new, nil)
+		if err := cmp.Or(err1, err2); err != nil {
+			return pkgerr.Errorf("diff", "%s and %s: %w", l.old, l.new, err)
 		}
 		r.findPaths(l, x, y)
-		for k := range y.Ranked {
-			if p := &y.Ranked[k]; p.Verdict == pathsel.Preferred {
-				l.nics = append(l.nics, p.NIC)
-			}
+		for _, p := range preferred(y) {
+			l.nics = append(l.nics, p.NIC)
 		}
 		c.preferred(r, l, x, y)
 	}
@@ -75,7 +70,7 @@ func (c *comparer) choices() error {
 	return nil
 }
 
-// hostNode is what a difference of no single node is about.
+// hostNode stands for the whole host, where a difference is not about a single node.
 func (c *comparer) hostNode() Node {
 	return Node{Kind: KindHost, Old: string(KindHost), New: string(KindHost), Name: string(KindHost)}
 }
@@ -102,78 +97,61 @@ func (c *comparer) prepare() (*paths, error) {
 // matchPorts pairs the ports that can be chosen: as nodes; where one side does not know
 // ports, the only ones of their device; and on another host those of one name.
 func (c *comparer) matchPorts(r *paths) {
-	taken := map[topo.ID]bool{}
-	pair := func(find func(old *pathsel.Port, news []pathsel.Port) (topo.ID, bool)) {
-		news := r.new.Ports()
-		for _, p := range r.old.Ports() {
-			if r.toPort[p.ID] != "" {
-				continue
-			}
-			if id, ok := find(&p, news); ok && !taken[id] {
-				r.toPort[p.ID], taken[id] = id, true
-			}
-		}
-	}
-	match := func(id topo.ID) topo.ID {
-		if n := c.old.nodes[id]; n != nil && n.match != nil {
+	olds, news := r.old.Ports(), r.new.Ports()
+	counterpart := func(s *side, id topo.ID) topo.ID { // as the new side calls it
+		if n := s.nodes[id]; n != nil && n.match != nil {
 			return n.match.New
 		}
 		return ""
 	}
-	pair(func(p *pathsel.Port, _ []pathsel.Port) (topo.ID, bool) {
-		_, ok := r.new.Port(match(p.ID))
-		return match(p.ID), ok
-	})
-	pair(func(p *pathsel.Port, news []pathsel.Port) (topo.ID, bool) {
-		id, only := portOf(news, match(p.NIC))
-		_, alone := portOf(r.old.Ports(), p.NIC)
-		return id, only && alone
-	})
-	if c.o.Structure || c.hosts == DifferentHosts {
-		pair(func(p *pathsel.Port, news []pathsel.Port) (topo.ID, bool) {
-			i := slices.IndexFunc(news, func(n pathsel.Port) bool { return n.Name == p.Name && !taken[n.ID] })
-			if i < 0 {
-				return "", false
+	keys := []func(s *side, ports []pathsel.Port, p *pathsel.Port) topo.ID{
+		func(s *side, _ []pathsel.Port, p *pathsel.Port) topo.ID { return counterpart(s, p.ID) },
+		func(s *side, ports []pathsel.Port, p *pathsel.Port) topo.ID {
+			if slices.ContainsFunc(ports, func(o pathsel.Port) bool { return o.NIC == p.NIC && o.ID != p.ID }) {
+				return ""
 			}
-			return news[i].ID, true
-		})
+			return counterpart(s, p.NIC)
+		},
 	}
-}
-
-// portOf is the only port of a device.
-func portOf(ports []pathsel.Port, nic topo.ID) (id topo.ID, only bool) {
-	for i := range ports {
-		if ports[i].NIC == nic && nic != "" {
-			if id != "" {
-				return "", false
+	if c.o.Structure || c.hosts == DifferentHosts {
+		keys = append(keys, func(_ *side, _ []pathsel.Port, p *pathsel.Port) topo.ID { return topo.ID(p.Name) })
+	}
+	taken := map[topo.ID]bool{}
+	for _, key := range keys {
+		byKey := map[topo.ID]topo.ID{}
+		for i := range news {
+			if k := key(c.new, news, &news[i]); k != "" && byKey[k] == "" && !taken[news[i].ID] {
+				byKey[k] = news[i].ID
 			}
-			id = ports[i].ID
+		}
+		for i := range olds {
+			p := &olds[i]
+			if id := byKey[key(c.old, olds, p)]; id != "" && r.toPort[p.ID] == "" && !taken[id] {
+				r.toPort[p.ID], taken[id] = id, true
+			}
 		}
 	}
-	return id, id != ""
 }
 
-// candidates are a location's ports by their ID, in the order of list.
-func candidates(a *pathsel.Affinity) (byID map[topo.ID]*pathsel.Candidate, list []*pathsel.Candidate) {
-	byID = map[topo.ID]*pathsel.Candidate{}
+// candidates are all ports of a location, the best first.
+func candidates(a *pathsel.Affinity) (out []*pathsel.Candidate) {
 	for _, part := range [][]pathsel.Candidate{a.Ranked, a.Rejected} {
 		for i := range part {
-			byID[part[i].Port] = &part[i]
-			list = append(list, &part[i])
+			out = append(out, &part[i])
 		}
 	}
-	return byID, list
+	return out
 }
 
 // findPaths notes the paths of a location whose expected rate changes.
 func (r *paths) findPaths(l *locationPair, older, newer *pathsel.Affinity) {
-	news, _ := candidates(newer)
-	_, olds := candidates(older)
-	for _, x := range olds {
-		y := news[r.toPort[x.Port]]
-		if y == nil || rates(x.BytesPerSec, y.BytesPerSec, x.Basis, y.Basis) == "" {
+	news := candidates(newer)
+	for _, x := range candidates(older) {
+		i := slices.IndexFunc(news, func(y *pathsel.Candidate) bool { return y.Port == r.toPort[x.Port] })
+		if i < 0 || rates(x.BytesPerSec, news[i].BytesPerSec, x.Basis, news[i].Basis) == "" {
 			continue
 		}
+		y := news[i]
 		r.changed = append(r.changed, pathPair{
 			Path:     Path{string(l.old), string(l.new), x.Port, y.Port, x.BytesPerSec, y.BytesPerSec, x.Basis, y.Basis},
 			oldLimit: x.Limit, newLimit: y.Limit, newName: y.Name,
@@ -192,16 +170,38 @@ func (c *comparer) transport(r *paths) {
 	}
 }
 
-// preferred compares which ports are as good as the best. A port under another
-// name is the same choice.
-func (c *comparer) preferred(r *paths, l *locationPair, x, y *pathsel.Affinity) {
-	if r.samePorts(x.Preferred(), y.Preferred()) {
-		return
+// choice is what a location chooses on both sides, and whether these differ. A port with a new name is the same port.
+func (c *comparer) choice(r *paths, l *locationPair, what string, olds, news []pathsel.Candidate) (Choice, bool) {
+	same := len(olds) == len(news)
+	for i := range olds {
+		same = same && slices.ContainsFunc(news, func(n pathsel.Candidate) bool { return n.Port == r.toPort[olds[i].Port] })
 	}
-	ch := Choice{Choice: ChoicePreferred, Locations: []Node{c.location(l)}, Reason: r.dropped(x, y), Effect: bestRates(x, y)}
-	ch.Old, ch.OldNames = preferredPorts(x)
-	ch.New, ch.NewNames = preferredPorts(y)
-	c.choose(ch, c.restsOn(r, x.Preferred(), y.Preferred()))
+	ch := Choice{Choice: what, Locations: []Node{c.location(l)}}
+	ch.Old, ch.OldNames = portsOf(olds)
+	ch.New, ch.NewNames = portsOf(news)
+	return ch, !same
+}
+
+// portsOf are the IDs and the names of candidates.
+func portsOf(list []pathsel.Candidate) (ids, names []string) {
+	ids, names = []string{}, []string{}
+	for i := range list {
+		ids, names = append(ids, string(list[i].Port)), append(names, list[i].Name)
+	}
+	return ids, names
+}
+
+// preferred are the candidates that are as good as the best.
+func preferred(a *pathsel.Affinity) []pathsel.Candidate {
+	return slices.DeleteFunc(slices.Clone(a.Ranked), func(x pathsel.Candidate) bool { return x.Verdict != pathsel.Preferred })
+}
+
+// preferred compares which ports are as good as the best.
+func (c *comparer) preferred(r *paths, l *locationPair, x, y *pathsel.Affinity) {
+	if ch, differs := c.choice(r, l, ChoicePreferred, preferred(x), preferred(y)); differs {
+		ch.Reason, ch.Effect = r.dropped(x, y), bestRates(x, y)
+		c.choose(ch, c.restsOn(r, x.Preferred(), y.Preferred()))
+	}
 }
 
 // plans compares which ports each GPU (or NUMA node, on a host without GPUs) has
@@ -220,11 +220,8 @@ func (c *comparer) plans(r *paths) {
 		if !ok1 || !ok2 {
 			continue
 		}
-		ch := Choice{Choice: ChoicePlan, Locations: []Node{c.location(l)}}
-		var olds, news []topo.ID
-		olds, ch.Old, ch.OldNames = plannedPorts(x)
-		news, ch.New, ch.NewNames = plannedPorts(y)
-		if r.samePorts(olds, news) {
+		ch, differs := c.choice(r, l, ChoicePlan, x.Ports, y.Ports)
+		if !differs {
 			continue
 		}
 		if change := rates(x.BytesPerSec, y.BytesPerSec, x.Basis, y.Basis); change != "" && x.Basis != topo.BasisBound {
@@ -253,29 +250,6 @@ func (c *comparer) location(l *locationPair) Node {
 	return n
 }
 
-// samePorts says whether two sets of ports are the same ones.
-func (r *paths) samePorts(olds, news []topo.ID) bool {
-	return len(olds) == len(news) && !slices.ContainsFunc(olds, func(id topo.ID) bool { return !slices.Contains(news, r.toPort[id]) })
-}
-
-func preferredPorts(a *pathsel.Affinity) (ids, names []string) {
-	ids, names = []string{}, []string{}
-	for i := range a.Ranked {
-		if x := &a.Ranked[i]; x.Verdict == pathsel.Preferred {
-			ids, names = append(ids, string(x.Port)), append(names, x.Name)
-		}
-	}
-	return ids, names
-}
-
-func plannedPorts(a *pathsel.Assignment) (ports []topo.ID, ids, names []string) {
-	ids, names = []string{}, []string{}
-	for _, p := range a.Ports {
-		ports, ids, names = append(ports, p.Port), append(ids, string(p.Port)), append(names, p.Name)
-	}
-	return ports, ids, names
-}
-
 func usablePorts(h *pathsel.Host) []topo.ID {
 	var out []topo.ID
 	for _, p := range h.Ports() {
@@ -288,17 +262,14 @@ func usablePorts(h *pathsel.Host) []topo.ID {
 
 // dropped says why the first port that is no longer preferred is not.
 func (r *paths) dropped(x, y *pathsel.Affinity) string {
-	now, _ := candidates(y)
-	for i := range x.Ranked {
-		was := &x.Ranked[i]
-		if was.Verdict != pathsel.Preferred {
-			continue
-		}
-		switch is := now[r.toPort[was.Port]]; {
-		case is == nil:
+	now := candidates(y)
+	for _, was := range preferred(x) {
+		i := slices.IndexFunc(now, func(is *pathsel.Candidate) bool { return is.Port == r.toPort[was.Port] })
+		switch {
+		case i < 0:
 			return was.Name + " is gone"
-		case is.Verdict != pathsel.Preferred:
-			return is.Name + ": " + behind(y, is)
+		case now[i].Verdict != pathsel.Preferred:
+			return now[i].Name + ": " + behind(y, now[i])
 		}
 	}
 	return ""
@@ -343,8 +314,8 @@ func bestRates(x, y *pathsel.Affinity) string {
 	return ""
 }
 
-// rates are two rates that differ, with one unit: "50.0 -> 31.5 GB/s"; "" where they do not, or cannot
-// be held against each other, as a bound can against another one only.
+// rates says how two rates differ: "50.0 -> 31.5 GB/s". It is "" if they do not, or if they cannot be compared: a bound
+// compares with another bound only.
 func rates(p, q *topo.Rate, was, is topo.Basis) string {
 	if p == nil || q == nil || *p == *q || (was == topo.BasisBound) != (is == topo.BasisBound) {
 		return ""
@@ -352,27 +323,27 @@ func rates(p, q *topo.Rate, was, is topo.Basis) string {
 	return was.Text(units.RateNumber(int64(*p), units.Gbyte)) + " -> " + is.Text(units.Rate(int64(*q), units.Gbyte))
 }
 
-// restsOn finds what only one side has of some ports, so that a choice among
-// them may differ for no other reason; nil if there is nothing.
+// restsOn finds a fact about some ports that only one side knows, and that may be the only reason for a different
+// choice among them; nil if there is no such fact.
 func (c *comparer) restsOn(r *paths, olds, news []topo.ID) *omission {
-	involved := map[nodeAttr]bool{}
-	note := func(side string, h *pathsel.Host, id topo.ID) {
+	involved := [2]map[string]bool{{}, {}} // nodes of both sides
+	note := func(i int, h *pathsel.Host, id topo.ID) {
 		if p, ok := h.Port(id); ok {
 			for _, node := range []topo.ID{p.ID, p.NIC, topo.NetdevID(p.Netdev)} {
-				involved[nodeAttr{string(node), side}] = true
+				involved[i][string(node)] = true
 			}
 		}
 	}
 	for _, id := range olds {
-		note("old", r.old, id)
-		note("new", r.new, r.toPort[id])
+		note(0, r.old, id)
+		note(1, r.new, r.toPort[id])
 	}
 	for _, id := range news {
-		note("new", r.new, id)
+		note(1, r.new, id)
 	}
 	for i := range c.missing {
 		m := &c.missing[i]
-		if compare.Of(m.attr).Decides && (involved[nodeAttr{m.node.Old, "old"}] || involved[nodeAttr{m.node.New, "new"}]) {
+		if compare.Of(m.attr).Decides && (involved[0][m.node.Old] || involved[1][m.node.New]) {
 			return m
 		}
 	}

@@ -40,7 +40,7 @@ type Options struct {
 	// being their structure: identities, names, addresses, software and its
 	// settings.
 	Structure bool
-	// Ignore lists kinds of difference and attributes to leave out, see Ignorable.
+	// Ignore lists kinds of difference and attributes to leave out, of those that Ignorable lists.
 	Ignore []string
 }
 
@@ -50,9 +50,6 @@ func Compare(older, newer *topo.Topology, o Options) (*Report, error) {
 		if t == nil || t.Derived == nil {
 			return nil, pkgerr.New("diff", "a topology is not derived: call Derive first")
 		}
-	}
-	if err := checkIgnore(o.Ignore); err != nil {
-		return nil, err
 	}
 	c := &comparer{o: o, old: newSide(older, "old"), new: newSide(newer, "new"), reported: map[nodeAttr]bool{}, omitted: map[nodeAttr]bool{}}
 	c.hosts = compareHosts(c.old, c.new)

@@ -79,8 +79,7 @@ func (c *comparer) omissions() []Omission {
 // leastRun is how many devices make a run.
 const leastRun = 3
 
-// runs parts a list into runs in which each follows the one before; anything else is a
-// run of one.
+// runs splits a list into runs of elements that follow each other. Any other element is a run of its own.
 func runs[T any](list []T, follows func(a, b T) bool) func(yield func([]T) bool) {
 	return func(yield func([]T) bool) {
 		for i := 0; i < len(list); {
@@ -118,8 +117,8 @@ func next(a, b string) bool {
 	return ok1 && ok2 && p == q && n == m+1
 }
 
-// numbered parts a name from the number at its end. Of an address the last
-// digit is its function's.
+// numbered splits a name into a prefix and the number at its end. The number at the end of an address is that of its
+// function.
 func numbered(s string) (prefix string, n int, ok bool) {
 	prefix = strings.TrimRight(s, "0123456789")
 	digits := s[len(prefix):]
@@ -139,8 +138,8 @@ func span(attr, first, last string, count int) string {
 	return first + ".." + strconv.Itoa(n)
 }
 
-// effects finds the paths that got slower with some links that got worse, or
-// faster with links that got better: those that these links limit.
+// effects finds the paths that got slower because of links that got worse, or faster because of links that got
+// better: the paths that these links limit.
 func (c *comparer) effects(d *Difference, links [][2]topo.LinkID) {
 	if c.paths == nil || d.Kind != Degraded && d.Kind != Improved {
 		return
@@ -185,7 +184,7 @@ func (c *comparer) effects(d *Difference, links [][2]topo.LinkID) {
 	}
 }
 
-// consequence says what a difference means for those who set hosts up.
+// consequence says what a difference means for whoever configures the hosts.
 func (c *comparer) consequence(d *Difference) {
 	switch {
 	case d.isRenamed() && c.hosts == DifferentHosts:

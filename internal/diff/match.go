@@ -17,7 +17,7 @@ type matching struct {
 // key is something by which both sides know nodes.
 type key struct {
 	nodes func(*side) []*node
-	of    func(*node) string // what has the key "" takes no part
+	of    func(*node) string // nodes with the key "" are left out
 	pair  pairing
 }
 
@@ -94,8 +94,7 @@ func same(o, n *node, by Method, why string) *Match {
 func devicesOf(s *side) []*node   { return s.devices }
 func functionsOf(s *side) []*node { return s.functions }
 
-// functionsWithDevices leaves out functions that stand for no device: these are only where
-// they were.
+// functionsWithDevices leaves out functions without a device, which are recognised by their place only.
 func functionsWithDevices(s *side) []*node {
 	return slices.DeleteFunc(slices.Clone(s.functions), func(n *node) bool { return len(n.devices) == 0 })
 }
@@ -120,7 +119,7 @@ func numaOf(n *node) string {
 	return "?"
 }
 
-// keyOf is a key of several parts, all of which must be there.
+// keyOf joins keys; if one of them is "", so is the result.
 func keyOf(parts ...func(*node) string) func(*node) string {
 	return func(n *node) string {
 		all := make([]string, len(parts))
@@ -206,8 +205,8 @@ func functions(why string) func(m *matching, o, n *node) {
 	}
 }
 
-// identical pairs a device with the one that it is, and their functions. What two devices of
-// one side share identifies none.
+// identical pairs the devices with the same identity, and their functions. An identity that two devices of
+// one side share identifies neither.
 func identical(m *matching, olds, news []*node) {
 	if len(olds) == 1 && len(news) == 1 && !m.byStructure {
 		o, n := olds[0], news[0]
@@ -234,8 +233,8 @@ func sameSlot(m *matching, olds, news []*node) {
 	}
 }
 
-// alike pairs what is left. Devices whose identity both sides know are not the same, or they
-// would have a match; and of two hosts, unlike numbers say nothing.
+// alike pairs the rest in order. Two devices with known identities are not the same, or they would have a match
+// already. Between two hosts, devices are paired only if both have the same number of them.
 func alike(why string) pairing {
 	pairs := inOrder(functions(why))
 	return func(m *matching, olds, news []*node) {
@@ -294,8 +293,8 @@ func otherModel(_ *matching, olds, news []*node) {
 	same(olds[0], news[0], BySlot, "same slot").Replaced = true
 }
 
-// sameName pairs devices of which a side does not know the function: software devices,
-// virtual interfaces, other tools' files.
+// sameName pairs devices whose PCI function is not known on one side: software devices, virtual interfaces, and
+// devices in the files of other tools.
 func sameName(m *matching, olds, news []*node) {
 	o, n := olds[0], news[0]
 	if o.function != nil && n.function != nil && !oneCard(o, n) || !m.byStructure && o.unique != "" && o.why == n.why && o.unique != n.unique {

@@ -29,8 +29,7 @@ type side struct {
 	links     topo.GPULinks
 
 	warned map[topo.ID][]*topo.Warning
-	// statesNoNUMA says that the kernel states for some devices that they belong to no
-	// NUMA node (-1), so that an absent one means just that.
+	// statesNoNUMA says that the kernel reports NUMA node -1 for some devices, so that a missing NUMA node means -1.
 	statesNoNUMA bool
 }
 
@@ -203,9 +202,8 @@ func (n *node) way() (bridge topo.ID, way string) {
 	return bridge, strings.Join(steps, "/")
 }
 
-// rename returns for a node's ID one that is the same on both sides if the node is: the
-// new side's. Of a node that only this side has it is a name that the other side does not
-// use; what is no node keeps its name.
+// rename translates the ID of a node so that the same node has the same ID on both sides: that of the new side. A node
+// that only this side has gets a name that the other side does not use. Anything else keeps its name.
 func (s *side) rename(id topo.ID) topo.ID {
 	n := s.nodes[id]
 	switch {
@@ -217,8 +215,8 @@ func (s *side) rename(id topo.ID) topo.ID {
 	return topo.ID(s.word) + " " + id
 }
 
-// makeOf says in words what a device is: of GPUs and drives what they say themselves,
-// of others the name of the PCI function.
+// makeOf says in words what a device is. GPUs and drives say it themselves; other devices have the name of their PCI
+// function.
 func (n *node) makeOf() string {
 	function := ""
 	if d := n.pci(); d != nil {

@@ -20,7 +20,7 @@ const (
 )
 
 // Build puts hosts together and judges them. Names must be unique. network is what is known of the
-// fabric, nil for nothing. Tool and time are the caller's to set.
+// fabric, or nil. The caller sets tool and time.
 func Build(hosts []Host, network *Network) (*Fleet, error) {
 	f := &Fleet{Schema: Schema, Hosts: slices.Clone(hosts)}
 	slices.SortFunc(f.Hosts, func(a, b Host) int { return topo.NaturalCompare(a.Host, b.Host) })
@@ -66,8 +66,8 @@ func (f *Fleet) judge(network *Network) {
 	f.sort()
 }
 
-// sort puts what was found in the order of a document: of one severity, what only many hosts together show comes
-// before what the doctor says of each.
+// sort puts findings in the order of a document. Within a severity, findings that only several hosts together show come
+// before those that the doctor has about each host.
 func (f *Fleet) sort() {
 	slices.SortStableFunc(f.Findings, func(a, b Finding) int {
 		return cmp.Or(severityRank(a.Severity)-severityRank(b.Severity), strings.Compare(b.Source, a.Source), strings.Compare(string(a.Code), string(b.Code)),
@@ -94,7 +94,7 @@ func (f *Fleet) unknown(code Code, text, how string, hosts []string) {
 	f.Unknown = append(f.Unknown, Unknown{Code: code, Hosts: hosts, Text: text, How: how})
 }
 
-// reached notes what is not known of a host.
+// reached notes that a host was not reached, or is known only in part.
 func (f *Fleet) reached(h *Host) {
 	switch h.Status {
 	case NotReached:
@@ -104,7 +104,7 @@ func (f *Fleet) reached(h *Host) {
 	}
 }
 
-// known are the hosts that something is known of.
+// known lists the hosts whose documents were read, in full or in part.
 func (f *Fleet) known() []*Host { return f.hosts(true) }
 
 func (f *Fleet) hosts(known bool) []*Host {
@@ -151,13 +151,12 @@ func (f *Fleet) classify() [][]*Host {
 	return classes
 }
 
-// model is what the host is sold as, or else what is in it.
+// model names the product that the host is, or else its CPU.
 func (h *Host) model() string {
 	return strings.TrimSpace(cmp.Or(h.Product, h.CPUModel, h.Arch))
 }
 
-// compare compares hosts: what makes their class and is set for all of a host among those of one
-// kind, devices among those of them that are of one class.
+// compare compares hosts of one kind by the facts about the whole host, and hosts of one class by their devices.
 func (f *Fleet) compare() {
 	var facts []Fact
 	for _, hosts := range kinds(f.known()) {
@@ -252,7 +251,7 @@ func (f *Fleet) sumDoctor() {
 	}
 }
 
-// flag is how a command is told to read the host's document.
+// flag is the flag that makes a command read the host's document.
 func (h *Host) flag() string {
 	if file, ok := strings.CutPrefix(h.Source, "file "); ok && h.Document == "" {
 		return "--from " + file
@@ -277,7 +276,8 @@ func (f *Fleet) noNetwork() {
 func (f *Fleet) cables(n *Network, byClass [][]*Host) {
 	f.RailOnly, f.Switches, f.Links = n.RailOnly, slices.Clone(n.Switches), slices.Clone(n.Links)
 	f.sortNetwork()
-	for _, c := range f.join(n) {
+	f.unjoined = f.join(n)
+	for _, c := range f.unjoined {
 		if s := f.switchOf(c.Leaf); s != nil {
 			s.UnjoinedPorts++
 		}

@@ -15,14 +15,14 @@ import (
 // SchemaChanges is the name and major version of a comparison of two fleets as a document.
 const SchemaChanges = "topoctl.fleet-diff/v1"
 
-// Changes are what is different in a fleet since an earlier collection. Hosts are matched by name.
+// Changes is how a fleet differs from an earlier collection of it. Hosts are matched by name.
 type Changes struct {
 	Schema   string `json:"schema"`
 	Old      string `json:"old"` // labels
 	New      string `json:"new"`
 	Equal    bool   `json:"equal"`
 	Compared int    `json:"hosts_compared"`
-	// Hosts came, went, or are known no longer or again.
+	// Hosts that came, went, are no longer reached, or are reached again.
 	Hosts []HostChange `json:"hosts"`
 	Facts []FactChange `json:"facts"`
 	// Appeared are findings that the new fleet has and the old one has not, Gone the others.
@@ -38,7 +38,7 @@ type HostChange struct {
 	Reason string `json:"reason,omitempty"`
 }
 
-// FactChange is something that has another value, on some hosts in the same way.
+// FactChange is a fact that changed in the same way on some hosts.
 type FactChange struct {
 	Key      string   `json:"key"`
 	Subjects []string `json:"subjects,omitempty"` // devices; none: the host
@@ -47,7 +47,7 @@ type FactChange struct {
 	Hosts    []string `json:"hosts"`
 }
 
-// Compare says what is different in the newer fleet. What only one of them tells of a host is no
+// Compare says how the newer fleet differs. A fact about a host that only one of the two fleets has is not a
 // difference.
 func Compare(older, newer *Fleet, oldLabel, newLabel string) *Changes {
 	c := &Changes{Schema: SchemaChanges, Old: oldLabel, New: newLabel, Hosts: []HostChange{}, Facts: []FactChange{}, Appeared: []Finding{}, Gone: []Finding{}}
@@ -84,7 +84,7 @@ func Compare(older, newer *Fleet, oldLabel, newLabel string) *Changes {
 	return c
 }
 
-// changed is one value of one place of one host that is another one.
+// changed is a value of one host that changed.
 type changed struct {
 	value
 	before, after string
@@ -138,7 +138,7 @@ func likeChanges(all []changed) []FactChange {
 	return out
 }
 
-// missingIn are the findings of one list that the other lacks.
+// missingIn returns the findings of a list that the other list lacks.
 func missingIn(list, other []Finding) []Finding {
 	key := func(x *Finding) string {
 		return x.Source + "\x00" + string(x.Code) + "\x00" + strings.Join(x.Hosts, ",") + "\x00" + strings.Join(x.Subjects, ",") + "\x00" + x.Text

@@ -15,8 +15,8 @@ import (
 	"github.com/topoctl/topoctl/pathsel/doctor"
 )
 
-// What it takes to say which host is wrong: fewer hosts, or a smaller part of them, disagree and
-// nobody is blamed.
+// How many hosts, and which part of them, must agree before the others are blamed. Otherwise the hosts disagree,
+// and none is blamed.
 const (
 	leastHosts   = 3
 	majorityPart = 0.6 // more than this
@@ -29,8 +29,8 @@ const (
 	CodeNotCompared   Code = "not-compared"
 )
 
-// majorityOf is the value that most hosts have, by the number of hosts that have each; ok says whether these are more
-// than 60 % of three hosts or more.
+// majorityOf returns the value that most hosts have, given the number of hosts with each value. ok says whether there are
+// at least three hosts and more than 60 % of them have it.
 func majorityOf[V cmp.Ordered](counts map[V]int) (value V, ok bool) {
 	of := 0
 	for _, n := range counts {
@@ -40,7 +40,7 @@ func majorityOf[V cmp.Ordered](counts map[V]int) (value V, ok bool) {
 	return value, of >= leastHosts && float64(counts[value]) > majorityPart*float64(of)
 }
 
-// mostFrequent is what there is most of, and of those the first.
+// mostFrequent returns the value with the highest count; among several, the first in order.
 func mostFrequent[V comparable](counts map[V]int, order func(a, b V) int) V {
 	var best V
 	for v, n := range counts {
@@ -51,7 +51,7 @@ func mostFrequent[V comparable](counts map[V]int, order func(a, b V) int) V {
 	return best
 }
 
-// difference is that a host has another value than most.
+// difference is a value of a host that differs from that of most hosts.
 type difference struct {
 	value
 	majority string
@@ -64,7 +64,7 @@ type comparison struct {
 	among  string
 	hosts  []*Host
 	values func(*Host) []value
-	golden string // what hosts are compared with instead of each other, "" for those
+	golden string // the label of the hosts to compare with, "" to compare hosts with each other
 
 	facts  []Fact
 	blamed []difference
@@ -126,7 +126,7 @@ func (c *comparison) compare(at cell, have []value) {
 	c.facts = append(c.facts, f)
 }
 
-// blame notes which hosts have another value than the one that count of them have.
+// blame notes the hosts whose value is not that of the majority, which count hosts have.
 func (c *comparison) blame(have []value, majority *value, count int) {
 	for _, v := range have {
 		if v.text != majority.text {
@@ -135,8 +135,8 @@ func (c *comparison) blame(have []value, majority *value, count int) {
 	}
 }
 
-// together gives an amount that is as good as the next smaller one the text of that: what a kernel keeps for itself
-// differs a little between equal hosts.
+// together gives nearly equal amounts the same text, that of the smallest: equal hosts differ a little in how much memory
+// their kernels reserve.
 func together(have []value) {
 	order := make([]*value, len(have))
 	for i := range have {
@@ -150,7 +150,7 @@ func together(have []value) {
 	}
 }
 
-// merged puts facts together that say the same of several devices.
+// merged joins facts that say the same about several devices.
 func merged(list []Fact) []Fact {
 	var out []Fact
 	for _, same := range group.By(list, func(f Fact) string {
@@ -181,7 +181,7 @@ func (c *comparison) oddities() []Finding {
 		text, majority string
 	}
 	direct := map[*Host]bool{} // hosts with a difference that others may follow from
-	parts := map[*Host]bool{}  // hosts of which is told what makes their structure another one
+	parts := map[*Host]bool{}  // hosts with a difference that explains why their structure differs
 	for i := range c.blamed {
 		d := &c.blamed[i]
 		direct[d.host] = direct[d.host] || !d.attr.Follows
@@ -228,7 +228,7 @@ func ofWhat(name string) string {
 	return " of " + name
 }
 
-// wordsOf are the words before a value.
+// wordsOf returns the words that name an attribute before its value.
 func wordsOf(a *compare.Attribute) string {
 	switch {
 	case a.Form == compare.Count:
@@ -239,7 +239,7 @@ func wordsOf(a *compare.Attribute) string {
 	return a.Words
 }
 
-// verb is the form of a verb that follows an attribute's words.
+// verb chooses the form of a verb that fits an attribute's words.
 func verb(a *compare.Attribute, one, many string) string {
 	if a.Form == compare.Many || a.Form == compare.Set {
 		return many
@@ -288,7 +288,7 @@ func (c *comparison) hostNamed(name string) *Host {
 	return c.hosts[slices.IndexFunc(c.hosts, func(h *Host) bool { return h.Host == name })]
 }
 
-// setDifference are the words of a set's text that another lacks.
+// setDifference returns the words of a set's text that the other set lacks.
 func setDifference(a, b string) []string {
 	if a == "none" {
 		return nil
@@ -338,8 +338,8 @@ func (c *comparison) disagreements() []Finding {
 	return out
 }
 
-// configurations takes the structure of hosts as it is where hosts enough are built in each of several
-// ways, for a model may be bought in several configurations. Others are odd.
+// configurations accepts several structures of one model if enough hosts have each of them, because a model may be sold
+// in several configurations. Hosts with any other structure are odd.
 func (c *comparison) configurations() []Finding {
 	const leastPart = 0.1
 	ways, several := map[string]int{}, 0

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"path"
 	"strings"
-	"time"
 	"unicode/utf8"
 
 	"github.com/topoctl/topoctl/discover/topo"
@@ -18,12 +17,11 @@ import (
 const (
 	maxBytes    = 1 << 30 // of a document
 	MaxHosts    = 1 << 16
-	maxHostJSON = 1 << 20 // of one host
-	maxItemJSON = 4 << 20 // of one class, fact or finding: it names hosts
-	maxDevices  = 1024    // of a kind, of one host
+	maxHostJSON = 1 << 20  // of one host
+	maxItemJSON = 64 << 10 // of one switch or link
+	maxDevices  = 1024     // of a kind, of one host
 	maxSwitches = 1 << 16
 	maxLinks    = 1 << 18
-	maxItems    = 1 << 18 // of what Build finds
 	maxName     = 255
 )
 
@@ -55,9 +53,10 @@ func (f *Fleet) Encode() ([]byte, error) {
 // Detect reports whether data, the beginning of a file, may be a fleet document.
 func Detect(head []byte) bool { return strings.Contains(string(head), `"topoctl.fleet/`) }
 
-// Decode reads a document. Keys that it does not know are left out; another major version is
-// refused, and so is what no writer of ours makes and would mislead a reader: hosts without a name,
-// two of one name, documents outside the fleet's folder, links between switches that are not listed.
+// Decode reads the hosts of a document and their network. It skips the findings and the like of Build, which Rebuild
+// makes again, and unknown keys. It refuses other major versions, and contents that our writers never produce and that
+// would mislead a reader: hosts without a name or with the same name, documents outside of the fleet's folder, links
+// between switches that are not listed.
 func Decode(data []byte) (*Fleet, error) {
 	if len(data) > maxBytes {
 		return nil, pkgerr.Errorf("fleet", "%d bytes: at most %d are read", len(data), maxBytes)
@@ -76,10 +75,7 @@ func Decode(data []byte) (*Fleet, error) {
 		case "tool":
 			return in.Value(&f.Tool, maxItemJSON)
 		case "captured_at":
-			var at *time.Time
-			err := in.Value(&at, maxName)
-			f.CapturedAt = at
-			return err
+			return in.Value(&f.CapturedAt, maxName)
 		case "rail_only":
 			return in.Value(&f.RailOnly, maxName)
 		case "hosts":
@@ -88,18 +84,6 @@ func Decode(data []byte) (*Fleet, error) {
 			return document.ReadList(in, &f.Switches, maxSwitches, maxItemJSON, (*Switch).check)
 		case "links":
 			return document.ReadList(in, &f.Links, maxLinks, maxItemJSON, (*Link).check)
-		case "classes":
-			return document.ReadList(in, &f.Classes, maxItems, maxItemJSON, nil)
-		case "groups":
-			return document.ReadList(in, &f.Groups, maxItems, maxItemJSON, nil)
-		case "domains":
-			return document.ReadList(in, &f.Domains, maxItems, maxItemJSON, nil)
-		case "facts":
-			return document.ReadList(in, &f.Facts, maxItems, maxItemJSON, nil)
-		case "findings":
-			return document.ReadList(in, &f.Findings, maxItems, maxItemJSON, nil)
-		case "unknown":
-			return document.ReadList(in, &f.Unknown, maxItems, maxItemJSON, nil)
 		}
 		return in.Skip()
 	})
@@ -122,7 +106,7 @@ func checkSchema(name string) error {
 	return document.CheckSchema(name, Schema, "not a fleet document")
 }
 
-// check looks at what holds between the parts.
+// check looks at the references between the parts of a document.
 func (f *Fleet) check() error {
 	seen := make(map[string]bool, len(f.Hosts))
 	for i := range f.Hosts {
@@ -150,7 +134,7 @@ func (f *Fleet) check() error {
 	return nil
 }
 
-// CheckName refuses names that no host or switch has.
+// CheckName refuses names that no host or switch can have.
 func CheckName(name string) error {
 	switch {
 	case name == "":

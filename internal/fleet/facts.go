@@ -14,23 +14,23 @@ import (
 	"github.com/topoctl/topoctl/pathsel"
 )
 
-// structure is the key of how a host is built, which is told by what differs.
+// structure is the key of the host's structure. Texts name the parts that differ, not its value.
 const structure = "structure"
 
-// cell is where a value is: the same attribute of the same place of several hosts is compared.
+// cell is an attribute of a place. Values of different hosts in the same cell are compared.
 type cell struct {
 	attr  *compare.Attribute
 	place string // "" for the host
 }
 
-// value is what one host has. An attribute that a host's document does not tell has none.
+// value is the value of one host in a cell. An attribute that is missing in the host's document has no value.
 type value struct {
 	cell
 	host   *Host
 	name   string // of the device, as the host calls it
 	text   string // for people, and what is compared
 	amount int64  // what is compared of memory
-	minor  bool   // of a port that carries no data of GPUs: no more than a warning
+	minor  bool   // of a port that carries no data of GPUs: a warning at most
 }
 
 // same says whether two values of one attribute are one.
@@ -150,8 +150,8 @@ func (h *Host) ofLinks() []value {
 	return v.list
 }
 
-// valuesAgainst are all values of the host that are compared with those of another: where that has another number of
-// GPUs, or another fingerprint, places mean something else.
+// valuesAgainst lists the values of the host to compare with those of another host. If the two differ in the number of
+// GPUs or in the fingerprint, their places do not correspond.
 func (h *Host) valuesAgainst(o *Host) []value {
 	out := h.ofHost()
 	if len(h.GPUs) == len(o.GPUs) {
@@ -163,7 +163,8 @@ func (h *Host) valuesAgainst(o *Host) []value {
 	return out
 }
 
-// tells says whether what the document lacks is not there. Another tool's file lacks much that a host has.
+// tells says whether a device that is missing in the document is missing in the host. The files of other tools leave out
+// much.
 func (h *Host) tells() bool { return h.Origin != "" && !strings.HasPrefix(h.Origin, "import:") }
 
 // ofDevices are the values of the host's devices.
@@ -190,7 +191,7 @@ func (h *Host) ofDevices() []value {
 	for i := range h.Ports {
 		p := &h.Ports[i]
 		if p.Place == "" || seen[p.Place] {
-			continue // nothing tells which port of another host it is
+			continue // the same port of another host cannot be told
 		}
 		seen[p.Place] = true
 		v.place, v.name, v.minor = p.Place, p.ShortName(), p.Role != pathsel.RoleData
@@ -247,7 +248,7 @@ func (p *Port) ShortName() string {
 	return p.Port
 }
 
-// named says a text about places with the names that a host has for them.
+// named replaces the places in a text by the names that a host has for them.
 func (h *Host) named(text string) string {
 	if !strings.Contains(text, "nic:") {
 		return text

@@ -37,13 +37,14 @@ type Fleet struct {
 	// RailOnly says that ports of different rails cannot reach each other.
 	RailOnly bool `json:"rail_only,omitempty"`
 
-	// What Build finds.
+	// What Build finds. Decode does not read it back.
 	Classes  []Class   `json:"classes"`
 	Groups   []Group   `json:"groups"`
 	Domains  []Domain  `json:"domains"`
 	Facts    []Fact    `json:"facts"`
 	Findings []Finding `json:"findings"` // the worst first
 	Unknown  []Unknown `json:"unknown"`
+	unjoined []Cable
 }
 
 // Status says what is known of a host.
@@ -129,6 +130,7 @@ type NUMANode struct {
 // GPU is a GPU of a host, counted in PCI order.
 type GPU struct {
 	GPU         string `json:"gpu"` // "gpu:0"
+	PCI         string `json:"pci_address,omitempty"`
 	Model       string `json:"model,omitempty"`
 	UUID        string `json:"uuid,omitempty"`
 	MemoryBytes *int64 `json:"memory_bytes"`
@@ -155,6 +157,10 @@ type Port struct {
 	Place  string `json:"place,omitempty"`
 	Device string `json:"device,omitempty"` // the RDMA device, "" for an interface
 	Netdev string `json:"netdev,omitempty"`
+	PCI    string `json:"pci_address,omitempty"`
+	// Switch is the PCI address of the upstream port of the topmost PCIe switch above the port. A GPU and a NIC below one
+	// switch share it, even if the switch has several levels.
+	Switch string `json:"pcie_switch,omitempty"`
 	// GUID and NodeGUID are those of InfiniBand's port and of the device, "0x" and 16 hex digits.
 	GUID        string       `json:"guid,omitempty"`
 	NodeGUID    string       `json:"node_guid,omitempty"`

@@ -10,9 +10,8 @@ import (
 // CodeNotGolden is a finding about a host that differs from the host that all should be like.
 const CodeNotGolden Code = "not-golden"
 
-// Against compares each host with a golden one of its kind: a host of another fleet, or of a fleet
-// made of one document. Where the golden fleet has several hosts of a kind, what most of them have
-// counts.
+// Against compares each host with a golden host of its kind, from another fleet or from a single document. If the
+// golden fleet has several hosts of a kind, the values of most of them count.
 func (f *Fleet) Against(golden *Fleet, label string) {
 	for _, hosts := range kinds(f.known()) {
 		var unlike []*Host

@@ -59,7 +59,7 @@ func (f *Fleet) Headline() string {
 	return sentence(strings.Join(parts, ". "))
 }
 
-// sentence ends a text, unless it ends by itself: with the dots of what was cut, or the question of a reason.
+// sentence adds a full stop, unless the text ends with the dots of a cut or with a question mark.
 func sentence(s string) string {
 	if strings.HasSuffix(s, ".") || strings.HasSuffix(s, "?") {
 		return s
@@ -69,7 +69,7 @@ func sentence(s string) string {
 
 func were(n int, noun string) string { return text.Plural(n, noun) + " " + text.Noun(n, "was", "were") }
 
-// serious are the findings of a source that are warnings or worse, of all codes if none are named.
+// serious lists the findings of a source that are warnings or worse. No codes means all codes.
 func (f *Fleet) serious(source string, codes ...Code) []*Finding {
 	var out []*Finding
 	for i := range f.Findings {
@@ -94,7 +94,7 @@ func (f *Fleet) sayCables() string {
 	return fmt.Sprintf("%d findings about cables: %s, and %d more", len(list), first, len(list)-1)
 }
 
-// upperIfWord begins a sentence: names stay as they are.
+// upperIfWord capitalises the first word of a sentence, unless that is a name.
 func upperIfWord(s string) string {
 	if rest, ok := strings.CutPrefix(s, "the "); ok {
 		return "The " + rest
@@ -129,7 +129,7 @@ func (f *Fleet) sayOdd() string {
 	return andMore(s+": "+odd[0].Hosts[0]+": "+odd[0].Text, len(odd)-1, "difference")
 }
 
-// andMore says after the first of several things how many others there are.
+// andMore adds to the first of several things how many others there are.
 func andMore(first string, others int, noun string) string {
 	if others == 0 {
 		return first
@@ -162,7 +162,7 @@ func (f *Fleet) sayOther() string {
 	return andMore(list[0].Text, len(list)-1, "finding")
 }
 
-// sayDoctor says on how many hosts doctor finds something, of those that are not told to be odd.
+// sayDoctor says for how many hosts doctor has findings. Hosts that are odd are not counted again.
 func (f *Fleet) sayDoctor() string {
 	hosts, odd := map[string]bool{}, map[string]bool{}
 	for _, x := range f.serious(SourceFleet, CodeHostOdd, CodeNotGolden) {

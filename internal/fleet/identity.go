@@ -103,7 +103,7 @@ func hostNames(hosts []*Host) []string {
 
 // checkDomains lists NVLink domains and finds those that lack hosts.
 func (f *Fleet) checkDomains() {
-	tells := map[string]bool{} // classes in which hosts tell their domain
+	tells := map[string]bool{} // classes with hosts whose domain is known
 	withDomain := slices.DeleteFunc(f.known(), func(h *Host) bool { return h.NVLinkDomain == "" })
 	for _, same := range group.By(withDomain, func(h *Host) string { return h.NVLinkDomain }) {
 		d := Domain{Domain: same[0].NVLinkDomain, Hosts: hostNames(same)}
@@ -151,7 +151,7 @@ func (f *Fleet) checkDomains() {
 	}
 }
 
-// firmwareName is how adapters are called before anybody names them: "MT4129 ConnectX7".
+// firmwareName matches the name that the firmware gives an adapter: "MT4129 ConnectX7".
 var firmwareName = regexp.MustCompile(`^MT\d{4,}\b`)
 
 // checkNames finds ports whose NodeDescription is the firmware's: tools that read host names from it find none.

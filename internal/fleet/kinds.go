@@ -17,8 +17,8 @@ func kinds(hosts []*Host) [][]*Host {
 	return joined(hosts, (*Host).build, (*Host).like)
 }
 
-// joined puts together what is alike: the commonest come first, and the others join those that they are like. What
-// has one key is the same.
+// joined groups elements that are alike. Elements with the same key are the same; the largest of these groups come first,
+// and others join the first group that they are like.
 func joined[T any](list []T, key func(T) string, alike func(a, b T) bool) [][]T {
 	ways := group.By(list, key)
 	slices.SortStableFunc(ways, func(a, b []T) int {
@@ -36,7 +36,7 @@ func joined[T any](list []T, key func(T) string, alike func(a, b T) bool) [][]T 
 	return out
 }
 
-// build is all that says whether a host is like another.
+// build is a text of all facts that decide whether hosts are alike.
 func (h *Host) build() string {
 	parts := h.Parts
 	if parts == nil {
@@ -45,7 +45,7 @@ func (h *Host) build() string {
 	return fmt.Sprintf("%q", []any{h.format(), h.Arch, h.Vendor, h.Product, h.Virtual, h.CPUModel, h.linked(), fmt.Sprint(parts)})
 }
 
-// format is the tool whose file the host is known from, "" for topoctl itself: files of one format lack the same.
+// format is the other tool whose file describes the host, "" for topoctl itself. Files of one format lack the same facts.
 func (h *Host) format() string {
 	if h.tells() {
 		return ""
@@ -53,10 +53,10 @@ func (h *Host) format() string {
 	return h.Origin
 }
 
-// like says whether two hosts are meant to be alike. Those of one product with GPUs of one make are. Others, and
-// virtual machines, whose product says nothing, are where all but a few of the parts that they are built of are the same.
+// like says whether two hosts are meant to be alike. Hosts of one product with GPUs of one make are. Virtual machines,
+// whose product says nothing, and hosts without a product are alike if all but a few of their parts are the same.
 func (h *Host) like(o *Host) bool {
-	const few, most = 2, 0.15 // parts that may be other ones, or what part of all
+	const few, most = 2, 0.15 // how many parts may differ, or which fraction of them
 	differ := func(a, b string) bool { return a != "" && b != "" && a != b }
 	a, b := h.Parts, o.Parts
 	if a == nil || b == nil {
@@ -96,7 +96,7 @@ func (h *Host) linked() string {
 	return said
 }
 
-// fewParts are the parts that a document of an earlier version has too, which has no Parts.
+// fewParts counts the parts that are also known from documents of earlier versions, which have no Parts.
 func (h *Host) fewParts() map[string]int {
 	out := map[string]int{"network functions": h.NICs, "NUMA nodes": len(h.NUMA)}
 	for i := range h.GPUs {
@@ -111,7 +111,7 @@ func union(a, b map[string]int) map[string]int {
 	return out
 }
 
-// only are the parts that begin so, without what their link could run at.
+// only lists the parts with a prefix, without the speed of their links.
 func only(parts map[string]int, prefix string) []string {
 	var out []string
 	for part, n := range parts {
@@ -137,7 +137,7 @@ func (h *Host) unlikeParts(o *Host, on string) []string {
 	return out
 }
 
-// kindName is what hosts of a kind have in common: what they are sold as, or what is in them.
+// kindName names a kind of hosts by their product, or else by their CPU and GPUs.
 func (h *Host) kindName() string {
 	name := strings.TrimSpace(h.Vendor + " " + h.Product)
 	if h.Product != "" && !h.isVirtual() {

@@ -132,7 +132,7 @@ func (f *Fleet) checkLeaves(list []*leaf) {
 	f.thin(thin, len(list))
 }
 
-// thin tells of oversubscribed leaves. Where all are alike, that is how the fabric is built.
+// thin reports oversubscribed leaves. If all leaves are alike, the fabric is built that way, and there is one note.
 func (f *Fleet) thin(thin []*leaf, of int) {
 	ratio := func(l *leaf) string {
 		if l.up == 0 {
@@ -159,8 +159,8 @@ func (f *Fleet) thin(thin []*leaf, of int) {
 	}
 }
 
-// group puts leaves together that have the same hosts, as cables are meant: a group is one where a cable of it is swapped with
-// one of another group, or is not known.
+// group groups leaves with the same hosts. It takes cables as they are meant to be: a swapped cable, or one that is not
+// known, does not split a group.
 func (f *Fleet) group(leaves []*leaf, should meant) {
 	hosts, found := map[string][]string{}, map[string][]string{}
 	for i := range f.Hosts {
@@ -183,7 +183,7 @@ func (f *Fleet) group(leaves []*leaf, should meant) {
 		}
 	}
 	for _, l := range leaves {
-		if hosts[l.id] == nil { // nothing on it belongs there
+		if hosts[l.id] == nil { // no port is meant to be on it
 			hosts[l.id] = found[l.id]
 		}
 	}

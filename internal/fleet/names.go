@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// shortNames names things by what they are, so that a name stays what it is whatever else is in the fleet: a prefix
-// and the beginning of a digest, of more digits only where two would be one.
+// shortNames makes names from identities, so that a name does not depend on the rest of the fleet: a prefix and the
+// beginning of a digest, with more digits if two names would be the same.
 func shortNames(prefix string, identities []string) map[string]string {
 	const digits = 8
 	name := func(identity string, digits int) string {
@@ -62,8 +62,8 @@ func (f *Fleet) PlaceNames() PlaceNames {
 	return n
 }
 
-// Of names the place that some switches make: one switch by its own name, several by a digest of the first of them in
-// the order of IDs, which are GUIDs where the fabric has such. What hosts are there says nothing.
+// Of names the place that some switches form. A single switch gives its own name. Several give a digest of the first ID,
+// which is a GUID if the fabric has GUIDs. The hosts there have no influence.
 func (n PlaceNames) Of(prefix string, switches []string) string {
 	if len(switches) == 1 {
 		return n.name[switches[0]]

@@ -13,10 +13,11 @@ import (
 // anyHost stands in a fabric file for every host without an entry of its own.
 const anyHost = "*"
 
-// KnownByFile is how a cable is known that a fabric file has.
+// KnownByFile is the source of cables that a fabric file lists.
 const KnownByFile = "fabric file"
 
-// FromFabric is what a topoctl.fabric/v1 document says. A switch has the ID that the document gives it, else its name.
+// FromFabric makes a network of a topoctl.fabric/v1 document. The ID of a switch is the one in the document, or else its
+// name.
 func FromFabric(f *pathsel.Fabric, source string) *Network {
 	n := &Network{Source: source, RailOnly: f.RailOnly}
 	said := map[string]*pathsel.FabricSwitch{}
@@ -92,8 +93,8 @@ func FromFabric(f *pathsel.Fabric, source string) *Network {
 	return n
 }
 
-// SetTiers counts how far switches are from leaves, which have tier 0, and turns links so that A is the lower end.
-// Tiers that are known stay; one that no link leads to stays unknown.
+// SetTiers sets the tier of each switch to its distance from the leaves, which have tier 0, and turns links so that A is
+// the lower end. Known tiers stay; a switch that no link leads to keeps an unknown tier.
 func (n *Network) SetTiers() {
 	switches, near := map[string]*Switch{}, map[*Switch][]*Switch{}
 	levels := map[int][]*Switch{} // by tier
@@ -130,7 +131,7 @@ func (n *Network) SetTiers() {
 	}
 }
 
-// network is what a document already knows of the fabric, nil for nothing.
+// network is the network that the document already contains, nil if there is none.
 func (f *Fleet) network() *Network {
 	n := &Network{RailOnly: f.RailOnly, Switches: f.Switches, Links: f.Links}
 	for h, p := range f.Ports() {
@@ -147,7 +148,7 @@ func (f *Fleet) network() *Network {
 
 const linkEthernet = "Ethernet"
 
-// join says of each port where it is cabled to. It gives the cables that no host has a port for.
+// join sets where each port is cabled to. It returns the cables for which no host has a port.
 func (f *Fleet) join(n *Network) (unmatched []Cable) {
 	byPort, byNode, byMAC, byName := map[string]*Port{}, map[string]*Port{}, map[string]*Port{}, map[[2]string]*Port{}
 	generic, called := map[*Port]bool{}, map[string]int{}
@@ -164,7 +165,7 @@ func (f *Fleet) join(n *Network) (unmatched []Cable) {
 		for j := range h.Ports {
 			p := &h.Ports[j]
 			p.Rail, p.Plane, p.Leaf, p.LeafPort, p.Known, p.Description = nil, nil, "", "", "", ""
-			if p.LinkLayer != linkEthernet { // whose GUIDs no subnet has, and may be beside those of a port that does
+			if p.LinkLayer != linkEthernet { // no subnet has the GUIDs of Ethernet ports
 				addUnique(byPort, p.GUID, p)
 				addUnique(byNode, p.NodeGUID, p)
 			}
@@ -222,16 +223,10 @@ func namesOf(h *Host, called map[string]int) []string {
 	return []string{h.Host, h.Name}
 }
 
-// Unjoined are the cables of a network that no host of the fleet has a port for.
-func (f *Fleet) Unjoined(n *Network) []Cable {
-	c := &Fleet{Hosts: slices.Clone(f.Hosts)}
-	for i := range c.Hosts {
-		c.Hosts[i].Ports = slices.Clone(c.Hosts[i].Ports)
-	}
-	return c.join(n)
-}
+// Unjoined are the cables of the network for which no host has a port.
+func (f *Fleet) Unjoined() []Cable { return f.unjoined }
 
-// addUnique enters a port by an identity; one that two ports have says nothing.
+// addUnique enters a port by an identity. An identity of two ports identifies neither.
 func addUnique(m map[string]*Port, key string, p *Port) {
 	if key == "" {
 		return

@@ -27,10 +27,10 @@ type wiring struct {
 	ports []*Port
 }
 
-// unit is hosts whose ports of one place are meant to be on one leaf.
+// unit is a set of hosts that are meant to be wired to the same leaves, place by place.
 type unit struct {
 	members []*wiring
-	leaf    map[string]string // by place: the leaf of most, "" where nothing says which is right
+	leaf    map[string]string // by place: the leaf of most hosts, "" if there is no majority
 }
 
 // wirings are the cabled ports of a class's hosts.
@@ -78,7 +78,7 @@ func (w *wiring) alike(o *wiring) bool {
 	return 2*same > max(len(w.ports), len(o.ports)) || swapped && len(mine) == len(theirs) && len(w.ports) == len(o.ports)
 }
 
-// unitsOf puts hosts of one class together that are wired to the same leaves: a wrong wiring joins those that it
+// unitsOf groups hosts of one class that are wired to the same leaves. A host with wrong wiring joins the hosts that it
 // deviates from.
 func unitsOf(list []*wiring) []*unit {
 	var out []*unit
@@ -118,14 +118,14 @@ type misplaced struct {
 	done bool
 }
 
-// meant is where ports belong that are cabled elsewhere, or not at all as far as is known.
+// meant says where ports belong that are cabled elsewhere, or whose cables are not known.
 type meant struct {
 	leaf map[*Port]string
-	also map[string][]*Host // hosts that belong on a leaf with a port of which no cable is known
+	also map[string][]*Host // by leaf: the hosts with a port that belongs there and has no known cable
 }
 
-// checkRails compares where ports of one place are cabled to, class by class, and gives ports
-// the rail of their leaf where the fabric's source does not.
+// checkRails compares where the ports of one place are cabled to, class by class. Ports without a rail get the rail of
+// their leaf.
 func (f *Fleet) checkRails(byClass [][]*Host) meant {
 	should := meant{map[*Port]string{}, map[string][]*Host{}}
 	var wrong []misplaced
@@ -171,8 +171,7 @@ func (f *Fleet) checkRails(byClass [][]*Host) meant {
 	return should
 }
 
-// rails numbers the leaves of a unit in the order of places, where each of its leaves has places
-// of its own: on a fabric without rails all places are on one leaf.
+// rails numbers the leaves of a unit in the order of places. A unit with a single leaf has no rails.
 func (u *unit) rails(railOf map[string]int) {
 	var leaves []string
 	for _, place := range slices.SortedFunc(maps.Keys(u.leaf), topo.NaturalCompare) {
@@ -240,8 +239,8 @@ func (f *Fleet) cableEvidence(m *misplaced) string {
 	return fmt.Sprintf("%s: %s/%s is on %s; on most of %s with the same leaves it is on %s", m.port.Known, m.host.Host, m.port.ShortName(), at, text.Plural(m.of, "host"), f.SwitchName(m.want))
 }
 
-// checkPresence finds hosts and ports that what is known of the fabric does not have. Hosts that lack the
-// same are told together.
+// checkPresence finds hosts and ports that are missing in the description of the fabric. Hosts that lack the same ports
+// share a finding.
 func (f *Fleet) checkPresence(source string) {
 	type lacking struct {
 		host  *Host

@@ -17,8 +17,8 @@ import (
 	"github.com/topoctl/topoctl/pathsel/doctor"
 )
 
-// Summarize is what a fleet keeps of a host: what hosts are compared by. The topology must be
-// derived. The caller adds where the document is from and where it lies.
+// Summarize makes the summary of a host that a fleet keeps, and that hosts are compared by. The topology must be
+// derived. The caller adds the source and the path of the document.
 func Summarize(name string, t *topo.Topology) (*Host, error) {
 	if t == nil || t.Derived == nil {
 		return nil, pkgerr.New("fleet", "topology is not derived: call Derive first")
@@ -108,6 +108,9 @@ func (s *summarizer) gpus() {
 	for i := range s.t.GPUs {
 		g := &s.t.GPUs[i]
 		out := GPU{GPU: string(g.ID), Model: g.Model, UUID: g.UUID, MemoryBytes: g.MemoryBytes, NUMA: g.NUMA}
+		if g.BDF != nil {
+			out.PCI = g.BDF.String()
+		}
 		if d := s.index.PCIDevice(g.PCI); d != nil && d.Link != nil {
 			out.Width = d.Link.Width
 		}
@@ -134,7 +137,7 @@ func (s *summarizer) gpus() {
 	s.host.Parts = s.parts()
 }
 
-// parts counts what the fingerprint is made of, in words.
+// parts counts the parts that the fingerprint covers, in words.
 func (s *summarizer) parts() map[string]int {
 	out := map[string]int{}
 	for i := range s.t.PCIDevices {
@@ -180,8 +183,8 @@ func (s *summarizer) parts() map[string]int {
 	return out
 }
 
-// nvlinkDomain is the one that all GPUs of a host are in which tell theirs, "" where they differ: what
-// has no one answer is not compared. A stand-in names none.
+// nvlinkDomain is the NVLink domain of the host's GPUs, "" if they are in different ones or if the topology is redacted.
+// GPUs whose domain is not known do not count.
 func nvlinkDomain(t *topo.Topology) string {
 	if diff.Redacted(t) {
 		return ""
@@ -236,6 +239,7 @@ func (s *summarizer) ports() {
 			}
 		}
 		if d := s.index.PCIDevice(function); d != nil {
+			out.PCI, out.Switch = d.BDF.String(), s.topSwitch(function)
 			if d.Link != nil {
 				out.SpeedMTs, out.Width = d.Link.SpeedMTs, d.Link.Width
 			}
@@ -251,7 +255,17 @@ func (s *summarizer) ports() {
 	}
 }
 
-// nearest are the GPUs that are nearest to a NIC, and how near.
+// topSwitch is the address of the topmost upstream port of a PCIe switch above a function, "" if there is none.
+func (s *summarizer) topSwitch(function topo.ID) (top string) {
+	for up := range s.index.Climb(function) {
+		if up.Role == topo.RoleUpstream {
+			top = up.BDF.String()
+		}
+	}
+	return top
+}
+
+// nearest returns the GPUs nearest to a NIC, and their class.
 func (s *summarizer) nearest(nic topo.ID) (gpus []string, class string) {
 	var best topo.Class
 	for i := range s.t.GPUs {
@@ -273,7 +287,7 @@ func (s *summarizer) nearest(nic topo.ID) (gpus []string, class string) {
 	return gpus, best.String()
 }
 
-// plan gives every GPU the ports that the plan for all has for it, by their places.
+// plan gives every GPU the places of the ports that the plan for all GPUs assigns to it.
 func (s *summarizer) plan() error {
 	if len(s.host.GPUs) == 0 || len(s.host.Ports) == 0 {
 		return nil
@@ -286,7 +300,7 @@ func (s *summarizer) plan() error {
 	for _, p := range s.paths.Ports() {
 		i := slices.IndexFunc(s.host.Ports, func(q Port) bool { return q.Port == p.ID.Name() })
 		if i >= 0 {
-			place[p.ID] = s.host.Ports[i].placeOrName()
+			place[p.ID] = cmp.Or(s.host.Ports[i].Place, s.host.Ports[i].Port)
 		}
 	}
 	for i := range s.host.GPUs {
@@ -306,13 +320,6 @@ func (s *summarizer) plan() error {
 		g.PlanClass = farthest.String()
 	}
 	return nil
-}
-
-func (p *Port) placeOrName() string {
-	if p.Place != "" {
-		return p.Place
-	}
-	return p.Port
 }
 
 func (s *summarizer) doctor(r *doctor.Report) {

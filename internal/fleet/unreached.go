@@ -48,8 +48,8 @@ const noReason = "no reason is known"
 
 var reasonWord = regexp.MustCompile(`[^\s,;()"']+`)
 
-// anyReason is why a host was not reached, with "HOST" in place of its names and of addresses: what ssh says of
-// two hosts that refuse it differs in these alone.
+// anyReason is the reason why a host was not reached, with "HOST" in place of its names and addresses, so that the same
+// message of ssh about two hosts counts as one reason.
 func (h *Host) anyReason() string {
 	own := map[string]bool{h.Host: true}
 	if at := strings.Fields(h.Source); len(at) > 0 {

@@ -38,7 +38,7 @@ type builder struct {
 	pairs          map[topo.ID]*Pair
 	domain         uint32
 	made           int                 // bridges so far
-	moved          map[topo.ID]topo.ID // what stands for a node of the host
+	moved          map[topo.ID]topo.ID // from a node of the host to its copy in the guest
 	devices        map[topo.ID]topo.ID // the guest's devices, by the host's
 	numa           map[int]int         // the guest's NUMA node, by the host's
 	notes          []string
@@ -62,7 +62,7 @@ func freeDomain(guest *topo.Topology) (uint32, error) {
 	return 0, fmt.Errorf("the guest has devices in all PCI domains up to ffff")
 }
 
-// copyGuest begins with what the guest is, without what derives from the places of its devices.
+// copyGuest begins with a copy of the guest, without the facts that derive from the places of its devices.
 func (b *builder) copyGuest() {
 	t := *b.guest
 	t.Packages, t.NUMANodes = slices.Clone(t.Packages), slices.Clone(t.NUMANodes)
@@ -82,41 +82,32 @@ func (b *builder) copyGuest() {
 	b.t = &t
 }
 
-// mapNUMA finds out which NUMA nodes of the guest are the host's. That is known where each of the
-// host's nodes shows in the guest as one node, and no two as the same.
+// mapNUMA finds out which NUMA node of the guest corresponds to which of the host. That is known if each node of
+// the host shows as one node in the guest, and no two show as the same.
 func (b *builder) mapNUMA() {
-	to, from := map[int]int{}, map[int]int{}
+	used, from := map[int]bool{}, map[int]int{}
 	known := true
-	for _, id := range slices.Sorted(maps.Keys(b.pairs)) {
-		there := b.function(b.pairs[id])
-		if there.NUMA == nil {
+	for id, p := range b.pairs {
+		there, here := b.function(p).NUMA, b.g.PCIDevice(id).NUMA
+		if there == nil {
 			continue
 		}
-		here := b.g.PCIDevice(id).NUMA
+		used[*there] = true
 		if here == nil {
 			known = false
 			continue
 		}
-		if was, ok := to[*there.NUMA]; ok && was != *here {
-			known = false
-		}
-		if was, ok := from[*here]; ok && was != *there.NUMA {
-			known = false
-		}
-		to[*there.NUMA], from[*here] = *here, *there.NUMA
+		to, ok1 := b.numa[*there]
+		back, ok2 := from[*here]
+		known = known && (!ok1 || to == *here) && (!ok2 || back == *there)
+		b.numa[*there], from[*here] = *here, *there
 	}
-	if known && len(to) > 0 {
-		b.numa = to
+	if known && len(b.numa) > 0 {
 		return
 	}
-	// The guest's nodes say nothing of the host's: the host's are taken, without the CPUs, which are
-	// the hypervisor's affair.
-	used := map[int]bool{}
-	for _, p := range b.pairs {
-		if n := b.function(p).NUMA; n != nil {
-			used[*n] = true
-		}
-	}
+	// The guest's nodes do not correspond to the host's. So the host's are added, without CPUs, because the hypervisor
+	// decides where the guest's CPUs run.
+	clear(b.numa)
 	if len(b.guest.NUMANodes) == 1 && len(used) == 1 { // all is on one node, in both
 		for n := range used {
 			b.numa[n] = b.guest.NUMANodes[0].Index
@@ -143,7 +134,7 @@ func (b *builder) newNodes(used map[int]bool) {
 		b.t.NUMANodes[i].Distances = nil
 	}
 	b.notes = append(b.notes, fmt.Sprintf("which CPUs of the guest are near the devices is not known: %s of the host %s added without CPUs (numa:%d and on)",
-		text.Plural(len(used), "NUMA node"), map[bool]string{true: "is", false: "are"}[len(used) == 1], free-len(used)))
+		text.Plural(len(used), "NUMA node"), text.Noun(len(used), "is", "are"), free-len(used)))
 }
 
 // function is the host's function of a pair.
@@ -188,9 +179,9 @@ func (b *builder) place() error {
 	return nil
 }
 
-// joinCards makes bridges of root ports with several devices below. On the host these are functions of
-// one slot, whose nearness is implied; the guest has them in slots of their own, and NCCL's file has no
-// root ports.
+// joinCards turns root ports with several devices below into bridges. On the host, these devices are functions of
+// one slot, which implies that they are near each other. In the guest they have slots of their own, and NCCL's file
+// has no root ports.
 func (b *builder) joinCards() {
 	below := map[topo.ID]int{}
 	for i := range b.t.PCIDevices {
@@ -205,7 +196,7 @@ func (b *builder) joinCards() {
 	}
 }
 
-// placeDevices gives what stands on the functions their NUMA nodes.
+// placeDevices gives the devices on the functions the NUMA nodes of these.
 func (b *builder) placeDevices() {
 	where := map[topo.ID]*topo.PCIDevice{}
 	for i := range b.t.PCIDevices {
@@ -225,27 +216,26 @@ func (b *builder) placeDevices() {
 			}
 		}
 	}
-	for i := range b.t.RDMADevices {
-		if r := &b.t.RDMADevices[i]; where[r.PCI] != nil {
-			r.NUMA = where[r.PCI].NUMA
+	onNode := func(pci topo.ID, numa **int) {
+		if d := where[pci]; d != nil {
+			*numa = d.NUMA
 		}
+	}
+	for i := range b.t.RDMADevices {
+		onNode(b.t.RDMADevices[i].PCI, &b.t.RDMADevices[i].NUMA)
 	}
 	for i := range b.t.Netdevs {
-		if n := &b.t.Netdevs[i]; where[n.PCI] != nil {
-			n.NUMA = where[n.PCI].NUMA
-		}
+		onNode(b.t.Netdevs[i].PCI, &b.t.Netdevs[i].NUMA)
 	}
 	for i := range b.t.NVMes {
-		if n := &b.t.NVMes[i]; where[n.PCI] != nil {
-			n.NUMA = where[n.PCI].NUMA
-		}
+		onNode(b.t.NVMes[i].PCI, &b.t.NVMes[i].NUMA)
 	}
 }
 
 // mostAbove bounds the climb of a tree that a hostile document made circular.
 const mostAbove = 64
 
-// above is what stands in the guest for a bridge or host bridge of the host, made where it is not yet.
+// above returns the copy in the guest of a bridge or host bridge of the host, and makes it if there is none yet.
 func (b *builder) above(id topo.ID, depth int) (topo.ID, error) {
 	if known, ok := b.moved[id]; ok {
 		return known, nil
@@ -277,7 +267,7 @@ func (b *builder) above(id topo.ID, depth int) (topo.ID, error) {
 	return c.ID, nil
 }
 
-// hostBridge copies a root bus of the host. Where it is not known which, nothing is above.
+// hostBridge copies a root bus of the host.
 func (b *builder) hostBridge(id topo.ID) (topo.ID, error) {
 	i := slices.IndexFunc(b.host.HostBridges, func(h topo.HostBridge) bool { return h.ID == id })
 	if i < 0 {

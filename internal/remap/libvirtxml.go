@@ -19,8 +19,8 @@ const maxDepth = 32
 // Slot is a device's place on its bus.
 type Slot struct{ Device, Func uint8 }
 
-// Place is where a guest has a device: by the slots of the bridges above it, since the numbers of
-// their buses are the guest's own affair.
+// Place is where a guest has a device. It goes by the slots of the bridges above the device, since the guest chooses
+// the numbers of the buses.
 type Place struct {
 	RootBus uint8  // 0, or the number that the description gives an expander
 	Path    []Slot // of the bridges from the root bus down, then of the device

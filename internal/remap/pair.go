@@ -4,17 +4,20 @@
 package remap
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/group"
 	"github.com/topoctl/topoctl/internal/redact"
 	"github.com/topoctl/topoctl/internal/text"
 )
 
-// By is how a pair is known.
+// By is the way by which a pair is known.
 type By string
 
 // The ways, by how much they say. ByCard is a virtual function whose card is known and whose own place
@@ -81,19 +84,13 @@ func (u *Unpaired) Error() string {
 
 // together has a line for devices of which the same is known, in the order of the first of each.
 func together(open []Open, line func(names []string, of Open) string) []string {
-	type known struct{ why, candidates string }
-	var order []Open
-	names := map[known][]string{}
-	same := func(d Open) known { return known{d.Why, strings.Join(d.Candidates, " ")} }
-	for _, d := range open {
-		if names[same(d)] == nil {
-			order = append(order, d)
-		}
-		names[same(d)] = append(names[same(d)], named(d.Guest, d.Device))
-	}
 	var out []string
-	for _, d := range order {
-		out = append(out, line(names[same(d)], d))
+	for _, same := range group.By(open, func(d Open) string { return d.Why + "\x00" + strings.Join(d.Candidates, " ") }) {
+		var names []string
+		for _, d := range same {
+			names = append(names, named(d.Guest, d.Device))
+		}
+		out = append(out, line(names, same[0]))
 	}
 	return out
 }
@@ -135,52 +132,34 @@ func (d *device) kind() topo.Kind {
 // devicesOf are a topology's devices on PCI functions, in the order of addresses.
 func devicesOf(t *topo.Topology) []*device {
 	x := topo.NewIndex(t)
-	by := map[topo.ID]*device{}
-	at := func(id topo.ID, of topo.ID) *device {
-		f := x.PCIDevice(id)
-		if f == nil {
-			return nil
-		}
-		if by[id] == nil {
-			by[id] = &device{id: of, function: f}
-		}
-		return by[id]
-	}
-	for i := range t.GPUs {
-		if d := at(t.GPUs[i].PCI, t.GPUs[i].ID); d != nil && d.gpu == nil {
-			d.gpu, d.needed = &t.GPUs[i], true
-		}
-	}
-	for i := range t.RDMADevices {
-		if r := &t.RDMADevices[i]; !r.Software {
-			if d := at(r.PCI, r.ID); d != nil && d.rdma == nil {
-				d.rdma, d.needed = r, true
-			}
-		}
-	}
-	for i := range t.Netdevs {
-		// A representor is on its card's function, but the address is that of another's port.
-		if n := &t.Netdevs[i]; !n.Virtual && n.PhysPortIsOwn() {
-			if d := at(n.PCI, n.ID); d != nil {
-				d.netdevs = append(d.netdevs, n)
-			}
-		}
-	}
-	for i := range t.NVMes {
-		if d := at(t.NVMes[i].PCI, t.NVMes[i].ID); d != nil && d.nvme == nil {
-			d.nvme = &t.NVMes[i]
-		}
-	}
 	var out []*device
 	for i := range t.PCIDevices {
-		if d := by[t.PCIDevices[i].ID]; d != nil {
+		d := &device{function: &t.PCIDevices[i]}
+		on := x.On(d.function.ID)
+		if len(on.NVMes) > 0 {
+			d.nvme, d.id = on.NVMes[0], on.NVMes[0].ID
+		}
+		for _, n := range on.Netdevs {
+			// A representor is on its card's function, but the address is that of another's port.
+			if !n.Virtual && n.PhysPortIsOwn() {
+				d.netdevs = append(d.netdevs, n)
+				d.id = d.netdevs[0].ID
+			}
+		}
+		if i := slices.IndexFunc(on.RDMADevices, func(r *topo.RDMADevice) bool { return !r.Software }); i >= 0 {
+			d.rdma, d.id, d.needed = on.RDMADevices[i], on.RDMADevices[i].ID, true
+		}
+		if len(on.GPUs) > 0 {
+			d.gpu, d.id, d.needed = on.GPUs[0], on.GPUs[0].ID, true
+		}
+		if d.id != "" {
 			out = append(out, d)
 		}
 	}
 	return out
 }
 
-// identities are what a device is known by, each in a form that no other sort has.
+// identities lists the identities of a device, each in a form that no other sort of identity has.
 func (d *device) identities() map[By][]string {
 	out := map[By][]string{}
 	add := func(by By, id string) { out[by] = append(out[by], id) }
@@ -208,6 +187,12 @@ func (d *device) identities() map[By][]string {
 	return out
 }
 
+// claim is one way to know a function's partner, and who it is.
+type claim struct {
+	by   By
+	host topo.BDF
+}
+
 // pairing finds partners.
 type pairing struct {
 	o           Options
@@ -216,15 +201,15 @@ type pairing struct {
 	guests      []*device
 	byFunction  map[topo.BDF]*device // of the host
 	functions   map[topo.BDF]*topo.PCIDevice
-	found       map[topo.BDF]map[By]topo.BDF // of the guest's functions
-	why         map[topo.BDF]string          // what did not decide
+	claims      map[topo.BDF][]claim // of the guest's functions, those that say most first
+	why         map[topo.BDF]string  // what did not decide
 }
 
 // Pairs pairs the guest's devices with the host's. Where a GPU or an RDMA device of the guest has no
 // partner, or several, the error is an *Unpaired. Notes say what should be known beside it.
 func Pairs(host, guest *topo.Topology, o Options) (pairs []Pair, notes []string, err error) {
 	p := &pairing{o: o, host: host, guest: guest, hosts: devicesOf(host), guests: devicesOf(guest),
-		byFunction: map[topo.BDF]*device{}, functions: map[topo.BDF]*topo.PCIDevice{}, found: map[topo.BDF]map[By]topo.BDF{}, why: map[topo.BDF]string{}}
+		byFunction: map[topo.BDF]*device{}, functions: map[topo.BDF]*topo.PCIDevice{}, claims: map[topo.BDF][]claim{}, why: map[topo.BDF]string{}}
 	for i := range host.PCIDevices {
 		p.functions[host.PCIDevices[i].BDF] = &host.PCIDevices[i]
 	}
@@ -243,10 +228,7 @@ func Pairs(host, guest *topo.Topology, o Options) (pairs []Pair, notes []string,
 }
 
 func (p *pairing) add(guest topo.BDF, by By, host topo.BDF) {
-	if p.found[guest] == nil {
-		p.found[guest] = map[By]topo.BDF{}
-	}
-	p.found[guest][by] = host
+	p.claims[guest] = append(p.claims[guest], claim{by, host})
 }
 
 // byUser takes over what --map says.
@@ -255,7 +237,7 @@ func (p *pairing) byUser() error {
 	for i := range p.guest.PCIDevices {
 		known[p.guest.PCIDevices[i].BDF] = true
 	}
-	for _, g := range sortedBDFs(p.o.Map) {
+	for _, g := range slices.SortedFunc(maps.Keys(p.o.Map), topo.BDF.Compare) {
 		h := p.o.Map[g]
 		if !known[g] {
 			return fmt.Errorf("--map %s=%s: the guest has no PCI function %s", g, h, g)
@@ -266,15 +248,6 @@ func (p *pairing) byUser() error {
 		p.add(g, ByMap, h)
 	}
 	return nil
-}
-
-func sortedBDFs[T any](m map[topo.BDF]T) []topo.BDF {
-	out := make([]topo.BDF, 0, len(m))
-	for b := range m {
-		out = append(out, b)
-	}
-	slices.SortFunc(out, topo.BDF.Compare)
-	return out
 }
 
 // byLibvirt finds the guest's devices by the slots of the bridges above them.
@@ -303,7 +276,7 @@ func (p *pairing) byLibvirt() error {
 	return nil
 }
 
-// identities are the ways that devices say themselves, by how much they say.
+// identities are the ways that devices themselves give, the surest first.
 var identities = []By{ByUUID, BySerial, ByGUID, ByMAC}
 
 // byIdentity pairs devices that have an identity in common which neither side has twice.
@@ -368,34 +341,22 @@ func (p *pairing) byIdentity() {
 // functions of a card share its system image GUID, and its slot.
 func (p *pairing) byCard() {
 	cards := map[string][]*device{}
-	for _, d := range p.hosts {
+	for _, d := range p.hosts { // virtual functions stand beside their physical one
 		if d.rdma != nil && redact.GUID(d.rdma.SysImageGUID) {
 			cards[d.rdma.SysImageGUID] = append(cards[d.rdma.SysImageGUID], d)
 		}
 	}
 	for _, d := range p.guests {
-		if d.rdma == nil || len(p.found[d.function.BDF]) > 0 || !redact.GUID(d.rdma.SysImageGUID) {
+		at := d.function.BDF
+		if d.rdma == nil || len(p.claims[at]) > 0 || !redact.GUID(d.rdma.SysImageGUID) || len(cards[d.rdma.SysImageGUID]) == 0 {
 			continue
 		}
-		card := cards[d.rdma.SysImageGUID]
-		if len(card) == 0 {
+		own := slices.DeleteFunc(slices.Clone(cards[d.rdma.SysImageGUID]), func(c *device) bool { return c.function.PF != "" })
+		if len(own) == 0 || slices.ContainsFunc(own, func(c *device) bool { return c.function.Parent != own[0].function.Parent }) {
+			p.why[at] = "its card has functions in several places of the host"
 			continue
 		}
-		var first *device
-		places := map[topo.ID]bool{}
-		for _, c := range card {
-			if c.function.PF == "" { // virtual ones stand beside their physical function
-				places[c.function.Parent] = true
-				if first == nil {
-					first = c
-				}
-			}
-		}
-		if len(places) != 1 {
-			p.why[d.function.BDF] = "its card has functions in several places of the host"
-			continue
-		}
-		p.add(d.function.BDF, ByCard, first.function.BDF)
+		p.add(at, ByCard, own[0].function.BDF)
 	}
 }
 
@@ -406,22 +367,17 @@ func (p *pairing) settle() (pairs []Pair, notes []string, err error) {
 	for _, d := range p.guests {
 		devices[d.function.BDF] = d
 	}
-	for _, g := range sortedBDFs(p.found) {
-		pair := Pair{Guest: g, Device: topo.PCIID(g)}
+	for _, g := range slices.SortedFunc(maps.Keys(p.claims), topo.BDF.Compare) {
+		pair := Pair{Guest: g, Host: p.claims[g][0].host, Device: topo.PCIID(g)}
 		if d := devices[g]; d != nil {
 			pair.Device = d.id
 		}
-		for _, by := range []By{ByMap, ByLibvirt, ByUUID, BySerial, ByGUID, ByMAC, ByCard} {
-			h, ok := p.found[g][by]
-			switch {
-			case !ok:
-			case len(pair.By) == 0:
-				pair.Host, pair.By = h, append(pair.By, by)
-			case h != pair.Host:
-				return nil, nil, fmt.Errorf("%s is %s of the host by %s, and %s by %s: one of them is not of these hosts", named(g, pair.Device), pair.Host, pair.By[0], h, by)
-			default:
-				pair.By = append(pair.By, by)
+		for _, c := range p.claims[g] {
+			if c.host != pair.Host {
+				return nil, nil, fmt.Errorf("%s is %s of the host by %s, and %s by %s: one of them is not of these hosts",
+					named(g, pair.Device), pair.Host, pair.By[0], c.host, c.by)
 			}
+			pair.By = append(pair.By, c.by)
 		}
 		if err := p.checkKind(&pair, devices[g]); err != nil {
 			return nil, nil, err
@@ -434,13 +390,12 @@ func (p *pairing) settle() (pairs []Pair, notes []string, err error) {
 	}
 	var open, stay []Open
 	for _, d := range p.guests {
-		if len(p.found[d.function.BDF]) > 0 {
+		at := d.function.BDF
+		if len(p.claims[at]) > 0 {
 			continue
 		}
-		o := Open{Guest: d.function.BDF, Device: d.id, Why: p.why[d.function.BDF], Candidates: p.candidates(d, taken)}
-		if o.Why == "" {
-			o.Why = "no usable identity (UUID, GUID, MAC address, serial number)"
-		}
+		o := Open{Guest: at, Device: d.id, Candidates: p.candidates(d, taken),
+			Why: cmp.Or(p.why[at], "no usable identity (UUID, GUID, MAC address, serial number)")}
 		if d.needed && !p.o.Partial {
 			open = append(open, o)
 		} else {
@@ -496,17 +451,11 @@ func kindOf(f *topo.PCIDevice) topo.Kind {
 	return ""
 }
 
-// functionName is what stands beside the address of a function without a device: its driver, which is
-// vfio-pci while a guest has it.
-func functionName(f *topo.PCIDevice) string {
-	if f.Driver != "" {
-		return f.Driver
-	}
-	return "no driver"
-}
+// functionName names a function without a device by its driver, which is vfio-pci while a guest has the function.
+func functionName(f *topo.PCIDevice) string { return cmp.Or(f.Driver, "no driver") }
 
-// candidates are the host's devices of a kind that no device of the guest has: those that the host
-// uses itself, and the functions of that class on which it has nothing.
+// candidates lists the devices of the host that are of a kind and are not paired: those that the host uses itself,
+// and functions of that class without a device.
 func (p *pairing) candidates(d *device, taken map[topo.BDF]topo.BDF) []string {
 	var out []string
 	for i := range p.host.PCIDevices {

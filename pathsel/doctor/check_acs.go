@@ -42,7 +42,7 @@ func (h *host) acsKnown(d *topo.PCIDevice) bool {
 	return ok && from.Source == topo.SourceConfig && size != nil && *size >= cfgExtended
 }
 
-// redirects says whether a port redirects what goes from device to device.
+// redirects says whether a port redirects transfers between devices.
 func redirects(d *topo.PCIDevice) bool {
 	return d.ACS != nil && (d.ACS.RequestRedirect || d.ACS.CompletionRedir)
 }
@@ -56,9 +56,9 @@ type crossing struct {
 	pair         string            // both in words
 }
 
-// crossings lists the ways between GPUs, RDMA devices and data direct functions: below a switch,
-// and at root ports of one socket for what has no nearer way. GPUs that have a direct link do not
-// use PCIe.
+// crossings lists the ways between GPUs, RDMA devices and data direct functions: those below a
+// switch, and those through root ports of one socket if there is no nearer way. GPUs with a direct
+// link do not use PCIe.
 func (h *host) crossings() []crossing {
 	devices := h.directDevices()
 	for _, d := range h.dataDirect() {
@@ -182,7 +182,7 @@ func (h *host) translation(d *topo.PCIDevice) string {
 	return "identity"
 }
 
-// acsFault is what is wrong at ports, the same for some crossings.
+// acsFault describes a fault that some crossings have in common.
 type acsFault struct {
 	severity Severity
 	where    string // "switch port"

@@ -15,8 +15,8 @@ func (h *host) nvidia() []*topo.GPU {
 	return matching(h.t.GPUs, func(g *topo.GPU) bool { return g.Vendor == "nvidia" || g.Vendor == "" })
 }
 
-// linksKnown says whether NVLinks and the like of a GPU are known: NVML answered for it, or the input states those
-// of other GPUs, so that it would state this one's.
+// linksKnown says whether the direct links of a GPU are known: NVML answered for it, or the input lists links of other
+// GPUs of its vendor, so that it would list those of this one too.
 func (h *host) linksKnown(g *topo.GPU) bool {
 	return g.KnownFrom == "driver" || h.imported() && !h.links.Unknown[g.ID] && slices.ContainsFunc(h.gpus, func(o *topo.GPU) bool {
 		return o.Vendor == g.Vendor && h.links.Of(o.ID) > 0
@@ -70,15 +70,15 @@ func checkNVLinkMissing(h *host) (o outcome) {
 		}
 	}
 	if len(unlinked) > 0 {
-		o.find(Finding{Severity: Error, Subjects: unlinked, Evidence: distinct(h.linkEvidence(h.GPU(unlinked[0])), h.t.NVSwitches[0].Evidence),
+		o.find(Finding{Severity: Error, Subjects: unlinked, Evidence: []string{h.linkEvidence(h.GPU(unlinked[0])), h.t.NVSwitches[0].Evidence},
 			Text: fmt.Sprintf("no active NVLink, though the host has %s: CUDA does not start on such GPUs until the fabric is set up", text.Plural(len(h.t.NVSwitches), "NVSwitch")),
 			Fix:  "start the fabric manager in the version of the driver: systemctl status nvidia-fabricmanager"})
 	}
 	return o
 }
 
-// unlike is the finding about a GPU without NVLinks beside others of its model that have some, or beside
-// others where models are not known; nil if there is none.
+// unlike is the finding about a GPU without NVLinks if another GPU of its model has some, or another GPU if
+// models are not known; nil if there is no such GPU.
 func (h *host) unlike(g *topo.GPU, gpus []*topo.GPU) *Finding {
 	for _, other := range gpus {
 		n := h.links.Of(other.ID)
@@ -86,7 +86,7 @@ func (h *host) unlike(g *topo.GPU, gpus []*topo.GPU) *Finding {
 		if n == 0 || model != cmp.Or(other.Model, other.ComputeCap) {
 			continue
 		}
-		f := Finding{Severity: Warning, Subjects: []topo.ID{g.ID}, Evidence: distinct(h.linkEvidence(g)),
+		f := Finding{Severity: Warning, Subjects: []topo.ID{g.ID}, Evidence: []string{h.linkEvidence(g)},
 			Text: fmt.Sprintf("no active NVLink, while %s of the same model (%s) has %d", other.ID, model, n),
 			Fix:  fmt.Sprintf("nvidia-smi nvlink -s -i %s; look at dmesg for Xid messages", index(g))}
 		switch {
@@ -187,7 +187,7 @@ func checkNVLinkUneven(h *host) (o outcome) {
 		if p.Class.Links > 0 {
 			said = text.Plural(p.Class.Links, "NVLink")
 		}
-		o.find(Finding{Severity: Warning, Subjects: []topo.ID{p.A, p.B}, Evidence: distinct(h.GPU(p.A).Evidence, h.GPU(p.B).Evidence),
+		o.find(Finding{Severity: Warning, Subjects: []topo.ID{p.A, p.B}, Evidence: []string{h.GPU(p.A).Evidence, h.GPU(p.B).Evidence},
 			Text: fmt.Sprintf("%s between these two (%s), though each has %d to others through switches that all share", said, p.Class, p.Want),
 			Fix:  fmt.Sprintf("nvidia-smi topo -p2p n shows which pairs are cut off; compare nvidia-smi nvlink -s -i %s and -i %s, and restart the fabric manager", index(h.GPU(p.A)), index(h.GPU(p.B)))})
 	}
@@ -220,7 +220,7 @@ func (h *host) unevenLinks(o *outcome, alike []*topo.GPU) {
 
 // fewerLinks is the finding about a GPU that has fewer links than others that are alike.
 func (h *host) fewerLinks(g *topo.GPU, n, most int) Finding {
-	f := Finding{Severity: Warning, Subjects: []topo.ID{g.ID}, Evidence: distinct(h.linkEvidence(g)),
+	f := Finding{Severity: Warning, Subjects: []topo.ID{g.ID}, Evidence: []string{h.linkEvidence(g)},
 		Text: fmt.Sprintf("%d of %d links are active: others of its model (%s) have %d", n, most, cmp.Or(g.Model, g.ComputeCap, "model unknown"), most),
 		Fix:  fmt.Sprintf("nvidia-smi nvlink -s -i %s shows which link is down, nvidia-smi nvlink -e its errors", index(g))}
 	if g.Vendor == "amd" {
@@ -229,8 +229,8 @@ func (h *host) fewerLinks(g *topo.GPU, n, most int) Finding {
 	return f
 }
 
-// alike splits the GPUs of a model into those that should have equally many links: all of them, or, where they are
-// the two dies of packages, the die of each with more links and the one with fewer.
+// alike splits the GPUs of a model into sets that should have equally many links: all of them, or, if two GPUs are the
+// dies of one package, the dies with more links and the dies with fewer.
 func (h *host) alike(gpus []*topo.GPU) [][]*topo.GPU {
 	var more, fewer []*topo.GPU
 	for _, g := range gpus {

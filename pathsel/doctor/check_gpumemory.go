@@ -26,11 +26,11 @@ func checkGPUDriver(h *host) (o outcome) {
 	for _, g := range h.gpus {
 		o.judged++
 		_, told := g.Facts.Get("driver")
-		f := Finding{Severity: Error, Subjects: []topo.ID{g.ID}, Evidence: distinct(g.Evidence)}
+		f := Finding{Severity: Error, Subjects: []topo.ID{g.ID}, Evidence: []string{g.Evidence}}
 		if d := h.PCIDevice(g.PCI); d != nil && g.Driver != "" {
-			f.Evidence = distinct(pciFile(d, "driver", g.Driver))
+			f.Evidence = []string{pciFile(d, "driver", g.Driver)}
 		} else if d != nil {
-			f.Evidence = distinct(pciFile(d, "driver", "") + " does not exist")
+			f.Evidence = []string{pciFile(d, "driver", "") + " does not exist"}
 		}
 		switch {
 		case g.KnownFrom == "driver" || g.KnownFrom == "proc":
@@ -90,7 +90,7 @@ func checkGDR(h *host) (o outcome) {
 		}
 		switch {
 		case g.Vendor == "nvidia" && strings.Contains(model, "GeForce"):
-			o.find(Finding{Severity: Error, Subjects: []topo.ID{g.ID}, Evidence: distinct(g.Evidence),
+			o.find(Finding{Severity: Error, Subjects: []topo.ID{g.ID}, Evidence: []string{g.Evidence},
 				Text: fmt.Sprintf("%s: GeForce GPUs have no GPUDirect RDMA, so every transfer is copied through host memory", model),
 				Fix:  "plan with copies through host memory, or use a data-centre GPU"})
 		case g.Vendor == "nvidia" && model == "":

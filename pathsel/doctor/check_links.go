@@ -69,8 +69,8 @@ func (h *host) identify(e *end, f *topo.PCIDevice) {
 	}
 }
 
-// noLink says whether a function has no PCIe link: on a host, neither end has the files of one, and it hangs from no
-// port that must have one.
+// noLink says whether a function has no PCIe link: neither end has the files of a link, and the port above is not one
+// that must have a link.
 func (h *host) noLink(e *end, ends *picture.Ends) bool {
 	port := e.up != nil && !e.up.Implausible && (e.up.Role == topo.RoleRootPort || e.up.Role == topo.RoleDownstream)
 	return !h.imported() && *ends == picture.Ends{} && !port
@@ -162,7 +162,7 @@ func (e *end) files(names ...string) []string {
 	for _, name := range names {
 		out = append(out, linkFile(e.dev, &ends.Below, name), linkFile(e.up, &ends.Above, name))
 	}
-	return distinct(out...)
+	return out
 }
 
 // linkFile is a file of one end of a link, or the call that took its place, with what it says; "" where nothing was read.
@@ -187,15 +187,15 @@ func linkFile(d *topo.PCIDevice, l *topo.PCILink, name string) string {
 	return pciFile(d, name, says)
 }
 
-// halfTold says whether one end of a link does not tell what runs: the other end's word is then one of two. A port
-// that a hypervisor made up has no word, nor has a port of which an import tells nothing.
+// halfTold says whether only one end of a link reports its state, so that the other end may disagree. Ports that a
+// hypervisor made up do not count, and neither do ports that an imported file says nothing about.
 func (h *host) halfTold(e *end, ends *picture.Ends) bool {
 	silent := func(l *topo.PCILink) bool { return l.Width == nil || !e.gpu && l.SpeedMTs == nil }
 	above := e.up != nil && e.up.Role != topo.RoleUpstream && !e.up.Implausible && !(h.imported() && ends.Above == topo.PCILink{})
 	return silent(&ends.Below) || above && silent(&ends.Above)
 }
 
-// limited counts the pairs of GPU and NIC whose rate a link bounds.
+// limited counts the pairs of a GPU and a NIC whose rate a link limits.
 func (h *host) limited(id topo.LinkID) (n int) {
 	for _, g := range h.t.GPUs {
 		for _, r := range h.t.RDMADevices {
@@ -365,7 +365,7 @@ func (h *host) inventedLinks(bridges []*topo.PCIDevice, severity Severity, sure 
 			fix = "NCCL believes them; look for the provider's topology file or NCCL plugin. " + strings.ToUpper(why[:1]) + why[1:]
 		}
 	}
-	return Finding{Severity: severity, Subjects: functionIDs(bridges), Text: sentence, Evidence: distinct(pciFile(d, file, "")), Fix: fix}
+	return Finding{Severity: severity, Subjects: functionIDs(bridges), Text: sentence, Evidence: []string{pciFile(d, file, "")}, Fix: fix}
 }
 
 // value is a number, 0 where it is not known.

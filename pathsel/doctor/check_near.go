@@ -54,7 +54,7 @@ func (h *host) coherentEvidence(gpu topo.ID) []string {
 	if l.Facts[0].Source == topo.SourceNVML {
 		where += " (C2C links)"
 	}
-	return distinct(where)
+	return []string{where}
 }
 
 var gpuWithoutNearNIC = Check{
@@ -114,7 +114,7 @@ func (h *host) siblings(near map[topo.ID][]*pathsel.Port) siblings {
 	return s
 }
 
-// odd says whether the GPUs without a near NIC are an exception, and not how the host is built.
+// odd says whether the GPUs without a near NIC are an exception, rather than the way the host is built.
 func (s *siblings) odd() bool {
 	least, most := s.all, 0
 	for _, cards := range s.cards {
@@ -200,7 +200,7 @@ func (h *host) expected(gpu topo.ID, ports []*pathsel.Port) (topo.Rate, topo.Bas
 // treeEvidence is where a GPU's place in the tree is shown.
 func (h *host) treeEvidence(gpu topo.ID) []string {
 	if g := h.GPU(gpu); g != nil {
-		return distinct(g.Evidence)
+		return []string{g.Evidence}
 	}
 	return nil
 }
@@ -216,8 +216,8 @@ func byNumber(ports []*pathsel.Port) []*pathsel.Port {
 	return out
 }
 
-// misled lists the GPUs to which pairing by number gives a farther NIC than
-// their nearest data NIC, with what it gives.
+// misled lists the GPUs that get a farther NIC than their nearest data NIC if they are paired by
+// number, and says which NIC each gets.
 func (h *host) misled(nics, data []*pathsel.Port) (gpus []topo.ID, what []string) {
 	for i := range min(len(h.gpus), len(nics)) { // there is no NIC for further GPUs to take
 		g := h.gpus[i]
@@ -303,7 +303,7 @@ func checkRoles(h *host) (o outcome) {
 			fix = "keep data off them: NCCL_IB_HCA=^" + devices + ", and topoctl export env --for nccl for others"
 		}
 		o.find(Finding{Severity: Info, Subjects: ids(ports), Text: fmt.Sprintf("%s: %s; not used for data", k.role, k.text), Fix: fix,
-			Evidence: distinct(mapped(ports, func(p *pathsel.Port) string { return p.RoleReason.Evidence })...)})
+			Evidence: mapped(ports, func(p *pathsel.Port) string { return p.RoleReason.Evidence })})
 	})
 	return o
 }
@@ -357,9 +357,10 @@ func (h *host) networkFunctions() []*topo.PCIDevice {
 }
 
 func (h *host) dpu(name string, functions []*topo.PCIDevice) Finding {
-	f := Finding{Severity: Info, Subjects: functionIDs(functions), Evidence: distinct(pciFile(functions[0], "device", string(functions[0].Device))),
-		Text: fmt.Sprintf("%s of %s: in DPU mode its own system stands between these ports and the host, which is not visible from here", text.Plural(len(functions), "function"), name),
-		Fix:  "mlxconfig -d " + functions[0].BDF.String() + " q INTERNAL_CPU_OFFLOAD_ENGINE shows the mode"}
+	f := Finding{Severity: Info, Subjects: functionIDs(functions),
+		Evidence: []string{pciFile(functions[0], "device", string(functions[0].Device))},
+		Text:     fmt.Sprintf("%s of %s: in DPU mode its own system stands between these ports and the host, which is not visible from here", text.Plural(len(functions), "function"), name),
+		Fix:      "mlxconfig -d " + functions[0].BDF.String() + " q INTERNAL_CPU_OFFLOAD_ENGINE shows the mode"}
 	if strings.Contains(h.t.Host.Product, "BlueField") {
 		f.Text = fmt.Sprintf("this is the DPU itself (%s): its ports serve the host beside it, which is not visible from here", h.t.Host.Product)
 		f.Fix = "run topoctl on the host too"

@@ -10,7 +10,7 @@ import (
 	"github.com/topoctl/topoctl/pathsel"
 )
 
-// resident is a GPU or an RDMA device with what is known of its NUMA node.
+// resident is a GPU or an RDMA device with its NUMA node, if that is known.
 type resident struct {
 	id   topo.ID
 	dev  *topo.PCIDevice // nil: not here
@@ -87,12 +87,12 @@ func checkNUMA(h *host) (o outcome) {
 		}
 	}
 	if len(unknown) > 0 {
-		o.find(Finding{Severity: Warning, Subjects: residentIDs(unknown), Evidence: distinct(pciFile(unknown[0].dev, "numa_node", "-1")),
+		o.find(Finding{Severity: Warning, Subjects: residentIDs(unknown), Evidence: []string{pciFile(unknown[0].dev, "numa_node", "-1")},
 			Text: fmt.Sprintf("the kernel does not know the NUMA node of %s (-1): near and far are not known, programs pick NICs and CPUs blindly", text.Plural(len(unknown), "device")),
 			Fix:  "update the firmware, turn NUMA on in its set-up; in a guest, the hypervisor must expose the nodes of passed-through devices"})
 	}
 	guessed.each(func(from string, devices []*resident) {
-		o.find(Finding{Severity: Info, Subjects: residentIDs(devices), Evidence: distinct(pciFile(devices[0].dev, "numa_node", "")),
+		o.find(Finding{Severity: Info, Subjects: residentIDs(devices), Evidence: []string{pciFile(devices[0].dev, "numa_node", "")},
 			Text: fmt.Sprintf("the kernel does not report the NUMA node of %s; topoctl takes it from %s, other programs do not", text.Plural(len(devices), "device"), from),
 			Fix:  "update the firmware, so that other programs see it too"})
 	})
@@ -207,7 +207,7 @@ func checkSockets(h *host) (o outcome) {
 	return o
 }
 
-// placeWord is what places as socketsOf gives them are called: sockets only where all are known.
+// placeWord names the places that socketsOf returns: sockets only if all of them are known.
 func placeWord(sockets []int) string {
 	if slices.Min(sockets) < 0 {
 		return "NUMA node"
@@ -238,7 +238,7 @@ func (h *host) numaEvidence() []string {
 		}
 		list = append(list, where)
 	}
-	return distinct(list...)
+	return list
 }
 
 func (h *host) compareSockets(o *outcome, sockets []int, shares map[int]*socketShare) {

@@ -10,8 +10,8 @@ import (
 	"github.com/topoctl/topoctl/pathsel"
 )
 
-// plan is the balanced plan over all GPUs; where that is nil, the outcome says
-// why there is none to judge.
+// plan is the balanced plan over all GPUs. If it is nil, the outcome says why there is no
+// plan to judge.
 func (h *host) plan() (*pathsel.Plan, outcome) {
 	if len(h.gpus) == 0 || len(h.hardware()) == 0 {
 		return nil, notApplicable("needs GPUs and RDMA hardware")
@@ -69,13 +69,13 @@ func checkUnassigned(h *host) outcome {
 				sentence += ", " + h.bounded(*c.BytesPerSec, c.Basis)
 			}
 			o.find(Finding{Severity: Warning, Subjects: []topo.ID{c.Port}, Text: sentence + ")", Basis: c.Basis,
-				Evidence: distinct(h.rdmaEvidence(c.Port)), Fix: "give it to a rank as the plan does, or keep it for storage on purpose; " + perRank})
+				Evidence: []string{h.rdmaEvidence(c.Port)}, Fix: "give it to a rank as the plan does, or keep it for storage on purpose; " + perRank})
 		}
 	}
 	for _, load := range p.Ports {
 		if len(load.Consumers) == 0 {
 			o.find(Finding{Severity: Warning, Subjects: []topo.ID{load.Port}, Text: "the balanced plan has no use for it",
-				Evidence: distinct(h.rdmaEvidence(load.Port)), Fix: "topoctl path --plan shows why"})
+				Evidence: []string{h.rdmaEvidence(load.Port)}, Fix: "topoctl path --plan shows why"})
 		}
 	}
 	return o
@@ -110,7 +110,7 @@ func checkOversubscribed(h *host) outcome {
 	least, most := slices.MinFunc(p.Ports, fewer), slices.MaxFunc(p.Ports, fewer)
 	switch {
 	case len(most.Consumers) > 1 && len(most.Consumers)-len(least.Consumers) > 1 && h.sameRate(most.Port, least.Port):
-		o.find(Finding{Severity: Warning, Subjects: []topo.ID{most.Port}, Evidence: distinct(h.rdmaEvidence(most.Port)),
+		o.find(Finding{Severity: Warning, Subjects: []topo.ID{most.Port}, Evidence: []string{h.rdmaEvidence(most.Port)},
 			Text: fmt.Sprintf("it carries %d GPUs (%s) while %s carries %d", len(most.Consumers), text.Join(most.Consumers, mostNames), least.Name, len(least.Consumers)),
 			Fix:  "topoctl path --plan shows it; look for ports that are down"})
 	case len(most.Consumers) > 1:
@@ -127,9 +127,9 @@ func (h *host) sameRate(a, b topo.ID) bool {
 	return ok1 && ok2 && x.BytesPerSec != nil && y.BytesPerSec != nil && *x.BytesPerSec == *y.BytesPerSec
 }
 
-// shared says what GPUs get that are more than the ports.
+// shared says what each GPU gets if there are more GPUs than ports.
 func (h *host) shared(p *pathsel.Plan, most pathsel.PortLoad) Finding {
-	f := Finding{Severity: Info, Evidence: distinct(h.rdmaEvidence(most.Port)), Fix: h.fewPorts(p)}
+	f := Finding{Severity: Info, Evidence: []string{h.rdmaEvidence(most.Port)}, Fix: h.fewPorts(p)}
 	for _, l := range p.Ports {
 		if len(l.Consumers) > 1 {
 			f.Subjects = append(f.Subjects, l.Port)
@@ -175,7 +175,7 @@ func (h *host) pileUp(o *outcome, p *pathsel.Plan) {
 	first.each(func(name string, gpus []topo.ID) {
 		if len(gpus) > 1 {
 			crowded = append(crowded, fmt.Sprintf("%s on %s", text.Join(asStrings(gpus), mostNames), name))
-			f.Subjects, f.Evidence = append(f.Subjects, node[name]), distinct(append(f.Evidence, h.rdmaEvidence(node[name]))...)
+			f.Subjects, f.Evidence = append(f.Subjects, node[name]), append(f.Evidence, h.rdmaEvidence(node[name]))
 		}
 	})
 	if len(crowded) == 0 {

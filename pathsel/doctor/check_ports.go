@@ -47,9 +47,9 @@ type loss struct {
 	class    topo.Class // of the port that is down
 }
 
-// losses compares a port that is down with what is left, for each GPU, or for
-// each NUMA node of a host without GPUs. equal says that some location has
-// another port as near, unsure that one of unknown place may be.
+// losses compares a port that is down with the remaining ports, for each GPU, or for each NUMA
+// node of a host without GPUs. equal says that some location has another port that is as near;
+// unsure says that another port may be as near, because its place is not known.
 func (h *host) losses(p *pathsel.Port) (lost []loss, equal, unsure bool) {
 	locations := h.paths.GPUs()
 	if len(locations) == 0 {
@@ -89,7 +89,7 @@ func (h *host) downPort(p *pathsel.Port, state string) Finding {
 	}
 	cause := h.whyDown(p, state, phys)
 	f := Finding{Severity: Info, Subjects: []topo.ID{p.ID}, Fix: cause.fix,
-		Evidence: distinct(append([]string{h.portFile(p, "state", state)}, cause.evidence...)...)}
+		Evidence: append([]string{h.portFile(p, "state", state)}, cause.evidence...)}
 	f.Text = "port is " + state
 	if phys != "" {
 		f.Evidence = slices.Insert(f.Evidence, 1, h.portFile(p, "phys_state", phys))
@@ -209,7 +209,7 @@ func checkVFs(h *host) (o outcome) {
 		f := Finding{Severity: Warning, Subjects: append([]topo.ID{pf}, ids(vfs)...), Text: sentence + "; programs that list devices count each as bandwidth",
 			Fix: "configure them with the physical functions only (NCCL_IB_HCA, UCX_NET_DEVICES: topoctl export env --for nccl), or hide the virtual ones"}
 		if d := h.function(vfs[0]); d != nil {
-			f.Evidence = distinct(pciFile(d, "physfn", d.PF.Name()))
+			f.Evidence = []string{pciFile(d, "physfn", d.PF.Name())}
 		}
 		o.find(f)
 	})
@@ -277,7 +277,7 @@ type downCause struct {
 	evidence []string
 }
 
-// lookAtCable is what to do about a port that is down or slow, as a fleet says it.
+// lookAtCable is the advice about a port that is down or slow, in the words that a fleet uses too.
 var lookAtCable = compare.Of("state").Fix
 
 // whyDown looks for the reason of a port's state: on Ethernet at its interface,
@@ -405,7 +405,7 @@ func checkUsable(h *host) (o outcome) {
 	return o
 }
 
-// surelyUsable says whether all is known that makes a usable port usable.
+// surelyUsable says whether all facts that make a port usable are known.
 func (h *host) surelyUsable(p *pathsel.Port) bool {
 	if h.paths.Transport() == pathsel.RDMA {
 		return h.state(p) == "ACTIVE"
@@ -420,7 +420,7 @@ func (h *host) unusable(ports []*pathsel.Port, severity Severity, intro string) 
 	var why groups[string, string]
 	rdma, err := pathsel.New(h.t, pathsel.Options{Transport: pathsel.RDMA})
 	for _, p := range ports {
-		// Of an RDMA port that is why RDMA cannot use it, whatever the transport that is left.
+		// For an RDMA port, the reason is why RDMA cannot use it, even if data goes by TCP now.
 		if err == nil && p.RDMA() {
 			if x, ok := rdma.Port(p.ID); ok && !x.Usable {
 				p = &x
@@ -431,7 +431,7 @@ func (h *host) unusable(ports []*pathsel.Port, severity Severity, intro string) 
 		}
 		r := p.Reasons[0]
 		why.add(string(r.Code)+": "+r.Text, p.Name)
-		f.Evidence = distinct(append(f.Evidence, r.Evidence)...)
+		f.Evidence = append(f.Evidence, r.Evidence)
 	}
 	var parts []string
 	why.each(func(reason string, names []string) {
@@ -528,7 +528,7 @@ func (h *host) bond(p *pathsel.Port) Finding {
 	f := Finding{Severity: Info, Subjects: []topo.ID{p.ID}, Basis: topo.BasisRead}
 	sentence := "a bond of " + text.Plural(len(p.Legs), "interface")
 	if n != nil {
-		f.Evidence = distinct(h.netFile(n.Name, "bonding/slaves", strings.Join(p.Legs, " ")))
+		f.Evidence = []string{h.netFile(n.Name, "bonding/slaves", strings.Join(p.Legs, " "))}
 		if b := n.Bond; b != nil && b.Mode != "" {
 			sentence += " (" + strings.TrimSuffix(b.Mode+", "+b.HashPolicy, ", ") + ")"
 		}

@@ -15,7 +15,7 @@ import (
 	"github.com/topoctl/topoctl/pathsel"
 )
 
-// roce lists the RoCE ports that are up. Ports whose link layer is not known it notes
+// roce lists the RoCE ports that are up. It notes ports whose link layer is not known
 // as missing.
 func (h *host) roce(o *outcome) []*pathsel.Port {
 	return slices.DeleteFunc(h.rdmaPorts(), func(p *pathsel.Port) bool {
@@ -40,7 +40,7 @@ func (o *outcome) missingMTU(h *host, p *pathsel.Port) {
 	o.missing("the interface of the port is not visible, so its MTU", h.seeInterfaces(), p.ID)
 }
 
-// missingGIDs notes a port whose GIDs, or what kind they are, is not known.
+// missingGIDs notes a port whose GIDs, or whose types of GIDs, are not known.
 func (o *outcome) missingGIDs(h *host, p *pathsel.Port) {
 	o.missing("the GIDs or their types are not known", h.lookAgain(), p.ID)
 }
@@ -76,7 +76,7 @@ func checkGIDs(h *host) (o outcome) {
 			if p.LinkLayer == "Ethernet" {
 				fix = "bring its interface up and give it an address; a container needs the interface in its network namespace"
 			}
-			o.find(Finding{Severity: Error, Subjects: []topo.ID{p.ID}, Evidence: distinct(h.portFile(p, "gids", "")),
+			o.find(Finding{Severity: Error, Subjects: []topo.ID{p.ID}, Evidence: []string{h.portFile(p, "gids", "")},
 				Text: fmt.Sprintf("no entry in its GID table of %d: no peer can connect to it", *x.GIDTable), Fix: fix})
 		}
 		o.judged++
@@ -89,8 +89,8 @@ func gidTypes(p *topo.Port) bool {
 	return !slices.ContainsFunc(p.GIDs, func(g topo.GID) bool { return g.Type == "" })
 }
 
-// unreadGIDs says whether entries of a port's GID table exist that could not
-// be read: what the others lack may be there.
+// unreadGIDs says whether some entries of a port's GID table could not be read.
+// What the other entries lack may be in these.
 func (h *host) unreadGIDs(p *pathsel.Port) bool {
 	return slices.ContainsFunc(h.t.Warnings, func(w topo.Warning) bool {
 		return w.Partial() && w.Subject == p.ID && (strings.Contains(w.Evidence, "/gids") || strings.Contains(w.Evidence, "/gid_attrs"))
@@ -129,7 +129,7 @@ func checkRoutable(h *host) (o outcome) {
 	return o
 }
 
-// gidKinds says what GIDs a port has instead.
+// gidKinds says which GIDs a port has instead of routable ones.
 func gidKinds(p *topo.Port) string {
 	local, v1 := 0, 0
 	for _, g := range p.GIDs {
@@ -148,10 +148,10 @@ func gidKinds(p *topo.Port) string {
 	return "no usable address among them"
 }
 
-// noneRoutable says that a port has no GID for peers on other networks, and what
-// of its interface explains that.
+// noneRoutable says that a port has no GID for peers on other networks, and why, if its
+// interface shows that.
 func (h *host) noneRoutable(p *pathsel.Port, x *topo.Port) Finding {
-	f := Finding{Severity: Warning, Subjects: []topo.ID{p.ID}, Evidence: distinct(h.portFile(p, "gids", "")),
+	f := Finding{Severity: Warning, Subjects: []topo.ID{p.ID}, Evidence: []string{h.portFile(p, "gids", "")},
 		Text: fmt.Sprintf("%s, none of RoCE v2 with a routable address: peers on other networks cannot be reached (%s)", text.Plural(len(x.GIDs), "GID"), gidKinds(x))}
 	n := h.NetdevNamed(p.Netdev)
 	switch {
@@ -161,10 +161,10 @@ func (h *host) noneRoutable(p *pathsel.Port, x *topo.Port) Finding {
 	case !h.paths.AddressesKnown():
 	case h.routableAddress(n) == "":
 		f.Text += "; interface " + n.Name + " has no such address: it was taken away, or never given"
-		f.Evidence = distinct(append(f.Evidence, "ip addr show dev "+n.Name)...)
+		f.Evidence = append(f.Evidence, "ip addr show dev "+n.Name)
 	default:
 		f.Text += fmt.Sprintf("; interface %s has %s, and the driver made no GID of it", n.Name, h.routableAddress(n))
-		f.Evidence = distinct(append(f.Evidence, "ip addr show dev "+n.Name+" = "+h.routableAddress(n))...)
+		f.Evidence = append(f.Evidence, "ip addr show dev "+n.Name+" = "+h.routableAddress(n))
 		f.Fix = "let the driver see the address again: ip addr del and add, or ip link set " + n.Name + " down and up, which drops its connections; dmesg if the table is full"
 		return f
 	}
@@ -407,25 +407,25 @@ func (h *host) wrongIndex(c *chosenIndex, p *pathsel.Port) (f *Finding, known bo
 	switch {
 	case c.index >= *x.GIDTable:
 		f.Text = fmt.Sprintf("%s, but the port's GID table has only %d entries: connections from here fail", c.says(), *x.GIDTable)
-		f.Evidence = distinct(append(f.Evidence, h.portFile(p, "gids", ""))...)
+		f.Evidence = append(f.Evidence, h.portFile(p, "gids", ""))
 		return f, true
 	case i < 0 && (h.unreadGIDs(p) || x.GIDsRead != nil && c.index >= *x.GIDsRead):
 		return nil, false
 	case i < 0:
 		f.Text = c.says() + ", but the port has no GID of that index: its address is gone or was never there, connections from here fail"
-		f.Evidence = distinct(append(f.Evidence, h.portFile(p, entry, "0000:0000:0000:0000:0000:0000:0000:0000"))...)
+		f.Evidence = append(f.Evidence, h.portFile(p, entry, "0000:0000:0000:0000:0000:0000:0000:0000"))
 		return f, true
 	}
 	g := x.GIDs[i]
 	a, err := netip.ParseAddr(g.GID)
 	f.Severity = Warning
-	f.Evidence = distinct(append(f.Evidence, h.portFile(p, entry, g.GID))...)
+	f.Evidence = append(f.Evidence, h.portFile(p, entry, g.GID))
 	switch {
 	case g.Type == "" || err != nil:
 		return nil, false
 	case !strings.Contains(g.Type, "v2"):
 		f.Text = c.says() + ", but that GID is of RoCE v1: no router forwards its packets, and peers with RoCE v2 do not understand them"
-		f.Evidence = distinct(append(f.Evidence, h.portFile(p, "gid_attrs/types/"+strconv.Itoa(c.index), g.Type))...)
+		f.Evidence = append(f.Evidence, h.portFile(p, "gid_attrs/types/"+strconv.Itoa(c.index), g.Type))
 	case a.Unmap().IsLinkLocalUnicast():
 		f.Text = c.says() + ", but that GID is a link-local address: peers on other networks cannot be reached"
 	case h.foreignAddress(p, &g, a):
@@ -466,8 +466,8 @@ func (h *host) foreignAddress(p *pathsel.Port, g *topo.GID, a netip.Addr) bool {
 	})
 }
 
-// ethernetData are the data ports on Ethernet that are up: those that RDMA goes
-// by, and on a host without such the interfaces.
+// ethernetData lists the Ethernet data ports that are up: those that RDMA uses, or the
+// interfaces on a host without such ports.
 func (h *host) ethernetData(o *outcome) []*pathsel.Port {
 	if all := h.roce(o); len(h.hardware())+len(all)+len(o.unknown) > 0 {
 		return onlyData(all)
@@ -617,7 +617,7 @@ func checkPKeys(h *host) (o outcome) {
 		keys := slices.Sorted(slices.Values(asStrings(x.PKeys)))
 		by.add(strings.Join(keys, " "), p)
 		if !slices.ContainsFunc(x.PKeys, func(k topo.HexID) bool { return k.Uint()&fullMember != 0 }) {
-			o.find(Finding{Severity: Warning, Subjects: []topo.ID{p.ID}, Evidence: distinct(h.portFile(p, "pkeys/0", keys[0])),
+			o.find(Finding{Severity: Warning, Subjects: []topo.ID{p.ID}, Evidence: []string{h.portFile(p, "pkeys/0", keys[0])},
 				Text: "a limited member of every partition (" + text.Join(keys, mostNames) + "): it cannot talk to other limited members",
 				Fix:  "have the subnet manager make it a full member (partitions.conf, UFM)"})
 		}
@@ -772,7 +772,6 @@ func checkPeerMTU(h *host) (o outcome) {
 		}
 		return couldNotCheck(why, "\"topoctl path cpu:0 --peer FILE\" says which ports do not reach each other, and why")
 	}
-	other := topo.NewIndex(h.peer)
 	var by groups[mtuPair, [2]*pathsel.Port]
 	var unknown []topo.ID
 	for i := range lanes {
@@ -781,7 +780,7 @@ func checkPeerMTU(h *host) (o outcome) {
 		if !okA || !okB || a.LinkLayer == "InfiniBand" || b.LinkLayer == "InfiniBand" {
 			continue
 		}
-		m, n := h.mtu(&a), other.NetdevNamed(b.Netdev)
+		m, n := h.mtu(&a), there.Index().NetdevNamed(b.Netdev)
 		if m == nil || n == nil || n.MTU == nil {
 			unknown = append(unknown, a.ID)
 			continue

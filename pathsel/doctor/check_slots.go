@@ -9,9 +9,9 @@ import (
 	"github.com/topoctl/topoctl/pathsel"
 )
 
-// carries is what a PCIe link can do: at the maximum of both ends where both
-// are known, else at what it runs, because the unknown end may be narrower. Where
-// that is not known either, ok is false, and it is no more than the known end can do.
+// carries is what a PCIe link can carry: at the maximum of both ends if both are
+// known, else at its current state, because the unknown end may be narrower. If that is
+// not known either, ok is false, and the result is what the known end can carry.
 func (h *host) carries(l *topo.Link) (lane topo.LaneRate, ok bool) {
 	ends := picture.EndsOf(h.PCIDevice(l.A), h.PCIDevice(l.B))
 	a, b := &ends.Above, &ends.Below
@@ -29,8 +29,8 @@ func (h *host) carries(l *topo.Link) (lane topo.LaneRate, ok bool) {
 	return topo.LaneRate{}, false
 }
 
-// slotPorts are the ports that are up, hardware and no virtual functions:
-// those whose slot matters.
+// slotPorts lists the ports whose slot matters: those of hardware that are up, without
+// virtual functions.
 func (h *host) slotPorts() []*pathsel.Port {
 	return matching(h.ports, func(p *pathsel.Port) bool {
 		if p.Software || p.Virtual || p.VF || p.Role == pathsel.RoleDecoy || !h.active(p) {
@@ -93,7 +93,7 @@ func (h *host) slotFinding(p *pathsel.Port, l *topo.Link, lane topo.LaneRate, ow
 	}
 	d := h.PCIDevice(l.B)
 	f := Finding{Severity: Warning, Subjects: []topo.ID{p.ID}, Basis: topo.BasisRead,
-		Evidence: distinct(append([]string{h.portFile(p, "rate", h.wire(*p.BytesPerSec))}, h.slotFiles(l)...)...)}
+		Evidence: append([]string{h.portFile(p, "rate", h.wire(*p.BytesPerSec))}, h.slotFiles(l)...)}
 	if !own {
 		f.Severity = Info
 		f.Text = fmt.Sprintf("the switch uplink %s above it carries %s (%s), its port %s (%s): less for host memory and for GPUs elsewhere",
@@ -169,7 +169,7 @@ func (h *host) sharedFinding(ports []*pathsel.Port, total topo.Rate, lane topo.L
 	f := Finding{Severity: Warning, Subjects: ids(ports), Basis: topo.BasisRead,
 		Text: fmt.Sprintf("%s of one card have %s together, their slot carries %s (%s)", portList(ports),
 			h.rate(total), h.rate(lane.BytesPerSec), units.PCIe(lane.SpeedMTs, lane.Width)),
-		Evidence: distinct(append([]string{h.portFile(ports[0], "rate", h.wire(*ports[0].BytesPerSec))}, h.slotFiles(l)...)...),
+		Evidence: append([]string{h.portFile(ports[0], "rate", h.wire(*ports[0].BytesPerSec))}, h.slotFiles(l)...),
 		Fix:      "use one of the ports, or ports of different cards first; topoctl counts the slot once"}
 	if len(onlyData(ports)) < 2 {
 		f.Severity = Info
@@ -204,7 +204,7 @@ func checkNoPCI(h *host) (o outcome) {
 		case h.imported():
 			o.missing("the input has no PCI functions for RDMA devices", h.lookAgain(), r.ID)
 		default:
-			o.find(Finding{Severity: Warning, Subjects: []topo.ID{r.ID}, Evidence: distinct(r.Evidence),
+			o.find(Finding{Severity: Warning, Subjects: []topo.ID{r.ID}, Evidence: []string{r.Evidence},
 				Text: "RDMA hardware without a PCI function here: its slot, NUMA node and distance to GPUs are not known, and it ranks last",
 				Fix:  "in a container, mount all of the host's /sys; on the host, look at /sys/class/infiniband/" + r.Name + "/device and the driver's messages"})
 		}

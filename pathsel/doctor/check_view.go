@@ -44,7 +44,7 @@ func checkFlat(h *host) (o outcome) {
 	if unknown := matching(devices, func(d *device) bool { return h.PCIDevice(d.pci).NUMA == nil }); len(unknown) > 0 {
 		where = fmt.Sprintf("the NUMA node of %d of them unknown", len(unknown))
 	}
-	o.find(Finding{Severity: Warning, Evidence: distinct(h.hypervisorFile(), h.gpus[0].Evidence),
+	o.find(Finding{Severity: Warning, Evidence: []string{h.hypervisorFile(), h.gpus[0].Evidence},
 		Text: fmt.Sprintf("which NIC is near which GPU cannot be seen in this guest (%s): its PCI tree is flat, %s and %s stand side by side, %s",
 			h.t.Host.Virtual, text.Plural(gpus, "GPU"), text.Plural(nics, "RDMA NIC"), where),
 		Fix: "give programs the layout of the physical host (NCCL_TOPO_FILE, topoctl --from): topoctl remap writes it from a topology of the hypervisor's host; or let the hypervisor build switches and NUMA nodes"})
@@ -91,7 +91,8 @@ func checkView(h *host) (o outcome) {
 		if w.Code != topo.CodePartialView || w.Evidence == "nvmlDeviceGetCount" || w.Evidence == "/dev" || strings.Contains(w.Evidence, "dev/infiniband") || strings.HasPrefix(w.Detail, "this process cannot use gpu") {
 			continue
 		}
-		o.find(Finding{Severity: Warning, Subjects: subjects(w), Text: w.Detail, Evidence: distinct(w.Evidence), Fix: "in a container, mount all of /sys and give it all devices; in a guest, look on the host"})
+		o.find(Finding{Severity: Warning, Subjects: subjects(w), Text: w.Detail, Evidence: []string{w.Evidence},
+			Fix: "in a container, mount all of /sys and give it all devices; in a guest, look on the host"})
 	}
 	if allowed := h.t.Host.AllowedCPUs; allowed != "" {
 		o.find(Finding{Severity: Info, Evidence: []string{"/proc/self/status Cpus_allowed_list = " + allowed},
@@ -117,7 +118,7 @@ func (h *host) otherNamespace(o *outcome) {
 		return len(on.Netdevs)+len(on.RDMADevices) > 0 || d.Driver == "" || strings.HasPrefix(d.Driver, "vfio") || strings.HasPrefix(d.Driver, "uio") || d.PF != ""
 	})
 	if len(away) > 0 {
-		o.find(Finding{Severity: Info, Subjects: functionIDs(away), Evidence: distinct(pciFile(away[0], "driver", away[0].Driver)),
+		o.find(Finding{Severity: Info, Subjects: functionIDs(away), Evidence: []string{pciFile(away[0], "driver", away[0].Driver)},
 			Text: fmt.Sprintf("%s without an interface here: the interfaces are in another network namespace, so their state and addresses are not known", text.Plural(len(away), "NIC function")),
 			Fix:  "run topoctl in the host's network namespace (--network host) to see them"})
 	}
@@ -156,7 +157,7 @@ func checkUnread(h *host) (o outcome) {
 			sentence = fmt.Sprintf("%s failed: %s", text.Plural(len(warnings), "source"), warnings[0].Detail)
 		}
 		o.find(Finding{Severity: Warning, Subjects: subjects(warnings...), Text: sentence,
-			Evidence: distinct(mapped(warnings, warned)...),
+			Evidence: mapped(warnings, warned),
 			Fix:      "look at the files; \"topoctl discover\" lists every one of them on stderr"})
 	})
 	if len(o.findings) == 0 && !h.t.Complete {
@@ -188,7 +189,8 @@ var factsConflict = Check{
 func checkConflicts(h *host) (o outcome) {
 	for _, w := range h.t.Warnings {
 		if w.Code == topo.CodeConflict {
-			o.find(Finding{Severity: Info, Subjects: subjects(w), Text: w.Detail, Evidence: distinct(w.Evidence), Fix: "look at both; topoctl uses the one that the text names"})
+			o.find(Finding{Severity: Info, Subjects: subjects(w), Text: w.Detail, Evidence: []string{w.Evidence},
+				Fix: "look at both; topoctl uses the one that the text names"})
 		}
 	}
 	var answered []string

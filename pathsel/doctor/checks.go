@@ -8,77 +8,22 @@ var families = []struct {
 	name   string
 	checks []*Check
 }{
-	{"PCIe links", []*Check{
-		&linkDegraded,
-		&linkDisagrees,
-		&implausibleBridgeLink,
-	}},
-	{"NIC slots", []*Check{
-		&nicSlotLimited,
-		&sharedSlot,
-		&rdmaNoPCI,
-	}},
-	{"GPU links", []*Check{
-		&nvlinkMissing,
-		&nvlinkUneven,
-		&p2pDisabled,
-		&migEnabled,
-	}},
+	{"PCIe links", []*Check{&linkDegraded, &linkDisagrees, &implausibleBridgeLink}},
+	{"NIC slots", []*Check{&nicSlotLimited, &sharedSlot, &rdmaNoPCI}},
+	{"GPU links", []*Check{&nvlinkMissing, &nvlinkUneven, &p2pDisabled, &migEnabled}},
 	{"NICs and GPU memory", []*Check{
-		&gpuDriverMissing,
-		&noGDRPath,
-		&iommuTranslate,
-		&memlock,
-		&registrationRefused,
-		&acsRedirect,
+		&gpuDriverMissing, &noGDRPath, &iommuTranslate, &memlock, &registrationRefused, &acsRedirect,
 	}},
-	{"RDMA ports", []*Check{
-		&portDown,
-		&noUsablePort,
-		&uverbsInaccessible,
-		&rdmaLAG,
-		&pfAndVFVisible,
-		&softwareRDMA,
-	}},
+	{"RDMA ports", []*Check{&portDown, &noUsablePort, &uverbsInaccessible, &rdmaLAG, &pfAndVFVisible, &softwareRDMA}},
 	{"RoCE and InfiniBand settings", []*Check{
-		&gidIndexWrong,
-		&gidMissing,
-		&gidNoneRoutable,
-		&gidIndexDiffers,
-		&trafficClassUnset,
-		&mtuMismatch,
-		&mtuSmall,
-		&mtuActive,
-		&mtuPeer,
-		&pkeyMismatch,
+		&gidIndexWrong, &gidMissing, &gidNoneRoutable, &gidIndexDiffers, &trafficClassUnset, &mtuMismatch,
+		&mtuSmall, &mtuActive, &mtuPeer, &pkeyMismatch,
 	}},
-	{"Rails", []*Check{
-		&rateMismatch,
-		&mixedLinkLayer,
-		&firmwareDiffers,
-		&railsShareSubnet,
-	}},
-	{"GPUs and their NICs", []*Check{
-		&gpuWithoutNearNIC,
-		&gpuNICIndex,
-		&c2cPath,
-		&nicRole,
-		&dpu,
-	}},
-	{"Sharing NICs", []*Check{
-		&nicUnassigned,
-		&nicOversubscribed,
-	}},
-	{"NUMA", []*Check{
-		&numaUnknown,
-		&asymmetricSockets,
-	}},
-	{"What can be seen", []*Check{
-		&vmFlat,
-		&partialView,
-		&factsUnread,
-		&factsConflict,
-	}},
+	{"Rails", []*Check{&rateMismatch, &mixedLinkLayer, &firmwareDiffers, &railsShareSubnet}},
+	{"GPUs and their NICs", []*Check{&gpuWithoutNearNIC, &gpuNICIndex, &c2cPath, &nicRole, &dpu}},
+	{"Sharing NICs", []*Check{&nicUnassigned, &nicOversubscribed}},
+	{"NUMA", []*Check{&numaUnknown, &asymmetricSockets}},
+	{"What can be seen", []*Check{&vmFlat, &partialView, &factsUnread, &factsConflict}},
 }
 
 // Checks lists all checks by family.

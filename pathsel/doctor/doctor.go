@@ -40,8 +40,8 @@ type Check struct {
 	// AsksDevices says that the check uses Options.Verbs.
 	AsksDevices bool
 	run         func(*host) outcome
-	noun        string // what it looks at one by one, "port", for the note "8 ports"; "" where the function notes more
-	none        string // why it does not apply where the function judged no device
+	noun        string // the kind of thing that it judges, "port", for the note "8 ports"; "" if the function sets the note
+	none        string // why it does not apply if the function judged no device
 }
 
 // Codes lists the codes of all checks, sorted.

@@ -12,7 +12,7 @@ import (
 	"github.com/topoctl/topoctl/pathsel"
 )
 
-// host is a topology with what checks ask for again and again.
+// host is a topology, with the facts that many checks need.
 type host struct {
 	*topo.Index
 	t     *topo.Topology
@@ -29,9 +29,10 @@ type host struct {
 }
 
 func newHost(t *topo.Topology, paths *pathsel.Host, o Options) *host {
-	h := &host{Index: topo.NewIndex(t), t: t, paths: paths, units: o.Units, verbs: o.Verbs, gidIndex: o.GIDIndex, peer: o.Peer, ports: paths.Ports(), near: paths.Nearness(), links: t.GPULinks()}
+	h := &host{Index: paths.Index(), t: t, paths: paths, units: o.Units, verbs: o.Verbs, gidIndex: o.GIDIndex, peer: o.Peer,
+		ports: paths.Ports(), near: paths.Nearness(), links: t.GPULinks()}
 	h.gpus = matching(t.GPUs, func(*topo.GPU) bool { return true })
-	for i := range h.ports { // what a device's name suggests is good for a choice, not for a verdict
+	for i := range h.ports { // a link layer guessed from a device's name is good enough for a choice, not for a verdict
 		if p := &h.ports[i]; p.RDMA() && (h.Port(p.ID) == nil || h.Port(p.ID).LinkLayer == "") {
 			p.LinkLayer = ""
 		}
@@ -39,8 +40,8 @@ func newHost(t *topo.Topology, paths *pathsel.Host, o Options) *host {
 	return h
 }
 
-// imported says whether the topology is another tool's file, which lacks much
-// that a host has.
+// imported says whether the topology was read from another tool's file, which leaves out
+// many facts.
 func (h *host) imported() bool { return strings.HasPrefix(h.t.Origin, "import:") }
 
 // live says whether the topology is what this process saw of its own machine.
@@ -65,7 +66,7 @@ func (h *host) asRoot() string {
 	return "record the host again as root, or run topoctl there as root"
 }
 
-// onHost is how to get what only the running host shows.
+// onHost says how to get facts that only the running host shows.
 func (h *host) onHost() string {
 	return "run topoctl on the host itself, as the user that the programs run as"
 }
@@ -87,7 +88,7 @@ func (h *host) guest() (guest, known bool) {
 	return h.t.Host.Guest(), h.t.Host.Virtual != ""
 }
 
-// class is the relation of two nodes of the axis, unknown for others and where the hypervisor hides it.
+// class is the relation of two nodes of the axis. It is unknown for other nodes, and if the hypervisor hides it.
 func (h *host) class(a, b topo.ID) topo.Class {
 	r, _ := h.Relation(a, b)
 	return h.near.Of(r.Class)
@@ -118,8 +119,8 @@ func (h *host) hardwarePorts() []*pathsel.Port {
 	return matching(h.ports, func(p *pathsel.Port) bool { return p.RDMA() && !p.Software && p.PF == "" })
 }
 
-// rdmaDevices are the devices that RDMA goes by: hardware, on a host without it
-// software.
+// rdmaDevices lists the devices that RDMA uses: hardware, or software on a host without RDMA
+// hardware.
 func (h *host) rdmaDevices() []*topo.RDMADevice {
 	if out := h.hardware(); len(out) > 0 {
 		return out
@@ -127,8 +128,8 @@ func (h *host) rdmaDevices() []*topo.RDMADevice {
 	return matching(h.t.RDMADevices, func(*topo.RDMADevice) bool { return true })
 }
 
-// rdmaPorts are the ports that RDMA goes by: those of hardware, on a host without
-// RDMA hardware those of software.
+// rdmaPorts lists the ports that RDMA uses: those of hardware, or those of software on a host
+// without RDMA hardware.
 func (h *host) rdmaPorts() []*pathsel.Port {
 	if len(h.hardware()) > 0 {
 		return h.hardwarePorts()
@@ -306,9 +307,9 @@ func mapped[T, U any](list []T, get func(T) U) []U {
 // portList names ports in a sentence.
 func portList(ports []*pathsel.Port) string { return text.Join(names(ports), mostNames) }
 
-// differing is the finding about ports that should have one value and have several: all of them
-// are its subjects, its text is "9000 on eth0 and eth1; 1500 on eth2", and of each value it has
-// the file of one port.
+// differing is the finding about ports that should have one value and have several. Its subjects
+// are all of these ports, its text is "9000 on eth0 and eth1; 1500 on eth2", and its evidence has
+// a file for each value.
 func differing[K comparable](by *groups[K, *pathsel.Port], say func(K) string, file func(*pathsel.Port, K) string) Finding {
 	f := Finding{Severity: Warning}
 	var parts []string

@@ -26,7 +26,7 @@ const (
 	Info    Severity = "info"
 )
 
-// rank orders severities: 0 is the worst, what is no severity comes last.
+// rank orders severities: 0 is the worst, and anything that is not a severity comes last.
 func (s Severity) rank() int {
 	switch s {
 	case Error:
@@ -84,7 +84,7 @@ type CheckResult struct {
 	// Note says what was looked at, or why the check does not apply.
 	Note     string    `json:"note,omitempty"`
 	Findings []Finding `json:"findings"`
-	Missing  []Missing `json:"missing"` // facts that were not there, also beside findings
+	Missing  []Missing `json:"missing"` // facts that the check lacked; there may be findings nevertheless
 }
 
 // Finding is one thing that is wrong, or good to know.
@@ -99,7 +99,7 @@ type Finding struct {
 	Basis topo.Basis `json:"basis,omitempty"`
 }
 
-// Brief is what is wrong without what it means: the part of the text before a colon or semicolon.
+// Brief says what is wrong without the consequences: the part of the text before a colon or semicolon.
 // It stays the same while the finding does.
 func (f *Finding) Brief() string {
 	brief, _, _ := strings.Cut(f.Text, ";")
@@ -127,9 +127,9 @@ func (r *Report) Worst() Severity {
 	return ""
 }
 
-// Findings lists the findings of all checks, the worst first, and of those that are as bad in the
-// order of Checks: what is broken before what is set wrongly, how the host is built, and what
-// cannot be seen.
+// Findings lists the findings of all checks, the worst first. Findings of one severity are in the
+// order of Checks: what is broken comes before wrong settings, the way the host is built, and
+// what cannot be seen.
 func (r *Report) Findings() []Finding {
 	var out []Finding
 	for _, c := range r.Checks {
@@ -145,28 +145,28 @@ func (r *Report) Findings() []Finding {
 	return out
 }
 
-// outcome is what a check's function gives. A function goes through the devices that the check
-// is about: one whose fact is absent it gives to missing, the others it counts as judged, and
-// those with a fault it gives to find. The rest follows from the counts (Check.result).
+// outcome is the result of a check's function. The function goes through the devices that the
+// check is about. It passes a device to missing if the fact is absent; it counts the others as
+// judged, and calls find for those with a fault. The rest follows from the counts (Check.result).
 type outcome struct {
 	judged   int    // how many devices were looked at
 	note     string // what was looked at, where that is more than a number of devices
-	absent   string // why the check does not apply; counts where nothing else is said
+	absent   string // why the check does not apply; used if there are no findings and nothing is missing
 	findings []Finding
 	unknown  []Missing
 }
 
 func notApplicable(why string) outcome { return outcome{absent: why} }
 
-// couldNotCheck is the outcome for want of a fact about the whole host.
+// couldNotCheck is the outcome of a check that lacks a fact about the whole host.
 func couldNotCheck(what, how string) outcome {
 	return outcome{unknown: []Missing{{Text: what, How: how}}}
 }
 
 func (o *outcome) find(f Finding) { o.findings = append(o.findings, f) }
 
-// missing notes a fact that is not known of some devices. Those that lack the same fact are listed
-// together, each once.
+// missing notes a fact that is not known for some devices. Devices that lack the same fact are
+// listed together, each once.
 func (o *outcome) missing(what, how string, devices ...topo.ID) {
 	if len(devices) == 0 {
 		return
@@ -183,8 +183,8 @@ func (o *outcome) missingOfHost(what, how string) {
 	o.unknown = append(o.unknown, Missing{Text: what, How: how})
 }
 
-// result turns an outcome into what the report has. What rests on a rate that
-// is not read or measured is a warning at most.
+// result turns an outcome into an entry of the report. A finding that rests on a rate
+// that was neither read nor measured is a warning at most.
 func (c *Check) result(o outcome) CheckResult {
 	r := CheckResult{Code: c.Code, Title: c.Title, Worst: c.Severity, Note: o.note, Findings: o.findings, Missing: o.unknown}
 	ofDevices := slices.ContainsFunc(o.unknown, func(m Missing) bool { return len(m.Subjects) > 0 })
@@ -210,10 +210,7 @@ func (c *Check) result(o outcome) CheckResult {
 		if f.Basis != "" && !f.Basis.Sure() && f.Severity == Error {
 			f.Severity = Warning
 		}
-		for j, e := range f.Evidence {
-			f.Evidence[j] = short(e)
-		}
-		f.Subjects, f.Evidence = notNil(f.Subjects), notNil(f.Evidence)
+		f.Subjects, f.Evidence = notNil(f.Subjects), notNil(distinct(mapped(f.Evidence, short)...))
 	}
 	for i := range r.Missing {
 		r.Missing[i].Subjects = notNil(r.Missing[i].Subjects)
@@ -223,8 +220,8 @@ func (c *Check) result(o outcome) CheckResult {
 	return r
 }
 
-// merged makes one finding of those that say the same of several devices. The
-// fix of the first stands for all.
+// merged joins findings that say the same about several devices. They get the fix of
+// the first.
 func merged(list []Finding) []Finding {
 	var out []Finding
 	for _, f := range list {
@@ -233,11 +230,7 @@ func merged(list []Finding) []Finding {
 			out = append(out, f)
 			continue
 		}
-		for _, id := range f.Subjects {
-			if !slices.Contains(out[i].Subjects, id) {
-				out[i].Subjects = append(out[i].Subjects, id)
-			}
-		}
+		out[i].Subjects = unique(append(out[i].Subjects, f.Subjects...))
 		out[i].Evidence = distinct(append(out[i].Evidence, f.Evidence...)...)
 	}
 	return out

@@ -191,7 +191,7 @@ func fixture(t *testing.T) []byte {
 
 // judged is a fleet whose fabric the real tool has discovered. The simulator has no rates, so each link
 // gets those of the real ones, 4x NDR.
-func judged(t *testing.T, f *fabriclab.Fabric) (*fleet.Fleet, *fleet.Network) {
+func judged(t *testing.T, f *fabriclab.Fabric) *fleet.Fleet {
 	t.Helper()
 	var all []*fleet.Network
 	for i, text := range simulate(t, f) {
@@ -226,7 +226,7 @@ func judged(t *testing.T, f *fabriclab.Fabric) (*fleet.Fleet, *fleet.Network) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return out, n
+	return out
 }
 
 // findings are those about the network, as text.
@@ -260,11 +260,11 @@ func TestFindings(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			lab := fabriclab.New(shape)
 			c.change(lab)
-			f, n := judged(t, lab)
+			f := judged(t, lab)
 			if got := findings(f); !slices.Equal(got, c.want) {
 				t.Errorf("got %q, want %q", got, c.want)
 			}
-			if u := f.Unjoined(n); len(u) > 0 {
+			if u := f.Unjoined(); len(u) > 0 {
 				t.Errorf("not joined: %+v", u)
 			}
 			cables(t, lab, f)
@@ -275,7 +275,7 @@ func TestFindings(t *testing.T) {
 // Three tiers are found again, each switch in its own.
 func TestThreeTiers(t *testing.T) {
 	lab := fabriclab.New(threeTiers)
-	f, _ := judged(t, lab)
+	f := judged(t, lab)
 	want := map[string]int{}
 	for _, s := range lab.Switches {
 		want[s.Name] = s.Tier

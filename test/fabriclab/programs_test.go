@@ -70,7 +70,7 @@ func TestLLDP(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	file, _ := sources.File(built, built.Unjoined(n))
+	file, _ := sources.File(built, built.Unjoined())
 	var got []string
 	for _, h := range file.Hosts {
 		for _, p := range h.Ports {

@@ -4,23 +4,21 @@
 // left out, with a note.
 package owners
 
-import "net/netip"
+import (
+	"net/netip"
+	"slices"
+)
 
 // QueuePair is a queue pair of a process.
 type QueuePair struct {
-	Device string `json:"device"` // "mlx5_0"
-	Port   int    `json:"port"`   // 0 not known
-	PID    int    `json:"pid"`    // in this process's namespace
-	Type   string `json:"type"`   // "RC", "UD"; "" not known
-	State  string `json:"state"`  // "RTS"; "" not known
+	Device string // "mlx5_0"
+	Port   int    // 0 not known
+	PID    int    // in this process's namespace
 }
 
 // Connection is a TCP connection. What it moved counts from its beginning.
 type Connection struct {
 	Local         netip.Addr
-	LocalPort     uint16
-	PeerPort      uint16
-	Peer          netip.Addr
 	Inode         uint32
 	Cookie        uint64
 	SentBytes     uint64 // acknowledged by the peer
@@ -28,14 +26,14 @@ type Connection struct {
 	PID           int // 0: a process of another user or container, or the kernel
 }
 
-// Process is a process with what it is told by variables.
+// Process is a process with its variables.
 type Process struct {
-	PID  int    `json:"pid"`
-	Name string `json:"name"`
-	// Variables are those of engines that choose ports and transports, by name.
-	Variables map[string]string `json:"variables"`
+	PID  int
+	Name string
+	// Variables are those that choose the ports and transports of engines, by name.
+	Variables map[string]string
 	// Readable says whether its variables could be read.
-	Readable bool `json:"readable"`
+	Readable bool
 }
 
 // Snapshot is what was seen at one time.
@@ -45,10 +43,8 @@ type Snapshot struct {
 	Processes   map[int]*Process // owners, and all others that have such variables
 	// Notes say what could not be read, and why.
 	Notes []string
-	// NoQueuePairs says that the kernel did not tell of queue pairs: that there are none is not known.
+	// NoQueuePairs says that the kernel did not list queue pairs, so that there may be some.
 	NoQueuePairs bool
-	// NoConnections says the same of TCP connections.
-	NoConnections bool
 }
 
 // Absorb adds what a later look has seen: a queue pair that is gone was there, and a connection
@@ -59,11 +55,11 @@ func (s *Snapshot) Absorb(later *Snapshot) {
 	}
 	qps := map[QueuePair]int{}
 	for _, q := range s.QueuePairs {
-		qps[q.key()]++
+		qps[q]++
 	}
 	for _, q := range later.QueuePairs {
-		if k := q.key(); qps[k] > 0 {
-			qps[k]-- // seen before
+		if qps[q] > 0 {
+			qps[q]-- // seen before
 			continue
 		}
 		s.QueuePairs = append(s.QueuePairs, q)
@@ -89,20 +85,10 @@ func (s *Snapshot) Absorb(later *Snapshot) {
 			s.Processes[pid] = p
 		}
 	}
-	seen := map[string]bool{}
-	for _, n := range s.Notes {
-		seen[n] = true
-	}
 	for _, n := range later.Notes {
-		if !seen[n] {
+		if !slices.Contains(s.Notes, n) {
 			s.Notes = append(s.Notes, n)
 		}
 	}
-	s.NoQueuePairs, s.NoConnections = s.NoQueuePairs || later.NoQueuePairs, s.NoConnections || later.NoConnections
-}
-
-// key is a queue pair but for its state, which changes.
-func (q QueuePair) key() QueuePair {
-	q.State = ""
-	return q
+	s.NoQueuePairs = s.NoQueuePairs || later.NoQueuePairs
 }

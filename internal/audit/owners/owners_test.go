@@ -6,6 +6,8 @@ import (
 	"net"
 	"os"
 	"runtime"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 
@@ -37,8 +39,8 @@ func message() []byte {
 	return join(
 		attribute(1, number(3)), attribute(attrDeviceName, []byte("mlx5_0\x00")),
 		attribute(attrPairs|0x8000, join(
-			attribute(attrPair, join(attribute(attrPort, number(1)), attribute(21, number(77)), attribute(attrType, []byte{2}), attribute(attrState, []byte{3}), attribute(attrPID, number(4312)))),
-			attribute(attrPair, join(attribute(21, number(1)), attribute(attrType, []byte{1}), attribute(29, []byte("ib_core\x00")))),
+			attribute(attrPair, join(attribute(attrPort, number(1)), attribute(21, number(77)), attribute(26, []byte{2}), attribute(27, []byte{3}), attribute(attrPID, number(4312)))),
+			attribute(attrPair, join(attribute(21, number(1)), attribute(26, []byte{1}), attribute(29, []byte("ib_core\x00")))),
 		)))
 }
 
@@ -47,7 +49,7 @@ func TestQueuePairs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]QueuePair{{Device: "mlx5_0", Port: 1, PID: 4312, Type: "RC", State: "RTS"}}, got); diff != "" {
+	if diff := cmp.Diff([]QueuePair{{Device: "mlx5_0", Port: 1, PID: 4312}}, got); diff != "" {
 		t.Error(diff)
 	}
 	if _, err := parseQueuePairs(message()[:25]); err == nil {
@@ -76,11 +78,9 @@ func TestEnviron(t *testing.T) {
 }
 
 func TestAbsorb(t *testing.T) {
-	one := QueuePair{Device: "a", PID: 1, State: "INIT"}
+	one := QueuePair{Device: "a", PID: 1}
 	s := &Snapshot{QueuePairs: []QueuePair{one}, Connections: []Connection{{Cookie: 5, SentBytes: 10}}}
-	moved := one
-	moved.State = "RTS"
-	s.Absorb(&Snapshot{QueuePairs: []QueuePair{moved, one, {Device: "b", PID: 1}}, Connections: []Connection{{Cookie: 5, SentBytes: 20, PID: 3}, {Cookie: 6}},
+	s.Absorb(&Snapshot{QueuePairs: []QueuePair{one, one, {Device: "b", PID: 1}}, Connections: []Connection{{Cookie: 5, SentBytes: 20, PID: 3}, {Cookie: 6}},
 		Processes: map[int]*Process{3: {PID: 3, Name: "x"}}, Notes: []string{"n"}})
 	s.Absorb(&Snapshot{Notes: []string{"n"}, Processes: map[int]*Process{3: {PID: 3}}})
 	if len(s.QueuePairs) != 3 || len(s.Connections) != 2 || s.Connections[0].SentBytes != 20 || s.Connections[0].PID != 3 || s.Processes[3].Name != "x" || len(s.Notes) != 1 {
@@ -126,7 +126,7 @@ func TestReadFindsOwnConnection(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s.NoConnections {
+	if slices.ContainsFunc(s.Notes, func(n string) bool { return strings.HasPrefix(n, "TCP connections: ") }) {
 		t.Skipf("this kernel tells of no connections over netlink (CONFIG_INET_TCP_DIAG): %q", s.Notes)
 	}
 	for _, x := range s.Connections {

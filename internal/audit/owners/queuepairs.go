@@ -1,6 +1,7 @@
 package owners
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -15,16 +16,7 @@ const (
 	attrPort       = 3
 	attrPairs      = 19
 	attrPair       = 20
-	attrType       = 26
-	attrState      = 27
 	attrPID        = 28
-)
-
-// The types and states of queue pairs.
-// Source: enum ib_qp_type and ib_qp_state of include/rdma/ib_verbs.h.
-var (
-	qpTypes  = map[uint8]string{2: "RC", 3: "UC", 4: "UD", 8: "RAW_PACKET", 9: "XRC_INI", 10: "XRC_TGT", 0xff: "DRIVER"}
-	qpStates = map[uint8]string{0: "RESET", 1: "INIT", 2: "RTR", 3: "RTS", 4: "SQD", 5: "SQE", 6: "ERR"}
 )
 
 // maxQueuePairs bounds the queue pairs of one message of the kernel.
@@ -40,7 +32,8 @@ func parseQueuePairs(message []byte) ([]QueuePair, error) {
 	err := attributes(message, func(kind uint16, value []byte) error {
 		switch kind {
 		case attrDeviceName:
-			device = cString(value)
+			name, _, _ := bytes.Cut(value, []byte{0})
+			device = string(name)
 		case attrPairs:
 			return attributes(value, func(kind uint16, value []byte) error {
 				if kind != attrPair {
@@ -68,10 +61,6 @@ func (q *QueuePair) parse(entry []byte) error {
 			q.Port = int(binary.NativeEndian.Uint32(value))
 		case kind == attrPID && len(value) == 4:
 			q.PID = int(binary.NativeEndian.Uint32(value))
-		case kind == attrType && len(value) == 1:
-			q.Type = qpTypes[value[0]]
-		case kind == attrState && len(value) == 1:
-			q.State = qpStates[value[0]]
 		}
 		return nil
 	})
@@ -95,13 +84,4 @@ func attributes(data []byte, each func(kind uint16, value []byte) error) error {
 		data = data[min((size+3)&^3, len(data)):]
 	}
 	return nil
-}
-
-func cString(value []byte) string {
-	for i, c := range value {
-		if c == 0 {
-			return string(value[:i])
-		}
-	}
-	return string(value)
 }

@@ -80,7 +80,6 @@ func (r *Reader) readConnections(s *Snapshot, least uint64) {
 	for _, family := range []uint8{unix.AF_INET, unix.AF_INET6} {
 		list, err := netlink.SocketDiagTCPInfo(family)
 		if err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) {
-			s.NoConnections = true
 			s.Notes = append(s.Notes, fmt.Sprintf("TCP connections: %v", err))
 			continue
 		}
@@ -93,12 +92,9 @@ func (r *Reader) readConnections(s *Snapshot, least uint64) {
 			if !ok || local.Unmap().IsLoopback() || c.TCPInfo.Bytes_acked+c.TCPInfo.Bytes_received < least {
 				continue
 			}
-			peer, _ := netip.AddrFromSlice(id.Destination)
-			s.Connections = append(s.Connections, Connection{
-				Local: local.Unmap(), LocalPort: id.SourcePort, Peer: peer.Unmap(), PeerPort: id.DestinationPort, Inode: c.InetDiagMsg.INode,
+			s.Connections = append(s.Connections, Connection{Local: local.Unmap(), Inode: c.InetDiagMsg.INode,
 				Cookie:    uint64(id.Cookie[0]) | uint64(id.Cookie[1])<<32,
-				SentBytes: c.TCPInfo.Bytes_acked, ReceivedBytes: c.TCPInfo.Bytes_received,
-			})
+				SentBytes: c.TCPInfo.Bytes_acked, ReceivedBytes: c.TCPInfo.Bytes_received})
 		}
 	}
 }

@@ -9,14 +9,14 @@ import (
 	"fmt"
 	"io"
 	"os/exec"
-	"strings"
 	"time"
+
+	"github.com/topoctl/topoctl/internal/ssh"
 )
 
 // Bounds of a program's answer.
 const (
 	mostOutput = 256 << 20
-	mostErrors = 4 << 10
 	grace      = 2 * time.Second
 )
 
@@ -42,15 +42,16 @@ func run(ctx context.Context, what, name string, args ...string) ([]byte, error)
 	if err != nil {
 		return nil, fmt.Errorf("%s is not installed here", what)
 	}
-	var out, problems bytes.Buffer
+	var out bytes.Buffer
+	said := &ssh.Tail{} // a large subnet has more warnings than anyone reads
 	cmd := exec.CommandContext(ctx, path, args...)
-	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = &bounded{&out, mostOutput}, &bounded{&problems, mostErrors}, grace
+	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = &bounded{&out, mostOutput}, said, grace
 	err = cmd.Run()
 	if ctx.Err() != nil {
 		return nil, fmt.Errorf("%s: %w", name, context.Cause(ctx))
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w: %s", name, err, strings.TrimSpace(problems.String()))
+		return nil, fmt.Errorf("%s: %w%s", name, err, said.Suffix())
 	}
 	return out.Bytes(), nil
 }

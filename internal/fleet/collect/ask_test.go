@@ -25,7 +25,7 @@ func TestAsk(t *testing.T) {
 	if _, err := collect.IBNetDiscover(t.Context()); err == nil || !strings.Contains(err.Error(), "not installed here") {
 		t.Errorf("none: %v", err)
 	}
-	program(t, "ibnetdiscover", "echo found; echo 'ibwarn: some' >&2")
+	program(t, "ibnetdiscover", "echo found; seq -f 'ibwarn: %g' 2000 >&2")
 	if out, err := collect.IBNetDiscover(t.Context()); err != nil || string(out) != "found\n" {
 		t.Errorf("%q %v", out, err)
 	}

@@ -177,8 +177,9 @@ func (c *collection) read(ctx context.Context, s Source) (h *fleet.Host, resumed
 		defer stop()
 	}
 	if c.o.Store != nil && c.o.Resume {
-		if data, document, sum, err := c.o.Store.read(s.Name); err == nil {
-			if h, err := c.summarize(ctx, s, data, func([]byte) (string, string, error) { return document, sum, nil }); err == nil {
+		if data, path, sum, err := c.o.Store.read(s.Name); err == nil {
+			if h, _, err = c.summarize(ctx, s, data); err == nil {
+				h.Document, h.SHA256 = path, sum
 				return h, true, nil
 			} // what is damaged is collected again
 		}
@@ -190,38 +191,32 @@ func (c *collection) read(ctx context.Context, s Source) (h *fleet.Host, resumed
 		}
 		return nil, false, err
 	}
-	h, err = c.summarize(ctx, s, data, func(document []byte) (string, string, error) {
-		if c.o.Store == nil {
-			return "", "", nil
-		}
-		return c.o.Store.keep(s.Name, document)
-	})
+	h, data, err = c.summarize(ctx, s, data)
+	if err == nil && c.o.Store != nil {
+		h.Document, h.SHA256, err = c.o.Store.keep(s.Name, data)
+	}
 	return h, false, err
 }
 
-// summarize decodes a document and stores it. keep gives where it lies, and its digest.
-func (c *collection) summarize(ctx context.Context, s Source, data []byte, keep func([]byte) (document, sum string, err error)) (*fleet.Host, error) {
+// summarize gives what a fleet keeps of a host, and what is stored: its topology as a document.
+func (c *collection) summarize(ctx context.Context, s Source, data []byte) (*fleet.Host, []byte, error) {
 	select {
 	case c.decoding <- struct{}{}:
 		defer func() { <-c.decoding }()
 	case <-ctx.Done():
-		return nil, context.Cause(ctx)
+		return nil, nil, context.Cause(ctx)
 	}
 	t, err := c.o.Decode(ctx, s.From, data)
 	if err != nil {
-		return nil, err
-	}
-	h, err := fleet.Summarize(s.Name, t)
-	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if c.o.Store != nil && !isDocument(data) { // a capture, or another tool's file
 		if data, err = t.Encode(); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
-	h.Document, h.SHA256, err = keep(data)
-	return h, err
+	h, err := fleet.Summarize(s.Name, t)
+	return h, data, err
 }
 
 // isDocument says whether data is a topology document as it is.

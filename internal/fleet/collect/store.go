@@ -85,31 +85,27 @@ func digest(data []byte) string {
 // read gives the document of a host that was stored before.
 func (s *Store) read(name string) (document []byte, path, sum string, err error) {
 	path = s.path(name)
-	return readPacked(filepath.Join(s.dir, filepath.FromSlash(path)), path)
+	document, sum, err = Document(filepath.Join(s.dir, filepath.FromSlash(path)))
+	return document, path, sum, err
 }
 
 // Document reads a document that a fleet names, with the digest of its file.
 func Document(file string) (document []byte, sum string, err error) {
-	document, _, sum, err = readPacked(file, "")
-	return document, sum, err
-}
-
-func readPacked(file, path string) (document []byte, _, sum string, err error) {
 	f, err := os.Open(file)
 	if err != nil {
-		return nil, "", "", err
+		return nil, "", err
 	}
 	defer f.Close()
 	packed, err := readAll(f)
 	if err != nil {
-		return nil, "", "", err
+		return nil, "", err
 	}
 	z, err := gzip.NewReader(bytes.NewReader(packed))
 	if err != nil {
-		return nil, "", "", err
+		return nil, "", err
 	}
 	document, err = readAll(z)
-	return document, path, digest(packed), err
+	return document, digest(packed), err
 }
 
 // readAll reads what a document may have.

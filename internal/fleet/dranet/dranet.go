@@ -7,6 +7,7 @@
 package dranet
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -15,6 +16,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -121,7 +123,7 @@ func Handler(o Options) http.Handler {
 	})
 	mux.HandleFunc("POST /GetDeviceAttributes", h.attributes)
 	mux.HandleFunc("POST /GetDeviceConfig", func(w http.ResponseWriter, r *http.Request) {
-		if _, ok := device(w, r); ok {
+		if _, ok := asked(w, r); ok {
 			answer(w, struct{}{})
 		}
 	})
@@ -131,43 +133,77 @@ func Handler(o Options) http.Handler {
 type handler struct {
 	o Options
 
-	mu   sync.Mutex // held while a topology is taken in, so that requests share that
-	of   *topo.Topology
-	host *export.Host
-	err  error
+	mu    sync.Mutex // held while a topology is taken in, so that requests share that
+	of    *topo.Topology
+	fleet *fleet.Fleet // of this host alone
+	err   error
 }
 
-// current is the host as it is now.
-func (h *handler) current() (*export.Host, error) {
+// current is the host as it is now, as the only one of a fleet, and its topology.
+func (h *handler) current() (*fleet.Fleet, *topo.Topology, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if t := h.o.Topology(); t != h.of {
-		h.of = t
-		h.host, h.err = export.New(h.o.Host, t, h.o.Network)
+		h.of, h.fleet = t, nil
+		var own *fleet.Host
+		if own, h.err = fleet.Summarize(h.o.Host, t); h.err == nil {
+			h.fleet, h.err = fleet.Build([]fleet.Host{*own}, h.o.Network)
+		}
 	}
-	return h.host, h.err
+	return h.fleet, h.of, h.err
 }
 
 // attributes answers for a device; of one that is no port of this host nothing is known.
 func (h *handler) attributes(w http.ResponseWriter, r *http.Request) {
-	d, ok := device(w, r)
+	d, ok := asked(w, r)
 	if !ok {
 		return
 	}
-	host, err := h.current()
+	f, t, err := h.current()
 	if err != nil {
 		http.Error(w, "the topology of this host cannot be used: "+err.Error(), http.StatusInternalServerError)
 		return
 	}
 	out := export.Attributes{}
-	if p := host.Port(d); p != nil {
-		out = host.Attributes(p, h.o.Lists)
+	if p := d.port(&f.Hosts[0], t); p != nil {
+		out = export.AttributesOf(f, &f.Hosts[0], p, h.o.Lists)
 	}
 	answer(w, out)
 }
 
-// device reads which device is asked for.
-func device(w http.ResponseWriter, r *http.Request) (d export.Device, ok bool) {
+// device is what a driver knows of a device: any of it may be empty.
+type device struct {
+	MAC  string `json:"mac_address"`
+	PCI  string `json:"pci_address"`
+	Name string `json:"name"`
+}
+
+// port finds the port of a device, nil for none: by PCI address, else by MAC, else by name.
+func (d *device) port(h *fleet.Host, t *topo.Topology) *fleet.Port {
+	mac := func(p *fleet.Port) string {
+		if i := slices.IndexFunc(t.Netdevs, func(n topo.Netdev) bool { return n.Name == cmp.Or(p.Netdev, p.Port) }); i >= 0 {
+			return t.Netdevs[i].MAC
+		}
+		return ""
+	}
+	for _, fits := range []func(p *fleet.Port) bool{
+		func(p *fleet.Port) bool { return d.PCI != "" && strings.EqualFold(p.PCI, d.PCI) },
+		func(p *fleet.Port) bool { return d.MAC != "" && strings.EqualFold(mac(p), d.MAC) },
+		func(p *fleet.Port) bool {
+			return d.Name != "" && (p.Netdev == d.Name || p.Device == d.Name || p.Port == d.Name)
+		},
+	} {
+		for i := range h.Ports {
+			if fits(&h.Ports[i]) {
+				return &h.Ports[i]
+			}
+		}
+	}
+	return nil
+}
+
+// asked reads which device is asked for.
+func asked(w http.ResponseWriter, r *http.Request) (d device, ok bool) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, mostBody))
 	if err == nil {
 		err = json.Unmarshal(body, &d)

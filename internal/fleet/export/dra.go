@@ -1,18 +1,15 @@
 package export
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
 
-	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/fleet"
 	"github.com/topoctl/topoctl/internal/text"
 )
-
-// Documents gives the topology of a host of the fleet.
-type Documents func(h *fleet.Host) (*topo.Topology, error)
 
 // drivers whose devices claims are made of: NVIDIA's for GPUs, dranet for NICs.
 const (
@@ -22,25 +19,20 @@ const (
 
 // DeviceAttributes writes what the webhook for dranet answers (topoctl agent --dranet), for each host and network device by
 // PCI address, as JSON.
-func DeviceAttributes(f *fleet.Fleet, documents Documents, lists bool) (Output, error) {
+func DeviceAttributes(f *fleet.Fleet, lists bool) (Output, error) {
 	out := map[string]map[string]Attributes{}
 	var o Output
 	for i := range f.Hosts {
-		fh := &f.Hosts[i]
-		t, err := documents(fh)
-		if err != nil {
-			o.Notes = append(o.Notes, err.Error())
+		h := &f.Hosts[i]
+		if !h.Known() {
 			continue
 		}
-		h := Of(f, fh, t)
-		devices := map[string]Attributes{}
-		ports := h.Ports()
-		for k := range ports {
-			if at := h.Address(&ports[k]); at != "" {
-				devices[at] = h.Attributes(&ports[k], lists)
+		out[h.Host] = map[string]Attributes{}
+		for k := range h.Ports {
+			if p := &h.Ports[k]; p.PCI != "" {
+				out[h.Host][p.PCI] = AttributesOf(f, h, p, lists)
 			}
 		}
-		out[fh.Host] = devices
 	}
 	data, err := json.MarshalIndent(out, "", " ")
 	data = append(data, '\n')
@@ -50,7 +42,7 @@ func DeviceAttributes(f *fleet.Fleet, documents Documents, lists bool) (Output, 
 
 // Claims writes ResourceClaimTemplates for each class of hosts: GPUs, as many as a claim takes, with the NICs that the
 // plan of "topoctl path --plan" gives them. gpus 0 is all of a host's.
-func Claims(f *fleet.Fleet, documents Documents, gpus int) (Output, error) {
+func Claims(f *fleet.Fleet, gpus int) Output {
 	var notes []string
 	type template struct {
 		class *fleet.Class
@@ -61,7 +53,7 @@ func Claims(f *fleet.Fleet, documents Documents, gpus int) (Output, error) {
 	var list []template
 	for i := range f.Classes {
 		c := &f.Classes[i]
-		same, left := claimHosts(f, c, documents)
+		same, left := claimHosts(f, c)
 		notes = append(notes, left...)
 		if same == nil {
 			continue
@@ -103,7 +95,7 @@ func Claims(f *fleet.Fleet, documents Documents, gpus int) (Output, error) {
 			request(out.WriteString, "nics", nicClass, nicDriver, "dra.net", "pciAddress", x.nics)
 		}
 	}
-	return Output{out.Bytes(), notes}, nil
+	return Output{out.Bytes(), notes}
 }
 
 // request writes one request of a claim: as many devices as there are addresses, each at one of them. Devices
@@ -126,26 +118,23 @@ type claimable struct {
 	blind bool       // which are near is not known
 }
 
-// claimHosts reads the hosts of a class and gives one of most; notes name those with devices at other addresses.
-func claimHosts(f *fleet.Fleet, c *fleet.Class, documents Documents) (most *claimable, notes []string) {
+// claimHosts returns a host that stands for most hosts of a class. notes name the hosts with devices at other addresses.
+func claimHosts(f *fleet.Fleet, c *fleet.Class) (most *claimable, notes []string) {
 	var found []*claimable
-	for _, name := range c.Hosts {
-		i := slices.IndexFunc(f.Hosts, func(h fleet.Host) bool { return h.Host == name })
-		if i < 0 {
+	for i := range f.Hosts {
+		h := &f.Hosts[i]
+		if !slices.Contains(c.Hosts, h.Host) {
 			continue
 		}
-		t, err := documents(&f.Hosts[i])
-		if err != nil {
-			notes = append(notes, err.Error())
+		x := &claimable{host: h.Host, blind: !slices.ContainsFunc(h.Ports, func(p fleet.Port) bool { return p.Class != "" })}
+		for k := range h.GPUs {
+			x.gpus, x.nics = append(x.gpus, h.GPUs[k].PCI), append(x.nics, planned(h, &h.GPUs[k]))
+		}
+		if len(x.gpus) == 0 || slices.Contains(x.gpus, "") {
+			notes = append(notes, h.Host+": no GPUs with known PCI addresses")
 			continue
 		}
-		h := Of(f, &f.Hosts[i], t)
-		gpus, ok := h.GPUs()
-		if !ok || len(gpus) == 0 {
-			notes = append(notes, name+": no GPUs with known PCI addresses")
-			continue
-		}
-		found = append(found, &claimable{name, gpus, h.Planned(), h.Blind()})
+		found = append(found, x)
 	}
 	for i, same := range largestFirst(found, func(x *claimable) string { return fmt.Sprint(x.gpus, x.nics, x.blind) }) {
 		if i == 0 {
@@ -159,4 +148,16 @@ func claimHosts(f *fleet.Fleet, c *fleet.Class, documents Documents) (most *clai
 		notes = append(notes, fmt.Sprintf("%s: devices at other PCI addresses, or another plan, than most of %s: the templates do not fit", text.List(hosts, 8), c.Class))
 	}
 	return most, notes
+}
+
+// planned are the PCI addresses of the ports that the plan for all GPUs gives a GPU.
+func planned(h *fleet.Host, g *fleet.GPU) (out []string) {
+	for _, place := range g.Plan {
+		for i := range h.Ports {
+			if p := &h.Ports[i]; p.PCI != "" && cmp.Or(p.Place, p.Port) == place {
+				out = append(out, p.PCI)
+			}
+		}
+	}
+	return out
 }

@@ -24,6 +24,18 @@ type box struct {
 	tip            string
 	tier           int // -1: hosts
 	storage        bool
+	x, y           int // where a drawing has it
+}
+
+// class is what a box stands for.
+func (b *box) class() string {
+	switch {
+	case b.tier < 0:
+		return "host"
+	case b.storage:
+		return "store"
+	}
+	return "switch"
 }
 
 // wire joins two boxes by a number of parallel cables.
@@ -37,12 +49,13 @@ type wire struct {
 // picture is a fleet's network as boxes in rows, and wires.
 type picture struct {
 	boxes []*box
+	at    map[string]*box // by ID
 	wires []*wire
 	notes []string
 }
 
 func pictureOf(f *fleet.Fleet) *picture {
-	p := &picture{}
+	p := &picture{at: map[string]*box{}}
 	data := f.DataLeaves()
 	for i := range f.Switches {
 		s := &f.Switches[i]
@@ -50,17 +63,16 @@ func pictureOf(f *fleet.Fleet) *picture {
 		if s.Tier != nil {
 			b.tier = *s.Tier
 		}
-		if on, leaf := data[s.ID]; leaf && !on {
-			b.storage = true
-		}
-		p.boxes = append(p.boxes, b)
+		on, leaf := data[s.ID]
+		b.storage = leaf && !on
+		p.add(b)
 	}
-	at := map[[2]string]*wire{}
+	wires := map[[2]string]*wire{}
 	join := func(a, b string, count int, r *topo.Rate) {
-		w := at[[2]string{a, b}]
+		w := wires[[2]string{a, b}]
 		if w == nil {
 			w = &wire{a: a, b: b, rate: rate(r)}
-			at[[2]string{a, b}] = w
+			wires[[2]string{a, b}] = w
 			p.wires = append(p.wires, w)
 		}
 		w.count += count
@@ -76,16 +88,17 @@ func pictureOf(f *fleet.Fleet) *picture {
 	return p
 }
 
+func (p *picture) add(b *box) {
+	p.boxes = append(p.boxes, b)
+	p.at[b.id] = b
+}
+
 // markStorage finds the switches above storage's leaves and no others.
 func (p *picture) markStorage() {
-	at := map[string]*box{}
-	for _, b := range p.boxes {
-		at[b.id] = b
-	}
-	for range p.tiers() {
+	for range p.rows() {
 		above := map[*box]bool{}
 		for _, w := range p.wires {
-			a, b := at[w.a], at[w.b]
+			a, b := p.at[w.a], p.at[w.b]
 			if a == nil || b == nil || a.tier >= b.tier {
 				continue
 			}
@@ -136,7 +149,7 @@ func (p *picture) hosts(f *fleet.Fleet, join func(a, b string, count int, r *top
 			outside += len(list)
 			continue
 		}
-		p.boxes = append(p.boxes, b)
+		p.add(b)
 	}
 	if len(f.Hosts) > mostHosts {
 		p.notes = append(p.notes, fmt.Sprintf("more than %d hosts: those with the same leaves are one box", mostHosts))
@@ -163,16 +176,13 @@ func DOT(f *fleet.Fleet) Output {
 	p := pictureOf(f)
 	out := begin("// ", "// The network of a fleet, written by topoctl fleet export.\n", p.notes)
 	out.WriteString("graph fleet {\n  rankdir=BT;\n  node [shape=box, fontname=\"sans-serif\", fontsize=10];\n  edge [fontname=\"sans-serif\", fontsize=8];\n")
-	for _, tier := range p.tiers() {
+	style := map[string]string{"host": `style=rounded`, "store": `style="filled,dashed", fillcolor="#e4e7eb"`,
+		"switch": `style=filled, fillcolor="#d5e3f5"`}
+	for _, row := range p.rows() {
 		out.WriteString("  { rank=same;\n")
-		for _, b := range p.row(tier) {
-			style := "style=filled, fillcolor=\"#d5e3f5\""
-			if b.tier < 0 {
-				style = "style=rounded"
-			} else if b.storage {
-				style = "style=\"filled,dashed\", fillcolor=\"#e4e7eb\""
-			}
-			fmt.Fprintf(out, "    %s [label=%s, tooltip=%s, %s];\n", dot(b.id), dot(strings.TrimRight(b.title+"\n"+b.sub, "\n")), dot(b.tip), style)
+		for _, b := range row {
+			label := strings.TrimRight(b.title+"\n"+b.sub, "\n")
+			fmt.Fprintf(out, "    %s [label=%s, tooltip=%s, %s];\n", dot(b.id), dot(label), dot(b.tip), style[b.class()])
 		}
 		out.WriteString("  }\n")
 	}
@@ -189,49 +199,26 @@ func DOT(f *fleet.Fleet) Output {
 
 // dot quotes a text for Graphviz.
 func dot(s string) string {
-	s = strings.ReplaceAll(strings.ReplaceAll(printableLines(s), `\`, `\\`), `"`, `\"`)
-	return `"` + strings.ReplaceAll(s, "\n", `\n`) + `"`
+	var lines []string
+	for line := range strings.SplitSeq(s, "\n") {
+		lines = append(lines, strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(text.Printable(line)))
+	}
+	return `"` + strings.Join(lines, `\n`) + `"`
 }
 
-func printableLines(s string) string {
-	lines := strings.Split(s, "\n")
-	for i := range lines {
-		lines[i] = text.Printable(lines[i])
-	}
-	return strings.Join(lines, "\n")
-}
-
-// tiers are those that have boxes, the highest first.
-func (p *picture) tiers() []int {
-	var out []int
-	for _, b := range p.boxes {
-		if !slices.Contains(out, b.tier) {
-			out = append(out, b.tier)
-		}
-	}
-	slices.Sort(out)
-	slices.Reverse(out)
-	return out
-}
-
-// row are the boxes of a tier, in natural order of what they are called, storage's last.
-func (p *picture) row(tier int) []*box {
-	var out []*box
-	for _, b := range p.boxes {
-		if b.tier == tier {
-			out = append(out, b)
-		}
-	}
-	slices.SortStableFunc(out, func(a, b *box) int {
-		if a.storage != b.storage {
-			if a.storage {
-				return 1
+// rows are the boxes of each tier, the highest first, in natural order of what they are called, storage's last.
+func (p *picture) rows() [][]*box {
+	rows := group.By(p.boxes, func(b *box) int { return b.tier })
+	slices.SortFunc(rows, func(a, b []*box) int { return b[0].tier - a[0].tier })
+	for _, row := range rows {
+		slices.SortStableFunc(row, func(a, b *box) int {
+			if a.storage != b.storage {
+				return map[bool]int{true: 1, false: -1}[a.storage]
 			}
-			return -1
-		}
-		return topo.NaturalCompare(a.title, b.title)
-	})
-	return out
+			return topo.NaturalCompare(a.title, b.title)
+		})
+	}
+	return rows
 }
 
 // Sizes of the drawing in pixels.
@@ -254,80 +241,60 @@ const svgStyle = `.page{fill:#ffffff}.text{fill:#1b222c;font:600 12px sans-serif
 // SVG draws the network: a row for each tier, the hosts below.
 func SVG(f *fleet.Fleet) Output {
 	p := pictureOf(f)
-	width := 0
+	width, widest := 0, 0
 	for _, b := range p.boxes {
 		width = max(width, letterWidth*min(max(text.Width(b.title), text.Width(b.sub)), mostLetters)+16)
 	}
-	type spot struct{ x, y int }
-	at := map[string]spot{}
-	y, widest := svgMargin+34, 0
-	for _, tier := range p.tiers() {
-		row := p.row(tier)
-		for i := 0; i < len(row); i += mostColumns {
-			line := row[i:min(i+mostColumns, len(row))]
+	step := width + boxGap
+	rows := p.rows()
+	for _, row := range rows {
+		widest = max(widest, min(len(row), mostColumns))
+	}
+	total, y := max(2*svgMargin+widest*step, 420), svgMargin+34
+	for _, row := range rows {
+		for line := range slices.Chunk(row, mostColumns) {
+			left := svgMargin + (total-2*svgMargin-len(line)*step+boxGap)/2 // short rows stand in the middle
 			for k, b := range line {
-				at[b.id] = spot{svgMargin + k*(width+boxGap), y}
+				b.x, b.y = left+k*step, y
 			}
-			widest = max(widest, len(line))
 			y += boxHeight + boxGap
 		}
 		y += rowGap - boxGap
 	}
-	total, high := max(2*svgMargin+widest*(width+boxGap), 420), max(y-rowGap+svgMargin, 100)
-	for _, tier := range p.tiers() { // short rows stand in the middle
-		row := p.row(tier)
-		for i := 0; i < len(row); i += mostColumns {
-			line := row[i:min(i+mostColumns, len(row))]
-			shift := (total - 2*svgMargin - len(line)*(width+boxGap) + boxGap) / 2
-			for _, b := range line {
-				s := at[b.id]
-				at[b.id] = spot{s.x + shift, s.y}
-			}
-		}
-	}
+	high := max(y-rowGap+svgMargin, 100)
 	var out bytes.Buffer
 	fmt.Fprintf(&out, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %d %d" role="img">`+"\n<title>The network of a fleet</title>\n<style>%s</style>\n<rect class=\"page\" width=\"%d\" height=\"%d\"/>\n",
 		total, high, total, high, svgStyle, total, high)
 	fmt.Fprintf(&out, `<text class="text" x="%d" y="%d">%s</text>`+"\n", svgMargin, svgMargin+10, html.EscapeString(p.title(f)))
 	for _, w := range p.wires {
-		a, okA := at[w.a]
-		b, okB := at[w.b]
-		if !okA || !okB {
+		a, b := p.at[w.a], p.at[w.b]
+		if a == nil || b == nil {
 			continue
 		}
 		if a.y < b.y {
 			a, b = b, a
 		}
-		thick := min(1+float64(w.count-1)/2, 5)
-		fmt.Fprintf(&out, `<path class="wire" stroke-width="%.1f" d="M%d %dC%d %d %d %d %d %d"><title>%s</title></path>`+"\n", thick,
-			a.x+width/2, a.y, a.x+width/2, a.y-rowGap/2, b.x+width/2, b.y+boxHeight+rowGap/2, b.x+width/2, b.y+boxHeight, html.EscapeString(w.about()))
+		ax, bx, bottom := a.x+width/2, b.x+width/2, b.y+boxHeight
+		fmt.Fprintf(&out, `<path class="wire" stroke-width="%.1f" d="M%d %dC%d %d %d %d %d %d"><title>%s</title></path>`+"\n",
+			min(1+float64(w.count-1)/2, 5), ax, a.y, ax, a.y-rowGap/2, bx, bottom+rowGap/2, bx, bottom, html.EscapeString(w.about()))
 	}
 	for _, b := range p.boxes {
-		class := "switch"
-		if b.tier < 0 {
-			class = "host"
-		} else if b.storage {
-			class = "store"
+		fmt.Fprintf(&out, `<g><title>%s</title><rect class="%s" x="%d" y="%d" width="%d" height="%d" rx="4"/>`,
+			html.EscapeString(text.Printable(cmp.Or(b.tip, b.title))), b.class(), b.x, b.y, width, boxHeight)
+		write := func(class, words string, down int) {
+			fmt.Fprintf(&out, `<text class="%s" text-anchor="middle" x="%d" y="%d">%s</text>`,
+				class, b.x+width/2, b.y+down, html.EscapeString(shown(words)))
 		}
-		s := at[b.id]
-		fmt.Fprintf(&out, `<g><title>%s</title><rect class="%s" x="%d" y="%d" width="%d" height="%d" rx="4"/>`, html.EscapeString(text.Printable(cmp.Or(b.tip, b.title))), class, s.x, s.y, width, boxHeight)
-		title := b.y(s.y)
-		fmt.Fprintf(&out, `<text class="text" text-anchor="middle" x="%d" y="%d">%s</text>`, s.x+width/2, title, html.EscapeString(shown(b.title)))
-		if b.sub != "" {
-			fmt.Fprintf(&out, `<text class="sub" text-anchor="middle" x="%d" y="%d">%s</text>`, s.x+width/2, s.y+30, html.EscapeString(shown(b.sub)))
+		if b.sub == "" {
+			write("text", b.title, boxHeight/2+4)
+		} else {
+			write("text", b.title, 16)
+			write("sub", b.sub, 30)
 		}
 		out.WriteString("</g>\n")
 	}
 	out.WriteString("</svg>\n")
 	return Output{out.Bytes(), p.notes}
-}
-
-// y is where the title of a box at y stands: higher where a line follows.
-func (b *box) y(y int) int {
-	if b.sub == "" {
-		return y + boxHeight/2 + 4
-	}
-	return y + 16
 }
 
 // shown is a text as it fits a box; its tip has all of it.

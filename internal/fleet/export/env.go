@@ -6,12 +6,16 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/fleet"
 	"github.com/topoctl/topoctl/internal/group"
 	"github.com/topoctl/topoctl/internal/text"
 	"github.com/topoctl/topoctl/pathsel"
 	"github.com/topoctl/topoctl/pathsel/export"
 )
+
+// Documents gives the topology of a host of the fleet.
+type Documents func(h *fleet.Host) (*topo.Topology, error)
 
 // Env writes settings of an engine that hold for all hosts of a class, as "topoctl export env" does for one. Hosts that need
 // others are told: the settings are those of most.

@@ -1,7 +1,7 @@
 // Package export writes a fleet in the formats that schedulers, clusters and other tools read.
 //
-// What a format has no place for, and what the fleet does not tell, is in the notes of an Output and in
-// comments of what is written. Names that a format forbids are replaced, never so that two become one.
+// Facts that a format cannot hold, and facts that the fleet lacks, are in the notes of an Output and in comments of the
+// file. Names that a format forbids are replaced, and different names stay different.
 package export
 
 import (

@@ -93,7 +93,7 @@ func all(t testing.TB, f *fleet.Fleet, documents export.Documents) map[string]ex
 		"slurm-tree.conf": export.SlurmTree(f), "slurm-block.conf": export.SlurmBlock(f), "topology.yaml": export.SlurmYAML(f),
 		"k8s-labels.sh": export.NodeLabels(f), "nfd-n2": must(export.FeatureFile(f, f.Hosts[1].Host)), "nodefeature.yaml": export.NodeFeatures(f, "node-feature-discovery"),
 		"kueue.yaml": export.KueueTopology(f, "fleet"), "hypernode.yaml": export.HyperNodes(f),
-		"dra-claim.yaml": must(export.Claims(f, documents, 4)), "dra-attributes.json": must(export.DeviceAttributes(f, documents, true)),
+		"dra-claim.yaml": export.Claims(f, 4), "dra-attributes.json": must(export.DeviceAttributes(f, true)),
 		"env-nccl.sh": must(export.Env(f, documents, "", engines.NCCL)), "topograph-model.yaml": export.TopographModel(f),
 		"ibsim.net": export.Ibsim(f), "fleet.dot": export.DOT(f), "fleet.svg": export.SVG(f),
 	}

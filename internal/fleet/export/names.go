@@ -12,8 +12,8 @@ import (
 	"github.com/topoctl/topoctl/discover/topo"
 )
 
-// namer makes names that a form allows. A name that fits stays as it is; any other gets a digest of the whole
-// behind what is left of it, so that two names never become one.
+// namer makes names that a format allows. A name that fits stays as it is. Any other is cut to the allowed characters and
+// gets a digest of the original, so that two names never become the same.
 type namer struct {
 	most  int
 	fits  func(c byte) bool // beside letters and digits

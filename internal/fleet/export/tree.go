@@ -1,8 +1,8 @@
 package export
 
 import (
+	"cmp"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -18,7 +18,7 @@ type tree struct {
 	roots   []*place
 	tiers   int               // of the highest place; 0 is that of leaves
 	of      map[string]*place // tier 0, by host
-	outside []string          // hosts that no data port of is known to be cabled
+	outside []string          // hosts without a data port that is known to be cabled
 	notes   []string
 }
 
@@ -26,126 +26,119 @@ type tree struct {
 type place struct {
 	name     string
 	tier     int
+	leaf     string   // the ID of one of the leaves in it or below it
 	switches []string // names
 	hosts    []string // of tier 0
 	below    []*place
 	above    *place
 }
 
+// sets are disjoint sets of switches. Each switch leads to another one of its set, except for the representative.
+type sets map[string]string
+
+func (s sets) of(id string) string {
+	if s[id] == "" {
+		return id
+	}
+	s[id] = s.of(s[id])
+	return s[id]
+}
+
+func (s sets) join(a, b string) {
+	if a, b = s.of(a), s.of(b); a != b {
+		s[a] = b
+	}
+}
+
 // treeOf finds the places. A host whose cables are swapped is where most of its ports are.
 func treeOf(f *fleet.Fleet) *tree {
 	t := &tree{of: map[string]*place{}}
-	t.join(f, t.lowest(f))
+	byLeaf := t.lowest(f)
+	joined := sets{}
+	for leaf, p := range byLeaf {
+		p.leaf = cmp.Or(p.leaf, leaf)
+		joined.join(leaf, p.leaf)
+	}
+	tier, highest := map[string]int{}, 0
+	for i := range f.Switches {
+		if s := &f.Switches[i]; s.Tier != nil {
+			tier[s.ID], highest = *s.Tier, max(highest, *s.Tier)
+		}
+	}
+	for at := 1; at <= highest; at++ {
+		reached := func(id string) bool {
+			n, known := tier[id]
+			return known && n <= at && (n > 0 || byLeaf[id] != nil)
+		}
+		for i := range f.Links {
+			if l := &f.Links[i]; !l.Down && reached(l.A) && reached(l.B) {
+				joined.join(l.A, l.B)
+			}
+		}
+		switches := map[string][]string{} // of this tier, by the set that they are of
+		for i := range f.Switches {
+			if s := &f.Switches[i]; s.Tier != nil && *s.Tier == at {
+				switches[joined.of(s.ID)] = append(switches[joined.of(s.ID)], s.ID)
+			}
+		}
+		t.raise(f, at, joined, switches)
+	}
 	return t
 }
 
-// join puts places below those that switches of the tiers above join.
-func (t *tree) join(f *fleet.Fleet, byLeaf map[string]*place) {
-	tier, tiers := map[string]int{}, map[int]bool{}
-	for i := range f.Switches {
-		if n := f.Switches[i].Tier; n != nil {
-			tier[f.Switches[i].ID] = *n
-			tiers[*n] = true
-		}
-	}
-	group := map[string]string{} // union-find over switches, those of a place being one
-	var find func(id string) string
-	find = func(id string) string {
-		up, ok := group[id]
-		if !ok || up == id {
-			return id
-		}
-		group[id] = find(up)
-		return group[id]
-	}
-	first := map[*place]string{}
-	for _, leaf := range slices.SortedFunc(maps.Keys(byLeaf), topo.NaturalCompare) {
-		p := byLeaf[leaf]
-		if first[p] == "" {
-			first[p] = leaf
-		}
-		group[find(leaf)] = find(first[p])
-	}
+// raise puts the topmost places below those that switches of a tier make by joining them.
+func (t *tree) raise(f *fleet.Fleet, tier int, joined sets, switches map[string][]string) {
 	names := f.PlaceNames()
-	for _, at := range slices.Sorted(maps.Keys(tiers)) {
-		if at == 0 {
+	above := map[string]*place{}
+	var roots []*place
+	for _, p := range t.roots {
+		set := joined.of(p.leaf)
+		if len(switches[set]) == 0 {
+			roots = append(roots, p)
 			continue
 		}
-		for i := range f.Links {
-			l := &f.Links[i]
-			a, okA := tier[l.A]
-			b, okB := tier[l.B]
-			if okA && okB && !l.Down && max(a, b) <= at && (a > 0 || byLeaf[l.A] != nil) && (b > 0 || byLeaf[l.B] != nil) {
-				group[find(l.A)] = find(l.B)
+		up := above[set]
+		if up == nil {
+			up = &place{name: names.Of(fmt.Sprint("tier", tier), switches[set]), tier: tier, leaf: p.leaf}
+			for _, id := range switches[set] {
+				up.switches = append(up.switches, f.SwitchName(id))
 			}
+			above[set], roots = up, append(roots, up)
+			t.tiers = tier
 		}
-		switches := map[string][]string{} // of this tier, by what they join
-		for i := range f.Switches {
-			if s := &f.Switches[i]; s.Tier != nil && *s.Tier == at {
-				switches[find(s.ID)] = append(switches[find(s.ID)], s.ID)
-			}
-		}
-		above := map[string]*place{}
-		var next []*place
-		for _, p := range t.roots {
-			root := find(first[p])
-			if len(switches[root]) == 0 {
-				next = append(next, p)
-				continue
-			}
-			up := above[root]
-			if up == nil {
-				up = &place{name: names.Of(fmt.Sprint("tier", at), switches[root]), tier: at}
-				for _, id := range switches[root] {
-					up.switches = append(up.switches, f.SwitchName(id))
-				}
-				above[root], next = up, append(next, up)
-				first[up], t.tiers = first[p], at
-			}
-			p.above, up.below = up, append(up.below, p)
-		}
-		t.roots = next
+		p.above, up.below = up, append(up.below, p)
 	}
+	t.roots = roots
 }
 
-// lowest makes places of the fleet's groups of leaves, and gives them by leaf. Where too few hosts say which cables
-// are right, groups differ by a host whose cables are swapped; such a group of leaves belongs to the one where most of
-// its hosts are.
+// lowest makes places of the fleet's groups of leaves, and returns them by leaf. If too few hosts show which cables are
+// right, a host with swapped cables splits a group; its leaves then belong to the place where most of their hosts are.
 func (t *tree) lowest(f *fleet.Fleet) (byLeaf map[string]*place) {
-	groupOf := map[string]int{}
+	groupOf := map[string]int{} // by leaf
 	for i := range f.Groups {
 		for _, leaf := range f.Groups[i].Leaves {
 			groupOf[leaf] = i
 		}
 	}
-	home := map[string]int{} // group by host
+	home := map[string]int{} // the group of a host
 	for i := range f.Hosts {
 		h := &f.Hosts[i]
 		if !h.Known() {
 			continue
 		}
-		count := map[int]int{}
+		var on []int
 		for k := range h.Ports {
-			if p := &h.Ports[k]; p.Leaf != "" && p.Role == pathsel.RoleData {
-				if g, ok := groupOf[p.Leaf]; ok {
-					count[g]++
-				}
+			if g, ok := groupOf[h.Ports[k].Leaf]; ok && h.Ports[k].Role == pathsel.RoleData {
+				on = append(on, g)
 			}
 		}
-		if len(count) == 0 {
+		if len(on) > 0 {
+			home[h.Host] = commonest(on)
+		} else {
 			t.outside = append(t.outside, h.Host)
-			continue
 		}
-		best := -1
-		for g, n := range count {
-			if best < 0 || n > count[best] || n == count[best] && g < best {
-				best = g
-			}
-		}
-		home[h.Host] = best
 	}
-	data := f.DataLeaves()
-	into := map[int]*place{}
+	places := make([]*place, len(f.Groups))
 	for i := range f.Groups {
 		p := &place{name: f.Groups[i].Group}
 		for _, h := range f.Groups[i].Hosts {
@@ -155,27 +148,28 @@ func (t *tree) lowest(f *fleet.Fleet) (byLeaf map[string]*place) {
 			}
 		}
 		if len(p.hosts) > 0 {
-			into[i] = p
+			places[i] = p
 			t.roots = append(t.roots, p)
 		}
 	}
+	data := f.DataLeaves()
 	byLeaf = map[string]*place{}
 	for i := range f.Groups {
-		at := i
-		if into[i] == nil {
-			count := map[int]int{}
-			at = -1
+		p := places[i]
+		if p == nil {
+			var homes []int
 			for _, h := range f.Groups[i].Hosts {
 				if g, ok := home[h]; ok {
-					count[g]++
-					if at < 0 || count[g] > count[at] {
-						at = g
-					}
+					homes = append(homes, g)
 				}
 			}
+			if len(homes) == 0 {
+				continue
+			}
+			p = places[commonest(homes)]
 		}
 		for _, leaf := range f.Groups[i].Leaves {
-			if p := into[at]; p != nil && data[leaf] {
+			if p != nil && data[leaf] {
 				p.switches = append(p.switches, f.SwitchName(leaf))
 				byLeaf[leaf] = p
 			}
@@ -183,15 +177,30 @@ func (t *tree) lowest(f *fleet.Fleet) (byLeaf map[string]*place) {
 	}
 	slices.SortFunc(t.roots, func(a, b *place) int { return topo.NaturalCompare(a.hosts[0], b.hosts[0]) })
 	slices.SortFunc(t.outside, topo.NaturalCompare)
-	if len(t.outside) > 0 {
-		t.notes = append(t.notes, fmt.Sprintf("%s no place in the fabric, because no data port of %s is known to be cabled: %s", text.Plural(len(t.outside), "host has", "hosts have"),
-			text.Noun(len(t.outside), "it", "them"), text.List(t.outside, 8)))
+	if n := len(t.outside); n > 0 {
+		t.notes = append(t.notes, fmt.Sprintf("%s no place in the fabric, because no data port of %s is known to be cabled: %s",
+			text.Plural(n, "host has", "hosts have"), text.Noun(n, "it", "them"), text.List(t.outside, 8)))
 	}
 	if missing := f.Missing(); len(missing) > 0 {
-		t.notes = append(t.notes, fmt.Sprintf("%s not in it, because %s not reached: %s", text.Plural(len(missing), "host is", "hosts are"),
-			text.Noun(len(missing), "it was", "they were"), text.List(missing, 8)))
+		t.notes = append(t.notes, fmt.Sprintf("%s not in it, because %s not reached: %s",
+			text.Plural(len(missing), "host is", "hosts are"), text.Noun(len(missing), "it was", "they were"), text.List(missing, 8)))
 	}
 	return byLeaf
+}
+
+// commonest is the number that a list has most often, and of several such the lowest.
+func commonest(list []int) int {
+	slices.Sort(list)
+	best, most, run := list[0], 0, 0
+	for i, n := range list {
+		if run++; i > 0 && n != list[i-1] {
+			run = 1
+		}
+		if run > most {
+			best, most = n, run
+		}
+	}
+	return best
 }
 
 // all are the places from the lowest tier up.

@@ -139,12 +139,3 @@ func tierOf(s *pathsel.FabricSwitch) int {
 	}
 	return *s.Tier
 }
-
-// Problems are what a subnet's text left unclear, for notes.
-func Problems(s *Subnet, file string) []string {
-	var out []string
-	for _, p := range s.Problems {
-		out = append(out, file+": "+p)
-	}
-	return out
-}

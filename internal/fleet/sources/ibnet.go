@@ -56,10 +56,7 @@ type Subnet struct {
 type Node struct {
 	Kind        Kind
 	GUID        GUID // of an adapter listed by -p: 0
-	SystemGUID  GUID // shared by the nodes of one device
-	VendorID    uint32
 	DeviceID    uint32
-	Ports       int // that the node has, linked or not; 0 not known
 	Description string
 	PortGUIDs   map[int]GUID // of an adapter, by port number
 }
@@ -90,7 +87,7 @@ func (n *Node) Aggregation() bool {
 }
 
 // Name is the name of a switch for people: that of its management system, else its description.
-// It is "" where the node describes itself not at all.
+// It is "" if the node has no description.
 func (n *Node) Name() string {
 	name, _ := n.managed()
 	return cmp.Or(name, n.Description)

@@ -81,7 +81,7 @@ func lines(s *Subnet) []string {
 		if n.Aggregation() {
 			what = "aggregation"
 		}
-		out = append(out, fmt.Sprintf("%s %s %q %s ports=%d dev=%#x sys=%s %v", what, n.GUID, n.Name(), n.Model(), n.Ports, n.DeviceID, n.SystemGUID, n.PortGUIDs))
+		out = append(out, fmt.Sprintf("%s %s %q %s dev=%#x %v", what, n.GUID, n.Name(), n.Model(), n.DeviceID, n.PortGUIDs))
 	}
 	for i := range s.Links {
 		l := &s.Links[i]
@@ -97,32 +97,32 @@ func TestParse(t *testing.T) {
 		want       []string
 	}{
 		{"text", quantum, []string{
-			`switch 2c5e:ab03:00b8:7b40 "A09-P1-IBLEAF-04-04" MQM9700 ports=65 dev=0xd2f2 sys=2c5e:ab03:00b8:7b40 map[]`,
-			`switch 2c5e:ab03:00b8:7b80 "SPINE-1" MQM9700 ports=65 dev=0xd2f2 sys=2c5e:ab03:00b8:7b80 map[]`,
-			`aggregation 2c5e:ab03:00b8:7b48 "Mellanox Technologies Aggregation Node"  ports=1 dev=0xcf09 sys=2c5e:ab03:00b8:7b40 map[1:2c5e:ab03:00b8:7b48]`,
-			`adapter e09d:7303:007a:4bd8 "n1 mlx5_0"  ports=1 dev=0x1021 sys=e09d:7303:007a:4bd8 map[1:e09d:7303:007a:4bd8]`,
-			`adapter e09d:7303:007a:4be0 "the \"best\" host"  ports=2 dev=0x1021 sys=e09d:7303:007a:4be0 map[1:e09d:7303:007a:4be0 2:e09d:7303:007a:4be1]`,
-			`router 2c5e:ab03:00b8:7bc0 "router"  ports=1 dev=0x0 sys=0000:0000:0000:0000 map[1:2c5e:ab03:00b8:7bc1]`,
+			`switch 2c5e:ab03:00b8:7b40 "A09-P1-IBLEAF-04-04" MQM9700 dev=0xd2f2 map[]`,
+			`switch 2c5e:ab03:00b8:7b80 "SPINE-1" MQM9700 dev=0xd2f2 map[]`,
+			`aggregation 2c5e:ab03:00b8:7b48 "Mellanox Technologies Aggregation Node"  dev=0xcf09 map[1:2c5e:ab03:00b8:7b48]`,
+			`adapter e09d:7303:007a:4bd8 "n1 mlx5_0"  dev=0x1021 map[1:e09d:7303:007a:4bd8]`,
+			`adapter e09d:7303:007a:4be0 "the \"best\" host"  dev=0x1021 map[1:e09d:7303:007a:4be0 2:e09d:7303:007a:4be1]`,
+			`router 2c5e:ab03:00b8:7bc0 "router"  dev=0x0 map[1:2c5e:ab03:00b8:7bc1]`,
 			"0[1] 3[1] 4xNDR 50000000000 true", "0[2] 4[1] 2xNDR 25000000000 true", "0[3] 4[2] 4xHDR 25000000000 true",
 			"0[33] 1[1] 4xNDR 50000000000 true", "0[34] 1[2] 4xNDR 50000000000 true", "0[65] 2[1] 4xNDR 50000000000 true", "1[3] 5[1] 4xHDR 25000000000 true",
 		}},
 		{"-p", listing, []string{
-			`switch 2c5e:ab03:00b8:7b40 "A09-P1-IBLEAF-04-04" MQM9700 ports=0 dev=0x0 sys=0000:0000:0000:0000 map[]`,
-			`switch 2c5e:ab03:00b8:7b80 "SPINE-1" MQM9700 ports=0 dev=0x0 sys=0000:0000:0000:0000 map[]`,
-			`adapter 0000:0000:0000:0000 "n1 mlx5_0"  ports=0 dev=0x0 sys=0000:0000:0000:0000 map[1:e09d:7303:007a:4bd8]`,
-			`adapter 0000:0000:0000:0000 "the \"best\" host"  ports=0 dev=0x0 sys=0000:0000:0000:0000 map[1:e09d:7303:007a:4be0]`,
+			`switch 2c5e:ab03:00b8:7b40 "A09-P1-IBLEAF-04-04" MQM9700 dev=0x0 map[]`,
+			`switch 2c5e:ab03:00b8:7b80 "SPINE-1" MQM9700 dev=0x0 map[]`,
+			`adapter 0000:0000:0000:0000 "n1 mlx5_0"  dev=0x0 map[1:e09d:7303:007a:4bd8]`,
+			`adapter 0000:0000:0000:0000 "the \"best\" host"  dev=0x0 map[1:e09d:7303:007a:4be0]`,
 			"0[1] 2[1] 4xNDR 50000000000 true", "0[2] 3[1] 2xNDR 25000000000 true", "0[33] 1[1] 4xNDR 50000000000 true",
 		}},
 		{"cut short", "Switch\t4 \"S-0000000000200001\"\t\t# \"leaf\" base port 0 lid 0 lmc 0\n[1]\t\"H-0000000000100000\"[1](100001) \t\t# \"n1\" lid 0 4xWHAT\n[2]\t\"H-0000", []string{
-			`switch 0000:0000:0020:0001 "leaf"  ports=4 dev=0x0 sys=0000:0000:0000:0000 map[]`,
-			`adapter 0000:0000:0010:0000 "n1"  ports=0 dev=0x0 sys=0000:0000:0000:0000 map[1:0000:0000:0010:0001]`,
+			`switch 0000:0000:0020:0001 "leaf"  dev=0x0 map[]`,
+			`adapter 0000:0000:0010:0000 "n1"  dev=0x0 map[1:0000:0000:0010:0001]`,
 			"0[1] 1[1] 0x 0 false",
 			`line 3: "[2]\t\"H-0000" is not understood`,
 			"adapter 0000:0000:0010:0000 is at the end of a cable and has no entry of its own: the text may be cut short",
 		}},
 		{"two cables on one port", "Switch 4 \"S-1\" # \"a\"\n[1] \"S-2\"[1]\nSwitch 4 \"S-2\" # \"b\"\n[1] \"S-1\"[2]\nhello", []string{
-			`switch 0000:0000:0000:0001 "a"  ports=4 dev=0x0 sys=0000:0000:0000:0000 map[]`,
-			`switch 0000:0000:0000:0002 "b"  ports=4 dev=0x0 sys=0000:0000:0000:0000 map[]`,
+			`switch 0000:0000:0000:0001 "a"  dev=0x0 map[]`,
+			`switch 0000:0000:0000:0002 "b"  dev=0x0 map[]`,
 			"line 4: port 1 of 0000:0000:0000:0002 is linked to two ports: neither is taken",
 			`line 5: "hello" is not understood`,
 		}},

@@ -23,7 +23,6 @@ type LLDPReport struct {
 
 // Chassis is a host or a switch.
 type Chassis struct {
-	IDType      string // "mac", "local", "ifname", "ip"
 	ID          string
 	Name        string   // "" where it does not say
 	Description string   // its system, in words
@@ -33,7 +32,6 @@ type Chassis struct {
 // Neighbor is what is at the other end of an interface's cable.
 type Neighbor struct {
 	Interface string // of the host whose report it is
-	Via       string // "LLDP", "CDPv2"
 	Chassis   Chassis
 	PortType  string // "ifname", "mac", "local"
 	PortID    string
@@ -132,7 +130,7 @@ func (r *LLDPReport) interfaces(v any) {
 }
 
 func (r *LLDPReport) neighbor(name string, entry map[string]any) {
-	n := Neighbor{Interface: text.Clip(name, maxText), Via: lldpWord(entry["via"])}
+	n := Neighbor{Interface: text.Clip(name, maxText)}
 	var ok bool
 	if n.Chassis, ok = lldpChassis(lldpObject(entry["chassis"])); !ok {
 		return
@@ -155,7 +153,7 @@ func lldpChassis(entry map[string]any) (c Chassis, ok bool) {
 		}
 	}
 	id := lldpObject(entry["id"])
-	c = Chassis{IDType: lldpWord(id["type"]), ID: lldpWord(id["value"]), Name: name, Description: lldpWord(entry["descr"])}
+	c = Chassis{ID: lldpWord(id["value"]), Name: name, Description: lldpWord(entry["descr"])}
 	for _, v := range lldpList(entry["capability"]) {
 		x := lldpObject(v)
 		if on, _ := x["enabled"].(bool); on {

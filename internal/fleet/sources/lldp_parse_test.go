@@ -20,7 +20,8 @@ func lldpLines(r *LLDPReport) []string {
 	}
 	for i := range r.Neighbors {
 		n := &r.Neighbors[i]
-		out = append(out, fmt.Sprintf("%s %s %s %s %q %q %v %s %s %s", n.Interface, n.Via, n.Chassis.IDType, n.Chassis.ID, n.Chassis.Name, n.Chassis.Description, n.Chassis.Enabled, n.PortType, n.Port(), n.PortDescr))
+		out = append(out, fmt.Sprintf("%s %s %q %q %v %s %s %s", n.Interface, n.Chassis.ID,
+			n.Chassis.Name, n.Chassis.Description, n.Chassis.Enabled, n.PortType, n.Port(), n.PortDescr))
 	}
 	return out
 }
@@ -28,8 +29,8 @@ func lldpLines(r *LLDPReport) []string {
 // TestCaptured reads what lldpcli of Debian 12 printed of lldpd on two veth pairs.
 func TestCaptured(t *testing.T) {
 	two := []string{
-		`eth0 LLDP mac MAC "leaf1" "test b" [Station] mac swp1 swp1`,
-		`eth1 LLDP mac MAC "leaf1" "test b" [Station] mac swp2 swp2`,
+		`eth0 MAC "leaf1" "test b" [Station] mac swp1 swp1`,
+		`eth1 MAC "leaf1" "test b" [Station] mac swp2 swp2`,
 	}
 	local := []string{`local MAC "n1" [Station]`}
 	for name, want := range map[string][]string{"two.json": two, "two.json0": two, "one.json": two[1:], "none.json": nil, "chassis.json": local, "chassis.json0": local} {
@@ -59,11 +60,11 @@ func TestLldpParse(t *testing.T) {
 		want       []string
 	}{
 		{"ifname", `{"lldp":{"interface":[{"eth0":{"via":"LLDP","chassis":{"leaf1":{"id":{"type":"mac","value":"44:38:39:00:00:01"},"descr":["SONiC","x"],"capability":[{"type":"Bridge","enabled":true},{"type":"Router","enabled":true}]}},"port":{"id":{"type":"ifname","value":"Ethernet1/4"},"descr":"to n1"}}}]}}`,
-			[]string{`eth0 LLDP mac 44:38:39:00:00:01 "leaf1" "SONiC" [Bridge Router] ifname Ethernet1/4 to n1`}},
+			[]string{`eth0 44:38:39:00:00:01 "leaf1" "SONiC" [Bridge Router] ifname Ethernet1/4 to n1`}},
 		{"no name", `{"lldp":{"interface":{"eth0":{"via":"LLDP","chassis":{"id":{"type":"local","value":"x"},"descr":"d"},"port":{"id":{"type":"local","value":"17"}}}}}}`,
-			[]string{`eth0 LLDP local x "" "d" [] local 17 `}},
+			[]string{`eth0 x "" "d" [] local 17 `}},
 		{"one capability", `{"lldp":{"interface":{"eth0":{"chassis":{"id":{"type":"local","value":"x"},"capability":{"type":"Bridge","enabled":true}}}}}}`,
-			[]string{`eth0  local x "" "" [Bridge]   `}},
+			[]string{`eth0 x "" "" [Bridge]   `}},
 		{"two documents", `{"local-chassis":{"chassis":{"leaf1":{"id":{"type":"mac","value":"a"}}}}} {"lldp":{}}`, []string{`local a "leaf1" []`}},
 		{"without an ID", `{"lldp":{"interface":[{"eth0":{"chassis":{"x":{}}}},{"eth1":7},[],null]}}`, nil},
 	} {

@@ -3,6 +3,7 @@ package sources
 import (
 	"bytes"
 	"fmt"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -37,15 +38,15 @@ func Parse(data []byte) (*Subnet, error) {
 }
 
 type parser struct {
-	s       *Subnet
-	number  int            // of the line; 0: of none
-	nodes   map[string]int // by key
-	listed  map[int]int    // lines of the entries of nodes that have one of their own
-	peers   map[End]End
-	unsure  map[End]bool // ports that are linked to two
-	current int          // the node whose ports follow, -1 none
-	ahead   Node         // what lines before a node's own say of it
-	more    int          // problems beyond those that are kept
+	s        *Subnet
+	number   int            // of the line; 0: of none
+	nodes    map[string]int // by key
+	listed   map[int]int    // lines of the entries of nodes that have one of their own
+	peers    map[End]End
+	unsure   map[End]bool // ports that are linked to two
+	current  int          // the node whose ports follow, -1 none
+	deviceID uint32       // what a line before a node's own says of it
+	more     int          // problems beyond those that are kept
 }
 
 func (p *parser) problem(format string, args ...any) {
@@ -60,113 +61,84 @@ func (p *parser) problem(format string, args ...any) {
 	p.s.Problems = append(p.s.Problems, at+fmt.Sprintf(format, args...))
 }
 
+// The forms of lines: what stands before a node, a node's own line, that of one of its ports with the far end of the
+// cable, and with -p an end by itself and a cable between two.
+var (
+	propertyForm = regexp.MustCompile(`^(vendid|devid|sysimgguid|switchguid|caguid|rtguid)=([^(\t]*)`)
+	headForm     = regexp.MustCompile(`^(Switch|Ca|Rt)[ \t]+(\d+)[ \t]+"([SHR])-([^"]*)"(.*)$`)
+	portForm     = regexp.MustCompile(`^\[(\d+)\]` + extGUID + `[ \t]*(?:"([SHR])-([^"]*)"\[(\d+)\]` + extGUID + `(.*)|#.*)?$`)
+	endForm      = regexp.MustCompile(`^\s*(SW|CA|RT)\s+\d+\s+(\d+)\s+(0x\S+)(.*)$`)
+	cableForm    = regexp.MustCompile(`^\s+(\S+?)x?\s+(\S+)\s+-(\s.*)$`)
+)
+
+// extGUID is what may stand behind a port's number: what its socket is called, and its GUID.
+const extGUID = `(?:\[ext [^\]]*\])?(?:\(([^)]+)\))?`
+
+// kindsByWord are the kinds of nodes as each of the forms has them.
+var kindsByWord = map[string]Kind{"Switch": Switch, "S": Switch, "SW": Switch, "Ca": Adapter, "H": Adapter, "CA": Adapter,
+	"Rt": Router, "R": Router, "RT": Router}
+
 // line reads one line of either form.
 func (p *parser) line(text string) {
 	trimmed := strings.TrimSpace(text)
 	switch {
 	case trimmed == "" || trimmed[0] == '#':
-	case text[0] == '[':
-		p.port(text)
 	case strings.HasPrefix(text, "Chassis "), strings.HasPrefix(text, "ibwarn:"): // -g; the tool's own warnings
+	case text[0] == '[' && p.current < 0:
+		p.problem("a port before any node: left out")
+	case text[0] == '[' && p.port(text), p.head(text), p.property(trimmed), p.listedPort(text):
 	default:
-		if head, rest, ok := headLine(text); ok {
-			p.head(head, rest)
-		} else if fields := strings.Fields(text); p.property(trimmed) {
-		} else if end, n, ok := listedEnd(fields); ok {
-			p.listedPort(text, end, fields[n:])
-		} else {
-			p.problem("%.128q is not understood", text)
-		}
+		p.problem("%.128q is not understood", text)
 	}
 }
 
-// property reads "vendid=0x2c9" and its kin, which stand before a node.
+// property reads "devid=0x1021"; the others that stand before a node are of no use, or said again in its own line.
 func (p *parser) property(text string) bool {
-	name, value, ok := strings.Cut(text, "=")
-	if !ok {
-		return false
+	m := propertyForm.FindStringSubmatch(text)
+	if m == nil || m[1] != "devid" {
+		return m != nil
 	}
-	value, _, _ = strings.Cut(value, "(")
-	value, _, _ = strings.Cut(strings.TrimSpace(value), "\t")
-	n, err := strconv.ParseUint(strings.TrimPrefix(value, "0x"), 16, 64)
-	switch name {
-	case "vendid":
-		p.ahead = Node{VendorID: uint32(n)}
-	case "devid":
-		p.ahead.DeviceID = uint32(n)
-	case "sysimgguid":
-		p.ahead.SystemGUID = GUID(n)
-	case "switchguid", "caguid", "rtguid": // the node's own line has it again
-	default:
-		return false
-	}
-	if err != nil || (name == "vendid" || name == "devid") && n > 1<<32-1 {
+	n, err := strconv.ParseUint(strings.TrimPrefix(strings.TrimSpace(m[2]), "0x"), 16, 32)
+	if err != nil {
 		p.problem("%.128q is no number", text)
 	}
+	p.deviceID = uint32(n)
 	return true
 }
 
-// nodeHead is the beginning of a node's own line.
-type nodeHead struct {
-	kind  Kind
-	ports int
-	guid  GUID
+// portOf reads a port's number, and its GUID where there is one.
+func portOf(number, guid string) (port int, g GUID, ok bool) {
+	port, err := strconv.Atoi(number)
+	ok = err == nil && port <= maxPorts
+	if guid != "" && ok {
+		g, ok = ParseGUID(guid)
+	}
+	return port, g, ok
 }
 
-// kindsByWord are the words that begin a node's line, and the letters of its name.
-var kindsByWord = map[string]struct {
-	kind   Kind
-	letter byte
-}{"Switch": {Switch, 'S'}, "Ca": {Adapter, 'H'}, "Rt": {Router, 'R'}}
-
-var kindsByLetter = map[byte]Kind{'S': Switch, 'H': Adapter, 'R': Router}
-
-// headLine reads `Switch	129 "S-9c05910300a1b2c0"		# ...` up to the name.
-func headLine(text string) (h nodeHead, rest string, ok bool) {
-	word, rest, ok := cutSpace(text)
-	k, known := kindsByWord[word]
-	if !ok || !known {
-		return h, "", false
+// head begins a node: `Switch	129 "S-9c05910300a1b2c0"		# "leaf" ...`.
+func (p *parser) head(text string) bool {
+	m := headForm.FindStringSubmatch(text)
+	if m == nil || kindsByWord[m[1]] != kindsByWord[m[3]] {
+		return false
 	}
-	count, rest, ok := cutSpace(rest)
-	n, err := strconv.Atoi(count)
-	if !ok || err != nil || n < 0 || n > maxPorts {
-		return h, "", false
+	_, _, inRange := portOf(m[2], "")
+	guid, ok := ParseGUID(m[4])
+	if !ok || !inRange {
+		return false
 	}
-	kind, guid, rest, ok := nodeName(rest)
-	if !ok || kind != k.kind {
-		return h, "", false
-	}
-	return nodeHead{k.kind, n, guid}, rest, true
-}
-
-// nodeName reads `"S-9c05910300a1b2c0"`, which may have more behind the GUID that chassis give.
-func nodeName(text string) (kind Kind, guid GUID, rest string, ok bool) {
-	if len(text) < 4 || text[0] != '"' || text[2] != '-' {
-		return "", 0, "", false
-	}
-	digits, rest, ok := strings.Cut(text[3:], `"`)
-	if !ok {
-		return "", 0, "", false
-	}
-	kind, known := kindsByLetter[text[1]]
-	guid, ok = ParseGUID(digits)
-	return kind, guid, rest, known && ok
-}
-
-// head begins a node.
-func (p *parser) head(h nodeHead, rest string) {
-	i := p.node(h.kind, h.guid)
+	kind := kindsByWord[m[1]]
+	i := p.node(kind, guid)
 	if first := p.listed[i]; first > 0 {
-		p.problem("%s %s has a second entry, beside that of line %d: its ports are read too", h.kind, h.guid, first)
+		p.problem("%s %s has a second entry, beside that of line %d: its ports are read too", kind, guid, first)
 	}
 	p.listed[i], p.current = p.number, i
 	n := &p.s.Nodes[i]
-	n.Ports, n.VendorID, n.DeviceID, n.SystemGUID = h.ports, p.ahead.VendorID, p.ahead.DeviceID, p.ahead.SystemGUID
-	p.ahead = Node{}
-	if d, _, ok := description(rest); ok {
+	n.DeviceID, p.deviceID = p.deviceID, 0
+	if d, _, ok := description(m[5]); ok {
 		n.Description = d
 	}
+	return true
 }
 
 // node finds a node by its GUID, or makes it.
@@ -197,35 +169,25 @@ func description(line string) (d, after string, ok bool) {
 	return text.Clip(comment[first+1:last], maxDescription), comment[last+1:], true
 }
 
-// port reads a line of a node's ports: `[1](guid) [ext 3]	"H-guid"[1](guid) 		# "n1 mlx5_2" lid 22 4xNDR`.
-func (p *parser) port(text string) {
-	if p.current < 0 {
-		p.problem("a port before any node: left out")
-		return
+// port reads a line of a node's ports: `[1](guid) 	"H-guid"[1](guid) 		# "n1 mlx5_2" lid 22 4xNDR`.
+func (p *parser) port(text string) bool {
+	m := portForm.FindStringSubmatch(text)
+	if m == nil {
+		return false
 	}
-	own, ownGUID, rest, ok := numbered(text)
-	if !ok {
-		p.problem("%.128q is not understood", text)
-		return
+	own, ownGUID, ok := portOf(m[1], m[2])
+	if !ok || m[3] == "" {
+		return ok // a port without a cable
 	}
-	rest = strings.TrimLeft(rest, " \t")
-	if strings.HasPrefix(rest, "#") || rest == "" {
-		return // a port without a cable
+	guid, isGUID := ParseGUID(m[4])
+	far, farGUID, ok := portOf(m[5], m[6])
+	if !ok || !isGUID {
+		return false
 	}
-	kind, guid, rest, ok := nodeName(rest)
-	if !ok {
-		p.problem("%.128q is not understood", text)
-		return
-	}
-	far, farGUID, rest, ok := numbered(rest)
-	if !ok {
-		p.problem("%.128q is not understood", text)
-		return
-	}
-	other := p.node(kind, guid)
+	other := p.node(kindsByWord[m[3]], guid)
 	p.portGUID(p.current, own, ownGUID)
 	p.portGUID(other, far, farGUID)
-	d, after, ok := description(rest)
+	d, after, ok := description(m[7])
 	if n := &p.s.Nodes[other]; ok && n.Description == "" {
 		n.Description = d
 	}
@@ -236,6 +198,7 @@ func (p *parser) port(text string) {
 		}
 	}
 	p.link(l)
+	return true
 }
 
 // setRate takes the words of a width and a speed, if they are known ones.
@@ -244,31 +207,6 @@ func (l *Link) setRate(lanes, speed string) {
 	if err == nil && width >= 1 && width <= 12 && laneMbps[speed] != 0 {
 		l.Width, l.Speed = width, speed
 	}
-}
-
-// numbered reads "[17]", "[17](guid)" and "[17][ext 3](guid)".
-func numbered(text string) (port int, guid GUID, rest string, ok bool) {
-	if !strings.HasPrefix(text, "[") {
-		return 0, 0, "", false
-	}
-	digits, rest, ok := strings.Cut(text[1:], "]")
-	port, err := strconv.Atoi(digits)
-	if !ok || err != nil || port < 0 || port > maxPorts {
-		return 0, 0, "", false
-	}
-	if strings.HasPrefix(rest, "[ext ") {
-		if _, rest, ok = strings.Cut(rest, "]"); !ok {
-			return 0, 0, "", false
-		}
-	}
-	if inner, ok := strings.CutPrefix(rest, "("); ok {
-		digits, after, ok := strings.Cut(inner, ")")
-		if guid, known := ParseGUID(digits); ok && known {
-			return port, guid, after, true
-		}
-		return 0, 0, "", false
-	}
-	return port, 0, rest, true
 }
 
 func (p *parser) portGUID(node, port int, g GUID) {
@@ -303,68 +241,53 @@ func (p *parser) link(l Link) {
 	p.s.Links = append(p.s.Links, l)
 }
 
-// listedWords are the kinds as -p has them.
-var listedWords = map[string]Kind{"SW": Switch, "CA": Adapter, "RT": Router}
-
-// listed is an end as -p prints it.
-type listed struct {
-	kind Kind
-	port int
-	guid GUID
-}
-
-// listedEnd reads "SW     1  4 0x0000000000200000"; n is how many words it took.
-func listedEnd(fields []string) (l listed, n int, ok bool) {
-	if len(fields) < 4 {
-		return l, 0, false
+// listedEnd reads an end as -p prints it, "SW     1  4 0x0000000000200000", and enters its node. -p gives the GUID of an
+// adapter's port and not the node's: such a port is a node.
+func (p *parser) listedEnd(text string) (e End, rest string, ok bool) {
+	m := endForm.FindStringSubmatch(text)
+	if m == nil {
+		return e, "", false
 	}
-	kind, known := listedWords[fields[0]]
-	_, err := strconv.Atoi(fields[1])
-	port, err2 := strconv.Atoi(fields[2])
-	guid, isGUID := ParseGUID(fields[3])
-	if !known || err != nil || err2 != nil || !isGUID || port < 0 || port > maxPorts || !strings.HasPrefix(fields[3], "0x") {
-		return l, 0, false
+	port, guid, ok := portOf(m[2], m[3])
+	if !ok {
+		return e, "", false
 	}
-	return listed{kind, port, guid}, 4, true
-}
-
-// listedNode finds the node of an end. -p gives the GUID of an adapter's port and not the node's: such a
-// port is a node.
-func (p *parser) listedNode(l listed) int {
-	if l.kind == Switch {
-		i := p.node(Switch, l.guid)
-		p.listed[i] = p.number
-		return i
+	if kind := kindsByWord[m[1]]; kind == Switch {
+		e = End{p.node(kind, guid), port}
+	} else {
+		e = End{p.keyed("port"+guid.String(), Node{Kind: kind, PortGUIDs: map[int]GUID{port: guid}}), port}
 	}
-	i := p.keyed("port"+l.guid.String(), Node{Kind: l.kind, PortGUIDs: map[int]GUID{l.port: l.guid}})
-	p.listed[i] = p.number
-	return i
+	p.listed[e.Node] = p.number
+	return e, m[4], true
 }
 
 // listedPort reads a line of -p: an end, its rate, and the far end or the node's description.
-func (p *parser) listedPort(line string, near listed, fields []string) {
-	a := p.listedNode(near)
-	if len(fields) < 3 || fields[2] != "-" { // no cable
-		if _, d, ok := strings.Cut(line, "'"); ok {
-			p.s.Nodes[a].Description = text.Clip(strings.TrimSuffix(strings.TrimRight(d, " "), "'"), maxDescription)
-		}
-		return
-	}
-	far, _, ok := listedEnd(fields[3:])
+func (p *parser) listedPort(line string) bool {
+	near, rest, ok := p.listedEnd(line)
 	if !ok {
-		p.problem("%.128q is not understood", line)
-		return
+		return false
 	}
-	b := p.listedNode(far)
+	m := cableForm.FindStringSubmatch(rest)
+	if m == nil {
+		if _, d, ok := strings.Cut(line, "'"); ok {
+			p.s.Nodes[near.Node].Description = text.Clip(strings.TrimSuffix(strings.TrimRight(d, " "), "'"), maxDescription)
+		}
+		return true
+	}
+	far, _, ok := p.listedEnd(m[3])
+	if !ok {
+		return false
+	}
 	if _, both, ok := strings.Cut(line, "( '"); ok {
 		both = strings.TrimSuffix(strings.TrimRight(both, " "), "' )")
 		if strings.Count(both, "' - '") == 1 { // else a description has quotes itself
-			p.s.Nodes[a].Description, p.s.Nodes[b].Description, _ = strings.Cut(both, "' - '")
+			p.s.Nodes[near.Node].Description, p.s.Nodes[far.Node].Description, _ = strings.Cut(both, "' - '")
 		}
 	}
-	l := Link{A: End{a, near.port}, B: End{b, far.port}}
-	l.setRate(strings.TrimSuffix(fields[0], "x"), fields[1])
+	l := Link{A: near, B: far}
+	l.setRate(m[1], m[2])
 	p.link(l)
+	return true
 }
 
 // finish tells what is missing, and puts all in order.
@@ -380,13 +303,4 @@ func (p *parser) finish() {
 		p.s.Problems = append(p.s.Problems, fmt.Sprintf("and %d more", p.more))
 	}
 	p.s.sorted()
-}
-
-// cutSpace cuts a text at its first run of blanks.
-func cutSpace(text string) (word, rest string, ok bool) {
-	i := strings.IndexAny(text, " \t")
-	if i < 0 {
-		return text, "", false
-	}
-	return text[:i], strings.TrimLeft(text[i:], " \t"), true
 }

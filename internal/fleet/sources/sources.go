@@ -1,6 +1,6 @@
-// Package sources makes networks (fleet.Network) of what tells how a fabric is cabled: the text of
-// ibnetdiscover, what hosts and switches hear by LLDP, probe reports, and files; and a
-// topoctl.fabric/v1 document of a fleet that was joined with them.
+// Package sources makes networks (fleet.Network) from the sources that tell how a fabric is cabled: the text of
+// ibnetdiscover, LLDP reports of hosts and switches, probe reports, and fabric files. It also makes a topoctl.fabric/v1
+// document of a fleet that was joined with them.
 package sources
 
 import (
@@ -14,7 +14,7 @@ import (
 	"github.com/topoctl/topoctl/internal/fleet"
 )
 
-// By what cables are known.
+// The sources of cables.
 const (
 	KnownByIBNet = "ibnetdiscover"
 	KnownByLLDP  = "lldp"

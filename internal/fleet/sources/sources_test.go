@@ -100,7 +100,7 @@ func TestMerge(t *testing.T) {
 // Two hosts back to back, a hub that passes LLDP on, and a switch that does not say which it is are no cables.
 func TestLLDPLeft(t *testing.T) {
 	leaf := func(id string) sources.Chassis {
-		return sources.Chassis{IDType: "mac", ID: id, Name: id, Enabled: []string{"Bridge"}}
+		return sources.Chassis{ID: id, Name: id, Enabled: []string{"Bridge"}}
 	}
 	f := &fleet.Fleet{Hosts: []fleet.Host{
 		{Host: "n1", Ports: []fleet.Port{{Port: "eth0", MAC: "02:00:00:00:00:01"}}},
@@ -124,7 +124,7 @@ func TestLLDPLeft(t *testing.T) {
 // A switch's tier is how far it is from hosts, whoever is heard first: the core's file comes before the leaves'.
 func TestLLDPTiers(t *testing.T) {
 	sw := func(id string) sources.Chassis {
-		return sources.Chassis{IDType: "mac", ID: id, Name: id, Enabled: []string{"Bridge"}}
+		return sources.Chassis{ID: id, Name: id, Enabled: []string{"Bridge"}}
 	}
 	says := func(name string, hears ...string) sources.Heard {
 		own := sw(name)

@@ -42,15 +42,6 @@ func (p *printing) parse(cmd *cobra.Command, args []string) error {
 	return err
 }
 
-// loadFleet gives the fleet.
-func (p *printing) load(ctx context.Context) (*model.Fleet, error) {
-	net, err := fleetNetwork(ctx, p.Host, p.fabric)
-	if err != nil {
-		return nil, err
-	}
-	return loadFleet(ctx, p.Host, p.args, net)
-}
-
 func (p *printing) options(all bool) show.Options {
 	o := show.Options{All: all, Units: units.System(p.Globals.Units)}
 	if p.out.Stdout() {
@@ -106,7 +97,7 @@ func (o *fleetShowOptions) parse(cmd *cobra.Command, args []string) error {
 }
 
 func runFleetShow(ctx context.Context, o *fleetShowOptions) error {
-	f, err := o.load(ctx)
+	f, err := loadFleet(ctx, o.Host, o.args, o.fabric)
 	if err != nil {
 		return err
 	}
@@ -168,12 +159,12 @@ func (o *fleetCheckOptions) parse(cmd *cobra.Command, args []string) error {
 }
 
 func runFleetCheck(ctx context.Context, o *fleetCheckOptions) error {
-	f, err := o.load(ctx)
+	f, err := loadFleet(ctx, o.Host, o.args, o.fabric)
 	if err != nil {
 		return err
 	}
 	if o.against != "" {
-		golden, err := loadFleet(ctx, o.Host, []string{o.against}, nil)
+		golden, err := loadFleet(ctx, o.Host, []string{o.against}, "")
 		if err == nil && golden.NoneReached() {
 			err = fmt.Errorf("%s: %w", o.against, someReached(golden))
 		}

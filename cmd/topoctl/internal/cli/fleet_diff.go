@@ -49,14 +49,14 @@ func (o *fleetDiffOptions) parse(cmd *cobra.Command, args []string) error {
 }
 
 func runFleetDiff(ctx context.Context, o *fleetDiffOptions) error {
-	older, err := loadFleet(ctx, o.Host, []string{o.old}, nil)
+	older, err := loadFleet(ctx, o.Host, []string{o.old}, "")
 	if err != nil {
 		return err
 	}
 	if err := someReached(older); err != nil { // everything would be new; of NEW, everything is lost
 		return fmt.Errorf("%s: %w", o.old, err)
 	}
-	newer, err := loadFleet(ctx, o.Host, []string{o.new}, nil)
+	newer, err := loadFleet(ctx, o.Host, []string{o.new}, "")
 	if err != nil {
 		return err
 	}

@@ -34,8 +34,7 @@ type fleetExportOptions struct {
 	gpus      int
 	lists     bool
 
-	read, failed int   // topologies that the format needed again
-	unread       error // of the last that could not be read
+	failed bool // a topology that the format needs could not be read again
 }
 
 // fleetWriter writes a fleet in a format.
@@ -70,60 +69,54 @@ func (n fleetNeed) met(f *model.Fleet) error {
 	return withHint(err, "give --fabric what \"topoctl fleet fabric\" has written")
 }
 
-// fleetPlain is a format that the fleet alone makes.
+// fleetPlain is a format that needs no flags.
 func fleetPlain(needs fleetNeed, write func(*model.Fleet) export.Output) fleetWriter {
 	return fleetWriter{needs, func(_ *fleetExportOptions, _ context.Context, f *model.Fleet) (export.Output, error) {
 		return write(f), nil
 	}}
 }
 
-// fleetFormats are what fleet export writes.
+// fleetFormats are the formats of fleet export, with the flags that each takes.
 func fleetFormats() exportFormats[fleetWriter] {
+	type options = *fleetExportOptions
+	type output = export.Output
 	return exportFormats[fleetWriter]{
 		{"slurm-tree", "Slurm's topology.conf for topology/tree", nil, fleetPlain(needsCables, export.SlurmTree)},
 		{"slurm-block", "Slurm's topology.conf for topology/block", nil, fleetPlain(needsCablesOrDomains, export.SlurmBlock)},
 		{"slurm-yaml", "Slurm's topology.yaml", nil, fleetPlain(needsCablesOrDomains, export.SlurmYAML)},
 		{"k8s-labels", "kubectl commands that label nodes", nil, fleetPlain(needsHosts, export.NodeLabels)},
-		{"nfd", "a feature file of Node Feature Discovery", []string{"node"}, fleetWriter{needsHosts, (*fleetExportOptions).featureFile}},
-		{"nodefeature", "NodeFeatures of Node Feature Discovery", []string{"namespace"}, fleetWriter{needsHosts, (*fleetExportOptions).nodeFeatures}},
-		{"kueue", "a Topology of Kueue", []string{"name"}, fleetWriter{needsCables, (*fleetExportOptions).kueue}},
+		{"nfd", "a feature file of Node Feature Discovery", []string{"node"},
+			fleetWriter{needsHosts, func(o options, _ context.Context, f *model.Fleet) (output, error) {
+				return export.FeatureFile(f, o.node)
+			}}},
+		{"nodefeature", "NodeFeatures of Node Feature Discovery", []string{"namespace"},
+			fleetWriter{needsHosts, func(o options, _ context.Context, f *model.Fleet) (output, error) {
+				return export.NodeFeatures(f, o.namespace), nil
+			}}},
+		{"kueue", "a Topology of Kueue", []string{"name"},
+			fleetWriter{needsCables, func(o options, _ context.Context, f *model.Fleet) (output, error) {
+				return export.KueueTopology(f, o.name), nil
+			}}},
 		{"hypernode", "HyperNodes of Volcano", nil, fleetPlain(needsCables, export.HyperNodes)},
-		{"dra-claim", "ResourceClaimTemplates for each class of hosts", []string{"gpus"}, fleetWriter{needsHosts, (*fleetExportOptions).claims}},
-		{"dra-attributes", "attributes of network devices, as JSON", []string{"lists"}, fleetWriter{needsHosts, (*fleetExportOptions).attributes}},
-		{"env", "variables for an engine on all hosts of a class", []string{"class", "for"}, fleetWriter{needsHosts, (*fleetExportOptions).env}},
+		{"dra-claim", "ResourceClaimTemplates for each class of hosts", []string{"gpus"},
+			fleetWriter{needsHosts, func(o options, _ context.Context, f *model.Fleet) (output, error) {
+				return export.Claims(f, o.gpus), nil
+			}}},
+		{"dra-attributes", "attributes of network devices, as JSON", []string{"lists"},
+			fleetWriter{needsHosts, func(o options, _ context.Context, f *model.Fleet) (output, error) {
+				out, err := export.DeviceAttributes(f, o.lists)
+				out.Data, err = safeJSON(out.Data, err)
+				return out, err
+			}}},
+		{"env", "variables for an engine on all hosts of a class", []string{"class", "for"},
+			fleetWriter{needsHosts, func(o options, ctx context.Context, f *model.Fleet) (output, error) {
+				return export.Env(f, o.documents(ctx), o.class, engines.Engine(o.engine))
+			}}},
 		{"topograph-model", "a model for topograph's simulator", nil, fleetPlain(needsCables, export.TopographModel)},
 		{"ibsim", "a net file of ibsim", nil, fleetPlain(needsCables, export.Ibsim)},
 		{"dot", "the network as a graph for Graphviz", nil, fleetPlain(needsCables, export.DOT)},
 		{"svg", "the network as a drawing", nil, fleetPlain(needsCables, export.SVG)},
 	}
-}
-
-func (o *fleetExportOptions) featureFile(_ context.Context, f *model.Fleet) (export.Output, error) {
-	return export.FeatureFile(f, o.node)
-}
-
-func (o *fleetExportOptions) nodeFeatures(_ context.Context, f *model.Fleet) (export.Output, error) {
-	return export.NodeFeatures(f, o.namespace), nil
-}
-
-func (o *fleetExportOptions) kueue(_ context.Context, f *model.Fleet) (export.Output, error) {
-	return export.KueueTopology(f, o.name), nil
-}
-
-func (o *fleetExportOptions) claims(ctx context.Context, f *model.Fleet) (export.Output, error) {
-	return export.Claims(f, o.documents(ctx), o.gpus)
-}
-
-func (o *fleetExportOptions) attributes(ctx context.Context, f *model.Fleet) (export.Output, error) {
-	out, err := export.DeviceAttributes(f, o.documents(ctx), o.lists)
-	if err == nil {
-		out.Data, err = safeJSON(out.Data, nil)
-	}
-	return out, err
-}
-
-func (o *fleetExportOptions) env(ctx context.Context, f *model.Fleet) (export.Output, error) {
-	return export.Env(f, o.documents(ctx), o.class, engines.Engine(o.engine))
 }
 
 func newFleetExportCmd(f *Env, runF func(context.Context, *fleetExportOptions) error) *cobra.Command {
@@ -182,11 +175,7 @@ func (o *fleetExportOptions) parse(cmd *cobra.Command, args []string) error {
 }
 
 func runFleetExport(ctx context.Context, o *fleetExportOptions) error {
-	n, err := fleetNetwork(ctx, o.Host, o.fabric)
-	if err != nil {
-		return err
-	}
-	f, err := loadFleet(ctx, o.Host, o.args, n)
+	f, err := loadFleet(ctx, o.Host, o.args, o.fabric)
 	if err != nil {
 		return err
 	}
@@ -200,9 +189,6 @@ func runFleetExport(ctx context.Context, o *fleetExportOptions) error {
 	if err := cmp.Or(ctx.Err(), err); err != nil {
 		return err
 	}
-	if o.failed > 0 && o.read == 0 {
-		return o.unread
-	}
 	o.tell("note", out.Notes...)
 	if len(out.Data) == 0 {
 		return errors.New("nothing to write: all of it was left out")
@@ -211,7 +197,7 @@ func runFleetExport(ctx context.Context, o *fleetExportOptions) error {
 		return err
 	}
 	noteUnreached(o.Host, f)
-	if len(f.Missing()) > 0 || o.failed > 0 {
+	if len(f.Missing()) > 0 || o.failed {
 		return errPartial
 	}
 	return nil
@@ -229,11 +215,7 @@ func (o *fleetExportOptions) documents(ctx context.Context) export.Documents {
 			return nil, err
 		}
 		t, err := o.document(ctx, h, dir)
-		if err != nil {
-			o.failed, o.unread = o.failed+1, err
-		} else {
-			o.read++
-		}
+		o.failed = o.failed || err != nil
 		return t, err
 	}
 }
@@ -244,7 +226,8 @@ func (o *fleetExportOptions) document(ctx context.Context, h *model.Host, dir st
 		return o.stored(ctx, h, filepath.Join(dir, filepath.FromSlash(h.Document)))
 	}
 	if strings.HasSuffix(h.Source, stdinName) {
-		return nil, withHint(fmt.Errorf("%s: its topology is needed again, and standard input is read once", h.Host), "collect into a folder first: topoctl fleet collect - --out-dir DIR")
+		return nil, fmt.Errorf("%s: its topology is needed again, and standard input is read once: "+
+			"collect into a folder first (topoctl fleet collect - --out-dir DIR)", h.Host)
 	}
 	sources, err := describedFile(o.Host, o.args)
 	if err != nil {

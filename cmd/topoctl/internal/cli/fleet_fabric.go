@@ -73,7 +73,7 @@ func (o *fleetFabricOptions) parse(cmd *cobra.Command, args []string) error {
 }
 
 func runFleetFabric(ctx context.Context, o *fleetFabricOptions) error {
-	f, err := loadFleet(ctx, o.Host, o.args, nil)
+	f, err := loadFleet(ctx, o.Host, o.args, "")
 	if err != nil {
 		return err
 	}
@@ -87,7 +87,7 @@ func runFleetFabric(ctx context.Context, o *fleetFabricOptions) error {
 	if f, err = f.Rebuild(n); err != nil {
 		return err
 	}
-	file, notes := sources.File(f, f.Unjoined(n))
+	file, notes := sources.File(f, f.Unjoined())
 	left = append(left, notes...)
 	if o.Format == formatJSON {
 		var data []byte
@@ -134,7 +134,10 @@ func (o *fleetFabricOptions) network(ctx context.Context, f *model.Fleet) (n *mo
 		if err != nil {
 			return nil, nil, fmt.Errorf("--ibnetdiscover: %w", pkgerr.Plain(err))
 		}
-		all, left = append(all, sources.FromSubnet(s, name)), append(left, sources.Problems(s, name)...)
+		all = append(all, sources.FromSubnet(s, name))
+		for _, p := range s.Problems {
+			left = append(left, name+": "+p)
+		}
 	}
 	for _, name := range o.lldp {
 		heard, broken, err := o.heard(ctx, name)
@@ -174,7 +177,7 @@ func (o *fleetFabricOptions) subnet(ctx context.Context, name string) (*sources.
 	return s, nil
 }
 
-// heard reads a file or a folder of what lldpcli printed, or runs it here. Of a folder, broken are the files that tell
+// heard reads a file or a folder of what lldpcli printed, or runs it here. broken are the files of a folder that tell
 // nothing: one of many hosts does not cost the others.
 func (o *fleetFabricOptions) heard(ctx context.Context, name string) (heard []sources.Heard, broken []string, err error) {
 	if name == runHere {
@@ -187,40 +190,40 @@ func (o *fleetFabricOptions) heard(ctx context.Context, name string) (heard []so
 			return nil, nil, err
 		}
 		r, err := sources.ParseLLDP(data)
-		if err != nil {
+		return []sources.Heard{{Host: host, Report: r}}, nil, err
+	}
+	files := []string{name}
+	if info, err := os.Stat(name); err == nil && info.IsDir() {
+		if files, err = lldpFiles(name); err != nil {
 			return nil, nil, err
 		}
-		return []sources.Heard{{Host: host, Report: r}}, nil, nil
 	}
-	if info, err := os.Stat(name); err != nil || !info.IsDir() {
-		one, err := o.heardBy(ctx, name)
-		return []sources.Heard{one}, nil, err
-	}
-	entries, err := os.ReadDir(name)
-	if err != nil {
-		return nil, nil, err
-	}
-	for _, e := range entries {
-		if ext := filepath.Ext(e.Name()); !e.Type().IsRegular() || ext != ".json" && ext != ".json0" {
-			continue
-		}
-		one, problem := o.heardBy(ctx, filepath.Join(name, e.Name()))
+	for _, file := range files {
+		one, problem := o.heardBy(ctx, file)
 		if problem == nil {
 			heard = append(heard, one)
 			continue
 		}
-		broken = append(broken, problem.Error())
-		if err == nil {
-			err = problem
-		}
+		broken, err = append(broken, problem.Error()), cmp.Or(err, problem)
 	}
-	switch {
-	case len(heard) > 0:
+	if len(heard) > 0 {
 		return heard, broken, ctx.Err()
-	case err == nil:
-		err = fmt.Errorf("%s: no files called HOST.json", name)
 	}
 	return nil, nil, err
+}
+
+// lldpFiles are the files of a folder that are called as a host is.
+func lldpFiles(dir string) (out []string, err error) {
+	entries, err := os.ReadDir(dir)
+	for _, e := range entries {
+		if ext := filepath.Ext(e.Name()); e.Type().IsRegular() && (ext == ".json" || ext == ".json0") {
+			out = append(out, filepath.Join(dir, e.Name()))
+		}
+	}
+	if err == nil && len(out) == 0 {
+		err = fmt.Errorf("%s: no files called HOST.json", dir)
+	}
+	return out, err
 }
 
 // heardBy reads what lldpcli printed on the host that a file is called after.
@@ -240,15 +243,12 @@ func (o *fleetFabricOptions) heardBy(ctx context.Context, file string) (sources.
 func fabricText(f *model.Fleet, file *pathsel.Fabric) string {
 	var known []string // by what, of each cable
 	ports := 0
-	for i := range f.Hosts {
-		for k := range f.Hosts[i].Ports {
-			p := &f.Hosts[i].Ports[k]
-			if p.Role == pathsel.RoleData {
-				ports++
-			}
-			if p.Known != "" && p.Role == pathsel.RoleData {
-				known = append(known, p.Known)
-			}
+	for _, p := range f.Ports() {
+		if p.Role != pathsel.RoleData {
+			continue
+		}
+		if ports++; p.Known != "" {
+			known = append(known, p.Known)
 		}
 	}
 	var b strings.Builder
@@ -295,13 +295,10 @@ func switchRow(f *model.Fleet, file *pathsel.Fabric, s *pathsel.FabricSwitch) []
 	id := cmp.Or(s.ID, s.Switch)
 	ports := 0
 	var hosts []string
-	for k := range f.Hosts {
-		h := &f.Hosts[k]
-		for j := range h.Ports {
-			if h.Ports[j].Leaf == id {
-				ports++
-				hosts = append(hosts, h.Host)
-			}
+	for h, p := range f.Ports() {
+		if p.Leaf == id {
+			ports++
+			hosts = append(hosts, h.Host)
 		}
 	}
 	hosts = slices.Compact(hosts)

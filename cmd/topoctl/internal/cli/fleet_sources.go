@@ -3,6 +3,7 @@ package cli
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -99,36 +100,36 @@ func namedSource(arg string) (name, source string) {
 // sourcesOf are the sources of one argument.
 func sourcesOf(in *Host, arg string) iter.Seq2[collect.Source, error] {
 	name, path := namedSource(arg)
-	one := func(s collect.Source) iter.Seq2[collect.Source, error] {
-		if name != "" {
-			s.Name = name
-		}
-		return func(yield func(collect.Source, error) bool) { yield(s, nil) }
-	}
-	several := func(list iter.Seq2[collect.Source, error]) iter.Seq2[collect.Source, error] {
-		if name == "" {
-			return list
-		}
-		return func(yield func(collect.Source, error) bool) {
-			yield(collect.Source{}, fmt.Errorf("%s: a name is for one host, not for a folder or an archive", arg))
-		}
-	}
+	var one collect.Source
+	var several iter.Seq2[collect.Source, error]
 	info, err := os.Stat(path)
-	switch {
+	switch folder := err == nil && info.IsDir(); {
 	case strings.HasPrefix(path, fixturePrefix):
-		return one(collect.Source{Name: strings.TrimPrefix(path, fixturePrefix), From: path, Read: encoded(in, path)})
+		one = collect.Source{Name: strings.TrimPrefix(path, fixturePrefix), From: path, Read: encoded(in, path)}
 	case path == "-" && isPipedArchive(in):
-		return several(collect.ArchiveOf(in.Streams.In, stdinName))
+		several = collect.ArchiveOf(in.Streams.In, stdinName)
 	case path == "-":
-		return one(collect.Source{Name: "-", From: stdinName, Read: fileReader(in, path)})
-	case err == nil && info.IsDir() && isRoot(path):
-		return one(collect.Source{Name: collect.HostName(filepath.Clean(path)), From: "folder " + path, Read: encoded(in, path)})
-	case err == nil && info.IsDir():
-		return several(folder(in, path))
+		one = collect.Source{Name: "-", From: stdinName, Read: fileReader(in, path)}
+	case folder && isRoot(path):
+		one = collect.Source{Name: collect.HostName(filepath.Clean(path)), From: "folder " + path, Read: encoded(in, path)}
+	case folder:
+		several = documentsBelow(in, path)
 	case collect.IsArchive(path):
-		return several(collect.Archive(path))
+		several = collect.Archive(path)
+	default:
+		one = collect.Source{Name: collect.HostName(path), From: "file " + path, Read: fileReader(in, path)}
 	}
-	return one(collect.Source{Name: collect.HostName(path), From: "file " + path, Read: fileReader(in, path)})
+	return func(yield func(collect.Source, error) bool) {
+		switch {
+		case several == nil:
+			one.Name = cmp.Or(name, one.Name)
+			yield(one, nil)
+		case name != "":
+			yield(one, fmt.Errorf("%s: a name is for one host, not for a folder or an archive", arg))
+		default:
+			several(yield)
+		}
+	}
 }
 
 // pipe is standard input that can be looked at before it is read. What reads from it ends when ctx ends, or when
@@ -194,8 +195,8 @@ func encoded(in *Host, arg string) func(context.Context) ([]byte, error) {
 	}
 }
 
-// folder are the documents below a folder.
-func folder(in *Host, dir string) iter.Seq2[collect.Source, error] {
+// documentsBelow are the documents of hosts in a folder and the folders in it.
+func documentsBelow(in *Host, dir string) iter.Seq2[collect.Source, error] {
 	return func(yield func(collect.Source, error) bool) {
 		files, err := collect.Folder(dir)
 		if err == nil && len(files) == 0 {
@@ -256,19 +257,16 @@ func agentTargets(ctx context.Context, in *Host, value string) ([]collect.Target
 // sshTargets reads --hosts and --host: names, and the hosts that ssh connects to.
 func sshTargets(ctx context.Context, in *Host, file string, names []string) ([]collect.Target, error) {
 	var data []byte
+	flag := "--host"
 	if file != "" {
 		var err error
 		if data, err = in.ReadFile(ctx, file); err != nil {
 			return nil, fmt.Errorf("--hosts: %w", err)
 		}
-		data = append(data, '\n')
+		flag, data = "--hosts", append(data, '\n')
 	}
 	for _, n := range names {
 		data = append(data, strings.Replace(n, "=", " ", 1)+"\n"...)
-	}
-	flag := "--hosts"
-	if file == "" {
-		flag = "--host"
 	}
 	hosts, err := fabric.ParseList(data, model.MaxHosts, sshPort)
 	if err != nil {
@@ -304,8 +302,12 @@ func listError(err error) error {
 }
 
 // loadFleet gives the fleet that arguments name: its document, a folder with one, or hosts to be put together
-// here. The label is for texts.
-func loadFleet(ctx context.Context, in *Host, args []string, network *model.Network) (*model.Fleet, error) {
+// here. fabric is the file of --fabric, "" for none.
+func loadFleet(ctx context.Context, in *Host, args []string, fabric string) (*model.Fleet, error) {
+	network, err := fleetNetwork(ctx, in, fabric)
+	if err != nil {
+		return nil, err
+	}
 	in = withPipe(ctx, in)
 	if len(args) == 1 {
 		f, err := fleetDocument(ctx, in, args[0])
