@@ -11,7 +11,8 @@ func newViews(o Options) []ui.View {
 	measured := views.NewProbe()
 	measured.SetUnable(o.noProber())
 	measured.SetReport(o.Measured, o.MeasuredName)
-	return []ui.View{views.NewTree(), views.NewMatrix(), views.NewPath(), measured, views.NewEngine(), views.NewEvents()}
+	hosts := &views.Cache{}
+	return []ui.View{views.NewTree(hosts), views.NewMatrix(hosts), views.NewPath(hosts, o.PathText), measured, views.NewEngine(), views.NewEvents()}
 }
 
 func newState(o Options) *state.State {

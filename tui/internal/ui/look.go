@@ -74,6 +74,14 @@ func (l *Look) Mark(s Style) string {
 	return " "
 }
 
+// Marked is a text behind the mark of a style, where it has one.
+func (l *Look) Marked(text string, s Style) string {
+	if mark := l.Mark(s); mark != " " {
+		return mark + " " + text
+	}
+	return text
+}
+
 // maxWord is how many columns one word from a file or a peer takes at most.
 const maxWord = 120
 

@@ -258,9 +258,9 @@ func TestResults(t *testing.T) {
 	v, env := NewProbe(), newEnv(told())
 	v.SetReport(r, "today.json")
 	order := func() (verdicts []probe.Verdict, ids []string) {
-		for _, x := range v.rows(env) {
-			if x.result != nil {
-				verdicts, ids = append(verdicts, x.result.Verdict), append(ids, x.result.ID)
+		for _, r := range v.rows(env, 100) {
+			if x, ok := r.value.(*probe.Result); ok {
+				verdicts, ids = append(verdicts, x.Verdict), append(ids, x.ID)
 			}
 		}
 		return verdicts, ids
@@ -302,8 +302,8 @@ func TestClick(t *testing.T) {
 	v.SetPairs(pairsOf(r), nil)
 	lines := v.Main(env, ui.Size{W: 100, H: 30})
 	y := slices.IndexFunc(lines, func(s string) bool { return strings.Contains(s, "[ ]") }) + 1
-	v.list[choosingPage].Go("group") // somewhere else
-	want := v.rows(env)[1].pair.ID
+	v.lists[choosingPage].Go("group") // somewhere else
+	want := v.rows(env, 100)[1].value.(*probe.Pair).ID
 	if q := v.Click(10, y-1, env); q != (ui.Request{}) || len(v.Marked()) != 0 {
 		t.Fatalf("the first click: %+v, %v", q, v.Marked())
 	}
