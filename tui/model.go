@@ -61,7 +61,7 @@ func newModel(o Options) *model {
 	}
 	live := newState(o)
 	m := &model{o: o, live: live, shown: live, look: ui.Look{ASCII: o.ASCII, Color: o.Color, Units: o.Units},
-		views: newViews(o), frozenNS: -1, dirty: true, clock: clock{now: o.Now}}
+		latest: latest{}, views: newViews(o), frozenNS: -1, dirty: true, clock: clock{now: o.Now}}
 	for i, a := range ui.ViewActions() {
 		if string(a) == o.View {
 			m.current = i

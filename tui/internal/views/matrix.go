@@ -140,7 +140,7 @@ func (v *MatrixView) rates(env *ui.Env, m *topo.Matrix) ([][]*topo.Rate, map[[2]
 	for i, r := range reports {
 		maps.Copy(pairs, explain.PairRates(r.Between(names[i]), v.h.index))
 	}
-	return explain.Measured(m, v.h.Graph, pairs), pairs
+	return explain.Measured(m, v.h.Graph(), pairs), pairs
 }
 
 // hostIn is what a report calls a host: of those that are built like it the one that has

@@ -115,48 +115,39 @@ const (
 
 // device is a line with what is known of it now.
 type device struct {
-	n    *node
-	name string
-	link picture.LinkState
-	port *Line // nil: it has none
-	gpu  *state.GPU
+	n       *node
+	name    string
+	link    picture.LinkState
+	port    *Line // nil: it has none
+	traffic *state.Port
+	gpu     *state.GPU
 }
 
 func (v *TreeView) device(env *ui.Env, n *node) device {
 	d := device{n: n, name: v.tree.name(v, env, n), link: v.tree.link(env.State, n), gpu: env.State.GPUs[n.line.ID]}
 	if line, ok := v.tree.busiest(env.State, n); ok {
-		d.port = &line
+		d.port, d.traffic = &line, line.Traffic
 	}
 	return d
+}
+
+func portOf(d device) *Line          { return d.port }
+func trafficOf(d device) *state.Port { return d.traffic }
+func gpuOf(d device) *state.GPU      { return d.gpu }
+
+// of is the text of a part of a device, "" where it has none.
+func of[T any](part func(device) *T, text func(*T) string) func(device) string {
+	return func(d device) string {
+		if x := part(d); x != nil {
+			return text(x)
+		}
+		return ""
+	}
 }
 
 // columns are those that there is something to show in. Branch and name need Most columns.
 func (v *TreeView) columns(env *ui.Env) []ui.Column[device] {
 	l, s, w := env.Look, env.State, v.tree.widths
-	ofPort := func(f func(p *Line) string) func(device) string {
-		return func(d device) string {
-			if d.port == nil {
-				return ""
-			}
-			return f(d.port)
-		}
-	}
-	ofTraffic := func(f func(t *state.Port) string) func(device) string {
-		return ofPort(func(p *Line) string {
-			if p.Traffic == nil {
-				return ""
-			}
-			return f(p.Traffic)
-		})
-	}
-	ofGPU := func(f func(g *state.GPU) string) func(device) string {
-		return func(d device) string {
-			if d.gpu == nil {
-				return ""
-			}
-			return f(d.gpu)
-		}
-	}
 	out := []ui.Column[device]{
 		{Title: "device", Width: min(w.name, leastName), Most: w.name, Text: func(d device) string { return d.name }},
 		{Title: "link", Width: w.link, Rank: 3, Text: func(d device) string { return linkText(d.link) }, Style: func(d device) ui.Style { return degraded(d.link) }},
@@ -176,36 +167,36 @@ func (v *TreeView) columns(env *ui.Env) []ui.Column[device] {
 		return StyleOfState(d.port.State)
 	}
 	if w.state > 0 {
-		out = append(out, ui.Column[device]{Title: "state", Width: w.state, Rank: 1, Style: style, Text: ofPort(func(p *Line) string { return cmp.Or(p.State, ui.Unknown) })},
-			ui.Column[device]{Title: "line", Width: rateWidth, Right: true, Rank: 5, Text: ofPort(func(p *Line) string { return l.PortRate(p.BytesPerSec) })})
+		out = append(out, ui.Column[device]{Title: "state", Width: w.state, Rank: 1, Style: style, Text: of(portOf, func(p *Line) string { return cmp.Or(p.State, ui.Unknown) })},
+			ui.Column[device]{Title: "line", Width: rateWidth, Right: true, Rank: 5, Text: of(portOf, func(p *Line) string { return l.PortRate(p.BytesPerSec) })})
 	}
 	if len(s.Ports) > 0 {
-		out = append(out, ui.Column[device]{Title: "load", Width: 5, Right: true, Rank: 2, Text: ofPort(func(p *Line) string {
-			if p.Traffic == nil {
+		out = append(out, ui.Column[device]{Title: "load", Width: 5, Right: true, Rank: 2, Text: func(d device) string {
+			if d.traffic == nil {
 				return ""
 			}
-			part, known := counters.Share(p.Traffic.Busy(), p.BytesPerSec)
+			part, known := counters.Share(d.traffic.Busy(), d.port.BytesPerSec)
 			if !known {
 				return ui.Unknown
 			}
 			return l.Percent(part)
-		})}, ui.Column[device]{Width: sparkWidth, Rank: 9, Style: func(device) ui.Style { return ui.Accent }, Graph: func(d device) ([]float64, float64) {
-			if d.port == nil || d.port.Traffic == nil {
+		}}, ui.Column[device]{Width: sparkWidth, Rank: 9, Style: func(device) ui.Style { return ui.Accent }, Graph: func(d device) ([]float64, float64) {
+			if d.traffic == nil {
 				return nil, 0
 			}
-			return both(&d.port.Traffic.Sent, &d.port.Traffic.Received), d.port.top()
+			return both(&d.traffic.Sent, &d.traffic.Received), d.port.top()
 		}},
-			ui.Column[device]{Title: "sent", Width: rateWidth, Right: true, Rank: 6, Text: ofTraffic(func(t *state.Port) string { return l.PortRate(t.SentBytesPerSec) })},
-			ui.Column[device]{Title: "received", Width: rateWidth, Right: true, Rank: 7, Text: ofTraffic(func(t *state.Port) string { return l.PortRate(t.ReceivedBytesPerSec) })})
+			ui.Column[device]{Title: "sent", Width: rateWidth, Right: true, Rank: 6, Text: of(trafficOf, func(t *state.Port) string { return l.PortRate(t.SentBytesPerSec) })},
+			ui.Column[device]{Title: "received", Width: rateWidth, Right: true, Rank: 7, Text: of(trafficOf, func(t *state.Port) string { return l.PortRate(t.ReceivedBytesPerSec) })})
 	}
 	if len(s.GPUs) > 0 {
-		out = append(out, ui.Column[device]{Title: "busy", Width: 5, Right: true, Rank: 4, Text: ofGPU(func(g *state.GPU) string {
+		out = append(out, ui.Column[device]{Title: "busy", Width: 5, Right: true, Rank: 4, Text: of(gpuOf, func(g *state.GPU) string {
 			if g.UtilizationPercent == nil {
 				return ui.Unknown
 			}
 			return l.Percent(float64(*g.UtilizationPercent) / 100)
-		})}, ui.Column[device]{Title: "PCIe sent", Width: rateWidth, Right: true, Rank: 12, Text: ofGPU(func(g *state.GPU) string { return l.Rate(g.PCIeSentBytesPerSec) })},
-			ui.Column[device]{Title: "PCIe recv", Width: rateWidth, Right: true, Rank: 13, Text: ofGPU(func(g *state.GPU) string { return l.Rate(g.PCIeReceivedBytesPerSec) })})
+		})}, ui.Column[device]{Title: "PCIe sent", Width: rateWidth, Right: true, Rank: 12, Text: of(gpuOf, func(g *state.GPU) string { return l.Rate(g.PCIeSentBytesPerSec) })},
+			ui.Column[device]{Title: "PCIe recv", Width: rateWidth, Right: true, Rank: 13, Text: of(gpuOf, func(g *state.GPU) string { return l.Rate(g.PCIeReceivedBytesPerSec) })})
 	}
 	return append(out, ui.Column[device]{Title: "address", Width: w.address, Rank: 11, Text: func(d device) string { return d.n.line.Address },
 		Style: func(device) ui.Style { return ui.Faint }})
