@@ -6,13 +6,13 @@ import (
 	"github.com/topoctl/topoctl/tui/internal/views"
 )
 
-// newViews makes the views in the order of ui.ViewActions.
-func newViews(o Options) []ui.View {
-	measured := views.NewProbe()
-	measured.SetUnable(o.noProber())
-	measured.SetReport(o.Measured, o.MeasuredName)
+// makeViews makes the views in the order of ui.ViewActions.
+func (m *model) makeViews(o Options) {
 	hosts := &views.Cache{}
-	return []ui.View{views.NewTree(hosts), views.NewMatrix(hosts), views.NewPath(hosts, o.PathText), measured, views.NewEngine(), views.NewEvents()}
+	m.matrix, m.probes = views.NewMatrix(hosts), views.NewProbe()
+	m.probes.SetUnable(o.noProber())
+	m.probes.SetReport(o.Measured, o.MeasuredName)
+	m.views = []ui.View{views.NewTree(hosts), m.matrix, views.NewPath(hosts, o.PathText), m.probes, views.NewEngine(), views.NewEvents()}
 }
 
 func newState(o Options) *state.State {

@@ -48,7 +48,7 @@ var axes = []struct {
 }
 
 // NewMatrix is the view before anything is known.
-func NewMatrix(hosts *Cache) ui.View { return &MatrixView{hosts: hosts} }
+func NewMatrix(hosts *Cache) *MatrixView { return &MatrixView{hosts: hosts} }
 
 // Name is the view's.
 func (*MatrixView) Name() string { return "Matrix" }
