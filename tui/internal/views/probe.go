@@ -393,74 +393,85 @@ type figures struct {
 	style ui.Style
 }
 
+// figureColumns stand behind the name of a pair, in this order. Those of the lowest rank get room first; wide ranks them
+// otherwise.
+var figureColumns = []struct {
+	title      string
+	width      int
+	words      bool
+	rank, wide int
+	text       func(f *figures) string
+}{
+	{"rate", 11, false, 1, 5, func(f *figures) string { return f.Rate }},
+	{"95 %", 7, false, 4, 8, func(f *figures) string { return f.Interval }},
+	{"expected", 12, false, 3, 7, func(f *figures) string { return f.Expected }},
+	{"eff", 6, false, 2, 6, func(f *figures) string { return f.Efficiency }},
+	{"p50 / p99", 16, false, 5, 1, func(f *figures) string { return f.Latency }},
+	{"class", 10, true, 7, 2, func(f *figures) string { return f.Class }},
+	{"by", 13, true, 6, 4, func(f *figures) string { return strings.Split(f.Of, ",")[0] }}, // the variant stands with the name
+	{"reason", 40, true, 8, 3, func(f *figures) string { return f.Reason }},
+}
+
 // table sets pairs in columns. Widths do not depend on figures, so that columns stand still while those come in.
 type table struct {
 	env     *ui.Env
 	columns []ui.Column[*figures]
+	names   int // columns of the longest name
 	local   bool
 	options show.Options
 }
 
 func (v *ProbeView) table(env *ui.Env) *table {
-	t := &table{env: env, options: options(env), local: !slices.ContainsFunc(v.pairs, func(p probe.Pair) bool { return p.From.Host != p.To.Host || p.From.Host != v.pairs[0].From.Host })}
-	names, ports, others := 16, false, false
-	fit := func(p *probe.Pair) {
-		n := len(p.From.Name) + len("*  > ") + len(p.To.Name)
-		if !t.local {
-			n += len(p.From.Host) + len(p.To.Host) + len("//")
-		}
-		if p.Variant != "" {
-			n += len(", ") + len(p.Variant)
-		}
-		names = max(names, min(n, 48))
-		ports, others = ports || p.Kind == probe.Port, others || p.Kind != probe.Port
-	}
-	style := func(f *figures) ui.Style { return f.style }
-	column := func(title string, width, rank int, text func(f *figures) string) {
-		words := slices.Contains([]string{"", "  verdict", "pair", "class", "by", "reason"}, title)
-		most := map[string]int{"reason": 400}[title]
-		t.columns = append(t.columns, ui.Column[*figures]{Title: title, Width: width, Most: most, Right: !words, Rank: rank, Text: text, Style: style})
-	}
-	pair, expected := func(f *figures) string { return f.Pair }, func(f *figures) string { return f.Expected }
+	t := &table{env: env, options: options(env), names: 16,
+		local: !slices.ContainsFunc(v.pairs, func(p probe.Pair) bool { return p.From.Host != p.To.Host || p.From.Host != v.pairs[0].From.Host })}
+	first := ui.Column[*figures]{Width: 3}
 	if v.page == choosingPage {
 		for i := range v.pairs {
-			fit(&v.pairs[i])
+			t.fit(&v.pairs[i])
 		}
-		column("", 3, 0, func(f *figures) string { return f.first })
-		column("pair", names, 0, pair)
-		column("expected", 12, 1, expected)
-		column("class", 10, 2, func(f *figures) string { return f.Class })
-		return t
-	}
-	if r := v.report(env); r != nil {
-		t.local = show.Local(r)
-		for i := range r.Results {
-			fit(&r.Results[i].Pair)
+	} else {
+		first.Title, first.Width = "  verdict", 14
+		ports, others := false, false
+		if r := v.report(env); r != nil {
+			t.local = show.Local(r)
+			for i := range r.Results {
+				t.fit(&r.Results[i].Pair)
+				ports, others = ports || r.Results[i].Kind == probe.Port, others || r.Results[i].Kind != probe.Port
+			}
+		}
+		if ports && others { // one column, one unit
+			t.options.Units = t.options.Units.Or(units.Gbyte)
 		}
 	}
-	if ports && others { // one column, one unit
-		t.options.Units = t.options.Units.Or(units.Gbyte)
-	}
-	rank := func(n, wide int) int {
+	style := func(f *figures) ui.Style { return f.style }
+	first.Style, first.Text = style, func(f *figures) string { return f.first }
+	t.columns = append(t.columns, first, ui.Column[*figures]{Title: "pair", Width: t.names, Style: style, Text: func(f *figures) string { return f.Pair }})
+	for _, c := range figureColumns {
+		if v.page == choosingPage && c.title != "expected" && c.title != "class" {
+			continue
+		}
+		column := ui.Column[*figures]{Title: c.title, Width: c.width, Right: !c.words, Rank: c.rank, Text: c.text, Style: style}
 		if v.wide {
-			return wide
+			column.Rank = c.wide
 		}
-		return n
+		if c.title == "reason" {
+			column.Most = 400
+		}
+		t.columns = append(t.columns, column)
 	}
-	column("  verdict", 14, 0, func(f *figures) string { return f.first })
-	column("pair", names, 0, pair)
-	column("rate", 11, rank(1, 5), func(f *figures) string { return f.Rate })
-	column("95 %", 7, rank(4, 8), func(f *figures) string { return f.Interval })
-	column("expected", 12, rank(3, 7), expected)
-	column("eff", 6, rank(2, 6), func(f *figures) string { return f.Efficiency })
-	column("p50 / p99", 16, rank(5, 1), func(f *figures) string { return f.Latency })
-	column("class", 10, rank(7, 2), func(f *figures) string { return f.Class })
-	column("by", 13, rank(6, 4), func(f *figures) string {
-		by, _, _ := strings.Cut(f.Of, ",") // the variant stands with the name
-		return by
-	})
-	column("reason", 40, rank(8, 3), func(f *figures) string { return f.Reason })
 	return t
+}
+
+// fit makes room for the name of a pair.
+func (t *table) fit(p *probe.Pair) {
+	n := len(p.From.Name) + len("*  > ") + len(p.To.Name)
+	if !t.local {
+		n += len(p.From.Host) + len(p.To.Host) + len("//")
+	}
+	if p.Variant != "" {
+		n += len(", ") + len(p.Variant)
+	}
+	t.names = max(t.names, min(n, 48))
 }
 
 // figures are those of a pair, whose name tells variants of the same ends apart.
