@@ -142,14 +142,15 @@ func Exact(l *ui.Look, lines []string, w, h int) []string {
 func document(l *ui.Look, text string) []string {
 	text = strings.ReplaceAll(strings.TrimSuffix(text, "\n"), "\x1b[0m", "\x1b[m")
 	if l.ASCII {
-		text = strings.ReplaceAll(text, "─", "-")
+		text = strings.ReplaceAll(text, "─", "-") // of a route
 	}
 	lines := strings.Split(text, "\n")
 	for i, line := range lines {
-		lines[i] = l.Cut(line, maxLine)
+		if l.Color {
+			lines[i] = ui.Clean(line)
+		} else {
+			lines[i] = l.Safe(line)
+		}
 	}
 	return lines
 }
-
-// maxLine is how many columns a line of a command has at most.
-const maxLine = 1000

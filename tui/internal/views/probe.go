@@ -1,13 +1,15 @@
 package views
 
 import (
-	"cmp"
+	"bytes"
 	"fmt"
 	"math"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/charmbracelet/x/ansi"
 
 	"github.com/topoctl/topoctl/internal/measure/show"
 	"github.com/topoctl/topoctl/internal/text"
@@ -26,8 +28,7 @@ import (
 // probe runs.
 type ProbeView struct {
 	rowsView
-	order      int // of resultOrders
-	wide       bool
+	wide       bool            // the report with all that is known
 	marked     map[string]bool // by pair ID
 	shownProbe shownProbe      // the probe that was shown last
 	unable     string          // why nothing can be measured
@@ -41,6 +42,9 @@ type ProbeView struct {
 	failed error
 	loaded *probe.Report
 	source string // of loaded
+
+	drawn drawnReport
+	lines []row // of it
 }
 
 // The pages.
@@ -56,14 +60,11 @@ type shownProbe struct {
 	loaded bool
 }
 
-// resultOrders are what results are sorted by: the worst, or the smallest, first.
-var resultOrders = []string{"verdict", "name", "efficiency"}
-
 // NewProbe is the view before anything is known.
 func NewProbe() *ProbeView {
 	v := &ProbeView{marked: map[string]bool{}}
 	v.rowsView = rowsView{of: v, name: "Probe", folded: map[string]bool{}, pages: []string{"pairs", "results"},
-		hints: []ui.Action{ui.Enter, ui.Mark, ui.MarkAll, ui.Measure, ui.Left, ui.Right, ui.Sort, ui.Wide}}
+		hints: []ui.Action{ui.Enter, ui.Mark, ui.MarkAll, ui.Measure, ui.Left, ui.Right, ui.Wide}}
 	return v
 }
 
@@ -134,8 +135,6 @@ func (v *ProbeView) act(a ui.Action, env *ui.Env, r *row) (ui.Request, bool) {
 		v.mark(env, r)
 	case ui.MarkAll:
 		v.markAll(v.marks(env, ""))
-	case ui.Sort:
-		v.order = (v.order + 1) % len(resultOrders)
 	case ui.Wide:
 		v.wide = !v.wide
 	case ui.Measure:
@@ -255,7 +254,7 @@ func options(env *ui.Env) show.Options {
 // keyOf is how the key of an action is written.
 func keyOf(a ui.Action, env *ui.Env) string { return ui.Get(a).Short(env.Look.ASCII) }
 
-// above says how far things are, and names the columns.
+// above says how far things are.
 func (v *ProbeView) above(env *ui.Env, w int) []string {
 	r := v.report(env)
 	v.pages = []string{"pairs", "results"}
@@ -271,16 +270,15 @@ func (v *ProbeView) above(env *ui.Env, w int) []string {
 	case r != nil && env.State.Probe == nil:
 		v.pages[1] += " of " + env.Look.Safe(v.source)
 	}
-	var out []string
-	if v.page == choosingPage {
-		out = v.aboutPairs(env, w)
-	} else {
-		out = v.aboutResults(env, r, w)
+	switch {
+	case v.page == choosingPage:
+		return v.aboutPairs(env, w)
+	case r == nil:
+		return said(env, w, "nothing was measured yet: "+keyOf(ui.Left, env)+" goes to the pairs", ui.Plain)
+	case running(env):
+		return []string{progress(env, r, w)}
 	}
-	if len(v.of.rows(env, w)) > 0 {
-		out = append(out, env.Look.Paint("  "+ui.Heads(env.Look, ui.Fit(v.table(env).columns, w-2)), ui.Faint))
-	}
-	return out
+	return nil
 }
 
 // said is a text in a few lines.
@@ -331,41 +329,6 @@ func (v *ProbeView) aboutPairs(env *ui.Env, w int) []string {
 	return append(out, said(env, w, text, ui.Faint)...)
 }
 
-// aboutResults says how far a probe is, or what came of it.
-func (v *ProbeView) aboutResults(env *ui.Env, r *probe.Report, w int) []string {
-	if r == nil {
-		return said(env, w, "nothing was measured yet: "+keyOf(ui.Left, env)+" goes to the pairs", ui.Plain)
-	}
-	var out []string
-	if running(env) {
-		out = append(out, progress(env, r, w))
-	}
-	for i, line := range show.SummaryParts(r, options(env))[0].Lines {
-		switch {
-		case running(env) && (i > 0 || len(r.Results) == 0): // because it runs
-		case i > 0:
-			out = append(out, said(env, w, line, ui.Middle)...)
-		default:
-			if n := outliers(r); n > 0 {
-				line += "; " + text.Plural(n, "outlier")
-			}
-			out = append(out, said(env, w, line, ui.Strong)...)
-		}
-	}
-	return out
-}
-
-// outliers counts the pairs of a report that are far behind their equals, in rate or latency (internal/measure/judge).
-func outliers(r *probe.Report) int {
-	n := 0
-	for i := range r.Results {
-		if slices.ContainsFunc(r.Results[i].Reasons, func(why probe.Reason) bool { return why.Code == "outlier" || why.Code == "latency-outlier" }) {
-			n++
-		}
-	}
-	return n
-}
-
 // progress is how far a probe is in one line.
 func progress(env *ui.Env, r *probe.Report, width int) string {
 	p, l := env.State.Probe, env.Look
@@ -386,106 +349,7 @@ func progress(env *ui.Env, r *probe.Report, width int) string {
 	return l.Paint(round, ui.Strong) + " " + l.Paint(l.Bar(part, bar), ui.Accent) + text
 }
 
-// figures are a pair as a line of a table has it.
-type figures struct {
-	show.Figures
-	first string // a verdict, or a mark
-	style ui.Style
-}
-
-// figureColumns stand behind the name of a pair, in this order. Those of the lowest rank get room first; wide ranks them
-// otherwise.
-var figureColumns = []struct {
-	title      string
-	width      int
-	words      bool
-	rank, wide int
-	text       func(f *figures) string
-}{
-	{"rate", 11, false, 1, 5, func(f *figures) string { return f.Rate }},
-	{"95 %", 7, false, 4, 8, func(f *figures) string { return f.Interval }},
-	{"expected", 12, false, 3, 7, func(f *figures) string { return f.Expected }},
-	{"eff", 6, false, 2, 6, func(f *figures) string { return f.Efficiency }},
-	{"p50 / p99", 16, false, 5, 1, func(f *figures) string { return f.Latency }},
-	{"class", 10, true, 7, 2, func(f *figures) string { return f.Class }},
-	{"by", 13, true, 6, 4, func(f *figures) string { return strings.Split(f.Of, ",")[0] }}, // the variant stands with the name
-	{"reason", 40, true, 8, 3, func(f *figures) string { return f.Reason }},
-}
-
-// table sets pairs in columns. Widths do not depend on figures, so that columns stand still while those come in.
-type table struct {
-	env     *ui.Env
-	columns []ui.Column[*figures]
-	names   int // columns of the longest name
-	local   bool
-	options show.Options
-}
-
-func (v *ProbeView) table(env *ui.Env) *table {
-	t := &table{env: env, options: options(env), names: 16,
-		local: !slices.ContainsFunc(v.pairs, func(p probe.Pair) bool { return p.From.Host != p.To.Host || p.From.Host != v.pairs[0].From.Host })}
-	first := ui.Column[*figures]{Width: 3}
-	if v.page == choosingPage {
-		for i := range v.pairs {
-			t.fit(&v.pairs[i])
-		}
-	} else {
-		first.Title, first.Width = "  verdict", 14
-		ports, others := false, false
-		if r := v.report(env); r != nil {
-			t.local = show.Local(r)
-			for i := range r.Results {
-				t.fit(&r.Results[i].Pair)
-				ports, others = ports || r.Results[i].Kind == probe.Port, others || r.Results[i].Kind != probe.Port
-			}
-		}
-		if ports && others { // one column, one unit
-			t.options.Units = t.options.Units.Or(units.Gbyte)
-		}
-	}
-	style := func(f *figures) ui.Style { return f.style }
-	first.Style, first.Text = style, func(f *figures) string { return f.first }
-	t.columns = append(t.columns, first, ui.Column[*figures]{Title: "pair", Width: t.names, Style: style, Text: func(f *figures) string { return f.Pair }})
-	for _, c := range figureColumns {
-		if v.page == choosingPage && c.title != "expected" && c.title != "class" {
-			continue
-		}
-		column := ui.Column[*figures]{Title: c.title, Width: c.width, Right: !c.words, Rank: c.rank, Text: c.text, Style: style}
-		if v.wide {
-			column.Rank = c.wide
-		}
-		if c.title == "reason" {
-			column.Most = 400
-		}
-		t.columns = append(t.columns, column)
-	}
-	return t
-}
-
-// fit makes room for the name of a pair.
-func (t *table) fit(p *probe.Pair) {
-	n := len(p.From.Name) + len("*  > ") + len(p.To.Name)
-	if !t.local {
-		n += len(p.From.Host) + len(p.To.Host) + len("//")
-	}
-	if p.Variant != "" {
-		n += len(", ") + len(p.Variant)
-	}
-	t.names = max(t.names, min(n, 48))
-}
-
-// figures are those of a pair, whose name tells variants of the same ends apart.
-func (t *table) figures(x *probe.Result, first string, style ui.Style) *figures {
-	f := &figures{show.FiguresOf(x, t.local, t.options), first, style}
-	if x.Variant != "" {
-		f.Pair += ", " + x.Variant
-	}
-	return f
-}
-
-func (t *table) line(w int, f *figures) string { return ui.Cells(t.env.Look, ui.Fit(t.columns, w), f) }
-
-func (v *ProbeView) rows(env *ui.Env, _ int) []row {
+func (v *ProbeView) rows(env *ui.Env, w int) []row {
 	r := v.report(env)
 	if v.page == choosingPage {
 		return v.pairRows(env)
@@ -493,7 +357,7 @@ func (v *ProbeView) rows(env *ui.Env, _ int) []row {
 	if r == nil {
 		return nil
 	}
-	return v.resultRows(env, r)
+	return v.resultRows(env, r, w)
 }
 
 // keeps says whether the filter keeps a pair.
@@ -517,14 +381,14 @@ func (v *ProbeView) pairRows(env *ui.Env) []row {
 		byTitle[title] = append(byTitle[title], p)
 	}
 	slices.SortStableFunc(titles, func(a, b string) int { return show.Order(byTitle[a][0].Kind, byTitle[b][0].Kind) })
-	t := v.table(env)
+	columns := v.pairColumns(env)
 	var out []row
 	for _, title := range titles {
 		out = append(out, v.groupRow(env, title, byTitle[title]))
 		parent := out[len(out)-1].key
 		for _, p := range byTitle[title] {
 			out = append(out, row{key: "pair " + p.ID, parent: parent, value: p, detail: func(d *detail) { v.pairDetail(d, v.resultOf(env, p)) },
-				text: func(w int) string { return v.pairText(t, p, w) }})
+				text: func(w int) string { return v.pairText(env, columns, p, w) }})
 		}
 	}
 	return out
@@ -554,97 +418,145 @@ func (v *ProbeView) groupRow(env *ui.Env, title string, members []*probe.Pair) r
 	}}
 }
 
-// pairText is a pair that can be measured, or the reason why it cannot.
-func (v *ProbeView) pairText(t *table, p *probe.Pair, w int) string {
-	box, style := "[ ]", ui.Plain
-	if v.marked[p.ID] {
-		box, style = "[x]", ui.Strong
+// pairColumns are the columns of pairs. Names get as much room as the longest takes.
+func (v *ProbeView) pairColumns(env *ui.Env) []ui.Column[*show.Figures] {
+	name := 16
+	for i := range v.pairs {
+		name = max(name, min(ui.Width(v.name(env, &v.pairs[i])), 48))
 	}
-	f := t.figures(&probe.Result{Pair: *p}, box, style)
-	if l := t.env.Look; p.Waived != "" {
-		return l.Paint(l.Cut("[-] "+l.Fit(l.Safe(f.Pair), t.columns[1].Width)+" waived: "+l.Safe(p.Waived), w), ui.Faint)
+	return []ui.Column[*show.Figures]{
+		{Width: name, Text: func(f *show.Figures) string { return f.Pair }},
+		{Width: 12, Right: true, Rank: 1, Text: func(f *show.Figures) string { return f.Expected }},
+		{Width: 10, Rank: 2, Text: func(f *show.Figures) string { return f.Class }},
 	}
-	return t.line(w, f)
 }
 
-// worst orders verdicts; those without one are not judged yet.
-var worst = []probe.Verdict{probe.Error, probe.Fail, probe.Warn, probe.Inconclusive, "", probe.Measured, probe.Pass, probe.Waived}
+// name is that of a pair, which tells variants of the same ends apart.
+func (v *ProbeView) name(env *ui.Env, p *probe.Pair) string {
+	local := !slices.ContainsFunc(v.pairs, func(x probe.Pair) bool { return x.From.Host != p.From.Host || x.To.Host != p.From.Host })
+	return env.Look.Safe(strings.TrimSuffix(show.PairName(p, local)+", "+p.Variant, ", "))
+}
 
-// resultRows are those of a report: what is being measured, the blame, the pairs, notes.
-func (v *ProbeView) resultRows(env *ui.Env, r *probe.Report) []row {
-	o, local, l, t := options(env), show.Local(r), env.Look, v.table(env)
-	out := v.activeRows(env, r, t)
-	head := func(title string) { out = append(out, textRow(l.Paint(title, ui.Head))) }
-	say := func(key, line string, style ui.Style) {
-		out = append(out, row{key: key, text: func(int) string { return l.Paint(line, style) }, detail: func(d *detail) { d.say("", line, ui.Plain) }})
+// pairText is a pair that can be measured with what is expected of it, or the reason why it cannot.
+func (v *ProbeView) pairText(env *ui.Env, columns []ui.Column[*show.Figures], p *probe.Pair, w int) string {
+	l, box, style := env.Look, "[ ] ", ui.Plain
+	switch {
+	case p.Waived != "":
+		return l.Paint(l.Cut("[-] "+l.Fit(v.name(env, p), columns[0].Width)+" waived: "+l.Safe(p.Waived), w), ui.Faint)
+	case v.marked[p.ID]:
+		box, style = "[x] ", ui.Strong
 	}
-	part := func(p show.Part, style ui.Style) {
-		head(p.Title)
-		for i, line := range p.Lines {
-			say(p.Title+" "+strconv.Itoa(i), line, style)
-		}
-	}
-	if len(r.Blame) > 0 {
-		head("blame")
-	}
-	for i := range r.Blame {
-		out = append(out, blameRows(env, r, i)...)
-	}
-	parts := show.SummaryParts(r, o)[1:]
-	if len(parts) > 0 && parts[0].Title == "hosts" {
-		part(parts[0], ui.Bad)
-		parts = parts[1:]
-	}
+	f := show.FiguresOf(&probe.Result{Pair: *p}, true, options(env))
+	f.Pair = v.name(env, p)
+	return l.Paint(box+ui.Cells(l, ui.Fit(columns, w-len(box)), &f), style)
+}
+
+// resultRows are what is being measured, then the report as "topoctl probe show" prints it.
+func (v *ProbeView) resultRows(env *ui.Env, r *probe.Report, w int) []row {
+	l := env.Look
+	out := v.activeRows(env, r)
 	if p := env.State.Probe; p != nil && len(p.Errors) > 0 {
-		head("errors")
+		out = append(out, textRow(l.Paint("errors", ui.Head)))
 		for i, e := range p.Errors {
-			say("error "+strconv.Itoa(i), l.Safe(e), ui.Bad)
+			out = append(out, row{key: "error " + strconv.Itoa(i), text: func(int) string { return l.Paint(l.Safe(e), ui.Bad) }, detail: func(d *detail) { d.say("", e, ui.Plain) }})
 		}
 	}
-	list := make([]*probe.Result, 0, len(r.Results))
-	for i := range r.Results {
-		x := &r.Results[i]
-		if env.Filter == "" || env.Filter.Match(x.ID+" "+string(x.Verdict)+" "+show.FiguresOf(x, local, o).Reason) {
-			list = append(list, x)
+	if len(r.Results) == 0 && running(env) {
+		return out
+	}
+	for _, x := range v.reportRows(env, r, w) {
+		if x.text == nil || env.Filter.Match(ansi.Strip(x.text(w))) {
+			out = append(out, x)
 		}
-	}
-	v.sort(list)
-	if len(list) > 0 && len(out) > 0 {
-		head("pairs, by " + resultOrders[v.order])
-	}
-	for _, x := range list {
-		out = append(out, row{key: "result " + x.ID, value: x, detail: func(d *detail) { v.pairDetail(d, x) }, text: func(w int) string {
-			style := verdictStyle(x.Verdict)
-			f := t.figures(x, l.Mark(style)+" "+cmp.Or(string(x.Verdict), "not judged"), style)
-			if v.marked[x.ID] {
-				f.Pair = "* " + f.Pair
-			}
-			return t.line(w, f)
-		}})
-	}
-	for _, p := range parts {
-		part(p, ui.Plain)
 	}
 	return out
 }
 
-// sort sorts results, which are by name.
-func (v *ProbeView) sort(list []*probe.Result) {
-	efficiency := func(x *probe.Result) float64 { // those that have none come last
-		if x.Efficiency == nil {
-			return math.Inf(1)
-		}
-		return *x.Efficiency
+// drawnReport is a report as it was set in lines last.
+type drawnReport struct {
+	of      *probe.Report
+	results int // that had come
+	w       int
+	wide    bool
+	look    ui.Look
+	running bool
+}
+
+// reportRows are the lines of a report, each with the pair or the fault that it is about.
+func (v *ProbeView) reportRows(env *ui.Env, r *probe.Report, w int) []row {
+	now := drawnReport{of: r, w: w, wide: v.wide, look: *env.Look, running: running(env)}
+	if p := env.State.Probe; p != nil {
+		now.results = p.ResultsSeen
 	}
-	slices.SortStableFunc(list, func(a, b *probe.Result) int {
-		switch resultOrders[v.order] {
-		case "verdict":
-			return cmp.Or(slices.Index(worst, a.Verdict)-slices.Index(worst, b.Verdict), cmp.Compare(efficiency(a), efficiency(b)))
-		case "efficiency":
-			return cmp.Compare(efficiency(a), efficiency(b))
+	if v.drawn == now {
+		return v.lines
+	}
+	v.drawn, v.lines = now, nil
+	results := map[string]*probe.Result{}
+	o, local := options(env), show.Local(r)
+	for i := range r.Results {
+		x := &r.Results[i]
+		results[show.Title(&x.Pair, o)+"\n"+show.FiguresOf(x, local, o).Pair] = x
+	}
+	titles, title := map[string]bool{}, ""
+	for key := range results {
+		title, _, _ = strings.Cut(key, "\n")
+		titles[title] = true
+	}
+	var about row
+	for i, line := range v.reportText(env, r, w) {
+		bare := strings.TrimSpace(ansi.Strip(line))
+		name, _, _ := strings.Cut(bare, "  ")
+		x := results[title+"\n"+name]
+		switch {
+		case bare == "":
+			about = row{}
+		case titles[bare]:
+			title, about = bare, row{}
+		case x != nil:
+			about = row{value: x, detail: func(d *detail) { v.pairDetail(d, x) }}
 		}
-		return 0
-	})
+		for k := range r.Blame {
+			if b := &r.Blame[k]; strings.HasPrefix(bare, show.BlameTitle(b, r, o)) {
+				about = row{value: b, detail: func(d *detail) { d.parts(show.BlameParts(b, r, o)) }}
+			}
+		}
+		next := about
+		next.text = func(int) string {
+			if x != nil && v.marked[x.ID] {
+				return "*" + strings.TrimPrefix(line, " ")
+			}
+			return line
+		}
+		if bare != "" {
+			next.key = "line " + strconv.Itoa(i)
+		}
+		if next.detail == nil {
+			next.detail = func(d *detail) { d.say("", bare, ui.Plain) }
+		}
+		v.lines = append(v.lines, next)
+	}
+	return v.lines
+}
+
+// reportText is a report in lines of w columns: the pairs that need attention first and the others summed up, or each of
+// them where none does. While a probe runs, it is not said what is missing, and not what the
+// answer is.
+func (v *ProbeView) reportText(env *ui.Env, r *probe.Report, w int) []string {
+	o := options(env)
+	bad := r.Summary.Fail + r.Summary.Warn + r.Summary.Error + r.Summary.Inconclusive
+	o.Width, o.All, o.Wide, o.Color = w, bad == 0, v.wide, env.Look.Color
+	now := *r
+	now.Complete = r.Complete || running(env)
+	var out bytes.Buffer
+	if err := show.Table(&out, &now, o); err != nil {
+		return []string{err.Error()}
+	}
+	lines := document(env.Look, out.String())
+	if running(env) {
+		lines = lines[1:]
+	}
+	return lines
 }
 
 // verdictStyle is how a verdict looks.
@@ -661,8 +573,8 @@ func verdictStyle(v probe.Verdict) ui.Style {
 }
 
 // activeRows are the pairs that are being measured, each with its latest sample.
-func (v *ProbeView) activeRows(env *ui.Env, r *probe.Report, t *table) []row {
-	p := env.State.Probe
+func (v *ProbeView) activeRows(env *ui.Env, r *probe.Report) []row {
+	p, l := env.State.Probe, env.Look
 	if p == nil || !p.Running || len(p.Active) == 0 {
 		return nil
 	}
@@ -670,40 +582,28 @@ func (v *ProbeView) activeRows(env *ui.Env, r *probe.Report, t *table) []row {
 	if p.Retest {
 		title = "being measured again"
 	}
-	out, there := []row{textRow(env.Look.Paint(title, ui.Head))}, map[string]bool{}
+	out, there := []row{textRow(l.Paint(title, ui.Head))}, map[string]bool{}
 	for _, id := range p.Active {
 		if there[id] { // a recording may say anything
 			continue
 		}
 		there[id] = true
 		x := v.resultOf(env, &probe.Pair{ID: id})
-		s, sampled := p.Samples[id]
-		out = append(out, row{key: "active " + id, value: x, text: func(w int) string {
-			now := &probe.Result{Pair: x.Pair}
-			if want := x.Expected.BytesPerSec; sampled && want != nil && *want > 0 {
-				part := float64(s.BytesPerSec) / float64(*want)
-				now.Efficiency = &part
+		line, sample := l.Safe(id), "no sample yet"
+		if x.Kind != "" { // it is known what pair that is
+			line = v.name(env, &x.Pair)
+		}
+		if s, ok := p.Samples[id]; ok {
+			sample = show.PairRate(x.Kind, s.BytesPerSec, l.Units) + " with ops of " + units.Bytes(s.SizeBytes)
+			if want := x.Expected.BytesPerSec; want != nil && *want > 0 {
+				sample += ", " + l.Percent(float64(s.BytesPerSec)/float64(*want)) + " of what is expected"
 			}
-			f := t.figures(now, "  now", ui.Accent)
-			if x.Kind == "" { // it is not known what pair that is
-				f.Pair = id
-			}
-			if sampled {
-				f.Rate = show.PairRate(x.Kind, s.BytesPerSec, t.options.Units)
-			}
-			return t.line(w, f)
-		}, detail: func(d *detail) {
-			line := "no sample yet"
-			if sampled {
-				line = "latest sample: " + show.PairRate(x.Kind, s.BytesPerSec, env.Look.Units) + " with ops of " + units.Bytes(s.SizeBytes)
-			}
-			d.say("", line, ui.Plain)
-			if x.Kind == "" {
-				d.say("", x.ID, ui.Plain)
-				return
-			}
-			v.pairDetail(d, x)
-		}})
+		}
+		out = append(out, row{key: "active " + id, value: x, text: func(int) string { return l.Paint("  now "+line+"  "+sample, ui.Accent) },
+			detail: func(d *detail) {
+				d.say("", "latest sample: "+sample, ui.Plain)
+				v.pairDetail(d, x)
+			}})
 	}
 	return out
 }
@@ -721,32 +621,12 @@ func (v *ProbeView) resultOf(env *ui.Env, p *probe.Pair) *probe.Result {
 	return &probe.Result{Pair: *p}
 }
 
-// blameRows are a fault and what speaks for it.
-func blameRows(env *ui.Env, r *probe.Report, i int) []row {
-	const most = 4 // the detail has all
-	b, o, l := &r.Blame[i], options(env), env.Look
-	style := ui.Bad
-	if b.Kind == probe.Congestion { // it is no fault
-		style = ui.Middle
-	}
-	parts := show.BlameParts(b, r, o)
-	out := []row{{key: "blame " + strconv.Itoa(i), value: b, text: func(int) string { return l.Paint(l.Marked(show.BlameTitle(b, r, o), style), style) },
-		detail: func(d *detail) { d.parts(parts) }}}
-	for _, part := range parts {
-		switch part.Title {
-		case "evidence":
-			for _, line := range part.Lines[:min(most, len(part.Lines))] {
-				out = append(out, textRow("  "+l.Paint(line, ui.Faint)))
-			}
-		case "next":
-			out = append(out, textRow("  next: "+part.Lines[0]))
-		}
-	}
-	return out
-}
-
 // pairDetail is all that is known of a pair.
 func (v *ProbeView) pairDetail(d *detail, x *probe.Result) {
+	if x.Kind == "" { // it is not known what pair that is
+		d.title(x.ID, ui.Plain)
+		return
+	}
 	d.title(show.FiguresOf(x, false, options(d.env)).Pair, ui.Plain)
 	if x.Verdict != "" {
 		style := verdictStyle(x.Verdict)
