@@ -446,7 +446,7 @@ func (v *ProbeView) pairText(env *ui.Env, columns []ui.Column[*show.Figures], p 
 	case v.marked[p.ID]:
 		box, style = "[x] ", ui.Strong
 	}
-	f := show.FiguresOf(&probe.Result{Pair: *p}, true, options(env))
+	f := show.FiguresOf(p, true, options(env))
 	f.Pair = v.name(env, p)
 	return l.Paint(box+ui.Cells(l, ui.Fit(columns, w-len(box)), &f), style)
 }
@@ -496,7 +496,7 @@ func (v *ProbeView) reportRows(env *ui.Env, r *probe.Report, w int) []row {
 	o, local := options(env), show.Local(r)
 	for i := range r.Results {
 		x := &r.Results[i]
-		results[show.Title(&x.Pair, o)+"\n"+show.FiguresOf(x, local, o).Pair] = x
+		results[show.Title(&x.Pair, o)+"\n"+show.FiguresOf(&x.Pair, local, o).Pair] = x
 	}
 	titles, title := map[string]bool{}, ""
 	for key := range results {
@@ -627,7 +627,7 @@ func (v *ProbeView) pairDetail(d *detail, x *probe.Result) {
 		d.title(x.ID, ui.Plain)
 		return
 	}
-	d.title(show.FiguresOf(x, false, options(d.env)).Pair, ui.Plain)
+	d.title(show.FiguresOf(&x.Pair, false, options(d.env)).Pair, ui.Plain)
 	if x.Verdict != "" {
 		style := verdictStyle(x.Verdict)
 		d.say("", d.l.Mark(style)+" "+string(x.Verdict), style)
