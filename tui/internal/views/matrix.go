@@ -29,10 +29,31 @@ type MatrixView struct {
 	shared   topo.ID // Shared.Node as it was seen last
 	// Where they were when they were last found, among those that the filter keeps.
 	rowAt, colAt int
-	top, page    int               // the first line of the text that Main drew last, and how many,
-	all          int               // of how many
-	places       [][]picture.Place // of the cells in that
+	top, page    int // the first line of the text that Main drew last, and how many,
+	all          int // of how many
+
+	made   matrixOf
+	m      *topo.Matrix // made of that, nil nothing
+	drawn  matrixText
+	lines  []string // of that
+	places [][]picture.Place
 }
+
+// matrixOf is what a matrix was made of, matrixText how it was set in lines.
+type (
+	matrixOf struct {
+		h            *Host
+		axes, figure int
+		filter       ui.Filter
+		live         *probe.Report
+		results      int // of it
+	}
+	matrixText struct {
+		m    *topo.Matrix
+		look ui.Look
+		w    int
+	}
+)
 
 var matrixFigures = []picture.MatrixView{picture.ViewClass, picture.ViewNCCL, picture.ViewExpected, picture.ViewMeasured, picture.ViewDelta}
 
@@ -61,21 +82,48 @@ func (*MatrixView) Hints() []ui.Action {
 // Follow keeps the cursor on its devices, which may have other names now.
 func (v *MatrixView) Follow(now func(topo.ID) topo.ID) { v.row, v.col = now(v.row), now(v.col) }
 
-// matrix is what the filter keeps of the matrix, nil nothing, and the place of the cursor in it. A filter that names
-// rows keeps all columns, and the other way round.
+// matrix is what the filter keeps of the matrix, nil nothing, and the place of the cursor in it.
 func (v *MatrixView) matrix(env *ui.Env) (m *topo.Matrix, i, j int) {
 	if v.h = v.hosts.Of(env.State); v.h == nil {
 		return nil, 0, 0
 	}
-	all := func() *topo.Matrix { return v.h.Topology.Matrix(axes[v.axes].rows, axes[v.axes].cols) }
-	for m = all(); len(m.Rows) == 0 || len(m.Cols) == 0; m = all() {
-		if v.axes = (v.axes + 1) % len(axes); v.axes == 0 {
-			return nil, 0, 0
-		}
+	now := matrixOf{h: v.h, axes: v.axes, figure: v.figure, filter: env.Filter}
+	if p := env.State.Probe; p != nil {
+		now.live, now.results = p.Report, p.ResultsSeen
+	}
+	if v.made != now {
+		v.m = v.make(env)
+		now.axes = v.axes
+		v.made = now
+	}
+	if v.m == nil {
+		return nil, 0, 0
 	}
 	if id := env.Shared.Node; id != v.shared {
 		v.shared = id
-		v.goTo(m, v.h.Device(id))
+		v.goTo(v.m, v.h.Device(id))
+	}
+	at := func(list []topo.MatrixEntry, id topo.ID, was int) int {
+		if i := slices.IndexFunc(list, func(e topo.MatrixEntry) bool { return e.ID == id }); i >= 0 {
+			return i
+		}
+		return min(max(was, 0), len(list)-1)
+	}
+	v.rowAt, v.colAt = at(v.m.Rows, v.row, v.rowAt), at(v.m.Cols, v.col, v.colAt)
+	return v.m, v.rowAt, v.colAt
+}
+
+// make makes the matrix, on axes that have something on both sides. A filter that names
+// rows keeps all columns, and the other way round.
+func (v *MatrixView) make(env *ui.Env) *topo.Matrix {
+	all := func() *topo.Matrix { return v.h.Topology.Matrix(axes[v.axes].rows, axes[v.axes].cols) }
+	m := all()
+	for range axes {
+		if len(m.Rows) > 0 && len(m.Cols) > 0 {
+			break
+		}
+		v.axes = (v.axes + 1) % len(axes)
+		m = all()
 	}
 	match := func(e topo.MatrixEntry) bool { return env.Filter.Match(label(&e)) }
 	any := func(topo.MatrixEntry) bool { return true }
@@ -88,19 +136,12 @@ func (v *MatrixView) matrix(env *ui.Env) (m *topo.Matrix, i, j int) {
 		m = explain.Part(m, any, match)
 	}
 	if len(m.Rows) == 0 || len(m.Cols) == 0 {
-		return nil, 0, 0
+		return nil
 	}
-	at := func(list []topo.MatrixEntry, id topo.ID, was int) int {
-		if i := slices.IndexFunc(list, func(e topo.MatrixEntry) bool { return e.ID == id }); i >= 0 {
-			return i
-		}
-		return min(max(was, 0), len(list)-1)
-	}
-	v.rowAt, v.colAt = at(m.Rows, v.row, v.rowAt), at(m.Cols, v.col, v.colAt)
 	if v.measures() {
 		m.Measured, _ = v.rates(env, m)
 	}
-	return m, v.rowAt, v.colAt
+	return m
 }
 
 // measures says whether cells have what was measured.
@@ -172,21 +213,27 @@ func label(e *topo.MatrixEntry) string {
 	return e.Name
 }
 
-// text is the matrix in lines of w columns: which matrixFigures, of which devices, then what the command prints, with the
-// places of the cells.
-func (v *MatrixView) text(env *ui.Env, m *topo.Matrix, i, j, w int) ([]string, [][]picture.Place) {
+// title says which figures there are of which devices, and where the cursor is.
+func (v *MatrixView) title(env *ui.Env, m *topo.Matrix, i, j int) string {
 	l := env.Look
-	text, places := picture.MatrixText(m, picture.MatrixOptions{View: matrixFigures[v.figure], Color: l.Color, Units: l.Units, Width: w})
 	title := l.Paint(string(matrixFigures[v.figure]), ui.Strong) + "  " + axes[v.axes].name + "  " +
 		l.Paint(l.Safe(label(&m.Rows[i]))+" "+l.Arrow()+" "+l.Safe(label(&m.Cols[j])), ui.Accent)
 	if why := v.unmeasured(env); why != "" && v.measures() {
 		title += "  " + l.Paint(why, ui.Middle)
 	}
-	lines := document(l, text)
-	if v.measures() {
-		v.judge(l, m, lines, places)
+	return title
+}
+
+// text is what the command prints, in lines of w columns, and where the cells stand in it.
+func (v *MatrixView) text(l *ui.Look, m *topo.Matrix, w int) ([]string, [][]picture.Place) {
+	if now := (matrixText{m, *l, w}); v.drawn != now {
+		text, places := picture.MatrixText(m, picture.MatrixOptions{View: matrixFigures[v.figure], Color: l.Color, Units: l.Units, Width: w})
+		v.drawn, v.lines, v.places = now, document(l, text), places
+		if v.measures() {
+			v.judge(l, m, v.lines, places)
+		}
 	}
-	return append([]string{title}, lines...), places
+	return slices.Clone(v.lines), v.places
 }
 
 // judge marks the cells in which less was measured than a probe would pass.
@@ -225,19 +272,19 @@ func (v *MatrixView) unmeasured(env *ui.Env) string {
 
 // Needs is the whole text.
 func (v *MatrixView) Needs(env *ui.Env, width int) ui.Size {
-	m, i, j := v.matrix(env)
+	m, _, _ := v.matrix(env)
 	if m == nil {
 		return ui.Size{H: 1}
 	}
-	lines, _ := v.text(env, m, i, j, width-2)
-	return ui.Size{H: len(lines)}
+	lines, _ := v.text(env.Look, m, width-2)
+	return ui.Size{H: 1 + len(lines)}
 }
 
 // Main draws the text with the cell under the cursor in brackets.
 func (v *MatrixView) Main(env *ui.Env, size ui.Size) []string {
 	l := env.Look
 	m, i, j := v.matrix(env)
-	v.places, v.all = nil, 0
+	v.all = 0
 	if m == nil {
 		why := "no topology yet"
 		if v.h != nil {
@@ -248,8 +295,7 @@ func (v *MatrixView) Main(env *ui.Env, size ui.Size) []string {
 		}
 		return Exact(l, []string{" " + why}, size.W, size.H)
 	}
-	lines, places := v.text(env, m, i, j, size.W-2)
-	title, lines := lines[0], lines[1:]
+	lines, places := v.text(l, m, size.W-2)
 	p := places[i][j]
 	at, head := p.Line, p.Line-i-1 // the lines of the cell and of the names above it
 	line := lines[at]
@@ -269,8 +315,8 @@ func (v *MatrixView) Main(env *ui.Env, size ui.Size) []string {
 	v.page = max(1, size.H-1) // below the title
 	v.top = max(min(v.top, head), at-v.page+1)
 	v.top = max(0, min(v.top, len(lines)-v.page))
-	v.places, v.all = places, len(lines)
-	out := append([]string{title}, lines[v.top:]...)
+	v.all = len(lines)
+	out := append([]string{v.title(env, m, i, j)}, lines[v.top:]...)
 	if head < v.top && at > v.top {
 		out[1] = lines[head] // the names stay
 	}
