@@ -131,8 +131,11 @@ func (v *EngineView) agentRows(a *agent, w int) []row {
 	}
 	x := a.engine.Last
 	for _, pieces := range [][]string{
-		{text.Plural(x.Batches, "batch", "batches"), wrong(l, x.Failed, itoa(x.Failed)+" failed", ui.Bad), wrong(l, x.Unsafe, itoa(x.Unsafe)+" unsafe", ui.Bad),
-			wrong(l, x.Retries, text.Plural(x.Retries, "retry", "retries"), ui.Middle), wrong(l, x.Fallback, text.Plural(x.Fallback, "fallback"), ui.Middle)},
+		{text.Plural(x.Batches, "batch", "batches"),
+			wrong(l, x.Failed, itoa(x.Failed)+" failed", ui.Bad),
+			wrong(l, x.Unsafe, itoa(x.Unsafe)+" unsafe", ui.Bad),
+			wrong(l, x.Retries, text.Plural(x.Retries, "retry", "retries"), ui.Middle),
+			wrong(l, x.Fallback, text.Plural(x.Fallback, "fallback"), ui.Middle)},
 		{"peers:", "wrote " + units.Bytes(x.ServedWrittenBytes) + ", " + a.rate(&a.engine.WrittenBytesPerSec),
 			"read " + units.Bytes(x.ServedReadBytes) + ", " + a.rate(&a.engine.ReadBytesPerSec), l.Safe(a.uncounted("(", " not counted)"))},
 	} {
@@ -298,7 +301,8 @@ func (v *EngineView) laneRows(a *agent) []row {
 	out := []row{section(v, a, "lanes", what, columns)}
 	for _, x := range list {
 		key := strings.Join([]string{"lane", a.source, x.Peer, x.Lane, strconv.Itoa(int(x.ID))}, "\x00")
-		out = append(out, row{key: key, parent: out[0].key, value: &x.LaneStats, text: cells(a.env.Look, columns, x), detail: func(d *detail) { a.lane(d, x) }})
+		out = append(out, row{key: key, parent: out[0].key, value: &x.LaneStats,
+			text: cells(a.env.Look, columns, x), detail: func(d *detail) { a.lane(d, x) }})
 	}
 	return out
 }
@@ -316,7 +320,8 @@ func laneColumns(a *agent, top float64) []ui.Column[*state.Lane] {
 	return []ui.Column[*state.Lane]{
 		{Title: "lane", Width: 24, Most: 44, Rank: 0, Text: func(x *state.Lane) string { return x.Lane }},
 		{Title: "via", Width: 4, Rank: 7, Text: func(x *state.Lane) string { return x.Transport }},
-		{Title: "health", Width: 11, Rank: 1, Text: func(x *state.Lane) string { return l.Mark(healthStyle(x)) + " " + x.Health }, Style: healthStyle},
+		{Title: "health", Width: 11, Rank: 1, Style: healthStyle,
+			Text: func(x *state.Lane) string { return l.Mark(healthStyle(x)) + " " + x.Health }},
 		{Title: "moves", Width: 10, Right: true, Rank: 2, Text: func(x *state.Lane) string { return a.rate(&x.Throughput) }},
 		{Width: 8, Most: 32, Rank: 3, Graph: func(x *state.Lane) ([]float64, float64) { return x.Throughput.Values(), top }},
 		{Title: "estimate", Width: 11, Right: true, Rank: 6, Text: func(x *state.Lane) string { return estimate(l, &x.LaneStats) }},
@@ -402,7 +407,8 @@ func (v *EngineView) servedRows(a *agent) []row {
 	out := []row{section(v, a, "served", shownOf(len(list), all, "conn of peers", "conns of peers"), columns)}
 	for _, x := range list {
 		key := strings.Join([]string{"served", a.source, x.Peer, x.Transport, strconv.FormatUint(x.Conn, 10), x.RemoteAddress}, "\x00")
-		out = append(out, row{key: key, parent: out[0].key, value: &x.ServedStats, text: cells(a.env.Look, columns, x), detail: func(d *detail) { a.served(d, x) }})
+		out = append(out, row{key: key, parent: out[0].key, value: &x.ServedStats,
+			text: cells(a.env.Look, columns, x), detail: func(d *detail) { a.served(d, x) }})
 	}
 	return out
 }
@@ -422,7 +428,8 @@ func (v *EngineView) batchRows(a *agent) []row {
 	}
 	l := a.env.Look
 	columns := []ui.Column[*engine.Explanation]{
-		{Title: "batch", Width: 14, Most: 24, Rank: 0, Text: func(x *engine.Explanation) string { return l.Mark(batchStyle(x)) + " " + x.State }, Style: batchStyle},
+		{Title: "batch", Width: 14, Most: 24, Rank: 0, Style: batchStyle,
+			Text: func(x *engine.Explanation) string { return l.Mark(batchStyle(x)) + " " + x.State }},
 		{Title: "bytes", Width: 9, Right: true, Rank: 1, Text: func(x *engine.Explanation) string { return units.Bytes(x.Bytes) }},
 		{Title: "took", Width: 8, Right: true, Rank: 2, Text: func(x *engine.Explanation) string { return ui.Duration(l, x.DurationNS) }},
 		{Title: "rate", Width: 10, Right: true, Rank: 3, Text: func(x *engine.Explanation) string { return l.RateOf(batchRate(x)) }},

@@ -146,7 +146,8 @@ func (a *agent) batch(d *detail, x *engine.Explanation) {
 
 func route(d *detail, r *engine.RouteRecord, running bool) {
 	const nowhere = "memory of unknown place"
-	d.section(fmt.Sprintf("%s to the peer's %s: %s", cmp.Or(string(r.Local), nowhere), cmp.Or(string(r.Remote), nowhere), units.Bytes(r.Bytes)))
+	d.section(fmt.Sprintf("%s to the peer's %s: %s",
+		cmp.Or(string(r.Local), nowhere), cmp.Or(string(r.Remote), nowhere), units.Bytes(r.Bytes)))
 	for i := range r.Groups {
 		g := &r.Groups[i]
 		d.say("", strings.TrimSuffix(g.Transport+": "+g.Reason, ": "), ui.Accent)
@@ -181,8 +182,8 @@ func route(d *detail, r *engine.RouteRecord, running bool) {
 // used is what one lane did.
 func used(d *detail, u *engine.LaneUse) {
 	style := ui.Plain
-	line := fmt.Sprintf("%s carried %s in %s, %s to %s", cmp.Or(u.Lane, "a lane that is gone"), units.Bytes(u.Bytes), text.Plural(u.Slices, "slice"),
-		ui.Duration(d.l, u.FirstNS), ui.Duration(d.l, u.LastNS))
+	line := fmt.Sprintf("%s carried %s in %s, %s to %s",
+		cmp.Or(u.Lane, "a lane that is gone"), units.Bytes(u.Bytes), text.Plural(u.Slices, "slice"), ui.Duration(d.l, u.FirstNS), ui.Duration(d.l, u.LastNS))
 	if u.Retries > 0 {
 		style = ui.Middle
 		line += fmt.Sprintf(", %d not delivered", u.Retries)

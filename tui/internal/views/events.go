@@ -59,7 +59,8 @@ func (v *EventsView) above(env *ui.Env, w int) []string {
 
 // severities are counts, marked where they are not 0.
 func severities(l *ui.Look, bad, middle, infos int) string {
-	return wrong(l, int64(bad), text.Plural(bad, "error"), ui.Bad) + ", " + wrong(l, int64(middle), text.Plural(middle, "warning"), ui.Middle) + ", " + text.Plural(infos, "note")
+	return wrong(l, int64(bad), text.Plural(bad, "error"), ui.Bad) + ", " +
+		wrong(l, int64(middle), text.Plural(middle, "warning"), ui.Middle) + ", " + text.Plural(infos, "note")
 }
 
 // driftSummary is one phrase on how the host differs.
@@ -115,7 +116,8 @@ func (p *page) finish(none string) []row {
 	l, subject, kind, when := p.env.Look, 14, 0, 0
 	for i := range p.notes {
 		n := &p.notes[i]
-		subject, kind, when = max(subject, min(ui.Width(l.Safe(n.subject)), mostSubject)), max(kind, min(ui.Width(n.kind), 18)), max(when, min(len(n.when), 8))
+		subject = max(subject, min(ui.Width(l.Safe(n.subject)), mostSubject))
+		kind, when = max(kind, min(ui.Width(n.kind), 18)), max(when, min(len(n.when), 8))
 	}
 	style := func(n *note) ui.Style { return n.style }
 	columns := []ui.Column[*note]{
@@ -156,8 +158,8 @@ func (p *page) events() []row {
 		e := &s.Events[i]
 		words := append([]string{e.Severity, string(e.Subject), names(e.Subjects), e.Source, e.Code}, e.Detail...)
 		// Events are dropped at the other end: the number of each stays.
-		p.add("event "+strconv.Itoa(s.Dropped+i), note{when: clock(p.env, e), kind: string(e.Kind), subject: e.Who(), text: e.Text, style: StyleOf(doctor.Severity(e.Severity))},
-			e.Subject, e, func(d *detail) { event(d, e) }, words...)
+		n := note{when: clock(p.env, e), kind: string(e.Kind), subject: e.Who(), text: e.Text, style: StyleOf(doctor.Severity(e.Severity))}
+		p.add("event "+strconv.Itoa(s.Dropped+i), n, e.Subject, e, func(d *detail) { event(d, e) }, words...)
 	}
 	if len(s.Events) > 0 {
 		return p.finish("none of " + text.Plural(len(s.Events), "event") + " matches the filter")
@@ -191,15 +193,17 @@ func (p *page) findings() []row {
 	list := d.Findings()
 	for i := range list {
 		f := &list[i]
-		p.add(fmt.Sprintf("finding %s %v %s", f.Code, f.Subjects, f.Text), note{kind: string(f.Code), subject: few(f.Subjects), text: f.Text, style: StyleOf(f.Severity)},
-			first(f.Subjects), f, func(d *detail) { finding(d, f) }, append([]string{string(f.Severity), names(f.Subjects)}, f.Evidence...)...)
+		n := note{kind: string(f.Code), subject: few(f.Subjects), text: f.Text, style: StyleOf(f.Severity)}
+		p.add(fmt.Sprintf("finding %s %v %s", f.Code, f.Subjects, f.Text), n, first(f.Subjects), f,
+			func(d *detail) { finding(d, f) }, append([]string{string(f.Severity), names(f.Subjects)}, f.Evidence...)...)
 	}
 	for i := range d.Checks {
 		c := &d.Checks[i]
 		for k := range c.Missing {
 			m := &c.Missing[k]
-			p.add(fmt.Sprintf("missing %s %v %s", c.Code, m.Subjects, m.Text), note{kind: string(c.Code), subject: few(m.Subjects), text: "not checked: " + m.Text, style: ui.Faint, mark: ui.Unknown},
-				first(m.Subjects), m, func(d *detail) { missing(d, c, m) }, names(m.Subjects))
+			n := note{kind: string(c.Code), subject: few(m.Subjects), text: "not checked: " + m.Text, style: ui.Faint, mark: ui.Unknown}
+			p.add(fmt.Sprintf("missing %s %v %s", c.Code, m.Subjects, m.Text), n, first(m.Subjects), m,
+				func(d *detail) { missing(d, c, m) }, names(m.Subjects))
 		}
 	}
 	if p.env.Filter != "" {
@@ -244,13 +248,15 @@ func (p *page) drift() []row {
 		if x.Effect != "" {
 			text += "; " + x.Effect
 		}
-		p.add(fmt.Sprintf("difference %s %s %s", x.Kind, x.Attribute, nodes(x.Nodes)), note{kind: string(x.Kind), subject: nodes(x.Nodes), text: text, style: style},
-			nodeNow(x.Nodes), x, func(d *detail) { difference(d, x, style) }, x.Attribute, nodes(x.Nodes))
+		n := note{kind: string(x.Kind), subject: nodes(x.Nodes), text: text, style: style}
+		p.add(fmt.Sprintf("difference %s %s %s", x.Kind, x.Attribute, n.subject), n, nodeNow(x.Nodes), x,
+			func(d *detail) { difference(d, x, style) }, x.Attribute, n.subject)
 	}
 	for i := range r.Policy {
 		x := &r.Policy[i]
-		p.add(fmt.Sprintf("choice %s %s", x.Choice, nodes(x.Locations)), note{kind: string(x.Kind), subject: nodes(x.Locations), text: x.Text(), style: ui.Middle},
-			nodeNow(x.Locations), x, func(d *detail) { choice(d, x) }, x.Choice, nodes(x.Locations))
+		n := note{kind: string(x.Kind), subject: nodes(x.Locations), text: x.Text(), style: ui.Middle}
+		p.add(fmt.Sprintf("choice %s %s", x.Choice, n.subject), n, nodeNow(x.Locations), x,
+			func(d *detail) { choice(d, x) }, x.Choice, n.subject)
 	}
 	if r.Equal {
 		return p.finish("no difference")
@@ -346,7 +352,8 @@ func difference(d *detail, x *diff.Difference, style ui.Style) {
 	d.field("effect", x.Effect)
 	for i := range x.Paths {
 		p := &x.Paths[i]
-		d.field("path", fmt.Sprintf("%s to %s: %s, before %s", p.NewLocation, p.NewPort.Name(), d.l.Rate(p.NewBytesPerSec), d.l.Rate(p.OldBytesPerSec)))
+		d.field("path", fmt.Sprintf("%s to %s: %s, before %s", p.NewLocation, p.NewPort.Name(),
+			d.l.Rate(p.NewBytesPerSec), d.l.Rate(p.OldBytesPerSec)))
 	}
 	if more := x.PathsAffected - len(x.Paths); more > 0 && len(x.Paths) > 0 {
 		d.field(" ", "and "+text.Plural(more, "more path", "more paths"))

@@ -100,8 +100,8 @@ func (d *detail) links(h *Host, r *explain.Route) {
 		if s.Degraded {
 			text, style = text+"!", ui.Bad
 		}
-		line := mark + d.l.Paint(d.l.Fit(text, 12), style) + " " + d.l.Paint(d.l.Fit(string(s.Basis), 9), ui.Faint) + d.l.Safe(explain.LinkText(paths, s.Link))
-		d.add(line)
+		rate, basis := d.l.Paint(d.l.Fit(text, 12), style), d.l.Paint(d.l.Fit(string(s.Basis), 9), ui.Faint)
+		d.add(mark + rate + " " + basis + d.l.Safe(explain.LinkText(paths, s.Link)))
 	}
 }
 

@@ -126,14 +126,14 @@ func (v *MatrixView) make(env *ui.Env) *topo.Matrix {
 		m = all()
 	}
 	match := func(e topo.MatrixEntry) bool { return env.Filter.Match(label(&e)) }
-	any := func(topo.MatrixEntry) bool { return true }
-	switch rows := explain.Part(m, match, any); {
+	every := func(topo.MatrixEntry) bool { return true }
+	switch rows := explain.Part(m, match, every); {
 	case strings.HasPrefix(string(env.Filter), "!"):
 		m = explain.Part(m, match, match)
 	case len(rows.Rows) > 0:
 		m = rows
 	default:
-		m = explain.Part(m, any, match)
+		m = explain.Part(m, every, match)
 	}
 	if len(m.Rows) == 0 || len(m.Cols) == 0 {
 		return nil
@@ -298,9 +298,9 @@ func (v *MatrixView) Main(env *ui.Env, size ui.Size) []string {
 	lines, places := v.text(l, m, size.W-2)
 	p := places[i][j]
 	at, head := p.Line, p.Line-i-1 // the lines of the cell and of the names above it
-	line := lines[at]
-	lines[at] = ansi.Truncate(line, max(0, p.Column-1), "") + l.Paint("["+ansi.Strip(ansi.Cut(line, p.Column, p.Column+p.Width))+"]", ui.Selected) +
-		ansi.TruncateLeft(line, p.Column+p.Width+1, "")
+	line, end := lines[at], p.Column+p.Width
+	cell := l.Paint("["+ansi.Strip(ansi.Cut(line, p.Column, end))+"]", ui.Selected)
+	lines[at] = ansi.Truncate(line, max(0, p.Column-1), "") + cell + ansi.TruncateLeft(line, end+1, "")
 	before := make([]string, len(lines)) // the cursor, and the mark of a finding
 	for k := range m.Rows {
 		style := v.h.Worst(m.Rows[k].ID)

@@ -39,6 +39,7 @@ type ProbeView struct {
 	pairs  []probe.Pair
 	byID   map[string]*probe.Pair // of pairs
 	listed bool
+	local  bool // the pairs are of one host
 	failed error
 	loaded *probe.Report
 	source string // of loaded
@@ -78,6 +79,7 @@ func (v *ProbeView) SetPairs(pairs []probe.Pair, err error) ui.Request {
 		return ui.Request{} // what was known before still is
 	}
 	v.pairs, v.byID, v.listed = pairs, make(map[string]*probe.Pair, len(pairs)), true
+	v.local = !slices.ContainsFunc(pairs, func(p probe.Pair) bool { return p.From.Host != pairs[0].From.Host || p.To.Host != pairs[0].From.Host })
 	var all []string
 	for i := range pairs {
 		v.byID[pairs[i].ID] = &pairs[i]
@@ -314,7 +316,8 @@ func (v *ProbeView) aboutPairs(env *ui.Env, w int) []string {
 			return out
 		}
 	case !v.listed:
-		return said(env, w, fmt.Sprintf("%s lists what can be measured here; %s measures all of it; nothing is sent before you say yes", keyOf(ui.Enter, env), measure), ui.Plain)
+		text := "%s lists what can be measured here; %s measures all of it; nothing is sent before you say yes"
+		return said(env, w, fmt.Sprintf(text, keyOf(ui.Enter, env), measure), ui.Plain)
 	}
 	if len(v.pairs) == 0 {
 		return append(out, said(env, w, "there is no pair to measure", ui.Middle)...)
@@ -433,8 +436,7 @@ func (v *ProbeView) pairColumns(env *ui.Env) []ui.Column[*show.Figures] {
 
 // name is that of a pair, which tells variants of the same ends apart.
 func (v *ProbeView) name(env *ui.Env, p *probe.Pair) string {
-	local := !slices.ContainsFunc(v.pairs, func(x probe.Pair) bool { return x.From.Host != p.From.Host || x.To.Host != p.From.Host })
-	return env.Look.Safe(strings.TrimSuffix(show.PairName(p, local)+", "+p.Variant, ", "))
+	return env.Look.Safe(strings.TrimSuffix(show.PairName(p, v.local)+", "+p.Variant, ", "))
 }
 
 // pairText is a pair that can be measured with what is expected of it, or the reason why it cannot.
@@ -458,14 +460,15 @@ func (v *ProbeView) resultRows(env *ui.Env, r *probe.Report, w int) []row {
 	if p := env.State.Probe; p != nil && len(p.Errors) > 0 {
 		out = append(out, textRow(l.Paint("errors", ui.Head)))
 		for i, e := range p.Errors {
-			out = append(out, row{key: "error " + strconv.Itoa(i), text: func(int) string { return l.Paint(l.Safe(e), ui.Bad) }, detail: func(d *detail) { d.say("", e, ui.Plain) }})
+			out = append(out, row{key: "error " + strconv.Itoa(i), text: func(int) string { return l.Paint(l.Safe(e), ui.Bad) },
+				detail: func(d *detail) { d.say("", e, ui.Plain) }})
 		}
 	}
 	if len(r.Results) == 0 && running(env) {
 		return out
 	}
 	for _, x := range v.reportRows(env, r, w) {
-		if x.text == nil || env.Filter.Match(ansi.Strip(x.text(w))) {
+		if env.Filter.Match(ansi.Strip(x.text(w))) {
 			out = append(out, x)
 		}
 	}

@@ -145,33 +145,32 @@ func of[T any](part func(device) *T, text func(*T) string) func(device) string {
 	}
 }
 
-// columns are those that there is something to show in. Branch and name need Most columns.
+// columns are those of devices; one in which there is nothing to show has no width. Branch and name need Most columns.
 func (v *TreeView) columns(env *ui.Env) []ui.Column[device] {
 	l, s, w := env.Look, env.State, v.tree.widths
-	out := []ui.Column[device]{
-		{Title: "device", Width: min(w.name, leastName), Most: w.name, Text: func(d device) string { return d.name }},
-		{Title: "link", Width: w.link, Rank: 3, Text: func(d device) string { return linkText(d.link) }, Style: func(d device) ui.Style { return degraded(d.link) }},
+	where := func(there bool, width int) int {
+		if there {
+			return width
+		}
+		return 0
 	}
-	if w.link > 0 {
-		out = append(out, ui.Column[device]{Title: "rate", Width: rateWidth, Right: true, Rank: 8, Text: func(d device) string {
+	links, ports, gpus := w.link > 0, len(s.Ports) > 0, len(s.GPUs) > 0
+	figure := func(title string, width, rank int, text func(d device) string) ui.Column[device] {
+		return ui.Column[device]{Title: title, Width: width, Right: true, Rank: rank, Text: text}
+	}
+	return []ui.Column[device]{
+		{Title: "device", Width: min(w.name, leastName), Most: w.name, Text: func(d device) string { return d.name }},
+		{Title: "link", Width: w.link, Rank: 3, Style: device.linkStyle, Text: func(d device) string { return linkText(d.link) }},
+		figure("rate", where(links, rateWidth), 8, func(d device) string {
 			if d.link.Text == "" && d.link.Rate == nil {
 				return ""
 			}
 			return l.Rate(d.link.Rate)
-		}})
-	}
-	style := func(d device) ui.Style {
-		if d.port == nil {
-			return ui.Plain
-		}
-		return StyleOfState(d.port.State)
-	}
-	if w.state > 0 {
-		out = append(out, ui.Column[device]{Title: "state", Width: w.state, Rank: 1, Style: style, Text: of(portOf, func(p *Line) string { return cmp.Or(p.State, ui.Unknown) })},
-			ui.Column[device]{Title: "line", Width: rateWidth, Right: true, Rank: 5, Text: of(portOf, func(p *Line) string { return l.PortRate(p.BytesPerSec) })})
-	}
-	if len(s.Ports) > 0 {
-		out = append(out, ui.Column[device]{Title: "load", Width: 5, Right: true, Rank: 2, Text: func(d device) string {
+		}),
+		{Title: "state", Width: w.state, Rank: 1, Style: device.stateStyle,
+			Text: of(portOf, func(p *Line) string { return cmp.Or(p.State, ui.Unknown) })},
+		figure("line", where(w.state > 0, rateWidth), 5, of(portOf, func(p *Line) string { return l.PortRate(p.BytesPerSec) })),
+		figure("load", where(ports, 5), 2, func(d device) string {
 			if d.traffic == nil {
 				return ""
 			}
@@ -180,26 +179,38 @@ func (v *TreeView) columns(env *ui.Env) []ui.Column[device] {
 				return ui.Unknown
 			}
 			return l.Percent(part)
-		}}, ui.Column[device]{Width: sparkWidth, Rank: 9, Style: func(device) ui.Style { return ui.Accent }, Graph: func(d device) ([]float64, float64) {
-			if d.traffic == nil {
-				return nil, 0
-			}
-			return both(&d.traffic.Sent, &d.traffic.Received), d.port.top()
-		}},
-			ui.Column[device]{Title: "sent", Width: rateWidth, Right: true, Rank: 6, Text: of(trafficOf, func(t *state.Port) string { return l.PortRate(t.SentBytesPerSec) })},
-			ui.Column[device]{Title: "received", Width: rateWidth, Right: true, Rank: 7, Text: of(trafficOf, func(t *state.Port) string { return l.PortRate(t.ReceivedBytesPerSec) })})
-	}
-	if len(s.GPUs) > 0 {
-		out = append(out, ui.Column[device]{Title: "busy", Width: 5, Right: true, Rank: 4, Text: of(gpuOf, func(g *state.GPU) string {
+		}),
+		{Width: where(ports, sparkWidth), Rank: 9, Style: func(device) ui.Style { return ui.Accent }, Graph: device.history},
+		figure("sent", where(ports, rateWidth), 6, of(trafficOf, func(t *state.Port) string { return l.PortRate(t.SentBytesPerSec) })),
+		figure("received", where(ports, rateWidth), 7, of(trafficOf, func(t *state.Port) string { return l.PortRate(t.ReceivedBytesPerSec) })),
+		figure("busy", where(gpus, 5), 4, of(gpuOf, func(g *state.GPU) string {
 			if g.UtilizationPercent == nil {
 				return ui.Unknown
 			}
 			return l.Percent(float64(*g.UtilizationPercent) / 100)
-		})}, ui.Column[device]{Title: "PCIe sent", Width: rateWidth, Right: true, Rank: 12, Text: of(gpuOf, func(g *state.GPU) string { return l.Rate(g.PCIeSentBytesPerSec) })},
-			ui.Column[device]{Title: "PCIe recv", Width: rateWidth, Right: true, Rank: 13, Text: of(gpuOf, func(g *state.GPU) string { return l.Rate(g.PCIeReceivedBytesPerSec) })})
+		})),
+		figure("PCIe sent", where(gpus, rateWidth), 12, of(gpuOf, func(g *state.GPU) string { return l.Rate(g.PCIeSentBytesPerSec) })),
+		figure("PCIe recv", where(gpus, rateWidth), 13, of(gpuOf, func(g *state.GPU) string { return l.Rate(g.PCIeReceivedBytesPerSec) })),
+		{Title: "address", Width: w.address, Rank: 11, Style: func(device) ui.Style { return ui.Faint },
+			Text: func(d device) string { return d.n.line.Address }},
 	}
-	return append(out, ui.Column[device]{Title: "address", Width: w.address, Rank: 11, Text: func(d device) string { return d.n.line.Address },
-		Style: func(device) ui.Style { return ui.Faint }})
+}
+
+func (d device) linkStyle() ui.Style { return degraded(d.link) }
+
+func (d device) stateStyle() ui.Style {
+	if d.port == nil {
+		return ui.Plain
+	}
+	return StyleOfState(d.port.State)
+}
+
+// history is what the port carried, with the rate of its line.
+func (d device) history() ([]float64, float64) {
+	if d.traffic == nil {
+		return nil, 0
+	}
+	return both(&d.traffic.Sent, &d.traffic.Received), d.port.top()
 }
 
 // fitted are the columns that a line of w has room for.

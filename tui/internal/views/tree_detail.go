@@ -227,7 +227,9 @@ func (d *detail) choices(h *Host, ids []topo.ID) {
 		}
 		return
 	}
-	of := slices.DeleteFunc(paths.Ports(), func(p pathsel.Port) bool { return !slices.Contains(ids, p.ID) && !slices.Contains(ids, p.NIC) })
+	of := slices.DeleteFunc(paths.Ports(), func(p pathsel.Port) bool {
+		return !slices.Contains(ids, p.ID) && !slices.Contains(ids, p.NIC)
+	})
 	if len(of) == 0 {
 		return
 	}
