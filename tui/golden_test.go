@@ -52,7 +52,7 @@ func openFramed(t *testing.T, fixture string, o Options) *board {
 	}
 	if fixture == "dgx-h100" {
 		b.Update(news{{record: agentSays(6)}, {record: agentSays(7)}})
-		b.tellProber(func(p prober) { p.SetPairs([]probe.Pair{}, nil) })
+		b.probes.SetPairs([]probe.Pair{}, nil)
 	}
 	return b
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/topoctl/topoctl/tui/internal/state"
 	"github.com/topoctl/topoctl/tui/internal/ui"
+	"github.com/topoctl/topoctl/tui/internal/views"
 )
 
 // model is the dashboard between two messages. One goroutine owns it: that of the event
@@ -29,8 +30,10 @@ type model struct {
 
 	look    ui.Look
 	shared  ui.Shared
-	views   []ui.View // in the order of ui.ViewActions
-	current int       // the view that is shown
+	views   []ui.View // in the order of ui.ViewActions; these are among them:
+	matrix  *views.MatrixView
+	probes  *views.ProbeView
+	current int // the view that is shown
 
 	w, h      int
 	laid      ui.Screen // where the panes lay in the frame that was drawn last
@@ -61,7 +64,8 @@ func newModel(o Options) *model {
 	}
 	live := newState(o)
 	m := &model{o: o, live: live, shown: live, look: ui.Look{ASCII: o.ASCII, Color: o.Color, Units: o.Units},
-		views: newViews(o), frozenNS: -1, dirty: true, clock: clock{now: o.Now}}
+		latest: latest{}, frozenNS: -1, dirty: true, clock: clock{now: o.Now}}
+	m.makeViews(o)
 	for i, a := range ui.ViewActions() {
 		if string(a) == o.View {
 			m.current = i
@@ -209,11 +213,6 @@ func (m *model) screen(l *ui.Look) ui.Screen {
 	return ui.Of(m.w, m.h, need, m.tree(), m.detail)
 }
 
-// follower is a view with cursors of its own on devices.
-type follower interface {
-	Follow(now func(topo.ID) topo.ID)
-}
-
 // follow keeps cursors on the devices that they are on: where a GPU is gone the next ones take
 // its number.
 func (m *model) follow() {
@@ -225,11 +224,7 @@ func (m *model) follow() {
 	now := func(id topo.ID) topo.ID { return cmp.Or(renamed[id], id) }
 	x := &m.shared
 	x.Node, x.From, x.To = now(x.Node), now(x.From), now(x.To)
-	for _, v := range m.views {
-		if f, ok := v.(follower); ok {
-			f.Follow(now)
-		}
-	}
+	m.matrix.Follow(now)
 }
 
 func (m *model) env(l *ui.Look) *ui.Env {

@@ -11,29 +11,12 @@ import (
 	"github.com/topoctl/topoctl/internal/record"
 	"github.com/topoctl/topoctl/internal/units"
 	"github.com/topoctl/topoctl/probe"
-	"github.com/topoctl/topoctl/tui/internal/ui"
 )
 
 // probing is a probe that this dashboard runs.
 type probing struct {
 	stop  context.CancelFunc
 	asked bool // to stop
-}
-
-// prober is what the program tells the probe view.
-type prober interface {
-	SetPairs(pairs []probe.Pair, err error) ui.Request
-	SetUnable(why string)
-	SetReport(r *probe.Report, source string)
-}
-
-// tellProber calls f with the view that shows probes.
-func (m *model) tellProber(f func(prober)) {
-	for _, v := range m.views {
-		if p, ok := v.(prober); ok {
-			f(p)
-		}
-	}
 }
 
 // noProber is why nothing can be measured, "" it can.
@@ -56,9 +39,7 @@ func (m *model) list() {
 	m.work.background(func(ctx context.Context) tea.Msg {
 		pairs, err := m.o.Prober.Pairs(ctx)
 		return answered(func(m *model) tea.Cmd {
-			var next ui.Request
-			m.tellProber(func(p prober) { next = p.SetPairs(pairs, err) })
-			return m.request(next)
+			return m.request(m.probes.SetPairs(pairs, err))
 		})
 	})
 }

@@ -14,77 +14,46 @@ import (
 )
 
 // latest is the last of what each source said: what a recording that begins now has to
-// begin with.
-type latest struct {
-	start         *record.Record
-	topology      *record.Record
-	counters      *record.Record
-	engines       map[string]*record.Record // by source
-	states        map[string]*record.Record
-	probeStart    *record.Record            // of the last probe: its start,
-	probeResults  map[string]*record.Record // its results by pair,
-	probeProgress *record.Record            // and its end, or the round it is in
-}
+// begin with. Keys sort in an order in which the records can be taken in.
+type latest map[string]*record.Record
 
-// The most that is kept of sources and of a probe's results.
-const (
-	maxKeptSources = 64
-	maxKeptResults = 1 << 14
-)
+// maxLatest is the most that is kept; results of a probe are most of it.
+const maxLatest = 1 << 14
 
-func keepIn(m *map[string]*record.Record, key string, r *record.Record, most int) {
-	if *m == nil {
-		*m = map[string]*record.Record{}
-	}
-	if (*m)[key] != nil || len(*m) < most {
-		(*m)[key] = r
-	}
-}
-
-func (l *latest) keep(r *record.Record) {
-	switch {
+func (l latest) keep(r *record.Record) {
+	key := ""
+	switch e := r.Probe; {
 	case r.Start != nil:
-		l.start = r
+		key = "0"
 	case r.Topology != nil:
-		l.topology = r
+		key = "1"
 	case r.Counters != nil:
-		l.counters = r
-	case r.Engine != nil:
-		keepIn(&l.engines, r.Source, r, maxKeptSources)
+		key = "2"
 	case r.State != nil:
-		keepIn(&l.states, r.Source, r, maxKeptSources)
-	case r.Probe != nil:
-		l.keepProbe(r)
+		key = "3 " + r.Source
+	case r.Engine != nil:
+		key = "4 " + r.Source
+	case e == nil:
+	case e.Type == probe.EventStart:
+		maps.DeleteFunc(l, func(key string, _ *record.Record) bool { return key >= "5" })
+		key = "5"
+	case e.Type == probe.EventResult && e.Result != nil:
+		key = "6 " + e.Result.ID
+	case e.Type == probe.EventRound, e.Type == probe.EventEnd:
+		key = "7"
+	}
+	if key != "" && (len(l) < maxLatest || l[key] != nil || key == "7") {
+		l[key] = r
 	}
 }
 
-func (l *latest) keepProbe(r *record.Record) {
-	switch e := r.Probe; e.Type {
-	case probe.EventStart:
-		l.probeStart, l.probeResults, l.probeProgress = r, nil, nil
-	case probe.EventRound, probe.EventEnd:
-		l.probeProgress = r
-	case probe.EventResult:
-		if e.Result != nil {
-			keepIn(&l.probeResults, e.Result.ID, r, maxKeptResults)
-		}
+// all is what is known, in that order.
+func (l latest) all() []*record.Record {
+	var out []*record.Record
+	for _, key := range slices.Sorted(maps.Keys(l)) {
+		out = append(out, l[key])
 	}
-}
-
-// all is what is known, in an order in which it can be taken in.
-func (l *latest) all() []*record.Record {
-	out := []*record.Record{l.start, l.topology, l.counters}
-	for _, m := range []map[string]*record.Record{l.states, l.engines} {
-		for _, source := range slices.Sorted(maps.Keys(m)) {
-			out = append(out, m[source])
-		}
-	}
-	out = append(out, l.probeStart)
-	for _, pair := range slices.Sorted(maps.Keys(l.probeResults)) {
-		out = append(out, l.probeResults[pair])
-	}
-	out = append(out, l.probeProgress)
-	return slices.DeleteFunc(out, func(r *record.Record) bool { return r == nil })
+	return out
 }
 
 // recorder writes records in a goroutine of its own: a slow disk must not hold the

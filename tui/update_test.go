@@ -410,7 +410,7 @@ func TestRescan(t *testing.T) {
 }
 
 func TestMouse(t *testing.T) {
-	b := open(t, Options{Mouse: true}, "dgx-h100", 3, 200, 50)
+	b := open(t, Options{Mouse: true}, "dgx-h100", 3, 200, 60)
 	if b.View().MouseMode != tea.MouseModeCellMotion {
 		t.Error("the mouse is off")
 	}
@@ -436,7 +436,7 @@ func TestMouse(t *testing.T) {
 	}
 	b.send(tea.MouseWheelMsg{X: s.Detail.X + 2, Y: 10, Button: tea.MouseWheelDown})
 	for _, tab := range slices.Clone(b.tabs[:6]) {
-		b.send(tea.MouseClickMsg{X: tab.from + 1, Y: 49, Button: tea.MouseLeft})
+		b.send(tea.MouseClickMsg{X: tab.from + 1, Y: 59, Button: tea.MouseLeft})
 		b.has("[" + ui.Get(tab.action).Short(false) + " " + string(tab.action) + "]")
 	}
 	b.send(tea.MouseClickMsg{X: 199, Y: 0, Button: tea.MouseLeft})

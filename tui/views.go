@@ -6,12 +6,13 @@ import (
 	"github.com/topoctl/topoctl/tui/internal/views"
 )
 
-// newViews makes the views in the order of ui.ViewActions.
-func newViews(o Options) []ui.View {
-	measured := views.NewProbe()
-	measured.SetUnable(o.noProber())
-	measured.SetReport(o.Measured, o.MeasuredName)
-	return []ui.View{views.NewTree(), views.NewMatrix(), views.NewPath(), measured, views.NewEngine(), views.NewEvents()}
+// makeViews makes the views in the order of ui.ViewActions.
+func (m *model) makeViews(o Options) {
+	hosts := &views.Cache{}
+	m.matrix, m.probes = views.NewMatrix(hosts), views.NewProbe()
+	m.probes.SetUnable(o.noProber())
+	m.probes.SetReport(o.Measured, o.MeasuredName)
+	m.views = []ui.View{views.NewTree(hosts), m.matrix, views.NewPath(hosts, o.PathText), m.probes, views.NewEngine(), views.NewEvents()}
 }
 
 func newState(o Options) *state.State {

@@ -84,6 +84,19 @@ func Matrix(w io.Writer, m *topo.Matrix, opts MatrixOptions) error {
 	return nil
 }
 
+// Place is where a cell stands in a text: its line, its first column and how many there are.
+type Place struct{ Line, Column, Width int }
+
+// MatrixText is the text that Matrix prints, with the places of the cells by row and column.
+func MatrixText(m *topo.Matrix, opts MatrixOptions) (string, [][]Place) {
+	opts.Format = FormatText
+	g := newGrid(m, opts)
+	g.places = make([][]Place, len(m.Rows))
+	var out bytes.Buffer
+	g.text(&out)
+	return out.String(), g.places
+}
+
 // grid is a matrix as text: head and rows have the same cells, the first of
 // which names the row.
 type grid struct {
@@ -93,6 +106,8 @@ type grid struct {
 	rows [][]string
 	nics []topo.MatrixEntry // in the order of their numbers, for the legend
 	used map[string]bool    // the cells that occur, NV4 and NV12 as "NV", of rates the marks
+
+	places [][]Place // of the cells that were written; nil: nobody asks
 }
 
 func newGrid(m *topo.Matrix, opts MatrixOptions) *grid {
@@ -335,6 +350,14 @@ func (g *grid) fits(widths []int, from int) (to int) {
 func (g *grid) block(w *bytes.Buffer, widths []int, from, to int) {
 	g.textRow(w, g.head, widths, from, to, func(int) Style { return Strong })
 	for i, row := range g.rows {
+		if g.places != nil {
+			place := Place{Line: bytes.Count(w.Bytes(), []byte("\n")), Column: widths[0]}
+			for col := from; col < min(to, len(g.m.Cols)+1); col++ {
+				place.Width = max(2, text.Width(row[col]))
+				g.places[i] = append(g.places[i], place)
+				place.Column += widths[col]
+			}
+		}
 		g.textRow(w, row, widths, from, to, func(col int) Style {
 			switch {
 			case col == 0:
@@ -378,9 +401,7 @@ func (g *grid) style(i, j int) Style {
 // ClassStyle colours a class from near to far.
 func ClassStyle(c topo.Class) Style {
 	switch c.Kind {
-	case topo.ClassUnknown:
-		return Bad
-	case topo.ClassSelf:
+	case topo.ClassUnknown, topo.ClassSelf: // what is not known is no fault
 		return Faint
 	case topo.ClassPHB, topo.ClassNODE:
 		return Middling

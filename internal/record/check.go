@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"reflect"
 	"slices"
 
 	"github.com/topoctl/topoctl/discover/topo"
@@ -72,37 +73,33 @@ func checkSample(s *counters.Sample) error {
 	if s == nil {
 		return nil
 	}
-	if s.AtNS < 0 {
-		return fmt.Errorf("counters: at_ns %d: want 0 or more", s.AtNS)
-	}
 	if len(s.Ports) > maxPorts || len(s.Links) > maxPorts || len(s.GPUs) > maxPorts {
 		return fmt.Errorf("counters: %d ports, %d links, %d GPUs: at most %d are read", len(s.Ports), len(s.Links), len(s.GPUs), maxPorts)
 	}
-	seen := map[topo.ID]bool{}
+	if err := walk(reflect.ValueOf(s), "", "", func(reflect.Value, string) {}); err != nil {
+		return fmt.Errorf("counters: %w", err)
+	}
+	ports, links, gpus := map[topo.ID]bool{}, map[topo.ID]bool{}, map[topo.ID]bool{}
 	for i := range s.Ports {
-		if err := checkPort(&s.Ports[i], seen); err != nil {
+		if err := errors.Join(checkID(s.Ports[i].ID, ports), checkPort(&s.Ports[i])); err != nil {
 			return fmt.Errorf("counters: ports[%d]: %w", i, err)
 		}
 	}
-	seen = map[topo.ID]bool{}
 	for i := range s.Links {
 		l := &s.Links[i]
-		if err := errors.Join(checkID(l.ID, seen), checkAtMost("speed_mts", l.SpeedMTs, maxSpeedMTs), checkAtMost("width", l.Width, maxLanes)); err != nil {
+		if err := errors.Join(checkID(l.ID, links), checkAtMost("speed_mts", l.SpeedMTs, maxSpeedMTs), checkAtMost("width", l.Width, maxLanes)); err != nil {
 			return fmt.Errorf("counters: pcie_links[%d]: %w", i, err)
 		}
 	}
-	seen = map[topo.ID]bool{}
 	for i := range s.GPUs {
-		g := &s.GPUs[i]
-		if err := errors.Join(checkID(g.ID, seen), checkNotNegative("utilization_percent", g.UtilizationPercent), checkNotNegative("memory_used_bytes", g.MemoryUsedBytes),
-			checkRate(g.PCIeSentBytesPerSec), checkRate(g.PCIeReceivedBytesPerSec)); err != nil {
+		if err := checkID(s.GPUs[i].ID, gpus); err != nil {
 			return fmt.Errorf("counters: gpus[%d]: %w", i, err)
 		}
 	}
 	return nil
 }
 
-func checkPort(p *counters.Port, seen map[topo.ID]bool) error {
+func checkPort(p *counters.Port) error {
 	if len(p.Errors) > maxCounters {
 		return fmt.Errorf("%d error counters: at most %d are read", len(p.Errors), maxCounters)
 	}
@@ -114,7 +111,7 @@ func checkPort(p *counters.Port, seen map[topo.ID]bool) error {
 	if len(p.State) > maxName {
 		return fmt.Errorf("a state of %d bytes: at most %d are read", len(p.State), maxName)
 	}
-	return errors.Join(checkID(p.ID, seen), checkRate(p.BytesPerSec))
+	return nil
 }
 
 // checkID refuses devices without name, and two of one name.
@@ -129,23 +126,9 @@ func checkID(id topo.ID, seen map[topo.ID]bool) error {
 	return nil
 }
 
-func checkNotNegative[T ~int | ~int64](what string, v *T) error {
-	if v != nil && *v < 0 {
-		return fmt.Errorf("%s %d: want 0 or more, or null", what, *v)
-	}
-	return nil
-}
-
 func checkAtMost(what string, v *int, most int) error {
-	if v != nil && (*v < 0 || *v > most) {
+	if v != nil && *v > most {
 		return fmt.Errorf("%s %d: want 0 to %d, or null", what, *v, most)
-	}
-	return nil
-}
-
-func checkRate(r *topo.Rate) error {
-	if r != nil && (*r < 0 || *r > maxRate) {
-		return fmt.Errorf("a rate of %d bytes/s: want 0 to %d, or null", *r, maxRate)
 	}
 	return nil
 }

@@ -3,11 +3,12 @@ package record
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"math"
+	"reflect"
 	"strings"
 
+	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/engine"
 	"github.com/topoctl/topoctl/internal/document"
 	"github.com/topoctl/topoctl/internal/pkgerr"
@@ -99,10 +100,17 @@ func keepFields(value json.RawMessage, of []field) (json.RawMessage, error) {
 	return json.RawMessage("{" + out.String() + "}"), nil
 }
 
-// encode is the engine as a record has it.
+// encode is the engine as a record has it: as it will be read.
 func (e *Engine) encode() (json.RawMessage, error) {
-	all, err := json.Marshal(e.normal())
+	all, err := json.Marshal(e)
 	if err != nil {
+		return nil, err
+	}
+	read, err := decodeEngine(all, true)
+	if err != nil {
+		return nil, err
+	}
+	if all, err = json.Marshal(read); err != nil {
 		return nil, err
 	}
 	return keepFields(all, engineFields)
@@ -114,17 +122,12 @@ const SchemaEngine = "topoctl.engine/v1"
 // answerLimits are what an answer may be; an engine with 4096 lanes says 2 MB.
 var answerLimits = document.Limits{Bytes: 8 << 20, Text: 1 << 14, Elements: 1 << 17, Depth: 32}
 
-// How much of an answer is shown.
-const (
-	maxPeers       = 1024
-	maxEngineLanes = 4096
-	maxServed      = 1024
-	maxBatches     = 64
-	maxRoutes      = 16 // of a batch
-	maxGroups      = 16 // of a route
-	maxUsedLanes   = 256
-	maxNotes       = 64
-)
+// mostShown is how much of each list of an answer is shown.
+var mostShown = map[string]int{
+	"peers": 1024, "lanes": 4096, "served": 1024, "served_uncounted_transports": 64, "recent_batches": 64, "notes": 64,
+	"recent_batches.notes": 64, "recent_batches.routes": 16, "recent_batches.routes.groups": 16, "recent_batches.routes.used": 256,
+	"recent_batches.routes.groups.lanes": 256, "recent_batches.routes.groups.rejected": 64,
+}
 
 // DecodeEngine reads the topoctl.engine/v1 document that an agent answers and takes nothing
 // in it on trust: it is bounded, lists that are too long are cut and Notes say so, and no
@@ -159,140 +162,59 @@ func decodeEngine(data []byte, recorded bool) (*Engine, error) {
 		return nil, fmt.Errorf("no %s: %w", SchemaEngine, err)
 	}
 	e := &doc.Engine
-	e.cut()
-	if err := e.check(); err != nil {
+	var cut []string
+	err = walk(reflect.ValueOf(e).Elem(), "", "", func(list reflect.Value, kind string) {
+		n, most := list.Len(), mostShown[kind]
+		switch {
+		case list.IsNil():
+			list.Set(reflect.MakeSlice(list.Type(), 0, 0))
+		case most > 0 && n > most:
+			list.Set(list.Slice3(0, most, most))
+			cut = append(cut, fmt.Sprintf("%d of %d %s are shown", most, n, kind))
+		}
+	})
+	if err != nil {
 		return nil, err
 	}
-	return e.normal(), nil
+	e.Notes = append(e.Notes, cut...)
+	e.Notes = e.Notes[:min(len(e.Notes), mostShown["notes"])]
+	return e, nil
 }
 
-// cut shortens what is too long, and notes it.
-func (e *Engine) cut() {
-	note := func(what string, n, most int) {
-		if n > most {
-			e.Notes = append(e.Notes, fmt.Sprintf("%d of %d %s are shown", most, n, what))
+// walk visits all that a document holds: it refuses figures below zero, and those that sums would not hold, and calls
+// list for each list. at is where v stands, "lanes[3]", and kind the same without places.
+func walk(v reflect.Value, at, kind string, list func(v reflect.Value, kind string)) error {
+	switch v.Kind() {
+	case reflect.Pointer:
+		if !v.IsNil() {
+			return walk(v.Elem(), at, kind, list)
 		}
-	}
-	note("peers", shorten(&e.Peers, maxPeers), maxPeers)
-	note("lanes", shorten(&e.Lanes, maxEngineLanes), maxEngineLanes)
-	note("served connections", shorten(&e.Served, maxServed), maxServed)
-	note("batches", shorten(&e.Recent, maxBatches), maxBatches)
-	shorten(&e.ServedUncounted, maxNotes)
-	for i := range e.Recent {
-		b := &e.Recent[i]
-		note("notes of a batch", shorten(&b.Notes, maxNotes), maxNotes)
-		note("routes of a batch", shorten(&b.Routes, maxRoutes), maxRoutes)
-		for k := range b.Routes {
-			r := &b.Routes[k]
-			note("transports of a route", shorten(&r.Groups, maxGroups), maxGroups)
-			note("used lanes of a route", shorten(&r.Used, maxUsedLanes), maxUsedLanes)
-			for g := range r.Groups {
-				note("lanes of a transport", shorten(&r.Groups[g].Lanes, maxUsedLanes), maxUsedLanes)
-				note("rejected ports of a transport", shorten(&r.Groups[g].Rejected, maxNotes), maxNotes)
+	case reflect.Struct:
+		for i := range v.NumField() {
+			name, _, _ := strings.Cut(v.Type().Field(i).Tag.Get("json"), ",")
+			below, kindBelow := strings.TrimPrefix(at+"."+name, "."), strings.TrimPrefix(kind+"."+name, ".")
+			if name == "" { // embedded
+				below, kindBelow = at, kind
 			}
-		}
-	}
-	shorten(&e.Notes, maxNotes)
-}
-
-// shorten cuts a list and says how long it was.
-func shorten[T any](list *[]T, most int) int {
-	n := len(*list)
-	if n > most {
-		*list = (*list)[:most:most]
-	}
-	return n
-}
-
-var errNegative = errors.New("want 0 or more")
-
-// checkCounts refuses figures below zero, and those that sums would not hold.
-func checkCounts(values ...int64) error {
-	for _, v := range values {
-		if v < 0 || v > math.MaxInt64/4 {
-			return fmt.Errorf("%d: %w", v, errNegative)
-		}
-	}
-	return nil
-}
-
-// check refuses figures that count nothing.
-func (e *Engine) check() error {
-	err := checkCounts(e.Batches, e.Failed, e.Unsafe, e.Slices, e.Retries, e.Fallback, e.ServedReadBytes, e.ServedWrittenBytes, e.Refused,
-		int64(e.Sessions), int64(e.ServedUnlisted))
-	if err != nil {
-		return err
-	}
-	for i := range e.Peers {
-		if err := checkCounts(e.Peers[i].RoundTripNS, e.Peers[i].Batches); err != nil {
-			return fmt.Errorf("peers[%d]: %w", i, err)
-		}
-	}
-	for i := range e.Lanes {
-		l := &e.Lanes[i]
-		if err := checkCounts(int64(l.BytesPerSec), l.Bytes, l.Slices, l.InflightBytes, int64(l.InflightSlices), l.WindowBytes, l.Retries, l.Failures); err != nil {
-			return fmt.Errorf("lanes[%d]: %w", i, err)
-		}
-	}
-	for i := range e.Served {
-		for _, n := range []*int64{e.Served[i].ReadBytes, e.Served[i].WrittenBytes} {
-			if n != nil && checkCounts(*n) != nil {
-				return fmt.Errorf("served[%d]: %w", i, checkCounts(*n))
-			}
-		}
-	}
-	for i := range e.Recent {
-		if err := checkBatch(&e.Recent[i]); err != nil {
-			return fmt.Errorf("recent_batches[%d]: %w", i, err)
-		}
-	}
-	return nil
-}
-
-func checkBatch(b *engine.Explanation) error {
-	if err := checkCounts(b.Bytes, b.Total, int64(b.Ops), b.DurationNS, b.EndedAgoNS, b.Retries); err != nil {
-		return err
-	}
-	for i := range b.Routes {
-		r := &b.Routes[i]
-		if err := checkCounts(r.Bytes); err != nil {
-			return err
-		}
-		for g := range r.Groups {
-			for k := range r.Groups[g].Lanes {
-				if err := checkRate(r.Groups[g].Lanes[k].ExpectedBytesPerSec); err != nil {
-					return err
-				}
-			}
-		}
-		for k := range r.Used {
-			u := &r.Used[k]
-			if err := checkCounts(u.Bytes, u.Slices, u.Retries, u.FirstNS, u.LastNS); err != nil {
+			if err := walk(v.Field(i), below, kindBelow, list); err != nil {
 				return err
 			}
 		}
+	case reflect.Slice:
+		list(v, kind)
+		for i := range v.Len() {
+			if err := walk(v.Index(i), fmt.Sprintf("%s[%d]", at, i), kind, list); err != nil {
+				return err
+			}
+		}
+	case reflect.Int, reflect.Int64:
+		most := int64(math.MaxInt64 / 4)
+		if v.Type() == reflect.TypeFor[topo.Rate]() {
+			most = int64(maxRate)
+		}
+		if n := v.Int(); n < 0 || n > most {
+			return fmt.Errorf("%s: %d: want 0 to %d", at, n, most)
+		}
 	}
 	return nil
-}
-
-// normal has no list that is nil. The engine is left as it is.
-func (e *Engine) normal() *Engine {
-	n := *e
-	n.Peers, n.Lanes, n.Served, n.ServedUncounted = notNil(n.Peers), notNil(n.Lanes), notNil(n.Served), notNil(n.ServedUncounted)
-	n.Recent = mapped(n.Recent, func(b *engine.Explanation) {
-		b.Routes = mapped(b.Routes, func(r *engine.RouteRecord) {
-			r.Used = notNil(r.Used)
-			r.Groups = mapped(r.Groups, func(g *engine.GroupRecord) { g.Lanes = notNil(g.Lanes) })
-		})
-	})
-	return &n
-}
-
-// mapped is a copy of a list whose elements were changed.
-func mapped[T any](list []T, change func(*T)) []T {
-	out := append([]T{}, list...)
-	for i := range out {
-		change(&out[i])
-	}
-	return out
 }

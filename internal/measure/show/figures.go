@@ -2,46 +2,24 @@ package show
 
 import (
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/topoctl/topoctl/internal/units"
 	"github.com/topoctl/topoctl/probe"
 )
 
-// Figures are the figures of a pair, as text of one line each. Foreign text in them is clean. "-" means
-// not measured, not known, or not applicable.
+// Figures are what is known of a pair before it is measured, as text of one line each. Foreign text in them is clean.
 type Figures struct {
-	Pair       string // PairName
-	Of         string // kind, transport and variant: "memory by cpu, read"
-	Class      string // "PIX", "PIX, SYS"
-	Rate       string // "391.2 Gb/s"
-	Interval   string // half width of the 95 % interval as a part of the mean: "±0.2 %"
-	Expected   string // "400 Gb/s"; "~" is before a typical one, "<" before a bound
-	Efficiency string // "98 %"
-	Latency    string // median and 99th percentile: "12.1 / 15.0 µs"
-	Reason     string // of the verdict, the first; "" none
+	Pair     string // PairName
+	Class    string // "PIX", "PIX, SYS"
+	Expected string // "400 Gb/s"; "~" is before a typical one, "<" before a bound, "-": nothing is expected
 }
 
 // FiguresOf returns the figures of a pair. local: all ends are on one host (Local).
-func FiguresOf(x *probe.Result, local bool, o Options) Figures {
-	s := sectionOf(x, local, o.Units)
-	f := Figures{Pair: PairName(&x.Pair, local), Of: s.title, Class: classText(&x.Pair), Rate: "-", Interval: "-", Expected: "-", Latency: "-",
-		Efficiency: percent(x.Efficiency), Reason: reason(x, false)}
-	if b := x.Judged(); b != nil {
-		f.Rate = units.Rate(b.MeanBytesPerSec, s.unit)
-		if b.CI95BytesPerSec != nil && b.MeanBytesPerSec > 0 {
-			f.Interval = "±" + strconv.FormatFloat(100*float64(*b.CI95BytesPerSec)/float64(b.MeanBytesPerSec), 'f', 1, 64) + " %"
-		}
-	}
-	if want := x.Expected.BytesPerSec; want != nil {
-		f.Expected = x.Expected.Basis.Mark(units.Rate(int64(*want), s.unit))
-	}
-	if l := s.latencies(x); l != "-" {
-		f.Latency = l + " " + s.nsUnit
-	}
-	for _, text := range []*string{&f.Pair, &f.Of, &f.Class, &f.Rate, &f.Interval, &f.Expected, &f.Efficiency, &f.Latency, &f.Reason} {
-		*text = o.text(*text)
+func FiguresOf(p *probe.Pair, local bool, o Options) Figures {
+	f := Figures{Pair: o.text(PairName(p, local)), Class: o.text(classText(p)), Expected: "-"}
+	if want := p.Expected.BytesPerSec; want != nil {
+		f.Expected = o.text(p.Expected.Basis.Mark(units.Rate(int64(*want), unitOf(p.Kind, o.Units))))
 	}
 	return f
 }
@@ -172,18 +150,6 @@ func BlameParts(b *probe.Blame, r *probe.Report, o Options) []Part {
 	p.add("evidence", v.Evidence...)
 	p.add("next", next...)
 	p.add("explains", v.Pairs...)
-	return p.list
-}
-
-// SummaryParts summarises the pairs of a report: first how many there are of each verdict, and how many
-// are missing; then lost hosts, why pairs were waived, and notes. Faults are left to BlameTitle.
-func SummaryParts(r *probe.Report, o Options) []Part {
-	v := newOverview(r, o.Units)
-	p := parts{o: o}
-	p.add("", append([]string{v.Subtitle}, v.Early...)...)
-	p.add("hosts", v.Lost...)
-	p.add("waived", v.Waived...)
-	p.add("notes", v.Notes...)
 	return p.list
 }
 

@@ -108,7 +108,7 @@ func (s *State) sourceState(x *Source, now *record.SourceState) {
 // topology takes in a look at the host.
 func (s *State) topology(t *topo.Topology) {
 	s.replaced(s.Topology, t)
-	s.Topology, s.Graph = t, topo.NewGraph(t, s.Overlay)
+	s.Topology = t
 	if s.watch == nil {
 		return
 	}

@@ -233,7 +233,7 @@ func TestMemoryIsFlat(t *testing.T) {
 	if n := len(s.Ports); n > len(b.ids)+8 {
 		t.Errorf("%d ports of %d", n, len(b.ids))
 	}
-	if p := s.Port(b.ids[3]); p.Flaps < 50 || p.RecentErrors["rx_drops"] != 60 {
+	if p := s.Ports[b.ids[3]]; p.Flaps < 50 || p.RecentErrors["rx_drops"] != 60 {
 		t.Errorf("flaps %d, moving %v", p.Flaps, p.RecentErrors)
 	}
 	runtime.KeepAlive(s)

@@ -26,41 +26,22 @@ func connKeyOf(c *engine.ServedStats) connKey {
 
 // engine takes in an engine's answer.
 func (s *State) engine(source string, now *record.Engine) {
-	i, found := slices.BinarySearchFunc(s.Engines, source, func(e *Engine, name string) int { return compareNames(e.Source, name) })
+	i, found := s.findEngine(source)
 	if !found {
-		e := &Engine{Source: source}
-		e.first(now, s.Now)
-		s.Engines = slices.Insert(s.Engines, i, e)
-		return
+		s.Engines = slices.Insert(s.Engines, i, &Engine{Source: source, Last: now})
 	}
-	e := s.Engines[i]
-	if e.Last.Name != now.Name { // another engine at the same address
-		*e = Engine{Source: source}
-		e.first(now, s.Now)
-		return
-	}
-	e.update(now, s.Now)
-}
-
-// first takes in the first answer: nothing is known of rates.
-func (e *Engine) first(now *record.Engine, at int64) {
-	e.ReadBytesPerSec.addGap(1)
-	e.WrittenBytesPerSec.addGap(1)
-	e.lanes(now, 0)
-	e.served(now, 0)
-	e.Last, e.LastNS = now, at
-}
-
-func (e *Engine) update(now *record.Engine, at int64) {
-	ns := at - e.LastNS
-	if restarted(e.Last, now) {
-		ns = 0 // what it counts began again: differences mean nothing
+	e, ns := s.Engines[i], s.Now-s.Engines[i].LastNS
+	switch {
+	case e.Last.Name != now.Name: // another engine at the same address
+		*e, ns = Engine{Source: source, Last: now}, 0
+	case !found || restarted(e.Last, now):
+		ns = 0 // what it counts began: differences mean nothing
 	}
 	e.ReadBytesPerSec.Push(perSec(e.Last.ServedReadBytes, now.ServedReadBytes, ns))
 	e.WrittenBytesPerSec.Push(perSec(e.Last.ServedWrittenBytes, now.ServedWrittenBytes, ns))
 	e.lanes(now, ns)
 	e.served(now, ns)
-	e.Last, e.LastNS = now, at
+	e.Last, e.LastNS = now, s.Now
 }
 
 // restarted says whether an engine counts from the beginning again.

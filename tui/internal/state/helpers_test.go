@@ -61,7 +61,7 @@ func rate(r *topo.Rate) string {
 func differ(a, b *state.State) string {
 	return cmp.Diff(a, b, cmpopts.EquateNaNs(), cmp.Exporter(func(reflect.Type) bool { return true }),
 		cmp.FilterPath(func(p cmp.Path) bool { return p.Last().String() == ".watch" }, cmp.Ignore()),
-		cmp.Comparer(func(a, b *topo.Topology) bool { return a == b }), cmp.Comparer(func(a, b *topo.Graph) bool { return (a == nil) == (b == nil) }),
+		cmp.Comparer(func(a, b *topo.Topology) bool { return a == b }),
 		cmp.Comparer(func(a, b *doctor.Report) bool { return (a == nil) == (b == nil) }), cmp.Comparer(func(a, b *diff.Report) bool { return (a == nil) == (b == nil) }),
 		cmp.Comparer(func(a, b *counters.Sample) bool { return a == b }), cmp.Comparer(func(a, b *record.Engine) bool { return a == b }))
 }

@@ -34,10 +34,10 @@ func TestPortRates(t *testing.T) {
 	}
 	for i, x := range steps {
 		s.Apply(sample(x.at, x.ports...))
-		p := s.Port("net:eth0")
-		sent, received := s.Rates("net:eth0")
+		p := s.Ports["net:eth0"]
+		sent, received := p.SentBytesPerSec, p.ReceivedBytesPerSec
 		share := "?"
-		if v, known := p.Share(); known {
+		if v, known := counters.Share(p.Busy(), p.BytesPerSec); known {
 			share = fmt.Sprint(v)
 		}
 		if rate(sent) != x.sent || rate(received) != x.received || share != x.share || values(&p.Sent) != x.history {
@@ -73,7 +73,7 @@ func TestErrorsMove(t *testing.T) {
 		p := port("net:eth0", 0, 0)
 		p.Errors = map[string]uint64{"rx_crc_errors": crc, "tx_dropped": drops}
 		s.Apply(sample(sec*second, p))
-		return s.Port("net:eth0")
+		return s.Ports["net:eth0"]
 	}
 	if p := at(0, 1000, 5); len(p.RecentErrors) > 0 {
 		t.Errorf("what was counted before counts: %v", p.RecentErrors)
@@ -95,10 +95,10 @@ func TestErrorsMove(t *testing.T) {
 		t.Errorf("after 65 s: %v, want what moved in the last minute", p.RecentErrors)
 	}
 	s.Tick(71 * second)
-	if p := s.Port("net:eth0"); len(p.RecentErrors) > 0 {
+	if p := s.Ports["net:eth0"]; len(p.RecentErrors) > 0 {
 		t.Errorf("a minute later: %v", p.RecentErrors)
 	}
-	if m := frozen.Port("net:eth0").RecentErrors; m["rx_crc_errors"] != 10 || m["tx_dropped"] != 2 {
+	if m := frozen.Ports["net:eth0"].RecentErrors; m["rx_crc_errors"] != 10 || m["tx_dropped"] != 2 {
 		t.Errorf("the frozen one has changed: %v", m)
 	}
 	if p := at(72, 3, 8); len(p.RecentErrors) > 0 {
@@ -125,7 +125,7 @@ func TestLateCounters(t *testing.T) {
 	if x.Status != record.StatusWaiting || x.LastNS != 4*second {
 		t.Errorf("source %+v", x)
 	}
-	p, g := s.Port("net:eth0"), s.GPUs["gpu:0"]
+	p, g := s.Ports["net:eth0"], s.GPUs["gpu:0"]
 	if p.SentBytesPerSec != nil || g.UtilizationPercent != nil {
 		t.Errorf("old figures are shown as of now: %v, %v", p.SentBytesPerSec, g.UtilizationPercent)
 	}
@@ -162,32 +162,6 @@ func kinds(s *state.State) map[watch.Kind]int {
 		out[s.Events[i].Kind]++
 	}
 	return out
-}
-
-func TestPortsByID(t *testing.T) {
-	s := state.New(state.Options{})
-	host := fixturetest.Topology(t, "dgx-h100")
-	s.Apply(&record.Record{Source: record.SourceHost, Topology: host})
-	p := &host.Ports[0]
-	s.Apply(sample(0, port(p.ID, 0, 0), port("net:eth7", 0, 0)))
-	for want, list := range map[topo.ID][]*state.Port{
-		p.ID:       {s.Port(p.ID), s.Port(p.RDMA)},
-		"net:eth7": {s.Port("net:eth7")},
-	} {
-		for i, got := range list {
-			if got == nil || got.ID != want {
-				t.Errorf("%s, %d: %+v", want, i, got)
-			}
-		}
-	}
-	for _, id := range []topo.ID{"", "net:eth8", "rdma:../1", "port:\x1b[31m"} {
-		if got := s.Port(id); got != nil {
-			t.Errorf("%q is %s", id, got.ID)
-		}
-	}
-	if sent, received := s.Rates("net:none"); sent != nil || received != nil {
-		t.Errorf("an unknown port: %v, %v", sent, received)
-	}
 }
 
 // Counters of a device that another one's name goes to are not compared with those of the

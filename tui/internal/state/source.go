@@ -13,11 +13,9 @@ const lateAfterPeriods = 3
 
 const maxPeriod = 3600 * second
 
-func compareNames(a, b string) int { return cmp.Compare(a, b) }
-
 // find is the place of a source in Sources.
 func (s *State) find(name string) (int, bool) {
-	return slices.BinarySearchFunc(s.Sources, name, func(x Source, name string) int { return compareNames(x.Name, name) })
+	return slices.BinarySearchFunc(s.Sources, name, func(x Source, name string) int { return cmp.Compare(x.Name, name) })
 }
 
 // source is the entry of a name, which is made where there is room for one; nil there

@@ -21,7 +21,6 @@ type State struct {
 	Start record.Start
 
 	Topology *topo.Topology // nil until there is one
-	Graph    *topo.Graph    // of Topology under the rates that were measured
 	Overlay  topo.Overlay
 	// Measured is the report that the dashboard was given, nil none. Probe has what was
 	// measured since.

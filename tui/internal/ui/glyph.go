@@ -47,19 +47,6 @@ func (l *Look) HLine() string { return l.pick("─", "-") }
 // VLine is a piece of a vertical line.
 func (l *Look) VLine() string { return l.pick("│", "|") }
 
-// More says that there is more to this side of a pane: left, right, up, down.
-func (l *Look) More(side rune) string {
-	switch side {
-	case 'l':
-		return l.pick("◂", "<")
-	case 'r':
-		return l.pick("▸", ">")
-	case 'u':
-		return l.pick("▴", "^")
-	}
-	return l.pick("▾", "v")
-}
-
 // The heights of a sparkline. The lowest is nothing at all that moved: a blank is where
 // nothing is known.
 var (

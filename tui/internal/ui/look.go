@@ -74,6 +74,14 @@ func (l *Look) Mark(s Style) string {
 	return " "
 }
 
+// Marked is a text behind the mark of a style, where it has one.
+func (l *Look) Marked(text string, s Style) string {
+	if mark := l.Mark(s); mark != " " {
+		return mark + " " + text
+	}
+	return text
+}
+
 // maxWord is how many columns one word from a file or a peer takes at most.
 const maxWord = 120
 
@@ -132,9 +140,6 @@ func (l *Look) FitRight(s string, w int) string {
 // Clean is a line that came from anywhere: no character of it but the styles of Paint
 // can move the cursor or change the terminal.
 func Clean(line string) string {
-	if !dirty(line) {
-		return line
-	}
 	var b strings.Builder
 	for len(line) > 0 {
 		if n := styled(line); n > 0 {
@@ -155,25 +160,6 @@ func Clean(line string) string {
 		line = line[n:]
 	}
 	return b.String()
-}
-
-// dirty says whether a line has anything but printable characters and styles.
-func dirty(line string) bool {
-	for i := 0; i < len(line); i++ {
-		switch c := line[i]; {
-		case c == '\x1b':
-			n := styled(line[i:])
-			if n == 0 {
-				return true
-			}
-			i += n - 1
-		case c < ' ' || c == 0x7f:
-			return true
-		case c == 0xc2 && i+1 < len(line) && line[i+1] < 0xa0: // C1, which some terminals execute
-			return true
-		}
-	}
-	return false
 }
 
 // styled is the length of the style that a text begins with, 0 none.

@@ -216,7 +216,7 @@ func TestNextUnits(t *testing.T) {
 func TestASCII(t *testing.T) {
 	l := &ui.Look{ASCII: true}
 	all := l.Branch() + l.Last() + l.Pipe() + l.Gap() + l.Folded() + l.Open() + l.Cursor() + l.Arrow() + l.Dots() + l.HLine() + l.VLine() +
-		l.More('l') + l.More('r') + l.More('u') + l.More('d') + l.Safe("ä") + l.Spark([]float64{0, 1}, 1, 3) + l.Bar(0.5, 3)
+		l.Safe("ä") + l.Spark([]float64{0, 1}, 1, 3) + l.Bar(0.5, 3)
 	for _, r := range all {
 		if r < ' ' || r > '~' {
 			t.Errorf("%q is drawn with --ascii", r)

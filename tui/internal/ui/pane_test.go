@@ -123,16 +123,18 @@ func TestListIsWhole(t *testing.T) {
 }
 
 func TestPaneFit(t *testing.T) {
-	columns := []ui.Column{{Title: "name", Width: 8, Most: 12, Rank: 0}, {Title: "a", Width: 3, Right: true, Rank: 2}, {Title: "b", Width: 4, Most: 40, Rank: 1}}
+	text := func(s string) func(int) string { return func(n int) string { return strings.Repeat(s, n) } }
+	columns := []ui.Column[int]{{Title: "name", Width: 8, Most: 12, Rank: 0, Text: text("x")}, {Title: "a", Width: 3, Right: true, Rank: 2, Text: text("y")},
+		{Title: "b", Width: 4, Most: 40, Rank: 1, Graph: func(n int) ([]float64, float64) { return []float64{0, 1}, 1 }}}
 	for _, tt := range []struct {
 		w    int
-		want []int
-	}{{5, []int{8, 0, 0}}, {11, []int{11, 0, 0}}, {12, []int{12, 0, 0}}, {13, []int{8, 0, 4}}, {16, []int{11, 0, 4}}, {17, []int{8, 3, 4}}, {21, []int{12, 3, 4}}, {30, []int{12, 3, 13}}, {99, []int{12, 3, 40}}} {
-		var got []int
+		want string
+	}{{5, "name 8"}, {11, "name 11"}, {12, "name 12"}, {13, "name 8, b 4"}, {16, "name 11, b 4"}, {17, "name 8, a 3, b 4"}, {21, "name 12, a 3, b 4"}, {30, "name 12, a 3, b 13"}, {99, "name 12, a 3, b 40"}} {
+		var got []string
 		for _, c := range ui.Fit(columns, tt.w) {
-			got = append(got, c.Width)
+			got = append(got, fmt.Sprint(c.Title, " ", c.Width))
 		}
-		if d := cmp.Diff(tt.want, got); d != "" {
+		if d := cmp.Diff(tt.want, strings.Join(got, ", ")); d != "" {
 			t.Errorf("%d: %s", tt.w, d)
 		}
 	}
@@ -140,7 +142,10 @@ func TestPaneFit(t *testing.T) {
 	if got := ui.Heads(bare, fitted) + "|"; got != "name           a b   |" {
 		t.Errorf("%q", got)
 	}
-	if got := ui.Cells(bare, fitted, func(i, w int) string { return strings.Repeat("x", w+i) }) + "|"; got != "xxxxxxxxxxxx xxx x...|" {
+	if got := ui.Cells(bare, fitted, 2) + "|"; got != "xx            yy   _#|" {
+		t.Errorf("%q", got)
+	}
+	if got := ui.Cells(bare, fitted, 13) + "|"; got != "xxxxxxxxx... yyy   _#|" {
 		t.Errorf("%q", got)
 	}
 }
@@ -151,9 +156,9 @@ func TestText(t *testing.T) {
 	}{
 		{ui.Wrap("one two three", 9, 2), []string{"one two", "  three"}},
 		{ui.Wrap("a -1234567890123456789", 12, 2), []string{"a -", "  1234567890", "  123456789"}},
-		{ui.Field(bare, "name", "", 80), nil},
-		{ui.Field(bare, "name", "one two", 80), []string{"name         one two"}},
-		{ui.Field(bare, "name", "one two", 16), []string{"name", "  one two"}},
+		{ui.Field(bare, "name", "", 80, ui.Plain), nil},
+		{ui.Field(bare, "name", "one two", 80, ui.Plain), []string{"name         one two"}},
+		{ui.Field(bare, "name", "one two", 16, ui.Plain), []string{"name", "  one two"}},
 		{ui.Flow(bare, 10, "abc", "", "defg", "hi", strings.Repeat("x", 20)), []string{"abc  defg", "hi", "xxxxxxx..."}},
 	} {
 		if d := cmp.Diff(tt.want, tt.got); d != "" {

@@ -30,23 +30,24 @@ func Wrap(text string, w, indent int) []string {
 const nameWidth = 13
 
 // Field is a name with what there is to say, "" nothing: then there is no line.
-func Field(l *Look, name, value string, w int) []string {
+func Field(l *Look, name, value string, w int, style Style) []string {
 	if value == "" {
 		return nil
 	}
-	lead := nameWidth
-	if w < 3*nameWidth {
-		lead = 2 // the value stands below the name
+	lead := max(nameWidth, Width(name)+1)
+	narrow := w < 3*nameWidth || lead > w/2 // the value stands below the name
+	if narrow {
+		lead = 2
 	}
 	lines := Wrap(value, w-lead, 0)
 	for i := range lines {
-		lines[i] = strings.Repeat(" ", lead) + lines[i]
+		lines[i] = strings.Repeat(" ", lead) + l.Paint(lines[i], style)
 	}
-	if lead == nameWidth {
-		lines[0] = l.Paint(l.Fit(name, nameWidth), Faint) + lines[0][lead:]
-		return lines
+	if narrow {
+		return append([]string{l.Paint(l.Cut(name, w), Faint)}, lines...)
 	}
-	return append([]string{l.Paint(l.Cut(name, w), Faint)}, lines...)
+	lines[0] = l.Paint(l.Fit(name, lead), Faint) + lines[0][lead:]
+	return lines
 }
 
 // Flow puts pieces into lines of at most w columns, two blanks between them. None is

@@ -1,6 +1,7 @@
 package views
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
@@ -13,79 +14,71 @@ import (
 	"github.com/topoctl/topoctl/tui/internal/ui"
 )
 
-func itoa(n int64) string { return strconv.FormatInt(n, 10) }
-
-// Detail tells all of what is under the cursor.
-func (v *EngineView) Detail(env *ui.Env, width int) []string {
-	r := v.under(env)
-	if r == nil {
-		return nil
-	}
-	d := &engineDetail{env: env, l: env.Look, w: width, b: r.block}
-	switch {
-	case r.lane != nil:
-		d.lane(r.lane)
-	case r.served != nil:
-		d.served(r.served)
-	case r.batch != nil:
-		d.batch(r.batch)
-	default:
-		d.block()
-	}
-	return d.lines
-}
-
-// engineDetail is a pane that is being written.
-type engineDetail struct {
-	env   *ui.Env
-	l     *ui.Look
-	w     int
-	b     *block
-	lines []string
-}
-
-func (d *engineDetail) title(text string) {
-	for _, line := range ui.Wrap(d.l.Safe(text), d.w, 2) {
-		d.lines = append(d.lines, d.l.Paint(line, ui.Strong))
-	}
-	if text, style := sourceTrouble(d.env, d.b); text != "" {
-		d.styled(d.l.Mark(style)+" "+text, 2, style)
+// begin names what the detail is of, and says what is wrong with its source.
+func (a *agent) begin(d *detail, title string) {
+	d.title(title, ui.Plain)
+	if text, style := a.trouble(); text != "" {
+		d.say("", d.l.Marked(text, style), style)
 	}
 }
 
-func (d *engineDetail) field(name, value string) {
-	d.lines = append(d.lines, ui.Field(d.l, name, value, d.w)...)
-}
-
-func (d *engineDetail) styled(text string, indent int, style ui.Style) {
-	for _, line := range ui.Wrap(text, d.w, indent) {
-		d.lines = append(d.lines, d.l.Paint(line, style))
+// tell is about the engine itself, with the peers that it has opened.
+func (a *agent) tell(d *detail) {
+	if a.engine == nil {
+		a.begin(d, a.source)
+		return
+	}
+	x := a.engine.Last
+	a.begin(d, "engine "+x.Name)
+	d.field("source", a.source)
+	d.field("batches", fmt.Sprintf("%s, %d failed, %d unsafe", text.Plural(x.Batches, "batch", "batches"), x.Failed, x.Unsafe))
+	d.field("slices", fmt.Sprintf("%d, %d of them sent again", x.Slices, x.Retries))
+	if x.Fallback > 0 {
+		d.field("fallen back", text.Plural(x.Fallback, "time")+" to a worse transport, because every lane of the better one was sick")
+	}
+	uncounted := a.uncounted(" without ", ", which is not counted")
+	d.field("peers wrote", units.Bytes(x.ServedWrittenBytes)+uncounted)
+	d.field("peers read", units.Bytes(x.ServedReadBytes)+uncounted)
+	d.field("refused", text.Plural(x.Refused, "request")+" of peers that were against the rules")
+	d.field("open by", text.Plural(x.Sessions, "peer"))
+	if more := x.ServedUnlisted + len(x.Served) - len(a.engine.Served); more > 0 {
+		d.field("not listed", text.Plural(more, "connection")+" of peers")
+	}
+	for i := range x.Peers {
+		p, style := &x.Peers[i], ui.Plain
+		if p.State != "open" {
+			style = ui.Bad
+		}
+		line := "peer " + p.Name + ": " + p.State
+		if p.RoundTripNS > 0 {
+			line += ", round trip " + ui.Duration(d.l, p.RoundTripNS)
+		}
+		line += ", " + text.Plural(p.Batches, "batch runs", "batches run")
+		if p.Error != "" {
+			line += ": " + p.Error
+		}
+		d.say("", d.l.Marked(line, style), style)
 	}
 }
 
 // What the states of a lane mean.
 var healths = map[string]string{
-	"idle":      "nothing has used it yet",
-	"dialling":  "it is being connected",
-	"healthy":   "",
-	"half-open": "it was sick, and carries one slice at a time until it has recovered",
-	"sick":      "it failed or stalled: other lanes carry its slices, and it is dialled again after a while",
-	"suspended": "it was taken out of use",
-	"gone":      "there is no such lane any more",
+	"idle":      ": nothing has used it yet",
+	"dialling":  ": it is being connected",
+	"half-open": ": it was sick, and carries one slice at a time until it has recovered",
+	"sick":      ": it failed or stalled: other lanes carry its slices, and it is dialled again after a while",
+	"suspended": ": it was taken out of use",
+	"gone":      ": there is no such lane any more",
 }
 
-func (d *engineDetail) lane(x *state.Lane) {
-	l := d.l
-	d.title("lane " + x.Lane)
-	line := markedLine(l, l.Safe(x.Health), healthStyle(x.Health))
-	if why := healths[x.Health]; why != "" {
-		line += ": " + why
-	}
-	d.field("health", line)
-	d.field("last error", l.Safe(x.LastError))
-	d.moves(&x.Throughput)
+func (a *agent) lane(d *detail, x *state.Lane) {
+	a.begin(d, "lane "+x.Lane)
+	style := healthStyle(x.Health)
+	d.styled("health", d.l.Marked(x.Health, style)+healths[x.Health], style)
+	d.field("last error", x.LastError)
+	a.moves(d, &x.Throughput)
 	if x.BytesPerSec > 0 {
-		d.field("estimate", l.RateOf(float64(x.BytesPerSec))+" while it is busy, "+basis(&x.LaneStats))
+		d.field("estimate", d.l.RateOf(float64(x.BytesPerSec))+" while it is busy, "+basis(&x.LaneStats))
 	} else {
 		d.field("estimate", ui.Unknown+": not measured, and the topology gives no rate")
 	}
@@ -101,92 +94,103 @@ func (d *engineDetail) lane(x *state.Lane) {
 	}
 	d.field("retries", again)
 	d.field("sick", text.Plural(x.Failures, "time"))
-	d.field("peer", l.Safe(x.Peer))
-	d.field("transport", l.Safe(x.Transport))
-	d.ends(string(x.LocalPort), x.LocalAddress, string(x.RemotePort), x.RemoteAddress)
-}
-
-// ends are the ports and addresses that bytes go between, as far as they are known.
-func (d *engineDetail) ends(localPort, localAddress, remotePort, remoteAddress string) {
-	d.field("local", d.l.Safe(strings.TrimSpace(localPort+" "+localAddress)))
-	d.field("remote", d.l.Safe(strings.TrimSpace(remotePort+" "+remoteAddress)))
+	d.field("peer", x.Peer)
+	d.field("transport", x.Transport)
+	d.field("local", strings.TrimSpace(string(x.LocalPort)+" "+x.LocalAddress))
+	d.field("remote", strings.TrimSpace(string(x.RemotePort)+" "+x.RemoteAddress))
 }
 
 // moves is the rate now, and of late.
-func (d *engineDetail) moves(s *state.Series) {
-	text := currentRate(d.l, d.b, s)
+func (a *agent) moves(d *detail, s *state.Series) {
+	text := a.rate(s)
 	if s.Max() > 0 {
 		text += ", at most " + d.l.RateOf(s.Max()) + " of late"
 	}
 	d.field("moves", text)
-	if w := min(d.w, state.HistoryLen); s.Max() > 0 {
-		d.lines = append(d.lines, d.l.Spark(s.Values(), 0, w))
+	if s.Max() > 0 {
+		d.add(d.l.Spark(s.Values(), 0, min(d.w, state.HistoryLen)))
 	}
 }
 
-func (d *engineDetail) served(x *state.Served) {
-	l := d.l
-	d.title("connection " + strconv.FormatUint(x.Conn, 10) + " of peer " + x.Peer)
-	d.field("transport", l.Safe(x.Transport))
+func (a *agent) served(d *detail, x *state.Served) {
+	a.begin(d, "connection "+strconv.FormatUint(x.Conn, 10)+" of peer "+x.Peer)
+	d.field("transport", x.Transport)
 	if x.WrittenBytes == nil && x.ReadBytes == nil {
-		d.field("bytes", ui.Unknown+": by "+l.Safe(x.Transport)+" peers move them directly, so they are not counted here")
+		d.field("bytes", ui.Unknown+": by "+x.Transport+" peers move them directly, so they are not counted here")
 	} else {
 		d.field("written", bytesOf(x.WrittenBytes)+" by the peer, into this engine's memory")
 		d.field("read", bytesOf(x.ReadBytes)+" by the peer, from this engine's memory")
-		d.moves(&x.Throughput)
+		a.moves(d, &x.Throughput)
 	}
-	d.ends(string(x.LocalPort), x.LocalAddress, "", x.RemoteAddress)
+	d.field("local", strings.TrimSpace(string(x.LocalPort)+" "+x.LocalAddress))
+	d.field("remote", x.RemoteAddress)
 }
 
-// block is the engine itself, with the peers that it has opened.
-func (d *engineDetail) block() {
-	b, l := d.b, d.l
-	if b.engine == nil {
-		d.title(b.source)
-		return
+// batch is the explanation: what there was to choose from, and what each lane did.
+func (a *agent) batch(d *detail, x *engine.Explanation) {
+	a.begin(d, strings.TrimPrefix(x.Label+", batch with peer "+x.Peer, ", "))
+	state := d.l.Marked(x.State, batchStyle(x))
+	if x.Error != "" {
+		state += ": " + x.Error
 	}
-	x := b.engine.Last
-	d.title("engine " + x.Name)
-	d.field("source", l.Safe(b.source))
-	d.field("batches", fmt.Sprintf("%s, %d failed, %d unsafe", text.Plural(x.Batches, "batch", "batches"), x.Failed, x.Unsafe))
-	d.field("slices", fmt.Sprintf("%d, %d of them sent again", x.Slices, x.Retries))
-	if x.Fallback > 0 {
-		d.field("fallen back", text.Plural(x.Fallback, "time")+" to a worse transport, because every lane of the better one was sick")
-	}
-	d.field("peers wrote", units.Bytes(x.ServedWrittenBytes)+d.uncounted())
-	d.field("peers read", units.Bytes(x.ServedReadBytes)+d.uncounted())
-	d.field("refused", text.Plural(x.Refused, "request")+" of peers that were against the rules")
-	d.field("open by", text.Plural(x.Sessions, "peer"))
-	if more := x.ServedUnlisted + len(x.Served) - len(b.engine.Served); more > 0 {
-		d.field("not listed", text.Plural(more, "connection")+" of peers")
-	}
-	for i := range x.Peers {
-		d.peer(&x.Peers[i])
+	d.styled("state", state, batchStyle(x))
+	d.field("bytes", fmt.Sprintf("%s of %s, in %s", units.Bytes(x.Bytes), units.Bytes(x.Total), text.Plural(x.Ops, "op")))
+	d.field("took", ui.Duration(d.l, x.DurationNS)+", "+d.l.RateOf(batchRate(x)))
+	d.field("ended", a.ended(x))
+	d.field("retries", text.Plural(x.Retries, "slice"))
+	d.list("note", x.Notes)
+	for i := range x.Routes {
+		route(d, &x.Routes[i], x.State == "running")
 	}
 }
 
-func (d *engineDetail) uncounted() string {
-	if len(d.b.engine.Last.ServedUncounted) == 0 {
-		return ""
+func route(d *detail, r *engine.RouteRecord, running bool) {
+	const nowhere = "memory of unknown place"
+	d.section(fmt.Sprintf("%s to the peer's %s: %s",
+		cmp.Or(string(r.Local), nowhere), cmp.Or(string(r.Remote), nowhere), units.Bytes(r.Bytes)))
+	for i := range r.Groups {
+		g := &r.Groups[i]
+		d.say("", strings.TrimSuffix(g.Transport+": "+g.Reason, ": "), ui.Accent)
+		for k := range g.Lanes {
+			x := &g.Lanes[k]
+			style, sign := ui.Plain, "+"
+			if x.Verdict != "chosen" {
+				style, sign = ui.Faint, "o"
+			}
+			line := fmt.Sprintf("%s %s: %s, expected %s, now %s", sign, x.Lane, x.Verdict, d.l.Rate(x.ExpectedBytesPerSec), x.Health)
+			if x.Reason != "" {
+				line += " (" + x.Reason + ")"
+			}
+			d.say("  ", line, style)
+		}
+		for _, s := range g.Rejected {
+			d.say("  ", "- not used: "+s, ui.Faint)
+		}
 	}
-	return " without " + d.l.Safe(strings.Join(d.b.engine.Last.ServedUncounted, ", ")) + ", which is not counted"
+	for i := range r.Used {
+		used(d, &r.Used[i])
+	}
+	switch {
+	case len(r.Used) > 0:
+	case running:
+		d.say("", "what each lane does is known at the end", ui.Faint)
+	default:
+		d.say("", "no lane carried anything", ui.Faint)
+	}
 }
 
-func (d *engineDetail) peer(p *engine.PeerStats) {
+// used is what one lane did.
+func used(d *detail, u *engine.LaneUse) {
 	style := ui.Plain
-	if p.State != "open" {
+	line := fmt.Sprintf("%s carried %s in %s, %s to %s",
+		cmp.Or(u.Lane, "a lane that is gone"), units.Bytes(u.Bytes), text.Plural(u.Slices, "slice"), ui.Duration(d.l, u.FirstNS), ui.Duration(d.l, u.LastNS))
+	if u.Retries > 0 {
+		style = ui.Middle
+		line += fmt.Sprintf(", %d not delivered", u.Retries)
+	}
+	if u.Error != "" {
 		style = ui.Bad
+		line += ", last error: " + u.Error
 	}
-	line := "peer " + d.l.Safe(p.Name) + ": " + d.l.Safe(p.State)
-	if p.RoundTripNS > 0 {
-		line += ", round trip " + ui.Duration(d.l, p.RoundTripNS)
-	}
-	line += ", " + text.Plural(p.Batches, "batch runs", "batches run")
-	if p.Error != "" {
-		line += ": " + d.l.Safe(p.Error)
-	}
-	if mark := d.l.Mark(style); mark != " " {
-		line = mark + " " + line
-	}
-	d.styled(line, 4, style)
+	d.say("", d.l.Mark(style)+" "+line, style)
 }

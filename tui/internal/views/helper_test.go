@@ -11,6 +11,7 @@ import (
 	"github.com/topoctl/topoctl/tui/internal/state"
 	"github.com/topoctl/topoctl/tui/internal/ui"
 	"github.com/topoctl/topoctl/tui/internal/views"
+	"github.com/topoctl/topoctl/tui/internal/viewtest"
 )
 
 // An ordinary run tries the properties on fewer cases.
@@ -72,4 +73,10 @@ func sample(x *topo.Topology, at int64, k int) *counters.Sample {
 var hostViews = []struct {
 	name string
 	make func() ui.View
-}{{"tree", views.NewTree}, {"matrix", views.NewMatrix}, {"path", views.NewPath}}
+}{
+	{"tree", func() ui.View { return views.NewTree(&views.Cache{}) }},
+	{"matrix", func() ui.View { return views.NewMatrix(&views.Cache{}) }},
+	{"path", newPath},
+}
+
+func newPath() ui.View { return views.NewPath(&views.Cache{}, viewtest.PathText) }

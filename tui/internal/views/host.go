@@ -17,9 +17,9 @@ import (
 // Host is a topology prepared for drawing.
 type Host struct {
 	Topology *topo.Topology
-	Graph    *topo.Graph
 
 	overlay  topo.Overlay
+	graph    *topo.Graph // under those rates, nil until it is asked for
 	index    *topo.Index
 	paths    *pathsel.Host
 	plan     *pathsel.Plan // of all GPUs, nil until it is asked for
@@ -31,21 +31,20 @@ type Host struct {
 	worst    map[topo.ID]ui.Style // of the findings about a device, its ports and its function
 }
 
-// Cache keeps the host of one view. The zero value is empty.
+// Cache keeps the host that views share. The zero value is empty.
 type Cache struct {
-	graph *topo.Graph // of the state that h was made from, nil where it had none
-	h     *Host
+	h *Host
 }
 
 // Of is the host of a state, nil where no topology is known. It is the same one until the
-// topology or the measured rates change.
+// topology changes.
 func (c *Cache) Of(s *state.State) *Host {
 	if s == nil || s.Topology == nil || s.Topology.Derived == nil {
 		c.h = nil
 		return nil
 	}
-	if c.h == nil || c.h.Topology != s.Topology || c.graph != s.Graph {
-		c.graph, c.h = s.Graph, newHost(s)
+	if c.h == nil || c.h.Topology != s.Topology {
+		c.h = &Host{Topology: s.Topology, overlay: s.Overlay, index: topo.NewIndex(s.Topology), ranks: map[pathsel.Location]*pathsel.Affinity{}}
 	}
 	if c.h.doctor != s.Doctor || c.h.findings == nil {
 		c.h.diagnose(s.Doctor)
@@ -53,13 +52,12 @@ func (c *Cache) Of(s *state.State) *Host {
 	return c.h
 }
 
-func newHost(s *state.State) *Host {
-	t := s.Topology
-	h := &Host{Topology: t, Graph: s.Graph, overlay: s.Overlay, index: topo.NewIndex(t), ranks: map[pathsel.Location]*pathsel.Affinity{}}
-	if h.Graph == nil {
-		h.Graph = topo.NewGraph(t, s.Overlay)
+// Graph is the topology under the rates that were measured.
+func (h *Host) Graph() *topo.Graph {
+	if h.graph == nil {
+		h.graph = topo.NewGraph(h.Topology, h.overlay)
 	}
-	return h
+	return h.graph
 }
 
 // Node is a node of the topology as a pointer to its type (*topo.GPU), nil where there is

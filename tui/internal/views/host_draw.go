@@ -1,6 +1,8 @@
 package views
 
 import (
+	"strings"
+
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/explain"
 	"github.com/topoctl/topoctl/internal/picture"
@@ -66,20 +68,12 @@ func (h *Host) Line(s *state.State, id topo.ID) (l Line, ok bool) {
 	return l, true
 }
 
-// Sent and Received are what goes by the line now, nil where it is not known.
-func (l *Line) Sent() *topo.Rate {
-	if l.Traffic == nil {
-		return nil
+// top is the rate of the line, for graphs; 0 it is not known.
+func (l *Line) top() float64 {
+	if l.BytesPerSec == nil {
+		return 0
 	}
-	return l.Traffic.SentBytesPerSec
-}
-
-// Received is what comes in by the line now.
-func (l *Line) Received() *topo.Rate {
-	if l.Traffic == nil {
-		return nil
-	}
-	return l.Traffic.ReceivedBytesPerSec
+	return float64(*l.BytesPerSec)
 }
 
 // Busier is the larger of what goes and what comes, nil where neither is known.
@@ -90,26 +84,25 @@ func (l *Line) Busier() *topo.Rate {
 	return l.Traffic.Busy()
 }
 
-// Links draws a route link by link, the limiting one marked.
-func (h *Host) Links(l *ui.Look, r *explain.Route) []string {
+// links draws a route link by link, the limiting one marked.
+func (d *detail) links(h *Host, r *explain.Route) {
 	paths, err := h.Paths()
 	if err != nil {
-		return nil
+		return
 	}
-	var out []string
 	for i := range r.Steps {
 		s := &r.Steps[i]
 		mark, style := "  ", ui.Plain
 		if s.Link == r.Limit {
-			mark, style = l.Fit(l.Arrow(), 2), ui.Strong
+			mark, style = d.l.Fit(d.l.Arrow(), 2), ui.Strong
 		}
-		text := l.Expected(s.BytesPerSec, s.Basis)
+		text := d.l.Expected(s.BytesPerSec, s.Basis)
 		if s.Degraded {
 			text, style = text+"!", ui.Bad
 		}
-		out = append(out, mark+l.Paint(l.Fit(text, 12), style)+" "+l.Paint(l.Fit(string(s.Basis), 9), ui.Faint)+l.Safe(explain.LinkText(paths, s.Link)))
+		rate, basis := d.l.Paint(d.l.Fit(text, 12), style), d.l.Paint(d.l.Fit(string(s.Basis), 9), ui.Faint)
+		d.add(mark + rate + " " + basis + d.l.Safe(explain.LinkText(paths, s.Link)))
 	}
-	return out
 }
 
 // Netdevs are the interfaces of a port, or of an RDMA device.
@@ -145,13 +138,19 @@ func Exact(l *ui.Look, lines []string, w, h int) []string {
 	return out
 }
 
-// Scroll is the first of n lines to show, so that the cursor is among the h that fit and
-// no line is left empty without need.
-func Scroll(top, cursor, n, h int) int {
-	if h <= 0 {
-		return 0
+// document is a text that a command prints, in lines with the dashboard's glyphs and styles.
+func document(l *ui.Look, text string) []string {
+	text = strings.ReplaceAll(strings.TrimSuffix(text, "\n"), "\x1b[0m", "\x1b[m")
+	if l.ASCII {
+		text = strings.ReplaceAll(text, "─", "-") // of a route
 	}
-	top = min(top, cursor)
-	top = max(top, cursor-h+1)
-	return max(0, min(top, n-h))
+	lines := strings.Split(text, "\n")
+	for i, line := range lines {
+		if l.Color {
+			lines[i] = ui.Clean(line)
+		} else {
+			lines[i] = l.Safe(line)
+		}
+	}
+	return lines
 }

@@ -4,50 +4,53 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
+	"time"
+	"unicode"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/audit"
 	"github.com/topoctl/topoctl/internal/explain"
+	"github.com/topoctl/topoctl/internal/units"
 	"github.com/topoctl/topoctl/pathsel"
 
 	"github.com/topoctl/topoctl/tui/internal/ui"
 )
 
-// PathView is the dashboard's third view: one pair of devices, or the ports for one memory
-// location, explained: the route link by link, the candidates in their order, and why the others
-// are not taken. Use NewPath.
-//
-// Columns of candidates go when there is no room, the less wanted first: links, received,
-// verdict, sent, expected, class, the reason. The reason takes what is left.
+// PathText writes an answer as "topoctl path" prints it: in lines of width columns, with all reasons where it is
+// verbose.
+type PathText func(h *pathsel.Host, a *explain.Answer, width int, verbose, color bool, u units.System) string
+
+// PathView is the dashboard's third view: the text of "topoctl path" for one pair of devices, or
+// for one memory location, as the other views have chosen them. Use NewPath.
 type PathView struct {
-	cache  Cache
+	rowsView
+	hosts  *Cache
+	write  PathText
 	h      *Host
 	asked  question
 	answer *explain.Answer
 	note   string // why it is another question than was asked
 	failed string // why there is no answer
-
-	list  ui.List
-	first int // the line of Main on which the list began
+	wide   bool   // with all reasons
 }
 
 // question is what is to be explained: a pair, or one end alone.
 type question struct{ from, to topo.ID }
 
 // NewPath is the view before anything is known.
-func NewPath() ui.View { return &PathView{} }
-
-// Name is the view's.
-func (*PathView) Name() string { return "Path" }
-
-// Hints are what the footer shows.
-func (*PathView) Hints() []ui.Action { return []ui.Action{ui.Enter, ui.FilterKey} }
+func NewPath(hosts *Cache, write PathText) ui.View {
+	v := &PathView{hosts: hosts, write: write}
+	v.rowsView = rowsView{of: v, name: "Path", width: 80, hints: []ui.Action{ui.Wide, ui.Enter, ui.FilterKey}}
+	return v
+}
 
 // sync answers the question that the other views have put; false where there is none that
 // can be answered.
 func (v *PathView) sync(env *ui.Env) bool {
-	h := v.cache.Of(env.State)
+	h := v.hosts.Of(env.State)
 	if h == nil {
-		v.h, v.answer = nil, nil
+		v.h, v.answer, v.failed = nil, nil, "no topology yet"
 		return false
 	}
 	q := question{env.Shared.From, env.Shared.To}
@@ -57,31 +60,16 @@ func (v *PathView) sync(env *ui.Env) bool {
 	if v.h == h && v.asked == q {
 		return v.answer != nil
 	}
-	other := v.asked != q || v.h == nil
+	if v.asked != q {
+		v.lists[0] = ui.List{}
+	}
 	v.h, v.asked = h, q
 	v.answer, v.note, v.failed = nil, "", ""
 	if err := v.explain(q); err != nil {
 		v.answer, v.failed = nil, err.Error()
 		return false
 	}
-	if other {
-		v.start()
-	}
 	return true
-}
-
-// start puts the cursor on the port of the pair, or on the best.
-func (v *PathView) start() {
-	v.list = ui.List{}
-	a := v.answer
-	for _, list := range [][]pathsel.Candidate{a.Ranked, a.Rejected} {
-		for i := range list {
-			if c := &list[i]; c.NIC == a.To || c.Port == a.To || c.NIC == a.From || c.Port == a.From {
-				v.list.Go(string(c.Port))
-				return
-			}
-		}
-	}
 }
 
 // explain answers a question, or the next best one.
@@ -144,65 +132,105 @@ func (v *PathView) explain(q question) error {
 	return err
 }
 
-// candidates are the ports that the filter keeps: the ranked ones, then the rejected.
-func (v *PathView) candidates(env *ui.Env) []*pathsel.Candidate {
-	var out []*pathsel.Candidate
-	for _, list := range [][]pathsel.Candidate{v.answer.Ranked, v.answer.Rejected} {
-		for i := range list {
-			c := &list[i]
-			if env.Filter.Match(c.Name + " " + string(c.Verdict) + " " + c.Class.String() + " " + c.Reason.Text) {
-				out = append(out, c)
+func (v *PathView) act(a ui.Action, _ *ui.Env, _ *row) (ui.Request, bool) {
+	if a == ui.Wide {
+		v.wide = !v.wide
+	}
+	return ui.Request{}, a == ui.Wide
+}
+
+func (v *PathView) above(env *ui.Env, w int) []string {
+	if !v.sync(env) || v.note == "" {
+		return nil
+	}
+	l := env.Look
+	out := ui.Wrap(" "+l.Safe(v.note), w, 1)
+	for i := range out {
+		out[i] = l.Paint(out[i], ui.Middle)
+	}
+	return out
+}
+
+// rows are the lines of the text, each about the port that it names first.
+func (v *PathView) rows(env *ui.Env, w int) []row {
+	l := env.Look
+	var out []row
+	if !v.sync(env) {
+		for _, line := range ui.Wrap(l.Safe(v.failed), w, 0) {
+			out = append(out, textRow(line))
+		}
+		return out
+	}
+	about := v.answer.Chosen
+	for i, line := range document(l, v.write(v.h.paths, v.answer, w, v.wide, l.Color, l.Units)) {
+		if c := v.named(line); c != nil {
+			about = c
+		}
+		r := row{text: func(int) string { return line }, value: v.answer, device: v.answer.From, detail: v.route}
+		if line != "" {
+			r.key = fmt.Sprint("line ", i)
+		}
+		if c := about; c != nil {
+			r.device, r.detail = c.Port, func(d *detail) { v.port(d, c) }
+		}
+		if env.Filter.Match(line) {
+			out = append(out, r)
+		}
+	}
+	if len(out) == 0 {
+		out = append(out, textRow("nothing matches "+l.Safe(string(env.Filter))))
+	}
+	return out
+}
+
+// named is the candidate that a line names first, nil none.
+func (v *PathView) named(line string) *pathsel.Candidate {
+	words := strings.FieldsFunc(line, func(r rune) bool {
+		return r != '_' && r != '/' && r != '-' && !unicode.IsLetter(r) && !unicode.IsDigit(r)
+	})
+	for _, word := range words {
+		for _, list := range [][]pathsel.Candidate{v.answer.Ranked, v.answer.Rejected} {
+			if i := slices.IndexFunc(list, func(c pathsel.Candidate) bool { return c.Name == word }); i >= 0 {
+				return &list[i]
 			}
 		}
-	}
-	return out
-}
-
-// lines are candidates as a list has them.
-func lines(candidates []*pathsel.Candidate, text func(c *pathsel.Candidate, w int) string) []ui.Line {
-	out := make([]ui.Line, len(candidates))
-	for i, c := range candidates {
-		out[i].Key = string(c.Port)
-		if text != nil {
-			out[i].Text = func(w int) string { return text(c, w) }
-		}
-	}
-	return out
-}
-
-// under is the candidate under the cursor, nil where there is none.
-func (v *PathView) under(env *ui.Env) *pathsel.Candidate {
-	list := v.candidates(env)
-	if at := v.list.Cursor(lines(list, nil)); at >= 0 {
-		return list[at]
 	}
 	return nil
 }
 
-// Key carries out an action.
-func (v *PathView) Key(a ui.Action, env *ui.Env) ui.Request {
-	if !v.sync(env) || v.list.Move(a, lines(v.candidates(env), nil)) || a != ui.Enter {
-		return ui.Request{}
+// route is the way between two devices, link by link.
+func (v *PathView) route(d *detail) {
+	if r := v.answer.Route; r != nil {
+		d.title(explain.ShortName(r.From)+" "+d.l.Arrow()+" "+explain.ShortName(r.To), ui.Plain)
+		d.links(v.h, r)
 	}
-	env.Shared.Node = v.answer.From
-	if c := v.under(env); c != nil {
-		env.Shared.Node = c.Port
-	}
-	return ui.Request{Show: ui.Tree}
 }
 
-// Click selects a candidate; the one under the cursor is shown in the tree.
-func (v *PathView) Click(_, y int, env *ui.Env) ui.Request {
-	if again, ok := v.list.Click(y - v.first); ok && again {
-		return v.Key(ui.Enter, env)
+// port is what is known of a port, and what it carries now.
+func (v *PathView) port(d *detail, c *pathsel.Candidate) {
+	style := ui.Plain
+	switch c.Verdict {
+	case pathsel.Preferred:
+		style = ui.Good
+	case pathsel.Rejected:
+		style = ui.Faint
 	}
-	return ui.Request{}
-}
-
-// Selection is the whole answer.
-func (v *PathView) Selection(env *ui.Env) any {
-	if !v.sync(env) {
-		return nil
+	d.title(c.Name+"  "+string(c.Verdict), style)
+	for _, r := range append([]pathsel.Reason{c.Reason}, c.Notes...) {
+		d.say("  ", r.Text, ui.Plain)
+		if r.Evidence != "" {
+			d.say("  ", r.Evidence, ui.Faint)
+		}
 	}
-	return v.answer
+	d.field("role", string(c.Role))
+	if line, ok := v.h.Line(d.env.State, c.Port); ok && line.Traffic != nil {
+		d.traffic(&line)
+	}
+	if p, r := v.h.Audit(d.env.State, c.Port); p != nil && p.CarriedShare != nil {
+		d.section("share in the last " + time.Duration(r.WindowNS).Round(time.Second).String() + ", as topoctl audit")
+		d.say("  ", string(p.Verdict)+": "+audit.Percent(*p.CarriedShare)+" of all, planned "+audit.Percent(*p.PlannedShare), ui.Plain)
+		for _, why := range p.Reasons {
+			d.say("    ", why, ui.Faint)
+		}
+	}
 }

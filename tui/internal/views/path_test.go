@@ -6,11 +6,9 @@ import (
 	"testing"
 
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/pathsel"
 	"github.com/topoctl/topoctl/testkit/fixturetest"
 
 	"github.com/topoctl/topoctl/tui/internal/ui"
-	"github.com/topoctl/topoctl/tui/internal/views"
 	"github.com/topoctl/topoctl/tui/internal/viewtest"
 )
 
@@ -21,7 +19,7 @@ func TestPathQuestions(t *testing.T) {
 		node, from, to topo.ID
 		want           string // in the first lines
 	}{
-		{"dgx-h100", "", "", "", "gpu:0 -> mlx5_0  PXB, 3 links, 50.0 GB/s"},
+		{"dgx-h100", "", "", "", "gpu:0 -> mlx5_0  PXB, 3 links"},
 		{"dgx-h100", "gpu:3", "", "", "gpu:3 -> mlx5_5"},
 		{"dgx-h100", "gpu:3", "gpu:4", "", "gpu:4 -> mlx5_6"},
 		{"dgx-h100", "gpu:3", "gpu:4", "rdma:mlx5_0", "gpu:4 -> mlx5_0  SYS"},
@@ -40,8 +38,8 @@ func TestPathQuestions(t *testing.T) {
 		{"dgx-h100", "", "gpu:77", "rdma:mlx5_0", "gpu:77 is not on this host: this is the path from gpu:0"},
 		{"dgx-h100", "", "gpu:0", "rdma:gone", "gpu:0 -> mlx5_0"},
 		{"dgx-h100", "", "gpu:0", "rdma:gone", "gone is not on this host: these are the ports for gpu:0"},
-		{"vm-flat", "", "gpu:1", "", "gpu:1 -> any of 8 ports  how near cannot be seen in this virtual machine (NCCL PHB), 3 links"},
-		{"vm-flat", "", "gpu:1", "rdma:mlx5_3", "gpu:1 -> mlx5_3  how near cannot be seen in this virtual machine (NCCL PHB)"},
+		{"vm-flat", "", "gpu:1", "", "gpu:1 -> mlx5_0  unknown (NCCL PHB), 3 links"},
+		{"vm-flat", "", "gpu:1", "rdma:mlx5_3", "gpu:1 -> mlx5_3  unknown (NCCL PHB)"},
 		{"vm-flat", "rdma:mlx5_3", "", "", "mlx5_3 is not memory, and none prefers it"},
 		{"cpu-2eth", "", "", "", "cpu:0 -> ens5f0  SYS"},
 		{"empty", "", "", "", "the host has no GPU and no NUMA node with CPUs"},
@@ -49,75 +47,47 @@ func TestPathQuestions(t *testing.T) {
 	} {
 		e := viewtest.Env(watched(t, c.machine, 1), mono)
 		*e.Shared = ui.Shared{Node: c.node, From: c.from, To: c.to}
-		got := text(views.NewPath(), e, 120, 30)
+		got := text(newPath(), e, 120, 30)
 		if !strings.Contains(got, c.want) {
 			t.Errorf("%s, node %q, %q to %q: want %q:\n%s", c.machine, c.node, c.from, c.to, c.want, got)
 		}
 	}
 }
 
-// The candidates are pathsel's, in its order, each with its reason and what its port carries.
-func TestPathCandidates(t *testing.T) {
-	e := viewtest.Env(watched(t, "dgx-h100-port-down", 3), mono)
-	h, err := pathsel.New(e.State.Topology, pathsel.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, location := range h.Locations() {
-		want, err := h.Affinity(location, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		e.Shared.From = location.Node()
-		lines := strings.Split(text(views.NewPath(), e, 200, 60), "\n")
-		i := 0
-		for ; i < len(lines) && !strings.Contains(lines[i], "# port"); i++ {
-		}
-		for k, c := range append(want.Ranked, want.Rejected...) {
-			i++
-			if i >= len(lines) {
-				t.Fatalf("%s: %s has no line", location, c.Name)
-			}
-			fields := strings.Fields(strings.TrimPrefix(lines[i], ">"))
-			if fields[1] != c.Name || !strings.Contains(lines[i], string(c.Verdict)) || !strings.Contains(lines[i], c.ShortReason()) || (fields[0] == "x") != (k >= len(want.Ranked)) {
-				t.Errorf("%s: %q is not %s, %s: %s", location, lines[i], c.Name, c.Verdict, c.Reason.Text)
-			}
-		}
-	}
-	e.Shared.From = "gpu:1"
-	if line := lineOf(text(views.NewPath(), e, 200, 60), " mlx5_4 "); !strings.Contains(line, "200 Gb/s   100 Gb/s") {
-		t.Errorf("what mlx5_4 carries is not in %q", line)
-	}
-}
-
-// The cursor begins at the port of the pair; enter goes to it in the tree. Another question
-// begins anew, the same one does not.
+// The lines are those of the text, the cursor's line is about the port that it names first, and w tells all reasons.
+// Another question begins anew, the same one does not.
 func TestPathKeys(t *testing.T) {
-	v, e := views.NewPath(), viewtest.Env(watched(t, "dgx-h100", 2), mono)
-	e.Shared.From, e.Shared.To = "gpu:0", "rdma:mlx5_4"
+	v, e := newPath(), viewtest.Env(watched(t, "dgx-h100", 2), mono)
+	e.Shared.From = "gpu:0"
 	at := func() string {
 		return firstWith(text(v, e, 100, 20), ">")
 	}
 	for i, s := range []struct {
 		key  ui.Action
 		want string
-	}{{"", "mlx5_4"}, {ui.Down, "mlx5_5"}, {ui.Up, "mlx5_4"}, {ui.Home, "mlx5_0"}, {ui.End, "mlx5_8"}, {ui.Wide, "mlx5_8"}} {
+	}{{"", "gpu:0 -> mlx5_0"}, {ui.Down, "1  mlx5_0"}, {ui.Down, "2  mlx5_3"}, {ui.Up, "1  mlx5_0"}, {ui.Home, "gpu:0 ->"}, {ui.End, "mlx5_"}, {ui.Wide, "mlx5_"}} {
 		if s.key != "" {
 			v.Key(s.key, e)
 		}
-		if got := at(); !strings.Contains(got, " "+s.want+" ") {
+		if got := at(); !strings.Contains(got, s.want) {
 			t.Errorf("step %d, %s: at %q, want %s", i, s.key, got, s.want)
 		}
 	}
+	if got := text(v, e, 100, 40); !strings.Contains(got, "verbose") {
+		t.Errorf("w does not tell more:\n%s", got)
+	}
+	v.Key(ui.Home, e)
+	v.Key(ui.Down, e)
+	was := at()
 	e.State = after(fixturetest.Topology(t, "dgx-h100-gpu2-x8"), 2)
-	if got := at(); !strings.Contains(got, " mlx5_8 ") {
+	if got := at(); got != was {
 		t.Errorf("the host was read again, and the cursor is at %q", got)
 	}
-	if r := v.Key(ui.Enter, e); r.Show != ui.Tree || e.Shared.Node != "port:mlx5_8/1" {
+	if r := v.Key(ui.Enter, e); r.Show != ui.Tree || e.Shared.Node != "port:mlx5_0/1" {
 		t.Errorf("enter asks for %+v at %s", r, e.Shared.Node)
 	}
 	e.Shared.From, e.Shared.To = "gpu:3", ""
-	if got := at(); !strings.Contains(got, " mlx5_5 ") {
+	if got := at(); !strings.Contains(got, "gpu:3 -> mlx5_5") {
 		t.Errorf("another question begins at %q", got)
 	}
 	e.Shared.To = "gpu:4" // no port among them
@@ -135,11 +105,11 @@ func firstWith(pane, prefix string) string {
 	return ""
 }
 
-// The filter keeps candidates by name, verdict and reason.
+// The filter keeps lines of the text.
 func TestPathFilter(t *testing.T) {
-	v, e := views.NewPath(), viewtest.Env(watched(t, "dgx-h100", 2), mono)
+	v, e := newPath(), viewtest.Env(watched(t, "dgx-h100", 2), mono)
 	e.Filter = "storage"
-	if got := text(v, e, 120, 30); !strings.Contains(got, "x mlx5_1") || strings.Contains(got, "1 mlx5_0") {
+	if got := text(v, e, 120, 30); !strings.Contains(got, " mlx5_1 storage") || strings.Contains(got, "nearest") {
 		t.Error(got)
 	}
 	e.Filter = "nothing"
@@ -148,16 +118,17 @@ func TestPathFilter(t *testing.T) {
 	}
 }
 
-// The detail is of the candidate under the cursor; hints are those of topoctl path.
+// The detail is of the port that the line under the cursor names, with what it carries.
 func TestPathDetail(t *testing.T) {
-	v, e := views.NewPath(), viewtest.Env(watched(t, "dgx-h100-gpu2-x8", 3), mono)
+	v, e := newPath(), viewtest.Env(watched(t, "dgx-h100-gpu2-x8", 3), mono)
 	e.Shared.From = "gpu:2"
 	got := frame(v.Detail(e, 100))
-	for _, want := range []string{"mlx5_4  preferred", "route from gpu:2", "31.5 GB/s!", "class: they meet at switch 4d:00.0", "on 1 preferred port", "carries 31.5 GB/s of 63.0 GB/s"} {
+	for _, want := range []string{"mlx5_4  preferred", "role         data", "sent         200 Gb/s", "received     100 Gb/s"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("lacks %q:\n%s", want, got)
 		}
 	}
+	v.Key(ui.Down, e)
 	v.Key(ui.Down, e)
 	if got := frame(v.Detail(e, 100)); !strings.HasPrefix(got, "mlx5_0  available") {
 		t.Errorf("the next candidate:\n%s", got)
@@ -165,5 +136,9 @@ func TestPathDetail(t *testing.T) {
 	data, err := json.Marshal(v.Selection(e))
 	if err != nil || !strings.Contains(string(data), `"chosen":{"port":"port:mlx5_4/1"`) {
 		t.Errorf("selection %.200s, %v", data, err)
+	}
+	e.Shared.From, e.Shared.To = "gpu:2", "gpu:3"
+	if got := frame(v.Detail(e, 100)); !strings.Contains(got, "NVLinks of gpu:2 to NVSwitch") {
+		t.Errorf("the way between two GPUs:\n%s", got)
 	}
 }

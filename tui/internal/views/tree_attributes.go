@@ -34,29 +34,27 @@ type portSelection struct {
 
 // Selection is the node under the cursor with what it does now.
 func (v *TreeView) Selection(env *ui.Env) any {
-	d := v.detail(env)
-	if d == nil {
+	n := v.node(env)
+	if n == nil {
 		return nil
 	}
-	s := treeSelection{ID: d.n.id(), Node: d.h.Node(d.n.id()), Ports: []portSelection{}, Findings: []*doctor.Finding{}}
-	if d.at == 0 {
-		s.Node = &d.h.Topology.Host
-	}
+	t, id := v.tree, n.line.ID
+	s := treeSelection{ID: id, Node: t.document(n), Ports: []portSelection{}, Findings: []*doctor.Finding{}}
 	if s.Node == nil {
 		return nil
 	}
-	if link, ok := env.State.Links[d.n.line.PCI]; ok {
+	if link, ok := env.State.Links[n.line.PCI]; ok {
 		s.Link = &link
 	}
-	if g := env.State.GPUs[d.n.id()]; g != nil {
+	if g := env.State.GPUs[id]; g != nil {
 		s.GPU = &g.GPU
 	}
-	for _, id := range d.related() {
+	for _, id := range t.related(n) {
 		if p := env.State.Ports[id]; p != nil {
 			s.Ports = append(s.Ports, portSelection{p.Port, p.SentBytesPerSec, p.ReceivedBytesPerSec, p.RecentErrors})
 		}
 	}
-	s.Findings = append(s.Findings, d.h.Findings(d.found()...)...)
+	s.Findings = append(s.Findings, t.h.Findings(t.found(n)...)...)
 	return s
 }
 

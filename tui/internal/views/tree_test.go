@@ -32,7 +32,7 @@ func lineOf(pane, what string) string {
 // The cursor goes line by line, and Shared.Node with it. Left folds and goes to the parent,
 // right unfolds and goes to the first child.
 func TestTreeKeys(t *testing.T) {
-	v, e := views.NewTree(), viewtest.Env(watched(t, "dgx-h100", 2), mono)
+	v, e := views.NewTree(&views.Cache{}), viewtest.Env(watched(t, "dgx-h100", 2), mono)
 	e.Shared.Node = "rdma:mlx5_0"
 	v.Main(e, ui.Size{W: 100, H: 30})
 	steps := []struct {
@@ -76,7 +76,7 @@ func TestTreeKeys(t *testing.T) {
 
 // Another view can put the cursor on a device, by any of its IDs, wherever it is hidden.
 func TestTreeFollows(t *testing.T) {
-	v, e := views.NewTree(), viewtest.Env(watched(t, "dgx-h100", 2), mono)
+	v, e := views.NewTree(&views.Cache{}), viewtest.Env(watched(t, "dgx-h100", 2), mono)
 	v.Main(e, ui.Size{W: 100, H: 10})
 	v.Key(ui.Enter, e) // folds all
 	for id, want := range map[topo.ID]string{
@@ -92,7 +92,7 @@ func TestTreeFollows(t *testing.T) {
 
 // A filter keeps lines and what they hang from, folded or not.
 func TestTreeFilter(t *testing.T) {
-	v, e := views.NewTree(), viewtest.Env(watched(t, "dgx-h100", 2), mono)
+	v, e := views.NewTree(&views.Cache{}), viewtest.Env(watched(t, "dgx-h100", 2), mono)
 	v.Key(ui.Enter, e)
 	e.Filter = "gpu3"
 	got := text(v, e, 100, 40)
@@ -118,7 +118,7 @@ func TestTreeFilter(t *testing.T) {
 // that count up. A folded line tells of what it hides.
 func TestTreeIsLive(t *testing.T) {
 	s := watched(t, "dgx-h100-gpu2-x8", 3)
-	v, e := views.NewTree(), viewtest.Env(s, mono)
+	v, e := views.NewTree(&views.Cache{}), viewtest.Env(s, mono)
 	got := text(v, e, 160, 80)
 	for what, want := range map[string]string{
 		"mlx5_0 ": "  e", "GPU2": "  ! ", "mlx5_3": "ACTIVE   400 Gb/s   40%", "GPU1": "  7%",
@@ -162,8 +162,8 @@ func TestTreeIsLive(t *testing.T) {
 
 // Columns go in the order that the package states; marks and names stay.
 func TestTreeColumnsGo(t *testing.T) {
-	v, e := views.NewTree(), viewtest.Env(watched(t, "dgx-h100-gpu2-x8", 3), mono)
-	order := []string{"load", "state", "link", "sent", "received", "rate", "could be", "address"}
+	v, e := views.NewTree(&views.Cache{}), viewtest.Env(watched(t, "dgx-h100-gpu2-x8", 3), mono)
+	order := []string{"state", "load", "link", "sent", "received", "rate", "address"}
 	had := len(order)
 	for w := 200; w >= 30; w-- {
 		head := strings.Split(text(v, e, w, 80), "\n")[0]
@@ -188,7 +188,7 @@ func TestTreeColumnsGo(t *testing.T) {
 		}
 	}
 	if had != 1 {
-		t.Errorf("a side pane of 30 columns has %d columns, want the load", had)
+		t.Errorf("a side pane of 30 columns has %d columns, want the state", had)
 	}
 }
 
@@ -201,7 +201,7 @@ func TestTreeWithoutLinks(t *testing.T) {
 	}
 	x.Derived, x.Links = nil, nil
 	x.Derive()
-	v, e := views.NewTree(), viewtest.Env(after(&x, 2), mono)
+	v, e := views.NewTree(&views.Cache{}), viewtest.Env(after(&x, 2), mono)
 	head := strings.Fields(strings.Split(text(v, e, 160, 40), "\n")[0])
 	if want := []string{"device", "state", "line", "load", "sent", "received", "address"}; !slices.Equal(head, want) {
 		t.Errorf("columns %q, want %q", head, want)
@@ -211,7 +211,7 @@ func TestTreeWithoutLinks(t *testing.T) {
 // The cursor stays on its device when the host is read again, and is somewhere when the
 // device is gone.
 func TestTreeKeepsItsPlace(t *testing.T) {
-	v, e := views.NewTree(), viewtest.Env(watched(t, "dgx-h100", 2), mono)
+	v, e := views.NewTree(&views.Cache{}), viewtest.Env(watched(t, "dgx-h100", 2), mono)
 	e.Shared.Node = "gpu:3"
 	v.Main(e, ui.Size{W: 100, H: 30})
 	e.State = after(fixturetest.Topology(t, "dgx-h100-gpu2-x8"), 2)
@@ -226,7 +226,7 @@ func TestTreeKeepsItsPlace(t *testing.T) {
 
 // A click selects, a click on what is selected folds.
 func TestTreeClick(t *testing.T) {
-	v, e := views.NewTree(), viewtest.Env(watched(t, "dgx-h100", 2), mono)
+	v, e := views.NewTree(&views.Cache{}), viewtest.Env(watched(t, "dgx-h100", 2), mono)
 	lines := v.Main(e, ui.Size{W: 100, H: 30})
 	y := slices.IndexFunc(lines, func(s string) bool { return strings.Contains(s, "host bridge 0000:15") })
 	v.Click(5, y, e)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/topoctl/topoctl/discover/formats/nvsmi"
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/explain"
 	"github.com/topoctl/topoctl/internal/picture"
 	"github.com/topoctl/topoctl/internal/units"
 )
@@ -78,7 +79,11 @@ func runMatrix(ctx context.Context, opts *matrixOptions) error {
 	}
 	m := t.Matrix(opts.rows, opts.cols)
 	if opts.Format == formatTable { // as nvidia-smi topo -m has it, and as we read that
-		m = withNICs(m, nvsmi.NICs(t))
+		nics := nvsmi.NICs(t)
+		listed := func(e topo.MatrixEntry) bool {
+			return e.Kind == topo.KindGPU || e.Kind == topo.KindNUMA || slices.Contains(nics, e.ID)
+		}
+		m = explain.Part(m, listed, listed)
 	}
 	if err := opts.measure(m, t); err != nil {
 		return err
@@ -94,37 +99,6 @@ func runMatrix(ctx context.Context, opts *matrixOptions) error {
 	return incomplete(t, false)
 }
 
-// withNICs is a matrix without the NICs that are not listed.
-func withNICs(m *topo.Matrix, nics []topo.ID) *topo.Matrix {
-	places := func(axis []topo.MatrixEntry) (out []int) {
-		for i, e := range axis {
-			if e.Kind == topo.KindGPU || e.Kind == topo.KindNUMA || slices.Contains(nics, e.ID) {
-				out = append(out, i)
-			}
-		}
-		return out
-	}
-	rows, cols := places(m.Rows), places(m.Cols)
-	return &topo.Matrix{Rows: matrixAt(m.Rows, rows), Cols: matrixAt(m.Cols, cols), Class: matrixCells(m.Class, rows, cols), NCCL: matrixCells(m.NCCL, rows, cols),
-		Rate: matrixCells(m.Rate, rows, cols), Hops: matrixCells(m.Hops, rows, cols), Limit: matrixCells(m.Limit, rows, cols), Basis: matrixCells(m.Basis, rows, cols)}
-}
-
-func matrixAt[T any](list []T, places []int) []T {
-	out := make([]T, len(places))
-	for i, p := range places {
-		out[i] = list[p]
-	}
-	return out
-}
-
-func matrixCells[T any](grid [][]T, rows, cols []int) [][]T {
-	out := matrixAt(grid, rows)
-	for i := range out {
-		out[i] = matrixAt(out[i], cols)
-	}
-	return out
-}
-
 // measure fills in the measured rates: of a pair of the probe, else of the slowest link
 // of the path, if that was measured.
 func (o *matrixOptions) measure(m *topo.Matrix, t *topo.Topology) error {
@@ -132,32 +106,8 @@ func (o *matrixOptions) measure(m *topo.Matrix, t *topo.Topology) error {
 	if err != nil || o.Measured.Report == nil {
 		return err
 	}
-	x := topo.NewIndex(t)
-	device := func(id topo.ID) topo.ID { // of a port
-		if p := x.Port(id); p != nil {
-			return p.RDMA
-		}
-		return id
-	}
-	pairs := map[[2]topo.ID]topo.Rate{}
-	for k, rate := range o.Measured.Report.Between(o.Measured.Found) {
-		k = [2]topo.ID{device(k[0]), device(k[1])}
-		pairs[k] = max(pairs[k], rate)
-	}
-	g := topo.NewGraph(t, rates)
-	m.Measured = make([][]*topo.Rate, len(m.Rows))
-	for i, a := range m.Rows {
-		m.Measured[i] = make([]*topo.Rate, len(m.Cols))
-		for j, b := range m.Cols {
-			rate, ok := pairs[[2]topo.ID{a.ID, b.ID}]
-			if r := g.Relate(a.ID, b.ID); !ok && r.Basis == topo.BasisMeasured && r.BytesPerSec != nil {
-				rate, ok = *r.BytesPerSec, true
-			}
-			if ok {
-				m.Measured[i][j] = &rate
-			}
-		}
-	}
+	pairs := explain.PairRates(o.Measured.Report.Between(o.Measured.Found), topo.NewIndex(t))
+	m.Measured = explain.Measured(m, topo.NewGraph(t, rates), pairs)
 	return nil
 }
 

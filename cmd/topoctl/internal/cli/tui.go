@@ -19,11 +19,13 @@ import (
 	"github.com/topoctl/topoctl/discover"
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/build"
+	"github.com/topoctl/topoctl/internal/explain"
 	"github.com/topoctl/topoctl/internal/observe"
 	"github.com/topoctl/topoctl/internal/pkgerr"
 	"github.com/topoctl/topoctl/internal/record"
 	"github.com/topoctl/topoctl/internal/text"
 	"github.com/topoctl/topoctl/internal/units"
+	"github.com/topoctl/topoctl/pathsel"
 	"github.com/topoctl/topoctl/tui"
 )
 
@@ -219,7 +221,7 @@ func (c *tuiCleanup) close() error {
 
 func (o *tuiOptions) assemble(ctx context.Context, files *tuiCleanup) (tui.Options, error) {
 	show := tui.Options{Now: o.Now, Color: o.color, ASCII: o.Globals.ASCII, Mouse: !o.noMouse, Units: units.System(o.Globals.Units), View: o.view,
-		Save: saveHere, Agents: len(o.agents), Suspend: hasShell()}
+		PathText: pathText, Save: saveHere, Agents: len(o.agents), Suspend: hasShell()}
 	if o.baseline != "" {
 		t, err := o.Named(ctx, o.baseline)
 		if err != nil {
@@ -254,6 +256,13 @@ func (o *tuiOptions) assemble(ctx context.Context, files *tuiCleanup) (tui.Optio
 	return show, nil
 }
 
+// pathText is an answer as the path command prints it.
+func pathText(h *pathsel.Host, a *explain.Answer, width int, verbose, color bool, u units.System) string {
+	d := &pathDoc{h: h, Request: pathRequest{Source: a.From, Destination: a.To, Transport: h.Transport()}}
+	d.take(a)
+	return finish(d.text(Look{Color: color, Verbose: verbose, Width: width, Units: u.Or(units.Gbyte)}))
+}
+
 // feed makes the feed that the flags name.
 func (o *tuiOptions) feed(ctx context.Context, show *tui.Options, files *tuiCleanup) error {
 	if o.replay != "" {
@@ -283,19 +292,32 @@ func (o *tuiOptions) feed(ctx context.Context, show *tui.Options, files *tuiClea
 	case described: // files, which may change
 		show.Feed = observe.New(to)
 	default:
-		sampler, err := discover.NewSampler(discover.Options{HostRoot: g.HostRoot, GPUs: o.GPUs})
+		feed, sampler, err := o.live(to)
 		if err != nil {
 			return err
 		}
 		files.add(sampler)
 		show.Counters = true
-		to.Sample = sampler.Sample
-		to.Watch = func(ctx context.Context, changed, note func(string)) error {
-			return discover.Watch(ctx, discover.WatchOptions{Note: note}, changed)
-		}
-		show.Feed = observe.New(to)
+		show.Feed = feed
 	}
 	return nil
+}
+
+// live is a feed of this host: its counters where there is an interval, and a new look where the kernel reports a
+// change. The closer is for after it.
+func (in *Host) live(to observe.Options) (*observe.Feed, io.Closer, error) {
+	to.Watch = func(ctx context.Context, changed, note func(string)) error {
+		return discover.Watch(ctx, discover.WatchOptions{Note: note}, changed)
+	}
+	if to.Interval == 0 {
+		return observe.New(to), io.NopCloser(nil), nil
+	}
+	sampler, err := discover.NewSampler(discover.Options{HostRoot: in.Globals.HostRoot, GPUs: in.GPUs, Now: in.Now()})
+	if err != nil {
+		return nil, nil, err
+	}
+	to.Sample = sampler.Sample
+	return observe.New(to), sampler, nil
 }
 
 // subject is what the header calls the host.
@@ -409,33 +431,22 @@ func (o *tuiOptions) overwrites() error {
 type recordFile struct {
 	file    *os.File
 	to      *record.Writer
-	failed  error // what writing to the file ended with
 	refused int
 	why     error // why the first one was
 	closed  bool
 }
 
 func newRecordFile(file *os.File) *recordFile {
-	r := &recordFile{file: file}
-	r.to = record.NewWriter(recordLines{r})
-	return r
-}
-
-// recordLines takes the lines of a recording.
-type recordLines struct{ to *recordFile }
-
-func (l recordLines) Write(data []byte) (int, error) {
-	n, err := l.to.file.Write(data)
-	l.to.failed = Cause(err)
-	return n, err
+	return &recordFile{file: file, to: record.NewWriter(file)}
 }
 
 // Write writes a record.
 func (r *recordFile) Write(x *record.Record) error {
-	switch err := r.to.Write(x); {
-	case r.failed != nil:
-		return r.failed
-	case err != nil:
+	err := r.to.Write(x)
+	if cause := Cause(err); cause != err { //nolint:errorlint // Cause finds what the system says
+		return cause
+	}
+	if err != nil {
 		if r.refused++; r.refused == 1 {
 			r.why = err
 		}

@@ -12,10 +12,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/topoctl/topoctl/discover"
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/build"
-	"github.com/topoctl/topoctl/internal/counters"
 	"github.com/topoctl/topoctl/internal/observe"
 	"github.com/topoctl/topoctl/internal/record"
 	"github.com/topoctl/topoctl/internal/text"
@@ -120,11 +118,11 @@ func runWatch(ctx context.Context, o *watchOptions) error {
 	if err := p.print(w.Topology(0, t)); err != nil || o.Globals.Described() { // which is looked at once
 		return errors.Join(err, incomplete(t, false))
 	}
-	feed, stop, err := o.feed(t)
+	feed, sampler, err := o.feed(t)
 	if err != nil {
 		return err
 	}
-	defer stop() //nolint:errcheck // files of /sys that were only read
+	defer sampler.Close() //nolint:errcheck // files of /sys that were only read
 	limited, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	if o.limit > 0 {
@@ -205,9 +203,9 @@ func watchStep(w *watch.Watch, at int64, r *record.Record) []watch.Event {
 }
 
 // feed looks at this host, of which the first topology is known already.
-func (o *watchOptions) feed(first *topo.Topology) (feed *observe.Feed, stop func() error, err error) {
+func (o *watchOptions) feed(first *topo.Topology) (*observe.Feed, io.Closer, error) {
 	var once sync.Once
-	fo := observe.Options{
+	return o.live(observe.Options{
 		Start: record.Start{Tool: build.Tool(), Host: "live"},
 		Discover: func(ctx context.Context) (t *topo.Topology, err error) {
 			once.Do(func() { t = first })
@@ -216,23 +214,8 @@ func (o *watchOptions) feed(first *topo.Topology) (feed *observe.Feed, stop func
 			}
 			return o.Find(ctx)
 		},
-		Watch: func(ctx context.Context, changed, note func(string)) error {
-			return discover.Watch(ctx, discover.WatchOptions{Note: note}, changed)
-		},
 		Agents: o.agents, Every: o.every, Interval: o.interval,
-	}
-	stop = func() error { return nil }
-	if o.interval > 0 {
-		s, err := discover.NewSampler(discover.Options{HostRoot: o.Globals.HostRoot, GPUs: o.GPUs, Now: o.Now()})
-		if err != nil {
-			return nil, nil, err
-		}
-		stop = s.Close
-		fo.Sample = func(ctx context.Context, t *topo.Topology, at time.Duration) (*counters.Sample, error) {
-			return s.Sample(ctx, t, at)
-		}
-	}
-	return observe.New(fo), stop, nil
+	})
 }
 
 // watchPrinter writes events as lines.
