@@ -188,8 +188,8 @@ func TestLayout(t *testing.T) {
 func TestEveryPlan(t *testing.T) {
 	for _, name := range []string{"dgx-h100-gpu2-x8", "dgx-a100", "bonds", "mi300x-8nic", "gh200-4gpu", "dgx-h100-numa-unknown"} {
 		host := fixturetest.Topology(t, name)
-		plans := slices.Concat(newScene(host, Options{}).plans()...)
-		if len(plans) < 6 {
+		plans := newScene(host, Options{}).plans()
+		if len(plans) < 2 {
 			t.Errorf("%s: only %d plans", name, len(plans))
 		}
 		for _, p := range plans {

@@ -370,7 +370,7 @@ func joint(name string, across map[bundle]int, notes []string) *wire {
 		rates = append(rates, u.rate)
 		pairs += across[u]
 	}
-	w := &wire{labels: []string{name, strings.Join(rates, " / ")}, state: kinds[len(kinds)-1].state, tip: notes}
+	w := &wire{labels: []string{name, strings.Join(rates, " / ")}, state: kinds[len(kinds)-1].state, narrow: true, tip: notes}
 	if len(kinds) > 3 {
 		w.labels[1] = "rates differ"
 	}

@@ -84,7 +84,7 @@ type node struct {
 	area    rect      // the box and all that hangs below it
 	lines   [][]*node // how inside is broken into rows
 	columns []int     // their widths; nil: each box has its own
-	trunk   []point   // the line that several children share
+	trunk   []point   // the line that what is below hangs from
 	spread  int       // space between the boxes inside, 0 for the usual
 }
 
@@ -131,9 +131,9 @@ type wire struct {
 	state  wireState
 	tip    []string
 
-	flat  bool // the label stands in one line
-	label rect
-	path  []point
+	narrow bool // each part of the label stands in a line of its own
+	label  rect
+	path   []point
 }
 
 func (w *wire) key() string {
