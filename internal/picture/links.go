@@ -22,7 +22,6 @@ type peers struct {
 	tips  map[topo.ID][]string
 
 	index map[topo.ID]int // GPU numbers
-	count map[topo.ID]map[topo.LinkKind]int
 }
 
 // bundle is what links have in common that are told in one line.
@@ -64,8 +63,8 @@ type edge struct {
 	bundle
 }
 
-func newPeers(b *diagram) *peers {
-	p := &peers{rows: map[topo.ID][]row{}, tips: map[topo.ID][]string{}, index: map[topo.ID]int{}, count: map[topo.ID]map[topo.LinkKind]int{}}
+func newPeers(b *builder) *peers {
+	p := &peers{rows: map[topo.ID][]row{}, tips: map[topo.ID][]string{}, index: map[topo.ID]int{}}
 	for i := range b.T.GPUs {
 		p.index[b.T.GPUs[i].ID] = b.T.GPUs[i].Index
 	}
@@ -105,26 +104,11 @@ func newPeers(b *diagram) *peers {
 	return p
 }
 
-// add counts a link at a GPU and describes it in the tooltip.
+// add describes a link in the tooltip of a GPU.
 func (p *peers) add(gpu topo.ID, l *topo.Link) {
-	if p.count[gpu] == nil {
-		p.count[gpu] = map[topo.LinkKind]int{}
-	}
-	p.count[gpu][l.Kind] += max(l.Count, 1)
 	if note := clean(l.Note); note != "" && !slices.Contains(p.tips[gpu], note) && len(p.tips[gpu]) < 16 {
 		p.tips[gpu] = append(p.tips[gpu], note)
 	}
-}
-
-// sum is what stands beside a GPU's name: "NVLink x18".
-func (p *peers) sum(gpu topo.ID) string {
-	var out []string
-	for _, kind := range []topo.LinkKind{topo.LinkNVLink, topo.LinkXGMI} {
-		if n := p.count[gpu][kind]; n > 0 {
-			out = append(out, linkNames[kind]+" x"+strconv.Itoa(n))
-		}
-	}
-	return strings.Join(out, ", ")
 }
 
 // other is a link to something that is no GPU: the CPU.
@@ -140,7 +124,7 @@ func (p *peers) other(gpu, to topo.ID, u bundle, l *topo.Link) {
 }
 
 // stated are the links that follow from classes which the origin states.
-func (p *peers) stated(b *diagram) []edge {
+func (p *peers) stated(b *builder) []edge {
 	d := b.T.Derived
 	if b.T.Asserted == nil || d == nil {
 		return nil
@@ -303,7 +287,7 @@ func socketName(h *topo.Host) string {
 
 // sockets tells of the links between NUMA nodes: a line where there are two
 // places, else a bar that counts those that are alike.
-func (b *diagram) sockets(places []*node) (*wire, []*node) {
+func (b *builder) sockets(places []*node) (*wire, []*node) {
 	place := map[topo.ID]int{}
 	for i, p := range places {
 		p.walk(func(n *node) {
@@ -353,7 +337,7 @@ func (b *diagram) sockets(places []*node) (*wire, []*node) {
 }
 
 // packageKnown says whether it is known which socket a NUMA node is of.
-func (b *diagram) packageKnown(id topo.ID) bool {
+func (b *builder) packageKnown(id topo.ID) bool {
 	n, ok := b.Node(id).(*topo.NUMANode)
 	return ok && n.Package != nil
 }

@@ -2,12 +2,13 @@ package picture
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/topoctl/topoctl/internal/text"
 )
 
 // texts adds what stands around the boxes: heading, notes, legend and foot.
-func (b *diagram) texts(s *scene) {
+func (b *builder) texts(s *scene) {
 	h := &b.T.Host
 	name := clean(h.Name)
 	if name == "" {
@@ -30,7 +31,7 @@ func (b *diagram) texts(s *scene) {
 }
 
 // counts says how much of everything the host has.
-func (b *diagram) counts() string {
+func (b *builder) counts() string {
 	parts := b.Counts()
 	if len(parts) == 0 {
 		return "nothing was found"
@@ -39,7 +40,7 @@ func (b *diagram) counts() string {
 }
 
 // marked are the rows on top that repeat what is marked in the image.
-func (b *diagram) marked() []row {
+func (b *builder) marked() []row {
 	const most = 4
 	var rows []row
 	if !b.T.Complete {
@@ -59,11 +60,15 @@ func (b *diagram) marked() []row {
 }
 
 // notes say what the image does not show.
-func (b *diagram) notes() []row {
+func (b *builder) notes() []row {
 	const most = 6
 	var rows []row
-	if undrawn := b.undrawn(); undrawn != "" {
-		rows = append(rows, row{left: "not drawn: " + undrawn, style: rowFaint})
+	undrawn := b.countOthers("interface")
+	if b.hidden > 0 {
+		undrawn = append(undrawn, text.Plural(b.hidden, "other PCI function"))
+	}
+	if len(undrawn) > 0 {
+		rows = append(rows, row{left: "not drawn: " + strings.Join(undrawn, ", "), style: rowFaint})
 	}
 	unknown := b.T.Unknown()
 	for i, l := range unknown {
@@ -80,7 +85,7 @@ func (b *diagram) notes() []row {
 }
 
 // foot says where the host's facts come from, and how rates are meant.
-func (b *diagram) foot() string {
+func (b *builder) foot() string {
 	from, when := clean(b.T.Origin), ""
 	if b.T.CapturedAt != nil {
 		when = b.T.CapturedAt.UTC().Format("2006-01-02 15:04 UTC")

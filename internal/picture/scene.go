@@ -105,13 +105,12 @@ const (
 	rowTitle
 )
 
-// kin says which neighbours a box looks like, so that many are drawn as one.
+// kin says which neighbours a box looks like, so that many are drawn as one: those of one look and
+// link of which all but the name is the same.
 type kin struct {
-	key  string
-	name string
-	// rows of a box that stands for n devices of these names
-	many func(n int, names string) []row
-	most int // how many are drawn one by one
+	name, right string // in the first row
+	noun, what  string // in the second: "5 NICs", "EFA"
+	most        int    // how many are drawn one by one
 }
 
 // wireState is how a link is drawn. Each differs by more than its colour.

@@ -15,7 +15,11 @@ func clean(s string) string { return text.Cut(text.Printable(s), 160, text.Ellip
 // span names many things in short: "mlx5_0 .. mlx5_7".
 func span(names []string) string {
 	names = slices.Clone(names)
-	slices.SortStableFunc(names, topo.NaturalCompare)
+	order := topo.NaturalCompare
+	if len(names) > 0 && strings.Count(names[0], ":") == 2 { // PCI addresses, which are hexadecimal
+		order = strings.Compare
+	}
+	slices.SortStableFunc(names, order)
 	switch len(names) {
 	case 0:
 		return ""
