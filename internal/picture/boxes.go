@@ -32,8 +32,7 @@ func newScene(t *topo.Topology, o Options) *scene {
 	if len(places) > 0 {
 		s.places = &node{look: lookNone, inside: places}
 	}
-	s.joint, s.bars = b.sockets(places)
-	s.bars = append(s.bars, b.peers.bars...)
+	s.bars = append(b.sockets(places), b.peers.bars...)
 	s.edges = b.peers.edges
 	s.problems = b.problems
 	b.texts(s)

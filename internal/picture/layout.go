@@ -34,10 +34,9 @@ type plan struct {
 	places int // rows of sockets
 }
 
-// lines are the parts of a label as they stand below each other. Width and rate share a line,
-// except between two sockets, where there is little room.
+// lines are the parts of a label as they stand below each other: width and rate share a line.
 func (w *wire) lines() []string {
-	if w.narrow || len(w.labels) < 2 {
+	if len(w.labels) < 2 {
 		return w.labels
 	}
 	return append([]string{joined(w.labels[:2]...)}, w.labels[2:]...)
@@ -113,7 +112,7 @@ func (p *plan) flow(n *node) size {
 	rows := p.rows(n)
 	columns := (len(n.inside) + rows - 1) / rows
 	n.lines, n.columns = nil, make([]int, columns)
-	s := size{w: (columns - 1) * n.gapX(), h: -n.gapY()}
+	s := size{w: (columns - 1) * gapX, h: -n.gapY()}
 	for line := range slices.Chunk(n.inside, columns) {
 		n.lines = append(n.lines, line)
 		for i, c := range line {
@@ -125,14 +124,6 @@ func (p *plan) flow(n *node) size {
 		s.w += w
 	}
 	return s
-}
-
-// gapX is the space between boxes side by side in a container.
-func (n *node) gapX() int {
-	if n.spread > 0 {
-		return n.spread
-	}
-	return gapX
 }
 
 // gapY is the space between rows of boxes in a container.
@@ -190,7 +181,7 @@ func (p *plan) place(n *node, x, y, w int) {
 // functions of a card fill their row and containers are equally high; trees are as wide as their
 // column.
 func (p *plan) placeLine(n *node, line []*node, top int) int {
-	h, more := tallest(line), n.box.w-2*n.frame()-(len(n.columns)-1)*n.gapX()
+	h, more := tallest(line), n.box.w-2*n.frame()-(len(n.columns)-1)*gapX
 	for _, w := range n.columns {
 		more -= w
 	}
@@ -205,7 +196,7 @@ func (p *plan) placeLine(n *node, line []*node, top int) int {
 		}
 		p.place(c, x, top, w)
 		c.heighten(h)
-		x += w + n.gapX()
+		x += w + gapX
 	}
 	return h
 }
@@ -254,7 +245,6 @@ var window = size{1600, 1000}
 const (
 	minWidth  = 640  // of an image
 	manyBoxes = 3000 // from where on only one layout is tried
-	jointRoom = 28   // around the label of the line between two sockets
 )
 
 // arrange gives a scene its coordinates.
@@ -282,9 +272,6 @@ func (s *scene) measureTexts() int {
 			n.own = n.textSize()
 			boxes++
 		})
-	}
-	if s.joint != nil {
-		s.places.spread = s.joint.labelSize().w + jointRoom
 	}
 	return boxes
 }
@@ -351,17 +338,6 @@ func (s *scene) place(p plan) {
 	for _, part := range s.parts() {
 		part.walk((*node).fit)
 	}
-	if s.joint != nil {
-		s.placeJoint(s.places.inside[0].box, s.places.inside[1].box)
-	}
-}
-
-// placeJoint draws the line between two sockets, with its label above.
-func (s *scene) placeJoint(a, b rect) {
-	label := s.joint.labelSize()
-	y := a.y + min(min(a.h, b.h)*2/3, label.h+gapY+6)
-	s.joint.path = []point{{a.right(), y}, {b.x, y}}
-	s.joint.label = rect{a.right() + (b.x-a.right()-label.w)/2, y - label.h - 3, label.w, label.h}
 }
 
 // Sizes in pixels at the image's natural size.

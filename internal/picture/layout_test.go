@@ -51,9 +51,6 @@ func checkLayout(t failer, s *scene) {
 		c.node(p)
 	}
 	c.siblings(s.parts())
-	if s.joint != nil {
-		c.wire(s.joint, "the link between sockets")
-	}
 	for i, a := range c.blocks {
 		for _, b := range c.blocks[i+1:] {
 			if overlap(a.rect, b.rect) {

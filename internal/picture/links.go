@@ -285,9 +285,9 @@ func socketName(h *topo.Host) string {
 	return "CPU link"
 }
 
-// sockets tells of the links between NUMA nodes: a line where there are two
-// places, else a bar that counts those that are alike.
-func (b *builder) sockets(places []*node) (*wire, []*node) {
+// sockets makes the bar of the links between NUMA nodes of different places, which counts those that
+// are alike; none where there are no such links.
+func (b *builder) sockets(places []*node) []*node {
 	place := map[topo.ID]int{}
 	for i, p := range places {
 		p.walk(func(n *node) {
@@ -319,47 +319,31 @@ func (b *builder) sockets(places []*node) (*wire, []*node) {
 			notes = append(notes, note)
 		}
 	}
-	if len(places) == 2 && len(across) > 0 {
-		return joint(name, across, notes), nil
-	}
 	if len(across) == 0 {
-		return nil, nil
+		return nil
 	}
 	n := &node{look: lookBar, id: "sockets", tip: notes}
+	for _, p := range places {
+		n.joins = append(n.joins, p.id)
+	}
 	for _, u := range slices.SortedFunc(maps.Keys(across), compareBundles) {
-		n.rows = append(n.rows, row{left: fmt.Sprintf("%s between %s of NUMA nodes · %s", name, text.Plural(across[u], "pair"), u.each("")), style: rowStrong})
+		between := text.Plural(across[u], "pair") + " of NUMA nodes"
+		if len(places) == 2 && across[u] == 1 && len(across) == 1 {
+			a, _, _ := strings.Cut(places[0].rows[0].left, " · ")
+			z, _, _ := strings.Cut(places[1].rows[0].left, " · ")
+			between = a + " and " + z
+		}
+		n.rows = append(n.rows, row{left: fmt.Sprintf("%s between %s · %s", name, between, u.each("")), style: rowStrong})
 	}
 	for _, u := range slices.SortedFunc(maps.Keys(within), compareBundles) {
 		n.rows = append(n.rows, row{left: fmt.Sprintf("within a socket, between %s of NUMA nodes · %s", text.Plural(within[u], "pair"), u.each(""))})
 	}
 	n.rows = atMost(n.rows, "kind")
-	return nil, []*node{n}
+	return []*node{n}
 }
 
 // packageKnown says whether it is known which socket a NUMA node is of.
 func (b *builder) packageKnown(id topo.ID) bool {
 	n, ok := b.Node(id).(*topo.NUMANode)
 	return ok && n.Package != nil
-}
-
-// joint is the line between two places. Pairs of their NUMA nodes with
-// different rates are told as a range.
-func joint(name string, across map[bundle]int, notes []string) *wire {
-	kinds := slices.SortedFunc(maps.Keys(across), func(a, b bundle) int {
-		return cmp.Or(int(a.state)-int(b.state), compareBundles(a, b))
-	})
-	var rates []string
-	pairs := 0
-	for _, u := range kinds {
-		rates = append(rates, u.rate)
-		pairs += across[u]
-	}
-	w := &wire{labels: []string{name, strings.Join(rates, " / ")}, state: kinds[len(kinds)-1].state, narrow: true, tip: notes}
-	if len(kinds) > 3 {
-		w.labels[1] = "rates differ"
-	}
-	if pairs > 1 {
-		w.tip = append(w.tip, text.Plural(pairs, "pair")+" of NUMA nodes, one on each side")
-	}
-	return w
 }

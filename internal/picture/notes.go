@@ -2,6 +2,7 @@ package picture
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/topoctl/topoctl/internal/text"
@@ -97,20 +98,19 @@ func (b *builder) foot() string {
 func legend(s *scene) []*node {
 	looks := map[look]bool{}
 	states := map[wireState]bool{}
-	wires := func(w *wire) {
-		if w != nil && len(w.labels) > 0 {
-			states[w.state] = true
-		}
-	}
 	alerts := false
 	for _, p := range s.parts() {
 		p.walk(func(n *node) {
 			looks[n.look] = true
 			alerts = alerts || n.alert
-			wires(n.up)
+			if w := n.up; w != nil && len(w.labels) > 0 {
+				states[w.state] = true
+			}
+			if n.look == lookBar && slices.ContainsFunc(n.rows, func(r row) bool { return strings.Contains(r.left, "~") }) {
+				states[wireTypical] = true
+			}
 		})
 	}
-	wires(s.joint)
 	var out []*node
 	box := func(l look, meaning string) {
 		if looks[l] {

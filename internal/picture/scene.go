@@ -12,7 +12,6 @@ type scene struct {
 	problems []string // what is marked in the image, in sentences
 	head     *node    // the host's name and what it has
 	places   *node    // sockets, or NUMA nodes that belong to none, side by side; may be nil
-	joint    *wire    // between two places; nil for more or fewer
 	bars     []*node  // links that would be a bundle of lines: NVLink, xGMI, sockets
 	edges    []edge   // links between two GPUs that stand in their boxes
 	unknown  *node    // devices whose NUMA node is not known; may be nil
@@ -71,7 +70,7 @@ type node struct {
 	rows   []row
 	tip    []string  // lines that a viewer shows on hover
 	stands []topo.ID // GPUs, NICs and other devices that it stands for
-	joins  []topo.ID // of a bar: the GPUs that it joins
+	joins  []topo.ID // of a bar: the GPUs or sockets that it joins
 	alert  bool      // something of it is out of order
 	up     *wire     // the link to the box above; nil where there is none
 	inside []*node
@@ -85,7 +84,6 @@ type node struct {
 	lines   [][]*node // how inside is broken into rows
 	columns []int     // their widths; nil: each box has its own
 	trunk   []point   // the line that what is below hangs from
-	spread  int       // space between the boxes inside, 0 for the usual
 }
 
 // row is one line of text in a box.
@@ -130,9 +128,8 @@ type wire struct {
 	state  wireState
 	tip    []string
 
-	narrow bool // each part of the label stands in a line of its own
-	label  rect
-	path   []point
+	label rect
+	path  []point
 }
 
 func (w *wire) key() string {
