@@ -187,7 +187,7 @@ func (pl *planner) assign() {
 	case n == 0:
 	case n < g:
 		least, most := planQuotas(pl.portRates(), g)
-		for c, p := range newAssignment(g, least, most, pl.cost).solve() {
+		for c, p := range assign(g, least, most, pl.cost) {
 			give(c, p)
 		}
 	default:
@@ -203,7 +203,7 @@ func (pl *planner) assign() {
 				byPort[p*g+c] = d
 			}
 		}
-		for p, c := range newAssignment(n, least, most, byPort).solve() {
+		for p, c := range assign(n, least, most, byPort) {
 			give(c, p)
 		}
 	}
