@@ -76,24 +76,22 @@ func newPeers(b *builder) *peers {
 			continue
 		}
 		u := bundle{l.Kind, l.Count, b.linkRate(l), stateOf(l)}
-		_, okA := p.index[l.A]
-		_, okB := p.index[l.B]
-		switch {
-		case okA && okB && l.A != l.B:
-			edges = append(edges, edge{l.A, l.B, u})
-			p.add(l.A, l)
-			p.add(l.B, l)
-		case okA && l.B == topo.FabricID || okB && l.A == topo.FabricID:
-			gpu := l.A
-			if !okA {
-				gpu = l.B
-			}
+		gpu, to := l.A, l.B
+		if _, ok := p.index[gpu]; !ok {
+			gpu, to = to, gpu
+		}
+		_, isGPU := p.index[to]
+		switch _, ok := p.index[gpu]; {
+		case !ok || gpu == to:
+		case isGPU:
+			edges = append(edges, edge{gpu, to, u})
+			p.add(gpu, l)
+			p.add(to, l)
+		case to == topo.FabricID:
 			fabric[u] = append(fabric[u], gpu)
 			p.add(gpu, l)
-		case okA && !okB:
-			p.other(l.A, l.B, u, l)
-		case okB && !okA:
-			p.other(l.B, l.A, u, l)
+		default:
+			p.other(gpu, to, u, l)
 		}
 	}
 	if len(edges)+len(fabric) == 0 {
