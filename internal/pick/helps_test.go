@@ -69,24 +69,6 @@ func benchmarkSets(b *testing.B) map[string]lanes {
 	}
 }
 
-// The lanes of a transfer between two DGX H100, the static part at hand:
-// predicted shares under load.
-func BenchmarkLanes(b *testing.B) {
-	for name, set := range benchmarkSets(b) {
-		b.Run(name, func(b *testing.B) {
-			st := states(set.Set)
-			for i := range st.Lanes {
-				st.Lanes[i].Inflight = int64(i%7) << 20
-			}
-			buf := make([]pick.Share, 0, len(set.Lanes))
-			b.ReportAllocs()
-			for b.Loop() {
-				buf = set.Predict(1<<30, st, buf)
-			}
-		})
-	}
-}
-
 // One slice decision.
 func BenchmarkPick(b *testing.B) {
 	for name, set := range benchmarkSets(b) {
