@@ -3,6 +3,7 @@ package picture
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -160,7 +161,11 @@ func (b *builder) rootBox(hb *topo.HostBridge) *node {
 		n.rows[0].right = "not in the file"
 		n.tip = append(n.tip, "The file does not describe host bridges: this one stands for all of its NUMA node")
 	}
-	if l := b.roots[hb.ID]; l != nil {
+	for i := range b.T.Links {
+		l := &b.T.Links[i]
+		if l.Kind != topo.LinkRootComplex || l.B != hb.ID {
+			continue
+		}
 		if l.BytesPerSec != nil {
 			n.say(row{left: b.linkRate(l)})
 		}
@@ -340,7 +345,7 @@ func (b *builder) nearest(gpu topo.ID) string {
 	var names []string
 	near := b.T.Nearness()
 	for i, id := range d.Axis {
-		if !b.nics[id] {
+		if !slices.Contains(b.nics, id) {
 			continue
 		}
 		class := near.Of(d.At(at, i).Class)
@@ -445,11 +450,9 @@ func layer(r *topo.RDMADevice, linkLayer string) string {
 // legs names the bond that an RDMA device stands for.
 func (b *builder) legs(r *topo.RDMADevice) string {
 	for _, name := range r.Netdevs {
-		bond := b.bonds[name]
-		if bond == nil || len(bond.Lower) == 0 {
-			continue
+		if n := b.NetdevNamed(name); n != nil && n.LinkKind == "bond" && len(n.Lower) > 0 {
+			return clean(name) + ": " + strings.Join(cleaned(n.Lower), " + ")
 		}
-		return clean(name) + ": " + strings.Join(cleaned(bond.Lower), " + ")
 	}
 	return ""
 }
@@ -457,7 +460,7 @@ func (b *builder) legs(r *topo.RDMADevice) string {
 // legInSlot says whether an interface is a leg of the bond that the RDMA device of its slot stands
 // for: it is not drawn.
 func (b *builder) legInSlot(n *topo.Netdev, d *topo.PCIDevice) bool {
-	if d == nil || n.Master == "" || !b.speaks[n.Master] || b.nics[n.ID] {
+	if d == nil || n.Master == "" || slices.Contains(b.nics, n.ID) {
 		return false
 	}
 	for _, sibling := range b.Children(d.Parent) {
@@ -501,19 +504,11 @@ func (b *builder) netdevBox(n *node, i *topo.Netdev, d *topo.PCIDevice) {
 
 // stackedBox makes the box of an interface that of one which stands on others: a bond or VLAN.
 func (b *builder) stackedBox(n *node, i *topo.Netdev) {
-	kind := clean(i.LinkKind)
-	if i.Bond != nil && i.Bond.Mode != "" {
-		kind += " " + clean(i.Bond.Mode)
-	}
-	if i.VLANID != nil {
-		kind += " " + strconv.Itoa(*i.VLANID)
-	}
-	on := kind
+	rate, kind, on := n.rows[0].right, clean(netdevKind(i)), ""
 	if len(i.Lower) > 0 {
-		on += " on " + span(cleaned(i.Lower))
+		on = " on " + span(cleaned(i.Lower))
 	}
-	rate := n.rows[0].right
 	n.look, n.rows = lookSmall, []row{{left: clean(i.Name), right: rate}}
-	n.say(row{left: on, style: rowFaint})
+	n.say(row{left: kind + on, style: rowFaint})
 	n.kin = &kin{name: clean(i.Name), right: rate, noun: "interface", what: kind, most: mostNICs}
 }

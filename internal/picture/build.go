@@ -24,38 +24,16 @@ type builder struct {
 	built   map[topo.ID]bool // devices that have a line, or are counted in one
 	devices byNUMA
 
-	diagram  bool                    // the boxes are drawn, not the lines
-	roots    map[topo.ID]*topo.Link  // of root complexes, by host bridge
-	nics     map[topo.ID]bool        // the matrix NICs
-	bonds    map[string]*topo.Netdev // by name
-	speaks   map[string]bool         // interfaces that an RDMA device speaks for
-	states   bool                    // the origin tells the states of ports
+	diagram  bool      // the boxes are drawn, not the lines
+	nics     []topo.ID // the matrix NICs
+	states   bool      // the origin tells the states of ports
 	peers    *peers
 	problems []string // what is marked in a diagram, in sentences
 }
 
 func newBuilder(t *topo.Topology, opts TreeOptions) *builder {
-	b := &builder{View: New(t), opts: opts, others: map[string]int{}, built: map[topo.ID]bool{},
-		roots: map[topo.ID]*topo.Link{}, nics: map[topo.ID]bool{}, bonds: map[string]*topo.Netdev{}, speaks: map[string]bool{}}
+	b := &builder{View: New(t), opts: opts, others: map[string]int{}, built: map[topo.ID]bool{}, nics: t.MatrixAxis(topo.KindNIC)}
 	b.states = slices.ContainsFunc(t.Ports, func(p topo.Port) bool { return p.State != "" })
-	for i := range t.Links {
-		if l := &t.Links[i]; l.Kind == topo.LinkRootComplex {
-			b.roots[l.B] = l
-		}
-	}
-	for _, id := range t.MatrixAxis(topo.KindNIC) {
-		b.nics[id] = true
-	}
-	for i := range t.RDMADevices {
-		for _, name := range t.RDMADevices[i].Netdevs {
-			b.speaks[name] = true
-		}
-	}
-	for i := range t.Netdevs {
-		if n := &t.Netdevs[i]; n.LinkKind == "bond" {
-			b.bonds[n.Name] = n
-		}
-	}
 	b.peers = newPeers(b)
 	return b
 }
@@ -146,7 +124,7 @@ func (b *builder) loose() {
 		}
 	}
 	for i := range b.T.Netdevs {
-		if n := &b.T.Netdevs[i]; !b.built[n.ID] && b.nics[n.ID] && n.PCI != "" && b.wants(topo.KindNIC) {
+		if n := &b.T.Netdevs[i]; !b.built[n.ID] && slices.Contains(b.nics, n.ID) && n.PCI != "" && b.wants(topo.KindNIC) {
 			b.devices.put(n.NUMA, b.netdev(n, nil))
 		}
 	}
@@ -638,7 +616,11 @@ func (b *builder) virtual() *line {
 			b.others[otherKind(n)]++
 			continue
 		}
-		l := b.netdev(n, nil, Cell{b.netdevKind(n), Plain})
+		kind := b.clean(netdevKind(n))
+		if len(n.Lower) > 0 {
+			kind = strings.TrimSpace(kind + " on " + b.names(n.Lower))
+		}
+		l := b.netdev(n, nil, Cell{kind, Plain})
 		b.stackedBox(l.box, n)
 		branch.add(l)
 	}
@@ -673,17 +655,14 @@ func otherKind(n *topo.Netdev) string {
 	return ""
 }
 
-// netdevKind says what a virtual interface is made of.
-func (b *builder) netdevKind(n *topo.Netdev) string {
-	s := b.clean(otherKind(n))
-	if n.Bond != nil && n.Bond.Mode != "" {
-		s += " " + b.clean(n.Bond.Mode)
+// netdevKind says what an interface that stands on no PCI function is.
+func netdevKind(n *topo.Netdev) string {
+	s := otherKind(n)
+	if n.Bond != nil {
+		s += " " + n.Bond.Mode
 	}
 	if n.VLANID != nil {
 		s += " " + strconv.Itoa(*n.VLANID)
-	}
-	if len(n.Lower) > 0 {
-		s += " on " + b.names(n.Lower)
 	}
 	return strings.TrimSpace(s)
 }
