@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/group"
 	"github.com/topoctl/topoctl/internal/text"
 )
 
@@ -180,52 +181,34 @@ func (p *peers) numbers(gpus []topo.ID) []int {
 // meshes turns the links between GPUs into bars where every two of a group are
 // joined alike, else into rows at the GPUs.
 func (p *peers) meshes(edges []edge) {
-	for _, kind := range []topo.LinkKind{topo.LinkNVLink, topo.LinkXGMI} {
-		group := p.groups(edges, kind)
-		byGroup := map[int][]edge{}
-		for _, e := range edges {
-			if e.kind == kind {
-				byGroup[group[e.a]] = append(byGroup[group[e.a]], e)
-			}
-		}
-		for _, g := range slices.Sorted(maps.Keys(byGroup)) {
-			if !p.mesh(byGroup[g]) {
-				p.partial(byGroup[g])
-			}
-		}
-	}
-}
-
-// groups gives the GPUs that are joined with one another the same number, the
-// smallest of theirs.
-func (p *peers) groups(edges []edge, kind topo.LinkKind) map[topo.ID]int {
-	next := map[topo.ID][]topo.ID{}
-	for _, e := range edges {
-		if e.kind == kind {
-			next[e.a] = append(next[e.a], e.z)
-			next[e.z] = append(next[e.z], e.a)
-		}
-	}
-	ids := slices.SortedFunc(maps.Keys(next), func(a, b topo.ID) int {
-		return cmp.Or(p.index[a]-p.index[b], strings.Compare(string(a), string(b)))
+	slices.SortStableFunc(edges, func(x, y edge) int {
+		a, b, c, d := p.index[x.a], p.index[x.z], p.index[y.a], p.index[y.z]
+		return cmp.Or(min(a, b)-min(c, d), max(a, b)-max(c, d))
 	})
-	out := map[topo.ID]int{}
-	for _, id := range ids {
-		if _, ok := out[id]; ok {
-			continue
+	for _, kind := range []topo.LinkKind{topo.LinkNVLink, topo.LinkXGMI} {
+		joined := map[topo.ID]topo.ID{} // each GPU to another one of its group, the last to none
+		last := func(id topo.ID) topo.ID {
+			for joined[id] != "" {
+				id = joined[id]
+			}
+			return id
 		}
-		number := len(out)
-		out[id] = number
-		for queue := []topo.ID{id}; len(queue) > 0; queue = queue[1:] {
-			for _, z := range next[queue[0]] {
-				if _, ok := out[z]; !ok {
-					out[z] = number
-					queue = append(queue, z)
-				}
+		var list []edge
+		for _, e := range edges {
+			if e.kind != kind {
+				continue
+			}
+			list = append(list, e)
+			if a, z := last(e.a), last(e.z); a != z {
+				joined[a] = z
+			}
+		}
+		for _, g := range group.By(list, func(e edge) topo.ID { return last(e.a) }) {
+			if !p.mesh(g) {
+				p.partial(g)
 			}
 		}
 	}
-	return out
 }
 
 // mesh makes a bar of three and more GPUs of which every two are joined alike.
