@@ -434,7 +434,7 @@ func (b *laneBuilder) lane(e *edge, v Verdict) Lane {
 	return l
 }
 
-// cabled says what the fabric file has of both ports.
+// cabled says how the fabric file has both ports cabled.
 func cabled(e *edge, x, y *endpoint) (Reason, bool) {
 	text := ""
 	switch {
@@ -452,7 +452,7 @@ func cabled(e *edge, x, y *endpoint) (Reason, bool) {
 	return Reason{codeRail, text, x.cabled.evidence}, text != ""
 }
 
-// setShare notes what a chosen lane has of the joint capacity.
+// setShare notes the part of the joint capacity that a chosen lane has.
 func (l *Lane) setShare(f *maxmin.Flow, gain float64, first bool, basis topo.Basis) {
 	if f.Unlimited() {
 		l.Reason = Reason{codeRateGap, "no link on its way has a known rate: measure it", ""}

@@ -209,7 +209,7 @@ func (pl *planner) assign() {
 	}
 }
 
-// portRates is what each port can carry for the consumer that it is best for.
+// portRates gives for each port the rate to the consumer that it serves best.
 // Rates within a tenth of a faster one's count as that, so that noise in
 // measurements moves no consumer. Where a rate is not known, all ports count alike.
 func (pl *planner) portRates() []float64 {
@@ -327,7 +327,7 @@ func (pl *planner) flow() *planFlows {
 	return f
 }
 
-// planLimit is the link that keeps a consumer from more, -1 where none is known:
+// planLimit is the link that keeps a consumer from more, -1 if no such link is known:
 // a full one that all of its data crosses, else what bounds its slowest port.
 func planLimit(flows []maxmin.Flow) segment {
 	limit, least := segment(-1), topo.Rate(0)
@@ -442,7 +442,7 @@ func planNames(names []string) string {
 	return text.Join(names, len(names))
 }
 
-// loads is what each port has to do.
+// loads says for each port whom it serves and how much flows through it.
 func (pl *planner) loads(f *planFlows) []PortLoad {
 	out := make([]PortLoad, len(pl.ports))
 	for i, p := range pl.ports {

@@ -17,7 +17,7 @@ const maxRef = 128
 // ErrNoNode is the error of Resolve for a name that matches no node of the host, or more than one.
 var ErrNoNode = errors.New("no such node")
 
-// resolveError is ErrNoNode with what was asked for and what there is.
+// resolveError is an ErrNoNode whose text says what was asked for and what the host has.
 type resolveError struct{ text string }
 
 func (e *resolveError) Error() string        { return e.text }
@@ -288,7 +288,7 @@ func (h *Host) devicesAt(pci topo.ID) []topo.ID {
 	return found
 }
 
-// noSuchName names what looks like the name that nothing has.
+// noSuchName is the error for an unknown name. It suggests names that look like it.
 func (h *Host) noSuchName(ref string) error {
 	const most = 5
 	var near []string

@@ -534,7 +534,7 @@ func (b *builder) netdevs(list []*topo.Netdev, d *topo.PCIDevice) []*line {
 	return out
 }
 
-// netdev is an interface, after what else there is to say of it.
+// netdev is an interface. about comes first among its details.
 func (b *builder) netdev(n *topo.Netdev, d *topo.PCIDevice, about ...Cell) *line {
 	state := Cell{b.clean(n.State), Plain}
 	switch n.State {

@@ -87,7 +87,7 @@ type byNUMA struct {
 	unknown []*line // what hangs from a node that is not known
 }
 
-// put adds things of a NUMA node, nil where that is not known.
+// put adds things of a NUMA node; node is nil if it is not known.
 func (b *byNUMA) put(node *int, things ...*line) {
 	switch {
 	case len(things) == 0:
@@ -108,7 +108,7 @@ func (b *byNUMA) take(node int) []*line {
 	return things
 }
 
-// rest is what no node has taken.
+// rest gives the things that no node has taken.
 func (b *byNUMA) rest() []*line {
 	var out []*line
 	for _, node := range slices.Sorted(maps.Keys(b.at)) {
@@ -135,7 +135,7 @@ func (v *View) numaOf(hb *topo.HostBridge) *int {
 // IsNetwork reports whether a function's class is a network controller's.
 func IsNetwork(d *topo.PCIDevice) bool { return d.Class.Uint()>>16 == 0x02 }
 
-// GPUModel is the best that is known of what a GPU is. d is its function, nil none.
+// GPUModel names a GPU as exactly as is known. d is its function, nil if the document has none.
 func GPUModel(g *topo.GPU, d *topo.PCIDevice) string {
 	switch {
 	case g.Model != "":
@@ -159,7 +159,7 @@ func PortState(p *topo.Port, clean func(string) string) string {
 	return state
 }
 
-// CPUs names a list of CPUs; "" for none.
+// CPUs names a list of CPUs, "" if it is empty.
 func CPUs(list string) string {
 	if list == "" {
 		return ""

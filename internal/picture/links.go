@@ -25,7 +25,7 @@ type peers struct {
 	index map[topo.ID]int // GPU numbers
 }
 
-// bundle is what links have in common that are told in one line.
+// bundle is what links that share a line of text have in common.
 type bundle struct {
 	kind  topo.LinkKind
 	links int // bonded in each
@@ -110,7 +110,7 @@ func (p *peers) add(gpu topo.ID, l *topo.Link) {
 	}
 }
 
-// other is a link to something that is no GPU: the CPU.
+// other adds a link from a GPU to something else: the CPU.
 func (p *peers) other(gpu, to topo.ID, u bundle, l *topo.Link) {
 	name := u.name()
 	if u.kind != topo.LinkC2C {
@@ -253,7 +253,7 @@ func (p *peers) partial(edges []edge) {
 	}
 }
 
-// socketName is what the links between a host's sockets are called.
+// socketName names the links between a host's sockets.
 func socketName(h *topo.Host) string {
 	switch {
 	case h.CPUVendor == "AuthenticAMD":

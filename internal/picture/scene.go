@@ -35,7 +35,7 @@ func (s *scene) parts() []*node {
 	return out
 }
 
-// look is what a box is drawn as.
+// look is the kind of thing that a box is drawn as.
 type look uint8
 
 const (

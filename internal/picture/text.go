@@ -58,7 +58,7 @@ func ranges(numbers []int) string {
 // mostRows is how many things of one kind a box tells one by one.
 const mostRows = 8
 
-// atMost leaves out what a box has no room for, and says how much that is.
+// atMost cuts a list of rows to what a box has room for, and says how many are missing.
 func atMost(rows []row, what string) []row {
 	if len(rows) <= mostRows {
 		return rows
@@ -75,7 +75,7 @@ func joined(parts ...string) string {
 	return strings.Join(slices.DeleteFunc(parts, func(s string) bool { return s == "" }), " · ")
 }
 
-// shortModel leaves out of a GPU's model what the picture says anyway: the
+// shortModel shortens a GPU's model by what the picture says anyway: the
 // vendor, and what stands before a marketing name in brackets.
 func shortModel(model string) string {
 	if i := strings.LastIndexByte(model, '['); i >= 0 && strings.HasSuffix(model, "]") && len(model)-i > 2 {
