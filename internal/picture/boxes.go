@@ -156,7 +156,8 @@ func address(b *topo.BDF) string {
 // rootBox is the box of a host bridge.
 func (b *builder) rootBox(hb *topo.HostBridge) *node {
 	name := clean(hb.ID.Name())
-	n := &node{look: lookRoot, id: hb.ID, rows: []row{{left: "root complex", right: name}}, tip: []string{"host bridge " + name, from(&hb.Node)}}
+	n := &node{id: hb.ID}
+	n.fill(lookRoot, "root complex", name, "host bridge "+name, from(&hb.Node))
 	if hb.Synthetic {
 		n.rows[0].right = "not in the file"
 		n.tip = append(n.tip, "The file does not describe host bridges: this one stands for all of its NUMA node")
@@ -181,7 +182,9 @@ func switchBox(d *topo.PCIDevice) *node {
 		name = "bridge"
 	}
 	bdf := d.BDF.String()
-	n := &node{look: lookSwitch, id: d.ID, rows: []row{{left: name, right: bdf, style: rowStrong}}, tip: []string{joined("PCIe "+name+" "+bdf, clean(d.DeviceName)), from(&d.Node)}}
+	n := &node{id: d.ID}
+	n.fill(lookSwitch, name, bdf, joined("PCIe "+name+" "+bdf, clean(d.DeviceName)), from(&d.Node))
+	n.rows[0].style = rowStrong
 	n.say(row{left: clean(d.DeviceName), style: rowFaint, soft: true})
 	return n
 }

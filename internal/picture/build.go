@@ -1,6 +1,7 @@
 package picture
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -79,11 +80,7 @@ func (b *builder) host() *line {
 // headline names the host and counts what it has.
 func (b *builder) headline() *line {
 	h := &b.T.Host
-	name := h.Name
-	if name == "" {
-		name = "host"
-	}
-	l := words(Cell{b.clean(name), Strong}, Cell{b.clean(h.Product), Plain}, Cell{strings.Join(b.Counts(), ", "), Plain})
+	l := words(Cell{b.clean(cmp.Or(h.Name, "host")), Strong}, Cell{b.clean(h.Product), Plain}, Cell{strings.Join(b.Counts(), ", "), Plain})
 	if b.T.Origin != "" && b.T.Origin != "live" {
 		l.cells = append(l.cells, Cell{"[" + b.clean(b.T.Origin) + "]", Faint})
 	}

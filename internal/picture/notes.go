@@ -1,6 +1,7 @@
 package picture
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,18 +11,10 @@ import (
 
 // texts adds what stands around the boxes: heading, notes, legend and foot.
 func (b *builder) texts(s *scene) {
-	h := &b.T.Host
-	name := clean(h.Name)
-	if name == "" {
-		name = "host"
-	}
-	counts := b.counts()
-	s.title = joined(name, clean(h.Product), counts)
-	s.head = &node{look: lookNone, rows: []row{{left: joined(name, clean(h.Product)), style: rowTitle}}}
-	if counts != "" {
-		s.head.rows = append(s.head.rows, row{left: counts})
-	}
-	s.head.rows = append(s.head.rows, b.marked()...)
+	name := joined(cmp.Or(clean(b.T.Host.Name), "host"), clean(b.T.Host.Product))
+	counts := cmp.Or(joined(b.Counts()...), "nothing was found")
+	s.title = joined(name, counts)
+	s.head = &node{look: lookNone, rows: append([]row{{left: name, style: rowTitle}, {left: counts}}, b.marked()...)}
 	if rows := b.notes(); len(rows) > 0 {
 		s.notes = &node{look: lookNone, rows: rows}
 	}
@@ -31,15 +24,6 @@ func (b *builder) texts(s *scene) {
 	s.foot = &node{look: lookNone, rows: []row{{left: b.foot(), style: rowFaint}}}
 }
 
-// counts says how much of everything the host has.
-func (b *builder) counts() string {
-	parts := b.Counts()
-	if len(parts) == 0 {
-		return "nothing was found"
-	}
-	return joined(parts...)
-}
-
 // marked are the rows on top that repeat what is marked in the image.
 func (b *builder) marked() []row {
 	const most = 4
@@ -47,15 +31,11 @@ func (b *builder) marked() []row {
 	if !b.T.Complete {
 		rows = append(rows, row{left: "incomplete: some of the host could not be read", alert: true})
 	}
-	list := b.problems
-	if len(list) > most {
-		list = list[:most]
-	}
-	for _, p := range list {
+	for i, p := range b.problems {
+		if i == most {
+			return append(rows, row{left: fmt.Sprintf("and %d more, marked in the image", len(b.problems)-most), alert: true})
+		}
 		rows = append(rows, row{left: p, alert: true})
-	}
-	if rest := len(b.problems) - len(list); rest > 0 {
-		rows = append(rows, row{left: fmt.Sprintf("and %d more, marked in the image", rest), alert: true})
 	}
 	return rows
 }
