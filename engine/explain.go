@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/internal/pick"
 	"github.com/topoctl/topoctl/internal/pkgerr"
 	"github.com/topoctl/topoctl/internal/sched"
 	"github.com/topoctl/topoctl/internal/units"
@@ -342,7 +341,7 @@ func (g *group) record(bytes int64, health map[*lane]LaneStats) GroupRecord {
 	if g.set == nil {
 		return out
 	}
-	shares := g.set.Predict(bytes, pick.States{}, nil)
+	shares := g.set.Predict(bytes)
 	for i, l := range g.lanes {
 		from := &g.set.Lanes[i]
 		record := LaneRecord{

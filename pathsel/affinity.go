@@ -70,7 +70,7 @@ func (a *Affinity) ports(v Verdict) []topo.ID {
 // Affinity ranks the ports for a memory location, by: how certainly usable,
 // role, class, limiting rate, hops, load, name. Where the nearest port is out of use, what the plan for all
 // gives the location comes before the order of names. load is the bytes already queued on each port, by
-// Port.Index; nil means none.
+// Port.Index; nil means that nothing is queued.
 func (h *Host) Affinity(location Location, load []int64) (*Affinity, error) {
 	loc, err := h.location(location)
 	if err != nil {

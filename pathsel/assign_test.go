@@ -12,17 +12,17 @@ import (
 )
 
 // cheapest tries every way to seat rows in slots.
-func (a *assignment) cheapest(row int, taken []bool) (best assignCost, ok bool) {
-	if row == len(a.rowPrice) {
+func cheapest(cost [][]assignCost, slots []assignSlot, taken []bool) (best assignCost, ok bool) {
+	if len(cost) == 0 {
 		return assignCost{}, true
 	}
-	for s := 1; s < len(a.slots); s++ {
+	for s := range slots {
 		if taken[s] {
 			continue
 		}
 		taken[s] = true
-		if rest, found := a.cheapest(row+1, taken); found {
-			c := a.at(row, s)
+		if rest, found := cheapest(cost[1:], slots, taken); found {
+			c := slots[s].price(cost[0][slots[s].col])
 			rest.add(&c)
 			if !ok || rest.less(&best) {
 				best, ok = rest, true
@@ -31,15 +31,6 @@ func (a *assignment) cheapest(row int, taken []bool) (best assignCost, ok bool) 
 		taken[s] = false
 	}
 	return best, ok
-}
-
-// at is the cost of a row in a slot.
-func (a *assignment) at(row, s int) assignCost {
-	c := a.cost[(row-1)*a.cols+a.slots[s].col]
-	c[assignExtra] += a.slots[s].extra
-	c[assignEvenClass] *= a.slots[s].weight
-	c[assignEvenRate] *= a.slots[s].weight
-	return c
 }
 
 // No other way to share costs less, and every column has its least and most.
@@ -61,18 +52,19 @@ func TestAssignmentIsTheCheapest(t *testing.T) {
 				}
 			}
 		}
-		a := newAssignment(rows, least, most, cost)
-		want, ok := a.cheapest(1, make([]bool, len(a.slots)))
+		slots := assignSlots(least, most)
+		want, ok := cheapest(slices.Collect(slices.Chunk(cost, cols)), slots, make([]bool, len(slots)))
 		if !ok {
 			rt.Fatal("no way at all")
 		}
-		out, got, count := a.solve(), assignCost{}, make([]int, cols)
-		for s := 1; s < len(a.slots); s++ {
-			if row := a.rowOf[s]; row > 0 {
-				c := a.at(row, s)
-				got.add(&c)
-			}
+		out, count := assign(rows, least, most, cost), make([]int, cols)
+		// Which of its slots a row has is not told: the cheapest way to seat the rows of these columns.
+		only := make([][]assignCost, rows)
+		for row, col := range out {
+			only[row] = slices.Repeat([]assignCost{{assignExtra: 100}}, cols)
+			only[row][col] = cost[row*cols+col]
 		}
+		got, _ := cheapest(only, slots, make([]bool, len(slots)))
 		for _, c := range out {
 			count[c]++
 		}
@@ -98,7 +90,7 @@ func TestAssignmentOfLargeNumbers(t *testing.T) {
 		small[i][assignRate], large[i][assignRate] = v, v*(assignDigitMax/3)
 	}
 	one := slices.Repeat([]int{1}, rows)
-	got, want := newAssignment(rows, one, one, large).solve(), newAssignment(rows, one, one, small).solve()
+	got, want := assign(rows, one, one, large), assign(rows, one, one, small)
 	if !slices.Equal(got, want) {
 		t.Errorf("large %v, small %v", got, want)
 	}

@@ -84,9 +84,9 @@ func (h *Host) flows(routes []*route, through []*Port) ([]maxmin.Flow, []topo.Ba
 	return flows, basesOf(flows, func(i int) bool { return routes[i].uncertain || through[i].mayShareWire(through) }, h.linkOf)
 }
 
-// together is what flows have together, nil where the share of one is not known, and how that is known: as
-// the weakest share is, or, where a link that all of them cross is full, as that link is: then it is a
-// bound, whatever each of them has.
+// together gives the sum of some flows, nil if one share is not known, and the basis of the sum. That is
+// the basis of the weakest share; but if a link that all flows cross is full, the rate of that link
+// bounds the sum, however the single shares are known.
 func (h *Host) together(flows []maxmin.Flow, bases []topo.Basis) (*topo.Rate, topo.Basis) {
 	sum, basis := topo.Rate(0), weakest(bases)
 	for i := range flows {

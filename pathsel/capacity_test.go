@@ -1,6 +1,7 @@
 package pathsel_test
 
 import (
+	"encoding/json"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -254,10 +255,19 @@ func checkOrder(t *rapid.T, h *pathsel.Host, loc pathsel.Location, set []topo.ID
 	}
 }
 
-// The order in which a host's devices are listed never changes a decision.
+// The order in which a host's devices are listed never changes a decision: neither on ports, nor on
+// plans, nor on the lanes to another host.
 func TestInputOrderDoesNotMatter(t *testing.T) {
 	for name, top := range machines(t) {
-		want := digest(t, prepare(t, top, pathsel.Options{}))
+		other := prepare(t, otherHost(fixturetest.Topology(t, name)), pathsel.Options{})
+		decisions := func(top *topo.Topology) string {
+			h := prepare(t, top, pathsel.Options{})
+			lanes, err := json.Marshal(laneSet(t, other, h, "cpu:0", "cpu:0", pathsel.PairOptions{}))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return digest(t, h) + planOf(t, h, nil).Text() + string(lanes)
+		}
 		r := rand.New(rand.NewPCG(1, 2))
 		shuffled := *top
 		shuffled.Links = shuffle(r, top.Links)
@@ -268,7 +278,7 @@ func TestInputOrderDoesNotMatter(t *testing.T) {
 		shuffled.Netdevs = shuffle(r, top.Netdevs)
 		shuffled.NUMANodes = shuffle(r, top.NUMANodes)
 		shuffled.Derive()
-		if diff := cmp.Diff(want, digest(t, prepare(t, &shuffled, pathsel.Options{}))); diff != "" {
+		if diff := cmp.Diff(decisions(top), decisions(&shuffled)); diff != "" {
 			t.Errorf("%s (-as listed +shuffled)\n%s", name, diff)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/group"
 	"github.com/topoctl/topoctl/internal/maxmin"
 	"github.com/topoctl/topoctl/internal/pick"
 )
@@ -433,7 +434,7 @@ func (b *laneBuilder) lane(e *edge, v Verdict) Lane {
 	return l
 }
 
-// cabled says what the fabric file has of both ports.
+// cabled says how the fabric file has both ports cabled.
 func cabled(e *edge, x, y *endpoint) (Reason, bool) {
 	text := ""
 	switch {
@@ -451,7 +452,7 @@ func cabled(e *edge, x, y *endpoint) (Reason, bool) {
 	return Reason{codeRail, text, x.cabled.evidence}, text != ""
 }
 
-// setShare notes what a chosen lane has of the joint capacity.
+// setShare notes the part of the joint capacity that a chosen lane has.
 func (l *Lane) setShare(f *maxmin.Flow, gain float64, first bool, basis topo.Basis) {
 	if f.Unlimited() {
 		l.Reason = Reason{codeRateGap, "no link on its way has a known rate: measure it", ""}
@@ -532,52 +533,34 @@ func (b *laneBuilder) rejections(refused []edge) []Rejection {
 			out = append(out, Rejection{Remote: []topo.ID{c.Port}, Reason: c.Reason})
 		}
 	}
-	rows := map[string]int{} // the row of a reason and its remote ports
-	for len(refused) > 0 {
-		n := 1
-		for n < len(refused) && refused[n].i == refused[0].i {
-			n++
+	type ofPort struct {
+		local int
+		code  Code
+	}
+	var rows []Rejection // one for each local port and reason
+	for _, alike := range group.By(refused, func(e edge) ofPort { return ofPort{e.i, e.refusal()} }) {
+		r := Rejection{Local: []topo.ID{b.here.Ranked[alike[0].i].Port}, Pairs: len(alike), Reason: b.refusal(&alike[0])}
+		for _, e := range alike {
+			r.Remote = append(r.Remote, b.there.Ranked[e.j].Port)
 		}
-		for _, r := range b.ofOnePort(refused[:n]) {
-			key := fmt.Sprint(r.Reason.Code, r.Remote)
-			at, ok := rows[key]
-			if !ok {
-				rows[key] = len(out)
-				out = append(out, r)
-				continue
-			}
-			row := &out[at]
-			row.Local = append(row.Local, r.Local...)
-			row.Pairs += r.Pairs
+		rows = append(rows, r)
+	}
+	for _, alike := range group.By(rows, func(r Rejection) string { return fmt.Sprint(r.Reason.Code, r.Remote) }) {
+		row := alike[0]
+		for _, r := range alike[1:] {
+			row.Local, row.Pairs = append(row.Local, r.Local...), row.Pairs+r.Pairs
 		}
-		refused = refused[n:]
+		out = append(out, row)
 	}
 	return out
 }
 
-// ofOnePort are the rejections of one local port, a row for each reason.
-func (b *laneBuilder) ofOnePort(refused []edge) []Rejection {
-	var out []Rejection
-	c := &b.here.Ranked[refused[0].i]
-	for k := range refused {
-		e := &refused[k]
-		d := &b.there.Ranked[e.j]
-		code := e.reach.code
-		if e.reach.reach != reachNo {
-			code = codeNoRate
-		}
-		at := 0
-		for at < len(out) && out[at].Reason.Code != code {
-			at++
-		}
-		if at == len(out) {
-			out = append(out, Rejection{Local: []topo.ID{c.Port}, Reason: b.refusal(e)})
-		}
-		r := &out[at]
-		r.Remote = append(r.Remote, d.Port)
-		r.Pairs++
+// refusal is the code of why an edge is no lane.
+func (e *edge) refusal() Code {
+	if e.reach.reach != reachNo {
+		return codeNoRate
 	}
-	return out
+	return e.reach.code
 }
 
 // refusal is why an edge is no lane.

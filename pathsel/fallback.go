@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// fallback is what a location has in the plan for all instead of a nearer port that is out of use.
+// fallback is the port that the plan for all gives a location whose nearest port is out of use.
 type fallback struct {
 	Candidate          // the port, with the part that the location has of it while all are busy
 	shared    []string // the others that have it
@@ -59,7 +59,7 @@ func (h *Host) missed(loc int, has *Candidate) *Port {
 	return missed
 }
 
-// note says what the first of a ranking stands in for, and who else has it.
+// note says which port the first of a ranking stands in for, and which other consumers share it.
 func (f *fallback) note(location Location, first *Candidate) Reason {
 	fault := f.lost.Reasons[0]
 	s := fmt.Sprintf("%s's nearest NIC %s is down", location, f.lost.Name)

@@ -56,130 +56,113 @@ func (a *assignCost) sub(b *assignCost) {
 	}
 }
 
-// assignment gives every row one column at the least total cost, and every
-// column between least and most rows. It wants sum(least) <= rows <= sum(most).
-//
-// A column becomes as many slots as it may have rows; those beyond its least
-// cost one more in the first digit, so they are used only when all others are.
-// What is left is the assignment problem, solved exactly by the Hungarian
-// method in O(rows^2 * slots): one shortest augmenting path for each row, over
-// costs that potentials keep from being negative.
-type assignment struct {
-	cost  []assignCost // [row*columns+column]
-	cols  int
-	slots []assignSlot
-	// Rows and slots count from 1 below; 0 is none.
-	rowPrice, slotPrice []assignCost // potentials
-	rowOf               []int        // the row of each slot
-	// State of one search: the cheapest known way to each slot, and the slot before it.
-	way     []assignCost
-	before  []int
-	visited []bool
+// lower makes a the cost c without two prices, if that is less. Most costs lose in their first digits.
+func (a *assignCost) lower(c, price, other *assignCost) bool {
+	for i := range c {
+		switch v := c[i] - price[i] - other[i]; {
+		case v > a[i]:
+			return false
+		case v < a[i]:
+			for k := range c {
+				a[k] = c[k] - price[k] - other[k]
+			}
+			return true
+		}
+	}
+	return false
 }
 
 // assignSlot is room for one row in a column.
 type assignSlot struct {
 	col    int
-	extra  int64
-	weight int64
+	extra  int64 // 1 beyond what the column must have
+	weight int64 // most in a column's first slot
 }
 
-func newAssignment(rows int, least, most []int, cost []assignCost) *assignment {
-	a := &assignment{cost: cost, cols: len(least), slots: []assignSlot{{}}}
+// assignSlots are the slots of columns that each have between least and most rows.
+func assignSlots(least, most []int) []assignSlot {
+	var out []assignSlot
 	for col := range least {
 		for k := range most[col] {
 			s := assignSlot{col: col, weight: int64(most[col] - k)}
 			if k >= least[col] {
 				s.extra = 1
 			}
-			a.slots = append(a.slots, s)
-		}
-	}
-	n := len(a.slots)
-	a.rowPrice, a.slotPrice, a.way = make([]assignCost, rows+1), make([]assignCost, n), make([]assignCost, n)
-	a.rowOf, a.before, a.visited = make([]int, n), make([]int, n), make([]bool, n)
-	return a
-}
-
-// solve gives the column of each row.
-func (a *assignment) solve() []int {
-	for row := 1; row < len(a.rowPrice); row++ {
-		a.place(row)
-	}
-	out := make([]int, len(a.rowPrice)-1)
-	for s := 1; s < len(a.slots); s++ {
-		if row := a.rowOf[s]; row > 0 {
-			out[row-1] = a.slots[s].col
+			out = append(out, s)
 		}
 	}
 	return out
 }
 
-// place finds the cheapest way to seat one more row, which may move others: a
-// shortest path from the row to a free slot, over slots whose rows move on.
-func (a *assignment) place(row int) {
-	for s := range a.way {
-		a.way[s][assignExtra], a.visited[s] = math.MaxInt64, false
-	}
-	slot := 0
-	a.rowOf[0], a.way[0] = row, assignCost{}
-	for a.rowOf[slot] != 0 {
-		a.visited[slot] = true
-		slot = a.extend(slot)
-	}
-	for s, visited := range a.visited {
-		if visited { // prices that make the path's edges cost nothing
-			gain := a.way[slot]
-			gain.sub(&a.way[s])
-			a.rowPrice[a.rowOf[s]].add(&gain)
-			a.slotPrice[s].sub(&gain)
-		}
-	}
-	for slot != 0 {
-		a.rowOf[slot] = a.rowOf[a.before[slot]]
-		slot = a.before[slot]
-	}
+// price is a cost in this slot.
+func (s *assignSlot) price(c assignCost) assignCost {
+	c[assignExtra] += s.extra
+	c[assignEvenClass] *= s.weight
+	c[assignEvenRate] *= s.weight
+	return c
 }
 
-// extend looks from a visited slot's row at all slots and gives the unvisited
-// one that is cheapest to reach, the first among equals.
-func (a *assignment) extend(slot int) int {
-	row, next := a.rowOf[slot], 0
-	base := a.cost[(row-1)*a.cols : row*a.cols]
-	price := a.rowPrice[row]
-	price.sub(&a.way[slot])
-	for s := 1; s < len(a.slots); s++ {
-		if a.visited[s] {
-			continue
+// assign gives every row one column at the least total cost, and every column between least and
+// most rows. It wants sum(least) <= rows <= sum(most). cost is that of each row with each column,
+// row by row.
+//
+// A column becomes as many slots as it may have rows; those beyond its least cost one more in the
+// first digit, so they are used only when all others are. What is left is the assignment problem,
+// solved exactly by the Hungarian method in O(rows^2 * slots): one shortest augmenting path for each
+// row, over costs that potentials keep from being negative.
+func assign(rows int, least, most []int, cost []assignCost) []int {
+	slots, cols := assignSlots(least, most), len(least)
+	n := len(slots)
+	rowPrice, slotPrice := make([]assignCost, rows), make([]assignCost, n) // potentials
+	rowOf, before := filled(n), make([]int, n)                             // the row of each slot; the slot before it on the way
+	way, visited := make([]assignCost, n), make([]bool, n)                 // the cheapest known way to each slot
+	for first := range rows {
+		for s := range way {
+			way[s][assignExtra], visited[s] = math.MaxInt64, false
 		}
-		c := base[a.slots[s].col]
-		c[assignExtra] += a.slots[s].extra
-		c[assignEvenClass] *= a.slots[s].weight
-		c[assignEvenRate] *= a.slots[s].weight
-		if a.cheaper(&c, &price, s) {
-			a.before[s] = slot
-		}
-		if next == 0 || a.way[s].less(&a.way[next]) {
-			next = s
-		}
-	}
-	return next
-}
-
-// cheaper takes the prices off a cost and keeps it, if it is the cheapest way
-// to a slot so far. Most costs lose in their first digits.
-func (a *assignment) cheaper(c, price *assignCost, s int) bool {
-	way, own := &a.way[s], &a.slotPrice[s]
-	for i := range c {
-		switch v := c[i] - price[i] - own[i]; {
-		case v > way[i]:
-			return false
-		case v < way[i]:
-			for k := range c {
-				way[k] = c[k] - price[k] - own[k]
+		// The cheapest way to seat one more row, which may move others: a shortest path from the row
+		// to a free slot, over slots whose rows move on. The first among equals is taken.
+		row, slot, price := first, -1, rowPrice[first]
+		for {
+			next := -1
+			for s := range slots {
+				if visited[s] {
+					continue
+				}
+				c := slots[s].price(cost[row*cols+slots[s].col])
+				if way[s].lower(&c, &price, &slotPrice[s]) {
+					before[s] = slot
+				}
+				if next < 0 || way[s].less(&way[next]) {
+					next = s
+				}
 			}
-			return true
+			if slot = next; rowOf[slot] < 0 {
+				break
+			}
+			visited[slot], row = true, rowOf[slot]
+			price = rowPrice[row]
+			price.sub(&way[slot])
+		}
+		rowPrice[first].add(&way[slot])
+		for s, visited := range visited {
+			if visited { // prices that make the path's edges cost nothing
+				gain := way[slot]
+				gain.sub(&way[s])
+				rowPrice[rowOf[s]].add(&gain)
+				slotPrice[s].sub(&gain)
+			}
+		}
+		for ; before[slot] >= 0; slot = before[slot] {
+			rowOf[slot] = rowOf[before[slot]]
+		}
+		rowOf[slot] = first
+	}
+	out := make([]int, rows)
+	for s, row := range rowOf {
+		if row >= 0 {
+			out[row] = slots[s].col
 		}
 	}
-	return false
+	return out
 }

@@ -1,19 +1,14 @@
 package pathsel_test
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/pathsel"
-	"github.com/topoctl/topoctl/testkit/fixturetest"
 )
 
 // manyGPUs is a host of n GPUs on two sockets, each below a switch with a NIC of
@@ -129,38 +124,4 @@ func laneSet(t interface{ Fatal(...any) }, local, remote *pathsel.Host, src, dst
 		t.Fatal(err)
 	}
 	return set
-}
-
-// The order in which a host's devices are listed changes nothing.
-func TestLanesDoNotDependOnOrder(t *testing.T) {
-	for _, name := range []string{"dgx-h100", "a10-2nic", "bonds", "sriov-pf-vf", "lab-softrdma", "gb200-tray"} {
-		var want []byte
-		for seed := range uint64(4) {
-			top := otherHost(fixturetest.Topology(t, name))
-			if seed > 0 {
-				r := rand.New(rand.NewPCG(seed, 0))
-				shuffleNodes(r, top.Ports)
-				shuffleNodes(r, top.RDMADevices)
-				shuffleNodes(r, top.Netdevs)
-				shuffleNodes(r, top.NUMANodes)
-				shuffleNodes(r, top.PCIDevices)
-				top.Derive()
-			}
-			set := laneSet(t, prepare(t, fixturetest.Topology(t, name), pathsel.Options{}), prepare(t, top, pathsel.Options{}), "cpu:0", "cpu:0", pathsel.PairOptions{})
-			got, err := json.Marshal(set)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if want == nil {
-				want = got
-			}
-			if diff := cmp.Diff(string(want), string(got)); diff != "" {
-				t.Errorf("%s, order %d (-want +got)\n%s", name, seed, diff)
-			}
-		}
-	}
-}
-
-func shuffleNodes[T any](r *rand.Rand, list []T) {
-	r.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
 }

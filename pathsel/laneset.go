@@ -133,7 +133,7 @@ type LaneShare struct {
 // An engine, whose lanes take slices as they have room, ends up close to it.
 func (s *LaneSet) Predict(bytes int64) []LaneShare {
 	var out []LaneShare
-	for _, x := range s.picks.Predict(bytes, pick.States{}, nil) {
+	for _, x := range s.picks.Predict(bytes) {
 		out = append(out, LaneShare(x))
 	}
 	return out

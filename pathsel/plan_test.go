@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"slices"
 	"strings"
@@ -382,20 +381,6 @@ func TestPlanProperties(t *testing.T) {
 			rt.Fatalf("%s: another order, another plan", name)
 		}
 	})
-}
-
-func TestPlanIgnoresOrderOfDevices(t *testing.T) {
-	for name, top := range machines(t) {
-		r := rand.New(rand.NewPCG(3, 4))
-		shuffled := *top
-		shuffled.Links, shuffled.GPUs, shuffled.PCIDevices = shuffle(r, top.Links), shuffle(r, top.GPUs), shuffle(r, top.PCIDevices)
-		shuffled.RDMADevices, shuffled.Ports, shuffled.Netdevs = shuffle(r, top.RDMADevices), shuffle(r, top.Ports), shuffle(r, top.Netdevs)
-		shuffled.Derive()
-		want, got := planOf(t, prepare(t, top, pathsel.Options{}), nil), planOf(t, prepare(t, &shuffled, pathsel.Options{}), nil)
-		if diff := cmp.Diff(want.Text(), got.Text()); diff != "" {
-			t.Errorf("%s (-as listed +shuffled)\n%s", name, diff)
-		}
-	}
 }
 
 // Engines that know only their local rank take disjoint sets of ports.

@@ -187,7 +187,7 @@ func (pl *planner) assign() {
 	case n == 0:
 	case n < g:
 		least, most := planQuotas(pl.portRates(), g)
-		for c, p := range newAssignment(g, least, most, pl.cost).solve() {
+		for c, p := range assign(g, least, most, pl.cost) {
 			give(c, p)
 		}
 	default:
@@ -203,13 +203,13 @@ func (pl *planner) assign() {
 				byPort[p*g+c] = d
 			}
 		}
-		for p, c := range newAssignment(n, least, most, byPort).solve() {
+		for p, c := range assign(n, least, most, byPort) {
 			give(c, p)
 		}
 	}
 }
 
-// portRates is what each port can carry for the consumer that it is best for.
+// portRates gives for each port the rate to the consumer that it serves best.
 // Rates within a tenth of a faster one's count as that, so that noise in
 // measurements moves no consumer. Where a rate is not known, all ports count alike.
 func (pl *planner) portRates() []float64 {
@@ -273,24 +273,31 @@ func planQuotas(rates []float64, g int) (least, most []int) {
 	}
 }
 
-// planFlow is the data of one consumer through one port.
-type planFlow struct {
-	maxmin.Flow
-	consumer, port int
-	basis          topo.Basis
+// planFlows is the data of each consumer through each of its ports, in the order of consumers.
+type planFlows struct {
+	consumers, ports []int // places of both
+	flows            []maxmin.Flow
+	bases            []topo.Basis
+}
+
+// of gives the flows of one consumer, or of one port.
+func (f *planFlows) of(list []int, place int) (flows []maxmin.Flow, bases []topo.Basis) {
+	for k, at := range list {
+		if at == place {
+			flows, bases = append(flows, f.flows[k]), append(bases, f.bases[k])
+		}
+	}
+	return flows, bases
 }
 
 // evaluate lets all consumers move data through their ports at once and says
 // what each gets.
 func (pl *planner) evaluate() *Plan {
-	flows := pl.flow()
-	p := &Plan{Assignments: make([]Assignment, len(pl.consumers)), Ports: []PortLoad{}, Rejected: pl.rejected()}
-	p.BytesPerSec, p.Basis = pl.total(flows)
-	first := 0 // flows are in the order of consumers
+	f := pl.flow()
+	p := &Plan{Assignments: make([]Assignment, len(pl.consumers)), Rejected: pl.rejected()}
+	p.BytesPerSec, p.Basis = pl.h.together(f.flows, f.bases)
 	for c := range pl.consumers {
-		mine := flows[first : first+len(pl.portsOf[c])]
-		p.Assignments[pl.consumers[c].place] = pl.assigned(c, mine)
-		first += len(mine)
+		p.Assignments[pl.consumers[c].place] = pl.assigned(c, f)
 	}
 	if len(pl.h.ports) == 0 { // the origin tells of no port: that is not to say that there is none
 		p.BytesPerSec = nil
@@ -298,50 +305,38 @@ func (pl *planner) evaluate() *Plan {
 			p.Assignments[i].BytesPerSec = nil
 		}
 	}
-	p.Ports = pl.loads(flows)
-	p.Bottleneck = pl.bottleneck(p, flows)
+	p.Ports = pl.loads(f)
+	p.Bottleneck = pl.bottleneck(p, f)
 	p.Nearness = pl.nearness(p)
 	return p
 }
 
 // flow shares the links among all pairs of consumer and port. Each pair weighs
 // the same: so do connections that compete for a link.
-func (pl *planner) flow() []planFlow {
-	var pairs []planFlow
+func (pl *planner) flow() *planFlows {
+	f := &planFlows{}
 	var routes []*route
 	var ports []*Port
 	for c, of := range pl.portsOf {
 		for _, p := range of {
-			pairs = append(pairs, planFlow{consumer: c, port: p})
+			f.consumers, f.ports = append(f.consumers, c), append(f.ports, p)
 			routes, ports = append(routes, pl.route(c, p)), append(ports, pl.ports[p])
 		}
 	}
-	flows, bases := pl.h.flows(routes, ports)
-	for i := range pairs {
-		pairs[i].Flow, pairs[i].basis = flows[i], bases[i]
-	}
-	return pairs
+	f.flows, f.bases = pl.h.flows(routes, ports)
+	return f
 }
 
-// total is what flows have together, nil where the rate of one is not known.
-func (pl *planner) total(pairs []planFlow) (*topo.Rate, topo.Basis) {
-	flows, bases := make([]maxmin.Flow, len(pairs)), make([]topo.Basis, len(pairs))
-	for i := range pairs {
-		flows[i], bases[i] = pairs[i].Flow, pairs[i].basis
-	}
-	return pl.h.together(flows, bases)
-}
-
-// planLimit is the link that keeps a consumer from more, -1 where none is known:
+// planLimit is the link that keeps a consumer from more, -1 if no such link is known:
 // a full one that all of its data crosses, else what bounds its slowest port.
-func planLimit(flows []planFlow) segment {
+func planLimit(flows []maxmin.Flow) segment {
 	limit, least := segment(-1), topo.Rate(0)
 	for i := range flows {
 		f := &flows[i]
 		if f.Unlimited() {
 			continue
 		}
-		if !slices.ContainsFunc(flows, func(other planFlow) bool { return !slices.Contains(other.Segments, f.Limit) }) {
+		if !slices.ContainsFunc(flows, func(other maxmin.Flow) bool { return !slices.Contains(other.Segments, f.Limit) }) {
 			return f.Limit
 		}
 		if rate := roundRate(f.Rate); limit < 0 || rate < least {
@@ -356,9 +351,10 @@ func (pl *planner) route(consumer, port int) *route {
 }
 
 // assigned is what a consumer was given.
-func (pl *planner) assigned(c int, flows []planFlow) Assignment {
+func (pl *planner) assigned(c int, f *planFlows) Assignment {
 	a := Assignment{Consumer: pl.consumers[c].Name, Location: pl.consumers[c].Location, Ports: []Candidate{}}
-	a.BytesPerSec, a.Basis = pl.total(flows)
+	flows, bases := f.of(f.consumers, c)
+	a.BytesPerSec, a.Basis = pl.h.together(flows, bases)
 	if limit := planLimit(flows); limit >= 0 {
 		a.Limit = pl.h.linkOf(limit).ID
 	}
@@ -446,16 +442,12 @@ func planNames(names []string) string {
 	return text.Join(names, len(names))
 }
 
-// loads is what each port has to do.
-func (pl *planner) loads(flows []planFlow) []PortLoad {
+// loads says for each port whom it serves and how much flows through it.
+func (pl *planner) loads(f *planFlows) []PortLoad {
 	out := make([]PortLoad, len(pl.ports))
-	through := make([][]planFlow, len(pl.ports))
-	for _, f := range flows {
-		through[f.port] = append(through[f.port], f)
-	}
 	for i, p := range pl.ports {
 		out[i] = PortLoad{Port: p.ID, Name: p.Name, Consumers: pl.names(i)}
-		out[i].BytesPerSec, out[i].Basis = pl.total(through[i])
+		out[i].BytesPerSec, out[i].Basis = pl.h.together(f.of(f.ports, i))
 		for _, c := range pl.consumersOf[i] {
 			out[i].Share += 1 / float64(len(pl.portsOf[c]))
 		}
@@ -467,12 +459,11 @@ func (pl *planner) loads(flows []planFlow) []PortLoad {
 }
 
 // bottleneck finds the slowest consumer, the first among equals, and the link that limits it.
-func (pl *planner) bottleneck(p *Plan, flows []planFlow) *Bottleneck {
+func (pl *planner) bottleneck(p *Plan, f *planFlows) *Bottleneck {
 	var slow *Assignment
-	limit, first := segment(-1), 0
+	limit := segment(-1)
 	for c := range pl.consumers {
-		mine := flows[first : first+len(pl.portsOf[c])]
-		first += len(mine)
+		mine, _ := f.of(f.consumers, c)
 		a := &p.Assignments[pl.consumers[c].place]
 		if at := planLimit(mine); at >= 0 && a.BytesPerSec != nil && (slow == nil || *a.BytesPerSec < *slow.BytesPerSec) {
 			slow, limit = a, at
@@ -485,9 +476,8 @@ func (pl *planner) bottleneck(p *Plan, flows []planFlow) *Bottleneck {
 	b := &Bottleneck{Link: link.ID, BytesPerSec: link.BytesPerSec, Basis: slow.Basis, Consumers: []string{},
 		SlowestBytesPerSec: *slow.BytesPerSec, AsSlow: []string{}}
 	behind := make([]bool, len(pl.consumers))
-	for i := range flows {
-		f := &flows[i]
-		behind[f.consumer] = behind[f.consumer] || slices.Contains(f.Segments, limit)
+	for k, c := range f.consumers {
+		behind[c] = behind[c] || slices.Contains(f.flows[k].Segments, limit)
 	}
 	for c := range pl.consumers {
 		switch rate := p.Assignments[pl.consumers[c].place].BytesPerSec; {

@@ -409,7 +409,7 @@ func judgeIPs(a, b []ipAddress, k hostPair) reachability {
 	return c
 }
 
-// addresses are the two addresses that an answer is about, nil where it has none.
+// addresses are the two addresses that an answer is about, nil if it is not about addresses.
 func (c *reachability) addresses(a, b *endpoint) (x, y *ipAddress) {
 	if c.at < 0 {
 		return nil, nil

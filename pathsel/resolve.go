@@ -17,7 +17,7 @@ const maxRef = 128
 // ErrNoNode is the error of Resolve for a name that matches no node of the host, or more than one.
 var ErrNoNode = errors.New("no such node")
 
-// resolveError is ErrNoNode with what was asked for and what there is.
+// resolveError is an ErrNoNode whose text says what was asked for and what the host has.
 type resolveError struct{ text string }
 
 func (e *resolveError) Error() string        { return e.text }
@@ -49,11 +49,6 @@ func (h *Host) Resolve(ref string) (topo.ID, error) {
 	if bdf, err := topo.ParseBDF(ref); err == nil {
 		return h.atAddress(ref, bdf)
 	}
-	if kind, name, ok := strings.Cut(ref, ":"); ok {
-		if id, known, err := h.ofKind(strings.ToLower(kind), name); known {
-			return id, err
-		}
-	}
 	lower := strings.ToLower(ref)
 	if n, ok := strings.CutPrefix(lower, "gpu"); ok && isNumber(n) {
 		return h.gpuAsPrinted(ref, n)
@@ -61,80 +56,93 @@ func (h *Host) Resolve(ref string) (topo.ID, error) {
 	if strings.HasPrefix(lower, "gpu-") || strings.HasPrefix(lower, "mig-") {
 		return h.gpuByUUID(ref, lower)
 	}
-	return h.byName(ref)
+	kind, name, _ := strings.Cut(ref, ":")
+	if kind == ref { // no colon
+		return h.lookup(ref)
+	}
+	switch kind = strings.ToLower(kind); kind {
+	case "gpu", "cpu", "numa", "nvml", "cuda":
+		number, err := strconv.Atoi(name)
+		switch {
+		case err != nil || !isNumber(name):
+			return "", noSuchNode("%s:%s: want a number: %s", kind, name, h.locationsText())
+		case kind == "nvml":
+			return h.gpuByNVML(number)
+		case kind == "cuda":
+			return h.gpuByCUDA(number)
+		}
+		return h.lookup(fmt.Sprintf("%s:%d", kind, number))
+	case "pci":
+		bdf, err := topo.ParseBDF(name)
+		if err != nil {
+			return "", noSuchNode("%s: want a PCI address such as 0000:1b:00.0", ref)
+		}
+		return h.atAddress(name, bdf)
+	case "nic", "rdma", "net", "port", "nvme":
+		return h.lookup(kind + ":" + name)
+	}
+	return h.lookup(ref)
 }
 
 func isNumber(s string) bool {
 	return s != "" && strings.Trim(s, "0123456789") == ""
 }
 
-// ofKind resolves "KIND:NAME"; known is false for a kind that there is not, as
-// in a device name with a colon.
-func (h *Host) ofKind(kind, name string) (id topo.ID, known bool, err error) {
-	number, numeric := strconv.Atoi(name)
-	switch kind {
-	case "gpu", "cpu", "numa", "nvml", "cuda":
-		if numeric != nil || !isNumber(name) {
-			return "", true, noSuchNode("%s:%s: want a number: %s", kind, name, h.locationsText())
-		}
-	}
-	switch kind {
-	case "gpu":
-		id, err = h.existing(topo.GPUID(number))
-	case "cpu", "numa":
-		if id, err = h.existing(topo.NUMAID(number)); err != nil {
-			err = h.noSuchName(kind + ":" + name) // as it was asked for
-		}
-	case "nvml":
-		id, err = h.gpuByNVML(number)
-	case "cuda":
-		id, err = h.gpuByCUDA(number)
-	case "nic":
-		id, err = h.nic(name)
-	case "rdma", "net", "port", "nvme":
-		id, err = h.existing(topo.ID(kind + ":" + name))
-	case "pci":
-		var bdf topo.BDF
-		if bdf, err = topo.ParseBDF(name); err != nil {
-			return "", true, noSuchNode("%s: want a PCI address such as 0000:1b:00.0", "pci:"+name)
-		}
-		id, err = h.atAddress(name, bdf)
-	default:
-		return "", false, nil
-	}
-	return id, true, err
+// nodeName is one of the names of a node.
+type nodeName struct {
+	text string
+	id   topo.ID
 }
 
-// existing gives an ID back if the host has it.
-func (h *Host) existing(id topo.ID) (topo.ID, error) {
-	if h.index.Node(id) != nil {
-		return id, nil
+// names are those of all nodes that a name can mean, in the order of kinds.
+func (h *Host) names() []nodeName {
+	var out []nodeName
+	add := func(id topo.ID, more ...string) {
+		out = append(out, nodeName{string(id), id})
+		for _, text := range more {
+			out = append(out, nodeName{text, id})
+		}
 	}
-	return "", h.noSuchName(string(id))
-}
-
-// names lists the nodes that a name can mean, in the order of kinds and names.
-func (h *Host) names() []topo.ID {
-	var out []topo.ID
 	for i := range h.t.GPUs {
-		out = append(out, h.t.GPUs[i].ID)
+		add(h.t.GPUs[i].ID)
 	}
 	for i := range h.t.NUMANodes {
-		out = append(out, h.t.NUMANodes[i].ID)
+		add(h.t.NUMANodes[i].ID, "cpu:"+h.t.NUMANodes[i].ID.Name())
 	}
 	for i := range h.t.RDMADevices {
-		out = append(out, h.t.RDMADevices[i].ID)
+		add(h.t.RDMADevices[i].ID, h.t.RDMADevices[i].Name)
 	}
-	for i := range h.t.Ports {
-		out = append(out, h.t.Ports[i].ID)
+	for i := range h.t.Ports { // UCX and NCCL write "mlx5_0:1"
+		add(h.t.Ports[i].ID, h.t.Ports[i].ID.Name(), strings.Replace(h.t.Ports[i].ID.Name(), "/", ":", 1))
 	}
 	for i := range h.t.Netdevs {
-		out = append(out, h.t.Netdevs[i].ID)
+		add(h.t.Netdevs[i].ID, h.t.Netdevs[i].Name)
 	}
 	for i := range h.t.NVMes {
-		out = append(out, h.t.NVMes[i].ID)
+		add(h.t.NVMes[i].ID, h.t.NVMes[i].Name)
+	}
+	for i := range h.ports {
+		p := &h.ports[i]
+		out = append(out, nodeName{"nic:" + p.NIC.Name(), p.NIC}, nodeName{string(p.Card), p.NIC})
 	}
 	return out
+}
+
+// lookup is the node of a name.
+func (h *Host) lookup(ref string) (topo.ID, error) {
+	var found []topo.ID
+	for _, n := range h.names() {
+		if n.text == ref && !slices.Contains(found, n.id) {
+			found = append(found, n.id)
+		}
+	}
+	switch len(found) {
+	case 0:
+		return "", h.noSuchName(ref)
+	case 1:
+		return found[0], nil
+	}
+	return "", ambiguous(ref, found)
 }
 
 // gpuAsPrinted resolves "GPU3". That is what nvidia-smi prints, too, so it is
@@ -144,7 +152,7 @@ func (h *Host) gpuAsPrinted(ref, number string) (topo.ID, error) {
 	if err != nil {
 		return "", h.noSuchName(ref)
 	}
-	id, err := h.existing(topo.GPUID(n))
+	id, err := h.lookup(string(topo.GPUID(n)))
 	if other, errNVML := h.gpuByNVML(n); err == nil && errNVML == nil && other != id {
 		return "", noSuchNode("%s: nvidia-smi's number %d is %s here, which counts in PCI order: say gpu:%d or nvml:%d", ref, n, other, n, n)
 	}
@@ -221,24 +229,6 @@ func ambiguous(ref string, found []topo.ID) error {
 	return noSuchNode("%s is ambiguous: it can mean %s", ref, text.Join(names, len(names)))
 }
 
-// nic finds an RDMA device, an interface without one, or the one that a card has.
-func (h *Host) nic(name string) (topo.ID, error) {
-	var found []topo.ID
-	for i := range h.ports {
-		p := &h.ports[i]
-		if (p.NIC.Name() == name || p.Card == topo.ID("nic:"+name)) && !slices.Contains(found, p.NIC) {
-			found = append(found, p.NIC)
-		}
-	}
-	switch len(found) {
-	case 0:
-		return "", h.noSuchName("nic:" + name)
-	case 1:
-		return found[0], nil
-	}
-	return "", ambiguous("nic:"+name, found)
-}
-
 // atAddress finds what is at a PCI address: a GPU, an RDMA device, else an
 // interface, or a drive. An address without domain means domain 0, or the only
 // domain that has such a function.
@@ -298,49 +288,18 @@ func (h *Host) devicesAt(pci topo.ID) []topo.ID {
 	return found
 }
 
-// byName finds a device by its bare name. A port is also "mlx5_0:1", as UCX and
-// NCCL write it.
-func (h *Host) byName(ref string) (topo.ID, error) {
-	var found []topo.ID
-	port := ref
-	if i := strings.LastIndexByte(ref, ':'); i > 0 {
-		port = ref[:i] + "/" + ref[i+1:]
-	}
-	for _, id := range h.names() {
-		switch kind, name, _ := strings.Cut(string(id), ":"); kind {
-		case "rdma", "net", "nvme":
-			if name == ref {
-				found = append(found, id)
-			}
-		case "port":
-			if name == port {
-				found = append(found, id)
-			}
-		}
-	}
-	switch len(found) {
-	case 0:
-		return "", h.noSuchName(ref)
-	case 1:
-		return found[0], nil
-	}
-	return "", ambiguous(ref, found)
-}
-
-// noSuchName names what looks like the name that nothing has.
+// noSuchName is the error for an unknown name. It suggests names that look like it.
 func (h *Host) noSuchName(ref string) error {
 	const most = 5
 	var near []string
+	var ids []topo.ID
 	names := h.names()
 	if kind, _, _ := strings.Cut(ref, ":"); kind == "gpu" || kind == "cpu" || kind == "numa" || kind == "nvml" {
 		names = nil // numbers are near each other, whatever is meant
 	}
-	for _, id := range names {
-		for _, name := range []string{string(id), id.Name()} {
-			if !isNumber(name) && text.Distance(name, ref) <= 1+len(ref)/5 && len(near) < most {
-				near = append(near, name)
-				break
-			}
+	for _, n := range names {
+		if !isNumber(n.text) && text.Distance(n.text, ref) <= 1+len(ref)/5 && len(near) < most && !slices.Contains(ids, n.id) {
+			near, ids = append(near, n.text), append(ids, n.id)
 		}
 	}
 	if len(near) == 0 {

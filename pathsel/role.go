@@ -29,7 +29,7 @@ var roleOrder = map[Role]int{RoleData: 0, RoleUnknown: 1, RoleStorage: 2, RoleMa
 // muchSlower is how far apart management and data ports are in rate.
 const muchSlower = 4
 
-// roles collects what roles are judged by.
+// roles collects the facts by which roles are judged.
 type roles struct {
 	h       *Host
 	fastest topo.Rate      // of all hardware ports that are up

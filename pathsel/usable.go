@@ -192,8 +192,8 @@ func accessText(r *topo.RDMADevice) string {
 	return "this process may not open its /dev/infiniband/uverbs file"
 }
 
-// tcpFaults are the reasons why TCP cannot use a port. What the input does not tell is none:
-// doubts has it.
+// tcpFaults are the reasons why TCP cannot use a port. Something that the input does not tell is
+// no such reason: see doubts.
 func (h *Host) tcpFaults(p *Port) []Reason {
 	n := p.netdev
 	switch {
@@ -218,11 +218,11 @@ func (h *Host) tcpFaults(p *Port) []Reason {
 // imported says whether the topology is another tool's file, which lacks much that a host has.
 func (h *Host) imported() bool { return strings.HasPrefix(h.t.Origin, "import:") }
 
-// interfacesKnown says whether an RDMA device without network interface has none: other tools' files
+// interfacesKnown says whether an RDMA device that is listed without a network interface really has none: other tools' files
 // do not say which interface belongs to which device, and every host has at least its loopback.
 func (h *Host) interfacesKnown() bool { return !h.imported() && len(h.t.Netdevs) > 0 }
 
-// AddressesKnown says whether an interface without IP addresses has none. They come from netlink, so
+// AddressesKnown says whether an interface that is listed without IP addresses really has none. They come from netlink, so
 // without its answer nothing is known of them.
 func (h *Host) AddressesKnown() bool {
 	return slices.ContainsFunc(h.t.Netdevs, func(n topo.Netdev) bool { return len(n.Addresses) > 0 }) ||

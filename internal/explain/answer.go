@@ -20,7 +20,7 @@ import (
 type Answer struct {
 	From topo.ID `json:"from"`
 	To   topo.ID `json:"to,omitempty"` // "" where the question was which port to use
-	// Why says why there is no way and no usable port, "" there is.
+	// Why says why there is no way or no usable port; "" if there is one.
 	Why string `json:"why,omitempty"`
 	// Chosen is the best port for the memory of one end, nil where there is none.
 	Chosen *pathsel.Candidate `json:"chosen"`
@@ -147,7 +147,7 @@ func notOnTree(h *pathsel.Host, node topo.ID) error {
 	return nil
 }
 
-// PortsUnknown says that no network port of a host is known, "" where that is not so: whether data can
+// PortsUnknown says that no network port of a host is known, "" if some are: whether data can
 // leave such a host cannot be told.
 func PortsUnknown(h *pathsel.Host) string {
 	if len(h.Ports()) > 0 {

@@ -77,7 +77,7 @@ func TestListOfKnownRate(t *testing.T) {
   r0>q0 tier 0 alone 2000000000 share 2000000000
   r1>q1 tier 0 alone 1000000000 share 1000000000
 `)
-	shares := set.Predict(3e9, states(set), nil)
+	shares := set.Predict(3e9)
 	if len(shares) != 2 || shares[0].Bytes != 2e9 || shares[1].Bytes != 1e9 {
 		t.Errorf("shares %+v", shares)
 	}
@@ -184,7 +184,7 @@ func TestListProperties(t *testing.T) {
 }
 
 func checkShares(rt *rapid.T, set *pick.Set, bytes int64) {
-	shares := set.Predict(bytes, states(set), nil)
+	shares := set.Predict(bytes)
 	here := make([]int64, len(set.Local.BytesPerSec()))
 	sum := int64(0)
 	for _, x := range shares {

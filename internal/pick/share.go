@@ -60,38 +60,39 @@ func (s *States) lane(i int) State {
 type Share struct {
 	Lane  int // place in Set.Lanes
 	Bytes int64
-	// FinishNS is when the lane would be done, what it has to do already included.
+	// FinishNS is when the lane would be done.
 	FinishNS int64
 }
 
-// Predict shares a transfer among as many chosen lanes as it deserves, those
-// first that are free first, so that all of them are done at the same time: a
-// lane that has more to do already gets less. Lanes that are not healthy get
-// nothing; where no chosen lane is healthy those for failover step in. The
-// shares are in the order of lanes and sum to bytes; without any healthy lane
-// there are none.
+// Predict shares a transfer among as many chosen lanes as it deserves, the first ones, all of them
+// idle, so that they are done at the same time. The shares are in the order of lanes and sum to
+// bytes; without lanes there are none.
 //
-// This is a prediction: lanes that pull slices as they get room end up close
-// to it. Nothing is allocated when buf has room for every lane of the set.
-func (s *Set) Predict(bytes int64, states States, buf []Share) []Share {
-	buf = buf[:0]
-	if s == nil {
-		return buf
+// This is a prediction: lanes that pull slices as they get room end up close to it.
+func (s *Set) Predict(bytes int64) []Share {
+	if s == nil || bytes <= 0 {
+		return nil
 	}
-	v := s.look(&states)
-	for k := range v.n {
-		if i := v.at(k); states.lane(i).Health == Healthy && v.rate(i) > 0 {
-			buf = append(buf, Share{Lane: i})
+	var shares []Share
+	rates, most := 0.0, s.Deserves(bytes, 0)
+	for i := range s.Chosen {
+		if rate := s.Lanes[i].share; rate > 0 && len(shares) < most {
+			shares, rates = append(shares, Share{Lane: i}), rates+rate
 		}
 	}
-	if len(buf) == 0 || bytes <= 0 {
-		return buf[:0]
+	left := bytes
+	for k := range shares {
+		x := &shares[k]
+		x.Bytes = min(left, int64(float64(bytes)/rates*s.Lanes[x.Lane].share))
+		left -= x.Bytes
 	}
-	if n := s.Deserves(bytes, 0); n < len(buf) {
-		buf = v.freest(buf, n)
+	if len(shares) > 0 {
+		shares[0].Bytes += left // what rounding leaves
 	}
-	v.fill(bytes, buf)
-	return slices.DeleteFunc(buf, func(x Share) bool { return x.Bytes == 0 })
+	for k := range shares {
+		shares[k].FinishNS = nanoseconds(float64(shares[k].Bytes) / s.Lanes[shares[k].Lane].share)
+	}
+	return slices.DeleteFunc(shares, func(x Share) bool { return x.Bytes == 0 })
 }
 
 // view is a set of lanes in some states: the lanes that count now, and what each
@@ -230,56 +231,6 @@ func portStart(load int64, wire, rate float64) float64 {
 		wire = rate
 	}
 	return float64(load) / wire
-}
-
-// freest keeps the n lanes that are free first, in the order of lanes.
-func (v *view) freest(buf []Share, n int) []Share {
-	for k := range buf {
-		buf[k].FinishNS = nanoseconds(v.start(buf[k].Lane))
-	}
-	for len(buf) > n {
-		last := 0
-		for k := range buf {
-			if buf[k].FinishNS >= buf[last].FinishNS {
-				last = k
-			}
-		}
-		buf = slices.Delete(buf, last, last+1)
-	}
-	return buf
-}
-
-// fill shares bytes among the lanes of buf: x of each so that start + x/rate is
-// the same for all that get any.
-func (v *view) fill(bytes int64, buf []Share) {
-	end := math.Inf(1)
-	for before := 0; ; {
-		work, rates, n := float64(bytes), 0.0, 0
-		for k := range buf {
-			if start := v.start(buf[k].Lane); start < end {
-				rate := v.rate(buf[k].Lane)
-				work, rates, n = work+start*rate, rates+rate, n+1
-			}
-		}
-		if n == 0 || before > 0 && n >= before { // more: by rounding, and so for ever
-			break
-		}
-		before, end = n, work/rates
-	}
-	left, first, soonest := bytes, 0, math.Inf(1)
-	for k := range buf {
-		start := v.start(buf[k].Lane)
-		if start < soonest {
-			first, soonest = k, start
-		}
-		buf[k].Bytes = min(left, int64(max(0, end-start)*v.rate(buf[k].Lane)))
-		left -= buf[k].Bytes
-	}
-	buf[first].Bytes += left // what rounding leaves
-	for k := range buf {
-		i := buf[k].Lane
-		buf[k].FinishNS = nanoseconds(v.start(i) + float64(buf[k].Bytes)/v.rate(i))
-	}
 }
 
 // nanoseconds rounds a time up to whole nanoseconds, for an order that does not

@@ -194,12 +194,13 @@ func TestMarks(t *testing.T) {
 	tests := []struct {
 		fixture string
 		text    string // what is written at the mark
+		graph   string // the same in DOT, where each part of a label has a line
 		heading string // what is written on top
 		class   string
 	}{
-		{"dgx-h100-gpu2-x8", "gen5 x8 of x16", "GPU2 0000:52:00.0 runs at gen5 x8 of x16", "tc-bad"},
-		{"dgx-h100-nic-gen1", "gen1 of gen5 x16 · 4.0 GB/s", "mlx5_4 0000:4f:00.0 runs at gen1 of gen5 x16", "tc-bad"},
-		{"dgx-h100-port-down", "InfiniBand · DOWN (Polling)", "mlx5_6 port 1 is DOWN (Polling)", "tc-down"},
+		{"dgx-h100-gpu2-x8", "gen5 x8 of x16 · 31.5 GB/s", `gen5 x8 of x16\n31.5 GB/s`, "GPU2 0000:52:00.0 runs at gen5 x8 of x16", "tc-bad"},
+		{"dgx-h100-nic-gen1", "gen1 of gen5 x16 · 4.0 GB/s", `gen1 of gen5 x16\n4.0 GB/s`, "mlx5_4 0000:4f:00.0 runs at gen1 of gen5 x16", "tc-bad"},
+		{"dgx-h100-port-down", "InfiniBand · DOWN (Polling)", "InfiniBand · DOWN (Polling)", "mlx5_6 port 1 is DOWN (Polling)", "tc-down"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.fixture, func(t *testing.T) {
@@ -214,7 +215,7 @@ func TestMarks(t *testing.T) {
 				t.Errorf("no mark: classes %v", picture.classes)
 			}
 			graph := string(dot(t, host, Options{}))
-			if !strings.Contains(graph, "! "+strings.TrimSuffix(tt.text, " · 4.0 GB/s")) || !strings.Contains(graph, "! "+tt.heading) || !strings.Contains(graph, "dashed") {
+			if !strings.Contains(graph, "! "+tt.graph) || !strings.Contains(graph, "! "+tt.heading) || !strings.Contains(graph, "dashed") {
 				t.Errorf("the DOT lacks the mark:\n%s", graph)
 			}
 		})
@@ -235,7 +236,7 @@ func TestShows(t *testing.T) {
 		want []string
 		not  []string
 	}{
-		{"NVSwitches are a bar", fixturetest.Topology(t, "dgx-h100"), []string{"NVLink x18 to each of 8 GPUs through NVSwitches · ~370.8 GB/s per GPU", "UPI", "~22.0 GB/s", "4 NVSwitches"}, nil},
+		{"NVSwitches are a bar", fixturetest.Topology(t, "dgx-h100"), []string{"NVLink x18 to each of 8 GPUs through NVSwitches · ~370.8 GB/s per GPU", "UPI between socket 0 and socket 1 · ~22.0 GB/s", "4 NVSwitches"}, nil},
 		{"a mesh is a bar", fixturetest.Topology(t, "mi300x-8nic"), []string{"xGMI x1 between every two of GPUs 0-7 · ~48.0 GB/s per pair"}, nil},
 		{"a partial mesh stands in the boxes", fixturetest.Topology(t, "v100-8gpu"), []string{"NVLink x2: GPU 3, 4", "NVLink x1: GPU 1, 2", "~40.0 GB/s"}, nil},
 		{"pairs", fixturetest.Topology(t, "h100-nvl-8gpu-2nic"), []string{"NVLink x12: GPU 1", "NVLink x12: GPU 0"}, nil},
@@ -243,11 +244,11 @@ func TestShows(t *testing.T) {
 		{"virtual functions are counted", fixturetest.Topology(t, "sriov-pf-vf"), []string{"4 VFs: mlx5_2 .. mlx5_5"}, []string{"mlx5_3"}},
 		{"NICs alike are one box", fixturetest.Topology(t, "aws-p5-44nic-synthetic"), []string{"rdmap67s0 .. rdmap71s0", "5 NICs · EFA · ACTIVE", "each gen3 x16 · 15.8 GB/s", "?"}, []string{"rdmap68s0"}},
 		{"a bond names its legs", fixturetest.Topology(t, "bonds"), []string{"bond0: rdma0a + rdma0b", "bond0 .. bond7", "vlan 200 on bond0"}, []string{"rdma0b", "no interface"}},
-		{"NUMA nodes in sockets", fixturetest.Topology(t, "epyc-nps4"), []string{"NUMA 7", "socket 1", "xGMI", "~16.0 GB/s"}, nil},
-		{"NUMA nodes whose sockets are not known", noSockets(t, "epyc-nps4"), []string{"NUMA 7", "NUMA link between 16 pairs of NUMA nodes · ~16.0 GB/s"}, []string{"xGMI", "socket 1"}},
+		{"NUMA nodes in sockets", fixturetest.Topology(t, "epyc-nps4"), []string{"NUMA 7", "socket 1", "xGMI between 16 pairs of NUMA nodes · ~16.0 GB/s"}, nil},
+		{"NUMA nodes whose sockets are not known", noSockets(t, "epyc-nps4"), []string{"NUMA 7", "NUMA link between 16 pairs of NUMA nodes · ~16.0 GB/s"}, []string{"xGMI between 16 pairs of NUMA nodes · ~16.0 GB/s", "socket 1"}},
 		{"software stands apart", fixturetest.Topology(t, "lab-softrdma"), []string{"software and virtual devices", "siw0", "NUMA node unknown", "mgmt"}, nil},
 		{"slow interfaces are small", fixturetest.Topology(t, "cpu-2eth"), []string{"eno1", "1 Gb/s", "nvme0"}, nil},
-		{"a slot below the NIC's ability", fixturetest.Variant(t, "a10-2nic", "{change: 0000:1a:00.0, link: gen5x16}"), []string{"gen4 x16", "device: gen5 x16"}, nil},
+		{"a slot below the NIC's ability", fixturetest.Variant(t, "a10-2nic", "{change: 0000:1a:00.0, link: gen5x16}"), []string{"gen4 x16 · 31.5 GB/s", "device: gen5 x16"}, nil},
 		{"an unknown state is told", fixturetest.Topology(t, "dgx-h100-missing-files"), []string{"InfiniBand · state ?", "incomplete: some of the host could not be read"}, nil},
 		{"a GPU's memory is no NUMA node of its own", &topo.Topology{NUMANodes: []topo.NUMANode{
 			{Node: topo.Node{ID: topo.NUMAID(0)}}, {Node: topo.Node{ID: topo.NUMAID(4)}, Index: 4, Owner: "gpu:0"}}}, []string{"NUMA 0"}, []string{"NUMA 4"}},
@@ -297,7 +298,7 @@ func TestStatedClasses(t *testing.T) {
 func TestUnits(t *testing.T) {
 	host := fixturetest.Topology(t, "a10-2nic")
 	picture := mustParse(t, svg(t, host, Options{Units: units.Gibyte}))
-	for _, want := range []string{"29.3 GiB/s", "11.6 GiB/s", "~9.3 GiB/s"} {
+	for _, want := range []string{"gen4 x16 · 29.3 GiB/s", "11.6 GiB/s", "UPI between socket 0 and socket 1 · ~9.3 GiB/s"} {
 		if !slices.Contains(picture.texts, want) {
 			t.Errorf("%q is missing in\n%s", want, strings.Join(picture.texts, "\n"))
 		}

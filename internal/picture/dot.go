@@ -3,6 +3,7 @@ package picture
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -60,25 +61,20 @@ func (p *dotPrinter) scene(s *scene) {
 	p.printf("  graph [label=%s, labelloc=t, fontname=\"Helvetica\", compound=true, nodesep=0.15, ranksep=0.5];\n", quote(label))
 	p.printf("  node [shape=box, style=\"rounded,filled\", fontname=\"Helvetica\", fontsize=10, margin=\"0.08,0.04\"];\n")
 	p.printf("  edge [fontname=\"Helvetica\", fontsize=9, color=\"%s\"];\n", light.lines[wireRead])
-	var anchors []string
+	var parts []*node
 	if s.places != nil {
-		for _, n := range s.places.inside {
-			anchors = append(anchors, p.node(n, "  "))
-		}
+		parts = s.places.inside
 	}
-	for _, n := range []*node{s.unknown, s.virtual} {
+	for _, n := range append(slices.Clone(parts), s.unknown, s.virtual) {
 		if n != nil {
 			p.node(n, "  ")
 		}
 	}
 	for _, n := range s.bars {
 		bar := p.node(n, "  ")
-		for _, gpu := range n.joins {
-			p.edges = append(p.edges, fmt.Sprintf("%s -- %s [color=%q];", p.boxes[gpu], bar, light.looks[lookBar].stroke))
+		for _, end := range n.joins {
+			p.edges = append(p.edges, fmt.Sprintf("%s -- %s [color=%q];", p.boxes[end], bar, light.looks[lookBar].stroke))
 		}
-	}
-	if s.joint != nil {
-		p.edge(anchors[0], anchors[1], s.joint, "constraint=false")
 	}
 	for _, e := range s.edges {
 		// Labels on so many short edges cover each other; the boxes have the text.
@@ -124,6 +120,7 @@ func (p *dotPrinter) node(n *node, indent string) string {
 // lead to it and it is never empty.
 func (p *dotPrinter) cluster(n *node, indent string) string {
 	name := p.name(n)
+	p.boxes[n.id] = name
 	inner := indent + "  "
 	p.printf("%ssubgraph %s {\n", indent, quote("cluster "+strings.Trim(name, `"`)))
 	p.printf("%slabel=\"\"; style=\"rounded,filled\"; fillcolor=%q; color=%q;\n", inner, light.looks[n.look].fill, light.looks[n.look].stroke)

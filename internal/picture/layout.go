@@ -16,37 +16,33 @@ func (r rect) right() int  { return r.x + r.w }
 func (r rect) bottom() int { return r.y + r.h }
 
 const (
-	margin    = 20
-	gapX      = 14 // between boxes side by side
-	gapY      = 12 // between boxes below each other
-	inset     = 10 // of boxes in a container
-	indent    = 24 // of boxes that hang from a common line
-	trunkX    = 11 // where that line is
-	dropLeast = 16 // of a line between a box and the one below
-	labelGap  = 7  // between a line and its label
-	stretch   = 3  // a box grows by at most a third
+	margin   = 20
+	gapX     = 14 // between boxes side by side
+	gapY     = 12 // between boxes below each other
+	inset    = 10 // of boxes in a container
+	indent   = 24 // of boxes that hang from a common line
+	trunkX   = 11 // where that line is
+	drop     = 8  // from a box to what hangs from it, at least
+	labelGap = 2  // between a label and the boxes above and below it
 )
 
-// stacking says where boxes that hang from one port stand below each other,
-// instead of side by side.
-type stacking uint8
-
-const (
-	stackNone     stacking = iota
-	stackSwitches          // below switches
-	stackAll               // below root complexes too
-)
-
-// plan is a way to lay a scene out.
+// plan is a way to lay a scene out: how many rows the boxes of a container take. Trees need no
+// plan: what hangs from a box stands below it, one box under the other.
 type plan struct {
-	stack  stacking
 	trees  int // rows of trees in a NUMA node
 	nodes  int // rows of NUMA nodes in a socket
 	places int // rows of sockets
 }
 
-// labelSize is what a link's label takes; in a stack one line, else one for
-// each of its parts.
+// lines are the parts of a label as they stand below each other: width and rate share a line.
+func (w *wire) lines() []string {
+	if len(w.labels) < 2 {
+		return w.labels
+	}
+	return append([]string{joined(w.labels[:2]...)}, w.labels[2:]...)
+}
+
+// labelSize is what a link's label takes.
 func (w *wire) labelSize() size {
 	if w == nil || len(w.labels) == 0 {
 		return size{}
@@ -62,20 +58,6 @@ func (w *wire) labelSize() size {
 	return s
 }
 
-// lines are the parts of a label as they stand below each other: in a stack
-// width and rate share a line.
-func (w *wire) lines() []string {
-	if !w.flat || len(w.labels) < 2 {
-		return w.labels
-	}
-	return append([]string{joined(w.labels[:2]...)}, w.labels[2:]...)
-}
-
-// stacked says whether the boxes below a box stand below each other.
-func (p *plan) stacked(n *node) bool {
-	return len(n.below) > 1 && (p.stack == stackAll || p.stack == stackSwitches && n.look != lookRoot)
-}
-
 // measure finds the least size of a box with all in and below it.
 func (p *plan) measure(n *node) {
 	n.box.w, n.box.h = n.own.w, n.own.h
@@ -88,59 +70,24 @@ func (p *plan) measure(n *node) {
 		n.box.h += in.h + n.frame()
 	}
 	n.area = n.box
-	if len(n.below) == 0 {
-		return
-	}
 	for _, c := range n.below {
 		p.measure(c)
-		if c.up != nil {
-			c.up.flat = p.stacked(n)
-		}
+		label := c.up.labelSize()
+		n.area.w = max(n.area.w, indent+max(c.area.w, label.w+2*labelGap))
+		n.area.h += max(label.h, drop) + 2*labelGap + c.area.h
 	}
-	if p.stacked(n) {
-		for _, c := range n.below {
-			label := c.up.labelSize()
-			n.area.w = max(n.area.w, indent+max(c.area.w, label.w+4))
-			n.area.h += max(label.h, dropLeast/2) + 4 + c.area.h
-		}
-		n.area.h += dropLeast / 2
-	} else {
-		w, h := -gapX, 0
-		for _, c := range n.below {
-			w += c.slot() + gapX
-			h = max(h, c.area.h)
-		}
-		n.area.w = max(n.area.w, w)
-		n.area.h += drop(n.below) + h
+	if len(n.below) > 0 {
+		n.area.h += drop
 	}
 	n.box.w = n.area.w
 }
 
-// slot is the width that a box takes beside others: its own, and what the
-// label needs on the right of a line that comes in the middle.
-func (n *node) slot() int {
-	w := n.area.w
-	if l := n.up.labelSize(); l.w > 0 {
-		w = max(w, 2*(l.w+labelGap))
-	}
-	return w
-}
-
-// drop is the length of the lines to boxes side by side.
-func drop(below []*node) int {
-	h := dropLeast
-	for _, c := range below {
-		h = max(h, c.up.labelSize().h+8)
-	}
-	return h
-}
-
 // frame is the space between a container's border and what is in it.
 func (n *node) frame() int {
-	if n.look == lookNone {
+	switch n.look {
+	case lookNone:
 		return 0
-	}
-	if n.look == lookCard {
+	case lookCard:
 		return inset / 2
 	}
 	return inset
@@ -148,14 +95,12 @@ func (n *node) frame() int {
 
 // rows is how many rows the boxes in a container may take.
 func (p *plan) rows(n *node) int {
-	switch {
+	switch first := n.inside[0].look; {
 	case n.look == lookCard:
 		return len(n.inside)
-	case len(n.inside) > 0 && n.inside[0].look == lookPackage:
+	case first == lookPackage, first == lookNUMA && n.look == lookNone:
 		return p.places
-	case len(n.inside) > 0 && n.inside[0].look == lookNUMA && n.look == lookNone:
-		return p.places
-	case len(n.inside) > 0 && n.inside[0].look == lookNUMA:
+	case first == lookNUMA:
 		return p.nodes
 	}
 	return p.trees
@@ -164,31 +109,21 @@ func (p *plan) rows(n *node) int {
 // flow puts the boxes inside a container into rows of as many columns, and
 // gives the size of them all.
 func (p *plan) flow(n *node) size {
-	rows := max(1, p.rows(n))
+	rows := p.rows(n)
 	columns := (len(n.inside) + rows - 1) / rows
 	n.lines, n.columns = nil, make([]int, columns)
-	s := size{w: (columns - 1) * n.gapX(), h: -n.gapY()}
+	s := size{w: (columns - 1) * gapX, h: -n.gapY()}
 	for line := range slices.Chunk(n.inside, columns) {
 		n.lines = append(n.lines, line)
-		h := 0
 		for i, c := range line {
 			n.columns[i] = max(n.columns[i], c.area.w)
-			h = max(h, c.area.h)
 		}
-		s.h += h + n.gapY()
+		s.h += tallest(line) + n.gapY()
 	}
 	for _, w := range n.columns {
 		s.w += w
 	}
 	return s
-}
-
-// gapX is the space between boxes side by side in a container.
-func (n *node) gapX() int {
-	if n.spread > 0 {
-		return n.spread
-	}
-	return gapX
 }
 
 // gapY is the space between rows of boxes in a container.
@@ -239,50 +174,31 @@ func (p *plan) place(n *node, x, y, w int) {
 	for _, line := range n.lines {
 		top += p.placeLine(n, line, top) + n.gapY()
 	}
-	switch {
-	case len(n.below) == 0:
-	case p.stacked(n):
-		p.placeStack(n)
-	default:
-		p.placeBeside(n)
-	}
+	p.placeBelow(n)
 }
 
-// placeLine places one row of boxes in a container and gives its height.
-// Containers in one row are equally high.
+// placeLine places one row of boxes in a container and gives its height. Containers and the
+// functions of a card fill their row and containers are equally high; trees are as wide as their
+// column.
 func (p *plan) placeLine(n *node, line []*node, top int) int {
-	h, more := tallest(line), n.box.w-2*n.frame()-(len(n.columns)-1)*n.gapX()
+	h, more := tallest(line), n.box.w-2*n.frame()-(len(n.columns)-1)*gapX
 	for _, w := range n.columns {
 		more -= w
 	}
 	x := n.box.x + n.frame()
 	for i, c := range line {
-		column, w := c.area.w, c.area.w
+		w := c.area.w
 		if n.columns != nil {
-			column, w = n.share(i, c, max(0, more)/len(n.columns))
+			w = n.columns[i]
+			if c.look.container() || !n.look.container() {
+				w += max(0, more) / len(n.columns)
+			}
 		}
 		p.place(c, x, top, w)
 		c.heighten(h)
-		x += column + n.gapX()
+		x += w + gapX
 	}
 	return h
-}
-
-// share gives the width of a column, which may take some more, and that of a
-// box in it. Containers and the functions of a card fill their row. Trees grow
-// so far that they stand in line, and no further: wide boxes with little text
-// are hard to read.
-func (n *node) share(i int, c *node, more int) (column, w int) {
-	const alike = 1.6 // trees whose widths differ by less become equally wide
-	column = n.columns[i]
-	if c.look.container() || !n.look.container() {
-		return column + more, column + more
-	}
-	column += min(more, column/stretch)
-	if float64(column) > alike*float64(c.area.w) {
-		return column, c.area.w + c.area.w/stretch
-	}
-	return column, column
 }
 
 // heighten gives a container the height of its row, and the containers in it
@@ -300,51 +216,25 @@ func (n *node) heighten(h int) {
 	}
 }
 
-// placeStack places boxes below each other, on a line that comes down on the
-// left of them.
-func (p *plan) placeStack(n *node) {
-	x, y := n.box.x+indent, n.box.bottom()+dropLeast/2
+// placeBelow places what hangs from a box, on a line that comes down on the left.
+func (p *plan) placeBelow(n *node) {
+	x, y := n.box.x+indent, n.box.bottom()+drop
 	end := 0
 	for _, c := range n.below {
 		label := c.up.labelSize()
 		if c.up != nil {
-			c.up.label = rect{x + 2, y, label.w, label.h}
+			c.up.label = rect{x + labelGap, y, label.w, label.h}
 		}
-		y += max(label.h, dropLeast/2) + 2
+		y += max(label.h, drop) + labelGap
 		p.place(c, x, y, n.area.w-indent)
 		end = y + min(c.box.h/2, padY+strongHeight/2)
 		if c.up != nil {
 			c.up.path = []point{{n.box.x + trunkX, end}, {x, end}}
 		}
-		y = c.area.bottom() + 2
+		y = c.area.bottom() + labelGap
 	}
-	n.trunk = []point{{n.box.x + trunkX, n.box.bottom()}, {n.box.x + trunkX, end}}
-}
-
-// placeBeside places boxes side by side, each with a line of its own that comes
-// down in its middle.
-func (p *plan) placeBeside(n *node) {
-	used := -gapX
-	for _, c := range n.below {
-		used += c.slot() + gapX
-	}
-	more := max(0, n.area.w-used) / len(n.below)
-	d := drop(n.below)
-	x, y := n.box.x, n.box.bottom()+d
-	for _, c := range n.below {
-		slot := c.slot() + more
-		w := slot
-		if len(n.below) > 1 {
-			w = min(slot, max(c.slot(), c.area.w+c.area.w/stretch))
-		}
-		p.place(c, x+(slot-w)/2, y, w)
-		middle := c.box.x + c.box.w/2
-		if c.up != nil {
-			label := c.up.labelSize()
-			c.up.path = []point{{middle, n.box.bottom()}, {middle, y}}
-			c.up.label = rect{middle + labelGap, y - d + (d-label.h)/2, label.w, label.h}
-		}
-		x += slot + gapX
+	if len(n.below) > 0 {
+		n.trunk = []point{{n.box.x + trunkX, n.box.bottom()}, {n.box.x + trunkX, end}}
 	}
 }
 
@@ -355,8 +245,6 @@ var window = size{1600, 1000}
 const (
 	minWidth  = 640  // of an image
 	manyBoxes = 3000 // from where on only one layout is tried
-	clearly   = 1.08 // how much larger the text must be for another way to stack
-	jointRoom = 28   // around the label of the line between two sockets
 )
 
 // arrange gives a scene its coordinates.
@@ -364,18 +252,12 @@ func (s *scene) arrange() {
 	boxes := s.measureTexts()
 	plans := s.plans()
 	if boxes > manyBoxes {
-		plans = [][]plan{{{stack: stackAll, trees: 4, nodes: 2, places: 4}}}
+		plans = []plan{{trees: 4, nodes: 2, places: 4}}
 	}
-	best, found := plan{}, 0.0
-	for _, alike := range plans {
-		first, largest := plan{}, 0.0
-		for _, p := range alike {
-			if scale := s.try(p); scale > largest {
-				first, largest = p, scale
-			}
-		}
-		if largest > found*clearly || largest == 1 && found < 1 {
-			best, found = first, largest
+	best, largest := plans[0], 0.0
+	for _, p := range plans {
+		if scale := s.try(p); scale > largest {
+			best, largest = p, scale
 		}
 	}
 	s.try(best)
@@ -391,56 +273,35 @@ func (s *scene) measureTexts() int {
 			boxes++
 		})
 	}
-	if s.joint != nil {
-		s.places.spread = s.joint.labelSize().w + jointRoom
-	}
 	return boxes
 }
 
-// plans lists the layouts to try by how they stack, those first that look most
-// like a drawing by hand: everything side by side.
-func (s *scene) plans() [][]plan {
-	places := 1
-	if s.places != nil {
+// plans lists the layouts to try, those with few rows first: they look most like a drawing by hand.
+func (s *scene) plans() []plan {
+	trees, nodes, places := 1, 1, 1
+	if s.places != nil && len(s.places.inside) > 2 {
 		places = len(s.places.inside)
 	}
-	trees, nodes := 1, 1
 	for _, part := range s.parts() {
 		part.walk(func(n *node) {
-			if !n.look.container() || len(n.inside) == 0 {
-				return
-			}
-			if n.inside[0].look == lookNUMA {
+			switch {
+			case !n.look.container() || len(n.inside) == 0:
+			case n.inside[0].look == lookNUMA:
 				nodes = max(nodes, len(n.inside))
-			} else {
+			default:
 				trees = max(trees, len(n.inside))
 			}
 		})
 	}
-	rows := func(n, most int) []int {
-		out := []int{}
-		for r := 1; r <= min(n, most); r++ {
-			out = append(out, r)
-		}
-		return out
-	}
-	placeRows := []int{1}
-	if places > 2 {
-		placeRows = rows(places, 12)
-	}
-	var all [][]plan
-	for _, stack := range []stacking{stackNone, stackAll, stackSwitches} {
-		var out []plan
-		for _, p := range placeRows {
-			for _, n := range rows(nodes, 4) {
-				for _, t := range rows(trees, 4) {
-					out = append(out, plan{stack: stack, trees: t, nodes: n, places: p})
-				}
+	var out []plan
+	for p := range min(places, 12) {
+		for n := range min(nodes, 4) {
+			for t := range min(trees, 4) {
+				out = append(out, plan{trees: t + 1, nodes: n + 1, places: p + 1})
 			}
 		}
-		all = append(all, out)
 	}
-	return all
+	return out
 }
 
 // try measures a layout and says how large its text is in the window; 1 is
@@ -477,17 +338,6 @@ func (s *scene) place(p plan) {
 	for _, part := range s.parts() {
 		part.walk((*node).fit)
 	}
-	if s.joint != nil {
-		s.placeJoint(s.places.inside[0].box, s.places.inside[1].box)
-	}
-}
-
-// placeJoint draws the line between two sockets, with its label above.
-func (s *scene) placeJoint(a, b rect) {
-	label := s.joint.labelSize()
-	y := a.y + min(min(a.h, b.h)*2/3, label.h+gapY+6)
-	s.joint.path = []point{{a.right(), y}, {b.x, y}}
-	s.joint.label = rect{a.right() + (b.x-a.right()-label.w)/2, y - label.h - 3, label.w, label.h}
 }
 
 // Sizes in pixels at the image's natural size.

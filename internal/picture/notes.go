@@ -1,25 +1,20 @@
 package picture
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/topoctl/topoctl/internal/text"
 )
 
 // texts adds what stands around the boxes: heading, notes, legend and foot.
-func (b *diagram) texts(s *scene) {
-	h := &b.T.Host
-	name := clean(h.Name)
-	if name == "" {
-		name = "host"
-	}
-	counts := b.counts()
-	s.title = joined(name, clean(h.Product), counts)
-	s.head = &node{look: lookNone, rows: []row{{left: joined(name, clean(h.Product)), style: rowTitle}}}
-	if counts != "" {
-		s.head.rows = append(s.head.rows, row{left: counts})
-	}
-	s.head.rows = append(s.head.rows, b.marked()...)
+func (b *builder) texts(s *scene) {
+	name := joined(cmp.Or(clean(b.T.Host.Name), "host"), clean(b.T.Host.Product))
+	counts := cmp.Or(joined(b.Counts()...), "nothing was found")
+	s.title = joined(name, counts)
+	s.head = &node{look: lookNone, rows: append([]row{{left: name, style: rowTitle}, {left: counts}}, b.marked()...)}
 	if rows := b.notes(); len(rows) > 0 {
 		s.notes = &node{look: lookNone, rows: rows}
 	}
@@ -29,41 +24,32 @@ func (b *diagram) texts(s *scene) {
 	s.foot = &node{look: lookNone, rows: []row{{left: b.foot(), style: rowFaint}}}
 }
 
-// counts says how much of everything the host has.
-func (b *diagram) counts() string {
-	parts := b.Counts()
-	if len(parts) == 0 {
-		return "nothing was found"
-	}
-	return joined(parts...)
-}
-
 // marked are the rows on top that repeat what is marked in the image.
-func (b *diagram) marked() []row {
+func (b *builder) marked() []row {
 	const most = 4
 	var rows []row
 	if !b.T.Complete {
 		rows = append(rows, row{left: "incomplete: some of the host could not be read", alert: true})
 	}
-	list := b.problems
-	if len(list) > most {
-		list = list[:most]
-	}
-	for _, p := range list {
+	for i, p := range b.problems {
+		if i == most {
+			return append(rows, row{left: fmt.Sprintf("and %d more, marked in the image", len(b.problems)-most), alert: true})
+		}
 		rows = append(rows, row{left: p, alert: true})
-	}
-	if rest := len(b.problems) - len(list); rest > 0 {
-		rows = append(rows, row{left: fmt.Sprintf("and %d more, marked in the image", rest), alert: true})
 	}
 	return rows
 }
 
 // notes say what the image does not show.
-func (b *diagram) notes() []row {
+func (b *builder) notes() []row {
 	const most = 6
 	var rows []row
-	if undrawn := b.undrawn(); undrawn != "" {
-		rows = append(rows, row{left: "not drawn: " + undrawn, style: rowFaint})
+	undrawn := b.countOthers("interface")
+	if b.hidden > 0 {
+		undrawn = append(undrawn, text.Plural(b.hidden, "other PCI function"))
+	}
+	if len(undrawn) > 0 {
+		rows = append(rows, row{left: "not drawn: " + strings.Join(undrawn, ", "), style: rowFaint})
 	}
 	unknown := b.T.Unknown()
 	for i, l := range unknown {
@@ -80,7 +66,7 @@ func (b *diagram) notes() []row {
 }
 
 // foot says where the host's facts come from, and how rates are meant.
-func (b *diagram) foot() string {
+func (b *builder) foot() string {
 	from, when := clean(b.T.Origin), ""
 	if b.T.CapturedAt != nil {
 		when = b.T.CapturedAt.UTC().Format("2006-01-02 15:04 UTC")
@@ -92,20 +78,19 @@ func (b *diagram) foot() string {
 func legend(s *scene) []*node {
 	looks := map[look]bool{}
 	states := map[wireState]bool{}
-	wires := func(w *wire) {
-		if w != nil && len(w.labels) > 0 {
-			states[w.state] = true
-		}
-	}
 	alerts := false
 	for _, p := range s.parts() {
 		p.walk(func(n *node) {
 			looks[n.look] = true
 			alerts = alerts || n.alert
-			wires(n.up)
+			if w := n.up; w != nil && len(w.labels) > 0 {
+				states[w.state] = true
+			}
+			if n.look == lookBar && slices.ContainsFunc(n.rows, func(r row) bool { return strings.Contains(r.left, "~") }) {
+				states[wireTypical] = true
+			}
 		})
 	}
-	wires(s.joint)
 	var out []*node
 	box := func(l look, meaning string) {
 		if looks[l] {

@@ -12,7 +12,6 @@ type scene struct {
 	problems []string // what is marked in the image, in sentences
 	head     *node    // the host's name and what it has
 	places   *node    // sockets, or NUMA nodes that belong to none, side by side; may be nil
-	joint    *wire    // between two places; nil for more or fewer
 	bars     []*node  // links that would be a bundle of lines: NVLink, xGMI, sockets
 	edges    []edge   // links between two GPUs that stand in their boxes
 	unknown  *node    // devices whose NUMA node is not known; may be nil
@@ -36,7 +35,7 @@ func (s *scene) parts() []*node {
 	return out
 }
 
-// look is what a box is drawn as.
+// look is the kind of thing that a box is drawn as.
 type look uint8
 
 const (
@@ -71,7 +70,7 @@ type node struct {
 	rows   []row
 	tip    []string  // lines that a viewer shows on hover
 	stands []topo.ID // GPUs, NICs and other devices that it stands for
-	joins  []topo.ID // of a bar: the GPUs that it joins
+	joins  []topo.ID // of a bar: the GPUs or sockets that it joins
 	alert  bool      // something of it is out of order
 	up     *wire     // the link to the box above; nil where there is none
 	inside []*node
@@ -84,8 +83,7 @@ type node struct {
 	area    rect      // the box and all that hangs below it
 	lines   [][]*node // how inside is broken into rows
 	columns []int     // their widths; nil: each box has its own
-	trunk   []point   // the line that several children share
-	spread  int       // space between the boxes inside, 0 for the usual
+	trunk   []point   // the line that what is below hangs from
 }
 
 // row is one line of text in a box.
@@ -105,13 +103,12 @@ const (
 	rowTitle
 )
 
-// kin says which neighbours a box looks like, so that many are drawn as one.
+// kin says which neighbours a box looks like, so that many are drawn as one: those of one look and
+// link of which all but the name is the same.
 type kin struct {
-	key  string
-	name string
-	// rows of a box that stands for n devices of these names
-	many func(n int, names string) []row
-	most int // how many are drawn one by one
+	name, right string // in the first row
+	noun, what  string // in the second: "5 NICs", "EFA"
+	most        int    // how many are drawn one by one
 }
 
 // wireState is how a link is drawn. Each differs by more than its colour.
@@ -131,7 +128,6 @@ type wire struct {
 	state  wireState
 	tip    []string
 
-	flat  bool // the label stands in one line
 	label rect
 	path  []point
 }

@@ -37,9 +37,6 @@ func (p *svgPrinter) scene(s *scene) {
 	for _, part := range s.parts() {
 		p.node(part)
 	}
-	if s.joint != nil {
-		p.wire(s.joint)
-	}
 	p.printf("</svg>\n")
 }
 

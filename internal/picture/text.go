@@ -15,7 +15,11 @@ func clean(s string) string { return text.Cut(text.Printable(s), 160, text.Ellip
 // span names many things in short: "mlx5_0 .. mlx5_7".
 func span(names []string) string {
 	names = slices.Clone(names)
-	slices.SortStableFunc(names, topo.NaturalCompare)
+	order := topo.NaturalCompare
+	if len(names) > 0 && strings.Count(names[0], ":") == 2 { // PCI addresses, which are hexadecimal
+		order = strings.Compare
+	}
+	slices.SortStableFunc(names, order)
 	switch len(names) {
 	case 0:
 		return ""
@@ -54,7 +58,7 @@ func ranges(numbers []int) string {
 // mostRows is how many things of one kind a box tells one by one.
 const mostRows = 8
 
-// atMost leaves out what a box has no room for, and says how much that is.
+// atMost cuts a list of rows to what a box has room for, and says how many are missing.
 func atMost(rows []row, what string) []row {
 	if len(rows) <= mostRows {
 		return rows
@@ -71,7 +75,7 @@ func joined(parts ...string) string {
 	return strings.Join(slices.DeleteFunc(parts, func(s string) bool { return s == "" }), " · ")
 }
 
-// shortModel leaves out of a GPU's model what the picture says anyway: the
+// shortModel shortens a GPU's model by what the picture says anyway: the
 // vendor, and what stands before a marketing name in brackets.
 func shortModel(model string) string {
 	if i := strings.LastIndexByte(model, '['); i >= 0 && strings.HasSuffix(model, "]") && len(model)-i > 2 {

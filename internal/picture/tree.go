@@ -42,13 +42,14 @@ func Tree(w io.Writer, t *topo.Topology, opts TreeOptions) error {
 	return nil
 }
 
-// line is one line of the tree and what hangs below it.
+// line is one thing of a host, as a line of the tree, and what hangs below it.
 type line struct {
 	id       topo.ID // of the node, "" it is none
 	pci      topo.ID // of the PCI function that the node is or stands on, "" none
 	cells    []Cell
-	head     int  // how many cells say name, address and link; 0 is the name alone
-	columns  bool // the first cells stand in columns, as those of all such lines
+	head     int   // how many cells say name, address and link; 0 is the name alone
+	columns  bool  // the first cells stand in columns, as those of all such lines
+	box      *node // what a diagram draws; nil: nothing
 	children []*line
 }
 

@@ -109,7 +109,6 @@ const (
 	CodeTooSlow      pathsel.Code = "too-slow"      // less than a quarter of the fastest, in the engine's figures
 	CodeEnough       pathsel.Code = "enough"        // the engine has as many ports as it takes
 	CodeNoRule       pathsel.Code = "no-rule"       // the engine's rule does not cover this location
-	CodeIndexShift   pathsel.Code = "index-shift"   // peers number the NICs otherwise than their owner
 	CodeGPUDirect    pathsel.Code = "gpudirect"     // the NIC is near enough to reach GPU memory itself
 	CodeNoGPUDirect  pathsel.Code = "no-gpudirect"  // the NIC is too far for that in the engine's rule
 	CodeMaximumSpeed pathsel.Code = "maximum-speed" // the engine believes a link's maximum, not its state

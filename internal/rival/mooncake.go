@@ -3,7 +3,6 @@ package rival
 import (
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/topoctl/topoctl/discover/topo"
@@ -59,43 +58,6 @@ func (v *view) mooncakeRefuses(r *topo.RDMADevice) string {
 	return "no ACTIVE port with a GID table"
 }
 
-// matrix lists the locations as Mooncake finds them: NUMA nodes, then GPUs.
-func (m *mooncakeHost) matrix(nodes []int) *Matrix {
-	var entries []Entry
-	for _, n := range nodes {
-		e := Entry{Location: "cpu:" + strconv.Itoa(n)}
-		for i := range m.nics {
-			e.add(m.nics[i].name, m.nics[i].numa == n)
-		}
-		entries = append(entries, e)
-	}
-	for ordinal, g := range m.v.visibleGPUs() {
-		e := Entry{Location: gpuPrefix(g) + strconv.Itoa(ordinal)}
-		near := m.nearest(g)
-		for j := range m.nics {
-			e.add(m.nics[j].name, near[m.nics[j].nic])
-		}
-		entries = append(entries, e)
-	}
-	return NewMatrix(entries)
-}
-
-func (e *Entry) add(name string, preferred bool) {
-	if preferred {
-		e.Preferred = append(e.Preferred, name)
-	} else {
-		e.Available = append(e.Available, name)
-	}
-}
-
-// gpuPrefix is how Mooncake's build for a vendor names its GPUs.
-func gpuPrefix(g *topo.GPU) string {
-	if g.Vendor == "amd" {
-		return "hip:"
-	}
-	return "cuda:"
-}
-
 // nearest finds the NICs that a GPU prefers: of those on its NUMA node, or of
 // all where none is, the ones at the smallest distance.
 func (m *mooncakeHost) nearest(g *topo.GPU) map[topo.ID]bool {
@@ -141,17 +103,6 @@ func pathDistance(a, b string) int {
 		i++
 	}
 	return strings.Count(a[i:], "/") + strings.Count(b[i:], "/")
-}
-
-// nodesAscending are a host's NUMA nodes in the order of their numbers, the
-// usual order of the kernel's directories.
-func (v *view) nodesAscending() []int {
-	var out []int
-	for i := range v.t.NUMANodes {
-		out = append(out, v.t.NUMANodes[i].Index)
-	}
-	slices.Sort(out)
-	return out
 }
 
 // mooncake applies the rule to the view's location.
@@ -222,26 +173,4 @@ func (v *view) mooncakeNotes(c *Choice, m *mooncakeHost) {
 	if slices.ContainsFunc(m.nics, func(n mooncakeNIC) bool { return v.index.RDMADevice(n.nic).Uverbs == "unknown" }) {
 		c.note(CodeTakenAsYes, "whether the uverbs files can be opened is not known; taken as yes")
 	}
-	routes, err := m.matrix(v.nodesAscending()).Misroutes()
-	if err != nil {
-		return
-	}
-	key := string(v.loc)
-	if v.gpu != nil {
-		key = m.key()
-	}
-	for _, r := range routes {
-		if r.Location == key && r.Wrong > 0 {
-			c.note(CodeIndexShift, "peers send %s of their transfers for this memory to a NIC that is not preferred: they number NICs otherwise than this host",
-				percent(r.Wrong))
-		}
-	}
-}
-
-// key is Mooncake's name of the view's GPU, "" where the process does not see it.
-func (m *mooncakeHost) key() string {
-	if ordinal := slices.Index(m.v.visibleGPUs(), m.v.gpu); ordinal >= 0 {
-		return gpuPrefix(m.v.gpu) + strconv.Itoa(ordinal)
-	}
-	return ""
 }

@@ -10,7 +10,6 @@ import (
 	"testing"
 
 	"github.com/topoctl/topoctl/fixtures"
-	"github.com/topoctl/topoctl/internal/rival"
 	"github.com/topoctl/topoctl/pathsel"
 	"github.com/topoctl/topoctl/pathsel/export"
 	"github.com/topoctl/topoctl/testkit/fixturetest"
@@ -188,31 +187,18 @@ func TestMooncakePeersAgree(t *testing.T) {
 	}
 }
 
-// misrouted is the largest part of a peer's picks for a location that end on a
-// NIC which the host does not prefer for it. The host fills its table in the
-// order of the document, or of by.
+// misrouted is the worst of a peer's misrouted picks, where the host fills its table in the order of
+// the document, or of by.
 func misrouted(t *testing.T, data []byte, by func(a, b matrixEntry) int) float64 {
 	t.Helper()
-	if _, err := rival.ParseMatrix(data); err != nil {
-		t.Fatal(err)
+	if len(data) > 1<<20 {
+		t.Fatalf("Mooncake would refuse a matrix of %d bytes", len(data))
 	}
 	list := readMatrix(t, data)
 	if by != nil {
 		slices.SortFunc(list, by)
 	}
-	var entries []rival.Entry
-	for _, e := range list {
-		entries = append(entries, rival.Entry{Location: e.key, Preferred: e.lists[0], Available: e.lists[1]})
-	}
-	routes, err := rival.NewMatrix(entries).Misroutes()
-	if err != nil {
-		t.Fatal(err)
-	}
-	worst := 0.0
-	for _, r := range routes {
-		worst = max(worst, r.Wrong)
-	}
-	return worst
+	return number(list).misrouted()
 }
 
 // naturally orders "cuda:2" before "cuda:10".

@@ -167,7 +167,7 @@ func runPath(ctx context.Context, o *pathOptions) error {
 	switch {
 	case err != nil:
 		return err
-	case doc.bad:
+	case doc.why != "":
 		return errBad
 	}
 	return incomplete(t, false)

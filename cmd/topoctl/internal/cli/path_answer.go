@@ -41,7 +41,13 @@ func (o *pathOptions) answer(ctx context.Context, h *pathsel.Host) (*pathDoc, er
 		if err != nil {
 			return nil, err
 		}
-		return d, d.between(src, dst)
+		d.Request.Destination = dst
+		a, err := explain.Between(h, src, dst)
+		if err != nil {
+			return nil, err
+		}
+		d.take(a)
+		return d, nil
 	}
 	location, err := explain.LocationOf(h, src)
 	if err != nil {
@@ -50,8 +56,13 @@ func (o *pathOptions) answer(ctx context.Context, h *pathsel.Host) (*pathDoc, er
 		}
 		return nil, err
 	}
-	if err := d.memory(location, o.most); err != nil {
+	a, err := explain.Memory(h, location)
+	if err != nil {
 		return nil, err
+	}
+	d.take(a)
+	if o.most > 0 && len(d.Ranked) > o.most {
+		d.Ranked, d.more = d.Ranked[:o.most], len(d.Ranked)-o.most
 	}
 	if o.peer != "" {
 		return d, o.lanes(ctx, d, location)
@@ -97,34 +108,10 @@ func (d *pathDoc) hint(code pathsel.Code, evidence, format string, args ...any) 
 	d.Hints = append(d.Hints, pathsel.Reason{Code: code, Text: fmt.Sprintf(format, args...), Evidence: evidence})
 }
 
-// memoryLimit says which ports a location uses.
-func (d *pathDoc) memory(location pathsel.Location, most int) error {
-	a, err := explain.Memory(d.h, location)
-	if err != nil {
-		return err
-	}
-	d.take(a)
-	if most > 0 && len(d.Ranked) > most {
-		d.Ranked, d.more = d.Ranked[:most], len(d.Ranked)-most
-	}
-	return nil
-}
-
-// between explains the way between two nodes of one host.
-func (d *pathDoc) between(src, dst topo.ID) error {
-	d.Request.Destination = dst
-	a, err := explain.Between(d.h, src, dst)
-	if err != nil {
-		return err
-	}
-	d.take(a)
-	return nil
-}
-
 // take makes an explanation part of the answer.
 func (d *pathDoc) take(a *explain.Answer) {
 	d.Chosen, d.Ranked, d.Rejected, d.Route, d.Capacity = a.Chosen, a.Ranked, a.Rejected, a.Route, a.Capacity
-	d.bad, d.why, d.Nearness = a.Why != "", a.Why, a.Nearness
+	d.why, d.Nearness = a.Why, a.Nearness
 	for _, r := range a.Hints {
 		if r.Code == explain.HintDegraded {
 			r.Text += `: run "topoctl doctor"`

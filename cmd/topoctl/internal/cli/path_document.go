@@ -34,10 +34,9 @@ type pathDoc struct {
 	// Nearness says that nothing tells which port is near the source's memory, absent where something does.
 	Nearness *pathsel.Reason `json:"nearness,omitempty"`
 
-	bad  bool
 	more int // ranked ports that --k leaves out
 	h    *pathsel.Host
-	why  string // why there is no answer
+	why  string // why there is no answer, "" there is one
 }
 
 // pathRequest is the question, devices as their IDs.

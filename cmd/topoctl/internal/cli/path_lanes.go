@@ -54,7 +54,7 @@ func (o *pathOptions) lanes(ctx context.Context, d *pathDoc, src pathsel.Locatio
 		return err
 	}
 	if none := (*pathsel.NoLaneError)(nil); errors.As(err, &none) {
-		d.bad, d.why = true, fmt.Sprintf("%s of %s does not reach %s of %s over %s: %s", src, local, dst, name, strings.ToUpper(string(set.Transport)), none.Short)
+		d.why = fmt.Sprintf("%s of %s does not reach %s of %s over %s: %s", src, local, dst, name, strings.ToUpper(string(set.Transport)), none.Short)
 		if none.Hint != "" {
 			d.hint(none.Reason.Code, none.Reason.Evidence, "%s", none.Hint)
 		}

@@ -124,7 +124,7 @@ func (d *pathDoc) rejectedText(l *Look, list []pathsel.Candidate, word string) s
 		r := Row{}
 		for i, c := range group {
 			names[i] = c.Name
-			for _, text := range d.details(l, c) {
+			for _, text := range d.details(l, &c) {
 				r.Below = append(r.Below, c.Name+": "+text)
 			}
 		}

@@ -1,6 +1,7 @@
 package picture
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -13,16 +14,29 @@ import (
 	"github.com/topoctl/topoctl/internal/units"
 )
 
-// builder turns a topology into lines.
+// builder makes the tree of a host: of each thing the line that a text prints, and the box that a
+// diagram draws.
 type builder struct {
 	*View
-	opts   TreeOptions
-	hidden int    // PCI functions that were left out
-	advice string // how to see them
+	opts    TreeOptions
+	advice  string           // how to see what is left out
+	hidden  int              // PCI functions that were left out
+	others  map[string]int   // interfaces that were left out, by kind
+	built   map[topo.ID]bool // devices that have a line, or are counted in one
+	devices byNUMA
+
+	diagram  bool      // the boxes are drawn, not the lines
+	nics     []topo.ID // the matrix NICs
+	states   bool      // the origin tells the states of ports
+	peers    *peers
+	problems []string // what is marked in a diagram, in sentences
 }
 
 func newBuilder(t *topo.Topology, opts TreeOptions) *builder {
-	return &builder{View: New(t), opts: opts}
+	b := &builder{View: New(t), opts: opts, others: map[string]int{}, built: map[topo.ID]bool{}, nics: t.MatrixAxis(topo.KindNIC)}
+	b.states = slices.ContainsFunc(t.Ports, func(p topo.Port) bool { return p.State != "" })
+	b.peers = newPeers(b)
+	return b
 }
 
 // wants says whether devices of a kind are to be shown.
@@ -36,19 +50,19 @@ func (b *builder) clean(s string) string { return printable(s, b.opts.ASCII) }
 // host is the whole tree.
 func (b *builder) host() *line {
 	root := b.headline()
-	devices := b.devices()
+	b.trees()
+	b.loose()
 	sockets, free := b.Sockets()
 	for _, s := range sockets {
-		root.add(b.socket(s, devices))
+		root.add(b.socket(s))
 	}
 	for _, n := range free {
-		root.add(b.numa(n, devices))
+		root.add(b.numa(n))
 	}
 	unknown := words(Cell{"NUMA unknown", Middling})
-	for _, rest := range devices.Rest() {
-		unknown.add(rest...)
-	}
-	if unknown.add(devices.Unknown...); len(unknown.children) > 0 {
+	unknown.box = &node{look: lookUnknown, rows: []row{{left: "NUMA node unknown", style: rowStrong}},
+		tip: []string{"Neither the devices nor the bridges above them report a NUMA node that the document describes"}}
+	if unknown.add(b.devices.rest()...); len(unknown.children) > 0 {
 		root.add(unknown)
 	}
 	if virtual := b.virtual(); len(virtual.children) > 0 {
@@ -66,11 +80,7 @@ func (b *builder) host() *line {
 // headline names the host and counts what it has.
 func (b *builder) headline() *line {
 	h := &b.T.Host
-	name := h.Name
-	if name == "" {
-		name = "host"
-	}
-	l := words(Cell{b.clean(name), Strong}, Cell{b.clean(h.Product), Plain}, Cell{strings.Join(b.Counts(), ", "), Plain})
+	l := words(Cell{b.clean(cmp.Or(h.Name, "host")), Strong}, Cell{b.clean(h.Product), Plain}, Cell{strings.Join(b.Counts(), ", "), Plain})
 	if b.T.Origin != "" && b.T.Origin != "live" {
 		l.cells = append(l.cells, Cell{"[" + b.clean(b.T.Origin) + "]", Faint})
 	}
@@ -83,59 +93,82 @@ func (b *builder) headline() *line {
 	return l
 }
 
-// devices builds the lines of all devices, by NUMA node.
-func (b *builder) devices() *ByNUMA[*line] {
-	out := &ByNUMA[*line]{}
-	Trees(b.View, out, b.hostBridge, func(list []*topo.PCIDevice) []*line { return b.functions(list, 0) })
-	loose := b.On("")
-	if b.wants(topo.KindGPU) {
-		for _, g := range loose.GPUs {
-			out.Put(g.NUMA, b.gpu(g, nil))
+// trees builds every PCI tree: those of the host bridges, then those that hang from nothing that
+// the document has.
+func (b *builder) trees() {
+	for i := range b.T.HostBridges {
+		hb := &b.T.HostBridges[i]
+		b.devices.put(b.numaOf(hb), b.hostBridge(hb)...)
+	}
+	for i := range b.T.PCIDevices {
+		if d := &b.T.PCIDevices[i]; !b.reached[d.ID] && b.PCIDevice(d.Parent) == nil {
+			b.devices.put(d.NUMA, b.functions([]*topo.PCIDevice{d}, 0)...)
 		}
 	}
-	if b.wants(topo.KindNIC) {
-		for _, r := range loose.RDMADevices {
-			if !r.Software {
-				out.Put(r.NUMA, b.rdma(r, nil))
-			}
-		}
-	}
-	if b.wants(topo.KindNVMe) {
-		for _, n := range loose.NVMes {
-			out.Put(n.NUMA, b.nvme(n, nil))
-		}
-	}
-	return out
 }
 
-// socket is a CPU package; one with a single NUMA node takes one line for both.
-func (b *builder) socket(p Socket, devices *ByNUMA[*line]) *line {
-	name := Cell{"socket " + strconv.Itoa(p.Index), Strong}
+// loose builds the devices that stand on no PCI function of the document, and those that no tree
+// came by.
+func (b *builder) loose() {
+	for i := range b.T.GPUs {
+		if g := &b.T.GPUs[i]; !b.built[g.ID] && b.wants(topo.KindGPU) {
+			b.devices.put(g.NUMA, b.gpu(g, nil))
+		}
+	}
+	for i := range b.T.RDMADevices {
+		if r := &b.T.RDMADevices[i]; !b.built[r.ID] && !(r.Software && r.PCI == "") && b.wants(topo.KindNIC) {
+			b.devices.put(r.NUMA, b.rdma(r, nil))
+		}
+	}
+	for i := range b.T.Netdevs {
+		if n := &b.T.Netdevs[i]; !b.built[n.ID] && slices.Contains(b.nics, n.ID) && n.PCI != "" && b.wants(topo.KindNIC) {
+			b.devices.put(n.NUMA, b.netdev(n, nil))
+		}
+	}
+	for i := range b.T.NVMes {
+		if n := &b.T.NVMes[i]; !b.built[n.ID] && b.wants(topo.KindNVMe) {
+			b.devices.put(n.NUMA, b.nvme(n, nil))
+		}
+	}
+}
+
+// socket is a CPU package; one with a single NUMA node is one thing with it.
+func (b *builder) socket(p Socket) *line {
+	name, model := "socket "+strconv.Itoa(p.Index), row{left: clean(p.Model), style: rowFaint, soft: true}
 	if len(p.Nodes) == 1 {
-		l := b.numa(p.Nodes[0], devices)
-		l.cells = append([]Cell{name}, l.cells...)
+		l := b.numa(p.Nodes[0])
+		l.cells = append([]Cell{{name, Strong}}, l.cells...)
 		l.cells[1].Style = Plain
 		l.cells = append(l.cells, Cell{b.clean(p.Model), Faint})
+		l.box.look, l.box.rows[0].left = lookPackage, name+" · "+l.box.rows[0].left
+		l.box.say(model)
+		l.box.tip = append([]string{joined(name, clean(p.Model)), from(&p.Node)}, l.box.tip...)
 		return l
 	}
-	l := words(name, Cell{CPUs(b.clean(p.CPUs)), Plain}, Cell{b.clean(p.Model), Faint}).of(p.ID, nil)
+	l := words(Cell{name, Strong}, Cell{CPUs(b.clean(p.CPUs)), Plain}, Cell{b.clean(p.Model), Faint}).of(p.ID, nil)
+	l.box = &node{look: lookPackage, id: p.ID, rows: []row{{left: name, style: rowStrong}, {left: CPUs(clean(p.CPUs)), soft: true}},
+		tip: []string{joined(name, clean(p.Model)), from(&p.Node)}}
+	l.box.say(model)
 	for _, n := range p.Nodes {
-		l.add(b.numa(n, devices))
+		l.add(b.numa(n))
 	}
 	return l
 }
 
 // numa is a NUMA node with the devices that hang from it.
-func (b *builder) numa(n *topo.NUMANode, devices *ByNUMA[*line]) *line {
-	memory := ""
+func (b *builder) numa(n *topo.NUMANode) *line {
+	name, memory, kind := "NUMA "+strconv.Itoa(n.Index), "", ""
 	if n.MemoryBytes != nil {
 		memory = units.Bytes(*n.MemoryBytes)
 	}
-	l := words(Cell{"NUMA " + strconv.Itoa(n.Index), Strong}, Cell{CPUs(b.clean(n.CPUs)), Plain}, Cell{memory, Plain}).of(n.ID, nil)
 	if n.MemoryOnly {
-		l.cells = append(l.cells, Cell{"memory only", Faint})
+		kind = "memory only"
 	}
-	l.add(devices.Take(n.Index)...)
+	l := words(Cell{name, Strong}, Cell{CPUs(b.clean(n.CPUs)), Plain}, Cell{memory, Plain}, Cell{kind, Faint}).of(n.ID, nil)
+	what := joined(CPUs(clean(n.CPUs)), memory, kind)
+	l.box = &node{look: lookNUMA, id: n.ID, rows: []row{{left: name, style: rowStrong}, {left: what, soft: true}},
+		tip: []string{joined(name, what), from(&n.Node)}}
+	l.add(b.devices.take(n.Index)...)
 	return l
 }
 
@@ -152,13 +185,14 @@ func (b *builder) hostBridge(hb *topo.HostBridge) []*line {
 	if hb.Synthetic {
 		l.cells = append(l.cells, Cell{"(not in the file)", Faint})
 	}
+	l.box = b.rootBox(hb)
 	l.add(below...)
 	return []*line{l}
 }
 
-// functions are the lines of PCI functions on one bus, in PCI order. Ports are
-// left out and what is below them takes their place, because a switch is shown
-// as one; virtual functions of one card are folded where there are many.
+// functions are the things on one bus, in PCI order. Ports are left out and what is below them takes
+// their place, because a switch is shown as one. A text folds the virtual functions of one card where
+// there are many; a diagram counts them in the box of their physical function.
 func (b *builder) functions(list []*topo.PCIDevice, depth int) []*line {
 	if depth > MaxDepth {
 		return nil
@@ -166,20 +200,22 @@ func (b *builder) functions(list []*topo.PCIDevice, depth int) []*line {
 	var out []*line
 	vfs := map[topo.ID][]*topo.PCIDevice{}
 	for _, d := range list {
-		if d.PF != "" && !b.opts.All && b.shown(d) {
+		if d.PF != "" && !b.opts.All && !b.diagram && b.shown(d) {
 			vfs[d.PF] = append(vfs[d.PF], d)
 		}
 	}
 	for _, d := range list {
-		if b.Reached(d) {
+		if b.reached[d.ID] {
 			continue
 		}
-		if group := vfs[d.PF]; d.PF != "" && len(group) > foldVFs {
+		if group := vfs[d.PF]; len(group) > foldVFs {
 			out = append(out, b.folded(group))
 			continue
 		}
-		b.Reach(d)
-		out = append(out, b.function(d, depth)...)
+		b.reached[d.ID] = true
+		if !b.diagram || !b.folds(d) {
+			out = append(out, b.function(d, depth)...)
+		}
 	}
 	return out
 }
@@ -204,7 +240,7 @@ func (b *builder) function(d *topo.PCIDevice, depth int) []*line {
 	}
 	lines := b.endpoint(d)
 	if len(lines) == 0 {
-		if !b.opts.All && !b.DataDirect(d) {
+		if !b.opts.All && (b.diagram || !b.DataDirect(d)) {
 			b.hidden++
 			return below
 		}
@@ -229,6 +265,7 @@ func (b *builder) bridge(d *topo.PCIDevice) *line {
 	}
 	l.head = len(l.cells)
 	l.cells = append(l.cells, Cell{b.clean(d.DeviceName), Faint})
+	l.box = switchBox(d)
 	return l
 }
 
@@ -243,15 +280,12 @@ func (b *builder) shown(d *topo.PCIDevice) bool {
 		len(on.NVMes) > 0 && b.wants(topo.KindNVMe) || len(on.NVSwitches) > 0 && b.wants(topo.KindNVSwitch)
 }
 
-// endpoint are the lines of the devices that a function carries.
+// endpoint are the devices that a function carries.
 func (b *builder) endpoint(d *topo.PCIDevice) []*line {
 	if !b.shown(d) {
 		return nil
 	}
 	on := b.On(d.ID)
-	if len(on.GPUs)+len(on.RDMADevices)+len(on.Netdevs)+len(on.NVMes)+len(on.NVSwitches) == 0 {
-		return []*line{b.idleNIC(d)}
-	}
 	var out []*line
 	if b.wants(topo.KindGPU) {
 		for _, g := range on.GPUs {
@@ -259,11 +293,18 @@ func (b *builder) endpoint(d *topo.PCIDevice) []*line {
 		}
 	}
 	if b.wants(topo.KindNIC) {
+		network := len(out)
 		for _, r := range on.RDMADevices {
 			out = append(out, b.rdma(r, d))
 		}
 		if len(on.RDMADevices) == 0 {
 			out = append(out, b.netdevs(on.Netdevs, d)...)
+		}
+		if len(on.GPUs)+len(on.RDMADevices)+len(on.Netdevs)+len(on.NVMes)+len(on.NVSwitches) == 0 {
+			out = append(out, b.idleNIC(d))
+		}
+		if len(out) > network {
+			b.countVFs(out[network].box, d)
 		}
 	}
 	if b.wants(topo.KindNVMe) {
@@ -273,7 +314,7 @@ func (b *builder) endpoint(d *topo.PCIDevice) []*line {
 	}
 	if b.wants(topo.KindNVSwitch) {
 		for _, s := range on.NVSwitches {
-			out = append(out, b.device("NVSwitch", d, false, Cell{b.clean(d.DeviceName), Plain}).of(s.ID, d))
+			out = append(out, b.nvswitch(s, d))
 		}
 	}
 	return out
@@ -283,14 +324,16 @@ func (b *builder) endpoint(d *topo.PCIDevice) []*line {
 func (b *builder) folded(group []*topo.PCIDevice) *line {
 	var names []string
 	for _, d := range group {
-		b.Reach(d)
+		b.reached[d.ID] = true
 		on := b.On(d.ID)
 		for _, r := range on.RDMADevices {
 			names = append(names, r.Name)
+			b.built[r.ID] = true
 		}
 		if len(on.RDMADevices) == 0 {
 			for _, n := range on.Netdevs {
 				names = append(names, n.Name)
+				b.built[n.ID] = true
 			}
 		}
 	}
@@ -310,7 +353,7 @@ type LinkState struct {
 	Degraded bool       // less than both ends can do
 }
 
-// link describes the link above a function, as hostview judges it.
+// link describes the link above a function.
 func (b *builder) link(d *topo.PCIDevice, gpu bool, now *topo.LaneRate) LinkState {
 	l := b.Link(d, gpu, now)
 	switch {
@@ -329,24 +372,27 @@ func (b *builder) link(d *topo.PCIDevice, gpu bool, now *topo.LaneRate) LinkStat
 	return s
 }
 
-// device is a line in columns: name, address, link and rate of the PCIe link,
-// then the details; an exclamation mark where the link is below its ability.
-func (b *builder) device(name string, d *topo.PCIDevice, gpu bool, details ...Cell) *line {
+// device is a line in columns: name, address, link and rate of the PCIe link, then the details; an
+// exclamation mark where the link is below its ability. Its box has only what every box has.
+func (b *builder) device(n *topo.Node, name string, d *topo.PCIDevice, at *topo.BDF, gpu bool, details ...Cell) *line {
 	l := &line{columns: true, cells: []Cell{{b.clean(name), Strong}, {}, {}, {}}, head: columnCount}
-	if d == nil {
-		l.cells = append(l.cells, details...)
-		return l
+	l.of(n.ID, d)
+	l.box = &node{id: n.ID, stands: []topo.ID{n.ID}}
+	b.built[n.ID] = true
+	if at != nil {
+		l.cells[colBDF].Text = at.String()
 	}
-	s := b.link(d, gpu, nil)
-	l.of(d.ID, d)
-	l.cells[colBDF].Text = d.BDF.String()
-	l.cells[colLink].Text = s.Text
-	l.cells[colRate].Text = b.rate(s.Rate, units.Gbyte)
-	l.cells = append(l.cells, Cell{s.Note, Faint})
-	if s.Degraded {
-		l.cells = append(l.cells, Cell{"!", Bad})
+	if d != nil {
+		s := b.link(d, gpu, nil)
+		l.cells[colBDF].Text = d.BDF.String()
+		l.cells[colLink].Text = s.Text
+		l.cells[colRate].Text = b.rate(s.Rate, units.Gbyte)
+		l.cells = append(l.cells, Cell{s.Note, Faint})
+		if s.Degraded {
+			l.cells = append(l.cells, Cell{"!", Bad})
+		}
+		l.head = len(l.cells)
 	}
-	l.head = len(l.cells)
 	l.cells = append(l.cells, details...)
 	return l
 }
@@ -358,50 +404,46 @@ func (b *builder) rate(r *topo.Rate, customary units.System) string {
 	return units.Rate(int64(*r), b.opts.Units.Or(customary))
 }
 
-// gpu is a GPU with the links to its peers and what is out of the ordinary.
+// gpu is a GPU with the links to its peers and what is out of the ordinary. d is nil where the
+// document has no PCI function for it.
 func (b *builder) gpu(g *topo.GPU, d *topo.PCIDevice) *line {
-	details := []Cell{{b.clean(GPUModel(g, d)), Plain}}
-	for _, link := range b.peers(g.ID) {
-		details = append(details, Cell{link, Good})
-	}
+	var odd []Cell
 	if g.MIG != nil && g.MIG.Enabled {
-		details = append(details, Cell{"MIG " + text.Plural(len(g.MIG.Instances), "instance"), Plain})
+		odd = append(odd, Cell{"MIG " + text.Plural(len(g.MIG.Instances), "instance"), Plain})
 	}
 	if g.MemoryNUMA != nil {
-		details = append(details, Cell{"memory NUMA " + strconv.Itoa(*g.MemoryNUMA), Plain})
+		odd = append(odd, Cell{"memory NUMA " + strconv.Itoa(*g.MemoryNUMA), Plain})
 	}
 	switch {
 	case g.KnownFrom == "pci" && g.Driver == "":
-		details = append(details, Cell{"no driver", Middling})
+		odd = append(odd, Cell{"no driver", Middling})
 	case g.KnownFrom == "pci":
-		details = append(details, Cell{"known from PCI alone", Faint})
+		odd = append(odd, Cell{"known from PCI alone", Faint})
 	}
 	if g.Visible != nil && !*g.Visible {
-		details = append(details, Cell{"not visible to this process", Middling})
+		odd = append(odd, Cell{"not visible to this process", Middling})
 	}
-	l := b.device("GPU"+strconv.Itoa(g.Index), d, true, details...).of(g.ID, d)
-	if d == nil && g.BDF != nil {
-		l.cells[colBDF].Text = g.BDF.String()
+	details := []Cell{{b.clean(GPUModel(g, d)), Plain}}
+	for _, link := range b.peerLinks(g.ID, topo.LinkNVLink, topo.LinkXGMI, topo.LinkC2C) {
+		details = append(details, Cell{link, Good})
 	}
+	l := b.device(&g.Node, "GPU"+strconv.Itoa(g.Index), d, g.BDF, true, append(details, odd...)...)
+	b.gpuBox(l.box, g, GPUModel(g, d), odd)
 	return l
 }
 
-// peers sums up a GPU's links that are not PCIe: "NVLink x18", "xGMI x7".
-func (b *builder) peers(gpu topo.ID) []string {
-	names := []struct {
-		kind topo.LinkKind
-		name string
-	}{{topo.LinkNVLink, "NVLink"}, {topo.LinkXGMI, "xGMI"}, {topo.LinkC2C, "C2C"}}
+// peerLinks sums up a GPU's links that are not PCIe: "NVLink x18", "xGMI x7".
+func (b *builder) peerLinks(gpu topo.ID, kinds ...topo.LinkKind) []string {
 	var out []string
-	for _, n := range names {
+	for _, kind := range kinds {
 		count := 0
 		for i := range b.T.Links {
-			if l := &b.T.Links[i]; l.Kind == n.kind && (l.A == gpu || l.B == gpu) {
+			if l := &b.T.Links[i]; l.Kind == kind && (l.A == gpu || l.B == gpu) {
 				count += max(l.Count, 1)
 			}
 		}
 		if count > 0 {
-			out = append(out, fmt.Sprintf("%s x%d", n.name, count))
+			out = append(out, fmt.Sprintf("%s x%d", linkNames[kind], count))
 		}
 	}
 	return out
@@ -409,11 +451,9 @@ func (b *builder) peers(gpu topo.ID) []string {
 
 // rdma is an RDMA device: one port stands on its line, several below it.
 func (b *builder) rdma(r *topo.RDMADevice, d *topo.PCIDevice) *line {
-	l := b.device(r.Name, d, false).of(r.ID, d)
-	if d == nil && r.BDF != nil {
-		l.cells[colBDF].Text = r.BDF.String()
-	}
+	l := b.device(&r.Node, r.Name, d, r.BDF, false)
 	ports := b.Ports(r.ID)
+	b.rdmaBox(l.box, r, d, ports)
 	switch len(ports) {
 	case 0:
 		l.cells = append(l.cells, Cell{b.clean(r.Transport), Plain}, Cell{b.names(r.Netdevs), Plain})
@@ -476,10 +516,13 @@ func (b *builder) netdevs(list []*topo.Netdev, d *topo.PCIDevice) []*line {
 	for _, n := range list {
 		if !n.PhysPortIsOwn() && !b.opts.All {
 			representors++
+			b.built[n.ID] = !b.diagram
 			continue
 		}
-		l := b.device(n.Name, d, false, b.netdevCells(n)...).of(n.ID, d)
-		l.cells[colRate].Text = b.rate(n.BytesPerSec, units.Gbit)
+		l := b.netdev(n, d)
+		if b.legInSlot(n, d) {
+			l.box = nil
+		}
 		out = append(out, l)
 	}
 	if representors > 0 {
@@ -488,7 +531,8 @@ func (b *builder) netdevs(list []*topo.Netdev, d *topo.PCIDevice) []*line {
 	return out
 }
 
-func (b *builder) netdevCells(n *topo.Netdev) []Cell {
+// netdev is an interface. about comes first among its details.
+func (b *builder) netdev(n *topo.Netdev, d *topo.PCIDevice, about ...Cell) *line {
 	state := Cell{b.clean(n.State), Plain}
 	switch n.State {
 	case "up":
@@ -496,24 +540,42 @@ func (b *builder) netdevCells(n *topo.Netdev) []Cell {
 	case "down", "lowerlayerdown":
 		state.Style = Bad
 	}
-	cells := []Cell{state}
+	cells := append(about, state)
 	if n.Master != "" {
 		cells = append(cells, Cell{"in " + b.clean(n.Master), Plain})
 	}
-	return append(cells, Cell{b.clean(n.Driver), Faint})
+	l := b.device(&n.Node, n.Name, d, nil, false, append(cells, Cell{b.clean(n.Driver), Faint})...)
+	l.cells[colRate].Text = b.rate(n.BytesPerSec, units.Gbit)
+	b.netdevBox(l.box, n, d)
+	return l
 }
 
 func (b *builder) nvme(n *topo.NVMe, d *topo.PCIDevice) *line {
-	return b.device(n.Name, d, false, Cell{b.clean(n.Model), Plain}).of(n.ID, d)
+	l := b.device(&n.Node, n.Name, d, nil, false, Cell{b.clean(n.Model), Plain})
+	l.box.fill(lookDrive, clean(n.Name), "NVMe", joined(clean(n.Name), clean(n.Model), address(n.BDF)), from(&n.Node))
+	l.box.kin = &kin{name: clean(n.Name), right: "NVMe", noun: "drive", most: mostDrives}
+	return l
+}
+
+func (b *builder) nvswitch(s *topo.NVSwitch, d *topo.PCIDevice) *line {
+	l := b.device(&s.Node, "NVSwitch", d, nil, false, Cell{b.clean(d.DeviceName), Plain})
+	l.box.fill(lookFabric, "NVSwitch", address(s.BDF), joined("NVSwitch", address(s.BDF)), from(&s.Node))
+	l.box.kin = &kin{name: address(s.BDF), noun: "NVSwitch", most: mostDrives}
+	return l
 }
 
 // idleNIC is a network function without interface and RDMA device.
 func (b *builder) idleNIC(d *topo.PCIDevice) *line {
-	l := b.other(d)
+	l, why := b.other(d), "no interface"
 	l.cells[colName].Text = "NIC"
 	if d.Driver == "" {
-		l.cells = append(l.cells, Cell{"no driver", Middling})
+		why = "no driver"
+		l.cells = append(l.cells, Cell{why, Middling})
 	}
+	l.box = &node{id: d.ID}
+	l.box.fill(lookSmall, "NIC", d.BDF.String(), joined("network function "+d.BDF.String(), clean(d.DeviceName)), why, from(&d.Node))
+	l.box.say(row{left: why, style: rowFaint})
+	l.box.kin = &kin{name: d.BDF.String(), noun: "NIC", what: why, most: mostSmall}
 	return l
 }
 
@@ -525,14 +587,18 @@ func (b *builder) other(d *topo.PCIDevice) *line {
 	} else if name == "" {
 		name = strings.TrimPrefix(string(d.Vendor), "0x") + ":" + strings.TrimPrefix(string(d.Device), "0x")
 	}
-	return b.device("class "+strings.TrimPrefix(string(d.Class), "0x"), d, false,
+	l := b.device(&d.Node, "class "+strings.TrimPrefix(string(d.Class), "0x"), d, nil, false,
 		Cell{b.clean(name), Plain}, Cell{b.clean(d.Driver), Faint})
+	l.box = nil
+	return l
 }
 
 // virtual is the branch of what stands on no PCI function: software RDMA
 // devices, bonds and VLANs; the rest is counted by kind.
 func (b *builder) virtual() *line {
 	branch := words(Cell{"virtual", Strong}, Cell{"no PCI function", Faint})
+	branch.box = &node{look: lookVirtual, rows: []row{{left: "software and virtual devices", style: rowStrong}},
+		tip: []string{"These have no PCI function of their own"}}
 	if !b.wants(topo.KindNIC) {
 		return branch
 	}
@@ -542,24 +608,35 @@ func (b *builder) virtual() *line {
 			branch.add(b.rdma(r, nil))
 		}
 	}
-	others := map[string]int{}
 	for _, n := range loose.Netdevs {
 		if !b.opts.All && n.LinkKind != "bond" && n.LinkKind != "vlan" && (n.Virtual || n.Type == "loopback") {
-			others[otherKind(n)]++
+			b.others[otherKind(n)]++
 			continue
 		}
-		l := b.device(n.Name, nil, false, append([]Cell{{b.netdevKind(n), Plain}}, b.netdevCells(n)...)...).of(n.ID, nil)
-		l.cells[colRate].Text = b.rate(n.BytesPerSec, units.Gbit)
+		kind := b.clean(netdevKind(n))
+		if len(n.Lower) > 0 {
+			kind = strings.TrimSpace(kind + " on " + b.names(n.Lower))
+		}
+		l := b.netdev(n, nil, Cell{kind, Plain})
+		b.stackedBox(l.box, n)
 		branch.add(l)
 	}
-	if len(others) > 0 {
-		kinds := slices.Sorted(maps.Keys(others))
-		for i, k := range kinds {
-			kinds[i] = strconv.Itoa(others[k]) + " " + b.clean(k)
-		}
-		branch.add(words(Cell{"not shown: " + strings.Join(kinds, ", "), Faint}))
+	if others := b.countOthers(""); len(others) > 0 {
+		branch.add(words(Cell{"not shown: " + strings.Join(others, ", "), Faint}))
 	}
 	return branch
+}
+
+// countOthers counts the interfaces that are left out: "2 veth".
+func (b *builder) countOthers(noun string) []string {
+	out := slices.Sorted(maps.Keys(b.others))
+	for i, kind := range out {
+		out[i] = strconv.Itoa(b.others[kind]) + " " + b.clean(kind)
+		if noun != "" {
+			out[i] = text.Plural(b.others[kind], b.clean(kind)+" "+noun)
+		}
+	}
+	return out
 }
 
 // otherKind is the kind of an interface that stands on no PCI function.
@@ -575,17 +652,14 @@ func otherKind(n *topo.Netdev) string {
 	return ""
 }
 
-// netdevKind says what a virtual interface is made of.
-func (b *builder) netdevKind(n *topo.Netdev) string {
-	s := b.clean(otherKind(n))
-	if n.Bond != nil && n.Bond.Mode != "" {
-		s += " " + b.clean(n.Bond.Mode)
+// netdevKind says what an interface that stands on no PCI function is.
+func netdevKind(n *topo.Netdev) string {
+	s := otherKind(n)
+	if n.Bond != nil {
+		s += " " + n.Bond.Mode
 	}
 	if n.VLANID != nil {
 		s += " " + strconv.Itoa(*n.VLANID)
-	}
-	if len(n.Lower) > 0 {
-		s += " on " + b.names(n.Lower)
 	}
 	return strings.TrimSpace(s)
 }

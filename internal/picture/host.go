@@ -3,14 +3,13 @@
 // nodes as boxes, the PCIe switches inside them as levels, GPUs and NICs below their switch, and
 // every link with its width and rate. What it prints may change; programs read the JSON.
 //
-// What tree and diagram have in common (which sockets, NUMA nodes and PCI trees there are to show,
-// what is said of links, ports and devices) is in hostview.go, so that they say the same of one
-// host. A diagram is made in three steps: the scene says what is shown and how it hangs together,
-// the layout gives it coordinates, and a writer prints it.
+// A host is gone through once: build.go makes a tree of things, of each the line that a text prints
+// and the box that a diagram draws. tree.go prints the lines. For a diagram boxes.go puts the boxes
+// together (devices of one slot, many that look alike), layout.go gives them coordinates, and svg.go or
+// dot.go writes them.
 package picture
 
 import (
-	"iter"
 	"maps"
 	"slices"
 
@@ -25,26 +24,13 @@ const MaxDepth = 64
 type View struct {
 	*topo.Index
 	T       *topo.Topology
-	reached map[topo.ID]bool
+	reached map[topo.ID]bool // PCI functions that are shown, or left out on purpose: parents may form a circle
 }
 
 // New makes the view of a derived topology.
 func New(t *topo.Topology) *View {
 	return &View{Index: topo.NewIndex(t), T: t, reached: map[topo.ID]bool{}}
 }
-
-// Reach notes that a PCI function is shown, or left out on purpose. It is false for one
-// that was reached before: parents may form a circle.
-func (v *View) Reach(d *topo.PCIDevice) bool {
-	if v.reached[d.ID] {
-		return false
-	}
-	v.reached[d.ID] = true
-	return true
-}
-
-// Reached reports whether Reach was called for a function.
-func (v *View) Reached(d *topo.PCIDevice) bool { return v.reached[d.ID] }
 
 // Counts says how much of everything there is: "2 sockets", "8 GPUs".
 func (v *View) Counts() []string {
@@ -95,56 +81,40 @@ func (v *View) Sockets() (sockets []Socket, free []*topo.NUMANode) {
 	return sockets, free
 }
 
-// ByNUMA holds what hangs from NUMA nodes until they take it.
-type ByNUMA[T any] struct {
-	at      map[int][]T
-	Unknown []T // what hangs from a node that is not known
+// byNUMA holds what hangs from NUMA nodes until they take it.
+type byNUMA struct {
+	at      map[int][]*line
+	unknown []*line // what hangs from a node that is not known
 }
 
-// Put adds items of a NUMA node, nil where that is not known.
-func (b *ByNUMA[T]) Put(node *int, items ...T) {
+// put adds things of a NUMA node; node is nil if it is not known.
+func (b *byNUMA) put(node *int, things ...*line) {
 	switch {
-	case len(items) == 0:
+	case len(things) == 0:
 	case node == nil:
-		b.Unknown = append(b.Unknown, items...)
+		b.unknown = append(b.unknown, things...)
 	default:
 		if b.at == nil {
-			b.at = map[int][]T{}
+			b.at = map[int][]*line{}
 		}
-		b.at[*node] = append(b.at[*node], items...)
+		b.at[*node] = append(b.at[*node], things...)
 	}
 }
 
-// Take gives the items of a node and forgets them.
-func (b *ByNUMA[T]) Take(node int) []T {
-	items := b.at[node]
+// take gives the things of a node and forgets them.
+func (b *byNUMA) take(node int) []*line {
+	things := b.at[node]
 	delete(b.at, node)
-	return items
+	return things
 }
 
-// Rest is what no node has taken, by node; Unknown is not part of it.
-func (b *ByNUMA[T]) Rest() iter.Seq2[int, []T] {
-	return func(yield func(int, []T) bool) {
-		for _, node := range slices.Sorted(maps.Keys(b.at)) {
-			if !yield(node, b.at[node]) {
-				return
-			}
-		}
+// rest gives the things that no node has taken.
+func (b *byNUMA) rest() []*line {
+	var out []*line
+	for _, node := range slices.Sorted(maps.Keys(b.at)) {
+		out = append(out, b.at[node]...)
 	}
-}
-
-// Trees puts every PCI tree below its NUMA node: those of the host bridges as root makes
-// them, then, as functions makes them, those that hang from nothing that the document has.
-func Trees[T any](v *View, out *ByNUMA[T], root func(*topo.HostBridge) []T, functions func(list []*topo.PCIDevice) []T) {
-	for i := range v.T.HostBridges {
-		hb := &v.T.HostBridges[i]
-		out.Put(v.numaOf(hb), root(hb)...)
-	}
-	for i := range v.T.PCIDevices {
-		if d := &v.T.PCIDevices[i]; !v.Reached(d) && v.PCIDevice(d.Parent) == nil {
-			out.Put(d.NUMA, functions([]*topo.PCIDevice{d})...)
-		}
-	}
+	return append(out, b.unknown...)
 }
 
 // numaOf is the NUMA node of a host bridge, or the one that all its devices agree on.
@@ -165,7 +135,7 @@ func (v *View) numaOf(hb *topo.HostBridge) *int {
 // IsNetwork reports whether a function's class is a network controller's.
 func IsNetwork(d *topo.PCIDevice) bool { return d.Class.Uint()>>16 == 0x02 }
 
-// GPUModel is the best that is known of what a GPU is. d is its function, nil none.
+// GPUModel names a GPU as exactly as is known. d is its function, nil if the document has none.
 func GPUModel(g *topo.GPU, d *topo.PCIDevice) string {
 	switch {
 	case g.Model != "":
@@ -189,7 +159,7 @@ func PortState(p *topo.Port, clean func(string) string) string {
 	return state
 }
 
-// CPUs names a list of CPUs; "" for none.
+// CPUs names a list of CPUs, "" if it is empty.
 func CPUs(list string) string {
 	if list == "" {
 		return ""

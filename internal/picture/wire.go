@@ -10,7 +10,7 @@ import (
 // wire is the link above a function; nil where the document has none (inside
 // the root complex). A GPU that idles lowers its speed, so its maximum counts.
 // main devices say so where they could do more than their slot.
-func (b *diagram) wire(d *topo.PCIDevice, gpu, main bool, subject string) *wire {
+func (b *builder) wire(d *topo.PCIDevice, gpu, main bool, subject string) *wire {
 	l := b.Link(d, gpu, nil)
 	if l == nil {
 		return &wire{state: wireRead}
@@ -64,7 +64,7 @@ func stateOf(l *topo.Link) wireState {
 }
 
 // linkRate is a link's rate with how it is known.
-func (b *diagram) linkRate(l *topo.Link) string {
+func (b *builder) linkRate(l *topo.Link) string {
 	if l.BytesPerSec == nil {
 		return "?"
 	}
@@ -72,7 +72,7 @@ func (b *diagram) linkRate(l *topo.Link) string {
 }
 
 // portRate is a network port's rate in words.
-func (b *diagram) portRate(r *topo.Rate) string {
+func (b *builder) portRate(r *topo.Rate) string {
 	if r == nil {
 		return "?"
 	}
