@@ -97,8 +97,8 @@ func (c *Conn) Post(requests []*transport.Request, done []transport.Completion) 
 		case !c.t.concerns(r, devices):
 			c.pending = append(c.pending, r)
 		default:
-			if err := check(r, &c.limits); err != nil {
-				c.reports.Add(transport.Completion{Request: r, Err: err})
+			if err := c.limits.Refuse(r); err != nil { // it would be copied from beside a region
+				c.reports.Add(transport.Completion{Request: r, Err: pkgerr.Errorf("stage", "%w", err)})
 				continue
 			}
 			c.open++
@@ -125,27 +125,6 @@ func (c *Conn) concerned(requests []*transport.Request) bool {
 		}
 	}
 	return false
-}
-
-// check refuses what no connection takes, and ranges that would be copied from
-// beside a region.
-func check(r *transport.Request, limits *transport.Caps) error {
-	if len(r.Spans) > limits.MaxSpans || r.Bytes > limits.MaxBytes || r.Op != transport.Read && r.Op != transport.Write {
-		return pkgerr.Errorf("stage", "%w: op %d of %d spans and %d bytes: at most %d and %d are taken",
-			transport.ErrRefused, r.Op, len(r.Spans), r.Bytes, limits.MaxSpans, limits.MaxBytes)
-	}
-	sum := int64(0)
-	for i := range r.Spans {
-		s := &r.Spans[i]
-		if size := s.Local.Size(); s.Bytes < 0 || s.LocalOffset < 0 || s.LocalOffset > size || s.Bytes > size-s.LocalOffset {
-			return pkgerr.Errorf("stage", "%w: local region %q: %d bytes at %d: %w", transport.ErrRefused, s.Local.Name(), s.Bytes, s.LocalOffset, memory.ErrRange)
-		}
-		sum += s.Bytes
-	}
-	if sum != r.Bytes {
-		return pkgerr.Errorf("stage", "%w: spans of %d bytes in a request of %d", transport.ErrRefused, sum, r.Bytes)
-	}
-	return nil
 }
 
 // cutUp cuts parts off the parents in their order, as long as there are buffers. mu

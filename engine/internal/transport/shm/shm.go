@@ -163,10 +163,10 @@ func New(o Options) (*Transport, error) {
 // Name is "shm".
 func (t *Transport) Name() string { return "shm" }
 
+var limits = transport.Caps{SameHost: true, MaxSpans: maxSpans, MaxBytes: maxBytes, MaxPosted: maxPosted}
+
 // Caps are the limits of requests.
-func (t *Transport) Caps() transport.Caps {
-	return transport.Caps{SameHost: true, MaxSpans: maxSpans, MaxBytes: maxBytes, MaxPosted: maxPosted}
-}
+func (t *Transport) Caps() transport.Caps { return limits }
 
 // Endpoint is where peers of this host reach the transport.
 func (t *Transport) Endpoint() transport.Endpoint {
