@@ -27,13 +27,13 @@ type Conn struct {
 	queue   []*parent            // that are not cut up
 	open    int                  // parents without a completion
 	waiting *part                // for a buffer
-	wait    memory.Wait
-	copying int // parts that are being copied
+	copying int                  // parts that are being copied
 	free    []*part
 
 	reports transport.Reports
 
-	dead    bool // the inner connection is lost
+	gone    chan struct{} // closed when the inner connection is lost
+	dead    bool          // it is
 	lostErr error
 	told    bool
 	cause   error // of Close
@@ -158,9 +158,10 @@ func (c *Conn) cutUp() {
 			c.end(x, err, false)
 			continue
 		}
-		b := pool.Get(&c.wait)
+		b := pool.Get()
 		if b == nil {
 			c.waiting = x
+			go func() { c.ready(pool.Await(c.gone)) }()
 			return
 		}
 		x.begin(b)
@@ -216,14 +217,16 @@ func (x *part) begin(b *memory.Buffer) {
 	c.pending = append(c.pending, &x.req)
 }
 
-// ready brings the buffer that a part waited for.
+// ready brings the buffer that a part waited for, nil where the connection was lost before.
 func (c *Conn) ready(b *memory.Buffer) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	x := c.waiting
 	c.waiting = nil
-	if c.dead || x.parent.err != nil {
-		b.Release()
+	if b == nil || c.dead || x.parent.err != nil {
+		if b != nil {
+			b.Release()
+		}
 		c.end(x, c.closedError(), false)
 	} else {
 		x.begin(b)
@@ -398,15 +401,7 @@ func (c *Conn) lost(_ transport.Conn, err error) {
 	defer c.mu.Unlock()
 	c.staged.Store(true)
 	c.dead, c.lostErr = true, err
-	if c.waiting != nil {
-		if _, d := Needs(c.waiting.spans); d != nil {
-			if pool, err := memory.PoolOf(d, memory.ForRequests); err == nil && pool.Cancel(&c.wait) {
-				p := c.waiting
-				c.waiting = nil
-				c.end(p, c.closedError(), false)
-			}
-		}
-	}
+	close(c.gone)
 	c.goOn()
 }
 

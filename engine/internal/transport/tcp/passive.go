@@ -45,7 +45,8 @@ type passive struct {
 	// Of device memory, guarded by mu but for landing and starved.
 	landing    *landing // whose payload is coming
 	landings   map[*landing]bool
-	fetching   int // answers that wait for a buffer or are being copied to it
+	fetching   int       // answers that wait for a buffer or are being copied to it
+	unfed      []*answer // of those the ones that wait; feed looks after them
 	idleDevice sync.Cond
 	starved    atomic.Bool // the reader waits for a buffer
 
@@ -63,8 +64,7 @@ type answer struct {
 
 	// Of device memory.
 	bounce stage.Bounce
-	want   memory.Wait
-	pool   *memory.Pool // whose buffer is waited for
+	pool   *memory.Pool
 	place  int32
 	reply  reply
 	copied func(error) // passive.fetched, bound once

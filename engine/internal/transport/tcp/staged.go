@@ -140,35 +140,41 @@ func (p *passive) fetch(k int32, rep reply) {
 	a.reply, a.place = rep, k
 	if a.copied == nil {
 		a.copied = func(err error) { p.fetched(a, err) }
-		a.want.Ready = func(b *memory.Buffer) { p.filled(a, b) }
 	}
-	pool := pool(a.spans)
-	if pool == nil {
+	if a.pool = pool(a.spans); a.pool == nil {
 		p.unfetched(a)
 		return
 	}
-	a.pool = pool
 	p.fetching++
-	if b := pool.Get(&a.want); b != nil {
-		a.pool = nil
+	if b := a.pool.Get(); b != nil {
 		a.bounce.Lay(a.spans, b)
 		a.bounce.Copy(true, a.copied)
+		return
+	}
+	if p.unfed = append(p.unfed, a); len(p.unfed) == 1 {
+		go p.feed()
 	}
 }
 
-// filled brings the buffer that an answer waited for.
-func (p *passive) filled(a *answer, b *memory.Buffer) {
+// feed waits for buffers until no answer does, one after the other. awaitDevice waits for it.
+func (p *passive) feed() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	a.pool = nil
-	if p.closed {
-		b.Release()
-		p.fetching--
-		p.idleDevice.Broadcast()
-		return
+	for len(p.unfed) > 0 {
+		a := p.unfed[0]
+		p.mu.Unlock()
+		b := a.pool.Await(p.gone)
+		p.mu.Lock()
+		p.unfed[0] = nil
+		p.unfed = p.unfed[1:]
+		if b == nil {
+			p.fetching--
+			p.idleDevice.Broadcast()
+			continue
+		}
+		a.bounce.Lay(a.spans, b)
+		a.bounce.Copy(true, a.copied)
 	}
-	a.bounce.Lay(a.spans, b)
-	a.bounce.Copy(true, a.copied)
 }
 
 // fetched is the end of an answer's copy.
@@ -203,12 +209,6 @@ func (p *passive) awaitDevice() {
 		l.bounce.Release()
 		p.unpin(&l.pins)
 		delete(p.landings, l)
-	}
-	for _, a := range p.answers {
-		if a.pool != nil && a.pool.Cancel(&a.want) {
-			a.pool = nil
-			p.fetching--
-		}
 	}
 	for p.fetching > 0 || len(p.landings) > 0 {
 		p.idleDevice.Wait()
