@@ -76,7 +76,6 @@ type run struct {
 	table   *Table
 	region  *Region
 	release func() error
-	count   int
 }
 
 // newRun allocates and pins.
@@ -86,7 +85,7 @@ func (p *Pinned) newRun(count int, backing Backing, name string, grant Grant) (r
 	if err != nil {
 		return run{}, pkgerr.Errorf("memory", "pinned memory of %d bytes: %w", size, err)
 	}
-	r := run{table: NewTable(1), release: release, count: count}
+	r := run{table: NewTable(1), release: release}
 	if r.region, err = r.table.Add(b, name, "", grant); err != nil {
 		return run{}, errors.Join(err, release(), b.Free())
 	}
@@ -126,9 +125,6 @@ func (p *Pinned) Window(buffers int) (*Window, error) {
 	}
 	return &Window{r, p}, nil
 }
-
-// Buffers is how many the window has.
-func (w *Window) Buffers() int { return w.count }
 
 // Block is the window's memory.
 func (w *Window) Block() *Block { return w.region.Block() }
@@ -223,8 +219,8 @@ func (p *Pool) Await(stop <-chan struct{}) *Buffer {
 
 // close ends the pool. All buffers must be back.
 func (p *Pool) close() error {
-	if missing := p.count - len(p.free); missing > 0 {
-		return pkgerr.Errorf("memory", "%d of %d buffers of pinned memory are in use: close the engines first", missing, p.count)
+	if missing := cap(p.free) - len(p.free); missing > 0 {
+		return pkgerr.Errorf("memory", "%d of %d buffers of pinned memory are in use: close the engines first", missing, cap(p.free))
 	}
 	return p.giveBack()
 }
