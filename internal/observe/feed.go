@@ -22,7 +22,7 @@ import (
 type Options struct {
 	// Start is the first record. At is filled in where it is empty.
 	Start record.Start
-	// Discover looks at the host; nil there is none to look at. What it gave is never
+	// Discover looks at the host; nil: no host is looked at. What it gave is never
 	// changed later.
 	Discover func(ctx context.Context) (*topo.Topology, error)
 	// Sample reads the counters of a host; at is the time since the feed began. nil: there

@@ -13,8 +13,8 @@ import (
 // 20 µs, so that beginning a copy and waiting for it are little beside it.
 const PieceBytes = 512 << 10
 
-// Use says what buffers are for. Each use has its own, so that those who wait for a
-// peer never hold what the peer's requests need here.
+// Use says what buffers are for. Each use has its own, so that requests which wait for a peer
+// never hold what the peer's requests need here.
 type Use uint8
 
 // The uses.

@@ -31,7 +31,7 @@ type flight struct {
 	rmt   *transport.RemoteRegion // that it touches
 	local *memory.Region
 	bytes int64
-	shift uint64 // from the device's addresses of the local bytes to those of the process; 0: there are none
+	shift uint64 // from the device's addresses of the local bytes to the process's; 0: it has no addresses for them
 }
 
 // slot is a place for a queue pair of a connection. All is under the connection's mu.

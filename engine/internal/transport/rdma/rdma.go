@@ -51,9 +51,9 @@ var (
 	_ transport.Selective = (*Transport)(nil)
 )
 
-// New opens the RDMA devices. It fails with ErrUnavailable, which is also
-// transport.ErrUnavailable, where there is none that can be opened; what was against each of them is in the error. Devices that come
-// later, or come back, are opened then.
+// New opens the RDMA devices. If none can be opened it fails with ErrUnavailable, which is also
+// transport.ErrUnavailable and says why each of them could not. Devices that come later, or come
+// back, are opened then.
 //
 // A nil lib loads libibverbs. changed is called when Offers, LocalPorts or keys of regions
 // have changed: from a goroutine of the transport, which it may call, but for Close.

@@ -232,7 +232,8 @@ func (p *passive) wants(f frame) bool {
 	return true
 }
 
-// got gives the peer a window, or says that there is none; false: it is not wanted any more.
+// got gives the peer a window, or says that none could be made. It is false where the window is not
+// wanted any more.
 func (l *lease) got(s *window, err error) bool {
 	p := l.p
 	fd := -1

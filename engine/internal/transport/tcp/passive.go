@@ -327,8 +327,8 @@ func (p *passive) beginRead(rep reply, descs []byte, bytes int64) error {
 	return nil
 }
 
-// hold takes more memory until the end of the connection, which it ends where there is none for
-// the peer. mu is held.
+// hold takes more memory until the end of the connection. If the peer may have no more, its error
+// ends the connection. mu is held.
 func (p *passive) hold(n int64) error {
 	if err := p.t.o.Memory.Take(p.account, n); err != nil {
 		return violation("memory", "requests whose answers wait: %v", err)

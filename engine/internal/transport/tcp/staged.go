@@ -9,7 +9,7 @@ import (
 // What peers do with device memory goes through staging buffers. A WRITE is received
 // into one, copied to the device from there, and acknowledged when it is in place;
 // meanwhile the next frame comes in. A READ is copied to one first, and its answer is
-// queued then. Each frame takes one buffer, so it has at most memory.PieceBytes; who
+// queued then. Each frame takes one buffer, so it has at most memory.PieceBytes; a frame that
 // finds no buffer waits. Requesters' ends are staged by stage.Wrap.
 
 // isStaged says whether device memory is among the spans.
