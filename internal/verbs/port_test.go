@@ -64,7 +64,7 @@ func FuzzParseGIDType(f *testing.F) {
 
 // Words for people.
 func TestNames(t *testing.T) {
-	if a := (1<<4 | LocalWrite | RemoteRead | RelaxedOrdering).String(); a != "local read, local write, remote read, relaxed ordering, 0x10" {
+	if a := (1<<4 | LocalWrite | RemoteRead).String(); a != "local read, local write, remote read, 0x10" {
 		t.Error(a)
 	}
 	if QPState(9).String() != "QP state 9" || QPError.String() != "ERR" || QPReset.String() != "RESET" || QPInit.String() != "INIT" || QPRTS.String() != "RTS" {

@@ -133,10 +133,9 @@ type Access uint32
 
 // The rights.
 const (
-	LocalWrite      Access = 1 << 0
-	RemoteWrite     Access = 1 << 1
-	RemoteRead      Access = 1 << 2
-	RelaxedOrdering Access = 1 << 20 // optional: a device or library that cannot ignores it
+	LocalWrite  Access = 1 << 0
+	RemoteWrite Access = 1 << 1
+	RemoteRead  Access = 1 << 2
 )
 
 func (a Access) String() string {
@@ -146,7 +145,6 @@ func (a Access) String() string {
 		name string
 	}{
 		{LocalWrite, "local write"}, {RemoteWrite, "remote write"}, {RemoteRead, "remote read"},
-		{RelaxedOrdering, "relaxed ordering"},
 	} {
 		if a&r.bit != 0 {
 			text += ", " + r.name
@@ -172,8 +170,6 @@ const (
 type SendWR struct {
 	ID     uint64
 	Opcode Opcode
-	// Fence: it starts after the READs before it have ended.
-	Fence bool
 	// Inline: the bytes are copied while it is posted, at most the QP's MaxInline. The
 	// SGEs then have addresses of the process, and their keys do not count.
 	Inline     bool
