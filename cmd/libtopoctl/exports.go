@@ -55,7 +55,11 @@ func keep(text string) {
 // guarded makes an error, and a panic, what the call gives: no export lets one out.
 func guarded(f func() (int64, error)) (out int64) {
 	defer func() {
-		if x := recover(); x != nil {
+		switch x := recover().(type) {
+		case nil:
+		case *badArgument:
+			out = status(x.err)
+		default:
 			keep(fmt.Sprintf("a defect of libtopoctl, please report it: %v\n%s", x, debug.Stack()))
 			out = int64(bind.Internal)
 		}
@@ -83,49 +87,55 @@ func call(engine C.int64_t, f func(*bind.Engine) error) C.int32_t {
 	return C.int32_t(give(engine, func(e *bind.Engine) (int64, error) { return 0, f(e) }))
 }
 
+// fill is for those that copy to the caller's buffer, as much as it has room for, and give how much
+// there is.
+func fill(engine C.int64_t, out unsafe.Pointer, room C.int64_t, f func(*bind.Engine) ([]byte, error)) C.int64_t {
+	return give(engine, func(e *bind.Engine) (int64, error) {
+		data, err := f(e)
+		if err == nil && out != nil && room > 0 {
+			copy(unsafe.Slice((*byte)(out), int(min(int64(room), int64(len(data))))), data)
+		}
+		return int64(len(data)), err
+	})
+}
+
 func wrong(s bind.Status, format string, args ...any) error {
 	return &bind.Error{Status: s, Err: fmt.Errorf(format, args...)}
 }
 
-// args reads what the caller gave, up to the first thing that is wrong.
-type args struct{ err error }
+// badArgument is what the functions below panic with, which guarded makes the status of the call.
+type badArgument struct{ err error }
+
+func refuse(format string, args ...any) {
+	panic(&badArgument{wrong(bind.Invalid, format, args...)})
+}
 
 // text copies a C string, "" of NULL.
-func (a *args) text(s *C.char) string {
-	if s == nil || a.err != nil {
+func text(s *C.char) string {
+	if s == nil {
 		return ""
 	}
 	n := C.strnlen(s, maxText+1)
 	if n > maxText {
-		a.err = wrong(bind.Invalid, "a text of more than %d bytes", maxText)
-		return ""
+		refuse("a text of more than %d bytes", maxText)
 	}
 	return C.GoStringN(s, C.int(n))
 }
 
 // bytes is memory of the caller's, to be used during the call only; nil of NULL.
-func (a *args) bytes(p unsafe.Pointer, n C.int64_t) []byte { return items[byte](a, (*byte)(p), n) }
+func bytes(p unsafe.Pointer, n C.int64_t) []byte { return items[byte]((*byte)(p), n) }
 
 // items is a list of the caller's, to be used during the call only; nil of NULL, whose n must be 0.
-func items[T, F any](a *args, p *F, n C.int64_t) []T {
+func items[T, F any](p *F, n C.int64_t) []T {
 	switch {
-	case a.err != nil:
 	case n < 0 || n > maxItems:
-		a.err = wrong(bind.Invalid, "%d items: want 0 to %d", int64(n), maxItems)
+		refuse("%d items: want 0 to %d", int64(n), maxItems)
 	case p != nil:
 		return unsafe.Slice((*T)(unsafe.Pointer(p)), int(n))
 	case n > 0:
-		a.err = wrong(bind.Invalid, "%d items at NULL", int64(n))
+		refuse("%d items at NULL", int64(n))
 	}
 	return nil
-}
-
-// fill copies data to the caller's buffer and gives how much there is.
-func fill(data []byte, out unsafe.Pointer, room C.int64_t) (int64, error) {
-	if out != nil && room > 0 {
-		copy(unsafe.Slice((*byte)(out), int(min(int64(room), int64(len(data))))), data)
-	}
-	return int64(len(data)), nil
 }
 
 //export golib_version
@@ -134,12 +144,7 @@ func golib_version() *C.char { return version }
 //export golib_open
 func golib_open(options *C.char) C.int64_t {
 	return C.int64_t(guarded(func() (int64, error) {
-		var a args
-		o := a.text(options)
-		if a.err != nil {
-			return 0, a.err
-		}
-		e, err := bind.Open(context.Background(), o)
+		e, err := bind.Open(context.Background(), text(options))
 		if err != nil {
 			return 0, err
 		}
@@ -168,58 +173,35 @@ func golib_port(engine C.int64_t) C.int32_t {
 
 //export golib_address
 func golib_address(engine C.int64_t, out *C.char, room C.int64_t) C.int64_t {
-	return give(engine, func(e *bind.Engine) (int64, error) { return fill([]byte(e.Address()), unsafe.Pointer(out), room) })
+	return fill(engine, unsafe.Pointer(out), room, func(e *bind.Engine) ([]byte, error) { return []byte(e.Address()), nil })
 }
 
 //export golib_name
 func golib_name(engine C.int64_t, out *C.char, room C.int64_t) C.int64_t {
-	return give(engine, func(e *bind.Engine) (int64, error) { return fill([]byte(e.Name()), unsafe.Pointer(out), room) })
+	return fill(engine, unsafe.Pointer(out), room, func(e *bind.Engine) ([]byte, error) { return []byte(e.Name()), nil })
 }
 
 //export golib_stats
 func golib_stats(engine C.int64_t, out *C.char, room C.int64_t) C.int64_t {
-	return give(engine, func(e *bind.Engine) (int64, error) {
-		data, err := e.Stats()
-		if err != nil {
-			return 0, err
-		}
-		return fill(data, unsafe.Pointer(out), room)
-	})
+	return fill(engine, unsafe.Pointer(out), room, (*bind.Engine).Stats)
 }
 
 //export golib_register
 func golib_register(engine, n C.int64_t, address, length *C.uint64_t, location *C.char, grant C.int32_t) C.int32_t {
 	return call(engine, func(e *bind.Engine) error {
-		var a args
-		addresses, lengths, at := items[uint64](&a, address, n), items[uint64](&a, length, n), a.text(location)
-		if a.err != nil {
-			return a.err
-		}
-		return e.Register(addresses, lengths, at, int32(grant))
+		return e.Register(items[uint64](address, n), items[uint64](length, n), text(location), int32(grant))
 	})
 }
 
 //export golib_unregister
 func golib_unregister(engine, n C.int64_t, address *C.uint64_t) C.int32_t {
-	return call(engine, func(e *bind.Engine) error {
-		var a args
-		addresses := items[uint64](&a, address, n)
-		if a.err != nil {
-			return a.err
-		}
-		return e.Unregister(addresses)
-	})
+	return call(engine, func(e *bind.Engine) error { return e.Unregister(items[uint64](address, n)) })
 }
 
 //export golib_alloc
 func golib_alloc(engine C.int64_t, length C.uint64_t, location *C.char, grant C.int32_t) (address C.uint64_t) {
 	call(engine, func(e *bind.Engine) error {
-		var a args
-		at := a.text(location)
-		if a.err != nil {
-			return a.err
-		}
-		x, err := e.Alloc(uint64(length), at, int32(grant))
+		x, err := e.Alloc(uint64(length), text(location), int32(grant))
 		address = C.uint64_t(x)
 		return err
 	})
@@ -233,67 +215,34 @@ func golib_free(engine C.int64_t, address C.uint64_t) C.int32_t {
 
 //export golib_probe
 func golib_probe(engine C.int64_t, peer *C.char, timeout C.int64_t) C.int32_t {
-	return call(engine, func(e *bind.Engine) error {
-		var a args
-		name := a.text(peer)
-		if a.err != nil {
-			return a.err
-		}
-		return e.Probe(name, int64(timeout))
-	})
+	return call(engine, func(e *bind.Engine) error { return e.Probe(text(peer), int64(timeout)) })
 }
 
 //export golib_metadata
 func golib_metadata(engine C.int64_t, out unsafe.Pointer, room C.int64_t) C.int64_t {
-	return give(engine, func(e *bind.Engine) (int64, error) {
-		data, err := e.Metadata()
-		if err != nil {
-			return 0, err
-		}
-		return fill(data, out, room)
-	})
+	return fill(engine, out, room, (*bind.Engine).Metadata)
 }
 
 //export golib_add_peer
 func golib_add_peer(engine C.int64_t, metadata unsafe.Pointer, length C.int64_t, out *C.char, room C.int64_t) C.int64_t {
-	return give(engine, func(e *bind.Engine) (int64, error) {
-		var a args
-		data := a.bytes(metadata, length)
-		if a.err != nil {
-			return 0, a.err
-		}
-		name, err := e.AddPeer(data)
-		if err != nil {
-			return 0, err
-		}
-		return fill([]byte(name), unsafe.Pointer(out), room)
+	return fill(engine, unsafe.Pointer(out), room, func(e *bind.Engine) ([]byte, error) {
+		name, err := e.AddPeer(bytes(metadata, length))
+		return []byte(name), err
 	})
 }
 
 //export golib_remove_peer
 func golib_remove_peer(engine C.int64_t, peer *C.char) C.int32_t {
-	return call(engine, func(e *bind.Engine) error {
-		var a args
-		name := a.text(peer)
-		if a.err != nil {
-			return a.err
-		}
-		return e.RemovePeer(name)
-	})
+	return call(engine, func(e *bind.Engine) error { return e.RemovePeer(text(peer)) })
 }
 
 //export golib_peer_range
 func golib_peer_range(engine C.int64_t, peer *C.char, i C.int64_t, address, length *C.uint64_t) C.int32_t {
 	return call(engine, func(e *bind.Engine) error {
-		var a args
-		name := a.text(peer)
-		if a.err == nil && (address == nil || length == nil) {
-			a.err = wrong(bind.Invalid, "address or length is NULL")
+		if address == nil || length == nil {
+			refuse("address or length is NULL")
 		}
-		if a.err != nil {
-			return a.err
-		}
-		at, n, err := e.PeerRange(name, int64(i))
+		at, n, err := e.PeerRange(text(peer), int64(i))
 		if err != nil {
 			return err
 		}
@@ -306,12 +255,7 @@ func golib_peer_range(engine C.int64_t, peer *C.char, i C.int64_t, address, leng
 func golib_submit(engine C.int64_t, peer *C.char, op C.int32_t, n C.int64_t, local, remote, length *C.uint64_t,
 	notify unsafe.Pointer, notifyLength, timeout C.int64_t) C.int64_t {
 	return give(engine, func(e *bind.Engine) (int64, error) {
-		var a args
-		t := transferOf(&a, peer, op, n, local, remote, length, notify, notifyLength, timeout)
-		if a.err != nil {
-			return 0, a.err
-		}
-		return e.Submit(t)
+		return e.Submit(transferOf(peer, op, n, local, remote, length, notify, notifyLength, timeout))
 	})
 }
 
@@ -320,25 +264,20 @@ func golib_transfer(engine C.int64_t, peer *C.char, op C.int32_t, n C.int64_t, l
 	notify unsafe.Pointer, notifyLength, timeout, wait C.int64_t, batch *C.int64_t) C.int32_t {
 	return call(engine, func(e *bind.Engine) error {
 		if batch == nil {
-			return wrong(bind.Invalid, "batch is NULL")
+			refuse("batch is NULL")
 		}
 		*batch = 0
-		var a args
-		t := transferOf(&a, peer, op, n, local, remote, length, notify, notifyLength, timeout)
-		if a.err != nil {
-			return a.err
-		}
-		running, err := e.Transfer(t, int64(wait))
+		running, err := e.Transfer(transferOf(peer, op, n, local, remote, length, notify, notifyLength, timeout), int64(wait))
 		*batch = C.int64_t(running)
 		return err
 	})
 }
 
-func transferOf(a *args, peer *C.char, op C.int32_t, n C.int64_t, local, remote, length *C.uint64_t,
+func transferOf(peer *C.char, op C.int32_t, n C.int64_t, local, remote, length *C.uint64_t,
 	notify unsafe.Pointer, notifyLength, timeout C.int64_t) bind.Transfer {
 	return bind.Transfer{
-		Peer: a.text(peer), Op: int32(op), Notify: a.bytes(notify, notifyLength), TimeoutNS: int64(timeout),
-		Local: items[uint64](a, local, n), Remote: items[uint64](a, remote, n), Length: items[uint64](a, length, n),
+		Peer: text(peer), Op: int32(op), Notify: bytes(notify, notifyLength), TimeoutNS: int64(timeout),
+		Local: items[uint64](local, n), Remote: items[uint64](remote, n), Length: items[uint64](length, n),
 	}
 }
 
@@ -346,18 +285,13 @@ func transferOf(a *args, peer *C.char, op C.int32_t, n C.int64_t, local, remote,
 func golib_list(engine C.int64_t, peer *C.char, n C.int64_t, address, length *C.uint64_t, stride C.int64_t) C.int64_t {
 	return give(engine, func(e *bind.Engine) (int64, error) {
 		if n < 0 || n > maxItems || stride < 1 || stride > maxItems || n > 0 && n-1 > (maxItems-1)/stride {
-			return 0, wrong(bind.Invalid, "list of %d entries, %d apart", int64(n), int64(stride))
+			refuse("list of %d entries, %d apart", int64(n), int64(stride))
 		}
-		var a args
 		room := C.int64_t(0)
 		if n > 0 {
 			room = (n-1)*stride + 1
 		}
-		name, addresses, lengths := a.text(peer), items[uint64](&a, address, room), items[uint64](&a, length, room)
-		if a.err != nil {
-			return 0, a.err
-		}
-		return e.List(name, int64(n), addresses, lengths, int64(stride))
+		return e.List(text(peer), int64(n), items[uint64](address, room), items[uint64](length, room), int64(stride))
 	})
 }
 
@@ -370,18 +304,14 @@ func golib_list_free(engine, list C.int64_t) C.int32_t {
 func golib_submit_lists(engine C.int64_t, op C.int32_t, local C.int64_t, localIndex *C.int64_t, remote C.int64_t, remoteIndex *C.int64_t,
 	n C.int64_t, notify unsafe.Pointer, notifyLength, timeout C.int64_t) C.int64_t {
 	return give(engine, func(e *bind.Engine) (int64, error) {
-		var a args
 		p := bind.Pick{
-			Op: int32(op), Local: int64(local), Remote: int64(remote), N: int64(n), TimeoutNS: int64(timeout), Notify: a.bytes(notify, notifyLength),
+			Op: int32(op), Local: int64(local), Remote: int64(remote), N: int64(n), TimeoutNS: int64(timeout), Notify: bytes(notify, notifyLength),
 		}
 		if localIndex != nil {
-			p.LocalIndex = items[int64](&a, localIndex, n)
+			p.LocalIndex = items[int64](localIndex, n)
 		}
 		if remoteIndex != nil {
-			p.RemoteIndex = items[int64](&a, remoteIndex, n)
-		}
-		if a.err != nil {
-			return 0, a.err
+			p.RemoteIndex = items[int64](remoteIndex, n)
 		}
 		return e.SubmitLists(p)
 	})
@@ -400,14 +330,7 @@ func golib_poll(engine, batch C.int64_t) C.int32_t {
 
 //export golib_wait
 func golib_wait(engine, n C.int64_t, batch *C.int64_t, timeout C.int64_t) C.int32_t {
-	return call(engine, func(e *bind.Engine) error {
-		var a args
-		batches := items[int64](&a, batch, n)
-		if a.err != nil {
-			return a.err
-		}
-		return e.Wait(batches, int64(timeout))
-	})
+	return call(engine, func(e *bind.Engine) error { return e.Wait(items[int64](batch, n), int64(timeout)) })
 }
 
 //export golib_release
@@ -419,7 +342,7 @@ func golib_release(engine, batch C.int64_t) C.int32_t {
 func golib_telemetry(engine, batch C.int64_t, out *C.topoctl_telemetry_v1, size C.int64_t) C.int32_t {
 	return call(engine, func(e *bind.Engine) error {
 		if out == nil || size < C.int64_t(unsafe.Sizeof(*out)) {
-			return wrong(bind.Invalid, "telemetry into %d bytes: want %d", int64(size), unsafe.Sizeof(*out))
+			refuse("telemetry into %d bytes: want %d", int64(size), unsafe.Sizeof(*out))
 		}
 		t, err := e.Telemetry(int64(batch))
 		if err != nil {
@@ -433,36 +356,18 @@ func golib_telemetry(engine, batch C.int64_t, out *C.topoctl_telemetry_v1, size 
 
 //export golib_explain
 func golib_explain(engine, batch C.int64_t, out *C.char, room C.int64_t) C.int64_t {
-	return give(engine, func(e *bind.Engine) (int64, error) {
-		data, err := e.Explain(int64(batch))
-		if err != nil {
-			return 0, err
-		}
-		return fill(data, unsafe.Pointer(out), room)
-	})
+	return fill(engine, unsafe.Pointer(out), room, func(e *bind.Engine) ([]byte, error) { return e.Explain(int64(batch)) })
 }
 
 //export golib_notify
 func golib_notify(engine C.int64_t, peer *C.char, message unsafe.Pointer, length, timeout C.int64_t) C.int32_t {
-	return call(engine, func(e *bind.Engine) error {
-		var a args
-		name, data := a.text(peer), a.bytes(message, length)
-		if a.err != nil {
-			return a.err
-		}
-		return e.Notify(name, data, int64(timeout))
-	})
+	return call(engine, func(e *bind.Engine) error { return e.Notify(text(peer), bytes(message, length), int64(timeout)) })
 }
 
 //export golib_notifications
 func golib_notifications(engine C.int64_t, out unsafe.Pointer, room C.int64_t) C.int64_t {
 	return give(engine, func(e *bind.Engine) (int64, error) {
-		var a args
-		buffer := a.bytes(out, min(room, maxItems))
-		if a.err != nil {
-			return 0, a.err
-		}
-		n, err := e.Notifications(buffer)
+		n, err := e.Notifications(bytes(out, min(room, maxItems)))
 		return int64(n), err
 	})
 }

@@ -88,7 +88,7 @@ func (e *Engine) peer(ctx context.Context, name string) (*peer, error) {
 	}
 }
 
-// peerNow is the peer as it is, being opened from now on if there is none.
+// peerNow is the peer as it is. One that is not open yet is being opened from now on.
 func (e *Engine) peerNow(name string) (*peer, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

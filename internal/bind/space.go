@@ -12,7 +12,7 @@ type interval[R any] struct {
 }
 
 // space is ranges that do not overlap, in the order of their addresses. It is never changed:
-// who adds or removes makes another.
+// adding or removing a range makes another one.
 type space[R any] []interval[R]
 
 // newSpace sorts a list. Of ranges that overlap, or wrap around, the later ones are left out.

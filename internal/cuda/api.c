@@ -27,7 +27,6 @@ enum {
 
 struct tc_lib {
 	int (*Init)(unsigned);
-	int (*DriverGetVersion)(int *);
 	int (*DeviceGetCount)(int *);
 	int (*DeviceGet)(int *, int);
 	int (*DeviceGetName)(char *, int, int);
@@ -49,7 +48,6 @@ struct tc_lib {
 	int (*EventDestroy)(void *);
 	int (*EventRecord)(void *, void *);
 	int (*EventSynchronize)(void *);
-	int (*EventQuery)(void *);
 	int (*MemcpyHtoDAsync)(uint64_t, const void *, size_t, void *);
 	int (*MemcpyDtoHAsync)(void *, uint64_t, size_t, void *);
 	int (*MemcpyPeerAsync)(uint64_t, void *, uint64_t, void *, size_t, void *);
@@ -76,7 +74,6 @@ static const struct {
 #define NEED(field, name) {offsetof(struct tc_lib, field), name, 0}
 #define HAVE(field, name) {offsetof(struct tc_lib, field), name, 1}
 	NEED(Init, "cuInit"),
-	NEED(DriverGetVersion, "cuDriverGetVersion"),
 	NEED(DeviceGetCount, "cuDeviceGetCount"),
 	NEED(DeviceGet, "cuDeviceGet"),
 	NEED(DeviceGetName, "cuDeviceGetName"),
@@ -100,7 +97,6 @@ static const struct {
 	NEED(EventDestroy, "cuEventDestroy_v2"),
 	NEED(EventRecord, "cuEventRecord"),
 	NEED(EventSynchronize, "cuEventSynchronize"),
-	NEED(EventQuery, "cuEventQuery"),
 	NEED(MemcpyHtoDAsync, "cuMemcpyHtoDAsync_v2"),
 	NEED(MemcpyDtoHAsync, "cuMemcpyDtoHAsync_v2"),
 	NEED(MemcpyPeerAsync, "cuMemcpyPeerAsync"),
@@ -147,7 +143,6 @@ int tc_can_export(tc_lib *l) { return l->MemGetHandleForAddressRange != NULL; }
 int tc_can_flush(tc_lib *l) { return l->FlushGPUDirectRDMAWrites != NULL; }
 
 int tc_init(tc_lib *l) { return l->Init(0); }
-int tc_version(tc_lib *l, int *version) { return l->DriverGetVersion(version); }
 int tc_count(tc_lib *l, int *count) { return l->DeviceGetCount(count); }
 int tc_device(tc_lib *l, int ordinal, int *device) { return l->DeviceGet(device, ordinal); }
 int tc_name(tc_lib *l, int device, char *text, int size) { return l->DeviceGetName(text, size, device); }
@@ -198,7 +193,6 @@ int tc_event(tc_lib *l, uintptr_t ctx, uintptr_t *event) {
 }
 int tc_event_end(tc_lib *l, uintptr_t ctx, uintptr_t event) { IN(l, ctx, l->EventDestroy((void *)event)); }
 int tc_event_wait(tc_lib *l, uintptr_t ctx, uintptr_t event) { IN(l, ctx, l->EventSynchronize((void *)event)); }
-int tc_event_query(tc_lib *l, uintptr_t ctx, uintptr_t event) { IN(l, ctx, l->EventQuery((void *)event)); }
 
 static int copy_all(tc_lib *l, void *stream, void *event, int to_host, const tc_piece *p, int count, int *recorded) {
 	int r = 0;

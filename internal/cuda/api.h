@@ -46,7 +46,6 @@ int tc_can_flush(tc_lib *l);
 // All others give a CUresult. Those with a context make it current for their time
 // on this thread, and put back what was current before.
 int tc_init(tc_lib *l);
-int tc_version(tc_lib *l, int *version);
 int tc_count(tc_lib *l, int *count);
 int tc_device(tc_lib *l, int ordinal, int *device);
 int tc_name(tc_lib *l, int device, char *text, int size);
@@ -65,7 +64,6 @@ int tc_stream_end(tc_lib *l, uintptr_t ctx, uintptr_t stream);
 int tc_event(tc_lib *l, uintptr_t ctx, uintptr_t *event);
 int tc_event_end(tc_lib *l, uintptr_t ctx, uintptr_t event);
 int tc_event_wait(tc_lib *l, uintptr_t ctx, uintptr_t event);
-int tc_event_query(tc_lib *l, uintptr_t ctx, uintptr_t event);
 // tc_copy queues the copies on the stream and the event behind them. The event is
 // recorded although a copy fails: what was queued before that still runs. recorded
 // says whether it was.

@@ -26,7 +26,6 @@ const (
 	OutOfMemory    Result = 2
 	NoDevice       Result = 100
 	SystemNotReady Result = 802
-	NotReady       Result = 600
 	NotSupported   Result = 801
 	// PeerAlreadyEnabled: another user of CUDA in this process has enabled it.
 	PeerAlreadyEnabled Result = 704
@@ -110,22 +109,18 @@ type DeviceInfo struct {
 	UUID       string // "GPU-…", "" where the driver does not tell
 	TotalBytes int64
 	// DMABuf: memory can be exported as dma-buf. GPUDirect: RDMA hardware can reach
-	// it. VMM: virtual memory management.
-	DMABuf, GPUDirect, VMM bool
+	// it.
+	DMABuf, GPUDirect bool
 	// FlushWrites is how GPUDirect RDMA writes are made visible: a mask of 1 (the
-	// host calls FlushWrites) and 2 (stream operations). WritesOrdering says to whom
-	// they are visible in order without it: 0 nobody, 100 the GPU itself, 200 all
-	// GPUs.
-	FlushWrites, WritesOrdering int
+	// host calls FlushWrites) and 2 (stream operations).
+	FlushWrites int
 }
 
 // Device attributes (CUdevice_attribute).
 const (
-	attributeVMM            = 102
-	attributeGPUDirect      = 116
-	attributeFlushWrites    = 117
-	attributeWritesOrdering = 118
-	attributeDMABuf         = 124
+	attributeGPUDirect   = 116
+	attributeFlushWrites = 117
+	attributeDMABuf      = 124
 )
 
 // Memory types (CUmemorytype).

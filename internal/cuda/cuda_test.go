@@ -49,10 +49,10 @@ func TestLoad(t *testing.T) {
 	}
 	want := cuda.DeviceInfo{
 		Ordinal: 1, Name: "Fake GPU 1", PCIBusID: "0000:9b:00.0", UUID: "GPU-11111111-1111-1111-1111-111111111111",
-		TotalBytes: 8 << 30, DMABuf: true, GPUDirect: true, VMM: true, FlushWrites: 1, WritesOrdering: 100,
+		TotalBytes: 8 << 30, DMABuf: true, GPUDirect: true, FlushWrites: 1,
 	}
-	if list := lib.Devices(); len(list) != 2 || list[1] != want || lib.DriverVersion() != 12080 {
-		t.Errorf("version %d, devices %+v", lib.DriverVersion(), list)
+	if list := lib.Devices(); len(list) != 2 || list[1] != want {
+		t.Errorf("devices %+v", list)
 	}
 	roundTrip(t, lib)
 }
@@ -163,10 +163,7 @@ func roundTrip(t *testing.T, lib *cuda.Lib) {
 	check(event.Wait())
 	_, err = stream.Copy(true, []cuda.Piece{{p, uint64(at) + 1<<19, 1 << 19}}, event)
 	check(err)
-	for over := false; !over; {
-		over, err = event.Over()
-		check(err)
-	}
+	check(event.Wait())
 	if !bytes.Equal(host[1<<19:1<<19+half], host[half:2*half]) || !bytes.Equal(host[1<<19+half:], host[:half]) {
 		t.Error("the bytes that came back are others")
 	}

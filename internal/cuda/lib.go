@@ -13,7 +13,6 @@ type driver interface {
 	canExport() bool
 	canFlush() bool
 	init() Result
-	version() (int, Result)
 	count() (int, Result)
 	device(ordinal int) (int, Result)
 	name(device int) (string, Result)
@@ -32,7 +31,6 @@ type driver interface {
 	event(ctx uintptr) (uintptr, Result)
 	eventEnd(ctx, event uintptr) Result
 	eventWait(ctx, event uintptr) Result
-	eventQuery(ctx, event uintptr) Result
 	copy(ctx, stream, event uintptr, toHost bool, pieces []Piece) (recorded bool, _ Result)
 	copyPeer(ctx, stream, event uintptr, p peerCopy) (recorded bool, _ Result)
 	timer(ctx uintptr) (uintptr, Result)
@@ -51,7 +49,6 @@ type driver interface {
 // Lib is the loaded library, initialised.
 type Lib struct {
 	d       driver
-	version int
 	devices []DeviceInfo
 	handles []int // CUdevice
 }
@@ -62,11 +59,6 @@ func start(d driver) (*Lib, error) {
 	if r := d.init(); r != 0 {
 		return nil, fmt.Errorf("%w: %w", ErrUnavailable, l.fail("cuInit", "", "", r))
 	}
-	v, r := d.version()
-	if r != 0 {
-		return nil, l.fail("cuDriverGetVersion", "", "", r)
-	}
-	l.version = v
 	n, r := d.count()
 	if r != 0 && r != NoDevice {
 		return nil, fmt.Errorf("%w: %w", ErrUnavailable, l.fail("cuDeviceGetCount", "", "", r))
@@ -107,18 +99,13 @@ func (l *Lib) describe(ordinal int) error {
 	}
 	// An attribute that an older driver does not know is not there.
 	ask := func(attribute int) int { v, _ := l.d.attribute(dev, attribute); return v }
-	info.VMM = ask(attributeVMM) == 1
 	info.GPUDirect = ask(attributeGPUDirect) == 1
-	info.FlushWrites, info.WritesOrdering = ask(attributeFlushWrites), ask(attributeWritesOrdering)
+	info.FlushWrites = ask(attributeFlushWrites)
 	info.DMABuf = l.d.canExport() && ask(attributeDMABuf) == 1
 	l.devices = append(l.devices, info)
 	l.handles = append(l.handles, dev)
 	return nil
 }
-
-// DriverVersion is 1000 times the major version plus 10 times the minor one of the
-// CUDA that the driver supports: 12040.
-func (l *Lib) DriverVersion() int { return l.version }
 
 // Devices are the GPUs in CUDA's order.
 func (l *Lib) Devices() []DeviceInfo { return append([]DeviceInfo(nil), l.devices...) }
@@ -297,15 +284,6 @@ func (c *Context) NewEvent() (*Event, error) {
 // any of it, or of anything else that broke the context.
 func (e *Event) Wait() error {
 	return e.c.check("cuEventSynchronize", "the copies before it", e.c.lib.d.eventWait(e.c.ctx, e.e))
-}
-
-// Over says whether it is over, without waiting.
-func (e *Event) Over() (bool, error) {
-	r := e.c.lib.d.eventQuery(e.c.ctx, e.e)
-	if r == NotReady {
-		return false, nil
-	}
-	return r == 0, e.c.check("cuEventQuery", "the copies before it", r)
 }
 
 // Close frees the event.

@@ -61,12 +61,6 @@ func (c calls) canExport() bool { return C.tc_can_export(c.l) != 0 }
 func (c calls) canFlush() bool  { return C.tc_can_flush(c.l) != 0 }
 func (c calls) init() Result    { return Result(C.tc_init(c.l)) }
 
-func (c calls) version() (int, Result) {
-	var v C.int
-	r := C.tc_version(c.l, &v)
-	return int(v), Result(r)
-}
-
 func (c calls) count() (int, Result) {
 	var n C.int
 	r := C.tc_count(c.l, &n)
@@ -156,10 +150,6 @@ func (c calls) eventEnd(ctx, event uintptr) Result {
 
 func (c calls) eventWait(ctx, event uintptr) Result {
 	return Result(C.tc_event_wait(c.l, C.uintptr_t(ctx), C.uintptr_t(event)))
-}
-
-func (c calls) eventQuery(ctx, event uintptr) Result {
-	return Result(C.tc_event_query(c.l, C.uintptr_t(ctx), C.uintptr_t(event)))
 }
 
 func (c calls) copy(ctx, stream, event uintptr, toHost bool, pieces []Piece) (bool, Result) {

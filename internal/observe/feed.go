@@ -22,7 +22,7 @@ import (
 type Options struct {
 	// Start is the first record. At is filled in where it is empty.
 	Start record.Start
-	// Discover looks at the host; nil there is none to look at. What it gave is never
+	// Discover looks at the host; nil: no host is looked at. What it gave is never
 	// changed later.
 	Discover func(ctx context.Context) (*topo.Topology, error)
 	// Sample reads the counters of a host; at is the time since the feed began. nil: there
@@ -77,8 +77,8 @@ func New(o Options) *Feed {
 }
 
 // Run asks the sources until ctx ends. tell is called by one goroutine, with records
-// in the order of AtNS; it must not call Tell. A source that hangs or fails is told of, asked
-// again, and costs the others nothing. When ctx ends Run waits for what it started; the
+// in the order of AtNS. A source that hangs or fails is told of, asked again, and costs
+// the others nothing. When ctx ends Run waits for what it started; the
 // error names calls that did not end even then.
 func (f *Feed) Run(ctx context.Context, tell func(*record.Record)) error {
 	ctx, cancel := context.WithCancel(ctx)
@@ -100,9 +100,6 @@ func (f *Feed) Run(ctx context.Context, tell func(*record.Record)) error {
 	for last := int64(0); ; {
 		select {
 		case r := <-f.news:
-			if r.AtNS == 0 {
-				r.AtNS = f.now()
-			}
 			r.AtNS = max(r.AtNS, last)
 			last = r.AtNS
 			tell(r)
@@ -158,14 +155,6 @@ func (f *Feed) emit(r *record.Record) bool {
 	case <-f.done:
 		return false
 	}
-}
-
-// Tell adds a record of another source, such as a probe, and gives it its time. It waits
-// until Run has taken it, or has ended; any goroutine may call it. The record is
-// the feed's from then on.
-func (f *Feed) Tell(r *record.Record) {
-	r.Schema, r.AtNS = record.Schema, 0
-	f.emit(r)
 }
 
 // Rescan asks for a new look at the host, soon.

@@ -328,49 +328,6 @@ func TestWatchNotes(t *testing.T) {
 	})
 }
 
-// Others tell beside the sources; nobody waits for a feed that is over.
-func TestTell(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := New(Options{Discover: looking, Sample: counting})
-		var running sync.WaitGroup
-		h := play(t, f, func(*heard) {
-			for i := range 10 {
-				running.Go(func() {
-					for range 50 {
-						f.Tell(&record.Record{AtNS: 1 << 60, Source: record.SourceProbe, State: &record.SourceState{Status: record.StatusOK}})
-						time.Sleep(time.Duration(i) * time.Millisecond)
-					}
-				})
-			}
-			running.Wait()
-			for range 3 { // more than anybody takes
-				running.Go(func() {
-					for {
-						f.Tell(&record.Record{Source: record.SourceProbe})
-						select {
-						case <-f.done:
-							return
-						default:
-						}
-						time.Sleep(time.Millisecond)
-					}
-				})
-			}
-			time.Sleep(time.Second)
-		})
-		running.Wait()
-		if n := len(h.states(record.SourceProbe)); n != 500 {
-			t.Errorf("%d records of 500", n)
-		}
-		for _, r := range h.records {
-			if r.AtNS > int64(2*time.Second) {
-				t.Fatalf("a record has the time %s", time.Duration(r.AtNS))
-			}
-		}
-		f.Tell(&record.Record{Source: record.SourceProbe}) // nobody takes it, and nobody waits
-	})
-}
-
 // A call that a driver holds does not keep the program from ending; the error names it.
 func TestStuckAtTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -402,7 +359,7 @@ func TestSlowListener(t *testing.T) {
 		defer cancel()
 		go func() {
 			for ctx.Err() == nil {
-				f.Tell(&record.Record{Source: record.SourceProbe})
+				f.emit(&record.Record{Source: record.SourceProbe})
 			}
 		}()
 		h := &heard{t: t}

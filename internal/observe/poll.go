@@ -17,7 +17,7 @@ type source struct {
 	name      string
 	every     time.Duration // from one call to the next; 0: only when woken
 	lateAfter time.Duration // a call that takes longer is told of
-	// ask gives news; a nil record: there is none.
+	// ask gives news; a nil record says that nothing has changed.
 	ask  func(ctx context.Context) (*record.Record, error)
 	wake <-chan struct{} // nil never
 	// ready is closed when there is something to ask about; nil: there is from the beginning.

@@ -287,7 +287,6 @@ enum {
 	TV_QP_MAX_DEST_RD_ATOMIC = 1 << 17,
 	TV_QP_DEST_QPN = 1 << 20,
 
-	TV_SEND_FENCE = 1 << 0,
 	TV_SEND_SIGNALED = 1 << 1,
 	TV_SEND_INLINE = 1 << 3,
 
@@ -297,7 +296,6 @@ enum {
 	TV_ACCESS_LOCAL_WRITE = 1 << 0,
 	TV_ACCESS_REMOTE_WRITE = 1 << 1,
 	TV_ACCESS_REMOTE_READ = 1 << 2,
-	TV_ACCESS_RELAXED_ORDERING = 1 << 20,
 };
 
 /*
@@ -338,8 +336,6 @@ struct tv_lib {
 	/* optional */
 	struct tv_mr *(*reg_mr_iova)(struct tv_pd *pd, void *addr, size_t length, uint64_t iova,
 				     int access);
-	struct tv_mr *(*reg_mr_iova2)(struct tv_pd *pd, void *addr, size_t length, uint64_t iova,
-				      unsigned access);
 	struct tv_mr *(*reg_dmabuf_mr)(struct tv_pd *pd, uint64_t offset, size_t length,
 				       uint64_t iova, int fd, int access);
 	ssize_t (*query_gid_table)(struct tv_context *ctx, struct tv_gid_entry *entries, size_t max,

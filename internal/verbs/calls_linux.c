@@ -127,21 +127,14 @@ int tv_dealloc_pd(struct tv_lib *l, struct tv_pd *pd)
 	return code(l->dealloc_pd(pd));
 }
 
-/*
- * Flags that devices may ignore are for reg_mr_iova2 alone: an older library would hand
- * them to a kernel that refuses what it does not know.
- */
 int tv_reg_mr(struct tv_lib *l, struct tv_pd *pd, uintptr_t addr, size_t length, uint64_t iova,
 	      unsigned access, struct tv_mr **out)
 {
-	unsigned plain = access & ~(unsigned)TV_ACCESS_RELAXED_ORDERING;
 	errno = 0;
-	if (l->reg_mr_iova2) {
-		*out = l->reg_mr_iova2(pd, (void *)addr, length, iova, access);
+	if (l->reg_mr_iova) {
+		*out = l->reg_mr_iova(pd, (void *)addr, length, iova, (int)access);
 	} else if (iova == addr) {
-		*out = l->reg_mr(pd, (void *)addr, length, (int)plain);
-	} else if (l->reg_mr_iova) {
-		*out = l->reg_mr_iova(pd, (void *)addr, length, iova, (int)plain);
+		*out = l->reg_mr(pd, (void *)addr, length, (int)access);
 	} else {
 		*out = NULL;
 		return ENOSYS;

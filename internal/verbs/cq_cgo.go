@@ -139,7 +139,7 @@ func (q *CQ) Lead() error { return q.events.setLed(true) }
 // Unlead ends Lead. An event that nobody has taken wakes Wait then.
 func (q *CQ) Unlead() error { return q.events.setLed(false) }
 
-// LeaderWait is Wait for who leads. It sleeps in the kernel, with its thread: that wakes
+// LeaderWait is Wait for the leader. It sleeps in the kernel, with its thread: that wakes
 // sooner, and is for one at a time. It may come back without an event.
 func (q *CQ) LeaderWait() error {
 	rc, err := q.events.lead(q.sleep)

@@ -192,14 +192,14 @@ func TestOldLibraries(t *testing.T) {
 		pd := must(d.AllocPD())(t)
 		mem := pages(t, 8192)
 		// What a library cannot, it says; what is optional is left out.
-		moved, err := pd.Register(addr(mem), 8192, 1<<21, allRights|verbs.RelaxedOrdering)
+		moved, err := pd.Register(addr(mem), 8192, 1<<21, allRights)
 		if missing >= verbsfake.NoIOVA {
 			failed(t, err, "ibv_reg_mr", syscall.ENOSYS)
 		} else {
 			ok(t, err)
 			ok(t, moved.Close())
 		}
-		same := must(pd.Register(addr(mem), 8192, uint64(addr(mem)), allRights|verbs.RelaxedOrdering))(t)
+		same := must(pd.Register(addr(mem), 8192, uint64(addr(mem)), allRights))(t)
 		ok(t, same.Close())
 		fd := must(unix.MemfdCreate("dmabuf", 0))(t)
 		ok(t, unix.Ftruncate(fd, 8192))

@@ -49,8 +49,8 @@ func Load() (*Lib, error) {
 // live as long as the Lib: tests have a library of their own.
 func FromTable(table unsafe.Pointer) *Lib { return &Lib{c: (*C.struct_tv_lib)(table)} }
 
-// Devices lists the RDMA devices, none if there are none. ErrUnavailable: the kernel has
-// no RDMA loaded.
+// Devices lists the RDMA devices. The list is empty on a host that has none; ErrUnavailable says
+// that the kernel has no RDMA loaded.
 func (l *Lib) Devices() ([]DeviceInfo, error) {
 	var out []DeviceInfo
 	err := l.eachDevice(func(dev *C.struct_tv_device, name string) bool {

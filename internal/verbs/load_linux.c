@@ -41,7 +41,6 @@ static const struct {
 	NEED(get_async_event, "ibv_get_async_event", "IBVERBS_1.1"),
 	NEED(ack_async_event, "ibv_ack_async_event", "IBVERBS_1.1"),
 	MAY(reg_mr_iova, "ibv_reg_mr_iova", "IBVERBS_1.7"),
-	MAY(reg_mr_iova2, "ibv_reg_mr_iova2", "IBVERBS_1.8"),
 	MAY(query_gid_table, "_ibv_query_gid_table", "IBVERBS_1.11"),
 	MAY(reg_dmabuf_mr, "ibv_reg_dmabuf_mr", "IBVERBS_1.12"),
 };

@@ -7,7 +7,7 @@ import (
 	"github.com/topoctl/topoctl/internal/pkgerr"
 )
 
-// mtuBytes turns the ABI's number of an MTU into bytes, 0 if it is none.
+// mtuBytes turns the ABI's number of an MTU into bytes; 0 if the ABI has no such number.
 func mtuBytes(n int) int {
 	if n < 1 || n > 5 {
 		return 0
@@ -56,7 +56,7 @@ func parseGIDType(text string, link LinkLayer) (GIDType, error) {
 	return 0, pkgerr.Errorf("verbs", "GID type %q is unknown", text)
 }
 
-// interfaceIndex is that of a netdev's name, 0 if there is none.
+// interfaceIndex is the index of the netdev with a name, 0 if no netdev has it.
 func interfaceIndex(name string) int {
 	name = strings.TrimSpace(name)
 	if name == "" {

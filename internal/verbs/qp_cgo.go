@@ -197,9 +197,6 @@ func (q *QP) Post(wrs []SendWR) (taken int, err error) {
 		c.remote_addr = C.uint64_t(w.RemoteAddr)
 		c.rkey = C.uint32_t(w.RKey)
 		flags := C.uint(C.TV_SEND_SIGNALED)
-		if w.Fence {
-			flags |= C.TV_SEND_FENCE
-		}
 		if w.Inline {
 			flags |= C.TV_SEND_INLINE
 		}

@@ -133,10 +133,9 @@ type Access uint32
 
 // The rights.
 const (
-	LocalWrite      Access = 1 << 0
-	RemoteWrite     Access = 1 << 1
-	RemoteRead      Access = 1 << 2
-	RelaxedOrdering Access = 1 << 20 // optional: a device or library that cannot ignores it
+	LocalWrite  Access = 1 << 0
+	RemoteWrite Access = 1 << 1
+	RemoteRead  Access = 1 << 2
 )
 
 func (a Access) String() string {
@@ -146,7 +145,6 @@ func (a Access) String() string {
 		name string
 	}{
 		{LocalWrite, "local write"}, {RemoteWrite, "remote write"}, {RemoteRead, "remote read"},
-		{RelaxedOrdering, "relaxed ordering"},
 	} {
 		if a&r.bit != 0 {
 			text += ", " + r.name
@@ -172,8 +170,6 @@ const (
 type SendWR struct {
 	ID     uint64
 	Opcode Opcode
-	// Fence: it starts after the READs before it have ended.
-	Fence bool
 	// Inline: the bytes are copied while it is posted, at most the QP's MaxInline. The
 	// SGEs then have addresses of the process, and their keys do not count.
 	Inline     bool
@@ -211,26 +207,6 @@ const (
 	WCResponseTimeout WCStatus = 20
 	WCGeneral         WCStatus = 21
 )
-
-var wcNames = map[WCStatus]string{
-	WCSuccess: "success", WCLocalLength: "local length error", WCLocalQPOp: "local QP operation error",
-	WCLocalProt: "local protection error", WCFlushed: "flushed", WCBadResponse: "bad response",
-	WCLocalAccess: "local access error", WCRemoteInvalid: "remote invalid request",
-	WCRemoteAccess: "remote access error", WCRemoteOp: "remote operation error",
-	WCRetryExceeded: "transport retries exceeded", WCRNRExceeded: "receiver-not-ready retries exceeded",
-	WCRemoteAborted: "remote aborted", WCFatal: "fatal error", WCResponseTimeout: "response timeout",
-	WCGeneral: "general error",
-}
-
-func (s WCStatus) String() string { return nameOf(wcNames, s, "completion status") }
-
-// nameOf is a value's name, or what it is of and its number.
-func nameOf[T ~uint32](names map[T]string, v T, what string) string {
-	if n, ok := names[v]; ok {
-		return n
-	}
-	return fmt.Sprintf("%s %d", what, uint32(v))
-}
 
 // WC is one completion. Of one that failed only these fields are defined.
 type WC struct {
@@ -326,19 +302,6 @@ const (
 	EventClientRereg  EventType = 17
 	EventGIDChange    EventType = 18
 )
-
-var eventNames = map[EventType]string{
-	EventCQErr: "CQ error", EventQPFatal: "QP fatal", EventQPRequestErr: "QP request error",
-	EventQPAccessErr: "QP access error", EventCommEst: "communication established",
-	EventSQDrained: "send queue drained", EventPathMig: "path migrated",
-	EventPathMigErr: "path migration failed", EventDeviceFatal: "device fatal",
-	EventPortActive: "port active", EventPortErr: "port error", EventLIDChange: "LID changed",
-	EventPKeyChange: "partition keys changed", EventSMChange: "subnet manager changed",
-	EventQPLastWQE: "last WQE reached", EventClientRereg: "client reregistration",
-	EventGIDChange: "GID changed",
-}
-
-func (t EventType) String() string { return nameOf(eventNames, t, "event") }
 
 // Event is an asynchronous event of a device.
 type Event struct {

@@ -143,7 +143,7 @@ func (s *side) expect(t testing.TB, statuses ...verbs.WCStatus) {
 	t.Helper()
 	for i, c := range s.wait(t, len(statuses)) {
 		if c.Status != statuses[i] {
-			t.Fatalf("completion %d: %+v (%s), not %s", i, c, c.Status, statuses[i])
+			t.Fatalf("completion %d: %+v (%d), not %d", i, c, c.Status, statuses[i])
 		}
 	}
 }

@@ -147,8 +147,8 @@ func (t *trial) register(pd *verbs.PD, size int) *replies.VerbsError {
 	return nil
 }
 
-// dmabuf asks whether the driver knows dma-bufs, with a descriptor that is none: one
-// that does complains about the descriptor.
+// dmabuf asks whether the driver knows dma-bufs, with a descriptor that is not open: a driver that
+// knows them complains about the descriptor.
 // Source: drivers/infiniband/core/uverbs_std_types_mr.c (UVERBS_METHOD_REG_DMABUF_MR).
 func (t *trial) dmabuf(pd *verbs.PD) *bool {
 	t.at("ibv_reg_dmabuf_mr")

@@ -107,8 +107,7 @@ func hugeBytes(smaps []byte, a area) int64 {
 	return total
 }
 
-// mappings are what is mapped in a process. Where the system does not tell, there are none, and
-// everything is taken to be well.
+// mappings are what is mapped in a process. If the system does not tell, every range passes.
 type mappings struct {
 	unknown          bool
 	list             []vma // in the order of addresses

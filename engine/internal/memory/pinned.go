@@ -13,8 +13,8 @@ import (
 // 20 µs, so that beginning a copy and waiting for it are little beside it.
 const PieceBytes = 512 << 10
 
-// Use says what buffers are for. Each use has its own, so that those who wait for a
-// peer never hold what the peer's requests need here.
+// Use says what buffers are for. Each use has its own, so that requests which wait for a peer
+// never hold what the peer's requests need here.
 type Use uint8
 
 // The uses.
@@ -63,12 +63,10 @@ func PoolOf(d DeviceMemory, use Use) (*Pool, error) {
 	if err != nil {
 		return nil, err
 	}
-	pool := &Pool{run: run, over: make(chan struct{})}
-	pool.wake = sync.NewCond(&pool.mu)
-	for i := p.buffers - 1; i >= 0; i-- {
-		pool.free = append(pool.free, &Buffer{pool: pool, Region: run.region, Offset: int64(i) * PieceBytes})
+	pool := &Pool{run: run, free: make(chan *Buffer, p.buffers)}
+	for i := range p.buffers {
+		pool.free <- &Buffer{pool: pool, Region: run.region, Offset: int64(i) * PieceBytes}
 	}
-	go pool.serve()
 	p.pools[use] = pool
 	return pool, nil
 }
@@ -78,7 +76,6 @@ type run struct {
 	table   *Table
 	region  *Region
 	release func() error
-	count   int
 }
 
 // newRun allocates and pins.
@@ -88,15 +85,15 @@ func (p *Pinned) newRun(count int, backing Backing, name string, grant Grant) (r
 	if err != nil {
 		return run{}, pkgerr.Errorf("memory", "pinned memory of %d bytes: %w", size, err)
 	}
-	r := run{table: NewTable(1), release: release, count: count}
+	r := run{table: NewTable(1), release: release}
 	if r.region, err = r.table.Add(b, name, "", grant); err != nil {
 		return run{}, errors.Join(err, release(), b.Free())
 	}
 	return r, nil
 }
 
-// free gives the memory back. With an error it stays: something still knows it.
-func (r *run) free() error {
+// giveBack frees the memory. With an error it stays: something still knows it.
+func (r *run) giveBack() error {
 	if err := r.release(); err != nil {
 		return pkgerr.Errorf("memory", "pinned memory of %d bytes: %w", r.region.Size(), err)
 	}
@@ -129,9 +126,6 @@ func (p *Pinned) Window(buffers int) (*Window, error) {
 	return &Window{r, p}, nil
 }
 
-// Buffers is how many the window has.
-func (w *Window) Buffers() int { return w.count }
-
 // Block is the window's memory.
 func (w *Window) Block() *Block { return w.region.Block() }
 
@@ -142,7 +136,7 @@ func (w *Window) Buffer(i int) Buffer {
 
 // Free gives the memory back.
 func (w *Window) Free() error {
-	if err := w.free(); err != nil {
+	if err := w.giveBack(); err != nil {
 		return err
 	}
 	w.of.countDown()
@@ -175,17 +169,11 @@ func (p *Pinned) Close() error {
 	return nil
 }
 
-// Pool is a bounded set of buffers. Whoever finds none waits: nothing fails for want of
+// Pool is a bounded set of buffers. Whoever finds none waits for one: nothing fails for want of
 // buffers.
 type Pool struct {
 	run
-
-	mu          sync.Mutex
-	free        []*Buffer
-	first, last *Wait
-	closed      bool
-	wake        *sync.Cond // there are both buffers and waits, or it is closed
-	over        chan struct{}
+	free chan *Buffer
 }
 
 // Buffer is a piece of pinned memory: PieceBytes of the region from Offset on.
@@ -198,132 +186,41 @@ type Buffer struct {
 // Bytes are the first n bytes of the buffer.
 func (b *Buffer) Bytes(n int64) []byte { return b.Region.Bytes(b.Offset, n) }
 
-// Release returns the buffer to its pool, if it is of one. It calls nobody, so that any
-// lock may be held.
+// Release returns the buffer to its pool, if it is of one. It never waits.
 func (b *Buffer) Release() {
-	p := b.pool
-	if p == nil {
-		return
+	if b.pool != nil {
+		b.pool.free <- b
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.free = append(p.free, b)
-	if p.first != nil || p.closed {
-		p.wake.Signal()
-	}
-}
-
-// Wait is somebody's wait for a buffer. It is used for one wait at a time.
-type Wait struct {
-	// Ready takes the buffer. It is called from the pool's goroutine and must be quick.
-	Ready  func(*Buffer)
-	next   *Wait
-	queued bool
 }
 
 // Region is what all buffers are pieces of.
 func (p *Pool) Region() *Region { return p.region }
 
-// Get gives a buffer, or nil; then w.Ready is called when there is one.
-func (p *Pool) Get(w *Wait) *Buffer {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if n := len(p.free); n > 0 && p.first == nil {
-		b := p.free[n-1]
-		p.free = p.free[:n-1]
-		return b
-	}
-	w.queued, w.next = true, nil
-	if p.last == nil {
-		p.first = w
-	} else {
-		p.last.next = w
-	}
-	p.last = w
-	if len(p.free) > 0 {
-		p.wake.Signal()
-	}
-	return nil
-}
-
-// Cancel ends a wait: Ready is not called any more. false: it was, or is being.
-func (p *Pool) Cancel(w *Wait) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if !w.queued {
-		return false
-	}
-	w.queued = false
-	var before *Wait
-	for at := p.first; at != w; at = at.next {
-		before = at
-	}
-	if before == nil {
-		p.first = w.next
-	} else {
-		before.next = w.next
-	}
-	if p.last == w {
-		p.last = before
-	}
-	w.next = nil
-	return true
-}
-
-// Await waits for a buffer, but not longer than until stop is closed: nil then.
-func (p *Pool) Await(stop <-chan struct{}) *Buffer {
-	got := make(chan *Buffer, 1)
-	w := &Wait{Ready: func(b *Buffer) { got <- b }}
-	if b := p.Get(w); b != nil {
-		return b
-	}
+// Get gives a buffer, nil where none is free.
+func (p *Pool) Get() *Buffer {
 	select {
-	case b := <-got:
+	case b := <-p.free:
 		return b
-	case <-stop:
-		if !p.Cancel(w) {
-			(<-got).Release()
-		}
+	default:
 		return nil
 	}
 }
 
-// serve hands buffers to those who wait.
-func (p *Pool) serve() {
-	defer close(p.over)
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for {
-		for !p.closed && (p.first == nil || len(p.free) == 0) {
-			p.wake.Wait()
-		}
-		if p.first == nil || len(p.free) == 0 {
-			return
-		}
-		w, b := p.first, p.free[len(p.free)-1]
-		p.free = p.free[:len(p.free)-1]
-		if p.first = w.next; p.first == nil {
-			p.last = nil
-		}
-		w.queued, w.next = false, nil
-		p.mu.Unlock()
-		w.Ready(b)
-		p.mu.Lock()
+// Await waits for a buffer, but not longer than until stop is closed: nil then. Those that wait
+// get theirs in the order in which they came.
+func (p *Pool) Await(stop <-chan struct{}) *Buffer {
+	select {
+	case b := <-p.free:
+		return b
+	case <-stop:
+		return nil
 	}
 }
 
 // close ends the pool. All buffers must be back.
 func (p *Pool) close() error {
-	p.mu.Lock()
-	if missing := p.count - len(p.free); missing > 0 || p.first != nil {
-		p.mu.Unlock()
-		return pkgerr.Errorf("memory", "%d of %d buffers of pinned memory are in use: close the engines first", missing, p.count)
+	if missing := cap(p.free) - len(p.free); missing > 0 {
+		return pkgerr.Errorf("memory", "%d of %d buffers of pinned memory are in use: close the engines first", missing, cap(p.free))
 	}
-	if !p.closed {
-		p.closed = true
-		p.wake.Signal()
-	}
-	p.mu.Unlock()
-	<-p.over
-	return p.run.free()
+	return p.giveBack()
 }

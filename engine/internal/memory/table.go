@@ -171,7 +171,7 @@ func (t *Table) Pin(id ID, offset, length uint64, want Grant) (*Region, error) {
 	return r, err
 }
 
-// PinAny is Pin for those who know what to do with device memory.
+// PinAny is Pin for callers that know what to do with device memory.
 func (t *Table) PinAny(id ID, offset, length uint64, want Grant) (*Region, error) {
 	return t.PinFor(nil, id, offset, length, want)
 }

@@ -27,13 +27,13 @@ type Conn struct {
 	queue   []*parent            // that are not cut up
 	open    int                  // parents without a completion
 	waiting *part                // for a buffer
-	wait    memory.Wait
-	copying int // parts that are being copied
+	copying int                  // parts that are being copied
 	free    []*part
 
 	reports transport.Reports
 
-	dead    bool // the inner connection is lost
+	gone    chan struct{} // closed when the inner connection is lost
+	dead    bool          // it is
 	lostErr error
 	told    bool
 	cause   error // of Close
@@ -97,8 +97,8 @@ func (c *Conn) Post(requests []*transport.Request, done []transport.Completion) 
 		case !c.t.concerns(r, devices):
 			c.pending = append(c.pending, r)
 		default:
-			if err := check(r, &c.limits); err != nil {
-				c.reports.Add(transport.Completion{Request: r, Err: err})
+			if err := c.limits.Refuse(r); err != nil { // it would be copied from beside a region
+				c.reports.Add(transport.Completion{Request: r, Err: pkgerr.Errorf("stage", "%w", err)})
 				continue
 			}
 			c.open++
@@ -125,27 +125,6 @@ func (c *Conn) concerned(requests []*transport.Request) bool {
 		}
 	}
 	return false
-}
-
-// check refuses what no connection takes, and ranges that would be copied from
-// beside a region.
-func check(r *transport.Request, limits *transport.Caps) error {
-	if len(r.Spans) > limits.MaxSpans || r.Bytes > limits.MaxBytes || r.Op != transport.Read && r.Op != transport.Write {
-		return pkgerr.Errorf("stage", "%w: op %d of %d spans and %d bytes: at most %d and %d are taken",
-			transport.ErrRefused, r.Op, len(r.Spans), r.Bytes, limits.MaxSpans, limits.MaxBytes)
-	}
-	sum := int64(0)
-	for i := range r.Spans {
-		s := &r.Spans[i]
-		if size := s.Local.Size(); s.Bytes < 0 || s.LocalOffset < 0 || s.LocalOffset > size || s.Bytes > size-s.LocalOffset {
-			return pkgerr.Errorf("stage", "%w: local region %q: %d bytes at %d: %w", transport.ErrRefused, s.Local.Name(), s.Bytes, s.LocalOffset, memory.ErrRange)
-		}
-		sum += s.Bytes
-	}
-	if sum != r.Bytes {
-		return pkgerr.Errorf("stage", "%w: spans of %d bytes in a request of %d", transport.ErrRefused, sum, r.Bytes)
-	}
-	return nil
 }
 
 // cutUp cuts parts off the parents in their order, as long as there are buffers. mu
@@ -179,9 +158,10 @@ func (c *Conn) cutUp() {
 			c.end(x, err, false)
 			continue
 		}
-		b := pool.Get(&c.wait)
+		b := pool.Get()
 		if b == nil {
 			c.waiting = x
+			go func() { c.ready(pool.Await(c.gone)) }()
 			return
 		}
 		x.begin(b)
@@ -237,14 +217,16 @@ func (x *part) begin(b *memory.Buffer) {
 	c.pending = append(c.pending, &x.req)
 }
 
-// ready brings the buffer that a part waited for.
+// ready brings the buffer that a part waited for, nil where the connection was lost before.
 func (c *Conn) ready(b *memory.Buffer) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	x := c.waiting
 	c.waiting = nil
-	if c.dead || x.parent.err != nil {
-		b.Release()
+	if b == nil || c.dead || x.parent.err != nil {
+		if b != nil {
+			b.Release()
+		}
 		c.end(x, c.closedError(), false)
 	} else {
 		x.begin(b)
@@ -419,15 +401,7 @@ func (c *Conn) lost(_ transport.Conn, err error) {
 	defer c.mu.Unlock()
 	c.staged.Store(true)
 	c.dead, c.lostErr = true, err
-	if c.waiting != nil {
-		if _, d := Needs(c.waiting.spans); d != nil {
-			if pool, err := memory.PoolOf(d, memory.ForRequests); err == nil && pool.Cancel(&c.wait) {
-				p := c.waiting
-				c.waiting = nil
-				c.end(p, c.closedError(), false)
-			}
-		}
-	}
+	close(c.gone)
 	c.goOn()
 }
 

@@ -64,7 +64,7 @@ func TestWindow(t *testing.T) {
 	}
 	var w Bounce
 	for range 3 { // it can be used again
-		w.Lay(spans, pool.Get(&memory.Wait{}))
+		w.Lay(spans, pool.Get())
 		var counts []int
 		for _, c := range w.copies {
 			counts = append(counts, len(c.pieces))

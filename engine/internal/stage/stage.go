@@ -64,9 +64,8 @@ func (t *Transport) Register(r *memory.Region) (string, error) {
 
 // Dial makes a connection that stages.
 func (t *Transport) Dial(ctx context.Context, d transport.Dial) (transport.Conn, error) {
-	c := &Conn{t: t}
+	c := &Conn{t: t, gone: make(chan struct{})}
 	c.reports = transport.Reports{Mu: &c.mu, Conn: c, Events: d.Events}
-	c.wait.Ready = c.ready
 	d.Events = transport.Events{Done: c.ended, Lost: c.lost}
 	t.conns.Add(1)
 	inner, err := t.Transport.Dial(ctx, d)

@@ -45,8 +45,8 @@ type expectation[A any] struct {
 	until  time.Time
 }
 
-// MakeEnds makes a table without ends, which the transport's mutex guards. A connection has its
-// price from when it is expected until it is over; nil: there is none.
+// MakeEnds makes an empty table, which the transport's mutex guards. A connection costs the price
+// from when it is expected until it is over; nil: it costs nothing.
 func MakeEnds[A any, P End](mu *sync.Mutex, price Price) Ends[A, P] {
 	return Ends[A, P]{
 		mu: mu, expected: map[ConnKey]expectation[A]{}, open: map[ConnKey]P{},
@@ -111,7 +111,7 @@ func (e *Ends[A, P]) countDown(k ConnKey) {
 	}
 }
 
-// Account is whom a connection that is expected, or was, counts for.
+// Account is the account that a connection counts for, which is or was expected.
 func (e *Ends[A, P]) Account(k ConnKey) Account { return e.accounts[k] }
 
 // Open notes the end of a connection that has arrived. It has paid the price where it was

@@ -17,7 +17,7 @@ import (
 // Account is the peer that something is counted for: what it has proven to be, or where it is.
 type Account string
 
-// Shares are a limit that peers share. nil: there is none. They may be used by many goroutines.
+// Shares are a limit that peers share; nil sets no limit. They may be used by many goroutines.
 type Shares struct {
 	what  string
 	limit int64

@@ -30,6 +30,7 @@ package transport
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"net/netip"
 
@@ -306,6 +307,27 @@ type Request struct {
 	Awaited bool
 	// Tag is the poster's own and comes back with the completion.
 	Tag any
+}
+
+// Refuse says why a connection of these limits takes no such request, nil where it does. The
+// ranges are those of our own regions: what the peer's have is not known here.
+func (c *Caps) Refuse(r *Request) error {
+	if len(r.Spans) > c.MaxSpans || r.Bytes > c.MaxBytes || r.Op != Read && r.Op != Write {
+		return fmt.Errorf("%w: op %d of %d spans and %d bytes: at most %d and %d are taken",
+			ErrRefused, r.Op, len(r.Spans), r.Bytes, c.MaxSpans, c.MaxBytes)
+	}
+	sum := int64(0)
+	for i := range r.Spans {
+		s := &r.Spans[i]
+		if size := s.Local.Size(); s.Bytes < 0 || s.LocalOffset < 0 || s.LocalOffset > size || s.Bytes > size-s.LocalOffset {
+			return fmt.Errorf("%w: local region %q: %d bytes at %d: %w", ErrRefused, s.Local.Name(), s.Bytes, s.LocalOffset, memory.ErrRange)
+		}
+		sum += s.Bytes
+	}
+	if sum != r.Bytes {
+		return fmt.Errorf("%w: spans of %d bytes in a request of %d", ErrRefused, sum, r.Bytes)
+	}
+	return nil
 }
 
 // Span is a contiguous piece of memory on both sides. The poster has checked the

@@ -370,7 +370,7 @@ func TestLost(t *testing.T) {
 	}
 }
 
-// The pool is bounded: who finds no buffer waits, in order, and can forget it.
+// The pool is bounded: whoever finds no buffer waits, in order, and can give up.
 func TestStaging(t *testing.T) {
 	d := open(t, cudafake.Options{}, Options{StagingBytes: 6 * memory.PieceBytes})
 	b, err := gpu(t, d, "cuda:0").Alloc(1)
@@ -387,42 +387,43 @@ func TestStaging(t *testing.T) {
 	if other == pool {
 		t.Error("both uses have one pool")
 	}
-	var have []*memory.Buffer
-	for range 3 {
-		have = append(have, pool.Get(&memory.Wait{}))
+	have := []*memory.Buffer{pool.Get(), pool.Get(), pool.Get()}
+	if have[2] == nil || pool.Get() != nil {
+		t.Fatal("there are not three buffers")
 	}
 	type turn struct {
 		i int
 		b *memory.Buffer
 	}
 	got := make(chan turn, 4)
-	var wants [3]*memory.Wait
-	for i := range wants {
-		wants[i] = &memory.Wait{Ready: func(b *memory.Buffer) { got <- turn{i, b} }}
-		if pool.Get(wants[i]) != nil {
-			t.Fatal("there was a fourth buffer")
+	stop := make(chan struct{})
+	for i := range 3 {
+		until := make(chan struct{})
+		if i == 1 {
+			until = stop
 		}
+		go func() { got <- turn{i, pool.Await(until)} }()
+		time.Sleep(20 * time.Millisecond) // so that it waits before the next one comes
 	}
-	if !pool.Cancel(wants[1]) || pool.Cancel(wants[1]) {
-		t.Error("a wait was not forgotten, or twice")
+	close(stop)
+	if x := <-got; x.i != 1 || x.b != nil {
+		t.Errorf("%d had its turn with %v where 1 gave up", x.i, x.b)
 	}
 	if err := d.Close(); err == nil {
 		t.Error("closed with a block and buffers in use")
 	}
-	have[0].Release()
-	last := &memory.Wait{Ready: func(b *memory.Buffer) { got <- turn{3, b} }}
-	if pool.Get(last) != nil {
-		t.Error("who came last was served first")
-	}
-	have[1].Release()
-	have[2].Release()
-	for _, want := range []int{0, 2, 3} {
+	for i, want := range []int{0, 2} {
+		have[i].Release()
+		if pool.Get() != nil {
+			t.Error("who came last was served first")
+		}
 		x := <-got
 		if x.i != want {
 			t.Errorf("%d has its turn, want %d", x.i, want)
 		}
 		defer x.b.Release()
 	}
+	have[2].Release()
 	pool = other
 	// Many at once.
 	var all sync.WaitGroup

@@ -286,7 +286,7 @@ func (a *allocation) Copy(pieces []memory.DevicePiece, toHost bool, done func(er
 	l.copy(a.address, pieces, done)
 }
 
-// fail reports a copy that is none, in its turn.
+// fail reports the error of a copy that was never queued, in its turn.
 func (l *lane) fail(err error, done func(error)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

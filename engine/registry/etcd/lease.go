@@ -211,7 +211,7 @@ func (h *held) watch(ctx context.Context) {
 	})
 }
 
-// granted gives the lease, a new one where there is none.
+// granted gives the registry's lease, and gets one from etcd if it has none.
 func (r *etcd) granted(ctx context.Context) (*lease, error) {
 	select {
 	case r.leasing <- struct{}{}:

@@ -98,8 +98,8 @@ func encode(v any) []byte {
 	return b.Bytes()
 }
 
-// parseDescriptor reads a peer's descriptor. One of another protocol than TCP is none that we can
-// use, and says so.
+// parseDescriptor reads a peer's descriptor. The error of one for another protocol than TCP names
+// the protocol.
 func parseDescriptor(data []byte) (*descriptor, error) {
 	d := &descriptor{ProtoVersion: 1}
 	var protocol struct {
@@ -141,7 +141,7 @@ func (d *descriptor) ranges() []Range {
 	return out
 }
 
-// rpcMeta is where the handshake port of a segment is, for those who find it by a server.
+// rpcMeta is where the handshake port of a segment is, for peers that find it by a server.
 type rpcMeta struct {
 	Host string `json:"ip_or_host_name"`
 	Port int    `json:"rpc_port"`

@@ -357,7 +357,7 @@ func (p *Peer) freed() {
 	p.mu.Unlock()
 }
 
-// wake has those who wait for a lane look again. The mutex is held.
+// wake has the transfers that wait for a lane look again. The mutex is held.
 func (p *Peer) wake() {
 	close(p.room)
 	p.room = make(chan struct{})

@@ -190,11 +190,6 @@ static int f_Init(unsigned flags) {
 	LEAVE(opts.devices ? OK : NO_DEVICE);
 }
 
-static int f_DriverGetVersion(int *v) {
-	ENTER("cuDriverGetVersion");
-	*v = opts.old ? 11010 : 12080;
-	LEAVE(OK);
-}
 static int f_DeviceGetCount(int *n) {
 	ENTER("cuDeviceGetCount");
 	*n = opts.devices;
@@ -238,10 +233,8 @@ static int f_DeviceGetAttribute(int *v, int attribute, int d) {
 	ENTER("cuDeviceGetAttribute");
 	DEVICE(d);
 	switch (attribute) {
-	case 102: *v = 1; break;
 	case 116: *v = opts.gpudirect; break;
 	case 117: *v = opts.flush; break;
-	case 118: *v = 100; break;
 	case 124:
 		if (opts.old) LEAVE(INVALID_VALUE);
 		*v = opts.dmabuf;
@@ -467,11 +460,6 @@ static int f_EventSynchronize(void *p) {
 	while (e->over != e->recorded && !e->ctx->error) pthread_cond_wait(&changed, &mu);
 	LEAVE(e->ctx->error);
 }
-static int f_EventQuery(void *p) {
-	ENTER("cuEventQuery");
-	event *e = p;
-	LEAVE(e->ctx->error ? e->ctx->error : e->over == e->recorded ? OK : NOT_READY);
-}
 
 static int f_EventElapsedTime(float *ms, void *a, void *b) {
 	ENTER("cuEventElapsedTime");
@@ -651,7 +639,6 @@ static int f_GetErrorString(int code, const char **s) {
 
 #define FUNCTIONS(X)                                                        \
 	X(cuInit, f_Init, 0)                                                    \
-	X(cuDriverGetVersion, f_DriverGetVersion, 0)                            \
 	X(cuDeviceGetCount, f_DeviceGetCount, 0)                                \
 	X(cuDeviceGet, f_DeviceGet, 0)                                          \
 	X(cuDeviceGetName, f_DeviceGetName, 0)                                  \
@@ -673,7 +660,6 @@ static int f_GetErrorString(int code, const char **s) {
 	X(cuEventDestroy_v2, f_EventDestroy, 0)                                 \
 	X(cuEventRecord, f_EventRecord, 0)                                      \
 	X(cuEventSynchronize, f_EventSynchronize, 0)                            \
-	X(cuEventQuery, f_EventQuery, 0)                                        \
 	X(cuMemcpyHtoDAsync_v2, f_MemcpyHtoDAsync, 0)                           \
 	X(cuMemcpyDtoHAsync_v2, f_MemcpyDtoHAsync, 0)                           \
 	X(cuMemcpyPeerAsync, f_MemcpyPeerAsync, 0)                              \

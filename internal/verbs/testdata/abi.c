@@ -163,7 +163,6 @@ static void values(void)
 	VALUE(IBV_QP_SQ_PSN, TV_QP_SQ_PSN);
 	VALUE(IBV_QP_MAX_DEST_RD_ATOMIC, TV_QP_MAX_DEST_RD_ATOMIC);
 	VALUE(IBV_QP_DEST_QPN, TV_QP_DEST_QPN);
-	VALUE(IBV_SEND_FENCE, TV_SEND_FENCE);
 	VALUE(IBV_SEND_SIGNALED, TV_SEND_SIGNALED);
 	VALUE(IBV_SEND_INLINE, TV_SEND_INLINE);
 	VALUE(IBV_WR_RDMA_WRITE, TV_WR_RDMA_WRITE);
@@ -171,7 +170,6 @@ static void values(void)
 	VALUE(IBV_ACCESS_LOCAL_WRITE, TV_ACCESS_LOCAL_WRITE);
 	VALUE(IBV_ACCESS_REMOTE_WRITE, TV_ACCESS_REMOTE_WRITE);
 	VALUE(IBV_ACCESS_REMOTE_READ, TV_ACCESS_REMOTE_READ);
-	VALUE(IBV_ACCESS_RELAXED_ORDERING, TV_ACCESS_RELAXED_ORDERING);
 }
 
 /* The words of types.go: "name real", compared in Go. */
@@ -246,7 +244,6 @@ __attribute__((unused)) static void calls(struct ibv_context *ctx)
 	int (*dealloc)(struct ibv_pd *) = ibv_dealloc_pd;
 	struct ibv_mr *(*reg)(struct ibv_pd *, void *, size_t, int) = ibv_reg_mr;
 	struct ibv_mr *(*iova)(struct ibv_pd *, void *, size_t, uint64_t, int) = ibv_reg_mr_iova;
-	struct ibv_mr *(*iova2)(struct ibv_pd *, void *, size_t, uint64_t, unsigned) = ibv_reg_mr_iova2;
 	struct ibv_mr *(*dmabuf)(struct ibv_pd *, uint64_t, size_t, uint64_t, int, int) = ibv_reg_dmabuf_mr;
 	int (*dereg)(struct ibv_mr *) = ibv_dereg_mr;
 	struct ibv_comp_channel *(*channel)(struct ibv_context *) = ibv_create_comp_channel;
@@ -266,7 +263,7 @@ __attribute__((unused)) static void calls(struct ibv_context *ctx)
 	int (*poll)(struct ibv_cq *, int, struct ibv_wc *) = ctx->ops.poll_cq;
 	int (*notify)(struct ibv_cq *, int) = ctx->ops.req_notify_cq;
 	(void)list, (void)free_list, (void)name, (void)open, (void)close, (void)device, (void)port, (void)gid;
-	(void)pkey, (void)alloc, (void)dealloc, (void)reg, (void)iova, (void)iova2, (void)dmabuf, (void)dereg;
+	(void)pkey, (void)alloc, (void)dealloc, (void)reg, (void)iova, (void)dmabuf, (void)dereg;
 	(void)channel, (void)no_channel, (void)make_cq, (void)no_cq, (void)cq_event, (void)ack_cq, (void)make_qp;
 	(void)modify, (void)query, (void)no_qp, (void)event, (void)ack, (void)table, (void)post, (void)poll;
 	(void)notify, (void)ibv_get_device_guid((struct ibv_device *)0);

@@ -21,10 +21,9 @@ type Missing int
 
 // The levels.
 const (
-	NoDMABuf          Missing = 1
-	NoGIDTable        Missing = 2
-	NoRelaxedOrdering Missing = 3
-	NoIOVA            Missing = 4
+	NoDMABuf   Missing = 1
+	NoGIDTable Missing = 2
+	NoIOVA     Missing = 3
 )
 
 // Options are what a fabric is made with.

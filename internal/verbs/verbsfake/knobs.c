@@ -158,7 +158,7 @@ void fake_set_pkey(struct fabric *f, int dev, int port, int index, uint16_t key)
 	pthread_mutex_unlock(&f->mu);
 }
 
-/* old leaves out: 1 dma-bufs, 2 GID tables too, 3 optional access flags too, 4 iova too. */
+/* old leaves out: 1 dma-bufs, 2 GID tables too, 3 iova too. */
 struct view *fake_view(struct fabric *f, uint64_t devices, int old)
 {
 	struct view *v = calloc(1, sizeof *v);
@@ -174,8 +174,6 @@ struct view *fake_view(struct fabric *f, uint64_t devices, int old)
 	if (old >= 2)
 		v->lib.query_gid_table = NULL;
 	if (old >= 3)
-		v->lib.reg_mr_iova2 = NULL;
-	if (old >= 4)
 		v->lib.reg_mr_iova = NULL;
 	return v;
 }

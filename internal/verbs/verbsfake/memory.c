@@ -84,8 +84,7 @@ static int mapped(uintptr_t addr, size_t length)
 /* What a kernel and a device check; with the lock held. */
 static int check(struct tv_device *d, uint64_t start, size_t length, uint64_t iova, unsigned access)
 {
-	unsigned known = TV_ACCESS_LOCAL_WRITE | TV_ACCESS_REMOTE_WRITE | TV_ACCESS_REMOTE_READ |
-			 TV_ACCESS_RELAXED_ORDERING;
+	unsigned known = TV_ACCESS_LOCAL_WRITE | TV_ACCESS_REMOTE_WRITE | TV_ACCESS_REMOTE_READ;
 	if (length == 0 || length > d->attr.max_mr_size || access & ~known)
 		return EINVAL;
 	if ((access & TV_ACCESS_REMOTE_WRITE) && !(access & TV_ACCESS_LOCAL_WRITE))
@@ -125,30 +124,19 @@ static struct mr *make(struct pd *p, void *addr, size_t length, uint64_t iova, u
 	return m;
 }
 
-static struct tv_mr *reg_mr_iova2(struct tv_pd *tp, void *addr, size_t length, uint64_t iova,
-				  unsigned access)
+static struct tv_mr *reg_mr_iova(struct tv_pd *tp, void *addr, size_t length, uint64_t iova, int access)
 {
 	struct pd *p = (struct pd *)tp;
 	struct mr *m = NULL;
 	int err = enter(p->dev, V_REG_MR);
 	if (!err)
-		err = check(p->dev, (uintptr_t)addr, length, iova, access);
+		err = check(p->dev, (uintptr_t)addr, length, iova, (unsigned)access);
 	if (!err && !mapped((uintptr_t)addr, length))
 		err = EFAULT;
 	if (!err)
-		m = make(p, addr, length, iova, access);
+		m = make(p, addr, length, iova, (unsigned)access);
 	leave(p->dev, err);
 	return m ? &m->m : NULL;
-}
-
-/* As kernels before optional flags: what they do not know is refused. */
-static struct tv_mr *reg_mr_iova(struct tv_pd *p, void *addr, size_t length, uint64_t iova, int access)
-{
-	if (access & TV_ACCESS_RELAXED_ORDERING) {
-		errno = EINVAL;
-		return NULL;
-	}
-	return reg_mr_iova2(p, addr, length, iova, (unsigned)access);
 }
 
 static struct tv_mr *reg_mr(struct tv_pd *p, void *addr, size_t length, int access)
@@ -212,7 +200,6 @@ void fill_memory(struct tv_lib *l)
 	l->dealloc_pd = dealloc_pd;
 	l->reg_mr = reg_mr;
 	l->reg_mr_iova = reg_mr_iova;
-	l->reg_mr_iova2 = reg_mr_iova2;
 	l->reg_dmabuf_mr = reg_dmabuf_mr;
 	l->dereg_mr = dereg_mr;
 }

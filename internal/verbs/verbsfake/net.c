@@ -220,8 +220,6 @@ static void send_posted(struct qp *q)
 	while (q->q.state == TV_QPS_RTS && !q->broken && q->sent < q->tail) {
 		struct wqe *w = slot(q, q->sent);
 		int read = w->opcode == TV_WR_RDMA_READ;
-		if ((w->flags & TV_SEND_FENCE) && q->reads)
-			return;
 		if (read && q->reads && q->reads >= q->at.max_rd_atomic)
 			return;
 		start(q, w, q->sent++);
@@ -369,7 +367,7 @@ int64_t net_step(struct fabric *f)
 			next = w->deadline;
 		if (q->sent < q->tail && q->q.state == TV_QPS_RTS && !q->broken && !q->reads && !q->dev->stall &&
 		    !q->dev->silent && !q->dev->fatal)
-			next = now; /* a READ or a fence can go on */
+			next = now; /* a READ can go on */
 	}
 	return next;
 }

@@ -97,9 +97,8 @@ func (c *Conn) Post(requests []*transport.Request, done []transport.Completion) 
 			break
 		}
 		taken++
-		if len(r.Spans) > limits.MaxSpans || r.Bytes > limits.MaxBytes {
-			done = append(done, transport.Completion{Request: r, Err: c.transport.errorf(
-				"request of %d spans and %d bytes: over the limits (%d, %d)", len(r.Spans), r.Bytes, limits.MaxSpans, limits.MaxBytes)})
+		if err := limits.Refuse(r); err != nil {
+			done = append(done, transport.Completion{Request: r, Err: c.transport.errorf("%w", err)})
 			continue
 		}
 		c.outstanding++

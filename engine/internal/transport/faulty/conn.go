@@ -63,7 +63,6 @@ func (c *Conn) Describe() string { return c.inner.Describe() + ", with injected 
 
 // Post decides each request's fate.
 func (c *Conn) Post(requests []*transport.Request, done []transport.Completion) (int, []transport.Completion) {
-	plan := c.transport.currentPlan()
 	limit := c.inner.Limits().MaxPosted
 	now := time.Now()
 	c.mu.Lock()
@@ -75,7 +74,7 @@ func (c *Conn) Post(requests []*transport.Request, done []transport.Completion) 
 			break
 		}
 		taken++
-		if failed := c.fate(r, plan, now, &n); failed != nil {
+		if failed := c.fate(r, now, &n); failed != nil {
 			done = append(done, transport.Completion{Request: r, Err: failed})
 		}
 	}
@@ -87,7 +86,8 @@ func (c *Conn) Post(requests []*transport.Request, done []transport.Completion) 
 }
 
 // fate queues a request, or gives the error that it fails with at once.
-func (c *Conn) fate(r *transport.Request, p Plan, now time.Time, n *Counts) error {
+func (c *Conn) fate(r *transport.Request, now time.Time, n *Counts) error {
+	p := &c.transport.plan
 	// One draw each, whatever comes of it: the same seed gives the same fates.
 	hit := func(probability float64) bool { return c.rng.Float64() < probability }
 	kill, fail, corrupt := hit(p.Kill), hit(p.Fail), hit(p.Corrupt)
@@ -322,13 +322,6 @@ func (c *Conn) Stall(on bool) {
 	c.signal()
 }
 
-// Kill ends the connection as a network that failed would.
-func (c *Conn) Kill() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.end(errKilled, true)
-}
-
 // Close ends the connection.
 func (c *Conn) Close(cause error) {
 	c.mu.Lock()
@@ -420,10 +413,11 @@ func (c *Conn) lostBy() (cause, lost error) {
 // landLate lets WRITEs land whose poster was told that the connection is gone.
 func (c *Conn) landLate(late []*entry) {
 	const forever = 1 << 62
-	p := c.transport.currentPlan()
 	wait := time.Duration(forever) // by hand only
-	if p.LateMax > 0 {
-		wait = time.Duration(c.random() * float64(p.LateMax))
+	if latest := c.transport.plan.LateMax; latest > 0 {
+		c.mu.Lock()
+		wait = time.Duration(c.rng.Float64() * float64(latest))
+		c.mu.Unlock()
 	}
 	c.await(wait, func() bool { return c.release || c.innerOver })
 	for next := 0; next < len(late); {
@@ -457,10 +451,4 @@ func (c *Conn) landLate(late []*entry) {
 		c.transport.drop(e.late)
 	}
 	c.transport.count(func(n *Counts) { n.Landed += landed })
-}
-
-func (c *Conn) random() float64 {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.rng.Float64()
 }

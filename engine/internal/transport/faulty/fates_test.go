@@ -231,7 +231,7 @@ func lateWrite(t *testing.T, left bool, latest time.Duration) int64 {
 }
 
 func TestKillAndDials(t *testing.T) {
-	r := newRig(t, faulty.Plan{Kill: 1})
+	r := newRig(t, faulty.Plan{Kill: 1, FailLeave: 1})
 	if err := r.dial(); err != nil {
 		t.Fatal(err)
 	}
@@ -244,22 +244,11 @@ func TestKillAndDials(t *testing.T) {
 			t.Errorf("a request on a connection that was killed: %v", err)
 		}
 	}
-	r.origin.Conn++
-	r.from.SetPlan(faulty.Plan{})
-	r.from.FailDials(errors.New("no route"))
-	if err := r.dial(); err == nil || r.from.Counts().FailedDials != 1 {
-		t.Errorf("dial: %v, counts %+v", err, r.from.Counts())
-	}
-	r.from.FailDials(nil)
-	if err := r.dial(); err != nil {
-		t.Fatal(err)
-	}
-	r.conn.(*faulty.Conn).Kill()
-	if err := r.waitLost(); !errors.Is(err, faulty.ErrInjected) {
-		t.Errorf("lost: %v", err)
-	}
-	r.from.SetPlan(faulty.Plan{FailLeave: 1})
 	if err := r.from.Leave(context.Background(), r.origin, 99); !errors.Is(err, faulty.ErrInjected) {
 		t.Errorf("leave: %v", err)
+	}
+	r = newRig(t, faulty.Plan{FailDial: 1})
+	if err := r.dial(); !errors.Is(err, faulty.ErrInjected) || r.from.Counts().FailedDials != 1 {
+		t.Errorf("dial: %v, counts %+v", err, r.from.Counts())
 	}
 }

@@ -13,8 +13,7 @@ import (
 // Line is what a proxy does to the bytes of one direction. The zero value forwards
 // them as they come.
 type Line struct {
-	Delay       time.Duration
-	BytesPerSec int64 // 0: no limit
+	Delay time.Duration
 	// Stall forwards nothing and takes little: the sender feels it.
 	Stall bool
 	// Hold takes everything and forwards nothing, and hides that the sender is gone:
@@ -23,27 +22,22 @@ type Line struct {
 	// CorruptEvery flips one bit in about that many bytes, 0 none, but not in the first
 	// CorruptAfter bytes of a connection.
 	CorruptEvery, CorruptAfter int64
-	// CorruptAt flips the lowest bit of the byte at this place of each connection, 0
-	// none.
-	CorruptAt int64
 }
 
 // Proxy forwards TCP connections. Its methods may be used by many goroutines.
 type Proxy struct {
 	listener net.Listener
+	target   string
 	seed     uint64
 	running  sync.WaitGroup
 
 	mu       sync.Mutex
 	changed  *sync.Cond
-	target   string
 	up, down Line
-	refuse   bool
 	closed   bool
 	pipes    map[*pipe]bool
 	accepted uint64
 	flipped  int64
-	carried  int64
 }
 
 // Listen starts a proxy on an address ("127.0.0.1:0") that forwards to a target.
@@ -69,20 +63,6 @@ func (p *Proxy) Update(change func(up, down *Line)) {
 	defer p.mu.Unlock()
 	change(&p.up, &p.down)
 	p.changed.Broadcast()
-}
-
-// SetTarget forwards new connections to another address.
-func (p *Proxy) SetTarget(target string) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.target = target
-}
-
-// Refuse resets new connections as soon as they are accepted, or no more.
-func (p *Proxy) Refuse(on bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.refuse = on
 }
 
 // Cut resets all connections on both sides and drops what was on the way. It says
@@ -112,13 +92,6 @@ func (p *Proxy) Flipped() int64 {
 	return p.flipped
 }
 
-// Carried is how many bytes were forwarded so far, both directions together.
-func (p *Proxy) Carried() int64 {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.carried
-}
-
 // Close cuts all connections and waits for all goroutines.
 func (p *Proxy) Close() error {
 	err := p.listener.Close()
@@ -143,23 +116,21 @@ func (p *Proxy) accept() {
 			return
 		}
 		p.mu.Lock()
-		refuse := p.refuse || p.closed
-		target := p.target
 		p.accepted++
-		n := p.accepted
+		n, closed := p.accepted, p.closed
 		p.mu.Unlock()
-		if refuse {
+		if closed {
 			reset(c)
 			continue
 		}
-		p.running.Go(func() { p.forward(c.(*net.TCPConn), target, n) })
+		p.running.Go(func() { p.forward(c.(*net.TCPConn), n) })
 	}
 }
 
 // forward runs one connection.
-func (p *Proxy) forward(client *net.TCPConn, target string, n uint64) {
+func (p *Proxy) forward(client *net.TCPConn, n uint64) {
 	d := net.Dialer{Timeout: 10 * time.Second}
-	s, err := d.Dial("tcp", target)
+	s, err := d.Dial("tcp", p.target)
 	if err != nil {
 		reset(client)
 		return
@@ -228,7 +199,6 @@ type flow struct {
 	failed bool  // the receiver is gone; nothing goes any more
 	place  int64 // of the next byte in the connection
 	next   int64 // place of the next bit that flips, 0 not drawn
-	free   time.Time
 }
 
 type chunk struct {
@@ -277,14 +247,11 @@ func (f *flow) write() {
 			return
 		}
 		_, err := f.to.Write(b)
-		p.mu.Lock()
-		p.carried += int64(len(b))
 		if err != nil {
+			p.mu.Lock()
 			f.failed, f.chunks = true, nil
-		}
-		p.changed.Broadcast()
-		p.mu.Unlock()
-		if err != nil {
+			p.changed.Broadcast()
+			p.mu.Unlock()
 			// The sender learns it, unless there is nobody who listens: then what the
 			// other direction still holds goes on.
 			if f == f.pipe.up {
@@ -315,11 +282,7 @@ func (f *flow) take() (b []byte, ended error) {
 			p.changed.Wait()
 			continue
 		}
-		due := f.chunks[0].at.Add(f.line.Delay)
-		if f.line.BytesPerSec > 0 && f.free.After(due) {
-			due = f.free
-		}
-		wait := time.Until(due)
+		wait := time.Until(f.chunks[0].at.Add(f.line.Delay))
 		if wait <= 0 {
 			return f.pop(), nil
 		}
@@ -339,12 +302,6 @@ func (f *flow) pop() []byte {
 	f.chunks = f.chunks[1:]
 	f.bytes -= len(b)
 	f.proxy.changed.Broadcast()
-	if rate := f.line.BytesPerSec; rate > 0 {
-		if now := time.Now(); f.free.Before(now) {
-			f.free = now
-		}
-		f.free = f.free.Add(time.Duration(float64(len(b)) / float64(rate) * 1e9))
-	}
 	f.corrupt(b)
 	f.place += int64(len(b))
 	return b
@@ -353,10 +310,6 @@ func (f *flow) pop() []byte {
 // corrupt flips the bits whose place is in these bytes.
 func (f *flow) corrupt(b []byte) {
 	end := f.place + int64(len(b))
-	if at := f.line.CorruptAt; at > 0 && at >= f.place && at < end {
-		b[at-f.place] ^= 1
-		f.proxy.flipped++
-	}
 	every := f.line.CorruptEvery
 	if every <= 0 {
 		f.next = 0

@@ -3,7 +3,6 @@ package faulty_test
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"io"
 	"math/bits"
 	"math/rand/v2"
@@ -133,9 +132,6 @@ func TestProxyForwards(t *testing.T) {
 	}
 	l.server.Write(down)
 	l.read(l.client, down)
-	// Counted when they are written, which may be after they were read.
-	want := int64(len(up) + 2*len(down))
-	l.until(fmt.Sprintf("%d bytes are carried", want), func() bool { return l.proxy.Carried() == want })
 }
 
 func TestProxyCut(t *testing.T) {
@@ -155,15 +151,6 @@ func TestProxyCut(t *testing.T) {
 	l.connect() // the next one works
 	l.client.Write([]byte("y"))
 	l.read(l.server, []byte("y"))
-	l.proxy.Refuse(true)
-	c, err := net.Dial("tcp", l.proxy.Address())
-	if err == nil {
-		c.SetDeadline(time.Now().Add(time.Minute))
-		if _, err = c.Read(make([]byte, 1)); err == nil || isTimeout(err) {
-			t.Errorf("a refused connection: %v", err)
-		}
-		c.Close()
-	}
 }
 
 func TestProxyStall(t *testing.T) {
@@ -211,7 +198,7 @@ func TestProxyHold(t *testing.T) {
 	}
 }
 
-func TestProxyDelayAndRate(t *testing.T) {
+func TestProxyDelay(t *testing.T) {
 	l := newLine(t, func(up, _ *faulty.Line) { up.Delay = 50 * time.Millisecond })
 	start := time.Now()
 	data := noise(1 << 20)
@@ -220,21 +207,11 @@ func TestProxyDelayAndRate(t *testing.T) {
 	if took := time.Since(start); took < 50*time.Millisecond {
 		t.Errorf("a delay of 50 ms took %v", took)
 	}
-	start = time.Now()
-	l.proxy.Update(func(up, _ *faulty.Line) { *up = faulty.Line{BytesPerSec: 20 << 20} })
-	go l.client.Write(data)
-	l.read(l.server, data)
-	if took := time.Since(start); took < 40*time.Millisecond {
-		t.Errorf("1 MiB at 20 MiB/s took %v", took)
-	}
 }
 
 func TestProxyCorrupts(t *testing.T) {
 	const after, every = 100_000, 10_000
-	l := newLine(t, func(up, down *faulty.Line) {
-		up.CorruptEvery, up.CorruptAfter = every, after
-		down.CorruptAt = 77
-	})
+	l := newLine(t, func(up, _ *faulty.Line) { up.CorruptEvery, up.CorruptAfter = every, after })
 	data := noise(4 << 20)
 	go l.client.Write(data)
 	got := make([]byte, len(data))
@@ -254,11 +231,5 @@ func TestProxyCorrupts(t *testing.T) {
 	}
 	if flips != l.proxy.Flipped() || flips < 250 || flips > 650 {
 		t.Errorf("%d bits differ, %d were flipped, about %d expected", flips, l.proxy.Flipped(), (len(data)-after)/every)
-	}
-	l.server.Write(data[:100])
-	io.ReadFull(l.client, got[:100])
-	data[77] ^= 1
-	if !bytes.Equal(got[:100], data[:100]) {
-		t.Error("not just the byte at 77 was changed")
 	}
 }

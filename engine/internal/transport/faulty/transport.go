@@ -84,14 +84,14 @@ type Transport struct {
 	transport.Transport               // the one inside
 	stage               *memory.Table // copies of what WRITEs carry that land late
 
-	mu       sync.Mutex
-	plan     Plan
-	rng      *rand.Rand
-	failDial error
-	counts   Counts
-	conns    map[*Conn]bool
-	closed   bool
-	running  sync.WaitGroup
+	plan    Plan
+	running sync.WaitGroup
+
+	mu     sync.Mutex
+	rng    *rand.Rand
+	counts Counts
+	conns  map[*Conn]bool
+	closed bool
 }
 
 var _ transport.Transport = (*Transport)(nil)
@@ -102,21 +102,6 @@ func Wrap(inner transport.Transport, plan Plan) *Transport {
 		Transport: inner, stage: memory.NewTable(1 << 16), plan: plan,
 		rng: rand.New(rand.NewPCG(plan.Seed, 0)), conns: map[*Conn]bool{},
 	}
-}
-
-// SetPlan changes what happens at random, for present connections, too. The seed
-// counts for connections that are dialled from now on.
-func (t *Transport) SetPlan(plan Plan) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.plan = plan
-}
-
-// FailDials makes every dial fail with err, nil no more.
-func (t *Transport) FailDials(err error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.failDial = err
 }
 
 // Counts are the faults so far.
@@ -145,7 +130,7 @@ func (t *Transport) Unwrap() transport.Transport { return t.Transport }
 
 // Leave goes inside, or fails.
 func (t *Transport) Leave(ctx context.Context, from transport.Origin, conn transport.ConnID) error {
-	if t.draw(func(p Plan) float64 { return p.FailLeave }) {
+	if t.draw(t.plan.FailLeave) {
 		t.count(func(c *Counts) { c.FailedLeaves++ })
 		return fmt.Errorf("%w: leave of connection %d", ErrInjected, conn)
 	}
@@ -153,27 +138,21 @@ func (t *Transport) Leave(ctx context.Context, from transport.Origin, conn trans
 }
 
 // draw decides one thing that is not a connection's.
-func (t *Transport) draw(probability func(Plan) float64) bool {
+func (t *Transport) draw(probability float64) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.rng.Float64() < probability(t.plan)
+	return t.rng.Float64() < probability
 }
 
 // Dial dials inside, or fails.
 func (t *Transport) Dial(ctx context.Context, d transport.Dial) (transport.Conn, error) {
-	t.mu.Lock()
-	err, seed := t.failDial, t.plan.Seed
-	t.mu.Unlock()
-	if err == nil && t.draw(func(p Plan) float64 { return p.FailDial }) {
-		err = ErrInjected
-	}
-	if err != nil {
+	if t.draw(t.plan.FailDial) {
 		t.count(func(c *Counts) { c.FailedDials++ })
-		return nil, fmt.Errorf("dial %q: %w", d.Remote.Address, err)
+		return nil, fmt.Errorf("dial %q: %w", d.Remote.Address, ErrInjected)
 	}
 	c := &Conn{
 		transport: t, events: d.Events, wake: make(chan struct{}, 1),
-		rng: rand.New(rand.NewPCG(seed, uint64(d.Conn))),
+		rng: rand.New(rand.NewPCG(t.plan.Seed, uint64(d.Conn))),
 	}
 	d.Events = transport.Events{Done: c.innerDone, Lost: c.innerLost}
 	inner, err := t.Transport.Dial(ctx, d)
@@ -207,12 +186,6 @@ func (t *Transport) Close() error {
 	}
 	t.running.Wait()
 	return errors.Join(err, t.stage.Close())
-}
-
-func (t *Transport) currentPlan() Plan {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.plan
 }
 
 func (t *Transport) forget(c *Conn) {

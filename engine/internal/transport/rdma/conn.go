@@ -1,3 +1,5 @@
+//go:build cgo && linux && (amd64 || arm64)
+
 package rdma
 
 import (
@@ -337,8 +339,8 @@ func (c *conn) Post(requests []*transport.Request, done []transport.Completion) 
 		if c.closed || c.posted >= c.limits.MaxPosted {
 			break
 		}
-		if err := c.check(r); err != nil {
-			done = append(done, transport.Completion{Request: r, Err: err})
+		if err := c.limits.Refuse(r); err != nil {
+			done = append(done, transport.Completion{Request: r, Err: pkgerr.Errorf("rdma", "%w", err)})
 			taken++
 			continue
 		}
@@ -365,15 +367,6 @@ func (c *conn) Post(requests []*transport.Request, done []transport.Completion) 
 	}
 	c.awaited = false
 	return taken, done
-}
-
-// check refuses a request that no connection of these limits carries.
-func (c *conn) check(r *transport.Request) error {
-	if len(r.Spans) > c.limits.MaxSpans || r.Bytes > c.limits.MaxBytes || r.Op != transport.Read && r.Op != transport.Write {
-		return pkgerr.Errorf("rdma", "%w: op %d of %d spans and %d bytes: at most %d and %d are taken",
-			transport.ErrRefused, r.Op, len(r.Spans), r.Bytes, c.limits.MaxSpans, c.limits.MaxBytes)
-	}
-	return nil
 }
 
 // need is how many work requests a request takes at most: one for each span, and one

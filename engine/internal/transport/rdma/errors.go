@@ -3,10 +3,41 @@ package rdma
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"syscall"
 
+	"github.com/topoctl/topoctl/engine/internal/transport"
 	"github.com/topoctl/topoctl/internal/verbs"
 )
+
+// ErrUnavailable is that there is no libibverbs, no RDMA device that can be opened, or this
+// program was built without cgo.
+var ErrUnavailable = verbs.ErrUnavailable
+
+// ErrBudget is that all queue pairs that the options allow are in use.
+var ErrBudget = errors.New("the queue pairs are used up")
+
+// unavailable is why there is no RDMA here. It is transport.ErrUnavailable and
+// ErrUnavailable, whose words come once.
+type unavailable struct{ why error }
+
+func (u unavailable) Error() string {
+	if errors.Is(u.why, ErrUnavailable) || errors.As(u.why, &unknownDevice{}) {
+		return u.why.Error()
+	}
+	return fmt.Sprintf("%v: %v", ErrUnavailable, u.why)
+}
+
+func (u unavailable) Unwrap() []error {
+	return []error{transport.ErrUnavailable, ErrUnavailable, u.why}
+}
+
+// unknownDevice is that none of the wanted devices is there, and others are.
+type unknownDevice struct{ wanted, known []string }
+
+func (u unknownDevice) Error() string {
+	return fmt.Sprintf("no RDMA device named %s: this host has %s", strings.Join(u.wanted, ", "), strings.Join(u.known, ", "))
+}
 
 // PortError is what went wrong between two ports, with what may be behind it.
 type PortError struct {

@@ -40,7 +40,7 @@ func TestEveryStatusHasCauseAndAdvice(t *testing.T) {
 		if status == verbs.WCFlushed || s.what == "" || s.advice == "" {
 			continue
 		}
-		t.Run(status.String(), func(t *testing.T) {
+		t.Run(s.what, func(t *testing.T) {
 			w := newWorld(t, verbsfake.Options{}, Options{QueuePairs: 1, KeepAlive: time.Hour})
 			here, there := w.a.region(1<<16, memory.None), w.b.region(1<<16, both)
 			remote := w.b.remote(there)

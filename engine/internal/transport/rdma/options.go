@@ -9,6 +9,16 @@ import (
 	"github.com/topoctl/topoctl/internal/pkgerr"
 )
 
+// Limits of requests; a connection has less where a device has less.
+const (
+	maxDepth   = 1024     // work requests of one queue pair
+	maxSpans   = 64       // of one request
+	maxBytes   = 64 << 20 // of one request
+	maxSGE     = 8        // local pieces of one work request
+	maxWork    = 1 << 30  // bytes of one work request
+	maxEntries = 1 << 15  // of a device's completion queue
+)
+
 // Options are those of the public package engine/transport/rdma, which says what they
 // mean: its factory converts them.
 type Options struct {

@@ -1,3 +1,5 @@
+//go:build cgo && linux && (amd64 || arm64)
+
 package rdma
 
 import (
@@ -29,7 +31,7 @@ type flight struct {
 	rmt   *transport.RemoteRegion // that it touches
 	local *memory.Region
 	bytes int64
-	shift uint64 // from the device's addresses of the local bytes to those of the process; 0: there are none
+	shift uint64 // from the device's addresses of the local bytes to the process's; 0: it has no addresses for them
 }
 
 // slot is a place for a queue pair of a connection. All is under the connection's mu.
@@ -188,7 +190,7 @@ func (s *slot) add(o *op) error {
 // build makes the work requests of a request.
 func (s *slot) build(o *op) error {
 	r := o.req
-	first, sum := s.tail, int64(0)
+	first := s.tail
 	for i := range r.Spans {
 		span := &r.Spans[i]
 		rmt := s.c.remoteOf(span.Remote)
@@ -199,16 +201,7 @@ func (s *slot) build(o *op) error {
 		if m == nil {
 			return pkgerr.Errorf("rdma", "%w: local region %q is not registered with %s: %w", transport.ErrRefused, span.Local.Name(), s.c.dev.name, memory.ErrClosed)
 		}
-		if span.LocalOffset < 0 || span.LocalOffset > span.Local.Size() || span.Bytes > span.Local.Size()-span.LocalOffset {
-			return pkgerr.Errorf("rdma", "%w: local region %q: %d bytes at %d: %w", transport.ErrRefused, span.Local.Name(), span.Bytes, span.LocalOffset, memory.ErrRange)
-		}
-		if sum += span.Bytes; sum > r.Bytes {
-			break // the work requests that there is room for are those of r.Bytes
-		}
 		s.cut(o, first, span, rmt, m)
-	}
-	if sum != r.Bytes {
-		return pkgerr.Errorf("rdma", "%w: spans of %d bytes or more in a request of %d", transport.ErrRefused, sum, r.Bytes)
 	}
 	return nil
 }

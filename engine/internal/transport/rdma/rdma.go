@@ -1,64 +1,10 @@
-// Package rdma moves memory by RDMA verbs: one-sided READs and WRITEs that devices carry
-// out, over InfiniBand and RoCE. docs/wire.md specifies what two ends tell each other,
-// under "RDMA".
-//
-// A connection is a few reliable-connected queue pairs between one port here and one of
-// the peer. The active end's Dial makes them, tells the peer's Accept their numbers, and
-// tries them out before it returns. The passive end has queue pairs that the peer's
-// requests come to, and no part in moving the bytes: it counts none.
-//
-// # Ports and addresses
-//
-// The transport has ports of its own (transport.Ported). Which of a port's GIDs is used is
-// decided for each peer, by what both have: RoCE v2 before v1, the same subnet before one
-// that the host has a route to, given addresses before link-local ones; on InfiniBand the
-// same subnet, a partition that both are in and not both as limited members, LIDs. Every
-// decision has its reason, in Describe or in the error.
-//
-// Devices and ports are watched: by their asynchronous events, and by reading them again
-// from time to time, because not everything has an event. A connection whose port, address
-// or device goes away ends at once with that as its cause. A device that was removed is
-// closed, which the kernel may be waiting for, and opened again when it is back; its
-// registrations and its name for peers (the generation) are new then.
-//
-// # Who takes completions
-//
-// Each device has a poller, which sleeps on its completion channel. A goroutine that waits for
-// a request (Poll) takes its place: there is one thread to wake, and it goes on with what
-// it waited for. See reading.
-//
-// # What a peer can do
-//
-// An engine is one trust domain: one protection domain for each device. A region is
-// registered with the rights that its grant gives, and one that grants nothing has no key.
-// Keys hold no addresses of the process. Queue pairs of the active end let nobody touch
-// anything. When a region is closed its registration ends, and with it what peers can do.
-// A request for it is refused by the peer's device, which breaks the queue pair: it is
-// replaced, and what stood behind is sent again.
-//
-// # The end of things
-//
-// Leave destroys the queue pairs that the peer's requests come to: what of these is still
-// in the network lands nowhere. Our own connection is over, and Lost comes, when its queue
-// pairs are destroyed; before that, no READ that failed is reported as over. Where a device
-// gives nothing back (Linux 6.1's rxe after its link went down), nothing tells but time:
-// the engine's scheduler, which closes what stands still. There is no checksum but those
-// of the wire.
-//
-// A READ counts as done when its device says so, but for Soft-RoCE, which says so of some that
-// have brought nothing: see proveRead.
-//
-// # What was tried on what
-//
-// The conformance suite and faults of every kind on internal/verbs/verbsfake; the suite,
-// links, addresses and devices that come and go on Soft-RoCE of Linux 6.1 in the VM lab. No
-// hardware was at hand: InfiniBand, dma-buf and small limits were seen on the fake alone.
+//go:build cgo && linux && (amd64 || arm64)
+
 package rdma
 
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net"
 	"slices"
 	"strings"
@@ -71,23 +17,6 @@ import (
 	"github.com/topoctl/topoctl/engine/internal/transport"
 	"github.com/topoctl/topoctl/internal/pkgerr"
 	"github.com/topoctl/topoctl/internal/verbs"
-)
-
-// ErrUnavailable is that there is no libibverbs, no RDMA device that can be opened, or this
-// program was built without cgo.
-var ErrUnavailable = verbs.ErrUnavailable
-
-// ErrBudget is that all queue pairs that the options allow are in use.
-var ErrBudget = errors.New("the queue pairs are used up")
-
-// Limits of requests; a connection has less where a device has less.
-const (
-	maxDepth   = 1024     // work requests of one queue pair
-	maxSpans   = 64       // of one request
-	maxBytes   = 64 << 20 // of one request
-	maxSGE     = 8        // local pieces of one work request
-	maxWork    = 1 << 30  // bytes of one work request
-	maxEntries = 1 << 15  // of a device's completion queue
 )
 
 // Transport is RDMA. It implements transport.Transport and transport.Ported.
@@ -122,31 +51,9 @@ var (
 	_ transport.Selective = (*Transport)(nil)
 )
 
-// unavailable is why there is no RDMA here. It is transport.ErrUnavailable and
-// ErrUnavailable, whose words come once.
-type unavailable struct{ why error }
-
-func (u unavailable) Error() string {
-	if errors.Is(u.why, ErrUnavailable) || errors.As(u.why, &unknownDevice{}) {
-		return u.why.Error()
-	}
-	return fmt.Sprintf("%v: %v", ErrUnavailable, u.why)
-}
-
-func (u unavailable) Unwrap() []error {
-	return []error{transport.ErrUnavailable, ErrUnavailable, u.why}
-}
-
-// unknownDevice is that none of the wanted devices is there, and others are.
-type unknownDevice struct{ wanted, known []string }
-
-func (u unknownDevice) Error() string {
-	return fmt.Sprintf("no RDMA device named %s: this host has %s", strings.Join(u.wanted, ", "), strings.Join(u.known, ", "))
-}
-
-// New opens the RDMA devices. It fails with ErrUnavailable, which is also
-// transport.ErrUnavailable, where there is none that can be opened; what was against each of them is in the error. Devices that come
-// later, or come back, are opened then.
+// New opens the RDMA devices. If none can be opened it fails with ErrUnavailable, which is also
+// transport.ErrUnavailable and says why each of them could not. Devices that come later, or come
+// back, are opened then.
 //
 // A nil lib loads libibverbs. changed is called when Offers, LocalPorts or keys of regions
 // have changed: from a goroutine of the transport, which it may call, but for Close.

@@ -50,7 +50,7 @@ func reach(local, remote *port, o *Options, route routed) (way, error) {
 	return w, nil
 }
 
-// unreachable is why a pair of ports is none.
+// unreachable is why one port does not reach another.
 type unreachable struct{ local, remote, why string }
 
 func (e *unreachable) Error() string {

@@ -1,3 +1,5 @@
+//go:build cgo && linux && (amd64 || arm64)
+
 package rdma
 
 import (

@@ -1,3 +1,5 @@
+//go:build cgo && linux && (amd64 || arm64)
+
 package rdma
 
 import "github.com/topoctl/topoctl/engine/internal/transport"

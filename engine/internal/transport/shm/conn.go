@@ -211,9 +211,8 @@ func (c *conn) Post(requests []*transport.Request, done []transport.Completion) 
 // prepare makes a job of a request, with a hold on the mappings. wait says that
 // the peer was asked for one of them.
 func (c *conn) prepare(r *transport.Request) (j *job, wait bool, err error) {
-	if len(r.Spans) > maxSpans || r.Bytes > maxBytes || r.Op != transport.Read && r.Op != transport.Write {
-		return nil, false, pkgerr.Errorf("shm", "%w: op %d of %d spans and %d bytes: at most %d and %d are taken",
-			transport.ErrRefused, r.Op, len(r.Spans), r.Bytes, maxSpans, maxBytes)
+	if err := limits.Refuse(r); err != nil {
+		return nil, false, pkgerr.Errorf("shm", "%w", err)
 	}
 	if n := len(c.free); n > 0 {
 		j, c.free = c.free[n-1], c.free[:n-1]
@@ -222,29 +221,18 @@ func (c *conn) prepare(r *transport.Request) (j *job, wait bool, err error) {
 	}
 	j.request = r
 	var m *mapping
-	var bytes int64
 	for i := range r.Spans {
 		s := &r.Spans[i]
 		if m == nil || m.id != s.Remote.ID {
 			m = c.mappingOf(s.Remote)
 		}
-		if err = m.check(r.Op, s); err == nil && (s.LocalOffset < 0 || s.LocalOffset > s.Local.Size() || s.Bytes > s.Local.Size()-s.LocalOffset) {
-			err = pkgerr.Errorf("shm", "local region %q: %d bytes at %d: %w", s.Local.Name(), s.Bytes, s.LocalOffset, memory.ErrRange)
-		}
-		if err != nil {
-			break
+		if err := m.check(r.Op, s); err != nil {
+			c.release(j)
+			return nil, false, err
 		}
 		m.refs++
 		j.maps = append(j.maps, m)
 		wait = wait || m.state == asking
-		bytes += s.Bytes
-	}
-	if err == nil && bytes != r.Bytes {
-		err = pkgerr.Errorf("shm", "%w: spans of %d bytes in a request of %d", transport.ErrRefused, bytes, r.Bytes)
-	}
-	if err != nil {
-		c.release(j)
-		return nil, false, err
 	}
 	if len(r.Spans) > 0 {
 		j.node = c.t.copier.queueOf(r.Spans[0].Local.Location())

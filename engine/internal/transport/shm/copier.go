@@ -357,7 +357,7 @@ func readNodes(sys fs.FS, allowed func(int) bool) []node {
 	return list
 }
 
-// readList reads a list of numbers as sysfs writes them, empty where there is none.
+// readList reads a list of numbers as sysfs writes them. It is empty if the file cannot be read.
 func readList(sys fs.FS, name string) cpuset.Set {
 	text, err := fs.ReadFile(sys, name)
 	if err != nil {

@@ -89,7 +89,7 @@ func (t *Transport) match(c *net.UnixConn) (*passive, error) {
 		return nil, errors.New("no such connection is expected")
 	}
 	_ = c.SetReadDeadline(time.Time{})
-	p := &passive{t: t, key: h.key, name: e.name, rights: e.rights, c: c, mapped: map[memory.ID]bool{}, done: make(chan struct{})}
+	p := &passive{t: t, key: h.key, name: e.name, rights: e.rights, c: c, mapped: map[memory.ID]bool{}, ending: make(chan struct{}), done: make(chan struct{})}
 	p.wake = sync.NewCond(&p.mu)
 	p.outbox = append(p.outbox, outgoing{frame{kind: welcome}, fd})
 	t.ends.Open(p.key, p)
@@ -115,9 +115,10 @@ type passive struct {
 	ended  bool               // nothing is sent any more
 
 	// Of device memory.
-	leases  []*lease // by place
-	copying int      // moves
-	over    bool     // none begins any more
+	leases  []*lease      // by place
+	copying int           // moves
+	over    bool          // none begins any more
+	ending  chan struct{} // closed when over is about to be set
 
 	// done is closed when the peer has stopped or is gone: it touches nothing of
 	// ours any more.

@@ -110,7 +110,9 @@ type Transport struct {
 	ends    transport.Ends[expectation, *passive]
 	active  map[*conn]bool
 	windows map[*memory.Pinned]*windowPool // by a device's pool for peers
-	wg      sync.WaitGroup                 // readers, writers, the listener
+	// windowErrs are those of ending windows.
+	windowErrs error
+	wg         sync.WaitGroup // readers, writers, the listener
 }
 
 var _ transport.Transport = (*Transport)(nil)
@@ -161,10 +163,10 @@ func New(o Options) (*Transport, error) {
 // Name is "shm".
 func (t *Transport) Name() string { return "shm" }
 
+var limits = transport.Caps{SameHost: true, MaxSpans: maxSpans, MaxBytes: maxBytes, MaxPosted: maxPosted}
+
 // Caps are the limits of requests.
-func (t *Transport) Caps() transport.Caps {
-	return transport.Caps{SameHost: true, MaxSpans: maxSpans, MaxBytes: maxBytes, MaxPosted: maxPosted}
-}
+func (t *Transport) Caps() transport.Caps { return limits }
 
 // Endpoint is where peers of this host reach the transport.
 func (t *Transport) Endpoint() transport.Endpoint {
@@ -298,17 +300,9 @@ func (t *Transport) Close() error {
 	for _, p := range passives {
 		p.cut()
 	}
-	t.mu.Lock()
-	for _, r := range t.windows {
-		r.close()
-	}
-	t.mu.Unlock()
 	t.wg.Wait()
 	t.copier.close()
-	for _, r := range t.windows {
-		err = errors.Join(err, errors.Join(r.errs...))
-	}
-	return errors.Join(err, t.boards.Close())
+	return errors.Join(err, t.windowErrs, t.boards.Close())
 }
 
 var (

@@ -2,8 +2,6 @@ package shm
 
 import (
 	"errors"
-	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -24,23 +22,17 @@ const (
 	keepUnused = 500 * time.Millisecond
 )
 
-// windowPool is where windows into the memory of one device come from: pinned memory that a
-// peer maps, so it is one connection's and never another's afterwards. All windows
-// together have no more slots than the device's own pool for peers. Whoever finds
-// none waits, and the one that was lent longest ago is taken back.
-//
-// Its goroutine alone makes windows and ends them, for the driver takes its time.
+// windowPool bounds the windows into the memory of one device: pinned memory that a peer maps,
+// so it is one connection's and never another's afterwards. All windows together have no more
+// slots than the device's own pool for peers.
 type windowPool struct {
 	pinned *memory.Pinned // of the device
-	poke   chan struct{}
-
-	mu      sync.Mutex
-	slots   int       // that there are
-	waiting []*lease  // connections without a window that want one
-	lent    []*window // windows, in the order in which they were lent
-	over    []*window // through which nothing is copied any more
-	closed  bool
-	errs    []error // of ending windows
+	slots  int            // of each window
+	free   chan struct{}  // holds one for each window that there may be now
+	turn   chan struct{}  // holds one while a connection waits for free; others wait for their turn
+	// claim is sent by the connection whose turn it is. The one that has had its window for
+	// longest is the first to receive it, and gives the window up.
+	claim chan struct{}
 }
 
 // window is the memory of one, and what is copied through it.
@@ -52,6 +44,7 @@ type window struct {
 	// idle is when the last copy was over, in Unix nanoseconds; 0: one runs, -1: there was
 	// none yet.
 	idle atomic.Int64
+	over chan struct{} // closed when it was taken back and nothing is copied through it
 
 	// Under the connection's mutex.
 	moves   []*passiveMove // by slot
@@ -66,116 +59,86 @@ func (t *Transport) windowsOf(d memory.DeviceMemory) *windowPool {
 	defer t.mu.Unlock()
 	r := t.windows[pinned]
 	if r == nil {
-		r = &windowPool{pinned: pinned, poke: make(chan struct{}, 1), closed: t.closed}
+		// A window has a quarter of all slots where these are few, at least two. There are two or more.
+		slots := min(windowSlots, max(pinned.Buffers()/4, 2))
+		r = &windowPool{
+			pinned: pinned, slots: slots, free: make(chan struct{}, pinned.Buffers()/slots),
+			turn: make(chan struct{}, 1), claim: make(chan struct{}),
+		}
+		for range cap(r.free) {
+			r.free <- struct{}{}
+		}
 		t.windows[pinned] = r
-		t.wg.Go(r.run)
 	}
 	return r
 }
 
-func (r *windowPool) wake() {
-	select {
-	case r.poke <- struct{}{}:
-	default: // it is awake
+// lend makes a window for the connection, and ends it when another connection waits for one, or
+// when this one is over. The driver takes its time for both.
+func (l *lease) lend() {
+	p := l.p
+	if !l.pool.await(p.ending) {
+		return
+	}
+	defer func() { l.pool.free <- struct{}{} }()
+	pinned, err := l.pool.pinned.Window(l.pool.slots)
+	w := &window{lease: l, memory: pinned, moves: make([]*passiveMove, l.pool.slots), since: time.Now(), over: make(chan struct{})}
+	w.idle.Store(-1)
+	if l.got(w, err) {
+		select {
+		case <-l.pool.claim:
+			w.keep(p.ending)
+		case <-p.ending:
+		}
+		l.takeBack(w)
+		<-w.over
+	}
+	if err == nil {
+		err = pinned.Free()
+		p.t.mu.Lock()
+		p.t.windowErrs = errors.Join(p.t.windowErrs, err)
+		p.t.mu.Unlock()
 	}
 }
 
-// want queues a connection for a window.
-func (r *windowPool) want(l *lease) {
-	r.mu.Lock()
-	r.waiting = append(r.waiting, l)
-	r.mu.Unlock()
-	r.wake()
+// await waits until there may be another window; false: stop was closed. One connection at a
+// time claims a window, so that the next one that is free is its own.
+func (r *windowPool) await(stop <-chan struct{}) bool {
+	select {
+	case r.turn <- struct{}{}:
+		defer func() { <-r.turn }()
+	case <-stop:
+		return false
+	}
+	select {
+	case <-r.free:
+		return true
+	default:
+	}
+	select {
+	case <-r.free:
+		return true
+	case r.claim <- struct{}{}:
+	case <-stop:
+		return false
+	}
+	select {
+	case <-r.free:
+		return true
+	case <-stop:
+		return false
+	}
 }
 
-// takeIn takes a window back through which nothing is copied.
-func (r *windowPool) takeIn(w *window) {
-	r.mu.Lock()
-	r.over = append(r.over, w)
-	r.lent = slices.DeleteFunc(r.lent, func(x *window) bool { return x == w })
-	r.mu.Unlock()
-	r.wake()
-}
-
-// forget ends the wait of a connection.
-func (r *windowPool) forget(l *lease) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.waiting = slices.DeleteFunc(r.waiting, func(x *lease) bool { return x == l })
-}
-
-// close ends the pool when the last window has come back: transports' wait group tells.
-func (r *windowPool) close() {
-	r.mu.Lock()
-	r.closed = true
-	r.mu.Unlock()
-	r.wake()
-}
-
-// run is the pool's goroutine.
-func (r *windowPool) run() {
-	timer := time.NewTimer(0)
-	defer timer.Stop()
-	for {
-		wait, over := r.step()
-		if over {
+// keep waits until the window may be taken from its connection, or stop is closed.
+func (w *window) keep(stop <-chan struct{}) {
+	for rest := time.Until(w.until()); rest > 0; rest = time.Until(w.until()) {
+		select {
+		case <-time.After(min(rest, keepIdle)):
+		case <-stop:
 			return
 		}
-		timer.Reset(wait)
-		select {
-		case <-r.poke:
-		case <-timer.C:
-		}
 	}
-}
-
-// step does all that is possible at the moment, and says when to look again, or that
-// there will be nothing more to do.
-func (r *windowPool) step() (wait time.Duration, over bool) {
-	const idle = time.Hour
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for {
-		switch {
-		case len(r.over) > 0:
-			s := r.over[0]
-			r.over = r.over[1:]
-			r.mu.Unlock()
-			err := s.memory.Free()
-			r.mu.Lock()
-			r.slots -= s.memory.Buffers()
-			if err != nil {
-				r.errs = append(r.errs, err)
-			}
-		case r.closed && r.slots == 0:
-			return 0, true
-		case len(r.waiting) == 0 || r.closed:
-			return idle, false
-		case r.slots+r.share() <= r.pinned.Buffers():
-			r.give()
-		case len(r.lent) == 0: // those that were taken back still have copies running
-			return idle, false
-		default:
-			s, rest := r.next(time.Now())
-			if rest > 0 {
-				return min(rest, keepIdle), false
-			}
-			r.lent = slices.DeleteFunc(r.lent, func(x *window) bool { return x == s })
-			r.mu.Unlock()
-			s.lease.takeBack(s)
-			r.mu.Lock()
-		}
-	}
-}
-
-// next is the window that can be taken back first, and how long it is kept. mu is held.
-func (r *windowPool) next(now time.Time) (first *window, rest time.Duration) {
-	for _, s := range r.lent {
-		if keep := s.until().Sub(now); first == nil || keep < rest {
-			first, rest = s, keep
-		}
-	}
-	return first, rest
 }
 
 // until is how long a window is kept although others wait.
@@ -192,42 +155,6 @@ func (w *window) until() time.Time {
 		}
 		return most
 	}
-}
-
-// share is how many slots a window has: a quarter of all where these are few, at least
-// two. A pool has two buffers or more.
-func (r *windowPool) share() int { return min(windowSlots, max(r.pinned.Buffers()/4, 2)) }
-
-// give makes a window for the first that waits. mu is held, but not meanwhile.
-func (r *windowPool) give() {
-	l := r.waiting[0]
-	r.waiting = r.waiting[1:]
-	count := r.share()
-	r.slots += count
-	r.mu.Unlock()
-	s, err := newWindow(l, count)
-	r.mu.Lock()
-	if err != nil {
-		r.slots -= count
-	} else {
-		r.lent = append(r.lent, s)
-	}
-	r.mu.Unlock()
-	if !l.got(s, err) && s != nil {
-		r.takeIn(s)
-	}
-	r.mu.Lock()
-}
-
-// newWindow makes a window.
-func newWindow(l *lease, count int) (*window, error) {
-	pinned, err := l.pool.pinned.Window(count)
-	if err != nil {
-		return nil, err
-	}
-	s := &window{lease: l, memory: pinned, moves: make([]*passiveMove, count), since: time.Now()}
-	s.idle.Store(-1)
-	return s, nil
 }
 
 // maxPlaces is how many devices one connection can reach.
@@ -300,12 +227,13 @@ func (p *passive) wants(f frame) bool {
 	}
 	if !p.ended {
 		l.wanted = true
-		l.pool.want(l)
+		p.t.wg.Go(l.lend)
 	}
 	return true
 }
 
-// got brings a window; false: it is not wanted any more.
+// got gives the peer a window, or says that none could be made. It is false where the window is not
+// wanted any more.
 func (l *lease) got(s *window, err error) bool {
 	p := l.p
 	fd := -1
@@ -333,14 +261,11 @@ func (l *lease) takeBack(s *window) {
 	p := l.p
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if s.back {
-		return // the connection's end has done so
-	}
 	s.back = true
 	l.now = nil
 	p.pushLocked(outgoing{frame{kind: takeBack, place: l.place, region: memory.ID(s.number)}, -1})
 	if s.running == 0 {
-		l.pool.takeIn(s)
+		close(s.over)
 	}
 }
 
@@ -453,7 +378,7 @@ func (m *passiveMove) over(err error) {
 	if s.running--; s.running == 0 {
 		s.idle.Store(time.Now().UnixNano())
 		if s.back {
-			l.pool.takeIn(s)
+			close(s.over)
 		}
 	}
 	p.copying--
@@ -463,17 +388,11 @@ func (m *passiveMove) over(err error) {
 
 // endMoves ends the connection's windows: it waits for what is being copied.
 func (p *passive) endMoves() {
+	close(p.ending)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.over = true
 	for p.copying > 0 {
 		p.wake.Wait()
-	}
-	for _, l := range p.leases {
-		l.pool.forget(l)
-		if s := l.now; s != nil {
-			l.now, s.back = nil, true
-			l.pool.takeIn(s)
-		}
 	}
 }

@@ -64,7 +64,7 @@ func (c *conn) farDeviceAt(place uint8) *farDevice {
 	return g
 }
 
-// isStaged says whether any of the job's mappings is none.
+// isStaged says whether the job touches memory that is not mapped but reached through windows.
 func (j *job) isStaged() bool {
 	for _, m := range j.maps {
 		if m.device != nil {

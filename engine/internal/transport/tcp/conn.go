@@ -88,8 +88,8 @@ func (c *conn) Post(requests []*transport.Request, done []transport.Completion) 
 			taken++
 			continue
 		}
-		if err := c.check(req); err != nil {
-			done = append(done, transport.Completion{Request: req, Err: err})
+		if err := c.limits.Refuse(req); err != nil {
+			done = append(done, transport.Completion{Request: req, Err: pkgerr.Errorf("tcp", "%w", err)})
 			taken++
 			continue
 		}
@@ -101,26 +101,6 @@ func (c *conn) Post(requests []*transport.Request, done []transport.Completion) 
 	}
 	c.flush(c.waiting)
 	return taken, done
-}
-
-// check refuses a request that the stream cannot carry.
-func (c *conn) check(req *transport.Request) error {
-	if len(req.Spans) > c.limits.MaxSpans || req.Bytes > c.limits.MaxBytes {
-		return pkgerr.Errorf("tcp", "request of %d spans and %d bytes: the connection takes %d and %d",
-			len(req.Spans), req.Bytes, c.limits.MaxSpans, c.limits.MaxBytes)
-	}
-	sum := int64(0)
-	for i := range req.Spans {
-		n := req.Spans[i].Bytes
-		if n < 0 || n > c.limits.MaxBytes {
-			return pkgerr.Errorf("tcp", "request with a span of %d bytes", n)
-		}
-		sum += n
-	}
-	if sum != req.Bytes || req.Op != transport.Read && req.Op != transport.Write {
-		return pkgerr.Errorf("tcp", "request of op %d and %d bytes: its spans have %d", req.Op, req.Bytes, sum)
-	}
-	return nil
 }
 
 // enqueue takes a request; there is a place. mu is held.

@@ -69,8 +69,8 @@ type link struct {
 	// a request can be faster.
 	io      sync.Mutex
 	handed  atomic.Uint64 // counts calls that sent something
-	dead    atomic.Bool   // closed, for those who receive
-	gone    chan struct{} // closed, for those who wait
+	dead    atomic.Bool   // closed, as goroutines see it that receive
+	gone    chan struct{} // closed, as goroutines see it that wait
 	wake    chan struct{} // makes the sender goroutine the one who is sending
 	sender  chan struct{} // closed when that has ended
 	senders sync.Cond     // sending became false after closed
@@ -137,7 +137,7 @@ func (l *link) fail(cause error) {
 	if first {
 		l.dead.Store(true)
 		close(l.gone)
-		// The deadline wakes those who are parked, and those who park later.
+		// The deadline wakes goroutines that are parked, and those that park later.
 		_ = l.conn.SetDeadline(time.Unix(1, 0))
 		_ = l.raw.Control(func(fd uintptr) { _ = unix.Shutdown(int(fd), unix.SHUT_RDWR) })
 	}

@@ -43,9 +43,9 @@ type passive struct {
 	held    int64   // memory of answers
 
 	// Of device memory, guarded by mu but for landing and starved.
-	landing    *landing // whose payload is coming
-	landings   map[*landing]bool
-	fetching   int // answers that wait for a buffer or are being copied to it
+	landing    *answer   // of the WRITE whose payload is coming
+	copying    int       // answers that wait for a buffer or are being copied
+	unfed      []*answer // of those the ones that wait; feed looks after them
 	idleDevice sync.Cond
 	starved    atomic.Bool // the reader waits for a buffer
 
@@ -55,19 +55,19 @@ type passive struct {
 }
 
 // answer is the answer to a READ, from the check of its descriptors until the
-// kernel has its last byte.
+// kernel has its last byte. Of device memory it is also that to a WRITE, until the bytes are
+// in place.
 type answer struct {
+	place int32 // in passive.answers
 	spans []transport.Span
 	pins  []*memory.Region
 	bytes int64
 
-	// Of device memory.
-	bounce stage.Bounce
-	want   memory.Wait
-	pool   *memory.Pool // whose buffer is waited for
-	place  int32
-	reply  reply
-	copied func(error) // passive.fetched, bound once
+	// Of device memory. The functions are passive.fetched and landed, bound once.
+	bounce          stage.Bounce
+	pool            *memory.Pool
+	reply           reply
+	fetched, landed func(error)
 }
 
 // reply is what is to be sent for a request.
@@ -162,7 +162,6 @@ func newPassive(t *Transport, key transport.ConnKey, name string, o grant) *pass
 		t: t, key: key, name: name, limits: o.offer,
 		finished: make(chan struct{}),
 		replies:  makeRing[reply](int(o.posted)),
-		landings: map[*landing]bool{},
 	}
 	p.in.guard, p.out.guard = o.guards()
 	p.in.tagged, p.out.tagged = o.level == transport.Payload, o.level == transport.Payload
@@ -320,7 +319,7 @@ func (p *passive) beginRead(rep reply, descs []byte, bytes int64) error {
 		if err := checkPiece(bytes); err != nil {
 			return err
 		}
-		p.fetch(k, rep)
+		p.fetch(a, rep)
 		return nil
 	}
 	rep.answer = k
@@ -328,8 +327,8 @@ func (p *passive) beginRead(rep reply, descs []byte, bytes int64) error {
 	return nil
 }
 
-// hold takes more memory until the end of the connection, which it ends where there is none for
-// the peer. mu is held.
+// hold takes more memory until the end of the connection. If the peer may have no more, its error
+// ends the connection. mu is held.
 func (p *passive) hold(n int64) error {
 	if err := p.t.o.Memory.Take(p.account, n); err != nil {
 		return violation("memory", "requests whose answers wait: %v", err)
@@ -346,8 +345,11 @@ func (p *passive) takeAnswer() int32 {
 		p.idle = p.idle[:n-1]
 		return k
 	}
-	p.answers = append(p.answers, &answer{})
-	return int32(len(p.answers) - 1)
+	a := &answer{place: int32(len(p.answers))}
+	a.fetched = func(err error) { p.fetched(a, err) }
+	a.landed = func(err error) { p.landed(a, err) }
+	p.answers = append(p.answers, a)
+	return a.place
 }
 
 // push queues a reply; admit has made sure that there is room. mu is held.
@@ -359,7 +361,7 @@ func (p *passive) push(rep reply, bytes int64) {
 func (p *passive) complete(sumOK bool) {
 	p.checked(p.t, sumOK)
 	if p.landing != nil {
-		p.landed(sumOK)
+		p.store(sumOK)
 		return
 	}
 	rep := p.reply
@@ -541,11 +543,6 @@ func (p *passive) touches(r *memory.Region) bool {
 	}
 	for _, a := range p.answers {
 		if slices.Contains(a.pins, r) {
-			return true
-		}
-	}
-	for l := range p.landings {
-		if slices.Contains(l.pins, r) {
 			return true
 		}
 	}

@@ -9,17 +9,8 @@ import (
 // What peers do with device memory goes through staging buffers. A WRITE is received
 // into one, copied to the device from there, and acknowledged when it is in place;
 // meanwhile the next frame comes in. A READ is copied to one first, and its answer is
-// queued then. Each frame takes one buffer, so it has at most memory.PieceBytes; who
+// queued then. Each frame takes one buffer, so it has at most memory.PieceBytes; a frame that
 // finds no buffer waits. Requesters' ends are staged by stage.Wrap.
-
-// landing is a WRITE into device memory.
-type landing struct {
-	p      *passive
-	bounce stage.Bounce
-	reply  reply
-	pins   []*memory.Region
-	bytes  int64
-}
 
 // isStaged says whether device memory is among the spans.
 func (t *Transport) isStaged(spans []transport.Span) bool {
@@ -65,14 +56,14 @@ func (p *passive) land(rep reply, bytes int64, trail int) error {
 	if b == nil {
 		return errDead
 	}
-	l := &landing{p: p, reply: rep, bytes: bytes}
-	l.bounce.Lay(p.spans, b)
 	p.mu.Lock()
-	l.pins, p.pins = p.pins, nil
-	p.landings[l] = true
+	a := p.answers[p.takeAnswer()]
+	a.reply, a.bytes = rep, bytes
+	a.pins, p.pins = p.pins, a.pins
 	p.mu.Unlock()
-	p.landing = l
-	p.in.expect(bytes, l.bounce.Spans, false, trail)
+	a.bounce.Lay(p.spans, b)
+	p.landing = a
+	p.in.expect(bytes, a.bounce.Spans, false, trail)
 	return nil
 }
 
@@ -92,33 +83,36 @@ func (p *passive) awaitBuffer(pool *memory.Pool) *memory.Buffer {
 	return pool.Await(p.gone)
 }
 
-// landed is the end of a landing's payload.
-func (p *passive) landed(sumOK bool) {
-	l := p.landing
+// store copies a WRITE to its device, whose payload is complete.
+func (p *passive) store(sumOK bool) {
+	a := p.landing
 	p.landing = nil
+	p.mu.Lock()
+	p.copying++
+	p.mu.Unlock()
 	if !sumOK {
-		l.reply.status = statusSum
-		l.over(nil)
+		a.reply.status = statusSum
+		a.landed(nil)
 		return
 	}
-	l.bounce.Copy(false, l.over)
+	a.bounce.Copy(false, a.landed)
 }
 
-// over is the end of a landing.
-func (l *landing) over(err error) {
-	p := l.p
-	l.bounce.Release()
+// landed is the end of a WRITE.
+func (p *passive) landed(a *answer, err error) {
+	a.bounce.Release()
 	if err != nil {
-		l.reply.status = statusDevice
+		a.reply.status = statusDevice
 		p.t.refused.Add(1)
 	}
-	if l.reply.status == statusOK {
-		p.bytesWritten.Add(l.bytes)
+	if a.reply.status == statusOK {
+		p.bytesWritten.Add(a.bytes)
 	}
 	p.mu.Lock()
-	p.unpin(&l.pins)
-	delete(p.landings, l)
-	p.push(l.reply, 0)
+	p.copying--
+	p.unpin(&a.pins)
+	p.idle = append(p.idle, a.place)
+	p.push(a.reply, 0)
 	p.sendFrom()
 }
 
@@ -135,46 +129,48 @@ func (p *passive) sendFrom() {
 
 // fetch copies what a READ asks for to a buffer, and then queues the answer. mu is
 // held.
-func (p *passive) fetch(k int32, rep reply) {
-	a := p.answers[k]
-	a.reply, a.place = rep, k
-	if a.copied == nil {
-		a.copied = func(err error) { p.fetched(a, err) }
-		a.want.Ready = func(b *memory.Buffer) { p.filled(a, b) }
-	}
-	pool := pool(a.spans)
-	if pool == nil {
+func (p *passive) fetch(a *answer, rep reply) {
+	a.reply = rep
+	if a.pool = pool(a.spans); a.pool == nil {
 		p.unfetched(a)
 		return
 	}
-	a.pool = pool
-	p.fetching++
-	if b := pool.Get(&a.want); b != nil {
-		a.pool = nil
+	p.copying++
+	if b := a.pool.Get(); b != nil {
 		a.bounce.Lay(a.spans, b)
-		a.bounce.Copy(true, a.copied)
+		a.bounce.Copy(true, a.fetched)
+		return
+	}
+	if p.unfed = append(p.unfed, a); len(p.unfed) == 1 {
+		go p.feed()
 	}
 }
 
-// filled brings the buffer that an answer waited for.
-func (p *passive) filled(a *answer, b *memory.Buffer) {
+// feed waits for buffers until no answer does, one after the other. awaitDevice waits for it.
+func (p *passive) feed() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	a.pool = nil
-	if p.closed {
-		b.Release()
-		p.fetching--
-		p.idleDevice.Broadcast()
-		return
+	for len(p.unfed) > 0 {
+		a := p.unfed[0]
+		p.mu.Unlock()
+		b := a.pool.Await(p.gone)
+		p.mu.Lock()
+		p.unfed[0] = nil
+		p.unfed = p.unfed[1:]
+		if b == nil {
+			p.copying--
+			p.idleDevice.Broadcast()
+			continue
+		}
+		a.bounce.Lay(a.spans, b)
+		a.bounce.Copy(true, a.fetched)
 	}
-	a.bounce.Lay(a.spans, b)
-	a.bounce.Copy(true, a.copied)
 }
 
 // fetched is the end of an answer's copy.
 func (p *passive) fetched(a *answer, err error) {
 	p.mu.Lock()
-	p.fetching--
+	p.copying--
 	if err != nil {
 		a.bounce.Release()
 		p.unfetched(a)
@@ -198,19 +194,7 @@ func (p *passive) unfetched(a *answer) {
 // awaitDevice waits until no copy runs any more, at the end of the connection. mu is
 // held.
 func (p *passive) awaitDevice() {
-	if l := p.landing; l != nil { // whose payload will not come
-		p.landing = nil
-		l.bounce.Release()
-		p.unpin(&l.pins)
-		delete(p.landings, l)
-	}
-	for _, a := range p.answers {
-		if a.pool != nil && a.pool.Cancel(&a.want) {
-			a.pool = nil
-			p.fetching--
-		}
-	}
-	for p.fetching > 0 || len(p.landings) > 0 {
+	for p.copying > 0 {
 		p.idleDevice.Wait()
 	}
 	for _, a := range p.answers {

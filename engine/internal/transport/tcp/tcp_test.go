@@ -2,13 +2,11 @@ package tcp
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/topoctl/topoctl/engine/internal/memory"
 	"github.com/topoctl/topoctl/engine/internal/transport"
@@ -246,56 +244,5 @@ func TestPostTakesWhatFits(t *testing.T) {
 	// No spans at all is a request like others.
 	if x := c.do(t, &transport.Request{Op: transport.Read}); x.Err != nil {
 		t.Error(x.Err)
-	}
-}
-
-// TestDoneMayPost keeps a chain of requests going from inside Done, and closes
-// there.
-func TestDoneMayPost(t *testing.T) {
-	noLeaks(t)
-	a, b := newSide(t, Options{}), newSide(t, Options{})
-	mine := a.region(t, 1<<20, memory.None, memory.Options{})
-	theirs := b.region(t, 1<<20, both, memory.Options{})
-	a.dial = plainDial
-	lost := make(chan error, 1)
-	left := 500
-	conn, err := a.Dial(t.Context(), transport.Dial{
-		Session: mySession, Conn: 1 << 40, Remote: transport.Endpoint{Address: b.listen(t)},
-		Exchange: func(ctx context.Context, r []byte) ([]byte, error) {
-			return b.Accept(ctx, transport.Origin{Session: mySession, Conn: 1 << 40}, r)
-		},
-		Events: transport.Events{
-			Done: func(c transport.Conn, list []transport.Completion) {
-				for _, x := range list {
-					if left--; left == 0 {
-						c.Close(nil)
-						return
-					}
-					if x.Err != nil {
-						continue
-					}
-					c.Post([]*transport.Request{x.Request}, nil)
-				}
-			},
-			Lost: func(_ transport.Conn, err error) { lost <- err },
-		},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	conn.Post([]*transport.Request{
-		request(transport.Write, mine, 0, remote(theirs), 0, 1000),
-		request(transport.Read, mine, 1<<19, remote(theirs), 1<<19, 300000),
-	}, nil)
-	select {
-	case err := <-lost:
-		if err != nil || left > 0 {
-			t.Errorf("lost with %v, %d left", err, left)
-		}
-	case <-time.After(patience):
-		t.Fatal(stacks())
-	}
-	if n, done := conn.Post([]*transport.Request{{Op: transport.Write}}, nil); n != 1 || len(done) != 1 || !errors.Is(done[0].Err, transport.ErrClosed) {
-		t.Errorf("post after the end: %d, %+v", n, done)
 	}
 }
