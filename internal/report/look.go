@@ -68,8 +68,11 @@ var unitGap = regexp.MustCompile(`(\d) ([GKMT]i?B(?:/s)?|[GM]b/s|GT/s|%)`)
 
 const noBreak = "\u00a0"
 
-// ready is a sentence or cell as it is laid out.
+// ready is a sentence or cell as it is laid out: what Finish would lengthen is long already.
 func (l *Look) ready(s string) string {
+	if !strings.Contains(s, mark) {
+		s = text.Printable(strings.ReplaceAll(s, "\n", " "))
+	}
 	if l.ASCII {
 		s = text.InASCII(s)
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/diff"
 	"github.com/topoctl/topoctl/internal/measure/show"
+	"github.com/topoctl/topoctl/internal/report"
 )
 
 type diffOptions struct {
@@ -129,13 +130,13 @@ func (o *diffOptions) print(r *diff.Report) error {
 		return printJSON(o.Streams.Out, r)
 	}
 	if o.Format == formatTSV {
-		t := &Table{Head: []string{"KIND", "SUBJECT", "DIFFERENCE", "EFFECT"}}
+		t := &report.Table{Head: []string{"KIND", "SUBJECT", "DIFFERENCE", "EFFECT"}}
 		for _, row := range r.Rows() {
 			t.Add(row...)
 		}
-		return t.Print(o.Streams, o.Format)
+		return printTable(o.Streams, t, o.Format)
 	}
-	return Write(o.Streams.Out, []byte(printable(r.Text(diff.TextOptions{Width: o.Streams.Width, All: o.all}))))
+	return Write(o.Streams.Out, []byte(report.Finish(r.Text(diff.TextOptions{Width: o.Streams.Width, All: o.all}))))
 }
 
 // label is what the report calls a side.

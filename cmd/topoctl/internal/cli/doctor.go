@@ -11,6 +11,7 @@ import (
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/replies"
+	"github.com/topoctl/topoctl/internal/report"
 	"github.com/topoctl/topoctl/internal/units"
 	"github.com/topoctl/topoctl/pathsel/doctor"
 )
@@ -162,7 +163,7 @@ func (o *doctorOptions) print(r *doctor.Report) error {
 	case formatJSON:
 		return printJSON(o.Streams.Out, r)
 	case formatTSV:
-		return doctorTable(r).Print(o.Streams, o.Format)
+		return printTable(o.Streams, doctorTable(r), o.Format)
 	case formatNagios:
 		return Write(o.Streams.Out, []byte(nagiosText(r)))
 	}
@@ -170,8 +171,8 @@ func (o *doctorOptions) print(r *doctor.Report) error {
 }
 
 // doctorTable has a line for each finding, and for each fact that a check lacks.
-func doctorTable(r *doctor.Report) *Table {
-	t := &Table{Head: []string{"SEVERITY", "CHECK", "SUBJECTS", "TEXT", "NEXT"}}
+func doctorTable(r *doctor.Report) *report.Table {
+	t := &report.Table{Head: []string{"SEVERITY", "CHECK", "SUBJECTS", "TEXT", "NEXT"}}
 	add := func(severity string, code doctor.Code, subjects []topo.ID, text, next string) {
 		t.Add(severity, string(code), subjectNames(subjects, ","), text, next)
 	}

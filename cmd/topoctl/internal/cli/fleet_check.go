@@ -12,6 +12,7 @@ import (
 
 	model "github.com/topoctl/topoctl/internal/fleet"
 	"github.com/topoctl/topoctl/internal/fleet/show"
+	"github.com/topoctl/topoctl/internal/report"
 	"github.com/topoctl/topoctl/internal/text"
 	"github.com/topoctl/topoctl/internal/units"
 	"github.com/topoctl/topoctl/pathsel/doctor"
@@ -71,7 +72,7 @@ func (p *printing) document(f *model.Fleet, table func() string) error {
 	case formatHTML:
 		data, err = show.HTML(f)
 	default:
-		data = []byte(printable(table()))
+		data = []byte(report.Finish(table()))
 	}
 	if err != nil {
 		return err

@@ -12,6 +12,7 @@ import (
 
 	model "github.com/topoctl/topoctl/internal/fleet"
 	"github.com/topoctl/topoctl/internal/fleet/show"
+	"github.com/topoctl/topoctl/internal/report"
 	"github.com/topoctl/topoctl/internal/text"
 )
 
@@ -67,7 +68,7 @@ func runFleetDiff(ctx context.Context, o *fleetDiffOptions) error {
 	case formatTSV:
 		err = Write(o.Streams.Out, []byte(strings.Join(text.TSV(show.ChangeRows(c)), "\n")+"\n"))
 	default:
-		err = Write(o.Streams.Out, []byte(printable(show.Changes(c, show.Options{Width: o.Streams.Width, All: o.all}))))
+		err = Write(o.Streams.Out, []byte(report.Finish(show.Changes(c, show.Options{Width: o.Streams.Width, All: o.all}))))
 	}
 	switch {
 	case err != nil:

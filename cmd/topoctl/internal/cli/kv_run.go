@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/topoctl/topoctl/internal/kv"
+	"github.com/topoctl/topoctl/internal/report"
 
 	kvreport "github.com/topoctl/topoctl/internal/kv/report"
 	"github.com/topoctl/topoctl/internal/kv/serve"
@@ -330,7 +331,7 @@ func (o *servingFlags) rendered(r *kvreport.Report) ([]byte, error) {
 	case formatHTML:
 		return r.HTML(look), nil
 	}
-	return []byte(finish(r.Text(look))), nil
+	return []byte(report.Finish(r.Text(look))), nil
 }
 
 // metricsOf sums a result up.
