@@ -57,13 +57,15 @@ func (t *Text) Gap() {
 
 // Finding is something that is wrong, or good to know.
 type Finding struct {
-	Label, Color string // how bad it is in a word, and the colour of that word
-	Code         string
-	About        []string // devices or hosts
-	Text         string
-	Evidence     []string
-	Fix          string
+	Label    string // how bad it is in a word: "FAIL", "WARN", "INFO"
+	Code     string
+	About    []string // devices or hosts
+	Text     string
+	Evidence []string
+	Fix      string
 }
+
+var labelColors = map[string]string{"FAIL": Bad, "WARN": Caution, "INFO": Note}
 
 // indent is before what stands below a label or a row.
 const indent = "      "
@@ -88,7 +90,7 @@ func (t *Text) Finding(f *Finding) {
 		}
 		line += sep + name
 	}
-	t.Add(t.Paint(f.Label, f.Color) + line[len(f.Label):] + "\n")
+	t.Add(t.Paint(f.Label, labelColors[f.Label]) + line[len(f.Label):] + "\n")
 	t.Say(indent, f.Text, "")
 	lead := indent + "seen  "
 	for i, e := range f.Evidence {

@@ -18,11 +18,11 @@ type TextOptions struct {
 	Color bool // colour the words before findings, for a terminal
 }
 
-// The words before a finding, which say how bad it is without colour, and their colours.
-var labels = map[Severity]struct{ word, color string }{Error: {"FAIL", report.Bad}, Warning: {"WARN", report.Caution}, Info: {"INFO", report.Note}}
+// The words before a finding. They say how bad it is without colour.
+var labels = map[Severity]string{Error: "FAIL", Warning: "WARN", Info: "INFO"}
 
 // Label is the word that stands before a finding of a severity.
-func (s Severity) Label() string { return labels[s].word }
+func (s Severity) Label() string { return labels[s] }
 
 // customary is the width of lines where nothing limits it.
 const customary = 100
@@ -132,7 +132,7 @@ func (r *Report) notMade() (codes []string, partly string) {
 
 // reported is a finding as reports print it.
 func (f *Finding) reported() *report.Finding {
-	return &report.Finding{Label: f.Severity.Label(), Color: labels[f.Severity].color, Code: string(f.Code), About: mapped(f.Subjects, SubjectName),
+	return &report.Finding{Label: f.Severity.Label(), Code: string(f.Code), About: mapped(f.Subjects, SubjectName),
 		Text: f.Text, Evidence: f.Evidence, Fix: f.Fix}
 }
 
