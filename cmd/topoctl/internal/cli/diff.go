@@ -14,7 +14,6 @@ import (
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/diff"
 	"github.com/topoctl/topoctl/internal/measure/show"
-	"github.com/topoctl/topoctl/internal/report"
 )
 
 type diffOptions struct {
@@ -130,13 +129,11 @@ func (o *diffOptions) print(r *diff.Report) error {
 		return printJSON(o.Streams.Out, r)
 	}
 	if o.Format == formatTSV {
-		t := &report.Table{Head: []string{"KIND", "SUBJECT", "DIFFERENCE", "EFFECT"}}
-		for _, row := range r.Rows() {
-			t.Add(row...)
-		}
+		t := r.Rows()
+		t.Head = []string{"KIND", "SUBJECT", "DIFFERENCE", "EFFECT"}
 		return printTable(o.Streams, t, o.Format)
 	}
-	return Write(o.Streams.Out, []byte(report.Finish(r.Text(diff.TextOptions{Width: o.Streams.Width, All: o.all}))))
+	return Write(o.Streams.Out, []byte(r.Text(diff.TextOptions{Width: o.Streams.Width, All: o.all})))
 }
 
 // label is what the report calls a side.
