@@ -13,11 +13,13 @@ type Table struct {
 	Rows    []Row
 	Columns []text.Column // how columns are set, as in [text.Columns]
 	Indent  string        // before each line
+	Whole   bool          // lines are never broken, however narrow the terminal is
 	// Spare are the columns that a narrow terminal goes without, the first one first.
 	Spare []int
 	// Pick has a page offer to sort the rows, and to pick them by words and by their marks.
-	Pick bool
-	More string // what a page says below: of rows that it leaves out
+	Pick  bool
+	More  string   // what a page says below: of rows that it leaves out
+	After []string // lines of text below the rows
 }
 
 // Row is a line of a table.
@@ -67,6 +69,9 @@ func (l *Look) Table(t *Table) string {
 		}
 	}
 	width := l.room(t.Indent)
+	if t.Whole {
+		width = 0
+	}
 	for gone := 0; gone < len(t.Spare) && width > 0 && widest(cells, columns) > width; gone++ {
 		i := t.Spare[gone]
 		for _, before := range t.Spare[:gone] {
@@ -99,6 +104,9 @@ func (l *Look) Table(t *Table) string {
 			b.WriteString(l.Wrap(t.Indent+indent, sentence, Faint))
 		}
 	}
+	for _, line := range t.After {
+		b.WriteString(l.Wrap(t.Indent, line, ""))
+	}
 	return b.String()
 }
 
@@ -113,4 +121,27 @@ func widest(rows [][]string, columns []text.Column) int {
 		most = max(most, text.Width(line))
 	}
 	return most
+}
+
+// Sentences are the rows for places without columns: "4 MiB: median 48.1, n 6". Cells that say nothing are left out.
+func (t *Table) Sentences() []string {
+	var out []string
+	for i := range t.Rows {
+		var words []string
+		for k, cell := range t.Rows[i].Cells[1:] {
+			switch {
+			case cell == "" || cell == "-":
+			case t.Head == nil || t.Head[k+1] == "":
+				words = append(words, cell)
+			default:
+				words = append(words, t.Head[k+1]+" "+cell)
+			}
+		}
+		line := t.Rows[i].Cells[0]
+		if len(words) > 0 {
+			line += ": " + strings.Join(words, ", ")
+		}
+		out = append(out, line)
+	}
+	return out
 }

@@ -148,7 +148,7 @@ type Section struct {
 func (t *Text) Section(s *Section) {
 	t.Gap()
 	if s.Title != "" {
-		t.Add(t.Paint(s.Title, Strong) + "\n")
+		t.Say("", s.Title, Strong)
 	}
 	if s.Table != nil {
 		t.Table(s.Table)

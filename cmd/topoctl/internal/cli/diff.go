@@ -164,6 +164,7 @@ func (o *diffOptions) parseProbe(args []string) error {
 		return withHint(errors.New("--probe: expected two reports"), "create one with %q", "topoctl probe local --report FILE")
 	}
 	o.new, o.show = args[1], o.ReportOptions()
+	o.show.Width = o.Streams.Width // in a pipe each change is a line
 	return nil
 }
 
