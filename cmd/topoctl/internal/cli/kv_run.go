@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	"github.com/topoctl/topoctl/internal/kv"
-	"github.com/topoctl/topoctl/internal/report"
 
 	kvreport "github.com/topoctl/topoctl/internal/kv/report"
 	"github.com/topoctl/topoctl/internal/kv/serve"
@@ -329,9 +328,9 @@ func (o *servingFlags) rendered(r *kvreport.Report) ([]byte, error) {
 	case formatSVG:
 		return r.SVG(), nil
 	case formatHTML:
-		return r.HTML(look), nil
+		return r.HTML(look)
 	}
-	return []byte(report.Finish(r.Text(look))), nil
+	return []byte(r.Text(look)), nil
 }
 
 // metricsOf sums a result up.
