@@ -91,7 +91,10 @@ func pixels(s string, font int) int { return utf8.RuneCountInString(s) * font * 
 
 // fit cuts a text to a width in pixels.
 func fit(s string, width, font int) string {
-	return text.Cut(text.Printable(s), width*100/(font*62), text.Ellipsis)
+	if s = text.Printable(s); pixels(s, font) <= width {
+		return s
+	}
+	return text.Cut(s, width*100/(font*62), text.Ellipsis)
 }
 
 // canvas is a drawing in the making.
