@@ -2,7 +2,6 @@ package show
 
 import (
 	"fmt"
-	"io"
 	"strings"
 
 	"github.com/topoctl/topoctl/internal/report"
@@ -10,9 +9,9 @@ import (
 	"github.com/topoctl/topoctl/internal/units"
 )
 
-// Changes writes what differs between two reports: how much in the first line, then a line for each change.
+// Changes is what differs between two reports: how much in the first line, then a line for each change.
 // Pairs that were not compared for one reason are one line.
-func Changes(w io.Writer, changes []Change, o Options) error {
+func Changes(changes []Change, o Options) string {
 	t := &report.Text{Look: o.look()}
 	t.Answer(changesText(changes), report.Strong)
 	rows := &report.Table{}
@@ -39,7 +38,7 @@ func Changes(w io.Writer, changes []Change, o Options) error {
 		rows.Add(string(c.Kind), clean(name), changeText(c, o.Units))
 	}
 	t.Table(rows)
-	return write(w, t.String())
+	return t.String()
 }
 
 // changesText counts changes by kind.

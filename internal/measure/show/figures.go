@@ -1,6 +1,7 @@
 package show
 
 import (
+	"fmt"
 	"slices"
 	"strconv"
 	"time"
@@ -68,5 +69,11 @@ func Order(a, b probe.Kind) int {
 	return indexOrEnd(kindOrder, string(a)) - indexOrEnd(kindOrder, string(b))
 }
 
-// Seconds is a time in whole seconds or more: "19 s", "3 min 5 s".
-func Seconds(ns int64) string { return remaining(time.Duration(ns)) }
+// Seconds is a time in whole seconds or more, for a display that would flicker with fractions: "19 s", "3 min 5 s".
+func Seconds(ns int64) string {
+	d := time.Duration(ns).Round(time.Second)
+	if d < 10*time.Second {
+		return fmt.Sprintf("%d s", d/time.Second)
+	}
+	return duration(d)
+}

@@ -44,34 +44,32 @@ func pairTables(r *probe.Report, all []*section) (pairs, details report.Section)
 	k := newReportLinks(r)
 	large, few, rows, without := len(r.Results) > report.MostRows, len(r.Results) <= mostPageDetails, 0, 0
 	for _, s := range all {
-		t := figures([]string{"pair", "verdict", s.unit.Suffix() + " ±95 %", "expected", "of expected", "of best", s.latencyHead(), "class", "n bw/lat", "reason"}, 3)
-		t.Columns[1].Right, t.Pick = false, true
+		var listed []*probe.Result
 		passed, more := 0, 0
 		for _, x := range s.results {
-			well := x.Verdict == probe.Pass || x.Verdict == probe.Waived
 			switch {
-			case large && well:
+			case large && wellEnough(x):
 				passed++
-				continue
 			case rows == report.MostRows:
 				more++
+			default:
+				rows++
+				listed = append(listed, x)
+			}
+		}
+		t := s.rows(listed, Options{Wide: true}, nil)
+		t.Pick = true
+		for i, x := range listed {
+			if len(details.Parts) == mostPageDetails || !few && wellEnough(x) {
+				without++
 				continue
 			}
-			rows++
-			name := PairName(&x.Pair, s.local)
-			row := report.Row{Mark: string(x.Verdict), Cells: []string{name, string(x.Verdict), s.rate(x), expected(&x.Expected, s.unit), percent(x.Efficiency),
-				percent(x.OfBest), s.latencies(x), classText(&x.Pair), samples(x), reason(x, true)}}
-			if len(details.Parts) < mostPageDetails && (few || !well) {
-				row.Link = "pair-" + strconv.Itoa(len(details.Parts)+1)
-				title := name + ", " + s.title
-				if x.Judged() != nil {
-					title += ", " + s.rate(x) + " " + s.unit.Suffix()
-				}
-				details.Parts = append(details.Parts, report.Section{Title: title, Kind: string(x.Verdict), Folded: true, ID: row.Link, Parts: s.detail(x, k)})
-			} else {
-				without++
+			id, title := "pair-"+strconv.Itoa(len(details.Parts)+1), PairName(&x.Pair, s.local)+", "+s.title
+			if x.Judged() != nil {
+				title += ", " + s.rate(x) + " " + s.unit.Suffix()
 			}
-			t.Rows = append(t.Rows, row)
+			t.Rows[i].Link = id
+			details.Parts = append(details.Parts, report.Section{Title: title, Kind: string(x.Verdict), Folded: true, ID: id, Parts: s.detail(x, k)})
 		}
 		var left []string
 		if passed > 0 {
@@ -90,6 +88,8 @@ func pairTables(r *probe.Report, all []*section) (pairs, details report.Section)
 	}
 	return pairs, details
 }
+
+func wellEnough(x *probe.Result) bool { return x.Verdict == probe.Pass || x.Verdict == probe.Waived }
 
 // provenance says where the report comes from.
 func provenance(r *probe.Report) report.Section {

@@ -1,12 +1,10 @@
 package show
 
 import (
-	"io"
 	"slices"
 	"strings"
 
 	"github.com/topoctl/topoctl/internal/group"
-	"github.com/topoctl/topoctl/internal/pkgerr"
 	"github.com/topoctl/topoctl/internal/report"
 	"github.com/topoctl/topoctl/internal/text"
 	"github.com/topoctl/topoctl/internal/units"
@@ -19,10 +17,10 @@ const (
 	mostEvidence = 1  // of what is blamed
 )
 
-// Table writes a report for people: the answer, what is blamed, and a table for each kind, transport and
+// Table is a report for people: the answer, what is blamed, and a table for each kind, transport and
 // variant. Options.All and Wide list everything; without them only pairs that need attention are listed, the
 // others are summed up, and a report in which all is well is one line.
-func Table(w io.Writer, r *probe.Report, o Options) error {
+func Table(r *probe.Report, o Options) string {
 	t := &report.Text{Look: o.look()}
 	v, blamed := newOverview(r, o.Units), newAnswer(r, o.Units).blamed
 	t.Answer(v.Answer, report.Strong)
@@ -65,18 +63,11 @@ func Table(w io.Writer, r *probe.Report, o Options) error {
 			t.Say("", "note: "+n, "")
 		}
 	}
-	return write(w, t.String())
+	return t.String()
 }
 
 // partialNote begins the notes on what is there and was not measured.
 const partialNote = "partial: "
-
-func write(w io.Writer, s string) error {
-	if _, err := io.WriteString(w, s); err != nil {
-		return pkgerr.Errorf("probe", "write the table: %w", err)
-	}
-	return nil
-}
 
 // wellDone says whether a report has nothing to show but its answer.
 func wellDone(r *probe.Report) bool {
@@ -85,15 +76,15 @@ func wellDone(r *probe.Report) bool {
 	})
 }
 
-// TSV writes a line for each pair, for programs: a head, then fields separated by tabs.
-func TSV(w io.Writer, r *probe.Report, o Options) error {
+// TSV is a line for each pair, for programs: a head, then fields separated by tabs.
+func TSV(r *probe.Report, o Options) string {
 	t := report.TableOf([]string{"id", "class", "samples", "rate", "ci95", "expected", "of_expected", "p50", "p99", "verdict", "reason"})
 	for _, s := range sections(r, o.Units) {
 		for _, x := range s.results {
 			t.Add(s.fields(x)...)
 		}
 	}
-	return write(w, o.text(t.TSV()))
+	return o.text(t.TSV())
 }
 
 var verdictColors = map[probe.Verdict]string{probe.Warn: report.Caution, probe.Inconclusive: report.Caution, probe.Fail: report.Bad,
@@ -149,21 +140,17 @@ func (s *section) table(o Options, blamed map[string]bool) *report.Table {
 // worst orders verdicts by how much they need attention.
 var worst = []probe.Verdict{probe.Error, probe.Fail, probe.Warn, probe.Measured, probe.Inconclusive, probe.Pass, probe.Waived}
 
-// latencyHead is the head of a column of latencies.
-func (s *section) latencyHead() string {
-	if s.latency == "" {
-		return "latency"
-	}
-	return s.latency + " p50 / p99 " + s.nsUnit
-}
-
 // rows are results in columns.
 func (s *section) rows(results []*probe.Result, o Options, blamed map[string]bool) *report.Table {
 	t := &report.Table{Indent: "  "}
 	if len(results) == 0 {
 		return t
 	}
-	t.Head = []string{"pair", "class", "n bw/lat", s.unit.Suffix(), "±95 %", "expected", "eff", s.latencyHead(), "verdict", ""}
+	latency := "latency"
+	if s.latency != "" {
+		latency = s.latency + " p50 / p99 " + s.nsUnit
+	}
+	t.Head = []string{"pair", "class", "n bw/lat", s.unit.Suffix(), "±95 %", "expected", "eff", latency, "verdict", ""}
 	t.Columns = make([]text.Column, 10)
 	if o.Wide {
 		t.Head, t.Columns = slices.Insert(t.Head, 7, "of best", "CPU s/GB", "round"), make([]text.Column, 13)
@@ -188,7 +175,7 @@ func (s *section) rows(results []*probe.Result, o Options, blamed map[string]boo
 			}
 			cells = slices.Insert(cells, 7, percent(x.OfBest), cpu, count(x.Round))
 		}
-		t.Rows = append(t.Rows, report.Row{Cells: cells, Color: verdictColors[x.Verdict]})
+		t.Rows = append(t.Rows, report.Row{Cells: cells, Color: verdictColors[x.Verdict], Mark: string(x.Verdict)})
 	}
 	return t
 }

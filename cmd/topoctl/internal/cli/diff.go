@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -192,12 +191,8 @@ func runDiffProbe(o *diffOptions) error {
 }
 
 func (o *diffOptions) printProbe(d *show.Document) error {
-	var out bytes.Buffer
-	if o.Format != formatJSON {
-		if err := show.Changes(&out, d.Changes, o.show); err != nil {
-			return err
-		}
-		return Write(o.Streams.Out, out.Bytes())
+	if o.Format == formatJSON {
+		return printJSON(o.Streams.Out, d)
 	}
-	return printJSON(o.Streams.Out, d)
+	return Write(o.Streams.Out, []byte(show.Changes(d.Changes, o.show)))
 }
