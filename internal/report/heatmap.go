@@ -209,8 +209,8 @@ type mapCanvas struct {
 // SVG draws the map: grids side by side where they fit, the legend below.
 func (m *HeatMap) SVG() []byte {
 	d := &mapCanvas{}
-	d.printf(`<defs><pattern id="r-hatch" width="6" height="6" patternUnits="userSpaceOnUse"><path %s stroke-width="0.8" opacity="0.6" d="M0 6L6 0"/></pattern>`, line.stroke())
-	d.printf(`<pattern id="r-cross" width="6" height="6" patternUnits="userSpaceOnUse"><path %s stroke-width="0.8" opacity="0.6" d="M0 6L6 0M0 0L6 6"/></pattern></defs>`+"\n", alert.stroke())
+	const pattern = `<pattern id="%s" width="6" height="6" patternUnits="userSpaceOnUse"><path %s stroke-width="0.8" opacity="0.6" d="%s"/></pattern>`
+	d.printf("<defs>"+pattern+pattern+"</defs>\n", "r-hatch", line.stroke(), "M0 6L6 0", "r-cross", alert.stroke(), "M0 6L6 0M0 0L6 6")
 	width, y := leastWidth, margin
 	if !m.Bare {
 		y += 26 + len(m.Lines)*lineHeight + 10
@@ -330,12 +330,12 @@ func (d *mapCanvas) cell(c *Cell, x, y, w, h, font int, letter bool) {
 	if !letter || c.Look != Solid { // of many cells, those that are well say enough by their letter
 		d.cellTip(c)
 	}
-	shape, on, more := steps[c.Step].fill(), inks[c.Step], ""
+	shape, on, more := steps[c.Step].fill.fill(), steps[c.Step].ink, ""
 	switch c.Look {
 	case Framed:
-		shape, more = steps[c.Step].both(alert), ` stroke-width="2"`
+		shape, more = steps[c.Step].fill.both(alert), ` stroke-width="2"`
 	case Dashed:
-		shape, more = steps[c.Step].both(line), ` stroke-dasharray="4 2"`
+		shape, more = steps[c.Step].fill.both(line), ` stroke-dasharray="4 2"`
 	case Hatched:
 		shape, on = hatchFill, faint
 	case Crossed:
@@ -356,7 +356,8 @@ func (d *mapCanvas) cell(c *Cell, x, y, w, h, font int, letter bool) {
 		d.printf(`<rect %s x="%d" y="%d" width="%d" height="%d"/>`, ground.fill(), x+(w-wide)/2, y+(h-font)/2, wide, font)
 	}
 	if s != "" {
-		d.printf(`<text %s x="%d" y="%d" font-size="%d" text-anchor="middle"%s>%s</text>`, on.fill(), x+w/2, y+h/2+font/2-1, font, weight, escape(s))
+		d.printf(`<text %s x="%d" y="%d" font-size="%d" text-anchor="middle"%s>%s</text>`,
+			on.fill(), x+w/2, y+h/2+font/2-1, font, weight, escape(s))
 	}
 	d.printf("</g>\n")
 }
@@ -367,7 +368,7 @@ func (d *mapCanvas) smallCells(g *Grid, x, y int) {
 	paths := make([]strings.Builder, len(steps)+2)
 	fills := make([]string, 0, len(paths))
 	for _, s := range steps {
-		fills = append(fills, s.fill())
+		fills = append(fills, s.fill.fill())
 	}
 	fills = append(fills, hatchFill, crossFill)
 	look := func(i, k int) int {
@@ -421,7 +422,8 @@ func (d *mapCanvas) failed(g *Grid, x, y int) {
 			rows[i][1]++
 			cols[k][1]++
 			if d.tips++; d.tips <= mostTips {
-				d.printf(`<g><rect %s fill="transparent" stroke-width="0.6" x="%d" y="%d" width="%d" height="%d"/>`, alert.stroke(), x+k*g.w, y+i*g.h, max(g.w-1, 2), max(g.h-1, 2))
+				d.printf(`<g><rect %s fill="transparent" stroke-width="0.6" x="%d" y="%d" width="%d" height="%d"/>`,
+					alert.stroke(), x+k*g.w, y+i*g.h, max(g.w-1, 2), max(g.h-1, 2))
 				d.cellTip(c)
 				d.printf("</g>\n")
 			}

@@ -52,7 +52,9 @@ func (t *Table) Cut() *Table {
 
 // HTML writes the page, without sections that have nothing but a title.
 func (p *Page) HTML() ([]byte, error) {
-	p.Sections = slices.DeleteFunc(slices.Clone(p.Sections), func(s Section) bool { return s.Table == nil && s.Drawing == nil && len(s.Lines)+len(s.Parts) == 0 })
+	p.Sections = slices.DeleteFunc(slices.Clone(p.Sections), func(s Section) bool {
+		return s.Table == nil && s.Drawing == nil && len(s.Lines)+len(s.Parts) == 0
+	})
 	js := ""
 	if picks(p.Sections) {
 		js = pageJS

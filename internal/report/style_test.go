@@ -36,7 +36,7 @@ func contrast(t *testing.T, a, b string) float64 {
 // Texts are legible on what they stand on (WCAG 2.1, level AA), on light ground and on dark.
 func TestContrast(t *testing.T) {
 	for i := range steps {
-		if light, dark := contrast(t, steps[i].light, inks[i].light), contrast(t, steps[i].dark, inks[i].dark); min(light, dark) < 4.5 {
+		if light, dark := contrast(t, steps[i].fill.light, steps[i].ink.light), contrast(t, steps[i].fill.dark, steps[i].ink.dark); min(light, dark) < 4.5 {
 			t.Errorf("step %d: %.2f and %.2f", i, light, dark)
 		}
 	}
@@ -50,7 +50,7 @@ func TestContrast(t *testing.T) {
 // A worse step is told from a better one without hue: from light to dark, or from dark to light.
 func TestStepsWithoutHue(t *testing.T) {
 	for i := range Worst {
-		light, dark := luminance(t, steps[i].light)-luminance(t, steps[i+1].light), luminance(t, steps[i+1].dark)-luminance(t, steps[i].dark)
+		light, dark := luminance(t, steps[i].fill.light)-luminance(t, steps[i+1].fill.light), luminance(t, steps[i+1].fill.dark)-luminance(t, steps[i].fill.dark)
 		if min(light, dark) <= 0 {
 			t.Errorf("step %d is not told from step %d: %+.3f and %+.3f", i+1, i, light, dark)
 		}

@@ -15,11 +15,19 @@ const fonts = "system-ui,-apple-system,'Segoe UI',Helvetica,Arial,'DejaVu Sans',
 // color is a colour of drawings, on light ground and on dark.
 type color struct{ class, light, dark string }
 
-// steps are the colours of cells, from the best to the worst, and of what nothing is known. The worse a step, the darker it
-// is (on dark ground: lighter), so that steps can be told apart without hue too.
-var steps = []color{
-	{"s0", "#d7efe3", "#17372c"}, {"s1", "#c3e3c4", "#24482f"}, {"s2", "#e3dc92", "#4a4a1c"}, {"s3", "#f2c25f", "#6b5316"}, {"s4", "#ec9a45", "#95571a"},
-	{"s5", "#da6f38", "#cf6a35"}, {"s6", "#b3392f", "#f28b66"}, {"s7", "#7d1730", "#ffc2ad"}, {"s8", "#e4e7eb", "#2a313a"}, {"s9", "#d5e3f5", "#22364f"},
+// steps are the colours of cells, from the best to the worst, and the text on them. The worse a step, the darker it is (on
+// dark ground: lighter), so that steps can be told apart without hue too.
+var steps = []struct{ fill, ink color }{
+	{color{"s0", "#d7efe3", "#17372c"}, color{"i0", "#1b222c", "#e8edf2"}},
+	{color{"s1", "#c3e3c4", "#24482f"}, color{"i1", "#1b222c", "#e8edf2"}},
+	{color{"s2", "#e3dc92", "#4a4a1c"}, color{"i2", "#1b222c", "#e8edf2"}},
+	{color{"s3", "#f2c25f", "#6b5316"}, color{"i3", "#1b222c", "#e8edf2"}},
+	{color{"s4", "#ec9a45", "#95571a"}, color{"i4", "#1b222c", "#f5f8fa"}},
+	{color{"s5", "#da6f38", "#cf6a35"}, color{"i5", "#11151b", "#0a0e13"}},
+	{color{"s6", "#b3392f", "#f28b66"}, color{"i6", "#ffffff", "#0a0e13"}},
+	{color{"s7", "#7d1730", "#ffc2ad"}, color{"i7", "#ffffff", "#0a0e13"}},
+	{color{"s8", "#e4e7eb", "#2a313a"}, color{"i8", "#1b222c", "#e8edf2"}},
+	{color{"s9", "#d5e3f5", "#22364f"}, color{"i9", "#1b222c", "#e8edf2"}},
 }
 
 // The steps that have a meaning of their own.
@@ -28,12 +36,6 @@ const (
 	NotKnown = 8
 	Another  = 9 // neither good nor bad
 )
-
-// inks are the colours of text on a step.
-var inks = []color{
-	{"i0", "#1b222c", "#e8edf2"}, {"i1", "#1b222c", "#e8edf2"}, {"i2", "#1b222c", "#e8edf2"}, {"i3", "#1b222c", "#e8edf2"}, {"i4", "#1b222c", "#f5f8fa"},
-	{"i5", "#11151b", "#0a0e13"}, {"i6", "#ffffff", "#0a0e13"}, {"i7", "#ffffff", "#0a0e13"}, {"i8", "#1b222c", "#e8edf2"}, {"i9", "#1b222c", "#e8edf2"},
-}
 
 // The contrast of every text with what it stands on is at least 4.5 to 1 (WCAG 2.1, level AA); TestContrast checks it.
 var (
@@ -53,9 +55,9 @@ var sheet = func() string {
 		fmt.Fprintf(&light, ".%s-%s{%s:%s}", property[:1], c.class, property, c.light)
 		fmt.Fprintf(&dark, ".%s-%s{%s:%s}", property[:1], c.class, property, c.dark)
 	}
-	for i := range steps {
-		rule(steps[i], "fill")
-		rule(inks[i], "fill")
+	for _, s := range steps {
+		rule(s.fill, "fill")
+		rule(s.ink, "fill")
 	}
 	for _, c := range append([]color{ground, ink, faint, alert, traffic, line, bars}, barColors...) {
 		rule(c, "fill")
@@ -120,9 +122,10 @@ func (c *canvas) tip(lines ...string) {
 // what it shows, for readers that do not see it.
 func (c *canvas) finish(title, about string, width, height int) []byte {
 	var out bytes.Buffer
-	fmt.Fprintf(&out, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %d %d" role="img" aria-labelledby="r-title r-desc" font-family="%s">`+"\n",
-		width, height, width, height, escape(fonts))
-	fmt.Fprintf(&out, "<title id=\"r-title\">%s</title>\n<desc id=\"r-desc\">%s</desc>\n<style>%s</style>\n", escape(title), escape(about), sheet)
+	fmt.Fprintf(&out, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %d %d" `, width, height, width, height)
+	fmt.Fprintf(&out, `role="img" aria-labelledby="r-title r-desc" font-family="%s">`+"\n", escape(fonts))
+	fmt.Fprintf(&out, `<title id="r-title">%s</title>`+"\n"+`<desc id="r-desc">%s</desc>`+"\n", escape(title), escape(about))
+	fmt.Fprintf(&out, "<style>%s</style>\n", sheet)
 	fmt.Fprintf(&out, `<rect %s width="%d" height="%d"/>`+"\n", ground.fill(), width, height)
 	out.Write(c.out.Bytes())
 	out.WriteString("</svg>\n")

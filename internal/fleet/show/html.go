@@ -1,6 +1,7 @@
 package show
 
 import (
+	"fmt"
 	"strings"
 	"time"
 
@@ -26,7 +27,8 @@ func HTML(f *fleet.Fleet) ([]byte, error) {
 			notes.Lines = append(notes.Lines, string(x.Code)+": "+x.Text)
 			continue
 		}
-		card := report.Section{Title: strings.TrimSpace(string(x.Severity) + "  " + string(x.Code) + "  " + text.List(about(x), mostHosts)), Kind: string(x.Severity), Lines: []string{x.Text}}
+		title := fmt.Sprintf("%s  %s  %s", x.Severity, x.Code, text.List(about(x), mostHosts))
+		card := report.Section{Title: strings.TrimSpace(title), Kind: string(x.Severity), Lines: []string{x.Text}}
 		if len(x.Evidence) > 0 {
 			card.Parts = append(card.Parts, report.Section{Title: "Evidence", Folded: true, Lines: x.Evidence})
 		}

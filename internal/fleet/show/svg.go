@@ -56,8 +56,8 @@ func SVG(f *fleet.Fleet) []byte { return heatMap(f, false) }
 func heatMap(f *fleet.Fleet, bare bool) []byte {
 	plans, left := plansOf(f)
 	m := &report.HeatMap{Title: "Fleet", About: "A row for each host, a column for each GPU and port.", Bare: bare,
-		Legend: []report.Swatch{{Cell: fine, About: "like the others"}, {Cell: note, About: "another role: storage, management"}, {Cell: warn, About: "a warning"},
-			{Cell: bad, About: "an error"}, {Cell: unknown, About: "not known"}}}
+		Legend: []report.Swatch{{Cell: fine, About: "like the others"}, {Cell: note, About: "another role: storage, management"},
+			{Cell: warn, About: "a warning"}, {Cell: bad, About: "an error"}, {Cell: unknown, About: "not known"}}}
 	for _, line := range text.Wrap(f.Headline(), 130) {
 		m.Lines = append(m.Lines, report.HeadLine{Text: line})
 	}

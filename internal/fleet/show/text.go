@@ -51,7 +51,8 @@ func Check(f *fleet.Fleet, o Options) string {
 			notes = append(notes, fmt.Sprintf("%s on %s", x.Code, text.Plural(len(x.Hosts), "host")))
 			continue
 		}
-		t.Finding(&report.Finding{Label: x.Severity.Label(), Code: string(x.Code), About: about(x), Text: x.Text, Evidence: x.Evidence, Fix: x.Fix})
+		t.Finding(&report.Finding{Label: x.Severity.Label(), Code: string(x.Code), About: about(x), Text: x.Text,
+			Evidence: x.Evidence, Fix: x.Fix})
 	}
 	if o.All {
 		t.Gap()
@@ -91,7 +92,8 @@ func together(list []fleet.Finding) []*fleet.Finding {
 	for _, same := range group.By(list, func(x fleet.Finding) [3]string { return [3]string{string(x.Severity), string(x.Code), x.Text} }) {
 		x := same[0]
 		for _, more := range same[1:] {
-			x.Hosts, x.Subjects, x.Evidence = slices.Concat(x.Hosts, more.Hosts), slices.Concat(x.Subjects, more.Subjects), slices.Concat(x.Evidence, more.Evidence)
+			x.Hosts, x.Subjects = slices.Concat(x.Hosts, more.Hosts), slices.Concat(x.Subjects, more.Subjects)
+			x.Evidence = slices.Concat(x.Evidence, more.Evidence)
 		}
 		out = append(out, &x)
 	}
@@ -253,7 +255,8 @@ func hosts(f *fleet.Fleet) *report.Table {
 		if active < data {
 			ports = fmt.Sprintf("%d of %d up", active, data)
 		}
-		rows.Add(h.Host, string(h.Status), cmp.Or(h.Class, "-"), cmp.Or(string(worst[h.Host]), "-"), strconv.Itoa(len(h.GPUs)), ports, cmp.Or(h.Kernel, "-"), cmp.Or(h.GPUDriver, "-"), h.Source)
+		rows.Add(h.Host, string(h.Status), cmp.Or(h.Class, "-"), cmp.Or(string(worst[h.Host]), "-"), strconv.Itoa(len(h.GPUs)), ports,
+			cmp.Or(h.Kernel, "-"), cmp.Or(h.GPUDriver, "-"), h.Source)
 	}
 	return rows
 }

@@ -191,7 +191,8 @@ func (r *Report) Encode() ([]byte, error) {
 		x.Decode = &decode
 	}
 	x.Network.WhatIf = listed(x.Network.WhatIf)
-	x.Hosts, x.Lanes, x.Failures, x.Notes, x.Compared = listed(x.Hosts), listed(x.Lanes), listed(x.Failures), listed(x.Notes), listed(x.Compared)
+	x.Hosts, x.Lanes, x.Failures, x.Notes = listed(x.Hosts), listed(x.Lanes), listed(x.Failures), listed(x.Notes)
+	x.Compared = listed(x.Compared)
 	for i := range x.Compared {
 		x.Compared[i].WhatIf = listed(x.Compared[i].WhatIf)
 	}

@@ -63,7 +63,8 @@ func (r *Report) sections(o Options) []report.Section {
 	}
 	all = append(all, r.latencies())
 	if m := r.Metrics; m.GoodputPerSec != nil {
-		all = append(all, report.Section{Lines: []string{fmt.Sprintf("Request goodput (req/s): %s of %s", known(m.GoodputPerSec), known(m.RequestsPerSec))}})
+		line := fmt.Sprintf("Request goodput (req/s): %s of %s", known(m.GoodputPerSec), known(m.RequestsPerSec))
+		all = append(all, report.Section{Lines: []string{line}})
 	}
 	if o.All {
 		all = append(all, r.split(), r.buckets(), r.lanes(o))
@@ -225,7 +226,8 @@ func (r *Report) served() report.Section {
 // latencies are those of vLLM's serving benchmark.
 func (r *Report) latencies() report.Section {
 	m := r.Metrics
-	return report.Section{Table: figures(summaryHead, summary("TTFT (ms)", m.TTFT), summary("TPOT (ms)", m.TPOT), summary("ITL (ms)", m.ITL), summary("E2EL (ms)", m.E2E))}
+	return report.Section{Table: figures(summaryHead,
+		summary("TTFT (ms)", m.TTFT), summary("TPOT (ms)", m.TPOT), summary("ITL (ms)", m.ITL), summary("E2EL (ms)", m.E2E))}
 }
 
 // split is where the time to the first token went.

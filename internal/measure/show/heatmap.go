@@ -30,7 +30,8 @@ func SVG(r *probe.Report, o Options) []byte {
 }
 
 func heatMap(r *probe.Report, v *overview, all []*section, bare bool) []byte {
-	m := &report.HeatMap{Title: v.Title, About: "Rates between pairs of ends: a row for each source, a column for each destination.", Bare: bare,
+	m := &report.HeatMap{Title: v.Title, Bare: bare,
+		About: "Rates between pairs of ends: a row for each source, a column for each destination.",
 		Lines: []report.HeadLine{{Text: v.Answer}, {Text: v.Subtitle}},
 		Notes: []string{"Colour: the measured part of the expected rate; where none is known, of the best rate of the pair's group.",
 			"P pass, M measured, W warn, F fail (framed), I inconclusive (dashed), E error; n/a or x waived; – not measured"}}
@@ -54,11 +55,14 @@ func heatMap(r *probe.Report, v *overview, all []*section, bare bool) []byte {
 	for _, s := range all {
 		m.Grids = append(m.Grids, s.grid())
 	}
+	legend := func(about string, c report.Cell) { m.Legend = append(m.Legend, report.Swatch{Cell: c, About: about}) }
 	for i, least := range steps {
-		m.Legend = append(m.Legend, report.Swatch{Cell: report.Cell{Step: i}, About: fmt.Sprintf("≥ %.0f %%", least*100)})
+		legend(fmt.Sprintf("≥ %.0f %%", least*100), report.Cell{Step: i})
 	}
-	m.Legend = append(m.Legend, report.Swatch{Cell: report.Cell{Step: report.Worst}, About: "< 20 %"}, report.Swatch{Cell: report.Cell{Step: report.NotKnown}, About: "not known"},
-		report.Swatch{Cell: report.Cell{Look: report.Hatched}, About: "not measured"}, report.Swatch{Cell: report.Cell{Look: report.Crossed}, About: "error"})
+	legend("< 20 %", report.Cell{Step: report.Worst})
+	legend("not known", report.Cell{Step: report.NotKnown})
+	legend("not measured", report.Cell{Look: report.Hatched})
+	legend("error", report.Cell{Look: report.Crossed})
 	return m.SVG()
 }
 
@@ -148,7 +152,9 @@ func (s *section) cell(x *probe.Result) *report.Cell {
 }
 
 // letters are the verdicts in a cell.
-var letters = map[probe.Verdict]string{probe.Pass: "P", probe.Measured: "M", probe.Warn: "W", probe.Fail: "F", probe.Inconclusive: "I", probe.Error: "E"}
+var letters = map[probe.Verdict]string{
+	probe.Pass: "P", probe.Measured: "M", probe.Warn: "W", probe.Fail: "F", probe.Inconclusive: "I", probe.Error: "E",
+}
 
 // tip is the text of a cell that a pointer brings up.
 func (s *section) tip(x *probe.Result) []string {

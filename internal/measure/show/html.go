@@ -123,7 +123,9 @@ func provenance(r *probe.Report) report.Section {
 		h := &r.Hosts[i]
 		hosts.Add(h.Name, h.Address, h.Fingerprint, h.Error)
 	}
-	return report.Section{Title: "About this report", Table: facts, Parts: []report.Section{{Title: "Hosts", Table: hosts}, {Title: "Where expected rates come from", Table: bases(r)}}}
+	return report.Section{Title: "About this report", Table: facts, Parts: []report.Section{
+		{Title: "Hosts", Table: hosts}, {Title: "Where expected rates come from", Table: bases(r)},
+	}}
 }
 
 // bases says how the expected rates are known, and of how many pairs.

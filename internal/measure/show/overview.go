@@ -33,7 +33,8 @@ type verdictCount struct {
 }
 
 func newOverview(r *probe.Report, u units.System) *overview {
-	v := &overview{Answer: Answer(r, Options{Units: u}), Title: reportTitle(r), Counts: verdictCounts(r), Early: incompleteText(r), Lost: lostHosts(r), Waived: waivedReasons(r), Notes: slices.Clone(r.Notes), units: u}
+	v := &overview{Answer: Answer(r, Options{Units: u}), Title: reportTitle(r), Counts: verdictCounts(r), Early: incompleteText(r), Lost: lostHosts(r),
+		Waived: waivedReasons(r), Notes: slices.Clone(r.Notes), units: u}
 	v.Subtitle = countsText(r, v.Counts)
 	if v.Busy = busyNote(r); v.Busy != "" {
 		v.Notes = append([]string{v.Busy}, v.Notes...)
@@ -68,19 +69,22 @@ func blameSection(b *probe.Blame, r *probe.Report, u units.System) report.Sectio
 	if b.Next != "" {
 		next = []string{b.Next}
 	}
-	return report.Section{Title: blameTitle(b, r), Kind: string(b.Kind), Parts: withContent(
-		report.Section{Title: "suspects", Lines: suspects}, report.Section{Title: "evidence", Lines: b.Evidence},
-		report.Section{Title: "next", Lines: next}, report.Section{Title: "explains", Lines: b.Pairs})}
+	return report.Section{Title: blameTitle(b, r), Kind: string(b.Kind), Parts: withContent([]report.Section{
+		{Title: "suspects", Lines: suspects}, {Title: "evidence", Lines: b.Evidence}, {Title: "next", Lines: next}, {Title: "explains", Lines: b.Pairs},
+	})}
 }
 
 // withContent are the sections that say something.
-func withContent(list ...report.Section) []report.Section {
-	return slices.DeleteFunc(list, func(s report.Section) bool { return len(s.Lines) == 0 && (s.Table == nil || len(s.Table.Rows) == 0) })
+func withContent(list []report.Section) []report.Section {
+	return slices.DeleteFunc(list, func(s report.Section) bool {
+		return len(s.Lines) == 0 && (s.Table == nil || len(s.Table.Rows) == 0)
+	})
 }
 
 func verdictCounts(r *probe.Report) []verdictCount {
 	s := probe.Count(r.Results)
-	all := []verdictCount{{probe.Pass, s.Pass}, {probe.Measured, s.Measured}, {probe.Warn, s.Warn}, {probe.Fail, s.Fail}, {probe.Inconclusive, s.Inconclusive}, {probe.Error, s.Error}, {probe.Waived, s.Waived}}
+	all := []verdictCount{{probe.Pass, s.Pass}, {probe.Measured, s.Measured}, {probe.Warn, s.Warn}, {probe.Fail, s.Fail},
+		{probe.Inconclusive, s.Inconclusive}, {probe.Error, s.Error}, {probe.Waived, s.Waived}}
 	return slices.DeleteFunc(all, func(c verdictCount) bool { return c.N == 0 })
 }
 

@@ -64,8 +64,10 @@ func (s *section) detail(x *probe.Result, k *reportLinks) []report.Section {
 	if !x.PathKnown {
 		way.Lines = []string{"not known completely"}
 	}
-	return withContent(report.Section{Table: s.facts(x)}, report.Section{Title: "why", Lines: why}, report.Section{Title: "sizes of ops", Table: s.sizes(x)},
-		report.Section{Title: "latency, " + s.nsUnit, Table: s.percentiles(x)}, way, report.Section{Title: "measured again", Lines: again})
+	return withContent([]report.Section{
+		{Table: s.facts(x)}, {Title: "why", Lines: why}, {Title: "sizes of ops", Table: s.sizes(x)},
+		{Title: "latency, " + s.nsUnit, Table: s.percentiles(x)}, way, {Title: "measured again", Lines: again},
+	})
 }
 
 // facts are what is known besides the figures.
@@ -132,7 +134,9 @@ func (s *section) facts(x *probe.Result) *report.Table {
 }
 
 // ended says why there are not more samples.
-var ended = map[string]string{probe.StoppedCI: "interval narrow enough", probe.StoppedMaxSamples: "maximum number of samples, interval still wide", probe.StoppedTime: "out of time"}
+var ended = map[string]string{
+	probe.StoppedCI: "interval narrow enough", probe.StoppedMaxSamples: "maximum number of samples, interval still wide", probe.StoppedTime: "out of time",
+}
 
 // sizes are the results by size of op, with the samples in their order.
 func (s *section) sizes(x *probe.Result) *report.Table {
@@ -175,7 +179,7 @@ func (s *section) percentiles(x *probe.Result) *report.Table {
 
 // way are the links between the ends, with their state during the measurement.
 func (s *section) way(x *probe.Result, k *reportLinks) *report.Table {
-	t := &report.Table{Head: []string{"link", "should carry", "known by", "state, counters"}, Columns: []text.Column{{}, {Right: true}, {}, {}}}
+	t := figures([]string{"link", "should carry", "known by", "state, counters"}, 2)
 	for _, key := range x.Path {
 		name, rate, basis := string(key), "-", topo.BasisUnknown
 		if l := k.links[key]; l != nil { // else the report does not have it
@@ -247,7 +251,7 @@ type Part struct {
 }
 
 // parts are sections in lines: their tables as sentences.
-func (o Options) parts(list ...report.Section) []Part {
+func (o Options) parts(list []report.Section) []Part {
 	var out []Part
 	for _, s := range list {
 		var lines []string
@@ -268,7 +272,7 @@ func PairParts(r *probe.Report, x *probe.Result, o Options) []Part {
 	if r == nil {
 		r = &probe.Report{Results: []probe.Result{*x}}
 	}
-	return o.parts(sectionOf(x, Local(r), o.Units).detail(x, newReportLinks(r))...)
+	return o.parts(sectionOf(x, Local(r), o.Units).detail(x, newReportLinks(r)))
 }
 
 // BlameTitle says what is to blame, and for how many pairs.
@@ -277,13 +281,14 @@ func BlameTitle(b *probe.Blame, r *probe.Report, o Options) string { return o.te
 // BlameParts is everything that is known of a fault.
 func BlameParts(b *probe.Blame, r *probe.Report, o Options) []Part {
 	s := blameSection(b, r, o.Units)
-	return o.parts(append([]report.Section{{Lines: []string{s.Title}}}, s.Parts...)...)
+	return o.parts(append([]report.Section{{Lines: []string{s.Title}}}, s.Parts...))
 }
 
 // SummaryParts summarises the pairs of a report: first how many there are of each verdict, and how many
 // are missing; then lost hosts, why pairs were waived, and notes. Faults are left to BlameTitle.
 func SummaryParts(r *probe.Report, o Options) []Part {
 	v := newOverview(r, o.Units)
-	return o.parts(withContent(report.Section{Lines: append([]string{v.Subtitle}, v.Early...)}, report.Section{Title: "hosts", Lines: v.Lost},
-		report.Section{Title: "waived", Lines: v.Waived}, report.Section{Title: "notes", Lines: v.Notes})...)
+	return o.parts(withContent([]report.Section{
+		{Lines: append([]string{v.Subtitle}, v.Early...)}, {Title: "hosts", Lines: v.Lost}, {Title: "waived", Lines: v.Waived}, {Title: "notes", Lines: v.Notes},
+	}))
 }

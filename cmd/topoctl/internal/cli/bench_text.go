@@ -82,8 +82,8 @@ func benchAnswer(r *bench.Report, l *Look) string {
 	}
 	var said []string
 	if wrong != nil {
-		said = append(said, fmt.Sprintf("WRONG: %d bytes of %s differ in %s of %s by %s", wrong.Verified.MismatchedBytes, units.Bytes(wrong.Verified.Bytes),
-			wrong.Op, units.Bytes(wrong.SizeBytes), carriedBy(wrong)))
+		said = append(said, fmt.Sprintf("WRONG: %d bytes of %s differ in %s of %s by %s", wrong.Verified.MismatchedBytes,
+			units.Bytes(wrong.Verified.Bytes), wrong.Op, units.Bytes(wrong.SizeBytes), carriedBy(wrong)))
 	}
 	if len(best) == 0 {
 		said = append(said, "Nothing was measured")
@@ -164,7 +164,8 @@ func benchGroup(b *strings.Builder, r *bench.Report, results []bench.Result, l *
 	first := &results[0]
 	fmt.Fprintf(b, "\n%s\n", l.Paint(fmt.Sprintf("%s %s x %d, %s x %d in flight", first.Op, units.Bytes(first.SizeBytes), first.Batch,
 		text.Plural(first.Threads, "thread"), first.InFlight), Strong))
-	t := &report.Table{Indent: "  ", Head: []string{"", "rate", "ops/s", "p50", "p99", "p99.9", "max", "CPU s/GB", "of raw", "of copy", "lanes"}}
+	t := report.TableOf([]string{"", "rate", "ops/s", "p50", "p99", "p99.9", "max", "CPU s/GB", "of raw", "of copy", "lanes"})
+	t.Indent = "  "
 	for i := range results {
 		t.Rows = append(t.Rows, resultRow(&results[i], l))
 	}
