@@ -142,7 +142,7 @@ var worst = []probe.Verdict{probe.Error, probe.Fail, probe.Warn, probe.Measured,
 
 // rows are results in columns.
 func (s *section) rows(results []*probe.Result, o Options, blamed map[string]bool) *report.Table {
-	t := &report.Table{Indent: "  "}
+	t := &report.Table{Indent: "  ", Whole: o.Wide}
 	if len(results) == 0 {
 		return t
 	}
