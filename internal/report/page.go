@@ -45,7 +45,7 @@ const MostRows = 2000
 // Cut leaves out the rows that are too many for a page, and says so.
 func (t *Table) Cut() *Table {
 	if n := len(t.Rows) - MostRows; n > 0 {
-		t.Rows, t.More = t.Rows[:MostRows], fmt.Sprintf("%d more rows are in the document (-o json).", n)
+		t.Rows, t.After = t.Rows[:MostRows], []string{fmt.Sprintf("%d more rows are in the document (-o json).", n)}
 	}
 	return t
 }

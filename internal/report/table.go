@@ -18,8 +18,7 @@ type Table struct {
 	Spare []int
 	// Pick has a page offer to sort the rows, and to pick them by words and by their marks.
 	Pick  bool
-	More  string   // what a page says below: of rows that it leaves out
-	After []string // lines of text below the rows
+	After []string // lines below: of rows that are left out
 }
 
 // Row is a line of a table.

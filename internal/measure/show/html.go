@@ -79,7 +79,7 @@ func pairTables(r *probe.Report, all []*section) (pairs, details report.Section)
 			left = append(left, strconv.Itoa(more)+" that did not pass")
 		}
 		if len(left) > 0 {
-			t.More = "Not listed: " + strings.Join(left, ", ") + "."
+			t.After = []string{"Not listed: " + strings.Join(left, ", ") + "."}
 		}
 		pairs.Parts = append(pairs.Parts, report.Section{Title: s.title, Table: t})
 	}

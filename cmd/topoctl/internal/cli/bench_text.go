@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/topoctl/topoctl/internal/bench"
-	"github.com/topoctl/topoctl/internal/report"
 	"github.com/topoctl/topoctl/internal/text"
 	"github.com/topoctl/topoctl/internal/units"
 )
@@ -164,8 +163,7 @@ func benchGroup(b *strings.Builder, r *bench.Report, results []bench.Result, l *
 	first := &results[0]
 	fmt.Fprintf(b, "\n%s\n", l.Paint(fmt.Sprintf("%s %s x %d, %s x %d in flight", first.Op, units.Bytes(first.SizeBytes), first.Batch,
 		text.Plural(first.Threads, "thread"), first.InFlight), Strong))
-	t := report.TableOf([]string{"", "rate", "ops/s", "p50", "p99", "p99.9", "max", "CPU s/GB", "of raw", "of copy", "lanes"})
-	t.Indent = "  "
+	t := answerTable("", "rate", "ops/s", "p50", "p99", "p99.9", "max", "CPU s/GB", "of raw", "of copy", "lanes")
 	for i := range results {
 		t.Rows = append(t.Rows, resultRow(&results[i], l))
 	}

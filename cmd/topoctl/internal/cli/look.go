@@ -54,5 +54,8 @@ type Row = report.Row
 // Listing sets rows in columns, the last of which is wrapped to the terminal.
 func (l *Look) Listing(rows []Row) string { return l.Table(&report.Table{Rows: rows, Indent: "  "}) }
 
+// answerTable is a table of an answer, with a head.
+func answerTable(head ...string) *report.Table { return &report.Table{Head: head, Indent: "  "} }
+
 // clearLine begins a terminal's line anew.
 const clearLine = "\r\x1b[K"

@@ -76,13 +76,7 @@ func Write(w io.Writer, data []byte) error {
 func safeJSON(data []byte, err error) ([]byte, error) { return document.Printable(data), err }
 
 // jsonLine is a value as a line of JSON with its end.
-func jsonLine(v any) ([]byte, error) {
-	var buf bytes.Buffer
-	enc := json.NewEncoder(&buf)
-	enc.SetEscapeHTML(false) // "x16 -> x8" stays legible
-	err := enc.Encode(v)
-	return safeJSON(buf.Bytes(), err)
-}
+func jsonLine(v any) ([]byte, error) { return safeJSON(document.Line(v)) }
 
 // encodeJSON is a value as a document with a key a line, and of lists an element a line.
 func encodeJSON(v any) ([]byte, error) {
