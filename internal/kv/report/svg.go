@@ -10,17 +10,18 @@ import (
 // maxBars is how many lanes are drawn.
 const maxBars = 24
 
-// parts are those of TTFT, in the order of time.
+// parts are those of TTFT, in the order of time: as rows of a table call them, drawings and sentences.
 var parts = []struct {
-	name string
-	of   func(*kv.Split) *kv.Summary
+	row, name, words string
+	of               func(*kv.Split) *kv.Summary
 }{
-	{"queue", func(s *kv.Split) *kv.Summary { return s.Queue }},
-	{"prefill", func(s *kv.Split) *kv.Summary { return s.Compute }},
-	{"wait for KV memory", func(s *kv.Split) *kv.Summary { return s.MemoryWait }},
-	{"wait for the transfer", func(s *kv.Split) *kv.Summary { return s.LinkWait }},
-	{"KV on the wire", func(s *kv.Split) *kv.Summary { return s.WireExposed }},
-	{"then to the first token", func(s *kv.Split) *kv.Summary { return s.Rest }},
+	{"Queue (ms)", "queue", "waiting for prefill", func(s *kv.Split) *kv.Summary { return s.Queue }},
+	{"Prefill (ms)", "prefill", "prefill", func(s *kv.Split) *kv.Summary { return s.Compute }},
+	{"Wait for KV memory (ms)", "wait for KV memory", "waiting for KV memory", func(s *kv.Split) *kv.Summary { return s.MemoryWait }},
+	{"Wait for the transfer to begin (ms)", "wait for the transfer", "waiting for the transfer to begin",
+		func(s *kv.Split) *kv.Summary { return s.LinkWait }},
+	{"KV on the wire, not hidden (ms)", "KV on the wire", "KV on the wire", func(s *kv.Split) *kv.Summary { return s.WireExposed }},
+	{"Then to the first token (ms)", "then to the first token", "the step of decode", func(s *kv.Split) *kv.Summary { return s.Rest }},
 }
 
 // SVG draws where the time to first token goes: of this run and those that it is compared

@@ -233,10 +233,12 @@ func (r *Report) latencies() report.Section {
 // split is where the time to the first token went.
 func (r *Report) split() report.Section {
 	m := r.Metrics
-	s := report.Section{Title: r.splitTitle("Where the time to first token goes"), Table: figures(summaryHead,
-		summary("Queue (ms)", m.Queue), summary("Prefill (ms)", m.Compute), summary("Wait for KV memory (ms)", m.MemoryWait),
-		summary("Wait for the transfer to begin (ms)", m.LinkWait), summary("KV on the wire, not hidden (ms)", m.WireExposed), summary("Then to the first token (ms)", m.Rest),
-		summary("KV on the wire, all (ms)", m.Wire), summary("KV exposed: from prefill to cache (ms)", m.Exposed))}
+	s := report.Section{Title: r.splitTitle("Where the time to first token goes"), Table: figures(summaryHead)}
+	for _, p := range parts {
+		s.Table.Add(summary(p.row, p.of(&m.Split))...)
+	}
+	s.Table.Add(summary("KV on the wire, all (ms)", m.Wire)...)
+	s.Table.Add(summary("KV exposed: from prefill to cache (ms)", m.Exposed)...)
 	share := "-"
 	if m.KVShareOfTTFT != nil {
 		share = percent(*m.KVShareOfTTFT)
@@ -291,7 +293,10 @@ func (r *Report) buckets() report.Section {
 		if x.KVShareOfTTFT != nil {
 			share = percent(*x.KVShareOfTTFT)
 		}
-		t.Add(tokens(x), strconv.Itoa(x.Completed), mean(x.TTFT), p99(x.TTFT), mean(x.Queue), mean(x.Exposed), p99(x.Exposed), share)
+		ttft, _, ttft99 := texts(x.TTFT)
+		queue, _, _ := texts(x.Queue)
+		exposed, _, exposed99 := texts(x.Exposed)
+		t.Add(tokens(x), strconv.Itoa(x.Completed), ttft, ttft99, queue, exposed, exposed99, share)
 	}
 	return report.Section{Title: "By prompt length", Table: t}
 }
@@ -347,34 +352,25 @@ func comparedRow(name string, m *kv.Metrics, ratio *float64) []string {
 	if ratio != nil {
 		times = strconv.FormatFloat(*ratio, 'f', 3, 64) + "x"
 	}
-	median := "-"
-	if m.TTFT != nil {
-		median = fixed(m.TTFT.Median)
-	}
-	return []string{name, mean(m.TTFT), median, p99(m.TTFT), times, mean(m.E2E), mean(m.Exposed), known(m.RequestsPerSec), strconv.Itoa(m.Failed + m.Unfinished)}
+	ttft, median, p99 := texts(m.TTFT)
+	e2e, _, _ := texts(m.E2E)
+	exposed, _, _ := texts(m.Exposed)
+	return []string{name, ttft, median, p99, times, e2e, exposed, known(m.RequestsPerSec), strconv.Itoa(m.Failed + m.Unfinished)}
 }
 
 var summaryHead = []string{"", "Mean", "Median", "P99"}
 
 func summary(name string, s *kv.Summary) []string {
-	if s == nil {
-		return []string{name, "-", "-", "-"}
-	}
-	return []string{name, fixed(s.Mean), fixed(s.Median), fixed(s.P99)}
+	mean, median, p99 := texts(s)
+	return []string{name, mean, median, p99}
 }
 
-func mean(s *kv.Summary) string {
+// texts are the figures of a summary, "-" where there are none.
+func texts(s *kv.Summary) (mean, median, p99 string) {
 	if s == nil {
-		return "-"
+		return "-", "-", "-"
 	}
-	return fixed(s.Mean)
-}
-
-func p99(s *kv.Summary) string {
-	if s == nil {
-		return "-"
-	}
-	return fixed(s.P99)
+	return fixed(s.Mean), fixed(s.Median), fixed(s.P99)
 }
 
 func known(v *float64) string {
