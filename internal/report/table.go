@@ -14,11 +14,12 @@ type Table struct {
 	Columns []text.Column // how columns are set, as in [text.Columns]
 	Indent  string        // before each line
 	Whole   bool          // lines are never broken, however narrow the terminal is
-	// Spare are the columns that a narrow terminal goes without, the first one first.
+	// Spare are columns that a narrow terminal goes without, the first one first. All rows and Columns have them.
 	Spare []int
 	// Pick has a page offer to sort the rows, and to pick them by words and by their marks.
-	Pick  bool
-	After []string // lines below: of rows that are left out
+	Pick bool
+	// After are lines below: of rows that are left out.
+	After []string
 }
 
 // Row is a line of a table.
@@ -71,21 +72,20 @@ func (l *Look) Table(t *Table) string {
 	if t.Whole {
 		width = 0
 	}
-	for gone := 0; gone < len(t.Spare) && width > 0 && widest(cells, columns) > width; gone++ {
-		i := t.Spare[gone]
-		for _, before := range t.Spare[:gone] {
-			if before < t.Spare[gone] {
-				i--
+	for n := range t.Spare {
+		if width <= 0 || widest(cells, columns) <= width {
+			break
+		}
+		at := t.Spare[n]
+		for _, gone := range t.Spare[:n] {
+			if gone < t.Spare[n] {
+				at-- // it moved when that one went
 			}
 		}
-		for k, row := range cells {
-			if i < len(row) {
-				cells[k] = slices.Delete(row, i, i+1)
-			}
+		for k := range cells {
+			cells[k] = slices.Delete(cells[k], at, at+1)
 		}
-		if i < len(columns)-1 {
-			columns = slices.Delete(columns, i, i+1)
-		}
+		columns = slices.Delete(columns, at, at+1)
 	}
 	lines := text.WrapColumns(cells, width, columns...)
 	var b strings.Builder
