@@ -9,6 +9,7 @@ import (
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/compare"
 	"github.com/topoctl/topoctl/internal/group"
+	"github.com/topoctl/topoctl/internal/report"
 	"github.com/topoctl/topoctl/internal/text"
 )
 
@@ -21,39 +22,39 @@ type TextOptions struct {
 // Text is the report for people: the answer in a sentence, a line for each difference, those that
 // cost something first, then what changes in the choice of ports, how was compared, and the sum.
 func (r *Report) Text(o TextOptions) string {
-	out := r.headline() + ".\n"
+	t := report.NewText(report.Look{Width: o.Width}, 0)
+	t.Answer(r.headline()+".", "")
+	notes := append(r.heading(), r.omitted(o.All)...)
 	if !r.Equal {
-		out += "\n"
-	}
-	// A wide cell does not widen its column.
-	for _, lines := range text.WrapColumns(r.Rows(), o.Width, text.Column{Most: 10}, text.Column{Most: 28}, text.Column{Most: 48}, text.Column{}) {
-		out += strings.Join(lines, "\n") + "\n"
-	}
-	if !r.Equal {
-		out += "\n"
-	}
-	notes := []string{r.heading(), r.omitted(o.All)}
-	if !r.Equal {
+		t.Gap()
+		t.Table(r.Rows())
+		t.Gap()
 		notes = append(notes, r.summary())
 	}
-	for line := range strings.Lines(strings.Join(notes, "")) {
-		out += strings.Join(text.WrapColumns([][]string{{strings.TrimSuffix(line, "\n")}}, o.Width)[0], "\n") + "\n"
+	for _, n := range notes {
+		t.Say("", n, "")
 	}
-	return out
+	return t.String()
 }
 
 // Rows are the differences, a row for each: its kind, what it is about, what differs, and what
 // follows from it.
-func (r *Report) Rows() [][]string {
+func (r *Report) Rows() *report.Table {
 	type row struct {
-		kind  Kind
-		costs bool
+		place int
 		cells []string
 	}
 	var rows []row
+	add := func(kind Kind, costs bool, cells ...string) {
+		place := slices.Index(kinds, kind)
+		if !costs {
+			place += len(kinds)
+		}
+		rows = append(rows, row{place, append([]string{string(kind)}, cells...)})
+	}
 	for _, kind := range []Kind{Removed, Added} {
 		if n, makes := r.plainFunctions(kind); makes > mostMakes {
-			rows = append(rows, row{kind: kind, cells: []string{string(kind), fmt.Sprintf("%d PCI functions", n), fmt.Sprintf("of %d makes that are neither GPU, NIC nor drive (see the JSON)", makes), ""}})
+			add(kind, false, fmt.Sprintf("%d PCI functions", n), fmt.Sprintf("of %d makes that are neither GPU, NIC nor drive (see the JSON)", makes), "")
 		}
 	}
 	for i := range r.Differences {
@@ -61,25 +62,18 @@ func (r *Report) Rows() [][]string {
 		if _, makes := r.plainFunctions(d.Kind); d.ofPlainFunctions() && makes > mostMakes {
 			continue
 		}
-		rows = append(rows, row{d.Kind, d.costs(), []string{string(d.Kind), d.subject(), d.Text(), d.Effect}})
+		add(d.Kind, d.costs(), d.subject(), d.Text(), d.Effect)
 	}
 	for i := range r.Policy {
-		p := &r.Policy[i]
-		if p.Choice == ChoicePlan && r.planFollows(p) {
-			continue
+		if p := &r.Policy[i]; p.Choice != ChoicePlan || !r.planFollows(p) {
+			add(Policy, true, p.subject(), p.Text(), p.why())
 		}
-		rows = append(rows, row{Policy, true, []string{string(Policy), p.subject(), p.Text(), p.why()}})
 	}
-	order := func(r row) int {
-		if r.costs {
-			return slices.Index(kinds, r.kind)
-		}
-		return len(kinds) + slices.Index(kinds, r.kind)
-	}
-	slices.SortStableFunc(rows, func(a, b row) int { return order(a) - order(b) })
-	out := make([][]string, len(rows))
-	for i := range rows {
-		out[i] = rows[i].cells
+	slices.SortStableFunc(rows, func(a, b row) int { return a.place - b.place })
+	// A wide cell does not widen its column.
+	out := &report.Table{Columns: []text.Column{{Most: 10}, {Most: 28}, {Most: 48}, {}}}
+	for _, x := range rows {
+		out.Add(x.cells...)
 	}
 	return out
 }
@@ -292,17 +286,17 @@ func (p *Choice) why() string {
 }
 
 // heading says what was compared, where that is not plain.
-func (r *Report) heading() string {
+func (r *Report) heading() []string {
 	switch {
 	case r.StructureOnly:
-		return "structure only: names, identities, addresses, software and settings are not compared\n"
+		return []string{"structure only: names, identities, addresses, software and settings are not compared"}
 	case r.Hosts == DifferentHosts:
-		return fmt.Sprintf("different hosts (%s, %s): identities and addresses are not compared, devices are matched by slot and position\n",
-			r.Old.who(), r.New.who())
+		return []string{fmt.Sprintf("different hosts (%s, %s): identities and addresses are not compared, devices are matched by slot and position",
+			r.Old.who(), r.New.who())}
 	case r.Identities == IdentitiesRedacted:
-		return "a redacted capture: identities and addresses are not compared, devices are matched by slot and position\n"
+		return []string{"a redacted capture: identities and addresses are not compared, devices are matched by slot and position"}
 	}
-	return ""
+	return nil
 }
 
 func (s *Side) who() string {
@@ -316,17 +310,15 @@ func (s *Side) who() string {
 const mostParts = 8
 
 // omitted says what could not be compared: a line for each reason, or how much it is.
-func (r *Report) omitted(all bool) string {
+func (r *Report) omitted(all bool) (out []string) {
 	if n := len(r.NotCompared); n > 0 && !all {
-		return text.Plural(n, "fact") + " could not be compared; --all lists " + text.Noun(n, "it", "them") + "\n"
+		return []string{text.Plural(n, "fact") + " could not be compared; --all lists " + text.Noun(n, "it", "them")}
 	}
 	const most = 12
-	var b strings.Builder
 	reasons := group.By(r.NotCompared, func(o Omission) [2]string { return [2]string{o.Side, o.Reason} })
 	for i, same := range reasons {
 		if i == most {
-			fmt.Fprintf(&b, "not compared: and for %d more reasons (see not_compared in the JSON)\n", len(reasons)-most)
-			break
+			return append(out, fmt.Sprintf("not compared: and for %d more reasons (see not_compared in the JSON)", len(reasons)-most))
 		}
 		label := r.Old.Label
 		if same[0].Side == "new" {
@@ -343,9 +335,9 @@ func (r *Report) omitted(all bool) string {
 		if rest := len(list) - mostParts; rest > 1 {
 			list = append(list[:mostParts], fmt.Sprintf("and %d more (see not_compared in the JSON)", rest))
 		}
-		fmt.Fprintf(&b, "not compared: %s (%s: %s)\n", strings.Join(list, ", "), label, same[0].Reason)
+		out = append(out, fmt.Sprintf("not compared: %s (%s: %s)", strings.Join(list, ", "), label, same[0].Reason))
 	}
-	return b.String()
+	return out
 }
 
 // summary is the last line: how many differences of each kind, and whether the structures are equal.
@@ -365,7 +357,7 @@ func (r *Report) summary() string {
 	if n := len(r.Policy); n > 0 {
 		each = append(each, text.Plural(n, "choice")+" of ports")
 	}
-	return strings.Join(each, ", ") + r.fingerprints() + "\n"
+	return strings.Join(each, ", ") + r.fingerprints()
 }
 
 // nodeNames names nodes for people, kind by kind; of many it gives the number.

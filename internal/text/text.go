@@ -29,7 +29,8 @@ func ASCII(s string) string {
 }
 
 // signs are how the characters that our own text has beside ASCII are spelled in it.
-var signs = strings.NewReplacer("±", "+-", "µ", "u", "·", "-", "…", "...", "≥", ">=", "×", "x", "–", "-", "─", "-", "→", "->")
+var signs = strings.NewReplacer("±", "+-", "µ", "u", "·", "-", "…", "...", "≥", ">=", "×", "x", "–", "-", "─", "-", "→", "->",
+	"▁", "_", "▂", ".", "▃", "-", "▄", "=", "▅", "+", "▆", "*", "▇", "#", "█", "@")
 
 // InASCII is text of our own for output that has to be ASCII: its signs are spelled ("±" is "+-"),
 // other characters are written as escapes. Line ends, tabs and colours stay.

@@ -3,11 +3,11 @@ package doctor
 import (
 	"cmp"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/report"
 	"github.com/topoctl/topoctl/internal/text"
 )
 
@@ -15,6 +15,7 @@ import (
 type TextOptions struct {
 	Width int  // columns to break lines at, at least 60; 0 is 100
 	All   bool // fold nothing: notes, what could not be checked, and the checks that are ok or do not apply
+	Color bool // colour the words before findings, for a terminal
 }
 
 // The words before a finding. They say how bad it is without colour.
@@ -23,56 +24,36 @@ var labels = map[Severity]string{Error: "FAIL", Warning: "WARN", Info: "INFO"}
 // Label is the word that stands before a finding of a severity.
 func (s Severity) Label() string { return labels[s] }
 
-// What stands before checks without findings.
-const (
-	labelUnknown = "????"
-	labelOK      = "OK  "
-	labelAbsent  = "-   "
-)
-
-const (
-	indent    = "      "
-	narrowest = 60
-	customary = 100
-)
+// customary is the width of lines where nothing limits it.
+const customary = 100
 
 // mostFolded is how many names a sentence or a folded line has.
 const mostFolded = 2
 
-// mostSeen is how many pieces of evidence are printed of one finding.
-const mostSeen = 3
-
 // Text is the report for people: the answer in a sentence, then the findings from the worst to the
 // least. Notes and what could not be checked are a line each unless all is wanted.
 func (r *Report) Text(o TextOptions) string {
-	w := writer{width: customary}
-	if o.Width > 0 {
-		w.width = max(o.Width, narrowest)
-	}
-	if o.Width > 0 {
-		w.wrap("", "", r.Headline())
-	} else {
-		w.b.WriteString(r.Headline() + "\n") // the first line of a pipe is the answer, whole
-	}
+	t := report.NewText(report.Look{Width: o.Width, Color: o.Color}, customary)
+	t.Answer(r.Headline(), "")
 	if problems := r.problems(); problems > 0 || o.All {
-		w.b.WriteByte('\n')
+		t.Gap()
 		for _, f := range r.Findings() {
 			if f.Severity != Info || o.All {
-				w.finding(&f)
+				t.Finding(f.reported())
 			}
 		}
 		if problems > 0 && !o.All {
-			w.b.WriteByte('\n')
+			t.Gap()
 		}
 	}
 	if o.All {
-		w.unchecked(r)
-		w.rest(r, OK, labelOK)
-		w.rest(r, NotApplicable, labelAbsent)
+		t.Unchecked(r.unchecked())
+		t.Table(r.rest(OK, "OK", report.Good))
+		t.Table(r.rest(NotApplicable, "-", ""))
 	} else {
-		w.folded(r)
+		r.folded(t)
 	}
-	return strings.ReplaceAll(w.b.String(), "\u00a0", " ")
+	return t.String()
 }
 
 // problems counts the findings that are more than notes.
@@ -149,32 +130,14 @@ func (r *Report) notMade() (codes []string, partly string) {
 	return codes, partly
 }
 
-type writer struct {
-	b     strings.Builder
-	width int
-}
-
-func (w *writer) finding(f *Finding) {
-	w.head(f.Severity.Label(), string(f.Code), f.Subjects)
-	w.wrap(indent, indent, f.Text)
-	for i, e := range f.Evidence {
-		lead := indent + "seen  "
-		if i > 0 {
-			lead = indent + indent
-		}
-		if i == mostSeen && len(f.Evidence) > mostSeen+1 {
-			w.wrap(lead, indent+indent, fmt.Sprintf("and %d more", len(f.Evidence)-i))
-			break
-		}
-		w.wrap(lead, indent+indent, e)
-	}
-	if f.Fix != "" {
-		w.wrap(indent+"fix   ", indent+indent, f.Fix)
-	}
+// reported is a finding as reports print it.
+func (f *Finding) reported() *report.Finding {
+	return &report.Finding{Label: f.Severity.Label(), Code: string(f.Code), About: mapped(f.Subjects, SubjectName),
+		Text: f.Text, Evidence: f.Evidence, Fix: f.Fix}
 }
 
 // folded says in a line of each sort what is not printed.
-func (w *writer) folded(r *Report) {
+func (r *Report) folded(t *report.Text) {
 	var notes []string
 	for _, f := range r.Findings() {
 		if code := string(f.Code); f.Severity == Info && !slices.Contains(notes, code) {
@@ -184,13 +147,13 @@ func (w *writer) folded(r *Report) {
 	notMade, partly := r.notMade()
 	var advice []string
 	if len(notes) > 0 {
-		w.wrap("", "", text.Plural(r.Summary.Infos, "note")+": "+text.Join(notes, mostFolded))
+		t.Say("", text.Plural(r.Summary.Infos, "note")+": "+text.Join(notes, mostFolded), "")
 	}
 	switch n := r.Summary.CouldNotCheck; {
 	case n > 0:
-		w.wrap("", "", fmt.Sprintf("%s could not be made%s: %s", text.Plural(n, "check"), partly, text.Join(notMade, mostFolded)))
+		t.Say("", fmt.Sprintf("%s could not be made%s: %s", text.Plural(n, "check"), partly, text.Join(notMade, mostFolded)), "")
 	case len(notMade) > 0:
-		w.wrap("", "", fmt.Sprintf("%s could be made only in part: %s", text.Plural(len(notMade), "check"), text.Join(notMade, mostFolded)))
+		t.Say("", fmt.Sprintf("%s could be made only in part: %s", text.Plural(len(notMade), "check"), text.Join(notMade, mostFolded)), "")
 	}
 	if len(notes)+len(notMade) > 0 {
 		advice = append(advice, "--all shows everything")
@@ -199,16 +162,13 @@ func (w *writer) folded(r *Report) {
 		advice = slices.Insert(advice, 0, text.Plural(n, "check")+" passed")
 	}
 	if len(advice) > 0 {
-		w.wrap("", "", strings.Join(advice, "; ")+".")
+		t.Say("", strings.Join(advice, "; ")+".", "")
 	}
 }
 
-// unchecked lists what could not be checked, by what would help.
-func (w *writer) unchecked(r *Report) {
-	type entry struct {
-		code, text string
-	}
-	var by groups[string, entry]
+// unchecked is what could not be checked.
+func (r *Report) unchecked() []report.Unchecked {
+	var out []report.Unchecked
 	for _, c := range r.Checks {
 		for _, m := range c.Missing {
 			sentence := m.Text
@@ -217,43 +177,10 @@ func (w *writer) unchecked(r *Report) {
 			} else if n > 1 {
 				sentence = fmt.Sprintf("%s and %d more: %s", SubjectName(m.Subjects[0]), n-1, sentence)
 			}
-			by.add(m.How, entry{string(c.Code), sentence})
+			out = append(out, report.Unchecked{Code: string(c.Code), Text: sentence, How: m.How})
 		}
 	}
-	by.each(func(how string, list []entry) {
-		w.wrap(labelUnknown+"  ", indent, "could not be checked; "+how+":")
-		longest := 0
-		for _, e := range list {
-			longest = max(longest, len(e.code))
-		}
-		for _, e := range list {
-			lead := indent + text.Pad(e.code, longest) + "  "
-			w.wrap(lead, text.Pad("", len(lead)), e.text)
-		}
-	})
-}
-
-// head is the first line of an entry: how bad, which check, which devices.
-func (w *writer) head(label, code string, subjects []topo.ID) {
-	line := label + "  " + code
-	for i, id := range subjects {
-		name := SubjectName(id)
-		sep := "  "
-		if i > 0 {
-			sep = ", "
-		}
-		more := fmt.Sprintf(" and %d more", len(subjects)-i)
-		room := w.width
-		if i < len(subjects)-1 {
-			room -= len(" and 999 more")
-		}
-		if i > 0 && text.Width(line+sep+name) > room {
-			line += more
-			break
-		}
-		line += sep + name
-	}
-	w.b.WriteString(line + "\n")
+	return out
 }
 
 // SubjectName is how people call a node: GPUs and sockets with their kind,
@@ -270,13 +197,8 @@ func SubjectName(id topo.ID) string {
 }
 
 // rest lists the checks that ended in a way that needs no words.
-func (w *writer) rest(r *Report, status Status, label string) {
-	longest := 0
-	for _, c := range r.Checks {
-		if c.Status == status {
-			longest = max(longest, len(c.Code))
-		}
-	}
+func (r *Report) rest(status Status, label, color string) *report.Table {
+	out := &report.Table{Indent: "      "}
 	for _, c := range r.Checks {
 		if c.Status != status {
 			continue
@@ -288,22 +210,11 @@ func (w *writer) rest(r *Report, status Status, label string) {
 		case c.Note != "":
 			sentence += " (" + c.Note + ")"
 		}
-		lead := label + "  " + text.Pad(string(c.Code), longest) + "  "
-		w.wrap(lead, text.Pad("", len(lead)), sentence)
+		out.Rows = append(out.Rows, report.Row{Cells: []string{string(c.Code), sentence}, Label: label, Color: color})
 	}
-}
-
-// wrap breaks a sentence into lines, the first after lead, the others after next, which is as wide.
-func (w *writer) wrap(lead, next, sentence string) {
-	for _, line := range text.Wrap(unitGap.ReplaceAllString(sentence, "$1\u00a0$2"), w.width-text.Width(lead)) {
-		w.b.WriteString(strings.TrimRight(lead+line, " ") + "\n")
-		lead = next
-	}
+	return out
 }
 
 // perRank says how programs get the NIC that the plan gives to each rank. NCCL
 // takes one list for all ranks of a host (NVIDIA/nccl issue 1478).
 const perRank = "topoctl export env --for ucx (or vllm, nvshmem, mooncake) sets it for each rank; NCCL gets one list of all (--for nccl) and picks the nearest itself"
-
-// unitGap is the blank between a number and its unit, which no line ends at.
-var unitGap = regexp.MustCompile(`(\d) ([GKMT]i?B(?:/s)?|Gb/s|GT/s|%)`)

@@ -3,31 +3,34 @@ package show
 import (
 	"github.com/topoctl/topoctl/internal/fleet"
 	"github.com/topoctl/topoctl/internal/group"
+	"github.com/topoctl/topoctl/internal/report"
 	"github.com/topoctl/topoctl/internal/text"
 )
 
 // Changes are what is different between two fleets: the answer, then a row for each difference.
 func Changes(c *fleet.Changes, o Options) string {
-	w := newWriter(o)
-	w.headline(c.Headline(), o)
-	if rows := ChangeRows(c); len(rows) > 1 {
-		w.b.WriteString("\n")
-		most := mostHosts
-		if o.All {
-			most = len(rows) + 1<<20
-		}
-		shown := [][]string{rows[0]}
-		for _, same := range group.By(changes(c), func(r change) [2]string { return [2]string{r.kind, r.what} }) {
-			var hosts []string
-			for _, r := range same {
-				hosts = append(hosts, r.hosts...)
-			}
-			shown = append(shown, []string{same[0].kind, text.List(hosts, most), same[0].what})
-		}
-		w.table(shown)
+	t := o.text()
+	t.Answer(c.Headline(), "")
+	most := mostHosts
+	if o.All {
+		most = 1 << 20
 	}
-	return w.b.String()
+	rows := changeTable()
+	for _, same := range group.By(changes(c), func(r change) [2]string { return [2]string{r.kind, r.what} }) {
+		var hosts []string
+		for _, r := range same {
+			hosts = append(hosts, r.hosts...)
+		}
+		rows.Add(same[0].kind, text.List(hosts, most), same[0].what)
+	}
+	if len(rows.Rows) > 0 {
+		t.Gap()
+		t.Table(rows)
+	}
+	return t.String()
 }
+
+func changeTable() *report.Table { return report.TableOf([]string{"CHANGE", "HOSTS", "WHAT"}) }
 
 type change struct {
 	kind, what string
@@ -55,11 +58,11 @@ func changes(c *fleet.Changes) []change {
 	return out
 }
 
-// ChangeRows are the differences as rows below a head.
-func ChangeRows(c *fleet.Changes) [][]string {
-	rows := [][]string{{"CHANGE", "HOSTS", "WHAT"}}
+// ChangeRows are the differences, a row for each.
+func ChangeRows(c *fleet.Changes) *report.Table {
+	rows := changeTable()
 	for _, r := range changes(c) {
-		rows = append(rows, []string{r.kind, text.List(r.hosts, len(r.hosts)+1), r.what})
+		rows.Add(r.kind, text.List(r.hosts, len(r.hosts)+1), r.what)
 	}
 	return rows
 }

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-
-	"github.com/topoctl/topoctl/internal/kv"
 )
 
 // Answer is what a run comes to, in a sentence or two: the time to the first token, what most of
@@ -48,22 +46,18 @@ func (r *Report) Answer() []string {
 // bound is the largest part of TTFT, and the part of moving the cache.
 func (r *Report) bound() string {
 	m := r.Metrics
-	parts := []struct {
-		name string
-		of   *kv.Summary
-	}{{"waiting for prefill", m.Queue}, {"prefill", m.Compute}, {"waiting for KV memory", m.MemoryWait}, {"waiting for the transfer to begin", m.LinkWait},
-		{"KV on the wire", m.WireExposed}, {"the step of decode", m.Rest}}
+	of := parts
 	if r.Serving.FirstToken == "prefill" || r.Decode == nil {
-		parts = parts[:2] // caches move later, or not at all
-		if r.Decode == nil {
-			parts[0].name = "waiting for an instance"
-		}
+		of = parts[:2] // caches move later, or not at all
 	}
 	name, most := "", 0.
-	for _, p := range parts {
-		if p.of != nil && p.of.Mean > most {
-			name, most = p.name, p.of.Mean
+	for _, p := range of {
+		if x := p.of(&m.Split); x != nil && x.Mean > most {
+			name, most = p.words, x.Mean
 		}
+	}
+	if name == parts[0].words && r.Decode == nil {
+		name = "waiting for an instance"
 	}
 	if name == "" || m.TTFT.Mean == 0 {
 		return "and no part of it takes any time"

@@ -4,8 +4,8 @@
 package report
 
 import (
+	"bytes"
 	"fmt"
-	"slices"
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/document"
@@ -103,35 +103,12 @@ type Instance struct {
 
 // Compute are the parameters of the model that times are from.
 type Compute struct {
-	Prefill PrefillTime `json:"prefill"`
-	Decode  DecodeTime  `json:"decode"`
-}
-
-// PrefillTime is fixed + per token * n + per token squared * n * n, for n tokens of a prompt.
-type PrefillTime struct {
-	FixedNS           float64     `json:"fixed_ns"`
-	PerTokenNS        float64     `json:"per_token_ns"`
-	PerTokenSquaredNS float64     `json:"per_token_squared_ns"`
-	Basis             serve.Basis `json:"basis"`
-	Source            string      `json:"source"`
-}
-
-// DecodeTime is fixed + per request * batch + per context token * tokens, for a step.
-type DecodeTime struct {
-	FixedNS           float64     `json:"fixed_ns"`
-	PerRequestNS      float64     `json:"per_request_ns"`
-	PerContextTokenNS float64     `json:"per_context_token_ns"`
-	Basis             serve.Basis `json:"basis"`
-	Source            string      `json:"source"`
+	Prefill serve.Prefill `json:"prefill"`
+	Decode  serve.Decode  `json:"decode"`
 }
 
 // ComputeOf takes the parameters over.
-func ComputeOf(p *serve.Params) Compute {
-	return Compute{
-		Prefill: PrefillTime{p.Prefill.ANS, p.Prefill.BNSPerToken, p.Prefill.CNSPerSquare, p.Prefill.Basis, p.Prefill.Source},
-		Decode:  DecodeTime{p.Decode.DNS, p.Decode.ENSPerRequest, p.Decode.FNSPerContextToken, p.Decode.Basis, p.Decode.Source},
-	}
-}
+func ComputeOf(p *serve.Params) Compute { return Compute{p.Prefill, p.Decode} }
 
 // Serving is how the serving system works.
 type Serving struct {
@@ -205,41 +182,29 @@ type Failure struct {
 // Encode writes the document: schema first, a field or an element of a list a line. The report
 // itself is left as it is.
 func (r *Report) Encode() ([]byte, error) {
-	prefill, decode, network := r.Prefill, r.Decode, r.Network
-	prefill.Instances = listed(prefill.Instances)
-	if decode != nil {
-		d := *decode
-		d.Instances = listed(d.Instances)
-		decode = &d
+	x := *r
+	x.Schema = Schema
+	x.Prefill.Instances = listed(x.Prefill.Instances)
+	if r.Decode != nil {
+		decode := *r.Decode
+		decode.Instances = listed(decode.Instances)
+		x.Decode = &decode
 	}
-	network.WhatIf = listed(network.WhatIf)
-	compared := slices.Clone(r.Compared)
-	for i := range compared {
-		compared[i].WhatIf = listed(compared[i].WhatIf)
+	x.Network.WhatIf = listed(x.Network.WhatIf)
+	x.Hosts, x.Lanes, x.Failures, x.Notes = listed(x.Hosts), listed(x.Lanes), listed(x.Failures), listed(x.Notes)
+	x.Compared = listed(x.Compared)
+	for i := range x.Compared {
+		x.Compared[i].WhatIf = listed(x.Compared[i].WhatIf)
 	}
-	w := document.NewWriter()
-	w.Field("schema", Schema)
-	w.Field("tool", r.Tool)
-	w.Field("compute_basis", r.ComputeBasis)
-	w.Field("network_basis", r.NetworkBasis)
-	w.Field("workload", r.Workload)
-	w.Field("model", r.Model)
-	w.Field("prefill", prefill)
-	w.Field("decode", decode)
-	w.Field("serving", r.Serving)
-	document.WriteList(w, "hosts", r.Hosts)
-	w.Field("network", network)
-	w.Field("metrics", r.Metrics)
-	document.WriteList(w, "lanes", r.Lanes)
-	document.WriteList(w, "compared", compared)
-	document.WriteList(w, "failures", r.Failures)
-	document.WriteList(w, "notes", r.Notes)
-	out, err := w.Bytes()
+	data, err := document.Line(&x)
+	if err == nil {
+		data, err = document.Layout(data)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("kv report: %w", err)
 	}
-	return out, nil
+	return bytes.Replace(data, []byte("{\n"), []byte("{"), 1), nil // the schema is on the first line
 }
 
-// listed is a list that is never null.
+// listed is a copy of a list that is never null.
 func listed[T any](list []T) []T { return append([]T{}, list...) }

@@ -256,7 +256,11 @@ func TestHostileNames(t *testing.T) {
 	r := small(t)
 	const evil = "<script>alert(1)</script>&\"'\x1b[2J\u202e"
 	r.Model.Name, r.Workload.Name, r.Lanes[0].Lane, r.Compared[0].Name, r.Notes = evil, evil, evil, strings.Repeat(evil, 50), []string{evil}
-	for name, data := range map[string][]byte{"svg": r.SVG(), "html": r.HTML(report.Options{})} {
+	page, err := r.HTML(report.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, data := range map[string][]byte{"svg": r.SVG(), "html": page} {
 		for _, bad := range []string{"<script", "\x1b", "\u202e", "src=", "href=", "url("} {
 			if bytes.Contains(data, []byte(bad)) {
 				t.Errorf("%s holds %q", name, bad)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/topoctl/topoctl/internal/kv"
+	"github.com/topoctl/topoctl/internal/report"
 	"github.com/topoctl/topoctl/internal/text"
 	"github.com/topoctl/topoctl/internal/units"
 )
@@ -24,101 +25,95 @@ type Options struct {
 // maxLanes is how many lanes and places the table lists; the document has all.
 const maxLanes = 16
 
-// section is a part of the report: a table and lines under it, both of which may be empty.
-type section struct {
-	title string
-	rows  [][]string
-	head  bool // the first row has the names of the columns
-	words bool // the second column has words, not figures
-	lines []string
+// figures is a table of figures: a name, then columns that are aligned at the right, and that no terminal breaks.
+func figures(head []string, rows ...[]string) *report.Table {
+	t := report.TableOf(head, rows...)
+	t.Columns, t.Whole = []text.Column{{}, {Right: true}}, true
+	return t
 }
 
-// Text is the report for people, with the answer in the first line. Names are printed as they are:
-// the caller makes the text safe for a terminal.
+// Text is the report for people, with the answer in the first line.
 func (r *Report) Text(o Options) string {
-	var b strings.Builder
-	for i, s := range r.sections(o) {
-		if i > 0 {
-			b.WriteByte('\n')
-		}
-		if s.title != "" {
-			b.WriteString(s.title + "\n")
-		}
-		width := 0 // figures stay in their columns
-		if s.words {
-			width = o.Width
-		}
-		rows := text.WrapColumns(s.rows, width, text.Column{}, text.Column{Right: !s.words})
-		for _, line := range s.lines {
-			rows = append(rows, text.WrapColumns([][]string{{line}}, o.Width)...)
-		}
-		for _, lines := range rows {
-			b.WriteString(strings.Join(lines, "\n") + "\n")
-		}
+	t := report.NewText(report.Look{Width: o.Width}, 0)
+	for _, s := range r.sections(o) {
+		t.Section(&s)
 	}
 	if !o.All {
-		b.WriteString("\n--all shows what was run, where the time goes, and lanes.\n")
+		t.Gap()
+		t.Say("", "--all shows what was run, where the time goes, and lanes.", "")
 	}
-	return b.String()
+	return t.String()
+}
+
+// HTML is a page with the answer, the drawing and all tables that needs no network and no scripts.
+func (r *Report) HTML(o Options) ([]byte, error) {
+	o.All = true
+	list := r.sections(o)
+	p := &report.Page{Title: "kv: " + r.Model.Name + ", " + r.Workload.Name, Answer: list[0].Lines[0]}
+	list[0].Lines = list[0].Lines[1:]
+	p.Sections = slices.Insert(list, 1, report.Section{Title: "Picture", Drawing: r.SVG()})
+	return p.HTML()
 }
 
 // sections are those that are printed, without empty ones.
-func (r *Report) sections(o Options) []section {
-	all := []section{{lines: append(r.Answer(), fmt.Sprintf("Compute is %s, the network is %s.", r.ComputeBasis, r.NetworkBasis))}}
+func (r *Report) sections(o Options) []report.Section {
+	all := []report.Section{{Lines: append(r.Answer(), fmt.Sprintf("Compute is %s, the network is %s.", r.ComputeBasis, r.NetworkBasis))}}
 	if o.All {
 		all = append(all, r.run(), r.served())
 	}
 	all = append(all, r.latencies())
 	if m := r.Metrics; m.GoodputPerSec != nil {
-		all = append(all, section{lines: []string{fmt.Sprintf("Request goodput (req/s): %s of %s", known(m.GoodputPerSec), known(m.RequestsPerSec))}})
+		line := fmt.Sprintf("Request goodput (req/s): %s of %s", known(m.GoodputPerSec), known(m.RequestsPerSec))
+		all = append(all, report.Section{Lines: []string{line}})
 	}
 	if o.All {
 		all = append(all, r.split(), r.buckets(), r.lanes(o))
 	}
 	all = append(all, r.compared(), r.remarks())
-	return slices.DeleteFunc(all, func(s section) bool { return s.rows == nil && s.lines == nil })
+	return slices.DeleteFunc(all, func(s report.Section) bool { return s.Table == nil && s.Lines == nil })
 }
 
 // remarks are failures and notes.
-func (r *Report) remarks() (s section) {
+func (r *Report) remarks() (s report.Section) {
 	for _, f := range r.Failures {
 		where := fmt.Sprintf("request %d", f.First)
 		if f.Line != nil {
 			where = fmt.Sprintf("line %d of the trace", *f.Line)
 		}
-		s.lines = append(s.lines, fmt.Sprintf("failed: %d, the first in %s: %s", f.Requests, where, f.Reason))
+		s.Lines = append(s.Lines, fmt.Sprintf("failed: %d, the first in %s: %s", f.Requests, where, f.Reason))
 	}
 	for _, n := range r.Notes {
-		s.lines = append(s.lines, "note: "+n)
+		s.Lines = append(s.Lines, "note: "+n)
 	}
 	return s
 }
 
 // run says what was run.
-func (r *Report) run() section {
+func (r *Report) run() report.Section {
 	w := fmt.Sprintf("%s; %s, seed %d", r.Workload.Name, text.Plural(r.Workload.Requests, "request"), r.Workload.Seed)
 	if r.Workload.Trace != nil {
 		w = fmt.Sprintf("%s; %s", r.Workload.Name, text.Plural(r.Workload.Requests, "request"))
 	}
-	x := [][]string{
+	x := report.TableOf(nil, [][]string{
 		{"workload", w}, {"model", fmt.Sprintf("%s, %s of KV cache per token", r.Model.Name, units.Bytes(r.Model.KVBytesPerToken))},
 		{"prefill", r.Prefill.text()}, {"", "modelled, " + basisText(string(r.Prefill.Compute.Prefill.Basis), r.Prefill.Compute.Prefill.Source)},
-	}
+	}...)
 	decode := &r.Prefill
 	if r.Decode == nil {
-		x = append(x, []string{"decode", "on the same instances"})
+		x.Add("decode", "on the same instances")
 	} else {
 		decode = r.Decode
-		x = append(x, []string{"decode", decode.text()})
+		x.Add("decode", decode.text())
 	}
-	x = append(x, []string{"", "modelled, " + basisText(string(decode.Compute.Decode.Basis), decode.Compute.Decode.Source)})
+	x.Add("", "modelled, "+basisText(string(decode.Compute.Decode.Basis), decode.Compute.Decode.Source))
 	if r.Decode != nil {
-		x = append(x, []string{"moving", r.Serving.text()}, []string{"network", r.Network.text(r.NetworkBasis)})
+		x.Add("moving", r.Serving.text())
+		x.Add("network", r.Network.text(r.NetworkBasis))
 	}
 	for _, what := range r.Network.WhatIf {
-		x = append(x, []string{"what if", what})
+		x.Add("what if", what)
 	}
-	return section{rows: x, words: true}
+	return report.Section{Table: x}
 }
 
 // basisText is how a parameter is known. Sources of assumptions begin with the word.
@@ -204,10 +199,10 @@ func (n *Network) text(basis Basis) string {
 }
 
 // served are figures of vLLM's serving benchmark, with its names.
-func (r *Report) served() section {
+func (r *Report) served() report.Section {
 	m := r.Metrics
-	var s section
-	line := func(name, value string) { s.rows = append(s.rows, []string{name + ":", value}) }
+	t := figures(nil)
+	line := func(name, value string) { t.Add(name+":", value) }
 	line("Successful requests", strconv.Itoa(m.Completed))
 	if m.Failed > 0 {
 		line("Failed requests", strconv.Itoa(m.Failed))
@@ -225,31 +220,33 @@ func (r *Report) served() section {
 	line("Request throughput (req/s)", known(m.RequestsPerSec))
 	line("Output token throughput (tok/s)", known(m.OutputTokensPerSec))
 	line("Total token throughput (tok/s)", known(m.TotalTokensPerSec))
-	return s
+	return report.Section{Table: t}
 }
 
 // latencies are those of vLLM's serving benchmark.
-func (r *Report) latencies() section {
+func (r *Report) latencies() report.Section {
 	m := r.Metrics
-	return section{head: true, rows: [][]string{{"", "Mean", "Median", "P99"},
-		summary("TTFT (ms)", m.TTFT), summary("TPOT (ms)", m.TPOT), summary("ITL (ms)", m.ITL), summary("E2EL (ms)", m.E2E)}}
+	return report.Section{Table: figures(summaryHead,
+		summary("TTFT (ms)", m.TTFT), summary("TPOT (ms)", m.TPOT), summary("ITL (ms)", m.ITL), summary("E2EL (ms)", m.E2E))}
 }
 
 // split is where the time to the first token went.
-func (r *Report) split() section {
+func (r *Report) split() report.Section {
 	m := r.Metrics
-	s := section{title: r.splitTitle("Where the time to first token goes"), head: true, rows: [][]string{{"", "Mean", "Median", "P99"},
-		summary("Queue (ms)", m.Queue), summary("Prefill (ms)", m.Compute), summary("Wait for KV memory (ms)", m.MemoryWait),
-		summary("Wait for the transfer to begin (ms)", m.LinkWait), summary("KV on the wire, not hidden (ms)", m.WireExposed), summary("Then to the first token (ms)", m.Rest),
-		summary("KV on the wire, all (ms)", m.Wire), summary("KV exposed: from prefill to cache (ms)", m.Exposed)}}
+	s := report.Section{Title: r.splitTitle("Where the time to first token goes"), Table: figures(summaryHead)}
+	for _, p := range parts {
+		s.Table.Add(summary(p.row, p.of(&m.Split))...)
+	}
+	s.Table.Add(summary("KV on the wire, all (ms)", m.Wire)...)
+	s.Table.Add(summary("KV exposed: from prefill to cache (ms)", m.Exposed)...)
 	share := "-"
 	if m.KVShareOfTTFT != nil {
 		share = percent(*m.KVShareOfTTFT)
 	}
-	s.lines = append(s.lines, fmt.Sprintf("Moving the KV cache is %s of all time to first token; %s moved.", share, units.Bytes(m.KVBytes)))
-	s.lines = append(s.lines, r.Prefill.busy("Prefill")...)
+	s.Lines = append(s.Lines, fmt.Sprintf("Moving the KV cache is %s of all time to first token; %s moved.", share, units.Bytes(m.KVBytes)))
+	s.Lines = append(s.Lines, r.Prefill.busy("Prefill")...)
 	if r.Decode != nil {
-		s.lines = append(s.lines, r.Decode.busy("Decode")...)
+		s.Lines = append(s.Lines, r.Decode.busy("Decode")...)
 	}
 	return s
 }
@@ -277,34 +274,41 @@ func (r *Report) splitTitle(usual string) string {
 	return usual
 }
 
-func (r *Report) buckets() section {
-	if len(r.Metrics.Buckets) < 2 {
-		return section{}
+// tokens are the lengths of prompts of a bucket.
+func tokens(x *kv.Bucket) string {
+	if x.To == nil {
+		return fmt.Sprintf("%d to more", x.From)
 	}
-	rows := [][]string{{"Tokens", "Requests", "TTFT mean (ms)", "P99 (ms)", "Queue mean (ms)", "KV exposed mean (ms)", "P99 (ms)", "moving, of TTFT"}}
+	return fmt.Sprintf("%d to %d", x.From, *x.To)
+}
+
+func (r *Report) buckets() report.Section {
+	if len(r.Metrics.Buckets) < 2 {
+		return report.Section{}
+	}
+	t := figures([]string{"Tokens", "Requests", "TTFT mean (ms)", "P99 (ms)", "Queue mean (ms)", "KV exposed mean (ms)", "P99 (ms)", "moving, of TTFT"})
 	for i := range r.Metrics.Buckets {
 		x := &r.Metrics.Buckets[i]
-		to := "more"
-		if x.To != nil {
-			to = strconv.Itoa(*x.To)
-		}
 		share := "-"
 		if x.KVShareOfTTFT != nil {
 			share = percent(*x.KVShareOfTTFT)
 		}
-		rows = append(rows, []string{fmt.Sprintf("%d to %s", x.From, to), strconv.Itoa(x.Completed), mean(x.TTFT), p99(x.TTFT), mean(x.Queue), mean(x.Exposed), p99(x.Exposed), share})
+		ttft, _, ttft99 := texts(x.TTFT)
+		queue, _, _ := texts(x.Queue)
+		exposed, _, exposed99 := texts(x.Exposed)
+		t.Add(tokens(x), strconv.Itoa(x.Completed), ttft, ttft99, queue, exposed, exposed99, share)
 	}
-	return section{title: "By prompt length", head: true, rows: rows}
+	return report.Section{Title: "By prompt length", Table: t}
 }
 
-func (r *Report) lanes(o Options) section {
+func (r *Report) lanes(o Options) report.Section {
 	if r.Decode == nil {
-		return section{}
+		return report.Section{}
 	}
 	if len(r.Lanes) == 0 {
-		return section{title: "Lanes", lines: []string{"none: nothing moved, or only within a host"}}
+		return report.Section{Title: "Lanes", Lines: []string{"none: nothing moved, or only within a host"}}
 	}
-	rows := [][]string{{"", "Bytes", "Share", "Rate", "Use", "Slices", "Retries"}}
+	t := figures([]string{"", "Bytes", "Share", "Rate", "Use", "Slices", "Retries"})
 	for i := range r.Lanes[:min(len(r.Lanes), maxLanes)] {
 		x := &r.Lanes[i]
 		rate, use, share := "?", "?", "-"
@@ -317,30 +321,30 @@ func (r *Report) lanes(o Options) section {
 		if x.Share != nil {
 			share = percent(*x.Share)
 		}
-		rows = append(rows, []string{x.Lane, units.Bytes(x.Bytes), share, rate, use, strconv.FormatInt(x.Slices, 10), strconv.FormatInt(x.Retries, 10)})
+		t.Add(x.Lane, units.Bytes(x.Bytes), share, rate, use, strconv.FormatInt(x.Slices, 10), strconv.FormatInt(x.Retries, 10))
 	}
-	s := section{title: "Lanes", head: true, rows: rows}
+	s := report.Section{Title: "Lanes", Table: t}
 	if more := len(r.Lanes) - maxLanes; more > 0 {
-		s.lines = []string{fmt.Sprintf("and %d more", more)}
+		s.Lines = []string{fmt.Sprintf("and %d more", more)}
 	}
 	return s
 }
 
-func (r *Report) compared() section {
+func (r *Report) compared() report.Section {
 	if len(r.Compared) == 0 {
-		return section{}
+		return report.Section{}
 	}
-	rows := [][]string{{"", "TTFT mean (ms)", "Median", "P99", "of this run", "E2EL mean (ms)", "KV exposed mean (ms)", "Requests/s", "No answer"}}
+	t := figures([]string{"", "TTFT mean (ms)", "Median", "P99", "of this run", "E2EL mean (ms)", "KV exposed mean (ms)", "Requests/s", "No answer"})
 	var one *float64
 	if slices.ContainsFunc(r.Compared, func(c Compared) bool { return c.TTFTRatio != nil }) {
 		v := 1.0
 		one = &v
 	}
-	rows = append(rows, comparedRow("this run", r.Metrics, one))
+	t.Add(comparedRow("this run", r.Metrics, one)...)
 	for i := range r.Compared {
-		rows = append(rows, comparedRow(r.Compared[i].Name, r.Compared[i].Metrics, r.Compared[i].TTFTRatio))
+		t.Add(comparedRow(r.Compared[i].Name, r.Compared[i].Metrics, r.Compared[i].TTFTRatio)...)
 	}
-	return section{title: "The same run with other networks", head: true, rows: rows}
+	return report.Section{Title: "The same run with other networks", Table: t}
 }
 
 func comparedRow(name string, m *kv.Metrics, ratio *float64) []string {
@@ -348,32 +352,25 @@ func comparedRow(name string, m *kv.Metrics, ratio *float64) []string {
 	if ratio != nil {
 		times = strconv.FormatFloat(*ratio, 'f', 3, 64) + "x"
 	}
-	median := "-"
-	if m.TTFT != nil {
-		median = fixed(m.TTFT.Median)
-	}
-	return []string{name, mean(m.TTFT), median, p99(m.TTFT), times, mean(m.E2E), mean(m.Exposed), known(m.RequestsPerSec), strconv.Itoa(m.Failed + m.Unfinished)}
+	ttft, median, p99 := texts(m.TTFT)
+	e2e, _, _ := texts(m.E2E)
+	exposed, _, _ := texts(m.Exposed)
+	return []string{name, ttft, median, p99, times, e2e, exposed, known(m.RequestsPerSec), strconv.Itoa(m.Failed + m.Unfinished)}
 }
+
+var summaryHead = []string{"", "Mean", "Median", "P99"}
 
 func summary(name string, s *kv.Summary) []string {
-	if s == nil {
-		return []string{name, "-", "-", "-"}
-	}
-	return []string{name, fixed(s.Mean), fixed(s.Median), fixed(s.P99)}
+	mean, median, p99 := texts(s)
+	return []string{name, mean, median, p99}
 }
 
-func mean(s *kv.Summary) string {
+// texts are the figures of a summary, "-" where there are none.
+func texts(s *kv.Summary) (mean, median, p99 string) {
 	if s == nil {
-		return "-"
+		return "-", "-", "-"
 	}
-	return fixed(s.Mean)
-}
-
-func p99(s *kv.Summary) string {
-	if s == nil {
-		return "-"
-	}
-	return fixed(s.P99)
+	return fixed(s.Mean), fixed(s.Median), fixed(s.P99)
 }
 
 func known(v *float64) string {

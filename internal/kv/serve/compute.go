@@ -15,25 +15,26 @@ const (
 	Assumed   Basis = "assumed"   // from data sheets, or scaled from a setting next to it
 )
 
-// Prefill is the time of a step that computes n new tokens of one prompt: A + B*n + C*n*n.
+// Prefill is the time of a step that computes n new tokens of one prompt: A + B*n + C*n*n. Reports have it under the
+// names of its tags.
 type Prefill struct {
-	ANS          float64 // ns: fixed for each step
-	BNSPerToken  float64
-	CNSPerSquare float64 // ns for each token squared: attention
-	Basis        Basis
-	Source       string
-	Rows         []Row // that were fitted; nil where assumed
+	ANS          float64 `json:"fixed_ns"` // for each step
+	BNSPerToken  float64 `json:"per_token_ns"`
+	CNSPerSquare float64 `json:"per_token_squared_ns"` // for each token squared: attention
+	Basis        Basis   `json:"basis"`
+	Source       string  `json:"source"`
+	Rows         []Row   `json:"-"` // that were fitted; nil where assumed
 }
 
 // Decode is the time of a step that produces one token for each request of a batch:
 // D + E*batch + F*tokens, where tokens are those of all contexts together.
 type Decode struct {
-	DNS                float64 // ns: fixed for each step
-	ENSPerRequest      float64
-	FNSPerContextToken float64 // ns for each token of a context
-	Basis              Basis
-	Source             string
-	Rows               []Row
+	DNS                float64 `json:"fixed_ns"` // for each step
+	ENSPerRequest      float64 `json:"per_request_ns"`
+	FNSPerContextToken float64 `json:"per_context_token_ns"` // for each token of a context
+	Basis              Basis   `json:"basis"`
+	Source             string  `json:"source"`
+	Rows               []Row   `json:"-"`
 }
 
 // Row is a row of a published table.

@@ -2,18 +2,19 @@ package show
 
 import (
 	"fmt"
-	"io"
 	"strings"
 
+	"github.com/topoctl/topoctl/internal/report"
 	"github.com/topoctl/topoctl/internal/text"
 	"github.com/topoctl/topoctl/internal/units"
 )
 
-// Changes writes what differs between two reports: how much in the first line, then a line for each change.
+// Changes is what differs between two reports: how much in the first line, then a line for each change.
 // Pairs that were not compared for one reason are one line.
-func Changes(w io.Writer, changes []Change, o Options) error {
-	p := &printer{o: o}
-	p.linef("%s", p.paint(changesText(changes), inStrong))
+func Changes(changes []Change, o Options) string {
+	t := &report.Text{Look: o.look()}
+	t.Answer(changesText(changes), report.Strong)
+	rows := &report.Table{}
 	alike := map[string]int{}
 	for i := range changes {
 		if c := &changes[i]; c.Kind == NotCompared {
@@ -34,9 +35,10 @@ func Changes(w io.Writer, changes []Change, o Options) error {
 		case c.Host != "":
 			name = "host " + c.Host
 		}
-		p.linef("%-12s  %s  %s", c.Kind, clean(name), changeText(c, o.Units))
+		rows.Add(string(c.Kind), clean(name), changeText(c, o.Units))
 	}
-	return p.flush(w)
+	t.Table(rows)
+	return t.String()
 }
 
 // changesText counts changes by kind.

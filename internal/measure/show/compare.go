@@ -55,9 +55,13 @@ type Change struct {
 // largest size that both measured, and only where both have an interval and were measured alike; verdicts
 // only where they were given alike.
 func Reports(a, b *probe.Report) []Change {
-	s := settingsOf(a, b)
-	out := s.changes
+	var out []Change
 	add := func(c Change) { out = append(out, c) }
+	for _, t := range told {
+		if old, now := t.text(a), t.text(b); old != now {
+			add(Change{Kind: Settings, Setting: t.name, ASetting: old, BSetting: now})
+		}
+	}
 	match(a.Hosts, b.Hosts, func(h *probe.Host) string { return h.Name }, func(name string, old, now *probe.Host) {
 		switch {
 		case old == nil:
@@ -68,22 +72,24 @@ func Reports(a, b *probe.Report) []Change {
 			add(Change{Kind: Topology, Host: name})
 		}
 	})
+	onlyA, onlyB, alike := only(a, b), only(b, a), judgedAlike(a, b)
 	match(a.Results, b.Results, func(x *probe.Result) string { return x.ID }, func(id string, old, now *probe.Result) {
 		switch {
-		case old == nil && otherTransport(s.a, now) != "":
+		case old == nil && otherTransport(onlyA, now) != "":
 			return // the other transport's pair says so
 		case old == nil:
 			add(Change{Kind: New, Pair: id, Of: now.Pair.Kind, BVerdict: now.Verdict, Reason: compareReason(now)})
 			return
-		case now == nil && otherTransport(s.b, old) != "":
-			add(Change{Kind: NotCompared, Pair: id, Of: old.Pair.Kind, AVerdict: old.Verdict, Reason: "measured over " + old.Transport + " and over " + otherTransport(s.b, old)})
+		case now == nil && otherTransport(onlyB, old) != "":
+			add(Change{Kind: NotCompared, Pair: id, Of: old.Pair.Kind, AVerdict: old.Verdict,
+				Reason: "measured over " + old.Transport + " and over " + otherTransport(onlyB, old)})
 			return
 		case now == nil:
 			add(Change{Kind: Gone, Pair: id, Of: old.Pair.Kind, AVerdict: old.Verdict})
 			return
 		}
-		why := s.differs(old, now)
-		if why == "" && !s.verdicts && old.Verdict != now.Verdict {
+		why := differently(a, b, old, now)
+		if why == "" && alike && old.Verdict != now.Verdict {
 			add(Change{Kind: Verdict, Pair: id, Of: now.Pair.Kind, AVerdict: old.Verdict, BVerdict: now.Verdict, Reason: compareReason(now)})
 		}
 		if c, ok := compareRates(old, now, why); ok {

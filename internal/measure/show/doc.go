@@ -1,10 +1,10 @@
 // Package show turns a probe's report into what people look at: a table for the
-// terminal, a heat map (SVG), and a page that needs no network (HTML). All that comes
-// from hosts and files is made printable and escaped here. The formats may change;
-// programs read the report itself.
+// terminal, a heat map (SVG), and a page that needs no network (HTML). The formats may
+// change; programs read the report itself.
 package show
 
 import (
+	"github.com/topoctl/topoctl/internal/report"
 	"github.com/topoctl/topoctl/internal/text"
 	"github.com/topoctl/topoctl/internal/units"
 )
@@ -24,6 +24,11 @@ type Options struct {
 	Color bool
 	// ASCII leaves out all other characters.
 	ASCII bool
+}
+
+// look is how text is printed.
+func (o Options) look() report.Look {
+	return report.Look{Width: o.Width, Color: o.Color, ASCII: o.ASCII}
 }
 
 // everything says whether nothing is folded.

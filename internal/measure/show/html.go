@@ -1,126 +1,75 @@
 package show
 
 import (
-	"bytes"
-	"crypto/sha256"
-	_ "embed" // the page's parts
-	"encoding/base64"
 	"fmt"
-	"html/template"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/internal/pkgerr"
+	"github.com/topoctl/topoctl/internal/report"
 	"github.com/topoctl/topoctl/internal/text"
 	"github.com/topoctl/topoctl/internal/units"
 	"github.com/topoctl/topoctl/probe"
 )
 
-var (
-	//go:embed page.html
-	pageHTML string
-	//go:embed page.css
-	pageCSS string
-	//go:embed page.js
-	pageJS string
-
-	pageTemplate = template.Must(template.New("page").Parse(pageHTML))
-)
-
-// What a page holds at most: beyond it browsers are slow.
-const (
-	mostPageRows    = 2000
-	mostPageDetails = 400
-)
+// mostPageDetails is of how many pairs a page has details at most: beyond it browsers are slow.
+const mostPageDetails = 400
 
 // HTML writes a report as one page that needs no network and works without scripts: the summary, what is
 // to blame, heat maps, the table of pairs, the details of each, and where the figures come from. In
 // reports of more than 2,000 pairs those that passed are left out, and of more than 400 their details.
 func HTML(r *probe.Report, o Options) ([]byte, error) {
-	p := newPage(r, o)
-	var out bytes.Buffer
-	if err := pageTemplate.Execute(&out, p); err != nil {
-		return nil, pkgerr.Errorf("probe", "write the page: %w", err)
-	}
-	return out.Bytes(), nil
-}
-
-// page is what the template shows. Everything in it except CSS, JS, SVG and the lines of samples is text,
-// which the template escapes.
-type page struct {
-	*overview
-	CSP         string
-	CSS         template.CSS
-	JS          template.JS
-	SVG         template.HTML
-	Sections    []sectionView
-	Details     []detailView
-	DetailsMore string
-	Facts       []fact
-	Hosts       []probe.Host
-	Bases       []basisView
-}
-
-type sectionView struct {
-	Title, Unit, Latency, More string
-	Rows                       []rowView
-}
-
-type fact struct{ Name, Value string }
-
-type basisView struct {
-	Name    topo.Basis
-	N       int
-	Meaning string
-}
-
-func newPage(r *probe.Report, o Options) *page {
 	v, all := newOverview(r, o.Units), sections(r, o.Units)
-	p := &page{overview: v, CSS: template.CSS(pageCSS), JS: template.JS(pageJS), SVG: template.HTML(draw(v, all, false))} //nolint:gosec // our own, escaped by SVG
-	p.CSP = "default-src 'none'; style-src " + hashed(pageCSS) + " " + hashed(svgSheet()) + "; script-src " + hashed(pageJS) + "; base-uri 'none'; form-action 'none'"
-	p.pairs(r, all)
-	p.provenance(r)
-	return p
+	p := &report.Page{Title: v.Title, Answer: v.Answer, Subtitle: v.Subtitle, Notices: v.Incomplete()}
+	for _, c := range v.Counts {
+		p.Chips = append(p.Chips, report.Chip{N: c.N, What: string(c.Verdict), Mark: string(c.Verdict)})
+	}
+	blame := report.Section{Title: "What explains it"}
+	for i := range r.Blame {
+		s := blameSection(&r.Blame[i], r, o.Units)
+		s.Parts = slices.DeleteFunc(s.Parts, func(p report.Section) bool { return p.Title == "explains" }) // the table has them
+		blame.Parts = append(blame.Parts, s)
+	}
+	pairs, details := pairTables(r, all)
+	p.Sections = []report.Section{blame, {Title: "Not measured, and notes", Lines: slices.Concat(v.Waived, v.Notes)},
+		{Title: "Heat maps", Drawing: heatMap(r, v, all, true)}, pairs, details, provenance(r)}
+	return p.HTML()
 }
 
-// hashed is a source of a content security policy.
-func hashed(s string) string {
-	sum := sha256.Sum256([]byte(s))
-	return "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
-}
-
-// pairs fills in the tables and details.
-func (p *page) pairs(r *probe.Report, all []*section) {
+// pairTables are the tables of pairs, and the details that they link to.
+func pairTables(r *probe.Report, all []*section) (pairs, details report.Section) {
+	pairs, details = report.Section{Title: "Pairs"}, report.Section{Title: "Details"}
 	k := newReportLinks(r)
-	large, rows := len(r.Results) > mostPageRows, 0
-	few := len(r.Results) <= mostPageDetails
-	without := 0
+	large, few, rows, without := len(r.Results) > report.MostRows, len(r.Results) <= mostPageDetails, 0, 0
 	for _, s := range all {
-		v := sectionView{Title: s.title, Unit: s.unit.Suffix(), Latency: "latency"}
-		if s.latency != "" {
-			v.Latency = s.latency + " p50 / p99 " + s.nsUnit
-		}
+		var listed []*probe.Result
 		passed, more := 0, 0
 		for _, x := range s.results {
 			switch {
-			case large && (x.Verdict == probe.Pass || x.Verdict == probe.Waived):
+			case large && wellEnough(x):
 				passed++
-				continue
-			case rows == mostPageRows:
+			case rows == report.MostRows:
 				more++
+			default:
+				rows++
+				listed = append(listed, x)
+			}
+		}
+		t := s.rows(listed, Options{Wide: true}, nil)
+		t.Pick = true
+		for i, x := range listed {
+			if len(details.Parts) == mostPageDetails || !few && wellEnough(x) {
+				without++
 				continue
 			}
-			rows++
-			row := s.view(x)
-			if len(p.Details) < mostPageDetails && (few || x.Verdict != probe.Pass && x.Verdict != probe.Waived) {
-				row.Detail = "pair-" + strconv.Itoa(len(p.Details)+1)
-				p.Details = append(p.Details, s.detail(x, k, row.Detail))
-			} else {
-				without++
+			id, title := "pair-"+strconv.Itoa(len(details.Parts)+1), PairName(&x.Pair, s.local)+", "+s.title
+			if x.Judged() != nil {
+				title += ", " + s.rate(x) + " " + s.unit.Suffix()
 			}
-			v.Rows = append(v.Rows, row)
+			t.Rows[i].Link = id
+			details.Parts = append(details.Parts, report.Section{Title: title, Kind: string(x.Verdict), Folded: true, ID: id, Parts: s.detail(x, k)})
 		}
 		var left []string
 		if passed > 0 {
@@ -130,25 +79,27 @@ func (p *page) pairs(r *probe.Report, all []*section) {
 			left = append(left, strconv.Itoa(more)+" that did not pass")
 		}
 		if len(left) > 0 {
-			v.More = "Not listed: " + strings.Join(left, ", ") + "."
+			t.After = []string{"Not listed: " + strings.Join(left, ", ") + "."}
 		}
-		p.Sections = append(p.Sections, v)
+		pairs.Parts = append(pairs.Parts, report.Section{Title: s.title, Table: t})
 	}
 	if without > 0 {
-		p.DetailsMore = "Of " + text.Plural(without, "pair") + " in the tables there are no details here."
+		details.Lines = []string{"Of " + text.Plural(without, "pair") + " in the tables there are no details here."}
 	}
+	return pairs, details
 }
 
+func wellEnough(x *probe.Result) bool { return x.Verdict == probe.Pass || x.Verdict == probe.Waived }
+
 // provenance says where the report comes from.
-func (p *page) provenance(r *probe.Report) {
+func provenance(r *probe.Report) report.Section {
 	s, l := &r.Spec, &r.Rules
 	sizes := make([]string, len(s.SizesBytes))
 	for i, n := range s.SizesBytes {
 		sizes[i] = units.Bytes(n)
 	}
-	add := func(name, format string, args ...any) {
-		p.Facts = append(p.Facts, fact{name, clean(fmt.Sprintf(format, args...))})
-	}
+	facts := &report.Table{}
+	add := func(name, format string, args ...any) { facts.Add(name, fmt.Sprintf(format, args...)) }
 	add("written by", "%s %s", r.Tool.Name, r.Tool.Version)
 	add("begun", "%s, took %s", r.StartedAt.UTC().Format(time.RFC3339), duration(time.Duration(r.DurationNS)))
 	schedule := r.Plan.Schedule
@@ -167,33 +118,40 @@ func (p *page) provenance(r *probe.Report) {
 	}
 	add("verdicts", "FAIL below %s, WARN below %s of what is expected; outliers below %s of the best rate or above %g times the smallest latency of their group",
 		percent(&l.FailUnder), percent(&l.WarnUnder), percent(&l.OutlierUnder), l.OutlierOver)
+	hosts := report.TableOf([]string{"host", "address", "topology", "error"})
 	for i := range r.Hosts {
-		h := r.Hosts[i]
-		p.Hosts = append(p.Hosts, probe.Host{Name: clean(h.Name), Address: clean(h.Address), Fingerprint: clean(h.Fingerprint), Error: clean(h.Error)})
+		h := &r.Hosts[i]
+		hosts.Add(h.Name, h.Address, h.Fingerprint, h.Error)
 	}
-	p.bases(r)
+	return report.Section{Title: "About this report", Table: facts, Parts: []report.Section{
+		{Title: "Hosts", Table: hosts}, {Title: "Where expected rates come from", Table: bases(r)},
+	}}
 }
 
 // bases says how the expected rates are known, and of how many pairs.
-func (p *page) bases(r *probe.Report) {
+func bases(r *probe.Report) *report.Table {
 	n := map[topo.Basis]int{}
 	for i := range r.Results {
-		e := &r.Results[i].Expected
-		if e.BytesPerSec == nil {
+		if e := &r.Results[i].Expected; e.BytesPerSec == nil {
 			n[topo.BasisUnknown]++
 		} else {
 			n[e.Basis]++
 		}
 	}
-	for _, b := range []basisView{
-		{Name: topo.BasisRead, Meaning: "the hardware said so"},
-		{Name: topo.BasisMeasured, Meaning: "an earlier measurement"},
-		{Name: topo.BasisBound, Meaning: "at most that (<): a link on the path has no known rate: warns, and never fails a pair"},
-		{Name: topo.BasisTypical, Meaning: "a constant by model (~), not a bound: warns, and never fails a pair"},
-		{Name: topo.BasisUnknown, Meaning: "nothing is expected: pairs are only compared with each other"},
+	t := figures([]string{"known by", "pairs", "meaning"}, 1)
+	for _, b := range []struct {
+		basis   topo.Basis
+		meaning string
+	}{
+		{topo.BasisRead, "the hardware said so"},
+		{topo.BasisMeasured, "an earlier measurement"},
+		{topo.BasisBound, "at most that (<): a link on the path has no known rate: warns, and never fails a pair"},
+		{topo.BasisTypical, "a constant by model (~), not a bound: warns, and never fails a pair"},
+		{topo.BasisUnknown, "nothing is expected: pairs are only compared with each other"},
 	} {
-		if b.N = n[b.Name]; b.N > 0 {
-			p.Bases = append(p.Bases, b)
+		if n[b.basis] > 0 {
+			t.Add(string(b.basis), strconv.Itoa(n[b.basis]), b.meaning)
 		}
 	}
+	return t
 }

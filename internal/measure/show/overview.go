@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/topoctl/topoctl/internal/group"
+	"github.com/topoctl/topoctl/internal/report"
 	"github.com/topoctl/topoctl/internal/text"
 	"github.com/topoctl/topoctl/internal/units"
 	"github.com/topoctl/topoctl/probe"
@@ -22,8 +23,8 @@ type overview struct {
 	Answer, Busy    string         // Busy is the note on busy processors, "" none
 	Counts          []verdictCount // of those that there are
 	Early, Lost     []string       // what is missing: pairs, hosts
-	Blame           []blameView
 	Waived, Notes   []string
+	units           units.System
 }
 
 type verdictCount struct {
@@ -31,25 +32,12 @@ type verdictCount struct {
 	N       int
 }
 
-// blameView is one fault.
-type blameView struct {
-	Title, Next     string
-	Kind            probe.BlameKind
-	Suspects        []suspectView
-	Evidence, Pairs []string
-}
-
-// suspectView is a part, and what it was seen to carry, "" not known.
-type suspectView struct{ Name, Seen string }
-
 func newOverview(r *probe.Report, u units.System) *overview {
-	v := &overview{Answer: Answer(r, Options{Units: u}), Title: reportTitle(r), Counts: verdictCounts(r), Early: incompleteText(r), Lost: lostHosts(r), Waived: waivedReasons(r), Notes: cleaned(r.Notes)}
+	v := &overview{Answer: Answer(r, Options{Units: u}), Title: reportTitle(r), Counts: verdictCounts(r), Early: incompleteText(r), Lost: lostHosts(r),
+		Waived: waivedReasons(r), Notes: slices.Clone(r.Notes), units: u}
 	v.Subtitle = countsText(r, v.Counts)
 	if v.Busy = busyNote(r); v.Busy != "" {
 		v.Notes = append([]string{v.Busy}, v.Notes...)
-	}
-	for i := range r.Blame {
-		v.Blame = append(v.Blame, viewBlame(&r.Blame[i], r, u))
 	}
 	return v
 }
@@ -57,25 +45,46 @@ func newOverview(r *probe.Report, u units.System) *overview {
 // Incomplete says what is missing, if anything.
 func (v *overview) Incomplete() []string { return slices.Concat(v.Early, v.Lost) }
 
-func viewBlame(b *probe.Blame, r *probe.Report, u units.System) blameView {
-	v := blameView{Title: blameTitle(b, r), Kind: b.Kind, Next: clean(b.Next), Evidence: cleaned(b.Evidence), Pairs: cleaned(b.Pairs)}
-	for i := range b.Suspects {
-		v.Suspects = append(v.Suspects, suspectView{suspectText(&b.Suspects[i]), seenText(&b.Suspects[i], r, u)})
+// blameHeadline is a fault in one line, with the rate that was seen on its only suspect.
+func blameHeadline(b *probe.Blame, r *probe.Report, u units.System) string {
+	line := blameTitle(b, r)
+	if len(b.Suspects) == 1 {
+		if seen := seenText(&b.Suspects[0], r, u); seen != "" {
+			line += ", " + seen
+		}
 	}
-	return v
+	return line
 }
 
-// headline is a fault in one line, with the rate that was seen on its only suspect.
-func (v *blameView) headline() string {
-	if len(v.Suspects) == 1 && v.Suspects[0].Seen != "" {
-		return v.Title + ", " + v.Suspects[0].Seen
+// blameSection is everything that is known of a fault.
+func blameSection(b *probe.Blame, r *probe.Report, u units.System) report.Section {
+	var suspects, next []string
+	for i := range b.Suspects {
+		line := suspectText(&b.Suspects[i])
+		if seen := seenText(&b.Suspects[i], r, u); seen != "" {
+			line += ", " + seen
+		}
+		suspects = append(suspects, line)
 	}
-	return v.Title
+	if b.Next != "" {
+		next = []string{b.Next}
+	}
+	return report.Section{Title: blameTitle(b, r), Kind: string(b.Kind), Parts: withContent([]report.Section{
+		{Title: "suspects", Lines: suspects}, {Title: "evidence", Lines: b.Evidence}, {Title: "next", Lines: next}, {Title: "explains", Lines: b.Pairs},
+	})}
+}
+
+// withContent are the sections that say something.
+func withContent(list []report.Section) []report.Section {
+	return slices.DeleteFunc(list, func(s report.Section) bool {
+		return len(s.Lines) == 0 && (s.Table == nil || len(s.Table.Rows) == 0)
+	})
 }
 
 func verdictCounts(r *probe.Report) []verdictCount {
 	s := probe.Count(r.Results)
-	all := []verdictCount{{probe.Pass, s.Pass}, {probe.Measured, s.Measured}, {probe.Warn, s.Warn}, {probe.Fail, s.Fail}, {probe.Inconclusive, s.Inconclusive}, {probe.Error, s.Error}, {probe.Waived, s.Waived}}
+	all := []verdictCount{{probe.Pass, s.Pass}, {probe.Measured, s.Measured}, {probe.Warn, s.Warn}, {probe.Fail, s.Fail},
+		{probe.Inconclusive, s.Inconclusive}, {probe.Error, s.Error}, {probe.Waived, s.Waived}}
 	return slices.DeleteFunc(all, func(c verdictCount) bool { return c.N == 0 })
 }
 

@@ -3,7 +3,6 @@ package show
 import (
 	"cmp"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/topoctl/topoctl/discover/topo"
@@ -131,39 +130,6 @@ func (s *section) latencies(x *probe.Result) string {
 		return "-"
 	}
 	return s.ns(p.P50) + " / " + s.ns(p.P99)
-}
-
-// rowView is a pair in tables.
-type rowView struct {
-	Detail, Pair, Class, Samples, Rate, Expected, Efficiency, OfBest, Latency, Reason string
-	// The keys are what rows are sorted by, "" what is not known.
-	RateKey, ExpectedKey, EfficiencyKey, OfBestKey, LatencyKey string
-	Verdict                                                    probe.Verdict
-}
-
-// view is the row of a pair.
-func (s *section) view(x *probe.Result) rowView {
-	v := rowView{Pair: PairName(&x.Pair, s.local), Class: classText(&x.Pair), Samples: samples(x), Rate: s.rate(x), Expected: expected(&x.Expected, s.unit),
-		Efficiency: percent(x.Efficiency), OfBest: percent(x.OfBest), Latency: s.latencies(x), Reason: reason(x, true), Verdict: x.Verdict}
-	if b := x.Judged(); b != nil {
-		v.RateKey = strconv.FormatInt(b.MeanBytesPerSec, 10)
-	}
-	if e := x.Expected.BytesPerSec; e != nil {
-		v.ExpectedKey = strconv.FormatInt(int64(*e), 10)
-	}
-	v.EfficiencyKey, v.OfBestKey = millis(x.Efficiency), millis(x.OfBest)
-	if _, l := x.Typical(); l != nil {
-		v.LatencyKey = strconv.FormatInt(l.P50, 10)
-	}
-	return v
-}
-
-// millis is a ratio as a whole number, for sorting.
-func millis(v *float64) string {
-	if v == nil {
-		return ""
-	}
-	return strconv.FormatInt(int64(*v*1e4), 10)
 }
 
 // reason is why the verdict is what it is: all reasons where all is set, else the first.

@@ -1,7 +1,6 @@
 package views
 
 import (
-	"bytes"
 	"fmt"
 	"math"
 	"slices"
@@ -551,11 +550,7 @@ func (v *ProbeView) reportText(env *ui.Env, r *probe.Report, w int) []string {
 	o.Width, o.All, o.Wide, o.Color = w, bad == 0, v.wide, env.Look.Color
 	now := *r
 	now.Complete = r.Complete || running(env)
-	var out bytes.Buffer
-	if err := show.Table(&out, &now, o); err != nil {
-		return []string{err.Error()}
-	}
-	lines := document(env.Look, out.String())
+	lines := document(env.Look, show.Table(&now, o))
 	if running(env) {
 		lines = lines[1:]
 	}

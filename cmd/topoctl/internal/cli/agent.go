@@ -26,6 +26,7 @@ import (
 	"github.com/topoctl/topoctl/internal/fleet"
 	"github.com/topoctl/topoctl/internal/fleet/dranet"
 	"github.com/topoctl/topoctl/internal/measure/fabric"
+	"github.com/topoctl/topoctl/internal/report"
 	"github.com/topoctl/topoctl/internal/text"
 	"github.com/topoctl/topoctl/internal/units"
 	"github.com/topoctl/topoctl/pathsel"
@@ -382,7 +383,7 @@ func (o *agentOptions) print(i agent.Info) error {
 		}
 		return Write(o.Streams.Out, line)
 	}
-	return Write(o.Streams.Out, []byte(finish(r.text())))
+	return Write(o.Streams.Out, []byte(report.Finish(r.text())))
 }
 
 // usableAddress are addresses to ask HTTP at: one that stands for all addresses of the host

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/topoctl/topoctl/internal/audit"
+	"github.com/topoctl/topoctl/internal/report"
 
 	"github.com/topoctl/topoctl/internal/pkgerr"
 	"github.com/topoctl/topoctl/pathsel"
@@ -182,7 +183,7 @@ func (o *auditOptions) finish(ctx context.Context, r *audit.Report) error {
 	if o.Format == formatJSON {
 		data, err = encodeJSON(r)
 	} else {
-		data = []byte(finish(auditText(r, &o.look)))
+		data = []byte(report.Finish(auditText(r, &o.look)))
 	}
 	if err == nil {
 		s := o.Streams

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/topoctl/topoctl/internal/audit"
+	"github.com/topoctl/topoctl/internal/report"
 	"github.com/topoctl/topoctl/internal/text"
 )
 
@@ -31,18 +32,18 @@ func auditText(r *audit.Report, l *Look) string {
 	if g := r.GPUDirect; g != nil && (g.Without > 0 || g.Channels == 0) {
 		b.WriteString(l.Wrap("  ", "next: topoctl doctor no-gdr-path, on that host", ""))
 	}
-	b.WriteString("\n" + l.Listing(auditRows(r, l)))
-	if rows := interfaceRows(r, l); len(rows) > 1 {
-		b.WriteString("\n" + l.Wrap("", "TCP beside it", "") + l.Listing(rows))
+	b.WriteString("\n" + l.Table(auditPorts(r, l)))
+	if t := auditInterfaces(r, l); len(t.Rows) > 0 {
+		b.WriteString("\n" + l.Wrap("", "TCP beside it", "") + l.Table(t))
 	}
-	if rows := processRows(r, l); len(rows) > 1 {
-		b.WriteString("\n" + l.Listing(rows))
+	if t := auditProcesses(r, l); len(t.Rows) > 0 {
+		b.WriteString("\n" + l.Table(t))
 	}
-	if len(r.Notes) > 0 {
-		b.WriteString("\n")
-		for _, n := range r.Notes {
-			b.WriteString(l.Wrap("note: ", n, ""))
+	for i, n := range r.Notes {
+		if i == 0 {
+			b.WriteString("\n")
 		}
+		b.WriteString(l.Wrap("note: ", n, ""))
 	}
 	return b.String()
 }
@@ -67,10 +68,10 @@ func auditBasis(r *audit.Report) string {
 	return strings.Join(parts, "; ")
 }
 
-func auditRows(r *audit.Report, l *Look) []Row {
-	rows := []Row{{Cells: []string{"port", "plan", "share", "sent", "received", "of rate", "verdict", "why"}, Color: Faint}}
+func auditPorts(r *audit.Report, l *Look) *report.Table {
+	t := answerTable("port", "plan", "share", "sent", "received", "of rate", "verdict", "why")
 	if r.Unit == audit.Channels {
-		rows[0].Cells = []string{"port", "plan", "share", "channels", "verdict", "why"}
+		t.Head = []string{"port", "plan", "share", "channels", "verdict", "why"}
 	}
 	hidden := 0
 	for i := range r.Ports {
@@ -97,12 +98,12 @@ func auditRows(r *audit.Report, l *Look) []Row {
 		} else if len(p.Users) > 0 {
 			why = append(why[:len(why):len(why)], usersText(p.Users)...)
 		}
-		rows = append(rows, Row{Cells: append(cells, string(p.Verdict), strings.Join(why, "; ")), Color: verdictColors[p.Verdict]})
+		t.Rows = append(t.Rows, Row{Cells: append(cells, string(p.Verdict), strings.Join(why, "; ")), Color: verdictColors[p.Verdict]})
 	}
 	if hidden > 0 {
-		rows[len(rows)-1].Below = append(rows[len(rows)-1].Below, fmt.Sprintf("and %s outside the plan that carried next to nothing (--verbose lists them)", text.Plural(hidden, "port")))
+		t.After = []string{fmt.Sprintf("and %s outside the plan that carried next to nothing (--verbose lists them)", text.Plural(hidden, "port"))}
 	}
-	return rows
+	return t
 }
 
 // usersText names the processes of a port.
@@ -128,29 +129,30 @@ func usersText(users []audit.User) []string {
 	return names
 }
 
-func interfaceRows(r *audit.Report, l *Look) []Row {
-	rows := []Row{{Cells: []string{"interface", "TCP", "verdict", "processes"}, Color: Faint}}
+func auditInterfaces(r *audit.Report, l *Look) *report.Table {
+	t := answerTable("interface", "TCP", "verdict", "processes")
 	for i := range r.Interfaces {
 		n := &r.Interfaces[i]
 		if n.Verdict == audit.NotPlanned && !l.Verbose && len(n.Users) == 0 {
 			continue
 		}
-		rows = append(rows, Row{Cells: []string{n.Name, amountOf(n.TCP, n.TCP, r.Unit), string(n.Verdict), strings.Join(append(usersText(n.Users), n.Reasons...), "; ")}, Color: verdictColors[n.Verdict]})
+		why := strings.Join(append(usersText(n.Users), n.Reasons...), "; ")
+		t.Rows = append(t.Rows, Row{Cells: []string{n.Name, amountOf(n.TCP, n.TCP, r.Unit), string(n.Verdict), why}, Color: verdictColors[n.Verdict]})
 	}
-	return rows
+	return t
 }
 
 // mostProcesses is how many processes are listed without --verbose.
 const mostProcesses = 8
 
-func processRows(r *audit.Report, l *Look) []Row {
-	rows := []Row{{Cells: []string{"process", "variables"}, Color: Faint}}
+func auditProcesses(r *audit.Report, l *Look) *report.Table {
+	t := answerTable("process", "variables")
 	left := 0
 	for _, p := range r.Processes {
 		if len(p.Variables) == 0 {
 			continue
 		}
-		if len(rows) > mostProcesses && !l.Verbose {
+		if len(t.Rows) == mostProcesses && !l.Verbose {
 			left++
 			continue
 		}
@@ -158,12 +160,12 @@ func processRows(r *audit.Report, l *Look) []Row {
 		for _, v := range p.Variables {
 			set = append(set, v.Name+"="+text.Cut(v.Value, 120, "..."))
 		}
-		rows = append(rows, Row{Cells: []string{audit.ProcessName(p.PID, p.Name), strings.Join(set, " ")}})
+		t.Add(audit.ProcessName(p.PID, p.Name), strings.Join(set, " "))
 	}
 	if left > 0 {
-		rows[len(rows)-1].Below = []string{fmt.Sprintf("and %s (--verbose lists them)", text.Plural(left, "process"))}
+		t.After = []string{fmt.Sprintf("and %s (--verbose lists them)", text.Plural(left, "process"))}
 	}
-	return rows
+	return t
 }
 
 func percentOr(v *float64, print func(float64) string) string {

@@ -130,7 +130,9 @@ func TestBenchText(t *testing.T) {
 			{Kind: bench.Memcpy, Op: "write", SizeBytes: 64 << 10, Streams: 1, BytesPerSec: n(7_300_000_000)},
 			{Kind: bench.RawSocket, Op: "read", SizeBytes: 64 << 10, Streams: 1, Reason: s("the peer is another host")},
 		}}
-	want := `n1 with peer n2 at 10.0.0.2:7411, region bench
+	want := `WRONG: 2 bytes of 1 MiB differ in write of 64 KiB by tcp; write 5.2 GB/s (ops of 64 KiB), read 5.2 GB/s (ops of 64 KiB) by tcp over eth0 > n2:eth0 75 %, eth1 > n2:eth1 25 %; 1 of 3 measurements failed.
+
+n1 with peer n2 at 10.0.0.2:7411, region bench
 working set 512 MiB: 256 MiB on each side, scattered; 2 CPUs; congestion control cubic
 note: no huge pages
 p50 to max: latency of a batch. CPU s/GB: CPU time for 10^9 bytes ("here": without the peer's).
@@ -158,6 +160,33 @@ incomplete: of 4 measurements, 2 complete, 1 partial, 1 without a result
 `
 	if diff := cmp.Diff(want, benchText(r, 4, &Look{Units: "gbyte"})); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// The first line is the answer: how fast, over which lanes, and whether what arrived is right.
+func TestBenchAnswer(t *testing.T) {
+	why := "peer is lost"
+	lanes := []bench.LaneResult{{Lane: "eth0 > n2:eth0", Transport: "tcp", Bytes: 3}}
+	result := func(op string, rate int64, v *bench.Check) bench.Result {
+		return bench.Result{Op: op, Transport: "tcp", SizeBytes: 4 << 10, BytesPerSec: rate, Lanes: lanes, Verified: v}
+	}
+	right := &bench.Check{Bytes: 1 << 20}
+	for _, tt := range []struct {
+		results []bench.Result
+		want    string
+	}{
+		{nil, "Nothing was measured."},
+		{[]bench.Result{{Op: "write", Error: &why}}, "Nothing was measured: peer is lost."},
+		{[]bench.Result{result("write", 4e9, nil), result("write", 5e9, nil)},
+			"Write 5.0 GB/s (ops of 4 KiB) by tcp over eth0 > n2:eth0 100 %; bytes were not verified (--check does)."},
+		{[]bench.Result{result("write", 4e9, right), result("read", 5e9, right)},
+			"Write 4.0 GB/s (ops of 4 KiB), read 5.0 GB/s (ops of 4 KiB) by tcp over eth0 > n2:eth0 100 %; every byte is right (2 MiB verified)."},
+		{[]bench.Result{result("write", 4e9, right), result("read", 5e9, &bench.Check{})},
+			"Write 4.0 GB/s (ops of 4 KiB), read 5.0 GB/s (ops of 4 KiB) by tcp over eth0 > n2:eth0 100 %; 1 MiB were verified and are right."},
+	} {
+		if got := benchAnswer(&bench.Report{Results: tt.results}, &Look{Units: "gbyte"}); got != tt.want {
+			t.Errorf("%q, want %q", got, tt.want)
+		}
 	}
 }
 

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -16,10 +17,11 @@ func (o *benchOptions) print(r *bench.Report) error {
 	return o.printAnswer(r, func() string { return benchText(r, o.measurements(), &o.look) })
 }
 
-// benchText is a report for people: what was measured with, then a table for each
+// benchText is a report for people: the answer, what was measured with, then a table for each
 // op and size with its ceilings. planned is how many measurements were asked for.
 func benchText(r *bench.Report, planned int, l *Look) string {
 	var b strings.Builder
+	b.WriteString(l.Wrap("", benchAnswer(r, l), "") + "\n")
 	peer := r.Peer.Address
 	if r.Peer.Name != peer {
 		peer = r.Peer.Name + " at " + peer
@@ -46,6 +48,74 @@ func benchText(r *bench.Report, planned int, l *Look) string {
 		b.WriteString("\n" + incompleteText(r, planned) + "\n")
 	}
 	return b.String()
+}
+
+// benchAnswer is the answer in a sentence: how fast each op is at its best, over which lanes, and whether what arrived is
+// right.
+func benchAnswer(r *bench.Report, l *Look) string {
+	var best []*bench.Result // of each op
+	var wrong *bench.Result
+	verified, unverified, failed := int64(0), 0, 0
+	for i := range r.Results {
+		x := &r.Results[i]
+		switch v := x.Verified; {
+		case v == nil || v.Bytes == 0:
+			unverified++
+		case v.MismatchedBytes > 0:
+			wrong = cmp.Or(wrong, x)
+		default:
+			verified += v.Bytes
+		}
+		if x.Error != nil {
+			failed++
+		}
+		if x.BytesPerSec == 0 {
+			continue
+		}
+		at := slices.IndexFunc(best, func(y *bench.Result) bool { return y.Op == x.Op })
+		if at < 0 {
+			best = append(best, x)
+		} else if x.BytesPerSec > best[at].BytesPerSec {
+			best[at] = x
+		}
+	}
+	var said []string
+	if wrong != nil {
+		said = append(said, fmt.Sprintf("WRONG: %d bytes of %s differ in %s of %s by %s", wrong.Verified.MismatchedBytes,
+			units.Bytes(wrong.Verified.Bytes), wrong.Op, units.Bytes(wrong.SizeBytes), carriedBy(wrong)))
+	}
+	if len(best) == 0 {
+		said = append(said, "Nothing was measured")
+		if i := slices.IndexFunc(r.Results, func(x bench.Result) bool { return x.Error != nil }); i >= 0 {
+			said[len(said)-1] += ": " + *r.Results[i].Error
+		}
+		return strings.Join(said, "; ") + "."
+	}
+	var rates []string
+	for _, x := range best {
+		rates = append(rates, fmt.Sprintf("%s %s (ops of %s)", x.Op, units.Rate(x.BytesPerSec, l.Units), units.Bytes(x.SizeBytes)))
+	}
+	first := slices.MaxFunc(best, func(a, b *bench.Result) int { return cmp.Compare(a.BytesPerSec, b.BytesPerSec) })
+	rate := strings.Join(rates, ", ") + " by " + carriedBy(first)
+	if lanes := lanesText(first); lanes != "" {
+		rate += " over " + lanes
+	}
+	if wrong == nil {
+		rate = strings.ToUpper(rate[:1]) + rate[1:]
+	}
+	said = append(said, rate)
+	switch {
+	case verified > 0 && unverified == 0 && wrong == nil:
+		said = append(said, "every byte is right ("+units.Bytes(verified)+" verified)")
+	case verified > 0 && wrong == nil:
+		said = append(said, units.Bytes(verified)+" were verified and are right")
+	case wrong == nil:
+		said = append(said, "bytes were not verified (--check does)")
+	}
+	if failed > 0 {
+		said = append(said, fmt.Sprintf("%d of %s failed", failed, text.Plural(len(r.Results), "measurement")))
+	}
+	return strings.Join(said, "; ") + "."
 }
 
 // benchLegend says what the heads of the tables mean.
@@ -93,16 +163,16 @@ func benchGroup(b *strings.Builder, r *bench.Report, results []bench.Result, l *
 	first := &results[0]
 	fmt.Fprintf(b, "\n%s\n", l.Paint(fmt.Sprintf("%s %s x %d, %s x %d in flight", first.Op, units.Bytes(first.SizeBytes), first.Batch,
 		text.Plural(first.Threads, "thread"), first.InFlight), Strong))
-	rows := []Row{{Cells: []string{"", "rate", "ops/s", "p50", "p99", "p99.9", "max", "CPU s/GB", "of raw", "of copy", "lanes"}, Color: Faint}}
+	t := answerTable("", "rate", "ops/s", "p50", "p99", "p99.9", "max", "CPU s/GB", "of raw", "of copy", "lanes")
 	for i := range results {
-		rows = append(rows, resultRow(&results[i], l))
+		t.Rows = append(t.Rows, resultRow(&results[i], l))
 	}
 	for i := range r.Ceilings {
 		if c := &r.Ceilings[i]; c.SizeBytes == first.SizeBytes && c.Op == first.Op {
-			rows = append(rows, ceilingRow(c, l))
+			t.Rows = append(t.Rows, ceilingRow(c, l))
 		}
 	}
-	b.WriteString(l.Listing(rows))
+	b.WriteString(l.Table(t))
 }
 
 func resultRow(x *bench.Result, l *Look) Row {

@@ -64,8 +64,8 @@ func TestReport(t *testing.T) {
 	}
 	for _, tt := range tests {
 		var b bytes.Buffer
-		if code := report(&b, "topo", tt.err); code != tt.code || b.String() != tt.text {
-			t.Errorf("report(%v) = %d, %q; want %d, %q", tt.err, code, b.String(), tt.code, tt.text)
+		if code := tellError(&b, "topo", tt.err); code != tt.code || b.String() != tt.text {
+			t.Errorf("tellError(%v) = %d, %q; want %d, %q", tt.err, code, b.String(), tt.code, tt.text)
 		}
 	}
 }

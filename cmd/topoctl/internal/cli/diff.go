@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -129,13 +128,11 @@ func (o *diffOptions) print(r *diff.Report) error {
 		return printJSON(o.Streams.Out, r)
 	}
 	if o.Format == formatTSV {
-		t := &Table{Head: []string{"KIND", "SUBJECT", "DIFFERENCE", "EFFECT"}}
-		for _, row := range r.Rows() {
-			t.Add(row...)
-		}
-		return t.Print(o.Streams, o.Format)
+		t := r.Rows()
+		t.Head = []string{"KIND", "SUBJECT", "DIFFERENCE", "EFFECT"}
+		return printTable(o.Streams, t, o.Format)
 	}
-	return Write(o.Streams.Out, []byte(printable(r.Text(diff.TextOptions{Width: o.Streams.Width, All: o.all}))))
+	return Write(o.Streams.Out, []byte(r.Text(diff.TextOptions{Width: o.Streams.Width, All: o.all})))
 }
 
 // label is what the report calls a side.
@@ -166,6 +163,7 @@ func (o *diffOptions) parseProbe(args []string) error {
 		return withHint(errors.New("--probe: expected two reports"), "create one with %q", "topoctl probe local --report FILE")
 	}
 	o.new, o.show = args[1], o.ReportOptions()
+	o.show.Width = o.Streams.Width // in a pipe each change is a line
 	return nil
 }
 
@@ -193,12 +191,8 @@ func runDiffProbe(o *diffOptions) error {
 }
 
 func (o *diffOptions) printProbe(d *show.Document) error {
-	var out bytes.Buffer
-	if o.Format != formatJSON {
-		if err := show.Changes(&out, d.Changes, o.show); err != nil {
-			return err
-		}
-		return Write(o.Streams.Out, out.Bytes())
+	if o.Format == formatJSON {
+		return printJSON(o.Streams.Out, d)
 	}
-	return printJSON(o.Streams.Out, d)
+	return Write(o.Streams.Out, []byte(show.Changes(d.Changes, o.show)))
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/topoctl/topoctl/discover"
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/redact"
+	"github.com/topoctl/topoctl/internal/report"
 	"github.com/topoctl/topoctl/internal/units"
 )
 
@@ -67,7 +68,7 @@ func runDiscover(ctx context.Context, opts *discoverOptions) error {
 
 func (o *discoverOptions) print(t *topo.Topology) error {
 	if o.Format == formatTable || o.Format == formatTSV {
-		return o.table(t).Print(o.Streams, o.Format)
+		return printTable(o.Streams, o.table(t), o.Format)
 	}
 	return printTopology(o.Host, t)
 }
@@ -85,8 +86,8 @@ func printTopology(in *Host, t *topo.Topology) error {
 }
 
 // table lists the devices that a transfer can use, one a line.
-func (o *discoverOptions) table(t *topo.Topology) *Table {
-	out := &Table{Head: []string{"KIND", "NAME", "PCI", "NUMA", "RATE", "STATE", "MODEL"}}
+func (o *discoverOptions) table(t *topo.Topology) *report.Table {
+	out := &report.Table{Head: []string{"KIND", "NAME", "PCI", "NUMA", "RATE", "STATE", "MODEL"}}
 	system := units.System(o.Globals.Units)
 	x := topo.NewIndex(t)
 	model := func(function topo.ID) string {

@@ -11,7 +11,7 @@ import (
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/replies"
-	"github.com/topoctl/topoctl/internal/text"
+	"github.com/topoctl/topoctl/internal/report"
 	"github.com/topoctl/topoctl/internal/units"
 	"github.com/topoctl/topoctl/pathsel/doctor"
 )
@@ -163,21 +163,16 @@ func (o *doctorOptions) print(r *doctor.Report) error {
 	case formatJSON:
 		return printJSON(o.Streams.Out, r)
 	case formatTSV:
-		return doctorTable(r).Print(o.Streams, o.Format)
+		return printTable(o.Streams, doctorTable(r), o.Format)
 	case formatNagios:
 		return Write(o.Streams.Out, []byte(nagiosText(r)))
 	}
-	whole := r.Text(doctor.TextOptions{Width: o.Streams.Width, All: o.all || len(o.codes) > 0})
-	lines := strings.Split(whole, "\n")
-	for i, line := range lines {
-		lines[i] = o.paint(text.Printable(line))
-	}
-	return Write(o.Streams.Out, []byte(strings.Join(lines, "\n")))
+	return Write(o.Streams.Out, []byte(r.Text(doctor.TextOptions{Width: o.Streams.Width, All: o.all || len(o.codes) > 0, Color: o.color})))
 }
 
 // doctorTable has a line for each finding, and for each fact that a check lacks.
-func doctorTable(r *doctor.Report) *Table {
-	t := &Table{Head: []string{"SEVERITY", "CHECK", "SUBJECTS", "TEXT", "NEXT"}}
+func doctorTable(r *doctor.Report) *report.Table {
+	t := &report.Table{Head: []string{"SEVERITY", "CHECK", "SUBJECTS", "TEXT", "NEXT"}}
 	add := func(severity string, code doctor.Code, subjects []topo.ID, text, next string) {
 		t.Add(severity, string(code), subjectNames(subjects, ","), text, next)
 	}
@@ -198,21 +193,6 @@ func subjectNames(ids []topo.ID, between string) string {
 		names = append(names, doctor.SubjectName(id))
 	}
 	return strings.Join(names, between)
-}
-
-// paint colours the word that says how bad a finding is.
-func (o *doctorOptions) paint(line string) string {
-	if !o.color {
-		return line
-	}
-	for _, c := range []struct{ word, code string }{
-		{doctor.Error.Label(), "31"}, {doctor.Warning.Label(), "33"}, {doctor.Info.Label(), "36"}, {"????", "35"}, {"OK  ", "32"},
-	} {
-		if rest, ok := strings.CutPrefix(line, c.word); ok {
-			return "\x1b[" + c.code + "m" + c.word + "\x1b[0m" + rest
-		}
-	}
-	return line
 }
 
 // doctorCode sums a report up. A check that could not be made is unknown where it could have been worse

@@ -71,9 +71,9 @@ func exitCode(err error) int {
 	return exitFailed
 }
 
-// report prints an error as one line, and its hint as another, and gives the
+// tellError prints an error as one line, and its hint as another, and gives the
 // exit code. command is the name of the command that failed, "" for none.
-func report(w io.Writer, command string, err error) int {
+func tellError(w io.Writer, command string, err error) int {
 	code := exitCode(err)
 	switch {
 	case code == exitInterrupted:

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/topoctl/topoctl/fixtures"
+	"github.com/topoctl/topoctl/internal/report"
 )
 
 type fixturesOptions struct{ *Host }
@@ -38,7 +39,7 @@ type fixtureEntry struct {
 
 func runFixtures(_ context.Context, o *fixturesOptions) error {
 	doc := fixturesDoc{Schema: schemaFixtures}
-	t := &Table{Head: []string{"NAME", "MACHINE"}}
+	t := &report.Table{Head: []string{"NAME", "MACHINE"}}
 	for _, name := range slices.Concat(fixtures.Names(), fixtures.Captures()) {
 		f := fixtureEntry{name, fixtures.Describe(name)}
 		doc.Fixtures = append(doc.Fixtures, f)
@@ -47,5 +48,5 @@ func runFixtures(_ context.Context, o *fixturesOptions) error {
 	if o.Format == formatJSON {
 		return printJSON(o.Streams.Out, doc)
 	}
-	return t.Print(o.Streams, o.Format)
+	return printTable(o.Streams, t, o.Format)
 }

@@ -12,7 +12,7 @@ import (
 
 	model "github.com/topoctl/topoctl/internal/fleet"
 	"github.com/topoctl/topoctl/internal/fleet/show"
-	"github.com/topoctl/topoctl/internal/text"
+	"github.com/topoctl/topoctl/internal/report"
 	"github.com/topoctl/topoctl/internal/units"
 	"github.com/topoctl/topoctl/pathsel/doctor"
 )
@@ -45,7 +45,7 @@ func (p *printing) parse(cmd *cobra.Command, args []string) error {
 func (p *printing) options(all bool) show.Options {
 	o := show.Options{All: all, Units: units.System(p.Globals.Units)}
 	if p.out.Stdout() {
-		o.Width = p.Streams.Width
+		o.Width, o.Color = p.Streams.Width, p.Color()
 	}
 	return o
 }
@@ -62,7 +62,7 @@ func (p *printing) document(f *model.Fleet, table func() string) error {
 	case formatHTML:
 		data, err = show.HTML(f)
 	default:
-		data = []byte(printable(table()))
+		data = []byte(table())
 	}
 	if err != nil {
 		return err
@@ -113,9 +113,7 @@ func runFleetShow(ctx context.Context, o *fleetShowOptions) error {
 }
 
 // rows prints rows for programs.
-func (p *printing) rows(rows [][]string) error {
-	return p.out.Write(p.Streams, []byte(strings.Join(text.TSV(rows), "\n")+"\n"))
-}
+func (p *printing) rows(t *report.Table) error { return p.out.Write(p.Streams, []byte(t.TSV())) }
 
 // partial is the error of a fleet that is known in part.
 func partial(f *model.Fleet) error {
@@ -175,7 +173,7 @@ func runFleetCheck(ctx context.Context, o *fleetCheckOptions) error {
 	}
 	switch o.Format {
 	case formatTSV:
-		err = o.rows(show.FindingRows(f))
+		err = o.rows(show.Findings(f))
 	case formatNagios:
 		err = o.out.Write(o.Streams, []byte(fleetNagiosText(f)))
 	default:

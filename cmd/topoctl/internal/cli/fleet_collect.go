@@ -235,7 +235,7 @@ func (o *fleetCollectOptions) write(f *model.Fleet, store *collect.Store) error 
 		if err := Write(o.Streams.Out, data); err != nil {
 			return err
 		}
-	} else if err := Write(o.Streams.Out, []byte(printable(show.Collected(f, o.dir, show.Options{Width: o.Streams.Width})))); err != nil {
+	} else if err := Write(o.Streams.Out, []byte(show.Collected(f, o.dir, show.Options{Width: o.Streams.Width}))); err != nil {
 		return err
 	}
 	if f.NoneReached() {

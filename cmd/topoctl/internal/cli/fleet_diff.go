@@ -6,13 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 
 	model "github.com/topoctl/topoctl/internal/fleet"
 	"github.com/topoctl/topoctl/internal/fleet/show"
-	"github.com/topoctl/topoctl/internal/text"
 )
 
 type fleetDiffOptions struct {
@@ -65,9 +63,9 @@ func runFleetDiff(ctx context.Context, o *fleetDiffOptions) error {
 	case formatJSON:
 		err = printJSON(o.Streams.Out, c)
 	case formatTSV:
-		err = Write(o.Streams.Out, []byte(strings.Join(text.TSV(show.ChangeRows(c)), "\n")+"\n"))
+		err = Write(o.Streams.Out, []byte(show.ChangeRows(c).TSV()))
 	default:
-		err = Write(o.Streams.Out, []byte(printable(show.Changes(c, show.Options{Width: o.Streams.Width, All: o.all}))))
+		err = Write(o.Streams.Out, []byte(show.Changes(c, show.Options{Width: o.Streams.Width, All: o.all})))
 	}
 	switch {
 	case err != nil:

@@ -14,6 +14,7 @@ import (
 
 	model "github.com/topoctl/topoctl/internal/fleet"
 	"github.com/topoctl/topoctl/internal/fleet/collect"
+	"github.com/topoctl/topoctl/internal/report"
 
 	"github.com/topoctl/topoctl/internal/fleet/sources"
 	"github.com/topoctl/topoctl/internal/group"
@@ -99,7 +100,7 @@ func runFleetFabric(ctx context.Context, o *fleetFabricOptions) error {
 		}
 		err = o.out.Write(o.Streams, data)
 	} else {
-		err = o.out.Write(o.Streams, []byte(printable(fabricText(f, file))))
+		err = o.out.Write(o.Streams, []byte(report.Finish(fabricText(f, file))))
 	}
 	if err != nil {
 		return err

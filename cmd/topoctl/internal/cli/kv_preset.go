@@ -10,6 +10,7 @@ import (
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/kv/preset"
+	"github.com/topoctl/topoctl/internal/report"
 )
 
 type presetOptions struct {
@@ -84,7 +85,7 @@ func runPreset(ctx context.Context, o *presetOptions) error {
 
 func (o *presetOptions) list() error {
 	l := presetList{Schema: schemaPresets}
-	t := &Table{Head: []string{"PRESET", "ROWS", "SYSTEM"}}
+	t := &report.Table{Head: []string{"PRESET", "ROWS", "SYSTEM"}}
 	for _, name := range preset.Names() {
 		p, err := preset.Find(name)
 		if err != nil {
@@ -96,14 +97,14 @@ func (o *presetOptions) list() error {
 	if o.Format == formatJSON {
 		return printJSON(o.Streams.Out, l)
 	}
-	return t.Print(o.Streams, o.Format)
+	return printTable(o.Streams, t, o.Format)
 }
 
 // text prints each comparison: where it is from, a line for each row and column, what is assumed.
 // As formatTSV it is the rows of all comparisons alone.
 func (o *presetOptions) text(r *preset.Report) error {
 	if o.Format == formatTSV {
-		t := &Table{Head: append([]string{"ROW"}, presetHeads...)}
+		t := &report.Table{Head: append([]string{"ROW"}, presetHeads...)}
 		for _, c := range r.Comparisons {
 			for i := range c.Rows {
 				for _, cells := range presetColumns(&c.Rows[i]) {
@@ -111,14 +112,14 @@ func (o *presetOptions) text(r *preset.Report) error {
 				}
 			}
 		}
-		return t.Print(o.Streams, o.Format)
+		return printTable(o.Streams, t, o.Format)
 	}
 	look := o.Look()
 	for _, c := range r.Comparisons {
 		if err := Write(o.Streams.Out, []byte(look.WrapLines(presetHead(c)))); err != nil {
 			return err
 		}
-		t := &Table{Head: slices.Concat([]string{"  " + presetHeads[0]}, presetHeads[1:])}
+		t := &report.Table{Head: slices.Concat([]string{"  " + presetHeads[0]}, presetHeads[1:])}
 		for i := range c.Rows {
 			t.Add(presetRow(&c.Rows[i]))
 			for _, cells := range presetColumns(&c.Rows[i]) {
@@ -126,7 +127,7 @@ func (o *presetOptions) text(r *preset.Report) error {
 				t.Add(cells...)
 			}
 		}
-		if err := t.Print(o.Streams, o.Format); err != nil {
+		if err := printTable(o.Streams, t, o.Format); err != nil {
 			return err
 		}
 	}

@@ -328,9 +328,9 @@ func (o *servingFlags) rendered(r *kvreport.Report) ([]byte, error) {
 	case formatSVG:
 		return r.SVG(), nil
 	case formatHTML:
-		return r.HTML(look), nil
+		return r.HTML(look)
 	}
-	return []byte(finish(r.Text(look))), nil
+	return []byte(r.Text(look)), nil
 }
 
 // metricsOf sums a result up.

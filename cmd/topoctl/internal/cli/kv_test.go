@@ -158,7 +158,7 @@ func TestKVPredictPrefixes(t *testing.T) {
 			t.Error(err)
 		}
 		p := r.Prefill.Compute.Prefill
-		want := (2*p.FixedNS + p.PerTokenNS*(1000+left) + p.PerTokenSquaredNS*(1000*1000+left*(left+2*found))) / 2e6
+		want := (2*p.ANS + p.BNSPerToken*(1000+left) + p.CNSPerSquare*(1000*1000+left*(left+2*found))) / 2e6
 		if got := r.Metrics.Compute.Mean; math.Abs(got/want-1) > 1e-6 {
 			t.Errorf("prefix memory %v: prompts are computed in %v ms, want %v", kept, got, want)
 		}

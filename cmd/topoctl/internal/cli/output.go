@@ -10,6 +10,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/topoctl/topoctl/internal/document"
+	"github.com/topoctl/topoctl/internal/report"
 	"github.com/topoctl/topoctl/internal/text"
 )
 
@@ -62,15 +63,6 @@ func formatAbout(name string) string {
 	return ""
 }
 
-// printable makes text that has foreign names in it harmless, line by line.
-func printable(s string) string {
-	lines := strings.Split(s, "\n")
-	for i := range lines {
-		lines[i] = text.Printable(lines[i])
-	}
-	return strings.Join(lines, "\n")
-}
-
 // Write puts all of data on w.
 func Write(w io.Writer, data []byte) error {
 	if _, err := w.Write(data); err != nil {
@@ -84,13 +76,7 @@ func Write(w io.Writer, data []byte) error {
 func safeJSON(data []byte, err error) ([]byte, error) { return document.Printable(data), err }
 
 // jsonLine is a value as a line of JSON with its end.
-func jsonLine(v any) ([]byte, error) {
-	var buf bytes.Buffer
-	enc := json.NewEncoder(&buf)
-	enc.SetEscapeHTML(false) // "x16 -> x8" stays legible
-	err := enc.Encode(v)
-	return safeJSON(buf.Bytes(), err)
-}
+func jsonLine(v any) ([]byte, error) { return safeJSON(document.Line(v)) }
 
 // encodeJSON is a value as a document with a key a line, and of lists an element a line.
 func encodeJSON(v any) ([]byte, error) {
@@ -115,7 +101,7 @@ func (in *Host) printAnswer(doc any, text func() string) error {
 	if in.Format == formatJSON {
 		return printJSON(in.Streams.Out, doc)
 	}
-	return Write(in.Streams.Out, []byte(finish(text())))
+	return Write(in.Streams.Out, []byte(report.Finish(text())))
 }
 
 // toYAML turns a JSON document into YAML and keeps the order of its keys.
@@ -132,7 +118,7 @@ func toYAML(data []byte) ([]byte, error) {
 	if err := enc.Encode(node); err != nil {
 		return nil, fmt.Errorf("JSON to YAML: %w", err)
 	}
-	return []byte(printable(out.String())), nil // the encoder leaves marks that turn the writing direction, and blanks without width
+	return []byte(report.Finish(out.String())), nil // the encoder leaves marks that turn the writing direction, and blanks without width
 }
 
 // yamlNode reads one JSON value.
@@ -181,30 +167,10 @@ func yamlNode(dec *json.Decoder) (*yaml.Node, error) {
 	return scalar("!!null", "null")
 }
 
-// Table is rows in columns below a head.
-type Table struct {
-	Head []string
-	rows [][]string
-}
-
-// Add adds a row, whose cells may be foreign text.
-func (t *Table) Add(cells ...string) {
-	for i, c := range cells {
-		cells[i] = text.Printable(c)
-	}
-	t.rows = append(t.rows, cells)
-}
-
-// Print writes the table: aligned for people, its last column wrapped to the terminal, or as formatTSV
-// for programs.
-func (t *Table) Print(s Streams, format string) error {
-	rows := append([][]string{t.Head}, t.rows...)
+// printTable writes a table: aligned for people, its last column wrapped to the terminal, or as formatTSV for programs.
+func printTable(s Streams, t *report.Table, format string) error {
 	if format == formatTSV {
-		return Write(s.Out, []byte(strings.Join(text.TSV(rows), "\n")+"\n"))
+		return Write(s.Out, []byte(t.TSV()))
 	}
-	var b strings.Builder
-	for _, lines := range text.WrapColumns(rows, s.Width) {
-		b.WriteString(strings.Join(lines, "\n") + "\n")
-	}
-	return Write(s.Out, []byte(b.String()))
+	return Write(s.Out, []byte(report.Finish((&report.Look{Width: s.Width}).Table(t))))
 }

@@ -8,6 +8,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"go.yaml.in/yaml/v3"
+
+	"github.com/topoctl/topoctl/internal/report"
 )
 
 // tricky is a document whose texts look like other things in YAML.
@@ -61,7 +63,7 @@ func toFloat(v any) float64 {
 }
 
 func TestTable(t *testing.T) {
-	tab := &Table{Head: []string{"KIND", "NAME", "MODEL"}}
+	tab := &report.Table{Head: []string{"KIND", "NAME", "MODEL"}}
 	tab.Add("gpu", "GPU0", "")
 	tab.Add("nvswitch", "x\x1b[2J", "A\tB")
 	for format, want := range map[string]string{
@@ -69,7 +71,7 @@ func TestTable(t *testing.T) {
 		formatTable: "KIND      NAME      MODEL\ngpu       GPU0\nnvswitch  x\\x1b[2J  A\\tB\n",
 	} {
 		var out bytes.Buffer
-		if err := tab.Print(Streams{Out: &out}, format); err != nil {
+		if err := printTable(Streams{Out: &out}, tab, format); err != nil {
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff(want, out.String()); diff != "" {
@@ -80,17 +82,17 @@ func TestTable(t *testing.T) {
 
 // On a terminal the last column is wrapped where it stands; in a pipe lines are whole.
 func TestWrapping(t *testing.T) {
-	tab := &Table{Head: []string{"NAME", "MACHINE"}}
+	tab := &report.Table{Head: []string{"NAME", "MACHINE"}}
 	tab.Add("a10-2nic", "two A10 and two RoCE NICs, one pair on each socket")
 	var out bytes.Buffer
-	if err := tab.Print(Streams{Out: &out, Width: 40}, formatTable); err != nil {
+	if err := printTable(Streams{Out: &out, Width: 40}, tab, formatTable); err != nil {
 		t.Fatal(err)
 	}
 	want := "NAME      MACHINE\na10-2nic  two A10 and two RoCE NICs, one\n          pair on each socket\n"
 	if diff := cmp.Diff(want, out.String()); diff != "" {
 		t.Errorf("table (-want +got):\n%s", diff)
 	}
-	look := Look{Width: 20}
+	look := Look{Look: report.Look{Width: 20}}
 	if diff := cmp.Diff("a line that is\n  longer\n  one that is set on\nshort\n", look.WrapLines("a line that is longer\n  one that is set on\nshort\n")); diff != "" {
 		t.Errorf("lines (-want +got):\n%s", diff)
 	}

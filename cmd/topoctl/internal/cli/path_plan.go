@@ -7,6 +7,7 @@ import (
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/explain"
+	"github.com/topoctl/topoctl/internal/report"
 	"github.com/topoctl/topoctl/internal/text"
 	"github.com/topoctl/topoctl/pathsel"
 )
@@ -39,7 +40,7 @@ func (o *pathOptions) runPlan(h *pathsel.Host) error {
 		if note != "" {
 			text += "\nnote: " + note + "\n"
 		}
-		data = []byte(finish(text))
+		data = []byte(report.Finish(text))
 	}
 	if err == nil {
 		err = Write(o.Streams.Out, data)

@@ -12,6 +12,7 @@ import (
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/fixtures"
 	"github.com/topoctl/topoctl/internal/pick"
+	"github.com/topoctl/topoctl/internal/report"
 	"github.com/topoctl/topoctl/internal/rival"
 	"github.com/topoctl/topoctl/pathsel"
 	"github.com/topoctl/topoctl/testkit/fixturetest"
@@ -177,10 +178,10 @@ func TestPathIsPrintable(t *testing.T) {
 		if text == "" {
 			t.Errorf("%v: nothing: %s", args, f.Stderr.String())
 		}
-		for _, code := range []string{Plain, Strong, Faint, Good, Caution, Bad} {
+		for _, code := range []string{report.Plain, Strong, Faint, Good, Caution, Bad} {
 			text = strings.ReplaceAll(text, "\x1b["+code+"m", "")
 		}
-		if strings.ContainsAny(text, "\x1b\u202e\x07") || strings.Contains(text, Mark) || strings.Contains(text, MarkEnd) || strings.Count(f.Stdout.String(), "\x1b[31m") > strings.Count(f.Stdout.String(), "\x1b[0m") {
+		if strings.ContainsAny(text, "\x1b\u202e\x07") || strings.Contains(text, "\xff") || strings.Contains(text, "\xfe") || strings.Count(f.Stdout.String(), "\x1b[31m") > strings.Count(f.Stdout.String(), "\x1b[0m") {
 			t.Errorf("%v: %q", args, f.Stdout.String())
 		}
 	}

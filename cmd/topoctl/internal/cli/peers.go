@@ -15,6 +15,7 @@ import (
 
 	"github.com/topoctl/topoctl/engine/registry"
 	"github.com/topoctl/topoctl/internal/pkgerr"
+	"github.com/topoctl/topoctl/internal/report"
 	"github.com/topoctl/topoctl/internal/text"
 )
 
@@ -161,7 +162,7 @@ func (o *peersOptions) table(d *peersDocument) error {
 		return err
 	}
 	if len(d.Peers) > 0 {
-		t := &Table{Head: []string{"NAME", "AGE", "ADDRESSES", "FINGERPRINT", "EPOCH", "SERVES"}}
+		t := &report.Table{Head: []string{"NAME", "AGE", "ADDRESSES", "FINGERPRINT", "EPOCH", "SERVES"}}
 		for i := range d.Peers {
 			p := &d.Peers[i]
 			t.Add(p.Name, peerAge(time.Duration(p.AgeNS)), peerAddresses(p.Addresses), shortName(p.Fingerprint), fmt.Sprint(p.Epoch), strings.Join(p.Serves, " "))
@@ -169,7 +170,7 @@ func (o *peersOptions) table(d *peersDocument) error {
 		if err := Write(o.Streams.Out, []byte("\n")); err != nil {
 			return err
 		}
-		if err := t.Print(o.Streams, formatTable); err != nil {
+		if err := printTable(o.Streams, t, formatTable); err != nil {
 			return err
 		}
 	}

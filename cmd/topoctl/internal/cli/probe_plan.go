@@ -2,6 +2,7 @@ package cli
 
 import (
 	"github.com/topoctl/topoctl/internal/measure/plan"
+	"github.com/topoctl/topoctl/internal/report"
 	"github.com/topoctl/topoctl/probe"
 )
 
@@ -46,7 +47,7 @@ func (o *measuring) dry(p *plan.Plan) error {
 	if look := o.Look(); o.flags.outFile.Stdout() {
 		text = look.WrapLines(text)
 	}
-	data := []byte(finish(text))
+	data := []byte(report.Finish(text))
 	if o.Format == formatJSON {
 		var err error
 		if data, err = encodeJSON(documentOf(p, o.spec)); err != nil {

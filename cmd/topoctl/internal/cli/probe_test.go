@@ -14,6 +14,7 @@ import (
 	"github.com/topoctl/topoctl/internal/measure/judge"
 	"github.com/topoctl/topoctl/internal/measure/plan"
 	proberun "github.com/topoctl/topoctl/internal/measure/run"
+	"github.com/topoctl/topoctl/internal/measure/show"
 	"github.com/topoctl/topoctl/probe"
 )
 
@@ -165,4 +166,34 @@ func TestProbeFilesAreSafe(t *testing.T) {
 		t.Fatal(err)
 	}
 	checkSafe(t, "--events", lines.Bytes(), true)
+}
+
+// Where a run is, in a line.
+func TestProgressLine(t *testing.T) {
+	pairs := func(names ...string) (out []probe.Pair) {
+		for _, n := range names {
+			from, to, _ := strings.Cut(n, " > ")
+			out = append(out, probe.Pair{From: probe.End{Name: from}, To: probe.End{Name: to}})
+		}
+		return out
+	}
+	for _, tt := range []struct {
+		p     proberun.Progress
+		width int
+		ascii bool
+		want  string
+	}{
+		{proberun.Progress{Round: 9, Rounds: 16, Done: 32, Total: 64, Pairs: pairs("gpu:0 > gpu:1", "x", "y"), Left: 20 * time.Second}, 0, false,
+			"round 9/16, 32 of 64 pairs, 20 s left: gpu:0 > gpu:1 and 2 more"},
+		{proberun.Progress{Round: 1, Rounds: 1, Total: 1, Pairs: pairs("a > b"), Left: 185 * time.Second}, 0, false, "round 1/1, 0 of 1 pair, 3 min 5 s left: a > b"},
+		{proberun.Progress{Round: 1, Rounds: 1, Total: 1, Pairs: pairs("a > b"), Left: 0}, 0, false, "round 1/1, 0 of 1 pair: a > b"},
+		{proberun.Progress{Round: 17, Rounds: 16, Done: 64, Total: 64}, 0, false, "round 17/17, 64 of 64 pairs"},
+		{proberun.Progress{Round: 1, Rounds: 1, Total: 1, Pairs: pairs("\x1b[2J > b\u202e")}, 0, false, `round 1/1, 0 of 1 pair: \x1b[2J > b\u202e`},
+		{proberun.Progress{Round: 9, Rounds: 16, Done: 32, Total: 64, Pairs: pairs("gpu:0 > gpu:1"), Left: time.Hour}, 30, false, "round 9/16, 32 of 64 pairs, 1…"},
+		{proberun.Progress{Round: 9, Rounds: 16, Done: 32, Total: 64, Pairs: pairs("gpu:0 > gpu:1"), Left: 2 * time.Hour}, 30, true, "round 9/16, 32 of 64 pairs, 2~"},
+	} {
+		if got := progressLine(&tt.p, tt.width, show.Options{ASCII: tt.ascii}); got != tt.want {
+			t.Errorf("%q, want %q", got, tt.want)
+		}
+	}
 }

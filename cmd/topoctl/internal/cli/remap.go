@@ -13,6 +13,7 @@ import (
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/pkgerr"
 	"github.com/topoctl/topoctl/internal/remap"
+	"github.com/topoctl/topoctl/internal/report"
 	"github.com/topoctl/topoctl/internal/text"
 	"github.com/topoctl/topoctl/pathsel"
 	"github.com/topoctl/topoctl/pathsel/export"
@@ -161,7 +162,7 @@ func (o *remapOptions) write(t, host *topo.Topology, pairs []remap.Pair) (data [
 		data, err = safeJSON(buf.Bytes(), nil)
 		return data, notes, err
 	case formatTable:
-		return []byte(finish(remapText(t, host, pairs, &o.look))), nil, nil
+		return []byte(report.Finish(remapText(t, host, pairs, &o.look))), nil, nil
 	}
 	data, err = safeJSON(t.Encode())
 	return data, nil, err

@@ -336,5 +336,5 @@ func Run(ctx context.Context, f *Env, args []string, commands ...*cobra.Command)
 	if f.onlyASCII() {
 		errs = asciiWriter(errs)
 	}
-	return report(errs, strings.TrimPrefix(strings.TrimPrefix(cmd.CommandPath(), "topoctl"), " "), err)
+	return tellError(errs, strings.TrimPrefix(strings.TrimPrefix(cmd.CommandPath(), "topoctl"), " "), err)
 }

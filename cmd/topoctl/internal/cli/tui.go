@@ -23,6 +23,7 @@ import (
 	"github.com/topoctl/topoctl/internal/observe"
 	"github.com/topoctl/topoctl/internal/pkgerr"
 	"github.com/topoctl/topoctl/internal/record"
+	"github.com/topoctl/topoctl/internal/report"
 	"github.com/topoctl/topoctl/internal/text"
 	"github.com/topoctl/topoctl/internal/units"
 	"github.com/topoctl/topoctl/pathsel"
@@ -260,7 +261,7 @@ func (o *tuiOptions) assemble(ctx context.Context, files *tuiCleanup) (tui.Optio
 func pathText(h *pathsel.Host, a *explain.Answer, width int, verbose, color bool, u units.System) string {
 	d := &pathDoc{h: h, Request: pathRequest{Source: a.From, Destination: a.To, Transport: h.Transport()}}
 	d.take(a)
-	return finish(d.text(Look{Color: color, Verbose: verbose, Width: width, Units: u.Or(units.Gbyte)}))
+	return report.Finish(d.text(Look{report.Look{Color: color, Width: width}, verbose, u.Or(units.Gbyte)}))
 }
 
 // feed makes the feed that the flags name.

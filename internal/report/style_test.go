@@ -1,4 +1,4 @@
-package show
+package report
 
 import (
 	"math"
@@ -33,45 +33,27 @@ func contrast(t *testing.T, a, b string) float64 {
 	return (max(x, y) + 0.05) / (min(x, y) + 0.05)
 }
 
-// Texts are legible on what they stand on (WCAG 2.1, level AA).
+// Texts are legible on what they stand on (WCAG 2.1, level AA), on light ground and on dark.
 func TestContrast(t *testing.T) {
-	for name, p := range map[string]*palette{"light": &light, "dark": &dark} {
-		for i := range p.steps {
-			if c := contrast(t, p.steps[i], p.ink[i]); c < 4.5 {
-				t.Errorf("%s: step %d: %.2f", name, i, c)
-			}
+	for i := range steps {
+		if light, dark := contrast(t, steps[i].fill.light, steps[i].ink.light), contrast(t, steps[i].fill.dark, steps[i].ink.dark); min(light, dark) < 4.5 {
+			t.Errorf("step %d: %.2f and %.2f", i, light, dark)
 		}
-		for what, text := range map[string]string{"text": p.text, "faint": p.faint, "alert": p.alert, "traffic": p.traffic} {
-			if c := contrast(t, p.background, text); c < 4.5 {
-				t.Errorf("%s: %s: %.2f", name, what, c)
-			}
+	}
+	for _, c := range []color{ink, faint, alert, traffic} {
+		if light, dark := contrast(t, ground.light, c.light), contrast(t, ground.dark, c.dark); min(light, dark) < 4.5 {
+			t.Errorf("%s: %.2f and %.2f", c.class, light, dark)
 		}
 	}
 }
 
 // A worse step is told from a better one without hue: from light to dark, or from dark to light.
 func TestStepsWithoutHue(t *testing.T) {
-	for name, p := range map[string]*palette{"light": &light, "dark": &dark} {
-		sign := 1.0
-		if p == &dark {
-			sign = -1
+	for i := range Worst {
+		light, dark := luminance(t, steps[i].fill.light)-luminance(t, steps[i+1].fill.light), luminance(t, steps[i+1].fill.dark)-luminance(t, steps[i].fill.dark)
+		if min(light, dark) <= 0 {
+			t.Errorf("step %d is not told from step %d: %+.3f and %+.3f", i+1, i, light, dark)
 		}
-		for i := range len(steps) {
-			if d := sign * (luminance(t, p.steps[i]) - luminance(t, p.steps[i+1])); d <= 0 {
-				t.Errorf("%s: step %d is not told from step %d: %+.3f", name, i+1, i, d)
-			}
-		}
-	}
-}
-
-func TestStepOf(t *testing.T) {
-	for v, want := range map[float64]int{1.4: 0, 0.97: 0, 0.969: 1, 0.9: 2, 0.5: 5, 0.2: 6, 0.19: 7, 0: 7} {
-		if got := stepOf(&v); got != want {
-			t.Errorf("%g: %d, want %d", v, got, want)
-		}
-	}
-	if stepOf(nil) != noStep {
-		t.Error("what is not known has a step")
 	}
 }
 
