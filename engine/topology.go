@@ -185,9 +185,9 @@ func (e *Engine) advertise(ctx context.Context) error {
 			}
 		}
 		add(at)
-		reason = choice.Reasons[0].Text
+		reason = choice.Reason
 		for _, w := range choice.Warnings {
-			e.log.Warn("the address that peers are told", "address", choice.String(), "warning", w.Text)
+			e.log.Warn("the address that peers are told", "address", choice.String(), "warning", w)
 		}
 	}
 	for _, t := range tells {
