@@ -34,7 +34,7 @@ func (c *Core) adopt(r *Route) {
 	if r.adopted {
 		return
 	}
-	r.adopted, r.peer = true, c.peer(r.Peer)
+	r.adopted, r.peer = true, c.peers[r.Peer]
 	if r.peer != nil {
 		c.regroup(r)
 	}
@@ -59,7 +59,7 @@ func (c *Core) regroup(r *Route) {
 		g := group{transport: from.Transport, set: from.Set, lanes: make([]*lane, n), states: make([]pick.State, n),
 			picker: from.Set.Picker(r.Policy, c.cfg.Seed), class: make([]int, n)}
 		for k := range n {
-			g.lanes[k] = c.lane(from.Lanes[k])
+			g.lanes[k] = c.lanes[from.Lanes[k]]
 			if g.first == nil {
 				g.first = g.lanes[k]
 			}
@@ -290,7 +290,7 @@ func (c *Core) switched(r *Route) {
 		c.tell(n)
 		return
 	}
-	for j := c.jobs.first; j != nil; j = j.liveNext {
+	for _, j := range c.jobs {
 		if j.Route == r {
 			j.note(n) // another route has told it
 		}
