@@ -2,12 +2,15 @@ package engine
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
 	"net"
 	"net/netip"
+	"os"
 	"runtime"
 	"slices"
 	"strings"
@@ -151,6 +154,28 @@ func New(ctx context.Context, o Options) (*Engine, error) {
 		return nil, pkgerr.Errorf("engine", "%w", errors.Join(err, e.Close()))
 	}
 	return e, nil
+}
+
+// machineAndBoot tell whether two engines are on one machine since one boot. They
+// are hashes: the machine's ID is not for everybody. "" is not known, as on systems
+// other than Linux.
+func machineAndBoot() (machine, boot string) {
+	boot = hashOf("/proc/sys/kernel/random/boot_id")
+	machine = hashOf("/etc/machine-id")
+	if machine == "" {
+		machine = boot // one boot is of one machine
+	}
+	return machine, boot
+}
+
+func hashOf(file string) string {
+	data, err := os.ReadFile(file)
+	text := strings.TrimSpace(string(data))
+	if err != nil || text == "" {
+		return ""
+	}
+	sum := sha256.Sum256([]byte("topoctl engine " + text))
+	return hex.EncodeToString(sum[:16])
 }
 
 // bringUp brings everything up, from the inside to the outside.
@@ -421,16 +446,17 @@ func (e *Engine) Close() error {
 	return nil
 }
 
+// opened are the peers that are open now.
+func (e *Engine) opened() []*Peer {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return slices.Collect(maps.Keys(e.peers))
+}
+
 // closePeers closes all peers at once: each may take a while.
 func (e *Engine) closePeers() {
-	e.mu.Lock()
-	peers := make([]*Peer, 0, len(e.peers))
-	for p := range e.peers {
-		peers = append(peers, p)
-	}
-	e.mu.Unlock()
 	var wg sync.WaitGroup
-	for _, p := range peers {
+	for _, p := range e.opened() {
 		wg.Go(func() { _ = p.Close() })
 	}
 	wg.Wait()

@@ -267,7 +267,7 @@ func (e *Engine) request(s *sched.Slice) *transport.Request {
 	return &p.request
 }
 
-// completed turns completions into events.
+// completedAll turns completions into events.
 func (w *work) completedAll(done []transport.Completion) {
 	for i := range done {
 		w.completed(done[i])
@@ -307,9 +307,7 @@ func (e *Engine) keepPosting(p *posting) {
 func (c *conn) completed(_ transport.Conn, done []transport.Completion) {
 	e := c.lane.peer.engine
 	w := e.getWork()
-	for i := range done {
-		w.completed(done[i])
-	}
+	w.completedAll(done)
 	e.run(w)
 	e.putWork(w)
 }

@@ -236,13 +236,7 @@ func (e *Engine) followPorts() {
 
 // rerouteAll makes the routes of all peers anew.
 func (e *Engine) rerouteAll() {
-	e.mu.Lock()
-	peers := make([]*Peer, 0, len(e.peers))
-	for p := range e.peers {
-		peers = append(peers, p)
-	}
-	e.mu.Unlock()
-	for _, p := range peers {
+	for _, p := range e.opened() {
 		p.reroute()
 	}
 }

@@ -4,10 +4,9 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/topoctl/topoctl/engine/internal/transport"
+	"github.com/topoctl/topoctl/internal/text"
 )
 
 // The handshake's packets. docs/wire.md specifies them; integers are big endian.
@@ -280,17 +279,7 @@ func appendName(b []byte, name string) []byte {
 }
 
 // validName: names are printed in messages and logs.
-func validName(name string) bool {
-	if len(name) > maxName || !utf8.ValidString(name) {
-		return false
-	}
-	for _, r := range name {
-		if !unicode.IsPrint(r) {
-			return false
-		}
-	}
-	return true
-}
+func validName(name string) bool { return len(name) <= maxName && text.Printable(name) == name }
 
 // parser takes fields off the front and remembers that one was missing.
 type parser struct {
