@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"reflect"
 	"slices"
 
 	"github.com/topoctl/topoctl/discover/topo"
@@ -54,22 +55,11 @@ func DefaultConfig() Config {
 
 // withDefaults fills the fields that are zero.
 func (c Config) withDefaults() Config {
-	d := DefaultConfig()
-	for _, f := range []struct{ field, def *int64 }{
-		{&c.SliceMinBytes, &d.SliceMinBytes}, {&c.SliceMaxBytes, &d.SliceMaxBytes},
-		{&c.WindowNS, &d.WindowNS}, {&c.HalfLifeNS, &d.HalfLifeNS},
-		{&c.StallFloorNS, &d.StallFloorNS}, {&c.StallFactor, &d.StallFactor}, {&c.SpareNS, &d.SpareNS},
-		{&c.BackoffNS, &d.BackoffNS}, {&c.BackoffMaxNS, &d.BackoffMaxNS},
-		{&c.DrainNS, &d.DrainNS}, {&c.FenceNS, &d.FenceNS},
-		{&c.LocalPortNS, &d.LocalPortNS}, {&c.RemotePortNS, &d.RemotePortNS},
-		{&c.MaxTickGapNS, &d.MaxTickGapNS}, {(*int64)(&c.NominalUnknown), (*int64)(&d.NominalUnknown)},
-	} {
-		if *f.field <= 0 {
-			*f.field = *f.def
+	d, fields := reflect.ValueOf(DefaultConfig()), reflect.ValueOf(&c).Elem()
+	for i := range fields.NumField() {
+		if fields.Field(i).IsZero() {
+			fields.Field(i).Set(d.Field(i))
 		}
-	}
-	if c.MaxAttempts <= 0 {
-		c.MaxAttempts = d.MaxAttempts
 	}
 	c.SliceMinBytes = max(c.SliceMinBytes&^(sliceUnit-1), sliceUnit)
 	c.SliceMaxBytes = max(c.SliceMaxBytes&^(sliceUnit-1), c.SliceMinBytes)
@@ -333,12 +323,8 @@ func (c *Core) checkRoutes() {
 		kept = append(kept, r)
 		r.seen = 0 // a dial that takes long changes what may be used
 		c.connectWanted(r)
-		for i := range r.groups {
-			for _, l := range r.groups[i].lanes {
-				if l != nil {
-					c.checkLane(l)
-				}
-			}
+		for _, l := range r.lanes {
+			c.checkLane(l)
 		}
 	}
 	clear(c.routes[len(kept):])

@@ -73,7 +73,7 @@ func (c *Core) submit(j *Job) {
 		c.reject(j, fmt.Errorf("%w: peer %d is not known", ErrNoLane, r.Peer))
 	case j.unsent == 0:
 		c.settle(j)
-	case !r.hasLanes():
+	case !r.any(func(l *lane) bool { return !l.gone }):
 		c.reject(j, ErrNoLane)
 	default:
 		if j.DeadlineNS != 0 {
@@ -404,11 +404,9 @@ func (c *Core) missed(j *Job) error {
 	if len(j.fences) > 0 && j.Result.Bytes == j.total {
 		return err
 	}
-	for i := range j.Route.groups {
-		for _, l := range j.Route.groups[i].lanes {
-			if l != nil && l.lastErr != nil && (l.sick || l.testing || l.phase != up) {
-				return fmt.Errorf("%w; %w", err, &LaneError{l.spec.Name, l.lastErr})
-			}
+	for _, l := range j.Route.lanes {
+		if l.lastErr != nil && (l.sick || l.testing || l.phase != up) {
+			return fmt.Errorf("%w; %w", err, &LaneError{l.spec.Name, l.lastErr})
 		}
 	}
 	if j.Route.peer.stalled {

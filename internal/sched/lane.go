@@ -715,18 +715,16 @@ func (c *Core) probe(silent *lane) {
 	s := silent.slices[0]
 	r := s.Job.Route
 	var dial *lane
-	for i := range r.groups {
-		for _, l := range r.groups[i].lanes {
-			switch {
-			case l == nil || l == silent || l.barred():
-			case l.phase == up && !l.paused && len(l.slices) == 0:
-				c.postProbe(l, s)
-				return
-			case l.phase == dialing && !l.sick:
-				return // soon
-			case dial == nil && l.phase == idle && !l.sick:
-				dial = l
-			}
+	for _, l := range r.lanes {
+		switch {
+		case l == silent || l.barred():
+		case l.phase == up && !l.paused && len(l.slices) == 0:
+			c.postProbe(l, s)
+			return
+		case l.phase == dialing && !l.sick:
+			return // soon
+		case dial == nil && l.phase == idle && !l.sick:
+			dial = l
 		}
 	}
 	switch x := silent.spare; {

@@ -268,7 +268,7 @@ func (c *Core) choose(r *Route, j *Job, bytes int64) *lane {
 		slice.Index, slice.Attempt = j.again.index, j.again.Attempt
 	}
 	if g.current(c, r.peer) {
-		if l, sure := c.pull(r, g, &slice); sure {
+		if l, decided := c.amongFreed(r, g, &slice); decided {
 			return l
 		}
 		if l := g.pick(&slice); l == nil || l.room() >= bytes {
@@ -310,9 +310,10 @@ func (g *group) current(c *Core, p *peer) bool {
 	return p.mirror == g && g.version == p.version && c.clock-g.freshAt < millisecond && !g.portBound
 }
 
-// pull is short where no lane had room when the policy was asked last: only those from
-// which a slice came back can have any. It says whether it is sure.
-func (c *Core) pull(r *Route, g *group, slice *pick.Slice) (*lane, bool) {
+// amongFreed saves asking the policy where no lane had room when it was asked last: only lanes from
+// which a slice has come back can have room. Where that decides, a lane of nil means that the slice
+// waits; otherwise the policy is asked.
+func (c *Core) amongFreed(r *Route, g *group, slice *pick.Slice) (*lane, bool) {
 	if !g.full || !g.pulls {
 		return nil, false
 	}
