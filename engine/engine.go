@@ -249,7 +249,8 @@ func (e *Engine) makeCarriers() error {
 		return err
 	}
 	env := transport.Env{
-		Name: e.name, Epoch: e.epoch, Credentials: e.identity.Credentials, TLS: e.identity.TLS, Protection: protection, Regions: e.table, Memory: e.held, Topology: topology, Addrs: e.listen, Logger: e.log,
+		Name: e.name, Epoch: e.epoch, Credentials: e.identity.Credentials, TLS: e.identity.TLS, Protection: protection,
+		Regions: e.table, Memory: e.held, Topology: topology, Addrs: e.listen, Logger: e.log,
 		Changed: func() {
 			select {
 			case e.portsChanged <- struct{}{}:
@@ -335,12 +336,22 @@ func (e *Engine) Addrs() []netip.AddrPort { return append([]netip.AddrPort(nil),
 // channel: it holds Limits.Notifications of them, and then peers wait. Close closes it.
 func (e *Engine) Notifications() <-chan Notification { return e.notifications.c }
 
+// alive is why the engine takes no more work, nil as long as it does.
+func (e *Engine) alive() error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closing {
+		return errEngineClosed
+	}
+	return nil
+}
+
 // addPeer counts a peer in.
 func (e *Engine) addPeer(p *Peer) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.closing {
-		return fmt.Errorf("engine is %w", ErrClosed)
+		return errEngineClosed
 	}
 	if err := p.lost(); err != nil {
 		return err // it is known for as long as it was opened

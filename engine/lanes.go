@@ -73,7 +73,8 @@ func (p *Peer) networkLanes(g *group, key routeKey, offers []transport.Endpoint,
 	offered := slices.ContainsFunc(offers, func(o transport.Endpoint) bool { return o.Address == there.String() })
 	for _, o := range offers {
 		at, err := netip.ParseAddrPort(o.Address)
-		if len(ends) < maxEndpoints && err == nil && loopback && offered && at != there && at.Addr().IsLoopback() && at.Addr().Is4() == there.Addr().Is4() {
+		alike := err == nil && at != there && at.Addr().IsLoopback() && at.Addr().Is4() == there.Addr().Is4()
+		if alike && loopback && offered && len(ends) < maxEndpoints {
 			ends = append(ends, laneOffer{laneEnds: laneEnds{remote: o}})
 		}
 	}
@@ -143,7 +144,9 @@ func (p *Peer) portLanes(g *group, key routeKey, offers []transport.Endpoint, sa
 }
 
 // plannedPortLanes asks pathsel, of the ports that both transports have now.
-func (p *Peer) plannedPortLanes(g *group, key routeKey, ports []transport.LocalPort, offers []transport.Endpoint, now *ports, remote *pathsel.Host) error {
+func (p *Peer) plannedPortLanes(
+	g *group, key routeKey, ports []transport.LocalPort, offers []transport.Endpoint, now *ports, remote *pathsel.Host,
+) error {
 	here, there := map[topo.ID]bool{}, map[topo.ID][]transport.Endpoint{}
 	for i := range ports {
 		here[ports[i].ID] = true
@@ -188,7 +191,9 @@ func (p *Peer) plannedPortLanes(g *group, key routeKey, ports []transport.LocalP
 
 // plannedLanes makes the lanes that pathsel finds between two described hosts. at gives the endpoint
 // of the peer at which a lane is dialled, or why that is not possible now.
-func (p *Peer) plannedLanes(g *group, key routeKey, local, remote *pathsel.Host, o pathsel.LaneOptions, at func(*pathsel.Lane) (transport.Endpoint, error)) error {
+func (p *Peer) plannedLanes(
+	g *group, key routeKey, local, remote *pathsel.Host, o pathsel.LaneOptions, at func(*pathsel.Lane) (transport.Endpoint, error),
+) error {
 	e := p.engine
 	pair, err := pathsel.Connect(local, remote, pathsel.PairOptions{Fabric: e.o.Ports.Fabric})
 	if err != nil {
@@ -266,8 +271,9 @@ func hostLocation(h *pathsel.Host, l pathsel.Location, whose string) (pathsel.Lo
 func (p *Peer) pairedLanes(g *group, local []transport.LocalPort, offers []transport.Endpoint) {
 	var notes laneNotes
 	here, there, names := make([]pathsel.End, len(local)), make([]pathsel.End, len(offers)), make([]string, len(local))
+	share := &p.engine.o.Ports
 	for i := range local {
-		here[i] = pathsel.End{BytesPerSec: local[i].BytesPerSec, Foreign: !ownPort(i, len(local), p.engine.o.Ports.LocalRank, p.engine.o.Ports.LocalSize)}
+		here[i] = pathsel.End{BytesPerSec: local[i].BytesPerSec, Foreign: !ownPort(i, len(local), share.LocalRank, share.LocalSize)}
 		names[i] = local[i].Name
 	}
 	for k := range offers {

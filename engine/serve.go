@@ -262,12 +262,7 @@ func (e *Engine) sessionEnded(s *session.Session, _ error) {
 		return
 	}
 	e.start(func() {
-		for !e.leaveAll(s) {
-			select {
-			case <-e.ctx.Done():
-				return
-			case <-time.After(fenceRetry):
-			}
+		for rest(e.ctx, fenceRetry) && !e.leaveAll(s) {
 		}
 	})
 }

@@ -262,7 +262,8 @@ func (c *Core) advance(now int64) {
 		c.clock += c.cfg.MaxTickGapNS
 		if c.now-c.gapReportedAt >= second {
 			c.gapReportedAt = c.now
-			c.tell(Note{Code: Descheduled, Text: fmt.Sprintf("this process did not run for %d ms: no lane is blamed for that time", gap/millisecond)})
+			text := fmt.Sprintf("this process did not run for %d ms: no lane is blamed for that time", gap/millisecond)
+			c.tell(Note{Code: Descheduled, Text: text})
 		}
 		return
 	}
