@@ -89,7 +89,7 @@ func quarantineAfterLostPeer(t *testing.T, c quarantineCase) {
 		t.Fatal(err)
 	}
 	ctx := testContext(t)
-	if p.peer, err = p.client.Open(ctx, way.address()); err != nil {
+	if p.peer, err = p.client.Open(ctx, way.Address()); err != nil {
 		t.Fatal(err)
 	}
 	if p.to, err = p.peer.Region(ctx, "kv"); err != nil {
@@ -113,11 +113,11 @@ func quarantineAfterLostPeer(t *testing.T, c quarantineCase) {
 		t.Fatal(err)
 	}
 	eventually(t, "the write is on the wire", func() bool { return conn.Held() == 1 })
-	way.lead("127.0.0.1:1") // nobody is there
+	way.SetTarget("127.0.0.1:1") // nobody is there
 	if c.resumes {
-		way.lead(second.Addrs()[0].String())
+		way.SetTarget(second.Addrs()[0].String())
 	}
-	way.cut()
+	way.Cut()
 	<-b.Done()
 	switch err := b.Err(); {
 	case c.resumes && !errors.Is(err, ErrPeerRestarted):
@@ -126,8 +126,8 @@ func quarantineAfterLostPeer(t *testing.T, c quarantineCase) {
 		t.Fatalf("got %v, want ErrUnsafeBuffer and ErrPeerLost", err)
 	}
 	if c.replaced || c.resumes {
-		way.lead(second.Addrs()[0].String())
-		q, err := p.client.Open(ctx, way.address())
+		way.SetTarget(second.Addrs()[0].String())
+		q, err := p.client.Open(ctx, way.Address())
 		if err != nil || q.Epoch() != second.Epoch() {
 			t.Fatalf("opening the second engine: %v", err)
 		}

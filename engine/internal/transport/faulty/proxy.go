@@ -26,6 +26,9 @@ type Line struct {
 	// CorruptAt flips the lowest bit of the byte at this place of each connection, 0
 	// none.
 	CorruptAt int64
+	// Change is given what has come, from a place of the connection on, and says what goes on. It
+	// is that of connections from now on.
+	Change func(at int64, b []byte) []byte
 }
 
 // Proxy forwards TCP connections. Its methods may be used by many goroutines.
@@ -168,6 +171,7 @@ func (p *Proxy) forward(client *net.TCPConn, target string, n uint64) {
 	c.up = &flow{proxy: p, pipe: c, from: c.client, to: c.server, line: &p.up, rng: rand.New(rand.NewPCG(p.seed, 2*n))}
 	c.down = &flow{proxy: p, pipe: c, from: c.server, to: c.client, line: &p.down, rng: rand.New(rand.NewPCG(p.seed, 2*n+1))}
 	p.mu.Lock()
+	c.up.change, c.down.change = p.up.Change, p.down.Change
 	if p.closed {
 		c.cut()
 	}
@@ -229,6 +233,7 @@ type flow struct {
 	place  int64 // of the next byte in the connection
 	next   int64 // place of the next bit that flips, 0 not drawn
 	free   time.Time
+	change func(at int64, b []byte) []byte
 }
 
 type chunk struct {
@@ -346,7 +351,11 @@ func (f *flow) pop() []byte {
 		f.free = f.free.Add(time.Duration(float64(len(b)) / float64(rate) * 1e9))
 	}
 	f.corrupt(b)
+	at := f.place
 	f.place += int64(len(b))
+	if f.change != nil {
+		b = f.change(at, b)
+	}
 	return b
 }
 
