@@ -120,10 +120,7 @@ func TestLoopbackLanes(t *testing.T) {
 		Options{Transports: tcp, Listen: []string{"127.0.0.1:0", "127.0.0.2:0"}})
 	ctx := testContext(t)
 	p.randomize(1)
-	b, err := p.peer.Submit(ctx, []Op{WriteOp(p.mine.All(), p.to.At(0))}, SubmitOptions{Label: "four connections"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := p.submit(t, ctx, []Op{WriteOp(p.mine.All(), p.to.At(0))}, SubmitOptions{Label: "four connections"})
 	if err := b.Wait(ctx); err != nil {
 		t.Fatal(err)
 	}

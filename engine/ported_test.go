@@ -202,10 +202,7 @@ func TestPortedFailover(t *testing.T) {
 	move := func(seed uint64) *Explanation {
 		t.Helper()
 		p.randomize(seed)
-		b, err := p.peer.Submit(ctx, []Op{WriteOp(p.mine.All(), p.to.At(0))}, SubmitOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := p.submit(t, ctx, []Op{WriteOp(p.mine.All(), p.to.At(0))}, SubmitOptions{})
 		if err := b.Wait(ctx); err != nil {
 			t.Fatal(err)
 		}
@@ -229,10 +226,7 @@ func TestPortedFailover(t *testing.T) {
 	}
 	// All ports of the peer are lost in mid-transfer.
 	p.randomize(2)
-	running, err := p.peer.Submit(ctx, []Op{WriteOp(p.mine.All(), p.to.At(0))}, SubmitOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	running := p.submit(t, ctx, []Op{WriteOp(p.mine.All(), p.to.At(0))}, SubmitOptions{})
 	n.ports("server").SetPorts(nil)
 	if err := running.Wait(ctx); err != nil {
 		t.Fatalf("the batch failed with its ports: %v\n%s", err, running.Explain().Text())
@@ -329,10 +323,7 @@ func TestRekeyed(t *testing.T) {
 	// Without a key RDMA does not reach the region, and with one it does again.
 	via := func() string {
 		t.Helper()
-		b, err := p.peer.Submit(ctx, []Op{WriteOp(p.mine.All(), held.At(0))}, SubmitOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := p.submit(t, ctx, []Op{WriteOp(p.mine.All(), held.At(0))}, SubmitOptions{})
 		if err := b.Wait(ctx); err != nil {
 			t.Fatal(err)
 		}
@@ -369,10 +360,7 @@ func TestRegisterRefused(t *testing.T) {
 	var log logged
 	p := newPair(t, 4096, Options{Transports: []TransportFactory{build("mine"), TCP()}, Logger: textLogger(&log)}, Options{Transports: []TransportFactory{build(""), TCP()}})
 	ctx := testContext(t)
-	b, err := p.peer.Submit(ctx, []Op{WriteOp(p.mine.All(), p.to.At(0))}, SubmitOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := p.submit(t, ctx, []Op{WriteOp(p.mine.All(), p.to.At(0))}, SubmitOptions{})
 	if err := b.Wait(ctx); err != nil {
 		t.Fatal(err)
 	}
@@ -402,10 +390,7 @@ func TestPortedLanesFail(t *testing.T) {
 	ctx := testContext(t)
 	over := func() string {
 		t.Helper()
-		b, err := p.peer.Submit(ctx, []Op{WriteOp(p.mine.All(), p.to.At(0))}, SubmitOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := p.submit(t, ctx, []Op{WriteOp(p.mine.All(), p.to.At(0))}, SubmitOptions{})
 		if err := b.Wait(ctx); err != nil {
 			t.Fatalf("%v\n%s", err, b.Explain().Text())
 		}

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/topoctl/topoctl/engine/internal/transport/faulty"
-	"github.com/topoctl/topoctl/engine/memory"
 )
 
 // newProxy makes a proxy that stands between engines.
@@ -37,10 +36,7 @@ func TestConnectionsAreCut(t *testing.T) {
 	}
 	for i := range cuts {
 		clear(p.theirs.Bytes())
-		b, err := p.peer.Submit(ctx, []Op{WriteOp(p.mine.All(), p.to.At(0))}, SubmitOptions{Notify: []byte{byte(i)}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := p.submit(t, ctx, []Op{WriteOp(p.mine.All(), p.to.At(0))}, SubmitOptions{Notify: []byte{byte(i)}})
 		eventually(t, "some of it is there", func() bool { return b.Progress().Bytes > 0 })
 		way.Cut()
 		if err := b.Wait(ctx); err != nil {
@@ -68,21 +64,8 @@ func throughProxy(t testing.TB, way *faulty.Proxy, server *Engine, size int64) *
 
 func clientThrough(t testing.TB, way *faulty.Proxy, server *Engine, size int64, o Options) *pair {
 	t.Helper()
-	p := &pair{server: server, client: newEngine(t, o)}
-	var err error
-	if p.theirs, err = server.Alloc(size, RegionOptions{Name: "kv", Grant: memory.PeerRead | memory.PeerWrite}); err != nil {
-		t.Fatal(err)
-	}
-	if p.mine, err = p.client.Alloc(size, RegionOptions{Name: "mine"}); err != nil {
-		t.Fatal(err)
-	}
-	ctx := testContext(t)
-	if p.peer, err = p.client.Open(ctx, way.Address()); err != nil {
-		t.Fatal(err)
-	}
-	if p.to, err = p.peer.Region(ctx, "kv"); err != nil {
-		t.Fatal(err)
-	}
+	p := &pair{server: server, client: newEngine(t, o), at: way.Address()}
+	p.join(t, size)
 	return p
 }
 
@@ -98,10 +81,7 @@ func TestRestartDuringTransfer(t *testing.T) {
 	ctx := testContext(t)
 	var batches []*Batch
 	for range 8 {
-		b, err := p.peer.Submit(ctx, []Op{WriteOp(p.mine.All(), p.to.At(0))}, SubmitOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := p.submit(t, ctx, []Op{WriteOp(p.mine.All(), p.to.At(0))}, SubmitOptions{})
 		batches = append(batches, b)
 	}
 	way.SetTarget(second.Addrs()[0].String())
@@ -149,10 +129,7 @@ func TestOnlyLaneIsSwallowed(t *testing.T) {
 		up.Change = func(at int64, b []byte) []byte { return b[:min(max(reached-at, 0), int64(len(b)))] }
 	})
 	ctx := testContext(t)
-	b, err := p.peer.Submit(ctx, []Op{WriteOp(p.mine.All(), p.to.At(0))}, SubmitOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := p.submit(t, ctx, []Op{WriteOp(p.mine.All(), p.to.At(0))}, SubmitOptions{})
 	eventually(t, "some of it is there", func() bool { return b.Progress().Bytes > 0 })
 	way.Update(func(up, _ *faulty.Line) { up.Change = nil })
 	if err := b.Wait(ctx); err != nil {

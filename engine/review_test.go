@@ -80,21 +80,8 @@ func quarantineAfterLostPeer(t *testing.T, c quarantineCase) {
 	list := []TransportFactory{n.transport(fake.Options{Name: "fake"})}
 	server := newEngine(t, Options{Name: "server", Transports: list})
 	way := newProxy(t, server.Addrs()[0].String())
-	p := &pair{server: server, client: newEngine(t, Options{Name: "client", Transports: list, GiveUp: 2 * time.Second})}
-	var err error
-	if p.theirs, err = server.Alloc(4096, RegionOptions{Name: "kv", Grant: memory.PeerWrite}); err != nil {
-		t.Fatal(err)
-	}
-	if p.mine, err = p.client.Alloc(4096, RegionOptions{Name: "mine"}); err != nil {
-		t.Fatal(err)
-	}
+	p := clientThrough(t, way, server, 4096, Options{Name: "client", Transports: list, GiveUp: 2 * time.Second})
 	ctx := testContext(t)
-	if p.peer, err = p.client.Open(ctx, way.Address()); err != nil {
-		t.Fatal(err)
-	}
-	if p.to, err = p.peer.Region(ctx, "kv"); err != nil {
-		t.Fatal(err)
-	}
 	other := &pair{server: server, client: p.client}
 	second := newEngine(t, Options{Name: "second", Transports: list})
 	if c.twice {
@@ -108,10 +95,7 @@ func quarantineAfterLostPeer(t *testing.T, c quarantineCase) {
 	there.mu.Unlock()
 	conn := n.of("client", "fake").Conns()[0]
 	conn.HoldWrites()
-	b, err := p.peer.Submit(ctx, []Op{WriteOp(p.mine.Span(0, 100), p.to.At(100))}, SubmitOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := p.submit(t, ctx, []Op{WriteOp(p.mine.Span(0, 100), p.to.At(100))}, SubmitOptions{})
 	eventually(t, "the write is on the wire", func() bool { return conn.Held() == 1 })
 	way.SetTarget("127.0.0.1:1") // nobody is there
 	if c.resumes {
@@ -139,7 +123,7 @@ func quarantineAfterLostPeer(t *testing.T, c quarantineCase) {
 		other.open(t, ctx)
 	}
 	p.peer, p.to = other.peer, other.to
-	err = p.peer.Write(ctx, p.mine.Span(0, 100), p.to.At(100))
+	err := p.peer.Write(ctx, p.mine.Span(0, 100), p.to.At(100))
 	if !errors.Is(err, ErrQuarantined) {
 		t.Errorf("write where bytes of a lost connection may land: %v", err)
 	}
