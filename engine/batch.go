@@ -56,8 +56,6 @@ type part struct {
 	job   sched.Job
 	*opBuffers
 	bytes  int64
-	used   []*lane // of result.Lanes
-	usedOf [2]*lane
 	result sched.Result
 	over   bool // the result is there
 }
@@ -265,12 +263,6 @@ func (b *Batch) close() {
 	e.unlink(b)
 	if b.peer.removed {
 		e.forgetFences(b.peer)
-	}
-	for _, p := range b.parts {
-		p.used = p.usedOf[:0]
-		for i := range p.result.Lanes {
-			p.used = append(p.used, e.lanes[p.result.Lanes[i].Lane])
-		}
 	}
 	e.mu.Unlock()
 	b.mu.Lock()

@@ -9,6 +9,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -209,15 +210,9 @@ func (c *carrier) compares() bool { return !c.caps.SameHost && !c.caps.Checks }
 
 // uncompared are the parts of which bytes have left by transports that make no checksums.
 func (b *Batch) uncompared() (out []*part) {
-	e := b.engine
-	e.mu.Lock()
-	defer e.mu.Unlock()
 	for _, p := range b.parts {
-		for i := range p.result.Lanes {
-			if l := e.lanes[p.result.Lanes[i].Lane]; l == nil || l.carrier.compares() {
-				out = append(out, p)
-				break
-			}
+		if slices.ContainsFunc(p.result.Lanes, func(u sched.LaneUse) bool { return u.User.(*lane).carrier.compares() }) {
+			out = append(out, p)
 		}
 	}
 	return out

@@ -103,8 +103,6 @@ type scheduler struct {
 	closing     bool
 	wakeAt      int64 // when the time keeper steps the core
 	peers       map[*Peer]bool
-	lanes       map[sched.LaneID]*lane
-	retired     []*lane // of closed peers, whose connections are over
 	conns       map[sched.ConnID]*conn
 	sides       map[*pathsel.Host]sched.SideID
 	unfenced    map[sched.ConnID]fenceKey
@@ -136,7 +134,7 @@ func New(ctx context.Context, o Options) (*Engine, error) {
 		lifetime:  lifetime{stop: make(chan struct{}), closeTime: closeTimeout},
 		scheduler: scheduler{
 			wake: make(chan struct{}, 1), core: sched.New(sched.DefaultConfig()), wakeAt: sched.Never,
-			peers: map[*Peer]bool{}, lanes: map[sched.LaneID]*lane{}, conns: map[sched.ConnID]*conn{},
+			peers: map[*Peer]bool{}, conns: map[sched.ConnID]*conn{},
 			sides: map[*pathsel.Host]sched.SideID{}, unfenced: map[sched.ConnID]fenceKey{}, quarantines: map[uint64][]quarantined{},
 		},
 	}
@@ -380,8 +378,6 @@ func (e *Engine) removePeer(p *Peer) {
 	e.forgetFences(p)
 	clear(p.lanes)
 	p.removed = true
-	// With those that an earlier change of routes has taken out.
-	maps.DeleteFunc(e.lanes, func(_ sched.LaneID, l *lane) bool { return l.peer == p && !e.connected(l) })
 	for what, side := range p.sides {
 		delete(p.sides, what)
 		e.core.RemoveSide(side)

@@ -134,8 +134,8 @@ func TestFenceAfterClose(t *testing.T) {
 	eventually(t, "the closed peer is forgotten", func() bool {
 		p.client.mu.Lock()
 		defer p.client.mu.Unlock()
-		for _, l := range p.client.lanes {
-			if l.peer != p.peer {
+		for _, x := range p.client.core.Lanes(nil) {
+			if x.User.(*lane).peer != p.peer {
 				return false
 			}
 		}

@@ -57,10 +57,9 @@ type Peer struct {
 
 	// Under the engine's mutex:
 	scheduled bool // the scheduler has it, by id
-	// removed: what is left are lanes with connections that are not over.
-	removed bool
-	lanes   map[laneKey]*lane
-	sides   map[string]sched.SideID // of its ports
+	removed   bool // the scheduler has it no more, but for connections that are not over
+	lanes     map[laneKey]*lane
+	sides     map[string]sched.SideID // of its ports
 }
 
 // Open finds an engine by name in the registry (with P2P, host:port), connects to it

@@ -391,7 +391,7 @@ func TestManyChangesOfAPeer(t *testing.T) {
 	eventually(t, "its lanes and ports are forgotten", func() bool {
 		e.mu.Lock()
 		defer e.mu.Unlock()
-		return len(e.lanes) == 0 && len(p.peer.sides) == 0
+		return len(e.core.Lanes(nil)) == 0 && len(p.peer.sides) == 0
 	})
 }
 

@@ -200,8 +200,8 @@ func (e *Engine) laneFor(p *Peer, g *group, place int, key laneKey, end *laneOff
 		return l
 	}
 	l := &lane{laneKey: key, peer: p, rtt: p.session.RoundTrip()}
+	spec.User = l
 	l.id = e.core.AddLane(spec)
-	e.lanes[l.id] = l
 	p.lanes[key] = l
 	return l
 }
@@ -322,14 +322,16 @@ func (e *Engine) switchLanes(name string, kind sched.Kind) error {
 	defer e.putWork(w)
 	e.mu.Lock()
 	var known []string
-	for _, l := range e.lanes {
-		if l.gone {
-			continue
-		}
-		known = append(known, fmt.Sprintf("%q", l.name))
-		if l.name == name {
-			l.suspended = kind == sched.Suspend
-			w.events = append(w.events, sched.Event{Kind: kind, Lane: l.id})
+	for p := range e.peers {
+		for _, l := range p.lanes {
+			if l.gone {
+				continue
+			}
+			known = append(known, fmt.Sprintf("%q", l.name))
+			if l.name == name {
+				l.suspended = kind == sched.Suspend
+				w.events = append(w.events, sched.Event{Kind: kind, Lane: l.id})
+			}
 		}
 	}
 	e.mu.Unlock()

@@ -376,6 +376,9 @@ func (c *Core) event(e *Event) {
 
 // tell emits a note, and leaves it with the jobs of its peer, or of all.
 func (c *Core) tell(n Note) {
+	if p := c.peers[n.Peer]; p != nil && n.Code != Descheduled {
+		n.PeerName = p.name
+	}
 	for _, j := range c.jobs {
 		if j.Route.Peer == n.Peer || n.Code == Descheduled {
 			j.note(n)
@@ -394,7 +397,7 @@ func (c *Core) inOrder() []*lane {
 func (c *Core) Lanes(buf []LaneStats) []LaneStats {
 	for _, l := range c.inOrder() {
 		s := LaneStats{
-			Lane: l.id, Peer: l.spec.Peer, Name: l.spec.Name, Transport: l.spec.Transport, Health: l.healthText(), Conn: l.conn,
+			Lane: l.id, User: l.spec.User, Peer: l.spec.Peer, Name: l.spec.Name, Transport: l.spec.Transport, Health: l.healthText(), Conn: l.conn,
 			BytesPerSec: l.spec.RateBytesPerSec, Measured: l.est.trusted() || l.est.believed,
 			InflightBytes: l.inflight, Inflight: len(l.slices), WindowBytes: l.window,
 			DoneBytes: l.doneBytes, DoneSlices: l.doneSlices, Retries: l.retries, Failures: l.failures,

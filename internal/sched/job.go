@@ -52,7 +52,7 @@ func (j *Job) use(l *lane) int {
 	}
 	if l.lastUse < 0 {
 		l.lastUse = len(lanes)
-		j.Result.Lanes = append(lanes, LaneUse{Lane: l.id})
+		j.Result.Lanes = append(lanes, LaneUse{Lane: l.id, User: l.spec.User})
 	}
 	return l.lastUse
 }
@@ -256,7 +256,7 @@ func (c *Core) finish(j *Job) {
 			c.fences[conn].remove(j)
 		}
 		j.Result.Err = unsafeErr(j)
-		n := Note{Code: UnsafeBuffer, Peer: r.Peer, Err: j.Result.Err,
+		n := Note{Code: UnsafeBuffer, Peer: r.Peer, PeerName: r.peer.name, Err: j.Result.Err,
 			Text: fmt.Sprintf("route %q to peer %q: a transfer ended while its bytes may still land", r.Name, r.peer.name)}
 		j.note(n)
 		c.do(Action{Do: Tell, Peer: r.Peer, Note: &n})
@@ -454,7 +454,7 @@ func (c *Core) fence(l *lane, j *Job) {
 		j.noFence = true
 		if !l.fenceAsked { // who opens the peer again can ask it then
 			l.fenceAsked = true
-			c.do(Action{Do: Fence, Lane: l.id, Peer: l.peer.id, Conn: l.conn})
+			c.do(Action{Do: Fence, Lane: l.id, Peer: l.peer.id, Conn: l.conn, User: l.spec.User})
 		}
 		return
 	}
@@ -462,7 +462,7 @@ func (c *Core) fence(l *lane, j *Job) {
 	if f == nil {
 		f = &fence{peer: l.peer}
 		c.fences[l.conn], l.fenceAsked = f, true
-		c.do(Action{Do: Fence, Lane: l.id, Peer: l.peer.id, Conn: l.conn})
+		c.do(Action{Do: Fence, Lane: l.id, Peer: l.peer.id, Conn: l.conn, User: l.spec.User})
 	}
 	if !known {
 		f.jobs = append(f.jobs, j)

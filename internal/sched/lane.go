@@ -260,7 +260,7 @@ func (c *Core) connect(l *lane) {
 	l.phase, l.conn, l.dialedAt = dialing, c.ids.conn, c.now
 	l.fenced, l.orphan, l.fenceAsked = false, false, false
 	c.checkBy(c.now + dialPatience)
-	c.do(Action{Do: Connect, Lane: l.id, Peer: l.peer.id, Conn: l.conn})
+	c.do(Action{Do: Connect, Lane: l.id, Peer: l.peer.id, Conn: l.conn, User: l.spec.User})
 }
 
 // connected makes a lane usable: half-open if it was sick.

@@ -158,6 +158,7 @@ type LaneSpec struct {
 	RateBytesPerSec   topo.Rate // what the topology promises, 0 not known
 	RoundTripNS       int64     // what is expected of an empty connection, 0 not known
 	NominalIsMeasured bool      // the rate was measured: believe it from the start
+	User              any       // the engine's own
 }
 
 // Group is what one transport offers for a route.
@@ -260,15 +261,17 @@ type Action struct {
 	Conn  ConnID
 	Err   error
 	Note  *Note
+	User  any // LaneSpec.User of the lane to connect, or to fence
 }
 
 // Note is a decision that people should hear of.
 type Note struct {
-	Code NoteCode
-	Peer PeerID
-	Lane LaneID // of the lane that it is about
-	Text string
-	Err  error
+	Code     NoteCode
+	Peer     PeerID
+	PeerName string // "" where it is about no peer
+	Lane     LaneID // of the lane that it is about
+	Text     string
+	Err      error
 }
 
 // NoteCode names what a note is about.
@@ -324,6 +327,7 @@ type Result struct {
 // LaneUse is what one lane did for a job.
 type LaneUse struct {
 	Lane    LaneID
+	User    any // LaneSpec.User
 	Bytes   int64
 	Slices  int64
 	Retries int64 // slices that it did not deliver
@@ -337,6 +341,7 @@ type LaneUse struct {
 // LaneStats is what is known of one lane.
 type LaneStats struct {
 	Lane          LaneID
+	User          any // LaneSpec.User
 	Peer          PeerID
 	Name          string
 	Transport     string
