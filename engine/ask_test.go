@@ -184,7 +184,7 @@ func TestCallSurvivesItsConnection(t *testing.T) {
 	}})
 	x := newProxy(t, s.Addrs()[0].String())
 	c := newEngine(t, Options{})
-	p, err := c.Open(testContext(t), x.address())
+	p, err := c.Open(testContext(t), x.Address())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -197,7 +197,7 @@ func TestCallSurvivesItsConnection(t *testing.T) {
 		done <- err
 	}()
 	<-entered
-	x.cut()
+	x.Cut()
 	close(release)
 	if err := <-done; err != nil || runs.Load() != 1 {
 		t.Errorf("%v, ran %d times", err, runs.Load())

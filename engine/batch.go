@@ -43,7 +43,7 @@ type Batch struct {
 	// under way.
 	canceled  error
 	canceling context.CancelCauseFunc
-	wake      func() // of who sleeps in a transport for it
+	wake      func() // wakes the goroutine that sleeps in a transport until the batch is over
 
 	// Under the engine's mutex: the list of running batches.
 	prev, next *Batch
@@ -56,8 +56,6 @@ type part struct {
 	job   sched.Job
 	*opBuffers
 	bytes  int64
-	used   []*lane // of result.Lanes
-	usedOf [2]*lane
 	result sched.Result
 	over   bool // the result is there
 }
@@ -116,7 +114,7 @@ func (b *Batch) start(ctx context.Context, awaited bool) error {
 	e.mu.Lock()
 	err := p.lost()
 	if e.closing {
-		err = fmt.Errorf("engine is %w", ErrClosed)
+		err = errEngineClosed
 	}
 	if err != nil {
 		e.mu.Unlock()
@@ -266,12 +264,6 @@ func (b *Batch) close() {
 	if b.peer.removed {
 		e.forgetFences(b.peer)
 	}
-	for _, p := range b.parts {
-		p.used = p.usedOf[:0]
-		for i := range p.result.Lanes {
-			p.used = append(p.used, e.lanes[p.result.Lanes[i].Lane])
-		}
-	}
 	e.mu.Unlock()
 	b.mu.Lock()
 	b.end, b.over = e.now(), true
@@ -357,7 +349,8 @@ func (w *waiter) Over() bool {
 // woken. One that only reads leaves nothing to others: what comes is all there is to do.
 func (w *waiter) Brief() bool { return w.total <= 256<<10 || !w.writes && w.total <= 1<<20 }
 
-// Asleep notes what wakes who sleeps for the batch.
+// Asleep takes the function that wakes the goroutine which is about to sleep until the batch is over; nil: it is
+// awake. It reports false if that goroutine must not sleep.
 func (w *waiter) Asleep(wake func()) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -378,7 +371,7 @@ type boundWaiter struct {
 // Over says whether the batch is done, or the context.
 func (w *boundWaiter) Over() bool { return w.ctx.Err() != nil || w.waiter.Over() }
 
-// Asleep notes what wakes who sleeps for the batch, and has the context do so.
+// Asleep has the context wake that goroutine, too.
 func (w *boundWaiter) Asleep(wake func()) bool {
 	if wake == nil {
 		w.stop()

@@ -84,7 +84,7 @@ func TestRotation(t *testing.T) {
 		t.Fatal(err)
 	}
 	ctx := testContext(t)
-	peer, err := client.Open(ctx, way.address())
+	peer, err := client.Open(ctx, way.Address())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -124,7 +124,7 @@ func TestRotation(t *testing.T) {
 		for range 2 { // the second after the connections were cut
 			before := written.Load()
 			eventually(t, step.name+": ops go on", func() bool { return written.Load() > before+1 || len(failed) > 0 })
-			way.cut()
+			way.Cut()
 		}
 	}
 	before := written.Load()

@@ -2,12 +2,15 @@ package engine
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
 	"net"
 	"net/netip"
+	"os"
 	"runtime"
 	"slices"
 	"strings"
@@ -100,8 +103,6 @@ type scheduler struct {
 	closing     bool
 	wakeAt      int64 // when the time keeper steps the core
 	peers       map[*Peer]bool
-	lanes       map[sched.LaneID]*lane
-	retired     []*lane // of closed peers, whose connections are over
 	conns       map[sched.ConnID]*conn
 	sides       map[*pathsel.Host]sched.SideID
 	unfenced    map[sched.ConnID]fenceKey
@@ -133,7 +134,7 @@ func New(ctx context.Context, o Options) (*Engine, error) {
 		lifetime:  lifetime{stop: make(chan struct{}), closeTime: closeTimeout},
 		scheduler: scheduler{
 			wake: make(chan struct{}, 1), core: sched.New(sched.DefaultConfig()), wakeAt: sched.Never,
-			peers: map[*Peer]bool{}, lanes: map[sched.LaneID]*lane{}, conns: map[sched.ConnID]*conn{},
+			peers: map[*Peer]bool{}, conns: map[sched.ConnID]*conn{},
 			sides: map[*pathsel.Host]sched.SideID{}, unfenced: map[sched.ConnID]fenceKey{}, quarantines: map[uint64][]quarantined{},
 		},
 	}
@@ -151,6 +152,28 @@ func New(ctx context.Context, o Options) (*Engine, error) {
 		return nil, pkgerr.Errorf("engine", "%w", errors.Join(err, e.Close()))
 	}
 	return e, nil
+}
+
+// machineAndBoot tell whether two engines are on one machine since one boot. They
+// are hashes: the machine's ID is not for everybody. "" is not known, as on systems
+// other than Linux.
+func machineAndBoot() (machine, boot string) {
+	boot = hashOf("/proc/sys/kernel/random/boot_id")
+	machine = hashOf("/etc/machine-id")
+	if machine == "" {
+		machine = boot // one boot is of one machine
+	}
+	return machine, boot
+}
+
+func hashOf(file string) string {
+	data, err := os.ReadFile(file)
+	text := strings.TrimSpace(string(data))
+	if err != nil || text == "" {
+		return ""
+	}
+	sum := sha256.Sum256([]byte("topoctl engine " + text))
+	return hex.EncodeToString(sum[:16])
 }
 
 // bringUp brings everything up, from the inside to the outside.
@@ -224,7 +247,8 @@ func (e *Engine) makeCarriers() error {
 		return err
 	}
 	env := transport.Env{
-		Name: e.name, Epoch: e.epoch, Credentials: e.identity.Credentials, TLS: e.identity.TLS, Protection: protection, Regions: e.table, Memory: e.held, Topology: topology, Addrs: e.listen, Logger: e.log,
+		Name: e.name, Epoch: e.epoch, Credentials: e.identity.Credentials, TLS: e.identity.TLS, Protection: protection,
+		Regions: e.table, Memory: e.held, Topology: topology, Addrs: e.listen, Logger: e.log,
 		Changed: func() {
 			select {
 			case e.portsChanged <- struct{}{}:
@@ -310,12 +334,22 @@ func (e *Engine) Addrs() []netip.AddrPort { return append([]netip.AddrPort(nil),
 // channel: it holds Limits.Notifications of them, and then peers wait. Close closes it.
 func (e *Engine) Notifications() <-chan Notification { return e.notifications.c }
 
+// alive is why the engine takes no more work, nil as long as it does.
+func (e *Engine) alive() error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closing {
+		return errEngineClosed
+	}
+	return nil
+}
+
 // addPeer counts a peer in.
 func (e *Engine) addPeer(p *Peer) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.closing {
-		return fmt.Errorf("engine is %w", ErrClosed)
+		return errEngineClosed
 	}
 	if err := p.lost(); err != nil {
 		return err // it is known for as long as it was opened
@@ -344,8 +378,6 @@ func (e *Engine) removePeer(p *Peer) {
 	e.forgetFences(p)
 	clear(p.lanes)
 	p.removed = true
-	// With those that an earlier change of routes has taken out.
-	maps.DeleteFunc(e.lanes, func(_ sched.LaneID, l *lane) bool { return l.peer == p && !e.connected(l) })
 	for what, side := range p.sides {
 		delete(p.sides, what)
 		e.core.RemoveSide(side)
@@ -421,16 +453,17 @@ func (e *Engine) Close() error {
 	return nil
 }
 
+// opened are the peers that are open now.
+func (e *Engine) opened() []*Peer {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return slices.Collect(maps.Keys(e.peers))
+}
+
 // closePeers closes all peers at once: each may take a while.
 func (e *Engine) closePeers() {
-	e.mu.Lock()
-	peers := make([]*Peer, 0, len(e.peers))
-	for p := range e.peers {
-		peers = append(peers, p)
-	}
-	e.mu.Unlock()
 	var wg sync.WaitGroup
-	for _, p := range peers {
+	for _, p := range e.opened() {
 		wg.Go(func() { _ = p.Close() })
 	}
 	wg.Wait()

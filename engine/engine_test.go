@@ -2,6 +2,7 @@ package engine
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"math/rand/v2"
@@ -115,6 +116,7 @@ func (n *network) of(engine, name string) *faked {
 // pair is a client that has opened a server, with a region on each side.
 type pair struct {
 	client, server *Engine
+	at             string // where the server is opened, "" at its own address
 	peer           *Peer
 	mine           *Region // of the client
 	theirs         *Region // of the server
@@ -123,7 +125,6 @@ type pair struct {
 
 func newPair(t testing.TB, size int64, client, server Options) *pair {
 	t.Helper()
-	ctx := testContext(t)
 	if server.Name == "" {
 		server.Name = "server"
 	}
@@ -132,6 +133,13 @@ func newPair(t testing.TB, size int64, client, server Options) *pair {
 	}
 	p := &pair{server: newEngine(t, server)}
 	p.client = newEngine(t, client)
+	p.join(t, size)
+	return p
+}
+
+// join makes the regions, and opens the server.
+func (p *pair) join(t testing.TB, size int64) {
+	t.Helper()
 	var err error
 	if p.theirs, err = p.server.Alloc(size, RegionOptions{Name: "kv", Grant: memory.PeerRead | memory.PeerWrite}); err != nil {
 		t.Fatal(err)
@@ -139,19 +147,28 @@ func newPair(t testing.TB, size int64, client, server Options) *pair {
 	if p.mine, err = p.client.Alloc(size, RegionOptions{Name: "mine"}); err != nil {
 		t.Fatal(err)
 	}
-	p.open(t, ctx)
-	return p
+	p.open(t, testContext(t))
 }
 
 func (p *pair) open(t testing.TB, ctx context.Context) {
 	t.Helper()
 	var err error
-	if p.peer, err = p.client.Open(ctx, p.server.Addrs()[0].String()); err != nil {
+	if p.peer, err = p.client.Open(ctx, cmp.Or(p.at, p.server.Addrs()[0].String())); err != nil {
 		t.Fatal(err)
 	}
 	if p.to, err = p.peer.Region(ctx, "kv"); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// submit starts a batch, which is not refused.
+func (p *pair) submit(t testing.TB, ctx context.Context, ops []Op, o SubmitOptions) *Batch {
+	t.Helper()
+	b, err := p.peer.Submit(ctx, ops, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
 }
 
 // fakePair is a pair over fake transports.

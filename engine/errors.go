@@ -72,6 +72,8 @@ var (
 	ErrCanceled = errors.New("cancelled")
 )
 
+var errEngineClosed = fmt.Errorf("engine is %w", ErrClosed)
+
 // NotOfferedError names the transports that the peer does not offer, where an error came about because of that.
 type NotOfferedError = transport.NotOfferedError
 

@@ -193,15 +193,9 @@ func (p *part) userOp(i int) int {
 
 // note counts, logs and keeps what people should hear of.
 func (e *Engine) note(n *sched.Note) {
-	e.mu.Lock()
-	peer := ""
-	if l := e.lanes[n.Lane]; l != nil {
-		peer = l.peer.name
-	}
-	e.mu.Unlock()
 	args := []any{"code", string(n.Code)}
-	if peer != "" {
-		args = append(args, "peer", peer)
+	if n.PeerName != "" {
+		args = append(args, "peer", n.PeerName)
 	}
 	if n.Err != nil {
 		args = append(args, "error", n.Err)
@@ -281,23 +275,18 @@ func (p *part) record(health map[*lane]LaneStats) RouteRecord {
 	b := p.batch
 	b.mu.Lock()
 	result, total := p.result, p.bytes
-	var lanes []*lane
-	if b.over {
-		lanes = p.used
-	} else {
-		result.Lanes = nil // whose they are is looked up at the end
-	}
 	b.mu.Unlock()
 	r := b.peer.routeRecord(p.route, total, health)
 	r.Bytes = result.Bytes
 	for i := range result.Lanes {
 		u := &result.Lanes[i]
-		used := LaneUse{Bytes: u.Bytes, Slices: u.Slices, Retries: u.Retries, FirstNS: u.FirstNS - b.begin, LastNS: max(u.LastNS-b.begin, 0)}
+		l := u.User.(*lane)
+		used := LaneUse{
+			Lane: l.name, Transport: l.carrier.name, Connection: health[l].Connection,
+			Bytes: u.Bytes, Slices: u.Slices, Retries: u.Retries, FirstNS: u.FirstNS - b.begin, LastNS: max(u.LastNS-b.begin, 0),
+		}
 		if u.Err != nil {
 			used.Error = u.Err.Error()
-		}
-		if l := lanes[i]; l != nil {
-			used.Lane, used.Transport, used.Connection = l.name, l.carrier.name, health[l].Connection
 		}
 		r.Used = append(r.Used, used)
 	}

@@ -189,10 +189,7 @@ func TestLateWriteIsFenced(t *testing.T) {
 	conn := n.of("client", "fake").Conns()[0]
 	conn.HoldWrites()
 	ctx := testContext(t)
-	b, err := p.peer.Submit(ctx, []Op{WriteOp(p.mine.Span(0, 9000), p.to.At(0))}, SubmitOptions{Notify: []byte("x")})
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := p.submit(t, ctx, []Op{WriteOp(p.mine.Span(0, 9000), p.to.At(0))}, SubmitOptions{Notify: []byte("x")})
 	eventually(t, "the write is on the wire", func() bool { return conn.Held() == 1 })
 	conn.Kill(errors.New("the cable was pulled"))
 	if err := b.Wait(ctx); err != nil {
@@ -361,10 +358,7 @@ func TestRegionClosedWhileStalled(t *testing.T) {
 	p.warm(t)
 	stallAll(n.of("client", "fake"), true)
 	ctx := testContext(t)
-	b, err := p.peer.Submit(ctx, []Op{ReadOp(p.mine.All(), p.to.At(0))}, SubmitOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := p.submit(t, ctx, []Op{ReadOp(p.mine.All(), p.to.At(0))}, SubmitOptions{})
 	over, cancel := context.WithCancel(ctx)
 	cancel()
 	if err := p.mine.Close(over); !errors.Is(err, context.Canceled) {
@@ -415,10 +409,7 @@ func TestCloseInTheMiddle(t *testing.T) {
 			ctx := testContext(t)
 			var batches []*Batch
 			for range 20 {
-				b, err := p.peer.Submit(ctx, []Op{ReadOp(p.mine.All(), p.to.At(0))}, SubmitOptions{Transport: name})
-				if err != nil {
-					t.Fatal(err)
-				}
+				b := p.submit(t, ctx, []Op{ReadOp(p.mine.All(), p.to.At(0))}, SubmitOptions{Transport: name})
 				batches = append(batches, b)
 			}
 			if err := p.client.Close(); err != nil {
@@ -456,10 +447,7 @@ func TestNotifications(t *testing.T) {
 	// The data is there when the notification is.
 	for i := range 20 {
 		at := int64(i) * 1000
-		b, err := p.peer.Submit(ctx, []Op{WriteOp(p.mine.Span(at, 1000), p.to.At(at))}, SubmitOptions{Notify: []byte(fmt.Sprint(i))})
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := p.submit(t, ctx, []Op{WriteOp(p.mine.Span(at, 1000), p.to.At(at))}, SubmitOptions{Notify: []byte(fmt.Sprint(i))})
 		got := <-p.server.Notifications()
 		if string(got.Payload) != fmt.Sprint(i) || got.Peer != "client" {
 			t.Errorf("notification %d is %+v", i, got)
@@ -495,10 +483,7 @@ func TestNotifications(t *testing.T) {
 		t.Errorf("%d notifications are kept", n)
 	}
 	equal(t, "data", p.theirs.Bytes()[50:60], p.mine.Bytes()[:10])
-	waiting, err := p.peer.Submit(ctx, nil, SubmitOptions{Notify: []byte("waits")})
-	if err != nil {
-		t.Fatal(err)
-	}
+	waiting := p.submit(t, ctx, nil, SubmitOptions{Notify: []byte("waits")})
 	for i, want := range []string{"", "", "waits"} {
 		if got := <-p.server.Notifications(); string(got.Payload) != want {
 			t.Errorf("notification %d is %q, want %q", i, got.Payload, want)
@@ -509,10 +494,7 @@ func TestNotifications(t *testing.T) {
 	}
 	// A batch that fails does not notify.
 	stallAll(n.of("client", "fake"), true)
-	b, err := p.peer.Submit(ctx, []Op{WriteOp(p.mine.Span(0, 10), p.to.At(0))}, SubmitOptions{Notify: []byte("no")})
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := p.submit(t, ctx, []Op{WriteOp(p.mine.Span(0, 10), p.to.At(0))}, SubmitOptions{Notify: []byte("no")})
 	b.Cancel()
 	if err := b.Wait(ctx); err == nil {
 		t.Error("a cancelled batch has no error")
@@ -537,10 +519,7 @@ func TestFallbackAndSuspend(t *testing.T) {
 	p.randomize(1)
 	used := func() string {
 		t.Helper()
-		b, err := p.peer.Submit(ctx, []Op{WriteOp(p.mine.All(), p.to.At(0))}, SubmitOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := p.submit(t, ctx, []Op{WriteOp(p.mine.All(), p.to.At(0))}, SubmitOptions{})
 		if err := b.Wait(ctx); err != nil {
 			t.Fatal(err)
 		}
@@ -600,10 +579,7 @@ func TestCloseWhileNotificationsWait(t *testing.T) {
 	if err := p.peer.Notify(ctx, []byte("1")); err != nil {
 		t.Fatal(err)
 	}
-	b, err := p.peer.Submit(ctx, []Op{WriteOp(p.mine.All(), p.to.At(0))}, SubmitOptions{Notify: []byte("2")})
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := p.submit(t, ctx, []Op{WriteOp(p.mine.All(), p.to.At(0))}, SubmitOptions{Notify: []byte("2")})
 	eventually(t, "the bytes are there", func() bool { return b.Progress().Bytes == 4096 })
 	if err := p.server.Close(); err != nil {
 		t.Error(err)

@@ -44,10 +44,7 @@ func TestRDMAWithoutExport(t *testing.T) {
 	}
 	move := func(over string, op Op) string {
 		t.Helper()
-		b, err := p.peer.Submit(ctx, []Op{op}, SubmitOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := p.submit(t, ctx, []Op{op}, SubmitOptions{})
 		if err := b.Wait(ctx); err != nil {
 			t.Fatalf("%v\n%s", err, b.Explain().Text())
 		}

@@ -52,7 +52,7 @@ func planned(t *testing.T, client, server Options, offers ...string) (*pair, *gr
 	p.peer.mu.RLock()
 	remote := p.peer.host
 	p.peer.mu.RUnlock()
-	err := p.peer.plannedLanes(g, routeKey{}, list, p.client.currentHost(), remote)
+	err := p.peer.plannedNetworkLanes(g, routeKey{}, list, p.client.currentHost(), remote)
 	return p, g, err
 }
 
@@ -106,7 +106,7 @@ func TestPlannedLanes(t *testing.T) {
 		})
 	}
 	_, _, err := planned(t, Options{Ports: Ports{Topology: a}}, Options{Ports: Ports{Topology: b}}, "10.9.9.9:1")
-	if err == nil || !strings.Contains(err.Error(), "listens at no address") {
+	if err == nil || !strings.Contains(err.Error(), "no lane of both topologies can be used: lane eth0 > b:left: the peer does not listen at 10.0.0.2") {
 		t.Errorf("a peer that listens elsewhere: %v", err)
 	}
 }
@@ -120,10 +120,7 @@ func TestLoopbackLanes(t *testing.T) {
 		Options{Transports: tcp, Listen: []string{"127.0.0.1:0", "127.0.0.2:0"}})
 	ctx := testContext(t)
 	p.randomize(1)
-	b, err := p.peer.Submit(ctx, []Op{WriteOp(p.mine.All(), p.to.At(0))}, SubmitOptions{Label: "four connections"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := p.submit(t, ctx, []Op{WriteOp(p.mine.All(), p.to.At(0))}, SubmitOptions{Label: "four connections"})
 	if err := b.Wait(ctx); err != nil {
 		t.Fatal(err)
 	}
@@ -221,7 +218,7 @@ func TestSetTopologyPorts(t *testing.T) {
 	}
 	// A lane of the port that is down fails; SetTopology has told so.
 	g2 := &group{carrier: g.carrier}
-	if err := p.peer.plannedLanes(g2, routeKey{}, []transport.Endpoint{{Transport: "tcp", Address: "10.0.0.2:7411"}, {Transport: "tcp", Address: "10.0.1.2:7412"}}, p.client.currentHost(), p.peer.host); err != nil {
+	if err := p.peer.plannedNetworkLanes(g2, routeKey{}, []transport.Endpoint{{Transport: "tcp", Address: "10.0.0.2:7411"}, {Transport: "tcp", Address: "10.0.1.2:7412"}}, p.client.currentHost(), p.peer.host); err != nil {
 		t.Fatal(err)
 	}
 	if got := laneNames(g2); strings.Contains(got, "eth0") || !strings.Contains(got, "eth1") {
@@ -371,7 +368,7 @@ func TestManyPeers(t *testing.T) {
 	eventually(t, "one lane and one connection are left", func() bool {
 		p.client.mu.Lock()
 		defer p.client.mu.Unlock()
-		return len(p.client.lanes) == 1 && len(p.client.conns) == 1 && len(p.client.core.Lanes(nil)) == 1
+		return len(p.client.conns) == 1 && len(p.client.core.Lanes(nil)) == 1
 	})
 	eventually(t, "the server has forgotten them", func() bool {
 		conns := p.server.Stats().ServedConns

@@ -76,10 +76,7 @@ func TestDoneAfterLost(t *testing.T) {
 	ctx := testContext(t)
 	conn := n.of("client", "fake").Conns()[0]
 	conn.HoldWrites()
-	b, err := p.peer.Submit(ctx, []Op{WriteOp(p.mine.All(), p.to.At(0))}, SubmitOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := p.submit(t, ctx, []Op{WriteOp(p.mine.All(), p.to.At(0))}, SubmitOptions{})
 	eventually(t, "writes are on the wire", func() bool { return conn.Held() > 2 })
 	conn.Kill(errors.New("the cable was pulled"))
 	if err := b.Wait(ctx); err != nil {
@@ -110,10 +107,7 @@ func TestFenceAfterClose(t *testing.T) {
 	conn := slow.Conns()[0]
 	conn.HoldWrites()
 	ctx := testContext(t)
-	b, err := p.peer.Submit(ctx, []Op{WriteOp(p.mine.Span(0, 5000), p.to.At(100_000))}, SubmitOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := p.submit(t, ctx, []Op{WriteOp(p.mine.Span(0, 5000), p.to.At(100_000))}, SubmitOptions{})
 	eventually(t, "the write is on the wire", func() bool { return conn.Held() == 1 })
 	if err := p.peer.Close(); err != nil {
 		t.Fatal(err)
@@ -140,8 +134,8 @@ func TestFenceAfterClose(t *testing.T) {
 	eventually(t, "the closed peer is forgotten", func() bool {
 		p.client.mu.Lock()
 		defer p.client.mu.Unlock()
-		for _, l := range p.client.lanes {
-			if l.peer != p.peer {
+		for _, x := range p.client.core.Lanes(nil) {
+			if x.User.(*lane).peer != p.peer {
 				return false
 			}
 		}

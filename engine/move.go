@@ -84,20 +84,18 @@ func (e *Engine) step(w *work) {
 			last.outstanding++
 			w.group(last).add(a.Slice)
 		case sched.Connect:
-			e.conns[a.Conn] = e.newConn(a.Conn, e.lanes[a.Lane])
+			e.conns[a.Conn] = e.newConn(a.Conn, a.User.(*lane))
 		case sched.Fence:
-			if l := e.lanes[a.Lane]; l != nil { // it is there as long as it has connections
-				key := l.fenceKey(a.Conn)
-				e.unfenced[a.Conn] = key
-				w.fences = append(w.fences, fencing{l.peer, key})
-			}
+			l := a.User.(*lane)
+			key := l.fenceKey(a.Conn)
+			e.unfenced[a.Conn] = key
+			w.fences = append(w.fences, fencing{l.peer, key})
 		case sched.Finish:
 			if len(a.Job.Result.Unsafe) > 0 {
 				e.quarantine(a.Job.User.(*part))
 			}
 		}
 	}
-	e.retire()
 	if next := e.core.Next(); next < e.wakeAt {
 		e.wakeAt = next
 		select {
@@ -121,47 +119,15 @@ func (e *Engine) account(w *work, event *sched.Event) {
 		c = e.conns[event.Conn]
 		c.connected = true
 	case sched.ConnectFailed:
-		if c = e.conns[event.Conn]; c != nil {
-			e.drop(c)
-		}
+		delete(e.conns, event.Conn)
 		return
 	default:
 		return
 	}
 	if c.lost && c.connected && c.outstanding == 0 {
-		e.drop(c)
+		delete(e.conns, c.id)
 		w.events = append(w.events, sched.Event{Kind: sched.Lost, Lane: c.lane.id, Conn: c.id, Err: c.lostErr})
 	}
-}
-
-// drop forgets a connection that is over.
-func (e *Engine) drop(c *conn) {
-	delete(e.conns, c.id)
-	if c.lane.peer.removed {
-		e.retired = append(e.retired, c.lane)
-	}
-}
-
-// retire forgets lanes of closed peers after their last connection: until then the
-// scheduler may want that fenced.
-func (e *Engine) retire() {
-	for _, l := range e.retired {
-		if !e.connected(l) {
-			delete(e.lanes, l.id)
-		}
-	}
-	clear(e.retired)
-	e.retired = e.retired[:0]
-}
-
-// connected says whether a lane has a connection, or is dialled.
-func (e *Engine) connected(l *lane) bool {
-	for _, c := range e.conns {
-		if c.lane == l {
-			return true
-		}
-	}
-	return false
 }
 
 // group finds the connection's place among the posts.
@@ -267,7 +233,7 @@ func (e *Engine) request(s *sched.Slice) *transport.Request {
 	return &p.request
 }
 
-// completed turns completions into events.
+// completedAll turns completions into events.
 func (w *work) completedAll(done []transport.Completion) {
 	for i := range done {
 		w.completed(done[i])
@@ -307,9 +273,7 @@ func (e *Engine) keepPosting(p *posting) {
 func (c *conn) completed(_ transport.Conn, done []transport.Completion) {
 	e := c.lane.peer.engine
 	w := e.getWork()
-	for i := range done {
-		w.completed(done[i])
-	}
+	w.completedAll(done)
 	e.run(w)
 	e.putWork(w)
 }
@@ -324,7 +288,7 @@ func (c *conn) wasLost(_ transport.Conn, err error) {
 	over := c.connected && c.outstanding == 0
 	if over { // else the last slice that comes back, or Connected, tells the core
 		// In one go: the core posts on every connection of which it knows no loss.
-		e.drop(c)
+		delete(e.conns, c.id)
 		w.events = append(w.events, sched.Event{Kind: sched.Lost, Lane: c.lane.id, Conn: c.id, Err: err})
 		e.step(w)
 	}

@@ -10,12 +10,15 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	mem "github.com/topoctl/topoctl/engine/internal/memory"
 	"github.com/topoctl/topoctl/engine/internal/transport"
 	"github.com/topoctl/topoctl/engine/memory"
 	"github.com/topoctl/topoctl/engine/registry"
+	"github.com/topoctl/topoctl/engine/trust"
 	"github.com/topoctl/topoctl/internal/pick"
 	"github.com/topoctl/topoctl/pathsel"
 )
@@ -260,6 +263,16 @@ func (o *Options) defaults() {
 	}
 }
 
+// defaultPeerBytes is a quarter of the memory that this process can have: enough for the largest
+// call and its answer, with as much left.
+func defaultPeerBytes() int64 {
+	left, known := mem.Left()
+	if !known { // the system does not tell
+		return 256 << 20
+	}
+	return min(max(left/4, 32<<20), 4<<30)
+}
+
 // checkListen refuses to serve other hosts where nothing is demanded of them.
 func checkListen(address string, others bool) error {
 	host, _, err := net.SplitHostPort(address)
@@ -289,68 +302,51 @@ func dedupe(list []string) []string {
 	return slices.Compact(list)
 }
 
-// checks says whether the slices of a job carry checksums: the batch decides, else
-// the engine; by default where bytes leave this host.
-func (e *Engine) checks(want Check, r *route) bool {
-	if want == CheckAuto {
-		want = e.o.Check
+// Credentials are what an engine proves itself with, and what it demands of its peers: with
+// Tokens, the proof that they have one of these; with Certificate and Roots, a certificate that
+// one of these CAs signed, for the name or address that the peer was opened by.
+type Credentials = trust.Credentials
+
+// Token is a secret that engines share, with a name or without.
+type Token = trust.Token
+
+// CredentialFiles names the files that credentials are read from. Its method Watch gives
+// Options.Credentials, and reads files again that have changed.
+type CredentialFiles = trust.Files
+
+// credentials gives those of the moment.
+func (o *Options) credentials() func() *Credentials {
+	if o.Credentials == nil {
+		return trust.OfSecret(o.Token)
 	}
-	switch want {
-	case CheckAlways, CheckDigest:
-		return true
-	case CheckNever:
-		return false
-	}
-	return r.leaves.Load()
+	return steady(o.Credentials)
 }
 
-// uncheckedOver are the transports that carry bytes away and make no checksums.
-func (p *Peer) uncheckedOver(r *route) []string {
-	return p.carriersOf(r, func(g *group) bool { return g.leaves && !g.carrier.caps.Checks })
-}
-
-// carriersOf are the transports of a route that have lanes and what is wanted.
-func (p *Peer) carriersOf(r *route, wanted func(*group) bool) []string {
-	p.mu.RLock()
-	defer p.mu.RUnlock()
-	var out []string
-	for i := range r.groups {
-		if g := &r.groups[i]; len(g.lanes) > 0 && wanted(g) {
-			out = append(out, g.carrier.name)
+// steady keeps the former credentials where a source gives unusable ones, or none any more: an
+// engine that has demanded something of its peers does not let them in without because of that.
+func steady(source func() *Credentials) func() *Credentials {
+	var last atomic.Pointer[Credentials]
+	return func() *Credentials {
+		c, before := source(), last.Load()
+		if c.Check() != nil || c.None() && !before.None() {
+			return before
 		}
+		last.Store(c)
+		return c
 	}
-	return out
 }
 
-// notOver adds to the reason of checks what they do not cover.
-func notOver(reason string, unchecked []string, digest bool) string {
-	if len(unchecked) == 0 || strings.HasPrefix(reason, "no checksums") {
-		return reason
+// checkCredentials checks those that the engine begins with, and says whether there are any.
+func (o *Options) checkCredentials() (any bool, err error) {
+	if o.Credentials == nil {
+		if n := len(o.Token); n > 0 && n < trust.MinSecret {
+			return false, trust.ShortError(n)
+		}
+		return len(o.Token) > 0, nil
 	}
-	over := strings.Join(dedupe(unchecked), " and ")
-	if digest {
-		return fmt.Sprintf("%s; over %s it is the digest", reason, over)
+	if len(o.Token) > 0 {
+		return false, errors.New("a token and credentials: want one of them")
 	}
-	return fmt.Sprintf("%s; over %s there is none but what the network itself checks", reason, over)
-}
-
-// checkReason puts that in words.
-func (e *Engine) checkReason(want Check, leaves bool) string {
-	switch {
-	case want == CheckAlways:
-		return "a checksum for each slice: the batch wants it"
-	case want == CheckNever:
-		return "no checksums: the batch wants none"
-	case want == CheckDigest:
-		return "a checksum for each slice, or a digest of the batch: the batch wants it"
-	case e.o.Check == CheckDigest:
-		return "a checksum for each slice, or a digest of the batch: the engine always wants it"
-	case e.o.Check == CheckAlways:
-		return "a checksum for each slice: the engine always wants it"
-	case e.o.Check == CheckNever:
-		return "no checksums: the engine wants none"
-	case leaves:
-		return "a checksum for each slice: bytes leave this host"
-	}
-	return "no checksums: bytes stay on this host"
+	c := o.Credentials()
+	return !c.None(), c.Check()
 }

@@ -57,10 +57,9 @@ type Peer struct {
 
 	// Under the engine's mutex:
 	scheduled bool // the scheduler has it, by id
-	// removed: what is left are lanes with connections that are not over.
-	removed bool
-	lanes   map[laneKey]*lane
-	sides   map[string]sched.SideID // of its ports
+	removed   bool // the scheduler has it no more, but for connections that are not over
+	lanes     map[laneKey]*lane
+	sides     map[string]sched.SideID // of its ports
 }
 
 // Open finds an engine by name in the registry (with P2P, host:port), connects to it
@@ -82,7 +81,7 @@ func (e *Engine) open(ctx context.Context, name string) (*Peer, error) {
 	}
 	e.life.Unlock()
 	if late {
-		return nil, fmt.Errorf("engine is %w", ErrClosed)
+		return nil, errEngineClosed
 	}
 	defer e.tasks.Done()
 	ctx, cancel := e.bounded(ctx)
@@ -107,13 +106,12 @@ func (e *Engine) openAt(ctx context.Context, name string, record registry.Record
 	}
 	p := &Peer{
 		engine: e, name: name, record: record, gone: make(chan struct{}), change: make(chan struct{}), seed: maphash.MakeSeed(),
-		descriptorLock: make(chan struct{}, 1), callSlots: make(chan struct{}, maxPeerCalls), regions: map[string]*RemoteRegion{}, byID: map[memory.ID]*RemoteRegion{}, routes: map[routeKey]*route{}, lanes: map[laneKey]*lane{}, sides: map[string]sched.SideID{},
+		descriptorLock: make(chan struct{}, 1), callSlots: make(chan struct{}, maxPeerCalls),
+		regions: map[string]*RemoteRegion{}, byID: map[memory.ID]*RemoteRegion{},
+		routes: map[routeKey]*route{}, lanes: map[laneKey]*lane{}, sides: map[string]sched.SideID{},
 	}
-	e.mu.Lock()
-	closing := e.closing
-	e.mu.Unlock()
-	if closing {
-		return nil, fmt.Errorf("engine is %w", ErrClosed)
+	if err := e.alive(); err != nil {
+		return nil, err
 	}
 	if len(p.sessionRoutes()) == 0 && len(record.Addresses) > 0 {
 		return nil, fmt.Errorf("%w: its only addresses, %v, are for engines on its own host: it should listen at an address of a network port as well", ErrUnreachable, record.Addresses)
@@ -121,7 +119,8 @@ func (e *Engine) openAt(ctx context.Context, name string, record registry.Record
 	// Calls of the peer may come before Dial returns: they wait for the descriptor.
 	p.descriptorLock <- struct{}{}
 	s, err := session.Dial(ctx, session.DialOptions{
-		Identity: e.identity, PeerName: trust.HostOf(name), Expect: e.expect(&record), Limits: e.sessionLimits(), Budget: e.budget(), Handle: p.handle, Routes: p.sessionRoutes,
+		Identity: e.identity, PeerName: trust.HostOf(name), Expect: e.expect(&record),
+		Limits: e.sessionLimits(), Budget: e.budget(), Handle: p.handle, Routes: p.sessionRoutes,
 		Silence: e.silence(), GiveUp: e.o.GiveUp, Ended: p.sessionEnded,
 	})
 	if err != nil {
@@ -164,7 +163,7 @@ func (e *Engine) bounded(ctx context.Context) (context.Context, context.CancelFu
 			fmt.Errorf("%w: no answer in %v", ErrUnreachable, e.o.DefaultTimeout))
 	}
 	ctx, end := context.WithCancelCause(ctx)
-	stop := context.AfterFunc(e.ctx, func() { end(fmt.Errorf("engine is %w", ErrClosed)) })
+	stop := context.AfterFunc(e.ctx, func() { end(errEngineClosed) })
 	return ctx, func() { stop(); end(nil); cancel() }
 }
 
@@ -303,7 +302,7 @@ func (p *Peer) describe(ctx context.Context) error {
 }
 
 // setDescriptor replaces what is known of the peer; descriptorLock is held. hash is that of the
-// answer that d is, 0 where it is none.
+// answer that d was read from, 0 if it was made from a delta.
 func (p *Peer) setDescriptor(d *peerdoc.Descriptor, hash uint64) {
 	p.mu.RLock()
 	have := p.desc

@@ -7,8 +7,6 @@ import (
 	"sync"
 	"testing"
 
-	"pgregory.net/rapid"
-
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/engine/internal/memory"
 	"github.com/topoctl/topoctl/engine/internal/transport"
@@ -156,7 +154,7 @@ func TestPortedLanesWithoutTopologies(t *testing.T) {
 				"rdma a0 > HOST:b1 failover 100 idle\nrdma a1 > HOST:b0 failover 100 idle\n" + because},
 		{"two and three: the faster one gets two", Options{}, fake.Options{Ports: fast}, fake.Options{Ports: hcas("b0", "b1", "b2")},
 			"rdma fast > HOST:b0 chosen 100 idle\nrdma slow > HOST:b1 chosen 100 idle\nrdma fast > HOST:b2 chosen 100 idle\n" +
-				"rdma slow > HOST:b0 failover 100 idle\nrdma slow > HOST:b2 failover 100 idle\nrdma fast > HOST:b1 failover 100 idle\n" + because},
+				"rdma slow > HOST:b0 failover 100 idle\nrdma fast > HOST:b1 failover 100 idle\nrdma slow > HOST:b2 failover 100 idle\n" + because},
 		{"the first choice would leave one out", Options{}, fake.Options{Ports: hcas("a0", "a1"), Reach: no("a1>b1")}, fake.Options{Ports: hcas("b0", "b1")},
 			"rdma a0 > HOST:b1 chosen 100 idle\nrdma a1 > HOST:b0 chosen 100 idle\nrdma a0 > HOST:b0 failover 100 idle\n" + because +
 				"not a1 to the peer's b1: no common partition\n"},
@@ -192,56 +190,6 @@ func TestPortedRanks(t *testing.T) {
 	}
 }
 
-// Many ports on both sides: each has a lane, and there are not too many.
-func TestPairing(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		n, k := rapid.IntRange(1, 20).Draw(t, "here"), rapid.IntRange(1, 20).Draw(t, "there")
-		m := newPairing(n, k)
-		for i := range m.here {
-			m.here[i] = portLoad{rate: topo.Rate(rapid.IntRange(0, 3).Draw(t, "rate")), foreign: rapid.Bool().Draw(t, "foreign")}
-			for j := range m.there {
-				m.reaches[i][j] = rapid.IntRange(0, 3).Draw(t, "reaches") > 0
-			}
-		}
-		for j := range m.there {
-			m.there[j].rate = topo.Rate(rapid.IntRange(0, 3).Draw(t, "rate"))
-		}
-		foreign := make([]bool, n)
-		ours := false
-		for i := range m.here {
-			foreign[i] = m.here[i].foreign
-			for j := range m.there {
-				ours = ours || !foreign[i] && m.reaches[i][j]
-			}
-		}
-		chosen, spare := m.pair()
-		if len(chosen)+len(spare) > maxPairs {
-			t.Fatalf("%d and %d pairs", len(chosen), len(spare))
-		}
-		seen := map[portPair]bool{}
-		here, there := make([]bool, n), make([]bool, k)
-		for _, x := range append(append([]portPair(nil), chosen...), spare...) {
-			if seen[x] || !m.reaches[x.here][x.there] {
-				t.Fatalf("pair %v twice, or it does not reach", x)
-			}
-			seen[x] = true
-		}
-		for _, x := range chosen {
-			here[x.here], there[x.there] = true, true
-			if ours && foreign[x.here] {
-				t.Fatalf("port %d is another engine's", x.here)
-			}
-		}
-		for i := range n {
-			for j := range k {
-				if m.reaches[i][j] && (!ours || !foreign[i]) && (!here[i] || !there[j]) {
-					t.Fatalf("ports %d and %d reach each other, and one has no lane", i, j)
-				}
-			}
-		}
-	})
-}
-
 // Bytes go over the ports; when all of them die TCP takes over, which is counted,
 // logged and explained once; when they are back they are used again.
 func TestPortedFailover(t *testing.T) {
@@ -254,10 +202,7 @@ func TestPortedFailover(t *testing.T) {
 	move := func(seed uint64) *Explanation {
 		t.Helper()
 		p.randomize(seed)
-		b, err := p.peer.Submit(ctx, []Op{WriteOp(p.mine.All(), p.to.At(0))}, SubmitOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := p.submit(t, ctx, []Op{WriteOp(p.mine.All(), p.to.At(0))}, SubmitOptions{})
 		if err := b.Wait(ctx); err != nil {
 			t.Fatal(err)
 		}
@@ -281,10 +226,7 @@ func TestPortedFailover(t *testing.T) {
 	}
 	// All ports of the peer are lost in mid-transfer.
 	p.randomize(2)
-	running, err := p.peer.Submit(ctx, []Op{WriteOp(p.mine.All(), p.to.At(0))}, SubmitOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	running := p.submit(t, ctx, []Op{WriteOp(p.mine.All(), p.to.At(0))}, SubmitOptions{})
 	n.ports("server").SetPorts(nil)
 	if err := running.Wait(ctx); err != nil {
 		t.Fatalf("the batch failed with its ports: %v\n%s", err, running.Explain().Text())
@@ -381,10 +323,7 @@ func TestRekeyed(t *testing.T) {
 	// Without a key RDMA does not reach the region, and with one it does again.
 	via := func() string {
 		t.Helper()
-		b, err := p.peer.Submit(ctx, []Op{WriteOp(p.mine.All(), held.At(0))}, SubmitOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := p.submit(t, ctx, []Op{WriteOp(p.mine.All(), held.At(0))}, SubmitOptions{})
 		if err := b.Wait(ctx); err != nil {
 			t.Fatal(err)
 		}
@@ -421,10 +360,7 @@ func TestRegisterRefused(t *testing.T) {
 	var log logged
 	p := newPair(t, 4096, Options{Transports: []TransportFactory{build("mine"), TCP()}, Logger: textLogger(&log)}, Options{Transports: []TransportFactory{build(""), TCP()}})
 	ctx := testContext(t)
-	b, err := p.peer.Submit(ctx, []Op{WriteOp(p.mine.All(), p.to.At(0))}, SubmitOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := p.submit(t, ctx, []Op{WriteOp(p.mine.All(), p.to.At(0))}, SubmitOptions{})
 	if err := b.Wait(ctx); err != nil {
 		t.Fatal(err)
 	}
@@ -454,10 +390,7 @@ func TestPortedLanesFail(t *testing.T) {
 	ctx := testContext(t)
 	over := func() string {
 		t.Helper()
-		b, err := p.peer.Submit(ctx, []Op{WriteOp(p.mine.All(), p.to.At(0))}, SubmitOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := p.submit(t, ctx, []Op{WriteOp(p.mine.All(), p.to.At(0))}, SubmitOptions{})
 		if err := b.Wait(ctx); err != nil {
 			t.Fatalf("%v\n%s", err, b.Explain().Text())
 		}

@@ -5,6 +5,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/topoctl/topoctl/engine/internal/transport/faulty"
 )
 
 // Somebody on the path changes the data connections: the slices that it concerns are sent again,
@@ -29,13 +31,15 @@ func TestChangedOnTheWay(t *testing.T) {
 			server := newEngine(t, Options{Name: "server", Transports: []TransportFactory{TCP()}, Logger: textLogger(log)})
 			way := newProxy(t, server.Addrs()[0].String())
 			var changes atomic.Int64
-			way.changes(func(at int64, b []byte) []byte {
-				const place = 3 << 20
-				if at <= place && place < at+int64(len(b)) && changes.Add(1) <= 3 {
-					k := place - at
-					return append(b[:k:k], tt.change(b[k:])...)
+			way.Update(func(up, _ *faulty.Line) {
+				up.Change = func(at int64, b []byte) []byte {
+					const place = 3 << 20
+					if at <= place && place < at+int64(len(b)) && changes.Add(1) <= 3 {
+						k := place - at
+						return append(b[:k:k], tt.change(b[k:])...)
+					}
+					return b
 				}
-				return b
 			})
 			p := clientThrough(t, way, server, size, Options{Name: "client", Transports: []TransportFactory{TCP()}, Check: CheckAlways,
 				Protection: tt.protection, GiveUp: 20 * time.Second})

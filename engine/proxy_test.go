@@ -2,112 +2,21 @@ package engine
 
 import (
 	"errors"
-	"io"
-	"net"
-	"sync"
 	"testing"
 	"time"
 
-	"github.com/topoctl/topoctl/engine/memory"
+	"github.com/topoctl/topoctl/engine/internal/transport/faulty"
 )
 
-// proxy stands between engines. Its connections can be cut, and what it leads to
-// changed.
-type proxy struct {
-	listener net.Listener
-	wg       sync.WaitGroup
-
-	mu    sync.Mutex
-	to    string
-	conns []net.Conn
-	// change is given what goes to the server, from a place of a connection on, and says
-	// what goes on; nil changes nothing.
-	change func(at int64, b []byte) []byte
-}
-
-func newProxy(t testing.TB, to string) *proxy {
+// newProxy makes a proxy that stands between engines.
+func newProxy(t testing.TB, to string) *faulty.Proxy {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	p, err := faulty.Listen("127.0.0.1:0", to, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &proxy{listener: l, to: to}
-	p.wg.Go(p.run)
-	t.Cleanup(func() {
-		l.Close()
-		p.cut()
-		p.wg.Wait()
-	})
+	t.Cleanup(func() { p.Close() })
 	return p
-}
-
-func (p *proxy) address() string { return p.listener.Addr().String() }
-
-func (p *proxy) run() {
-	for {
-		in, err := p.listener.Accept()
-		if err != nil {
-			return
-		}
-		p.mu.Lock()
-		to := p.to
-		p.mu.Unlock()
-		out, err := net.Dial("tcp", to)
-		if err != nil {
-			in.Close()
-			continue
-		}
-		p.mu.Lock()
-		p.conns = append(p.conns, in, out)
-		change := p.change
-		p.mu.Unlock()
-		for _, way := range [][2]net.Conn{{in, out}, {out, in}} {
-			p.wg.Go(func() {
-				if way[1] == in && change != nil {
-					_, _ = io.Copy(&changed{to: way[0], change: change}, way[1])
-				} else {
-					_, _ = io.Copy(way[0], way[1])
-				}
-				way[0].Close()
-				way[1].Close()
-			})
-		}
-	}
-}
-
-// changed writes what change makes of it.
-type changed struct {
-	to     io.Writer
-	at     int64
-	change func(at int64, b []byte) []byte
-}
-
-func (c *changed) Write(b []byte) (int, error) {
-	_, err := c.to.Write(c.change(c.at, b))
-	c.at += int64(len(b))
-	return len(b), err
-}
-
-func (p *proxy) lead(to string) {
-	p.mu.Lock()
-	p.to = to
-	p.mu.Unlock()
-}
-
-// changes sets change for the connections from now on.
-func (p *proxy) changes(change func(at int64, b []byte) []byte) {
-	p.mu.Lock()
-	p.change = change
-	p.mu.Unlock()
-}
-
-func (p *proxy) cut() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, c := range p.conns {
-		c.Close()
-	}
-	p.conns = nil
 }
 
 // Connections die, those of the data and the one that carries the calls: the
@@ -127,12 +36,9 @@ func TestConnectionsAreCut(t *testing.T) {
 	}
 	for i := range cuts {
 		clear(p.theirs.Bytes())
-		b, err := p.peer.Submit(ctx, []Op{WriteOp(p.mine.All(), p.to.At(0))}, SubmitOptions{Notify: []byte{byte(i)}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := p.submit(t, ctx, []Op{WriteOp(p.mine.All(), p.to.At(0))}, SubmitOptions{Notify: []byte{byte(i)}})
 		eventually(t, "some of it is there", func() bool { return b.Progress().Bytes > 0 })
-		way.cut()
+		way.Cut()
 		if err := b.Wait(ctx); err != nil {
 			t.Fatalf("cut %d: %v", i, err)
 		}
@@ -151,28 +57,15 @@ func TestConnectionsAreCut(t *testing.T) {
 	}
 }
 
-func throughProxy(t testing.TB, way *proxy, server *Engine, size int64) *pair {
+func throughProxy(t testing.TB, way *faulty.Proxy, server *Engine, size int64) *pair {
 	t.Helper()
 	return clientThrough(t, way, server, size, Options{Name: "client", Transports: []TransportFactory{TCP()}, GiveUp: 20 * time.Second})
 }
 
-func clientThrough(t testing.TB, way *proxy, server *Engine, size int64, o Options) *pair {
+func clientThrough(t testing.TB, way *faulty.Proxy, server *Engine, size int64, o Options) *pair {
 	t.Helper()
-	p := &pair{server: server, client: newEngine(t, o)}
-	var err error
-	if p.theirs, err = server.Alloc(size, RegionOptions{Name: "kv", Grant: memory.PeerRead | memory.PeerWrite}); err != nil {
-		t.Fatal(err)
-	}
-	if p.mine, err = p.client.Alloc(size, RegionOptions{Name: "mine"}); err != nil {
-		t.Fatal(err)
-	}
-	ctx := testContext(t)
-	if p.peer, err = p.client.Open(ctx, way.address()); err != nil {
-		t.Fatal(err)
-	}
-	if p.to, err = p.peer.Region(ctx, "kv"); err != nil {
-		t.Fatal(err)
-	}
+	p := &pair{server: server, client: newEngine(t, o), at: way.Address()}
+	p.join(t, size)
 	return p
 }
 
@@ -188,14 +81,11 @@ func TestRestartDuringTransfer(t *testing.T) {
 	ctx := testContext(t)
 	var batches []*Batch
 	for range 8 {
-		b, err := p.peer.Submit(ctx, []Op{WriteOp(p.mine.All(), p.to.At(0))}, SubmitOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := p.submit(t, ctx, []Op{WriteOp(p.mine.All(), p.to.At(0))}, SubmitOptions{})
 		batches = append(batches, b)
 	}
-	way.lead(second.Addrs()[0].String())
-	way.cut()
+	way.SetTarget(second.Addrs()[0].String())
+	way.Cut()
 	failed := 0
 	for _, b := range batches {
 		<-b.Done()
@@ -213,7 +103,7 @@ func TestRestartDuringTransfer(t *testing.T) {
 	if err := p.peer.Write(ctx, p.mine.All(), p.to.At(0)); !errors.Is(err, ErrPeerRestarted) {
 		t.Errorf("write: %v", err)
 	}
-	again, err := p.client.Open(ctx, way.address())
+	again, err := p.client.Open(ctx, way.Address())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -235,14 +125,13 @@ func TestOnlyLaneIsSwallowed(t *testing.T) {
 	way := newProxy(t, server.Addrs()[0].String())
 	p := throughProxy(t, way, server, size)
 	p.randomize(7)
-	way.changes(func(at int64, b []byte) []byte { return b[:min(max(reached-at, 0), int64(len(b)))] })
+	way.Update(func(up, _ *faulty.Line) {
+		up.Change = func(at int64, b []byte) []byte { return b[:min(max(reached-at, 0), int64(len(b)))] }
+	})
 	ctx := testContext(t)
-	b, err := p.peer.Submit(ctx, []Op{WriteOp(p.mine.All(), p.to.At(0))}, SubmitOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := p.submit(t, ctx, []Op{WriteOp(p.mine.All(), p.to.At(0))}, SubmitOptions{})
 	eventually(t, "some of it is there", func() bool { return b.Progress().Bytes > 0 })
-	way.changes(nil)
+	way.Update(func(up, _ *faulty.Line) { up.Change = nil })
 	if err := b.Wait(ctx); err != nil {
 		t.Fatal(err)
 	}

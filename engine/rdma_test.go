@@ -40,10 +40,7 @@ func TestRDMA(t *testing.T) {
 		t.Helper()
 		seed++
 		p.randomize(seed)
-		b, err := p.peer.Submit(ctx, []Op{WriteOp(p.mine.All(), p.to.At(0))}, SubmitOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := p.submit(t, ctx, []Op{WriteOp(p.mine.All(), p.to.At(0))}, SubmitOptions{})
 		if err := b.Wait(ctx); err != nil {
 			t.Fatalf("%v\n%s", err, b.Explain().Text())
 		}
@@ -89,10 +86,7 @@ func TestDigestOverRDMA(t *testing.T) {
 			p.randomize(4)
 			op = ReadOp(p.mine.All(), p.to.At(0))
 		}
-		b, err := p.peer.Submit(ctx, []Op{op}, SubmitOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := p.submit(t, ctx, []Op{op}, SubmitOptions{})
 		if err := b.Wait(ctx); err != nil {
 			t.Fatal(err)
 		}
@@ -135,10 +129,7 @@ func TestPermitOverRDMA(t *testing.T) {
 		from *RemoteRegion
 		over string
 	}{{p.to, "tcp"}, {all, "rdma"}} {
-		b, err := p.peer.Submit(ctx, []Op{ReadOp(p.mine.All(), tt.from.At(0))}, SubmitOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := p.submit(t, ctx, []Op{ReadOp(p.mine.All(), tt.from.At(0))}, SubmitOptions{})
 		if err := b.Wait(ctx); err != nil {
 			t.Fatal(err)
 		}
@@ -164,10 +155,7 @@ func TestWaitingOverRDMA(t *testing.T) {
 	ctx := testContext(t)
 	submit := func(ctx context.Context) *Batch {
 		t.Helper()
-		b, err := p.peer.Submit(ctx, []Op{WriteOp(p.mine.Span(0, 8), p.to.At(0))}, SubmitOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := p.submit(t, ctx, []Op{WriteOp(p.mine.Span(0, 8), p.to.At(0))}, SubmitOptions{})
 		return b
 	}
 	if err := submit(ctx).Wait(ctx); err != nil { // the lane is up

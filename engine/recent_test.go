@@ -22,10 +22,7 @@ func TestRecent(t *testing.T) {
 		t.Errorf("before any batch: %+v", got)
 	}
 	submit := func(label string) *Batch {
-		b, err := p.peer.Submit(ctx, []Op{WriteOp(p.mine.Span(0, 100), p.to.At(0))}, SubmitOptions{Label: label})
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := p.submit(t, ctx, []Op{WriteOp(p.mine.Span(0, 100), p.to.At(0))}, SubmitOptions{Label: label})
 		return b
 	}
 	p.warm(t)

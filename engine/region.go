@@ -94,11 +94,8 @@ func (d devices) Foreign(r memory.Range) (*mem.Block, error) {
 
 // registerAll makes regions of all blocks, or of none.
 func (e *Engine) registerAll(blocks []*mem.Block, o RegionOptions) ([]*Region, error) {
-	e.mu.Lock()
-	closing := e.closing
-	e.mu.Unlock()
-	if closing {
-		return nil, pkgerr.Errorf("engine", "region %q: engine is %w", o.Name, ErrClosed)
+	if err := e.alive(); err != nil {
+		return nil, pkgerr.Errorf("engine", "region %q: %w", o.Name, err)
 	}
 	regions := make([]*Region, 0, len(blocks))
 	for _, b := range blocks {

@@ -118,7 +118,7 @@ func (e *Engine) keepPublished(r registry.Record, lease registry.Lease) {
 // publishAgain publishes until the registry has taken the record; nil: the engine has ended, or the registry.
 func (e *Engine) publishAgain(r *registry.Record, pause time.Duration) (registry.Lease, time.Duration) {
 	for {
-		if !e.rest(pause/2 + rand.N(pause/2)) {
+		if !rest(e.ctx, pause/2+rand.N(pause/2)) {
 			return nil, 0
 		}
 		if now := e.Record(); len(now.Addresses) > 0 {
@@ -140,14 +140,14 @@ func (e *Engine) publishAgain(r *registry.Record, pause time.Duration) (registry
 	}
 }
 
-// rest waits; false: the engine has ended.
-func (e *Engine) rest(d time.Duration) bool {
+// rest waits; false: ctx has ended.
+func rest(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
 	case <-t.C:
 		return true
-	case <-e.ctx.Done():
+	case <-ctx.Done():
 		return false
 	}
 }
@@ -228,7 +228,7 @@ func (p *Peer) follow() {
 // watchRecord calls changed with the record of a name as it changes, until ctx ends, also where it is gone
 // for a while; not at all where the registry cannot watch.
 func (e *Engine) watchRecord(ctx context.Context, name string, changed func(registry.Record)) {
-	for {
+	for again := true; again; {
 		err := e.registry.Watch(ctx, name, func(r registry.Record, gone bool) {
 			if !gone && r.Epoch != 0 {
 				changed(r)
@@ -237,13 +237,7 @@ func (e *Engine) watchRecord(ctx context.Context, name string, changed func(regi
 		if errors.Is(err, registry.ErrNoWatch) || errors.Is(err, registry.ErrClosed) {
 			return
 		}
-		t := time.NewTimer(followPause/2 + rand.N(followPause/2)) // the record is gone: it may come back
-		select {
-		case <-t.C:
-		case <-ctx.Done():
-			t.Stop()
-			return
-		}
+		again = rest(ctx, followPause/2+rand.N(followPause/2)) // the record is gone: it may come back
 	}
 }
 
@@ -259,11 +253,7 @@ func (e *Engine) openUnlessMoved(ctx context.Context, name string, record regist
 	moved := make(chan registry.Record, 1)
 	var looking sync.WaitGroup
 	looking.Go(func() {
-		t := time.NewTimer(patientTime)
-		defer t.Stop()
-		select {
-		case <-t.C:
-		case <-trying.Done():
+		if !rest(trying, patientTime) {
 			return
 		}
 		e.watchRecord(trying, name, func(r registry.Record) {

@@ -153,7 +153,7 @@ func (b *bounce) get(e *Engine) (int64, error) {
 	slot := <-b.slots
 	if !b.r.pin() {
 		b.slots <- slot
-		return 0, pkgerr.Errorf("engine", "buffers for ReadAt and WriteAt: engine is %w", ErrClosed)
+		return 0, pkgerr.Errorf("engine", "buffers for ReadAt and WriteAt: %w", errEngineClosed)
 	}
 	return slot, nil
 }

@@ -80,21 +80,8 @@ func quarantineAfterLostPeer(t *testing.T, c quarantineCase) {
 	list := []TransportFactory{n.transport(fake.Options{Name: "fake"})}
 	server := newEngine(t, Options{Name: "server", Transports: list})
 	way := newProxy(t, server.Addrs()[0].String())
-	p := &pair{server: server, client: newEngine(t, Options{Name: "client", Transports: list, GiveUp: 2 * time.Second})}
-	var err error
-	if p.theirs, err = server.Alloc(4096, RegionOptions{Name: "kv", Grant: memory.PeerWrite}); err != nil {
-		t.Fatal(err)
-	}
-	if p.mine, err = p.client.Alloc(4096, RegionOptions{Name: "mine"}); err != nil {
-		t.Fatal(err)
-	}
+	p := clientThrough(t, way, server, 4096, Options{Name: "client", Transports: list, GiveUp: 2 * time.Second})
 	ctx := testContext(t)
-	if p.peer, err = p.client.Open(ctx, way.address()); err != nil {
-		t.Fatal(err)
-	}
-	if p.to, err = p.peer.Region(ctx, "kv"); err != nil {
-		t.Fatal(err)
-	}
 	other := &pair{server: server, client: p.client}
 	second := newEngine(t, Options{Name: "second", Transports: list})
 	if c.twice {
@@ -108,16 +95,13 @@ func quarantineAfterLostPeer(t *testing.T, c quarantineCase) {
 	there.mu.Unlock()
 	conn := n.of("client", "fake").Conns()[0]
 	conn.HoldWrites()
-	b, err := p.peer.Submit(ctx, []Op{WriteOp(p.mine.Span(0, 100), p.to.At(100))}, SubmitOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := p.submit(t, ctx, []Op{WriteOp(p.mine.Span(0, 100), p.to.At(100))}, SubmitOptions{})
 	eventually(t, "the write is on the wire", func() bool { return conn.Held() == 1 })
-	way.lead("127.0.0.1:1") // nobody is there
+	way.SetTarget("127.0.0.1:1") // nobody is there
 	if c.resumes {
-		way.lead(second.Addrs()[0].String())
+		way.SetTarget(second.Addrs()[0].String())
 	}
-	way.cut()
+	way.Cut()
 	<-b.Done()
 	switch err := b.Err(); {
 	case c.resumes && !errors.Is(err, ErrPeerRestarted):
@@ -126,8 +110,8 @@ func quarantineAfterLostPeer(t *testing.T, c quarantineCase) {
 		t.Fatalf("got %v, want ErrUnsafeBuffer and ErrPeerLost", err)
 	}
 	if c.replaced || c.resumes {
-		way.lead(second.Addrs()[0].String())
-		q, err := p.client.Open(ctx, way.address())
+		way.SetTarget(second.Addrs()[0].String())
+		q, err := p.client.Open(ctx, way.Address())
 		if err != nil || q.Epoch() != second.Epoch() {
 			t.Fatalf("opening the second engine: %v", err)
 		}
@@ -139,7 +123,7 @@ func quarantineAfterLostPeer(t *testing.T, c quarantineCase) {
 		other.open(t, ctx)
 	}
 	p.peer, p.to = other.peer, other.to
-	err = p.peer.Write(ctx, p.mine.Span(0, 100), p.to.At(100))
+	err := p.peer.Write(ctx, p.mine.Span(0, 100), p.to.At(100))
 	if !errors.Is(err, ErrQuarantined) {
 		t.Errorf("write where bytes of a lost connection may land: %v", err)
 	}
@@ -407,7 +391,7 @@ func TestManyChangesOfAPeer(t *testing.T) {
 	eventually(t, "its lanes and ports are forgotten", func() bool {
 		e.mu.Lock()
 		defer e.mu.Unlock()
-		return len(e.lanes) == 0 && len(p.peer.sides) == 0
+		return len(e.core.Lanes(nil)) == 0 && len(p.peer.sides) == 0
 	})
 }
 

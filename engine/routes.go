@@ -1,11 +1,8 @@
 package engine
 
 import (
-	"cmp"
-	"errors"
 	"fmt"
 	"maps"
-	"net/netip"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -186,270 +183,6 @@ func (p *Peer) group(c *carrier, key routeKey) group {
 	return g
 }
 
-// What a peer says that it has is dialled only as far as it can be of use: it may say anything.
-const (
-	maxOffers    = 128 // endpoints of one transport; ports are tried with each of ours, which asks the kernel for routes
-	maxPerPort   = 16  // of a peer's ports, from each of ours
-	maxEndpoints = 16  // of a transport that has no ports, and of addresses on this host
-)
-
-// dialled counts the peer's ports that each of ours dials.
-type dialled map[topo.ID]int
-
-func (d dialled) add(local topo.ID) error {
-	if d[local] == maxPerPort {
-		return fmt.Errorf("this port has lanes to %d others of the peer", maxPerPort)
-	}
-	d[local]++
-	return nil
-}
-
-// endpointLanes makes one lane of each endpoint that a transport offers by itself.
-func (p *Peer) endpointLanes(g *group, offers []transport.Endpoint) {
-	var ends []laneOffer
-	for i := range offers[:min(len(offers), maxEndpoints)] {
-		name := g.carrier.name
-		if len(offers) > 1 {
-			name = fmt.Sprintf("%s > %s", name, offers[i].Address)
-		}
-		ends = append(ends, laneOffer{laneEnds: laneEnds{name: name, remote: offers[i]}, Listed: pick.Listed{LocalName: g.carrier.name}})
-	}
-	p.listLanes(g, ends)
-}
-
-// networkLanes makes the lanes of a transport over the network: pathsel's where both
-// hosts are described, else to the address at which the session is.
-func (p *Peer) networkLanes(g *group, key routeKey, offers []transport.Endpoint, remote *pathsel.Host, note string) {
-	local := p.engine.currentHost()
-	here, there := p.session.Local().Addr().Unmap(), p.session.Remote()
-	loopback := there.Addr().IsLoopback() || there.Addr() == here
-	g.leaves = !loopback
-	switch {
-	case loopback:
-		g.reason = "the peer was opened at an address of this host: " + there.String()
-	case local == nil:
-		g.reason = "this host's topology is not known"
-	case remote == nil:
-		g.reason = "the peer's topology is not known"
-		if note != "" {
-			g.reason = note
-		}
-	default:
-		err := p.plannedLanes(g, key, offers, local, remote)
-		if err == nil {
-			return
-		}
-		g.reason = err.Error()
-	}
-	g.reason += ": its address is the lane"
-	ends := []laneOffer{{laneEnds: laneEnds{local: here, remote: transport.Endpoint{Transport: g.carrier.name, Address: there.String()}}}}
-	for _, o := range offers {
-		at, err := netip.ParseAddrPort(o.Address)
-		offered := slices.ContainsFunc(offers, func(o transport.Endpoint) bool { return o.Address == there.String() })
-		if len(ends) < maxEndpoints && err == nil && loopback && offered && at != there && at.Addr().IsLoopback() && at.Addr().Is4() == there.Addr().Is4() {
-			ends = append(ends, laneOffer{laneEnds: laneEnds{remote: o}})
-		}
-	}
-	for i := range ends {
-		ends[i].LocalName = here.String()
-		ends[i].name = fmt.Sprintf("%s > %s", here, ends[i].remote.Address)
-	}
-	p.listLanes(g, ends)
-}
-
-// laneOffer is a lane before the scheduler knows it.
-type laneOffer struct {
-	laneEnds
-	pick.Listed           // RemoteName: set by listLanes
-	localRate, remoteRate topo.Rate
-}
-
-// listLanes makes a set of exactly these lanes, each as often as there are connections
-// per lane.
-func (p *Peer) listLanes(g *group, ends []laneOffer) {
-	o := pick.List{TCP: g.carrier.ports == nil, LocalRates: map[string]topo.Rate{}, RemoteRates: map[string]topo.Rate{}}
-	copies := 1
-	if g.carrier.data != nil {
-		copies = p.engine.o.ConnsPerLane
-	}
-	var all []laneOffer
-	for _, end := range ends {
-		for k := range copies {
-			one := end
-			if k > 0 {
-				one.name = fmt.Sprintf("%s #%d", end.name, k+1)
-			}
-			one.RemoteName = cmp.Or(string(one.remote.Port), one.remote.Address)
-			all, o.Lanes = append(all, one), append(o.Lanes, one.Listed)
-			o.LocalRates[one.LocalName], o.RemoteRates[one.RemoteName] = one.localRate, one.remoteRate
-		}
-	}
-	g.set, g.plan = o.Set(), nil
-	slices.SortStableFunc(all, func(a, b laneOffer) int { return pick.CompareListed(a.Listed, b.Listed) }) // as the set
-	p.addLanes(g, all, fmt.Sprintf("%s to %s", g.carrier.name, p.name))
-}
-
-// plannedLanes asks pathsel.
-func (p *Peer) plannedLanes(g *group, key routeKey, offers []transport.Endpoint, local, remote *pathsel.Host) error {
-	e := p.engine
-	pair, err := pathsel.Connect(local, remote, pathsel.PairOptions{Fabric: e.o.Ports.Fabric})
-	if err != nil {
-		return err
-	}
-	at, reachable := listening(offers, remote)
-	o := pathsel.LaneOptions{Remote: reachable}
-	if now := e.ports.Load(); now != nil && now.host == local {
-		o.Local = now.assigned
-	}
-	src, noteHere := hostLocation(local, key.local, "this host")
-	dst, noteThere := hostLocation(remote, key.remote, "the peer")
-	set, err := pair.LanesOf(src, dst, o)
-	if err != nil {
-		return err
-	}
-	ends := make([]laneOffer, len(set.Lanes))
-	any := false
-	notes := slices.Concat(g.notes, noteHere, noteThere)
-	count := dialled{}
-	for i := range set.Lanes {
-		ends[i] = endOf(&set.Lanes[i], set, local, at)
-		if ends[i].remote.Address == "" {
-			notes = append(notes, fmt.Sprintf("lane %s: the peer does not listen at %s", ends[i].name, set.Lanes[i].Contact.RemoteAddress))
-		} else if err := count.add(ends[i].localPort); err != nil {
-			ends[i].remote = transport.Endpoint{}
-			notes = append(notes, fmt.Sprintf("lane %s: %v", ends[i].name, err))
-		} else {
-			any = true
-		}
-	}
-	if !any {
-		return errors.New("the peer listens at no address that our ports can reach")
-	}
-	g.set, g.plan, g.notes = set.PickSet(), set, notes
-	if e.o.ConnsPerLane > 1 {
-		p.repeatLanes(g, ends)
-		return nil
-	}
-	p.addPortLanes(g, ends, local, remote)
-	return nil
-}
-
-// listening says at which addresses a peer listens, and which ports have those.
-func listening(offers []transport.Endpoint, remote *pathsel.Host) (at map[netip.Addr]transport.Endpoint, ports []topo.ID) {
-	at = map[netip.Addr]transport.Endpoint{}
-	for _, o := range offers {
-		if a, err := netip.ParseAddrPort(o.Address); err == nil {
-			at[a.Addr()] = o
-		}
-	}
-	for _, port := range remote.Ports() {
-		if slices.ContainsFunc(port.Addresses, func(a netip.Prefix) bool { _, ok := at[a.Addr()]; return ok }) {
-			ports = append(ports, port.ID)
-		}
-	}
-	return at, ports
-}
-
-// endOf is one of pathsel's lanes as it is dialled.
-func endOf(l *pathsel.Lane, set *pathsel.LaneSet, local *pathsel.Host, at map[netip.Addr]transport.Endpoint) laneOffer {
-	end := laneOffer{Listed: pick.Listed{LocalName: l.LocalName, Tier: l.Tier}, laneEnds: laneEnds{
-		name:  fmt.Sprintf("%s > %s:%s", l.LocalName, set.RemoteHost, l.RemoteName),
-		local: l.Contact.LocalAddress, localPort: l.Local, remote: at[l.Contact.RemoteAddress],
-	}}
-	if port, ok := local.Port(l.Local); ok {
-		end.iface = port.Netdev
-	}
-	if l.BytesPerSec != nil {
-		end.BytesPerSec = *l.BytesPerSec
-	}
-	return end
-}
-
-// hostLocation is a location that the host has: what is not told is where most memory is.
-func hostLocation(h *pathsel.Host, l pathsel.Location, whose string) (pathsel.Location, []string) {
-	all := h.Locations()
-	if slices.Contains(all, l) || len(all) == 0 {
-		return l, nil
-	}
-	at := all[0]
-	for _, x := range all {
-		if strings.HasPrefix(string(x), "cpu:") {
-			at = x
-			break
-		}
-	}
-	if l == "" {
-		return at, nil
-	}
-	return at, []string{fmt.Sprintf("%s has no %s: lanes are those of %s", whose, l, at)}
-}
-
-// addLanes makes lanes of a listed set known to the scheduler. Their ports are of
-// sides of their own.
-func (p *Peer) addLanes(g *group, ends []laneOffer, what string) {
-	e := p.engine
-	local := p.side("local "+what+names(ends, func(x *laneOffer) string { return x.LocalName }), g.set.Local.BytesPerSec())
-	remote := p.side("remote "+what+names(ends, func(x *laneOffer) string { return x.remote.Address }), g.set.Remote.BytesPerSec())
-	for i := range ends {
-		g.lanes = append(g.lanes, e.laneFor(p, g, i, ends[i].key(g.carrier, local, remote), &ends[i]))
-	}
-}
-
-// addPortLanes makes lanes between ports of two described hosts known.
-func (p *Peer) addPortLanes(g *group, ends []laneOffer, local, remote *pathsel.Host) {
-	e := p.engine
-	here := e.localSide(local, g.set.Local.BytesPerSec())
-	// By name: a port of the peer that goes down or comes up leaves the others as they are.
-	there := p.side("host"+portNames(remote), g.set.Remote.BytesPerSec())
-	for i := range ends {
-		l := e.laneFor(p, g, i, ends[i].key(g.carrier, here, there), &ends[i])
-		g.lanes = append(g.lanes, l)
-		if l.remote.Address == "" {
-			e.withdrawLane(l)
-		}
-	}
-}
-
-// repeatLanes lists pathsel's lanes, each several times.
-func (p *Peer) repeatLanes(g *group, ends []laneOffer) {
-	var out []laneOffer
-	here, there := g.set.Local.BytesPerSec(), g.set.Remote.BytesPerSec()
-	for i := range ends {
-		l := &g.set.Lanes[i]
-		if ends[i].remote.Address == "" {
-			continue
-		}
-		ends[i].localRate, ends[i].remoteRate = here[l.Local], there[l.Remote]
-		ends[i].Failover = i >= g.set.Chosen
-		out = append(out, ends[i])
-	}
-	p.listLanes(g, out)
-}
-
-func portNames(h *pathsel.Host) string {
-	var b strings.Builder
-	b.WriteString(" over " + string(h.Transport()))
-	for _, port := range h.Ports() {
-		b.WriteString(" " + string(port.ID))
-	}
-	return b.String()
-}
-
-func (x *laneOffer) key(c *carrier, local, remote sched.SideID) laneKey {
-	k := laneKey{c, x.laneEnds, local, remote}
-	k.remote.BytesPerSec = 0 // another rate makes no other lane
-	return k
-}
-
-func names(ends []laneOffer, of func(*laneOffer) string) string {
-	var b strings.Builder
-	for i := range ends {
-		b.WriteByte(' ')
-		b.WriteString(of(&ends[i]))
-	}
-	return b.String()
-}
-
 // laneFor finds the lane of a place of the set, or adds it.
 func (e *Engine) laneFor(p *Peer, g *group, place int, key laneKey, end *laneOffer) *lane {
 	from := &g.set.Lanes[place]
@@ -467,8 +200,8 @@ func (e *Engine) laneFor(p *Peer, g *group, place int, key laneKey, end *laneOff
 		return l
 	}
 	l := &lane{laneKey: key, peer: p, rtt: p.session.RoundTrip()}
+	spec.User = l
 	l.id = e.core.AddLane(spec)
-	e.lanes[l.id] = l
 	p.lanes[key] = l
 	return l
 }
@@ -589,14 +322,16 @@ func (e *Engine) switchLanes(name string, kind sched.Kind) error {
 	defer e.putWork(w)
 	e.mu.Lock()
 	var known []string
-	for _, l := range e.lanes {
-		if l.gone {
-			continue
-		}
-		known = append(known, fmt.Sprintf("%q", l.name))
-		if l.name == name {
-			l.suspended = kind == sched.Suspend
-			w.events = append(w.events, sched.Event{Kind: kind, Lane: l.id})
+	for p := range e.peers {
+		for _, l := range p.lanes {
+			if l.gone {
+				continue
+			}
+			known = append(known, fmt.Sprintf("%q", l.name))
+			if l.name == name {
+				l.suspended = kind == sched.Suspend
+				w.events = append(w.events, sched.Event{Kind: kind, Lane: l.id})
+			}
 		}
 	}
 	e.mu.Unlock()

@@ -168,6 +168,15 @@ func (e *Engine) handle(ctx context.Context, s *session.Session, method uint16, 
 	return nil, fmt.Errorf("unknown call %d", method)
 }
 
+// answerBytes is what an answer to a peer's call may take.
+func answerBytes(method uint16) int {
+	switch method {
+	case methodDescribe, methodAsk:
+		return MaxAnswerBytes
+	}
+	return 0
+}
+
 // leave ends the passive end of a connection.
 func (e *Engine) leave(ctx context.Context, s *session.Session, body []byte) error {
 	l, err := parseLeave(body)
@@ -253,12 +262,7 @@ func (e *Engine) sessionEnded(s *session.Session, _ error) {
 		return
 	}
 	e.start(func() {
-		for !e.leaveAll(s) {
-			select {
-			case <-e.ctx.Done():
-				return
-			case <-time.After(fenceRetry):
-			}
+		for rest(e.ctx, fenceRetry) && !e.leaveAll(s) {
 		}
 	})
 }
@@ -378,5 +382,88 @@ func (a *answering) leave(s *session.Session) {
 	a.shares.Give(s.Account(), 1)
 	if a.by[s]--; a.by[s] == 0 {
 		delete(a.by, s)
+	}
+}
+
+// maxWaiting is how many notifications wait for room at a time, which peers share.
+const maxWaiting = 1 << 10
+
+// inbox are the notifications that the application has not read. Those that find it full wait
+// in the order in which they came, and one peer's do not keep others from waiting.
+type inbox struct {
+	c       chan Notification
+	memory  *transport.Shares
+	waiting *transport.Shares
+
+	mu     sync.Mutex
+	unread []unread // in the channel, in its order
+}
+
+// unread is the memory that a notification has.
+type unread struct {
+	account transport.Account
+	bytes   int64
+}
+
+func newInbox(most int, memory *transport.Shares) *inbox {
+	b := &inbox{c: make(chan Notification, most), memory: memory, waiting: transport.NewShares("notifications", maxWaiting)}
+	memory.OnFull(b.settle)
+	return b
+}
+
+// settle gives back what those had that were read: the channel does not tell when.
+func (b *inbox) settle() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	n := max(len(b.unread)-len(b.c), 0)
+	for _, u := range b.unread[:n] {
+		b.memory.Give(u.account, u.bytes)
+	}
+	b.unread = b.unread[n:]
+}
+
+// put waits for room, so that a slow application slows its peers down. A peer that has its share
+// is to come again. closed ends with the engine.
+func (b *inbox) put(ctx, closed context.Context, n Notification, a transport.Account, wait time.Duration) error {
+	b.settle()
+	u := unread{a, int64(len(n.Payload))}
+	if err := b.memory.Take(a, u.bytes); err != nil {
+		return errors.Join(session.ErrBusy, err)
+	}
+	err := b.send(ctx, closed, n, u, wait)
+	if err != nil {
+		b.memory.Give(a, u.bytes)
+	}
+	return err
+}
+
+func (b *inbox) send(ctx, closed context.Context, n Notification, u unread, wait time.Duration) error {
+	b.mu.Lock()
+	select {
+	case b.c <- n:
+		b.unread = append(b.unread, u)
+		b.mu.Unlock()
+		return nil
+	default:
+		b.mu.Unlock()
+	}
+	if err := b.waiting.Take(u.account, 1); err != nil {
+		return errors.Join(session.ErrBusy, err)
+	}
+	defer b.waiting.Give(u.account, 1)
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case b.c <- n:
+		b.mu.Lock()
+		b.unread = append(b.unread, u)
+		b.mu.Unlock()
+		return nil
+	case <-timer.C:
+		return errors.New("peer does not take notifications")
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-closed.Done():
+		return ErrClosed
 	}
 }

@@ -233,8 +233,8 @@ func (e *Engine) laneStates(of *Peer) map[*lane]LaneStats {
 	conns := map[*lane]transport.Conn{}
 	e.mu.Lock()
 	for _, x := range e.core.Lanes(nil) {
-		l := e.lanes[x.Lane]
-		if l == nil || of != nil && l.peer != of {
+		l := x.User.(*lane)
+		if of != nil && l.peer != of {
 			continue
 		}
 		out[l] = l.stats(&x)

@@ -245,10 +245,7 @@ func TestNoAllocationPerSlice(t *testing.T) {
 	p := transportPair(t, "tcp", 64<<20)
 	ctx := testContext(t)
 	run := func(ops []Op) {
-		b, err := p.peer.Submit(ctx, ops, SubmitOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := p.submit(t, ctx, ops, SubmitOptions{})
 		if err := b.Wait(ctx); err != nil {
 			t.Fatal(err)
 		}

@@ -31,10 +31,7 @@ func TestErrorTexts(t *testing.T) {
 	}
 	write := func(ctx context.Context) *Batch {
 		t.Helper()
-		b, err := p.peer.Submit(ctx, []Op{WriteOp(p.mine.Span(0, 0), p.to.At(0)), WriteOp(p.mine.Span(0, 5000), p.to.At(0))}, SubmitOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := p.submit(t, ctx, []Op{WriteOp(p.mine.Span(0, 0), p.to.At(0)), WriteOp(p.mine.Span(0, 5000), p.to.At(0))}, SubmitOptions{})
 		return b
 	}
 	end := func(b *Batch) error { <-b.Done(); return b.Err() }

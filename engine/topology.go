@@ -185,9 +185,9 @@ func (e *Engine) advertise(ctx context.Context) error {
 			}
 		}
 		add(at)
-		reason = choice.Reasons[0].Text
+		reason = choice.Reason
 		for _, w := range choice.Warnings {
-			e.log.Warn("the address that peers are told", "address", choice.String(), "warning", w.Text)
+			e.log.Warn("the address that peers are told", "address", choice.String(), "warning", w)
 		}
 	}
 	for _, t := range tells {
@@ -236,13 +236,7 @@ func (e *Engine) followPorts() {
 
 // rerouteAll makes the routes of all peers anew.
 func (e *Engine) rerouteAll() {
-	e.mu.Lock()
-	peers := make([]*Peer, 0, len(e.peers))
-	for p := range e.peers {
-		peers = append(peers, p)
-	}
-	e.mu.Unlock()
-	for _, p := range peers {
+	for _, p := range e.opened() {
 		p.reroute()
 	}
 }

@@ -25,7 +25,8 @@ type TransportFactory = transport.Factory
 func TCP() TransportFactory {
 	return func(env transport.Env) (transport.Transport, error) {
 		t, err := tcp.New(tcp.Options{
-			Regions: env.Regions, Memory: env.Memory, Logger: env.Logger, Conns: min(4096, max(session.Files()/4, 1)), Protection: env.Protection, Identity: session.Identity{Name: env.Name, Epoch: env.Epoch, Credentials: env.Credentials, TLS: env.TLS},
+			Regions: env.Regions, Memory: env.Memory, Logger: env.Logger, Conns: min(4096, max(session.Files()/4, 1)), Protection: env.Protection,
+			Identity: session.Identity{Name: env.Name, Epoch: env.Epoch, Credentials: env.Credentials, TLS: env.TLS},
 		})
 		if err != nil {
 			return nil, err

@@ -110,13 +110,13 @@ func TestGoneLaneKeepsItsSlices(t *testing.T) {
 	}
 	s.step(Event{Kind: LaneGone, Lane: 0}, Event{Kind: Lost, Lane: 0, Conn: c.id, Err: errors.New("reset")})
 	for i, x := range back {
-		if s.core.lane(0) == nil || j.finished {
-			t.Fatalf("%d slices are out: the lane is %v, the job is over: %v", len(back)-i, s.core.lane(0), j.finished)
+		if s.core.lanes[0] == nil || j.finished {
+			t.Fatalf("%d slices are out: the lane is %v, the job is over: %v", len(back)-i, s.core.lanes[0], j.finished)
 		}
 		s.step(Event{Kind: Done, Slice: x, Err: errors.New("reset"), Retry: true})
 	}
-	if s.core.lane(0) != nil || s.core.posted != 0 || j.inflight != 0 {
-		t.Errorf("lane %v, %d slices in flight, %d of the job", s.core.lane(0), s.core.posted, j.inflight)
+	if s.core.lanes[0] != nil || s.core.posted != 0 || j.inflight != 0 {
+		t.Errorf("lane %v, %d slices in flight, %d of the job", s.core.lanes[0], s.core.posted, j.inflight)
 	}
 	s.step(Event{Kind: Cancel, Job: j})
 	if !j.finished {

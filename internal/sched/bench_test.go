@@ -108,6 +108,26 @@ func BenchmarkSlice(b *testing.B) {
 	}
 }
 
+// What a tick costs while slices are in flight, after many peers that have come and gone.
+func BenchmarkTickAfterPeers(b *testing.B) {
+	for _, n := range []int{1000, 1_000_000} {
+		b.Run(fmt.Sprintf("peers=%d", n), func(b *testing.B) {
+			x := newBench(b, 4)
+			for range n {
+				peer, side := x.core.AddPeer("n"), x.core.AddSide(Side{Rates: []topo.Rate{topo.GBPerSec}})
+				lane := x.core.AddLane(LaneSpec{Peer: peer, Name: "eth0", Transport: "tcp", LocalSide: side, RemoteSide: side})
+				x.step(Event{Kind: LaneGone, Lane: lane})
+				x.core.RemovePeer(peer)
+				x.core.RemoveSide(side)
+			}
+			x.submit(&Job{Route: x.route, Ops: []Op{{Bytes: 1 << 30, Count: 1}}})
+			for b.Loop() {
+				x.core.check()
+			}
+		})
+	}
+}
+
 // Cutting 10,000 ops of 4 KiB that merge, or do not.
 func BenchmarkCut(b *testing.B) {
 	for _, merging := range []bool{true, false} {

@@ -1,7 +1,11 @@
 package sched
 
 import (
+	"cmp"
+	"fmt"
+	"maps"
 	"math"
+	"reflect"
 	"slices"
 
 	"github.com/topoctl/topoctl/discover/topo"
@@ -51,22 +55,11 @@ func DefaultConfig() Config {
 
 // withDefaults fills the fields that are zero.
 func (c Config) withDefaults() Config {
-	d := DefaultConfig()
-	for _, f := range []struct{ field, def *int64 }{
-		{&c.SliceMinBytes, &d.SliceMinBytes}, {&c.SliceMaxBytes, &d.SliceMaxBytes},
-		{&c.WindowNS, &d.WindowNS}, {&c.HalfLifeNS, &d.HalfLifeNS},
-		{&c.StallFloorNS, &d.StallFloorNS}, {&c.StallFactor, &d.StallFactor}, {&c.SpareNS, &d.SpareNS},
-		{&c.BackoffNS, &d.BackoffNS}, {&c.BackoffMaxNS, &d.BackoffMaxNS},
-		{&c.DrainNS, &d.DrainNS}, {&c.FenceNS, &d.FenceNS},
-		{&c.LocalPortNS, &d.LocalPortNS}, {&c.RemotePortNS, &d.RemotePortNS},
-		{&c.MaxTickGapNS, &d.MaxTickGapNS}, {(*int64)(&c.NominalUnknown), (*int64)(&d.NominalUnknown)},
-	} {
-		if *f.field <= 0 {
-			*f.field = *f.def
+	d, fields := reflect.ValueOf(DefaultConfig()), reflect.ValueOf(&c).Elem()
+	for i := range fields.NumField() {
+		if fields.Field(i).IsZero() {
+			fields.Field(i).Set(d.Field(i))
 		}
-	}
-	if c.MaxAttempts <= 0 {
-		c.MaxAttempts = d.MaxAttempts
 	}
 	c.SliceMinBytes = max(c.SliceMinBytes&^(sliceUnit-1), sliceUnit)
 	c.SliceMaxBytes = max(c.SliceMaxBytes&^(sliceUnit-1), c.SliceMinBytes)
@@ -76,9 +69,10 @@ func (c Config) withDefaults() Config {
 // Core is the scheduler of one engine. It is not safe for concurrent use.
 type Core struct {
 	cfg   Config
-	sides []*side
-	peers []*peer
-	lanes []*lane // by LaneID; nil: gone for good
+	sides map[SideID]*side
+	peers map[PeerID]*peer
+	lanes map[LaneID]*lane // that are not gone for good
+	ids   ids
 
 	now           int64 // of this step
 	clock         int64 // like now, without the time in which nobody ran
@@ -86,14 +80,13 @@ type Core struct {
 	checkAt       int64 // when check has something to do at the latest
 	gapReportedAt int64 // when Descheduled was told last
 
-	conns  ConnID // the last that was drawn
-	jobIDs uint64
 	turns  uint64 // of jobs in queues
 	round  uint64 // of pumping
 	posted int    // slices in flight
 
-	jobs    jobList  // all that are not finished, in the order of submission
+	jobs    []*Job   // all that are not finished
 	routes  []*Route // that have jobs, or had until a moment ago
+	busy    []*peer  // that have slices in flight, or had some at the last check
 	waiting []*peer  // that have something queued
 	dirty   []*peer  // to be pumped in this step
 	wakeAll bool     // room on a port that others wait for
@@ -104,9 +97,20 @@ type Core struct {
 	out     []Action
 }
 
+// ids are the next ones. They are counted and not used again, so that none that comes late
+// stands for another thing; the tables have only what is there.
+type ids struct {
+	side SideID
+	peer PeerID
+	lane LaneID
+	conn ConnID
+	job  uint64
+}
+
 // New makes a core.
 func New(c Config) *Core {
-	return &Core{cfg: c.withDefaults(), checkAt: Never, gapReportedAt: math.MinInt64 / 2, fences: map[ConnID]*fence{}}
+	return &Core{cfg: c.withDefaults(), checkAt: Never, gapReportedAt: math.MinInt64 / 2,
+		sides: map[SideID]*side{}, peers: map[PeerID]*peer{}, lanes: map[LaneID]*lane{}, fences: map[ConnID]*fence{}}
 }
 
 // side is the ports of a host.
@@ -131,8 +135,10 @@ func (c *Core) AddSide(s Side) SideID {
 	for _, r := range s.Rates {
 		x.add(r)
 	}
-	c.sides = append(c.sides, x)
-	return SideID(len(c.sides) - 1)
+	id := c.ids.side
+	c.ids.side++
+	c.sides[id] = x
+	return id
 }
 
 func (s *side) add(r topo.Rate) {
@@ -142,10 +148,10 @@ func (s *side) add(r topo.Rate) {
 
 // port is a port of a side; what the side does not list has no known rate.
 func (c *Core) port(id SideID, index int) *port {
-	if int(id) >= len(c.sides) || c.sides[id] == nil {
+	s := c.sides[id]
+	if s == nil {
 		return &port{side: &side{load: pick.Load{0}}}
 	}
-	s := c.sides[id]
 	index = max(index, 0)
 	for len(s.ports) <= index {
 		s.add(0)
@@ -172,6 +178,7 @@ type peer struct {
 	testing     int // lanes that are half-open
 
 	posted  int   // slices in flight
+	busy    bool  // in Core.busy
 	clock   int64 // of stalls: see peer.at
 	moved   int64 // Core.clock of the last progress of any lane
 	stalled bool
@@ -182,18 +189,20 @@ type peer struct {
 
 // AddPeer makes a peer known.
 func (c *Core) AddPeer(name string) PeerID {
-	c.peers = append(c.peers, &peer{id: PeerID(len(c.peers)), name: name, waitAt: -1})
-	return PeerID(len(c.peers) - 1)
+	id := c.ids.peer
+	c.ids.peer++
+	c.peers[id] = &peer{id: id, name: name, waitAt: -1}
+	return id
 }
 
 // RemovePeer forgets a peer for good. It comes after PeerGone and after LaneGone
 // of its lanes; what is still to be closed then is closed all the same.
 func (c *Core) RemovePeer(id PeerID) {
-	p := c.peer(id)
+	p := c.peers[id]
 	if p == nil {
 		return
 	}
-	c.peers[id] = nil
+	delete(c.peers, id)
 	c.routes = slices.DeleteFunc(c.routes, func(r *Route) bool {
 		if r.peer == p {
 			r.listed = false
@@ -203,41 +212,23 @@ func (c *Core) RemovePeer(id PeerID) {
 }
 
 // RemoveSide forgets the ports of a host to which no lane will be added again.
-func (c *Core) RemoveSide(id SideID) {
-	if int(id) < len(c.sides) {
-		c.sides[id] = nil
-	}
-}
+func (c *Core) RemoveSide(id SideID) { delete(c.sides, id) }
 
 // AddLane makes a lane known. It is connected when a job wants it.
 func (c *Core) AddLane(s LaneSpec) LaneID {
-	id := LaneID(len(c.lanes))
-	c.lanes = append(c.lanes, c.newLane(id, s))
+	id := c.ids.lane
+	c.ids.lane++
+	c.lanes[id] = c.newLane(id, s)
 	return id
-}
-
-// lane is the lane of an ID, nil if it is gone for good.
-func (c *Core) lane(id LaneID) *lane {
-	if int(id) < len(c.lanes) {
-		return c.lanes[id]
-	}
-	return nil
 }
 
 // holder is the lane that has a connection, which may be the spare of the one that is named.
 func (c *Core) holder(id LaneID, conn ConnID) *lane {
-	l := c.lane(id)
+	l := c.lanes[id]
 	if l != nil && l.spare != nil && l.spare.conn == conn {
 		return l.spare
 	}
 	return l
-}
-
-func (c *Core) peer(id PeerID) *peer {
-	if int(id) < len(c.peers) {
-		return c.peers[id]
-	}
-	return nil
 }
 
 // Step takes what happened and appends what is to be done now. now is monotonic,
@@ -271,7 +262,8 @@ func (c *Core) advance(now int64) {
 		c.clock += c.cfg.MaxTickGapNS
 		if c.now-c.gapReportedAt >= second {
 			c.gapReportedAt = c.now
-			c.tellDescheduled(gap)
+			text := fmt.Sprintf("this process did not run for %d ms: no lane is blamed for that time", gap/millisecond)
+			c.tell(Note{Code: Descheduled, Text: text})
 		}
 		return
 	}
@@ -293,20 +285,25 @@ func (c *Core) tick() int64 { return max(min(c.cfg.MaxTickGapNS/2, c.cfg.StallFl
 
 func (c *Core) do(a Action) { c.out = append(c.out, a) }
 
+// without takes an element out of a list; the last one gets its place.
+func without[T any](list []*T, at int) []*T {
+	last := len(list) - 1
+	list[at], list[last] = list[last], nil
+	return list[:last]
+}
+
 // check does what time alone brings about, and finds out when that is due next.
 func (c *Core) check() {
 	c.checkAt = Never
-	if c.posted > 0 {
-		for _, p := range c.peers {
-			if p != nil && p.posted > 0 {
-				c.checkPeer(p)
-			}
+	c.busy = slices.DeleteFunc(c.busy, func(p *peer) bool {
+		p.busy = p.posted > 0
+		if p.busy {
+			c.checkPeer(p)
 		}
-	}
-	for j := c.jobs.first; j != nil; {
-		next := j.liveNext
-		c.checkJob(j)
-		j = next
+		return !p.busy
+	})
+	for i := len(c.jobs) - 1; i >= 0; i-- { // a job that ends gives its place to one that was looked at
+		c.checkJob(c.jobs[i])
 	}
 	c.checkRoutes()
 	if c.posted > 0 || len(c.waiting) > 0 {
@@ -327,12 +324,8 @@ func (c *Core) checkRoutes() {
 		kept = append(kept, r)
 		r.seen = 0 // a dial that takes long changes what may be used
 		c.connectWanted(r)
-		for i := range r.groups {
-			for _, l := range r.groups[i].lanes {
-				if l != nil {
-					c.checkLane(l)
-				}
-			}
+		for _, l := range r.lanes {
+			c.checkLane(l)
 		}
 	}
 	clear(c.routes[len(kept):])
@@ -350,4 +343,88 @@ func (c *Core) checkLane(l *lane) {
 	}
 	l.paused = false
 	c.changed(l.peer)
+}
+
+// event takes in one thing that happened.
+func (c *Core) event(e *Event) {
+	switch e.Kind {
+	case Submit:
+		c.submit(e.Job)
+	case Cancel:
+		c.cancel(e.Job, e.Err)
+	case Connected:
+		c.connected(e)
+	case ConnectFailed, Lost:
+		c.closed(e)
+	case Done:
+		c.done(e)
+	case Fenced:
+		c.confirmed(e.Conn)
+	case Suspend, Resume:
+		c.suspend(c.lanes[e.Lane], e.Kind == Suspend)
+	case LaneGone:
+		c.laneGone(c.lanes[e.Lane])
+	case PortDown, PortUp:
+		c.portChanged(e, e.Kind == PortDown)
+	case RouteChanged:
+		c.routeChanged(e.Route, e.Groups)
+	case PeerGone:
+		c.peerGone(e)
+	case Tick: // only time has passed
+	}
+}
+
+// tell emits a note, and leaves it with the jobs of its peer, or of all.
+func (c *Core) tell(n Note) {
+	if p := c.peers[n.Peer]; p != nil && n.Code != Descheduled {
+		n.PeerName = p.name
+	}
+	for _, j := range c.jobs {
+		if j.Route.Peer == n.Peer || n.Code == Descheduled {
+			j.note(n)
+		}
+	}
+	c.do(Action{Do: Tell, Peer: n.Peer, Lane: n.Lane, Note: &n})
+}
+
+// inOrder are the lanes in the order of their IDs.
+func (c *Core) inOrder() []*lane {
+	return slices.SortedFunc(maps.Values(c.lanes), func(a, b *lane) int { return cmp.Compare(a.id, b.id) })
+}
+
+// Lanes appends the lanes' states to buf, in the order of their IDs. Lanes that
+// are gone and have nothing left to do are not listed.
+func (c *Core) Lanes(buf []LaneStats) []LaneStats {
+	for _, l := range c.inOrder() {
+		s := LaneStats{
+			Lane: l.id, User: l.spec.User, Peer: l.spec.Peer, Name: l.spec.Name, Transport: l.spec.Transport, Health: l.healthText(), Conn: l.conn,
+			BytesPerSec: l.spec.RateBytesPerSec, Measured: l.est.trusted() || l.est.believed,
+			InflightBytes: l.inflight, Inflight: len(l.slices), WindowBytes: l.window,
+			DoneBytes: l.doneBytes, DoneSlices: l.doneSlices, Retries: l.retries, Failures: l.failures,
+		}
+		if l.est.trusted() {
+			s.BytesPerSec = topo.Rate(l.est.measured())
+		}
+		if l.lastErr != nil {
+			s.LastError = l.lastErr.Error()
+		}
+		buf = append(buf, s)
+	}
+	return buf
+}
+
+func (l *lane) healthText() string {
+	switch {
+	case l.gone:
+		return "gone"
+	case l.sick || l.barred() || l.phase == closing:
+		return "sick"
+	case l.testing:
+		return "half-open"
+	case l.phase == dialing:
+		return "dialling"
+	case l.phase == idle:
+		return "idle"
+	}
+	return "healthy"
 }

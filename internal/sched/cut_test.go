@@ -126,7 +126,7 @@ func TestNearlyEqualRates(t *testing.T) {
 	r := s.route(s.group("tcp", same(gbit, gbit, gbit, gbit, 2*gbit)))
 	s.core.adopt(r)
 	for i, rate := range []float64{100e6, 80e6, 50e6, 0, 0} {
-		l := s.core.lanes[i]
+		l := s.core.lanes[LaneID(i)]
 		l.phase = up
 		if rate > 0 {
 			l.est.bytes, l.est.ns, l.est.slices, l.est.total = rate, 1e9, 100, second

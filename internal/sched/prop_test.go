@@ -160,14 +160,14 @@ func TestAnything(t *testing.T) {
 // quiet says whether nothing is left of jobs that are over.
 func (s *sim) quiet(t *rapid.T, routes []*Route) {
 	c := s.core
-	if c.posted != 0 || c.jobs.first != nil || len(c.waiting) != 0 || len(c.dirty) != 0 {
+	if c.posted != 0 || len(c.jobs) != 0 || len(c.waiting) != 0 || len(c.dirty) != 0 {
 		t.Fatalf("left: %d slices, %d waiting peers", c.posted, len(c.waiting))
 	}
 	for _, l := range c.lanes {
-		if l != nil && l.spare != nil {
+		if l.spare != nil {
 			t.Fatalf("lane %d keeps its second connection", l.id)
 		}
-		if l != nil && (l.inflight != 0 || l.posted != 0 || l.oldest != nil || l.newest != nil) {
+		if l.inflight != 0 || len(l.slices) != 0 {
 			t.Fatalf("lane %d holds %d bytes", l.id, l.inflight)
 		}
 	}

@@ -14,7 +14,7 @@ type group struct {
 	lanes     []*lane // by place in the set; nil: gone
 	states    []pick.State
 	picker    *pick.Picker
-	pulls     bool        // see Core.pull
+	pulls     bool        // see Core.amongFreed
 	class     []int       // lanes that promise the same have the same class
 	best      []topo.Rate // of each class: what the fastest measured lane does
 
@@ -34,7 +34,7 @@ func (c *Core) adopt(r *Route) {
 	if r.adopted {
 		return
 	}
-	r.adopted, r.peer = true, c.peer(r.Peer)
+	r.adopted, r.peer = true, c.peers[r.Peer]
 	if r.peer != nil {
 		c.regroup(r)
 	}
@@ -59,7 +59,7 @@ func (c *Core) regroup(r *Route) {
 		g := group{transport: from.Transport, set: from.Set, lanes: make([]*lane, n), states: make([]pick.State, n),
 			picker: from.Set.Picker(r.Policy, c.cfg.Seed), class: make([]int, n)}
 		for k := range n {
-			g.lanes[k] = c.lane(from.Lanes[k])
+			g.lanes[k] = c.lanes[from.Lanes[k]]
 			if g.first == nil {
 				g.first = g.lanes[k]
 			}
@@ -122,12 +122,22 @@ func (c *Core) freshen(r *Route) {
 	}
 }
 
-func (r *Route) hasLanes() bool {
+// lanes gives the lanes of all groups, each with the place of its group.
+func (r *Route) lanes(yield func(group int, l *lane) bool) {
 	for i := range r.groups {
 		for _, l := range r.groups[i].lanes {
-			if l != nil && !l.gone {
-				return true
+			if l != nil && !yield(i, l) {
+				return
 			}
+		}
+	}
+}
+
+// any says whether there is a lane of that kind.
+func (r *Route) any(is func(*lane) bool) bool {
+	for _, l := range r.lanes {
+		if is(l) {
+			return true
 		}
 	}
 	return false
@@ -196,33 +206,19 @@ func (c *Core) connectWanted(r *Route) {
 // left alone for long only while jobs have others.
 func (c *Core) retest(r *Route) {
 	patience := c.cfg.BackoffMaxNS
-	if r.jobs > 0 && !r.anyUsable(c.now) {
+	if r.jobs > 0 && !r.any(func(l *lane) bool { return l.usable(c.now) }) {
 		patience = 2 * c.cfg.BackoffNS
 	}
-	for i := range r.groups {
-		for _, l := range r.groups[i].lanes {
-			if l == nil || !l.sick || l.phase != idle || l.barred() {
-				continue
-			}
-			if due := l.retryAt - max(l.backoff-patience, 0); c.now >= due {
-				c.connect(l)
-			} else {
-				c.checkBy(due)
-			}
+	for _, l := range r.lanes {
+		if !l.sick || l.phase != idle || l.barred() {
+			continue
+		}
+		if due := l.retryAt - max(l.backoff-patience, 0); c.now >= due {
+			c.connect(l)
+		} else {
+			c.checkBy(due)
 		}
 	}
-}
-
-// anyUsable says whether a lane of any group is well, or may be.
-func (r *Route) anyUsable(now int64) bool {
-	for i := range r.groups {
-		for _, l := range r.groups[i].lanes {
-			if l != nil && l.usable(now) {
-				return true
-			}
-		}
-	}
-	return false
 }
 
 // selectGroup chooses the transport: the first with a lane that is well or may
@@ -233,15 +229,12 @@ func (c *Core) selectGroup(r *Route) {
 	}
 	r.seen = r.peer.seq
 	best, half := -1, -1
-	for i := range r.groups {
-		for _, l := range r.groups[i].lanes {
-			switch {
-			case l == nil:
-			case best < 0 && l.usable(c.now):
-				best = i
-			case half < 0 && l.testing && l.health() == pick.HalfOpen:
-				half = i
-			}
+	for i, l := range r.lanes {
+		switch {
+		case best < 0 && l.usable(c.now):
+			best = i
+		case half < 0 && l.testing && l.health() == pick.HalfOpen:
+			half = i
 		}
 	}
 	if best < 0 {
@@ -290,7 +283,7 @@ func (c *Core) switched(r *Route) {
 		c.tell(n)
 		return
 	}
-	for j := c.jobs.first; j != nil; j = j.liveNext {
+	for _, j := range c.jobs {
 		if j.Route == r {
 			j.note(n) // another route has told it
 		}

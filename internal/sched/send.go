@@ -79,11 +79,10 @@ func (c *Core) countWaiting(r *Route, class Priority, n int) {
 		return
 	}
 	if p.waitingJobs[Normal]+p.waitingJobs[High] == 0 {
-		last := len(c.waiting) - 1
-		c.waiting[p.waitAt] = c.waiting[last]
-		c.waiting[p.waitAt].waitAt = p.waitAt
-		c.waiting[last] = nil
-		c.waiting, p.waitAt = c.waiting[:last], -1
+		if c.waiting = without(c.waiting, p.waitAt); p.waitAt < len(c.waiting) {
+			c.waiting[p.waitAt].waitAt = p.waitAt
+		}
+		p.waitAt = -1
 	}
 }
 
@@ -188,10 +187,7 @@ func (c *Core) nextRoute(p *peer, class Priority) *Route {
 		r := p.active[i]
 		if r.queues[Normal].first == nil && r.queues[High].first == nil {
 			r.active = false
-			last := len(p.active) - 1
-			p.active[i] = p.active[last]
-			p.active[last] = nil
-			p.active = p.active[:last]
+			p.active = without(p.active, i)
 			i--
 			continue
 		}
@@ -253,7 +249,7 @@ func (c *Core) tester(r *Route, j *Job, bytes int64) *lane {
 			return nil
 		}
 		for _, l := range r.groups[i].lanes {
-			if l != nil && l.health() == pick.HalfOpen && l.posted == 0 && l.room() >= bytes {
+			if l != nil && l.health() == pick.HalfOpen && len(l.slices) == 0 && l.room() >= bytes {
 				return l
 			}
 		}
@@ -272,7 +268,7 @@ func (c *Core) choose(r *Route, j *Job, bytes int64) *lane {
 		slice.Index, slice.Attempt = j.again.index, j.again.Attempt
 	}
 	if g.current(c, r.peer) {
-		if l, sure := c.pull(r, g, &slice); sure {
+		if l, decided := c.amongFreed(r, g, &slice); decided {
 			return l
 		}
 		if l := g.pick(&slice); l == nil || l.room() >= bytes {
@@ -293,7 +289,7 @@ func (g *group) pick(slice *pick.Slice) *lane {
 	if at < 0 || at >= len(g.lanes) {
 		return nil
 	}
-	if l := g.lanes[at]; l.posted < max(l.limits.MaxPosted, 1) {
+	if l := g.lanes[at]; len(l.slices) < max(l.limits.MaxPosted, 1) {
 		return l
 	}
 	return nil
@@ -314,9 +310,10 @@ func (g *group) current(c *Core, p *peer) bool {
 	return p.mirror == g && g.version == p.version && c.clock-g.freshAt < millisecond && !g.portBound
 }
 
-// pull is short where no lane had room when the policy was asked last: only those from
-// which a slice came back can have any. It says whether it is sure.
-func (c *Core) pull(r *Route, g *group, slice *pick.Slice) (*lane, bool) {
+// amongFreed saves asking the policy where no lane had room when it was asked last: only lanes from
+// which a slice has come back can have room. Where that decides, a lane of nil means that the slice
+// waits; otherwise the policy is asked.
+func (c *Core) amongFreed(r *Route, g *group, slice *pick.Slice) (*lane, bool) {
 	if !g.full || !g.pulls {
 		return nil, false
 	}
@@ -343,7 +340,7 @@ func (g *group) only(bytes int64) *lane {
 	case pick.Sick:
 		return nil
 	case pick.HalfOpen:
-		if l.posted > 0 {
+		if len(l.slices) > 0 {
 			return nil
 		}
 	}
@@ -408,7 +405,7 @@ func (g *group) refreshLane(i int, bytes int64) {
 // mirrorLoad shows the policy what a lane has in flight.
 func (l *lane) mirrorLoad() {
 	l.mirror.Inflight, l.mirror.Window = l.inflight, l.window
-	if l.posted >= max(l.limits.MaxPosted, 1) {
+	if len(l.slices) >= max(l.limits.MaxPosted, 1) {
 		l.mirror.Window = -1
 	}
 }
@@ -471,26 +468,201 @@ func (c *Core) post(j *Job, l *lane, s *Slice) {
 	p := l.peer
 	if p.posted == 0 {
 		p.moved = c.clock
+		if !p.busy {
+			p.busy = true
+			c.busy = append(c.busy, p)
+		}
 	}
-	if l.posted == 0 {
+	if len(l.slices) == 0 {
 		l.est.begin(c.clock, float64(c.cfg.HalfLifeNS))
 		l.mark, l.movedAt = p.at(c), c.clock
 	}
 	s.Job, s.Lane, s.Conn, s.postedAt = j, l.id, l.conn, c.clock
 	s.use = j.use(l)
-	j.uses[s.use]++
-	if u := &j.Result.Lanes[s.use]; u.FirstNS == 0 {
+	u := &j.Result.Lanes[s.use]
+	u.inflight++
+	if u.FirstNS == 0 {
 		u.FirstNS = c.now
 	}
 	j.inflight++
-	l.posted++
+	s.lane, s.place = l, len(l.slices)
+	l.slices = append(l.slices, s)
 	p.posted++
 	c.posted++
 	l.load(s.Bytes)
 	if l.mirror != nil {
 		l.mirrorLoad()
 	}
-	l.enlist(s)
 	c.checkBy(c.now + c.tick())
 	c.do(Action{Do: Post, Job: j, Slice: s, Lane: l.id, Peer: p.id, Conn: l.conn})
+}
+
+// sliceUnit is what sizes of slices are multiples of.
+const sliceUnit = 4 << 10
+
+// cursor is how far a job has been cut.
+type cursor struct {
+	op    int
+	piece int
+	off   int64 // in the piece
+}
+
+// empty says whether an op moves nothing.
+func (o *Op) empty() bool { return o.Bytes <= 0 || o.Count <= 0 }
+
+// dense says whether an op's pieces follow each other without gaps on both
+// sides: then it is one piece.
+func (o *Op) dense() bool {
+	return o.Count == 1 && o.LocalPages == nil && o.RemotePages == nil ||
+		o.LocalPages == nil && o.RemotePages == nil && o.LocalStride == o.Bytes && o.RemoteStride == o.Bytes
+}
+
+// totalBytes is what the ops of a job move.
+func totalBytes(ops []Op) int64 {
+	n := int64(0)
+	for i := range ops {
+		if o := &ops[i]; !o.empty() {
+			n += o.Bytes * int64(o.Count)
+		}
+	}
+	return n
+}
+
+// cut fills a slice from where the cursor stands with about want bytes: less
+// where the direction changes or the spans are used up, and up to a quarter less
+// where a piece would be torn for it.
+func (c *cursor) cut(ops []Op, s *Slice, want int64, maxSpans int) {
+	s.Spans, s.Bytes = s.Spans[:0], 0
+	for c.op < len(ops) && s.Bytes < want {
+		o := &ops[c.op]
+		if o.empty() {
+			c.next()
+			continue
+		}
+		if len(s.Spans) == 0 {
+			s.Read, s.firstOp = o.Read, c.op
+		} else if s.Read != o.Read {
+			return
+		}
+		before := s.Bytes
+		var more bool
+		if o.dense() {
+			more = c.cutDense(o, s, want, maxSpans)
+		} else {
+			more = c.cutPieces(o, s, want, maxSpans)
+		}
+		if s.Bytes > before {
+			s.lastOp = c.op
+		}
+		if !more {
+			return
+		}
+		c.next()
+	}
+}
+
+func (c *cursor) next() { c.op, c.piece, c.off = c.op+1, 0, 0 }
+
+// cutDense takes from an op that is one piece, and says whether it is used up.
+func (c *cursor) cutDense(o *Op, s *Slice, want int64, maxSpans int) bool {
+	left := o.Bytes*int64(o.Count) - c.off
+	n := fit(s, left, want, s.follows(o.Local, o.Remote, o.LocalOffset+c.off, o.RemoteOffset+c.off))
+	if n == 0 || !s.add(o.Local, o.Remote, o.LocalOffset+c.off, o.RemoteOffset+c.off, n, maxSpans) {
+		return false
+	}
+	c.off += n
+	return n == left
+}
+
+// cutPieces takes pieces of a regular op, and says whether it is used up.
+func (c *cursor) cutPieces(o *Op, s *Slice, want int64, maxSpans int) bool {
+	for c.piece < o.Count {
+		if s.Bytes >= want {
+			return false
+		}
+		here, there := int64(c.piece), int64(c.piece)
+		if o.LocalPages != nil {
+			here = int64(o.LocalPages[c.piece])
+		}
+		if o.RemotePages != nil {
+			there = int64(o.RemotePages[c.piece])
+		}
+		local, remote := o.LocalOffset+here*o.LocalStride+c.off, o.RemoteOffset+there*o.RemoteStride+c.off
+		left := o.Bytes - c.off
+		n := left
+		if s.Bytes+left > want {
+			n = fit(s, left, want, s.follows(o.Local, o.Remote, local, remote))
+		}
+		if n == 0 || !s.add(o.Local, o.Remote, local, remote, n, maxSpans) {
+			return false
+		}
+		if n < left {
+			c.off += n
+			return false
+		}
+		c.piece, c.off = c.piece+1, 0
+	}
+	return true
+}
+
+// fit is how much of a piece a slice takes: all of it, what there is room for,
+// or nothing where a small piece would be torn although the slice is nearly full.
+func fit(s *Slice, left, want int64, follows bool) int64 {
+	room := want - s.Bytes
+	switch {
+	case left <= room:
+		return left
+	case !follows && left <= want/4 && s.Bytes >= want-want/4:
+		return 0
+	}
+	return room
+}
+
+// follows says whether a piece continues the slice's last span on both sides.
+func (s *Slice) follows(local, remote int32, here, there int64) bool {
+	if len(s.Spans) == 0 {
+		return false
+	}
+	l := &s.Spans[len(s.Spans)-1]
+	return l.LocalOffset+l.Bytes == here && l.RemoteOffset+l.Bytes == there && l.Local == local && l.Remote == remote
+}
+
+// add appends a piece, or lengthens the last span by it. It says whether there
+// was room.
+func (s *Slice) add(local, remote int32, here, there, bytes int64, maxSpans int) bool {
+	if n := len(s.Spans); n > 0 {
+		l := &s.Spans[n-1]
+		if l.LocalOffset+l.Bytes == here && l.RemoteOffset+l.Bytes == there && l.Local == local && l.Remote == remote {
+			l.Bytes += bytes
+			s.Bytes += bytes
+			return true
+		}
+		if n >= maxSpans {
+			return false
+		}
+	}
+	s.Spans = append(s.Spans, Span{local, remote, here, there, bytes})
+	s.Bytes += bytes
+	return true
+}
+
+// carve moves the first bytes of a slice, whole spans where possible, to
+// another: a lane that takes less than the one that failed gets a part of it.
+func (s *Slice) carve(part *Slice, want int64, maxSpans int) {
+	part.Spans, part.Bytes = part.Spans[:0], 0
+	part.Read, part.Probe, part.firstOp, part.lastOp, part.Attempt, part.index = s.Read, s.Probe, s.firstOp, s.lastOp, s.Attempt, s.index
+	used := 0
+	for used < len(s.Spans) && len(part.Spans) < maxSpans && part.Bytes < want {
+		x := &s.Spans[used]
+		n := min(x.Bytes, want-part.Bytes)
+		part.Spans = append(part.Spans, Span{x.Local, x.Remote, x.LocalOffset, x.RemoteOffset, n})
+		part.Bytes += n
+		if n < x.Bytes {
+			x.LocalOffset, x.RemoteOffset, x.Bytes = x.LocalOffset+n, x.RemoteOffset+n, x.Bytes-n
+			break
+		}
+		used++
+	}
+	s.Spans = append(s.Spans[:0], s.Spans[used:]...)
+	s.Bytes -= part.Bytes
 }

@@ -101,7 +101,7 @@ func (s *sim) post(a *Action) {
 		return // it knows no windows
 	}
 	l := s.core.holder(a.Lane, a.Conn)
-	if l.posted > 1 && l.inflight > l.window {
+	if len(l.slices) > 1 && l.inflight > l.window {
 		s.t.Fatalf("lane %s holds %d bytes, its window is %d", c.link.name, l.inflight, l.window)
 	}
 	for _, p := range []*port{l.local, l.remote} {

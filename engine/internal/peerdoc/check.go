@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/topoctl/topoctl/engine/internal/transport"
 	"github.com/topoctl/topoctl/engine/memory"
@@ -153,26 +151,14 @@ type field struct {
 func (f field) check() error { return CheckText(f.what, f.text, f.least, f.most) }
 
 // CheckText refuses a text of another length in bytes, and one that cannot be printed.
-func CheckText(what, text string, least, most int) error {
-	if len(text) < least || len(text) > most {
-		return fmt.Errorf("%s %q: %d bytes: want %d to %d", what, Clip(text), len(text), least, most)
+func CheckText(what, s string, least, most int) error {
+	if len(s) < least || len(s) > most {
+		return fmt.Errorf("%s %q: %d bytes: want %d to %d", what, Clip(s), len(s), least, most)
 	}
-	if !printable(text) {
-		return fmt.Errorf("%s %q: want printable text", what, text)
+	if text.Printable(s) != s {
+		return fmt.Errorf("%s %q: want printable text", what, s)
 	}
 	return nil
-}
-
-func printable(s string) bool {
-	if !utf8.ValidString(s) {
-		return false
-	}
-	for _, r := range s {
-		if !unicode.IsPrint(r) {
-			return false
-		}
-	}
-	return true
 }
 
 // Clip bounds a text of a peer in messages.

@@ -1,5 +1,5 @@
 // Package route says at which addresses peers reach this engine: the one that
-// they are told, and those of each port for the lanes. It decides on what Host
+// they are told, and those of each port for the lanes. It decides by what Host
 // knows; System asks the operating system.
 //
 // An address is never guessed from the order of interfaces: a bridge of
@@ -8,7 +8,6 @@ package route
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -39,25 +38,20 @@ type Address struct {
 type Query struct {
 	// Listen are the addresses that listeners are bound to, with their real ports.
 	Listen []netip.AddrPort
-	// Want is what the user wants to be told, host or host:port; "" the route decides.
+	// Want is the address that the user wants peers to be told, host or host:port; without one
+	// Advertise chooses.
 	Want string
-	// Ports are this host's, from a pathsel.Host that was prepared for TCP; nil: not
-	// known. They decide where no peer does.
+	// Ports are this host's, from a pathsel.Host that was prepared for TCP; nil: not known.
 	Ports []pathsel.Port
-	// Peer is who is told; not valid: nobody in particular.
-	Peer netip.Addr
 }
 
 // Choice is an address that peers are told.
 type Choice struct {
 	Addr netip.AddrPort
 	// Name is the host name that the user gave, "" for an address.
-	Name      string
-	Interface string // that has the address, "" if none of this host's has
-	// Reasons say why it is this one and why others are not; Warnings what may be
-	// wrong with it.
-	Reasons  []pathsel.Reason
-	Warnings []pathsel.Reason
+	Name     string
+	Reason   string   // why it is this one
+	Warnings []string // what may be wrong with it
 }
 
 // String is host:port as peers are told.
@@ -68,121 +62,42 @@ func (c *Choice) String() string {
 	return c.Addr.String()
 }
 
-// Why an address is told, or not.
-const (
-	CodeGiven       pathsel.Code = "given"        // the user wants it
-	CodeRouted      pathsel.Code = "routed"       // the kernel sends from it to the peer
-	CodeNotRouted   pathsel.Code = "not-routed"   // the way to the peer is another
-	CodeLoopback    pathsel.Code = "loopback"     // for peers of this host only
-	CodeListened    pathsel.Code = "listened"     // the listener has this one
-	CodeNotListened pathsel.Code = "not-listened" // no listener has it
-	CodeLinkLocal   pathsel.Code = "link-local"   // means nothing without a zone
-	CodeDataPort    pathsel.Code = "data-port"    // of a port that is there for data
-	CodeDefault     pathsel.Code = "default"      // the default route leaves by it
-	CodeOnly        pathsel.Code = "only"         // nothing better is known
-	CodeForeign     pathsel.Code = "foreign"      // not an address of this host
-	CodeNoRoute     pathsel.Code = "no-route"     // the kernel has no route to the peer
-)
-
-// ErrUnreachable is what Advertise fails with where no address is left that the
-// peer can reach.
-var ErrUnreachable = errors.New("no address for peers")
-
-// Advertise chooses the address that a peer is told. ctx bounds resolving a name.
+// Advertise chooses the address that peers are told. ctx bounds resolving a name.
 func Advertise(ctx context.Context, h Host, q Query) (*Choice, error) {
 	if len(q.Listen) == 0 {
-		return nil, pkgerr.Errorf("route", "%w: nothing listens", ErrUnreachable)
+		return nil, pkgerr.New("route", "no address for peers: nothing listens")
 	}
-	q.Peer = q.Peer.Unmap()
 	d := decision{h: h, q: q}
-	switch {
-	case q.Want != "":
+	if q.Want != "" {
 		return d.wanted(ctx)
-	case q.Peer.IsValid() && (q.Peer.IsLoopback() || d.ours(q.Peer)):
-		return d.forThisHost()
-	case q.Peer.IsValid():
-		return d.forPeer()
 	}
-	return d.forAnybody()
+	return d.best()
 }
 
-// decision is one question with what is found on the way to the answer.
+// decision is one question.
 type decision struct {
-	h       Host
-	q       Query
-	reasons []pathsel.Reason
+	h Host
+	q Query
 }
 
-func (d *decision) note(code pathsel.Code, format string, args ...any) {
-	d.reasons = append(d.reasons, pathsel.Reason{Code: code, Text: fmt.Sprintf(format, args...)})
+// choose answers with an address of a listener.
+func choose(at netip.AddrPort, format string, args ...any) (*Choice, error) {
+	return &Choice{Addr: at, Reason: fmt.Sprintf(format, args...)}, nil
 }
 
-// choose answers with an address of a listener. The reason comes first.
-func (d *decision) choose(at netip.AddrPort, code pathsel.Code, format string, args ...any) (*Choice, error) {
-	first := pathsel.Reason{Code: code, Text: fmt.Sprintf(format, args...)}
-	return &Choice{Addr: at, Interface: d.h.interfaceOf(at.Addr()), Reasons: append([]pathsel.Reason{first}, d.reasons...)}, nil
-}
-
-// forThisHost is for peers that are engines of this host.
-func (d *decision) forThisHost() (*Choice, error) {
-	loopback := netip.AddrFrom4([4]byte{127, 0, 0, 1})
-	if d.q.Peer.Is6() && d.q.Peer.IsLoopback() {
-		loopback = netip.IPv6Loopback()
-	}
-	for _, a := range []netip.Addr{loopback, netip.AddrFrom4([4]byte{127, 0, 0, 1}), netip.IPv6Loopback()} {
-		if at, ok := d.listened(a); ok {
-			return d.choose(at, CodeLoopback, "peer %s is on this host", d.q.Peer)
-		}
-	}
-	at := d.q.Listen[0]
-	return d.choose(at, CodeListened, "peer %s is on this host, and the listener is bound to %s", d.q.Peer, at.Addr())
-}
-
-// forPeer follows the kernel's route to the peer.
-func (d *decision) forPeer() (*Choice, error) {
-	peer := d.q.Peer
-	src, err := d.h.Source(peer)
-	if err != nil {
-		d.note(CodeNoRoute, "the kernel has no route to peer %s: %v", peer, err)
-		return d.forAnybody()
-	}
-	src = src.Unmap()
-	by := d.h.interfaceOf(src)
-	if src.IsLinkLocalUnicast() {
-		d.note(CodeLinkLocal, "peer %s is routed by %s from %s, a link-local address: peers would need a zone of their own for it", peer, name(by), src.WithZone(""))
-		for _, a := range d.h.Addresses {
-			if at, ok := d.listened(a.Addr); ok && a.Interface == by && told(a.Addr) {
-				return d.choose(at, CodeRouted, "peer %s is routed by %s, which has %s too", peer, name(by), a.Addr)
-			}
-		}
-		return d.forAnybody()
-	}
-	at, ok := d.listened(src)
-	if !ok {
-		d.note(CodeNotListened, "peer %s is routed by %s from %s, where nothing listens", peer, name(by), src)
-		return d.forAnybody()
-	}
-	for _, a := range d.h.Addresses {
-		if _, ok := d.listened(a.Addr); ok && a.Interface != by && told(a.Addr) {
-			d.note(CodeNotRouted, "%s (%s) is not on the way to peer %s", a.Interface, a.Addr, peer)
-		}
-	}
-	return d.choose(at, CodeRouted, "peer %s is routed by %s", peer, name(by))
-}
-
-// forAnybody chooses where no peer's route does: what the listeners are bound
-// to, data ports, the interface of the default route, whatever is left.
-func (d *decision) forAnybody() (*Choice, error) {
+// best prefers the addresses that listeners are bound to, then those of data ports, then that of
+// the interface of the default route, then any.
+func (d *decision) best() (*Choice, error) {
 	for _, l := range d.q.Listen {
 		if told(l.Addr()) {
-			return d.choose(l, CodeListened, "the listener is bound to %s", l.Addr())
+			return choose(l, "the listener is bound to %s", l.Addr())
 		}
 	}
 	for i := range d.q.Ports {
 		p := &d.q.Ports[i]
 		for _, prefix := range p.Addresses {
 			if at, ok := d.listened(prefix.Addr()); ok && p.Usable && told(prefix.Addr()) {
-				return d.choose(at, CodeDataPort, "%s is a port for data", p.Name)
+				return choose(at, "%s is a port for data", p.Name)
 			}
 		}
 	}
@@ -194,12 +109,12 @@ func (d *decision) forAnybody() (*Choice, error) {
 			continue
 		}
 		if at, ok := d.listened(src.Unmap()); ok && told(src.Unmap()) {
-			return d.choose(at, CodeDefault, "the default route leaves by %s", name(d.h.interfaceOf(src.Unmap())))
+			return choose(at, "the default route leaves by %s", name(d.h.interfaceOf(src.Unmap())))
 		}
 	}
 	for _, a := range d.h.Addresses {
 		if at, ok := d.listened(a.Addr); ok && told(a.Addr) {
-			return d.choose(at, CodeOnly, "no route tells, %s is the first interface with an address", a.Interface)
+			return choose(at, "no route tells, %s is the first interface with an address", a.Interface)
 		}
 	}
 	return d.loopbackOnly()
@@ -211,15 +126,12 @@ func (d *decision) loopbackOnly() (*Choice, error) {
 		if !l.Addr().IsLoopback() {
 			continue
 		}
-		if d.q.Peer.IsValid() {
-			return nil, pkgerr.Errorf("route", "%w: the listener is bound to %s, which peer %s cannot reach: listen at an address of a network port", ErrUnreachable, l.Addr(), d.q.Peer)
-		}
-		return d.choose(l, CodeLoopback, "the listener is bound to %s: peers of this host only", l.Addr())
+		return choose(l, "the listener is bound to %s: peers of this host only", l.Addr())
 	}
-	if at, ok := d.listened(netip.AddrFrom4([4]byte{127, 0, 0, 1})); ok && !d.q.Peer.IsValid() {
-		return d.choose(at, CodeLoopback, "this host has no other address: peers of this host only")
+	if at, ok := d.listened(netip.AddrFrom4([4]byte{127, 0, 0, 1})); ok {
+		return choose(at, "this host has no other address: peers of this host only")
 	}
-	return nil, pkgerr.Errorf("route", "%w: this host has no address that they could reach: give one with --advertise", ErrUnreachable)
+	return nil, pkgerr.New("route", "no address for peers: this host has none that they could reach: give one with --advertise")
 }
 
 // listened is a listener's address and port for one of our addresses.
@@ -287,22 +199,17 @@ func (d *decision) wanted(ctx context.Context) (*Choice, error) {
 			return nil, err
 		}
 	}
-	c.Addr, c.Interface = netip.AddrPortFrom(a, port), d.h.interfaceOf(a)
-	c.Reasons = []pathsel.Reason{{Code: CodeGiven, Text: fmt.Sprintf("advertise %q is given", d.q.Want)}}
-	warn := func(code pathsel.Code, format string, args ...any) {
-		c.Warnings = append(c.Warnings, pathsel.Reason{Code: code, Text: fmt.Sprintf(format, args...)})
-	}
+	c.Addr, c.Reason = netip.AddrPortFrom(a, port), fmt.Sprintf("advertise %q is given", d.q.Want)
+	warn := func(format string, args ...any) { c.Warnings = append(c.Warnings, fmt.Sprintf(format, args...)) }
 	at, listened := d.listened(a)
 	switch {
-	case a.IsLoopback() && d.q.Peer.IsValid() && !d.q.Peer.IsLoopback() && !d.ours(d.q.Peer):
-		warn(CodeLoopback, "%s is told to peer %s, which is on another host", a, d.q.Peer)
 	case a.IsLoopback():
-		warn(CodeLoopback, "%s is for peers of this host only", a)
-	case c.Interface == "":
-		warn(CodeForeign, "%s is not an address of this host: right only where something forwards it to here", a)
+		warn("%s is for peers of this host only", a)
+	case !d.ours(a):
+		warn("%s is not an address of this host: right only where something forwards it to here", a)
 	}
-	if c.Interface != "" && (!listened || at.Port() != port) {
-		warn(CodeNotListened, "nothing listens at %s", c.Addr)
+	if d.ours(a) && (!listened || at.Port() != port) {
+		warn("nothing listens at %s", c.Addr)
 	}
 	return c, nil
 }

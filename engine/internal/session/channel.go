@@ -101,7 +101,7 @@ func newSession(id transport.SessionID, peer trust.PeerID, w welcome, l Limits, 
 		receivedCalls: map[uint64]*receivedCall{},
 	}
 	s.answersDrained.L = &s.mu
-	s.credits = credits{calls: s.peer.calls, bytes: bodiesInFlight * s.peer.body}
+	s.credits = credits{turn: make(chan struct{}, 1), given: make(chan struct{}, 1), calls: s.peer.calls, bytes: bodiesInFlight * s.peer.body}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	return s
 }
@@ -631,73 +631,58 @@ func (s *Session) leave(why uint64) {
 	<-s.finished
 }
 
-// credits are how many more calls of ours the peer takes, and bytes of them: first come,
-// first served.
+// credits are how many more calls of ours the peer takes, and bytes of them.
 type credits struct {
-	mu      sync.Mutex
-	calls   int
-	bytes   int
-	waiting []*creditWait
-}
+	turn  chan struct{} // has a token while a call takes its credits; others stand in line for it
+	given chan struct{} // has a token if some were given back since somebody looked
 
-type creditWait struct {
+	mu    sync.Mutex
+	calls int
 	bytes int
-	ready chan struct{}
 }
 
 var errSessionOver = errors.New("over")
 
-// acquire waits for a call's credits; over ends the wait with errSessionOver.
+// acquire waits for a call's credits: first come, first served. over ends the wait with errSessionOver.
 func (c *credits) acquire(ctx context.Context, over <-chan struct{}, bytes int) error {
-	c.mu.Lock()
-	if len(c.waiting) == 0 && c.calls > 0 && c.bytes >= bytes {
-		c.calls--
-		c.bytes -= bytes
-		c.mu.Unlock()
-		return nil
-	}
-	p := &creditWait{bytes: bytes, ready: make(chan struct{})}
-	c.waiting = append(c.waiting, p)
-	c.mu.Unlock()
-	var err error
 	select {
-	case <-p.ready:
-		return nil
+	case c.turn <- struct{}{}:
 	case <-ctx.Done():
-		err = ctx.Err()
+		return ctx.Err()
 	case <-over:
-		err = errSessionOver
+		return errSessionOver
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for i, w := range c.waiting {
-		if w == p {
-			c.waiting = append(c.waiting[:i], c.waiting[i+1:]...)
-			c.grant()
-			return err
+	defer func() { <-c.turn }()
+	for !c.take(bytes) {
+		select {
+		case <-c.given:
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-over:
+			return errSessionOver
 		}
 	}
-	// It was let in meanwhile.
-	c.calls++
-	c.bytes += bytes
-	c.grant()
-	return err
+	return nil
+}
+
+func (c *credits) take(bytes int) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.calls == 0 || c.bytes < bytes {
+		return false
+	}
+	c.calls--
+	c.bytes -= bytes
+	return true
 }
 
 func (c *credits) release(bytes int) {
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	c.calls++
 	c.bytes += bytes
-	c.grant()
-}
-
-func (c *credits) grant() {
-	for len(c.waiting) > 0 && c.calls > 0 && c.bytes >= c.waiting[0].bytes {
-		p := c.waiting[0]
-		c.waiting = c.waiting[1:]
-		c.calls--
-		c.bytes -= p.bytes
-		close(p.ready)
+	c.mu.Unlock()
+	select {
+	case c.given <- struct{}{}:
+	default:
 	}
 }

@@ -57,12 +57,8 @@ func retryBusy[T any](ctx context.Context, dial func() (T, error)) (T, error) {
 func (o DialOptions) withDefaults() DialOptions {
 	o.Identity = o.Identity.complete()
 	o.Limits = o.Limits.withDefaults()
-	if o.Silence <= 0 {
-		o.Silence = 50 * time.Millisecond
-	}
-	if o.GiveUp <= 0 {
-		o.GiveUp = 10 * time.Second
-	}
+	o.Silence = cmp.Or(o.Silence, 50*time.Millisecond)
+	o.GiveUp = cmp.Or(o.GiveUp, 10*time.Second)
 	return o
 }
 

@@ -48,16 +48,13 @@ func (m *message) appendHead(b []byte) []byte {
 	b = append(b, 0, 0, 0, 0, m.kind)
 	switch m.kind {
 	case msgCall:
-		b = binary.BigEndian.AppendUint64(b, m.number)
-		b = binary.BigEndian.AppendUint16(b, m.method)
+		b = binary.BigEndian.AppendUint16(binary.BigEndian.AppendUint64(b, m.number), m.method)
 	case msgAnswer:
-		b = binary.BigEndian.AppendUint64(b, m.number)
-		b = append(b, m.outcome)
+		b = append(binary.BigEndian.AppendUint64(b, m.number), m.outcome)
 	case msgPing, msgPong:
 		b = binary.BigEndian.AppendUint64(b, m.number)
 	case msgSync:
-		b = binary.BigEndian.AppendUint64(b, m.number)
-		b = appendNumbers(b, m.numbers)
+		b = appendNumbers(binary.BigEndian.AppendUint64(b, m.number), m.numbers)
 	case msgAck:
 		b = appendNumbers(b, m.numbers)
 	case msgBye:
@@ -178,15 +175,15 @@ func parseMessage(kind uint8, rest []byte, l bounds) (message, error) {
 	p := parser{b: rest}
 	switch kind {
 	case msgCall:
-		m.number, m.method = p.u64(), p.u16()
+		p.fields(&m.number, &m.method)
 		m.body = p.b
 	case msgAnswer:
-		m.number, m.outcome = p.u64(), p.u8()
+		p.fields(&m.number, &m.outcome)
 		m.body = p.b
 	case msgPing, msgPong:
-		m.number = p.u64()
+		p.fields(&m.number)
 	case msgSync:
-		m.number = p.u64()
+		p.fields(&m.number)
 		m.numbers = p.numbers(l.calls)
 		for i := 1; i < len(m.numbers); i++ {
 			p.bad = p.bad || m.numbers[i] <= m.numbers[i-1]
@@ -195,7 +192,7 @@ func parseMessage(kind uint8, rest []byte, l bounds) (message, error) {
 		m.numbers = p.numbers(l.calls)
 	case msgBye:
 		if len(rest) == 8 {
-			m.number = p.u64()
+			p.fields(&m.number)
 		}
 	default:
 		p.bad = true
@@ -207,14 +204,13 @@ func parseMessage(kind uint8, rest []byte, l bounds) (message, error) {
 }
 
 func (p *parser) numbers(most int) []uint64 {
-	n := int64(p.u32())
-	if p.bad || n > int64(most) || n*8 != int64(len(p.b)) {
+	var n uint32
+	p.fields(&n)
+	if p.bad || int64(n) > int64(most) || int64(n)*8 != int64(len(p.b)) {
 		p.bad = true
 		return nil
 	}
 	out := make([]uint64, n)
-	for i := range out {
-		out[i] = p.u64()
-	}
+	p.fields(out)
 	return out
 }

@@ -119,10 +119,7 @@ func TestRenewal(t *testing.T) {
 				}}, "127.0.0.1:0")
 			p := newProxy(t, addr, false)
 			var over ends
-			s, err := session.Dial(limited(t), session.DialOptions{Identity: client.Identity, PeerName: "node2", Routes: to(p.addr), Ended: over.add, GiveUp: 5 * time.Second})
-			if err != nil {
-				t.Fatal(err)
-			}
+			s := mustDial(t, session.DialOptions{Identity: client.Identity, PeerName: "node2", Routes: to(p.addr), Ended: over.add, GiveUp: 5 * time.Second})
 			defer s.Close()
 			call := func() error {
 				_, err := s.Call(limited(t), 1, nil)
@@ -167,10 +164,7 @@ func TestExpiredData(t *testing.T) {
 		},
 		Data: func(_ transport.SessionID, _ transport.ConnID, _ string, c net.Conn) error { return c.Close() },
 	}, "127.0.0.1:0")
-	s, err := session.Dial(limited(t), session.DialOptions{Identity: client.Identity, PeerName: "node2", Routes: to(addr)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := mustDial(t, session.DialOptions{Identity: client.Identity, PeerName: "node2", Routes: to(addr)})
 	defer s.Close()
 	dial := func(conn transport.ConnID, sealed bool) error {
 		c, err := session.DialData(limited(t), session.DataDial{

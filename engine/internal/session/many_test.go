@@ -101,10 +101,7 @@ func TestOpenSessions(t *testing.T) {
 	before := heap()
 	var all []*session.Session
 	for range n {
-		s, err := session.Dial(limited(t), session.DialOptions{Routes: to(addr), Silence: 5 * time.Second})
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := mustDial(t, session.DialOptions{Routes: to(addr), Silence: 5 * time.Second})
 		all = append(all, s)
 	}
 	each := (int64(heap()) - int64(before)) / n
@@ -131,10 +128,7 @@ func TestSocketSettings(t *testing.T) {
 		}
 	}()
 	srv, addr := serve(t, session.ServerOptions{}, "127.0.0.1:0")
-	s, err := session.Dial(limited(t), session.DialOptions{Routes: to(addr)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := mustDial(t, session.DialOptions{Routes: to(addr)})
 	defer s.Close()
 	c, err := net.Dial("tcp", l.Addr().String())
 	if err != nil {

@@ -69,13 +69,10 @@ func TestEachCallRunsOnce(t *testing.T) {
 			return atHost.handle(ctx, s, m, body)
 		}}, "127.0.0.1:0")
 	p, q := newProxy(t, addr, false), newProxy(t, addr, false)
-	s, err := session.Dial(limited(t), session.DialOptions{
+	s := mustDial(t, session.DialOptions{
 		Identity: session.Identity{Name: "c", Epoch: 4, Credentials: trust.OfSecret(token)}, Routes: to(p.addr, q.addr),
 		Handle: atClient.handle, Ended: clientEnds.add, Silence: 2 * time.Second, GiveUp: time.Minute,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	if _, err := s.Call(limited(t), 1, numbered(0, 0)); err != nil {
 		t.Fatal(err)
 	}
@@ -216,10 +213,7 @@ func TestSlowHandlerKeepsItsConnection(t *testing.T) {
 		return b, nil
 	}}, "127.0.0.1:0")
 	p := newProxy(t, addr, false)
-	s, err := session.Dial(limited(t), session.DialOptions{Routes: to(p.addr), Silence: 200 * time.Millisecond})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := mustDial(t, session.DialOptions{Routes: to(p.addr), Silence: 200 * time.Millisecond})
 	defer s.Close()
 	if _, err := s.Call(limited(t), 1, nil); err != nil {
 		t.Fatal(err)
@@ -234,10 +228,7 @@ func TestRestartedPeer(t *testing.T) {
 	srv, addr := serve(t, session.ServerOptions{Identity: session.Identity{Name: "h", Epoch: 5, Credentials: trust.OfSecret(token)}, Handle: echo}, childtest.Address(t))
 	p := newProxy(t, addr, false)
 	var got ends
-	s, err := session.Dial(limited(t), session.DialOptions{Identity: session.Identity{Credentials: trust.OfSecret(token)}, Routes: to(p.addr), Ended: got.add})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := mustDial(t, session.DialOptions{Identity: session.Identity{Credentials: trust.OfSecret(token)}, Routes: to(p.addr), Ended: got.add})
 	// It dies without a word, and comes back at the same address with another name.
 	p.swallow.Store(true)
 	_ = srv.Close()
@@ -296,10 +287,7 @@ func TestUnreachable(t *testing.T) {
 	var client, host ends
 	_, addr := serve(t, session.ServerOptions{Ended: host.add, Handle: echo, Limits: session.Limits{Orphaned: 300 * time.Millisecond}}, "127.0.0.1:0")
 	p := newProxy(t, addr, false)
-	s, err := session.Dial(limited(t), session.DialOptions{Routes: to(p.addr), GiveUp: time.Second, Ended: client.add})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := mustDial(t, session.DialOptions{Routes: to(p.addr), GiveUp: time.Second, Ended: client.add})
 	if _, err := s.Call(limited(t), 1, nil); err != nil { // the host has it, too
 		t.Fatal(err)
 	}
@@ -361,10 +349,7 @@ func TestRefusedPeerIsGone(t *testing.T) {
 	}}, "127.0.0.1:0")
 	p, q := newProxy(t, addr, false), newProxy(t, addr, false)
 	var client ends
-	s, err := session.Dial(limited(t), session.DialOptions{Routes: to(p.addr, q.addr), GiveUp: time.Hour, Ended: client.add})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := mustDial(t, session.DialOptions{Routes: to(p.addr, q.addr), GiveUp: time.Hour, Ended: client.add})
 	first, last := p, q
 	if s.Remote() == q.addr {
 		first, last = q, p
@@ -418,10 +403,7 @@ func TestContextEndsTheWaitingOnly(t *testing.T) {
 		}
 		return nil, nil
 	}}, "127.0.0.1:0")
-	s, err := session.Dial(limited(t), session.DialOptions{Routes: to(addr)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := mustDial(t, session.DialOptions{Routes: to(addr)})
 	defer s.Close()
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() {

@@ -11,6 +11,7 @@
 package session
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -55,32 +56,17 @@ type Limits struct {
 }
 
 func (l Limits) withDefaults() Limits {
-	set := func(v *int, to int) {
-		if *v <= 0 {
-			*v = to
-		}
-	}
 	files := Files()
-	set(&l.UnauthenticatedConns, min(128, max(files/8, 1)))
-	set(&l.Sessions, min(16384, max(files/2, 1)))
-	set(&l.DataConnsPerSession, 1024)
-	set(&l.MessageBytes, 8<<20)
-	set(&l.CallsInFlight, 256)
-	if l.AuthTime <= 0 {
-		l.AuthTime = 5 * time.Second
-	}
-	if l.MessageTime <= 0 {
-		l.MessageTime = 5 * time.Second
-	}
-	if l.Orphaned <= 0 {
-		l.Orphaned = 30 * time.Second
-	}
-	if l.Withdrawn <= 0 {
-		l.Withdrawn = 30 * time.Second
-	}
+	l.UnauthenticatedConns = cmp.Or(l.UnauthenticatedConns, min(128, max(files/8, 1)))
+	l.Sessions = cmp.Or(l.Sessions, min(16384, max(files/2, 1)))
+	l.DataConnsPerSession = cmp.Or(l.DataConnsPerSession, 1024)
+	l.AuthTime = cmp.Or(l.AuthTime, 5*time.Second)
+	l.MessageTime = cmp.Or(l.MessageTime, 5*time.Second)
+	l.Orphaned = cmp.Or(l.Orphaned, 30*time.Second)
+	l.Withdrawn = cmp.Or(l.Withdrawn, 30*time.Second)
 	// Lengths on the wire have 32 bits, and the head needs some.
-	l.MessageBytes = min(l.MessageBytes, 1<<30)
-	l.CallsInFlight = min(l.CallsInFlight, 1<<16)
+	l.MessageBytes = min(cmp.Or(l.MessageBytes, 8<<20), 1<<30)
+	l.CallsInFlight = min(cmp.Or(l.CallsInFlight, 256), 1<<16)
 	return l
 }
 

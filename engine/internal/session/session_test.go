@@ -91,6 +91,16 @@ func to(addrs ...netip.AddrPort) func() []session.Route {
 	return func() []session.Route { return out }
 }
 
+// mustDial gives a session that was dialled, within the time of a test.
+func mustDial(t *testing.T, o session.DialOptions) *session.Session {
+	t.Helper()
+	s, err := session.Dial(limited(t), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
 func limited(t *testing.T) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	t.Cleanup(cancel)
@@ -164,10 +174,7 @@ func TestEndedOnce(t *testing.T) {
 	for _, who := range []string{"dialled", "server"} {
 		var served, dialled ends
 		srv, addr := serve(t, session.ServerOptions{Identity: session.Identity{Name: "h", Epoch: 5, Credentials: trust.OfSecret(token)}, Ended: served.add}, "127.0.0.1:0")
-		s, err := session.Dial(limited(t), session.DialOptions{Identity: session.Identity{Credentials: trust.OfSecret(token)}, Routes: to(addr), Ended: dialled.add})
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := mustDial(t, session.DialOptions{Identity: session.Identity{Credentials: trust.OfSecret(token)}, Routes: to(addr), Ended: dialled.add})
 		if who == "server" {
 			_ = srv.Close()
 		}

@@ -4,10 +4,9 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/topoctl/topoctl/engine/internal/transport"
+	"github.com/topoctl/topoctl/internal/text"
 )
 
 // The handshake's packets. docs/wire.md specifies them; integers are big endian.
@@ -76,23 +75,10 @@ type hello struct {
 }
 
 func (h *hello) encode() []byte {
-	b := []byte(magic)
-	b = binary.BigEndian.AppendUint16(b, h.min)
-	b = binary.BigEndian.AppendUint16(b, h.max)
-	b = append(b, 0, 0)
-	b = append(b, h.kind, flags(h.token, flagToken)|flags(h.resume, flagResume))
-	b = binary.BigEndian.AppendUint64(b, h.features)
-	b = binary.BigEndian.AppendUint32(b, h.messageBytes)
-	b = binary.BigEndian.AppendUint32(b, h.calls)
-	b = binary.BigEndian.AppendUint64(b, h.epoch)
-	b = binary.BigEndian.AppendUint64(b, h.peerEpoch)
-	b = append(b, h.session[:]...)
-	b = binary.BigEndian.AppendUint64(b, uint64(h.conn))
-	b = append(b, h.nonce[:]...)
-	b = appendName(b, h.name)
-	b = appendName(b, h.tokenName)
-	binary.BigEndian.PutUint16(b[helloHead-2:], uint16(len(b)-helloHead))
-	return b
+	b := appendFields([]byte(magic), h.min, h.max, uint16(0),
+		h.kind, flags(h.token, flagToken)|flags(h.resume, flagResume), h.features, h.messageBytes, h.calls,
+		h.epoch, h.peerEpoch, h.session, h.conn, h.nonce)
+	return withLength(appendName(appendName(b, h.name), h.tokenName), helloHead)
 }
 
 // parseHello reads a whole packet. With a version range that has nothing in
@@ -103,23 +89,17 @@ func parseHello(packet []byte) (hello, error) {
 	if string(p.bytes(len(magic))) != magic {
 		return h, fmt.Errorf("%w: not a topoctl connection", errMalformed)
 	}
-	h.min, h.max = p.u16(), p.u16()
-	p.sub(int(p.u16()))
+	p.fields(&h.min, &h.max)
+	p.length()
 	if p.bad || h.min == 0 || h.min > h.max {
 		return h, errMalformed
 	}
 	if h.version() == 0 {
 		return h, nil
 	}
-	h.kind = p.u8()
-	f := p.u8()
+	var f uint8
+	p.fields(&h.kind, &f, &h.features, &h.messageBytes, &h.calls, &h.epoch, &h.peerEpoch, &h.session, &h.conn, &h.nonce)
 	h.token, h.resume = f&flagToken != 0, f&flagResume != 0
-	h.features = p.u64()
-	h.messageBytes, h.calls = p.u32(), p.u32()
-	h.epoch, h.peerEpoch = p.u64(), p.u64()
-	copy(h.session[:], p.bytes(len(h.session)))
-	h.conn = transport.ConnID(p.u64())
-	copy(h.nonce[:], p.bytes(nonceSize))
 	h.name, h.tokenName = p.name(), p.name()
 	switch {
 	case p.bad:
@@ -157,17 +137,8 @@ type answer struct {
 }
 
 func (a *answer) encode() []byte {
-	b := []byte(magic)
-	b = binary.BigEndian.AppendUint16(b, a.min)
-	b = binary.BigEndian.AppendUint16(b, a.max)
-	b = append(b, 0, 0)
-	b = binary.BigEndian.AppendUint16(b, a.version)
-	b = binary.BigEndian.AppendUint16(b, uint16(a.status))
-	b = append(b, flags(a.token, flagToken)|flags(a.certificate, flagCertificate))
-	b = binary.BigEndian.AppendUint64(b, a.features)
-	b = append(b, a.nonce[:]...)
-	binary.BigEndian.PutUint16(b[helloHead-2:], uint16(len(b)-helloHead))
-	return b
+	return withLength(appendFields([]byte(magic), a.min, a.max, uint16(0), a.version, a.status,
+		flags(a.token, flagToken)|flags(a.certificate, flagCertificate), a.features, a.nonce), helloHead)
 }
 
 func parseAnswer(packet []byte) (answer, error) {
@@ -176,14 +147,11 @@ func parseAnswer(packet []byte) (answer, error) {
 	if string(p.bytes(len(magic))) != magic {
 		return a, ErrNotEngine
 	}
-	a.min, a.max = p.u16(), p.u16()
-	p.sub(int(p.u16()))
-	a.version = p.u16()
-	a.status = status(p.u16())
-	f := p.u8()
+	p.fields(&a.min, &a.max)
+	p.length()
+	var f uint8
+	p.fields(&a.version, &a.status, &f, &a.features, &a.nonce)
 	a.token, a.certificate = f&flagToken != 0, f&flagCertificate != 0
-	a.features = p.u64()
-	copy(a.nonce[:], p.bytes(nonceSize))
 	if p.bad || a.min == 0 || a.min > a.max {
 		return a, errMalformed
 	}
@@ -202,25 +170,20 @@ type proof struct {
 }
 
 func (p *proof) encode() []byte {
-	n := proofSize
+	b := appendFields(nil, uint16(0), p.client)
 	if p.hasResume {
-		n += proofSize
+		b = appendFields(b, p.resume)
 	}
-	b := binary.BigEndian.AppendUint16(nil, uint16(n))
-	b = append(b, p.client[:]...)
-	if p.hasResume {
-		b = append(b, p.resume[:]...)
-	}
-	return b
+	return withLength(b, 2)
 }
 
 func parseProof(packet []byte, resume bool) (proof, error) {
 	out := proof{hasResume: resume}
 	p := parser{b: packet}
-	p.sub(int(p.u16()))
-	copy(out.client[:], p.bytes(proofSize))
+	p.length()
+	p.fields(&out.client)
 	if resume {
-		copy(out.resume[:], p.bytes(proofSize))
+		p.fields(&out.resume)
 	}
 	if p.bad {
 		return out, errMalformed
@@ -241,25 +204,14 @@ type welcome struct {
 const welcomeProofAt = 4
 
 func (w *welcome) encode() []byte {
-	b := []byte{0, 0}
-	b = binary.BigEndian.AppendUint16(b, uint16(w.status))
-	b = append(b, w.proof[:]...)
-	b = binary.BigEndian.AppendUint64(b, w.epoch)
-	b = binary.BigEndian.AppendUint32(b, w.messageBytes)
-	b = binary.BigEndian.AppendUint32(b, w.calls)
-	b = appendName(b, w.name)
-	binary.BigEndian.PutUint16(b, uint16(len(b)-2))
-	return b
+	return withLength(appendName(appendFields(nil, uint16(0), w.status, w.proof, w.epoch, w.messageBytes, w.calls), w.name), 2)
 }
 
 func parseWelcome(packet []byte) (welcome, error) {
 	var w welcome
 	p := parser{b: packet}
-	p.sub(int(p.u16()))
-	w.status = status(p.u16())
-	copy(w.proof[:], p.bytes(proofSize))
-	w.epoch = p.u64()
-	w.messageBytes, w.calls = p.u32(), p.u32()
+	p.length()
+	p.fields(&w.status, &w.proof, &w.epoch, &w.messageBytes, &w.calls)
 	w.name = p.name()
 	if p.bad || (w.status == statusOK && (w.messageBytes == 0 || w.calls == 0)) {
 		return w, errMalformed
@@ -274,23 +226,27 @@ func flags(set bool, f uint8) uint8 {
 	return 0
 }
 
+// appendFields appends integers and arrays of bytes, one after the other.
+func appendFields(b []byte, fields ...any) []byte {
+	for _, f := range fields {
+		b, _ = binary.Append(b, binary.BigEndian, f) // they have a size
+	}
+	return b
+}
+
+// withLength sets the last two bytes of a packet's head to the length of the rest.
+func withLength(b []byte, head int) []byte {
+	binary.BigEndian.PutUint16(b[head-2:], uint16(len(b)-head))
+	return b
+}
+
 func appendName(b []byte, name string) []byte {
 	b = append(b, uint8(len(name)))
 	return append(b, name...)
 }
 
 // validName: names are printed in messages and logs.
-func validName(name string) bool {
-	if len(name) > maxName || !utf8.ValidString(name) {
-		return false
-	}
-	for _, r := range name {
-		if !unicode.IsPrint(r) {
-			return false
-		}
-	}
-	return true
-}
+func validName(name string) bool { return len(name) <= maxName && text.Printable(name) == name }
 
 // parser takes fields off the front and remembers that one was missing.
 type parser struct {
@@ -308,43 +264,29 @@ func (p *parser) bytes(n int) []byte {
 	return out
 }
 
-// sub leaves the next n bytes, which must be all there are.
-func (p *parser) sub(n int) {
-	if n != len(p.b) {
-		p.bad, p.b = true, nil
+// fields reads what appendFields appends; into are pointers.
+func (p *parser) fields(into ...any) {
+	for _, f := range into {
+		n, err := binary.Decode(p.b, binary.BigEndian, f)
+		if err != nil {
+			p.bad, p.b = true, nil
+			return
+		}
+		p.b = p.b[n:]
 	}
 }
 
-func (p *parser) u8() uint8 {
-	if b := p.bytes(1); b != nil {
-		return b[0]
-	}
-	return 0
-}
-
-func (p *parser) u16() uint16 {
-	if b := p.bytes(2); b != nil {
-		return binary.BigEndian.Uint16(b)
-	}
-	return 0
-}
-
-func (p *parser) u32() uint32 {
-	if b := p.bytes(4); b != nil {
-		return binary.BigEndian.Uint32(b)
-	}
-	return 0
-}
-
-func (p *parser) u64() uint64 {
-	if b := p.bytes(8); b != nil {
-		return binary.BigEndian.Uint64(b)
-	}
-	return 0
+// length reads the length of the rest, which must be all there is.
+func (p *parser) length() {
+	var n uint16
+	p.fields(&n)
+	p.bad = p.bad || int(n) != len(p.b)
 }
 
 func (p *parser) name() string {
-	n := string(p.bytes(int(p.u8())))
+	var length uint8
+	p.fields(&length)
+	n := string(p.bytes(int(length)))
 	if !validName(n) {
 		p.bad = true
 		return ""

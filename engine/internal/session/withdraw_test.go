@@ -79,10 +79,7 @@ func TestWithdrawn(t *testing.T) {
 			server, addr := serve(t, session.ServerOptions{Identity: host.Identity, Handle: echo, Ended: gone.add,
 				Limits: session.Limits{Withdrawn: grace}, Logger: slog.New(slog.NewTextHandler(log, nil))}, "127.0.0.1:0")
 			var over ends
-			s, err := session.Dial(limited(t), session.DialOptions{Identity: client.Identity, PeerName: "node2", Routes: to(addr), Ended: over.add, GiveUp: 3 * time.Second})
-			if err != nil {
-				t.Fatal(err)
-			}
+			s := mustDial(t, session.DialOptions{Identity: client.Identity, PeerName: "node2", Routes: to(addr), Ended: over.add, GiveUp: 3 * time.Second})
 			defer s.Close()
 			if _, err := s.Call(limited(t), 1, []byte("x")); err != nil {
 				t.Fatal(err)

@@ -22,6 +22,9 @@ type Line struct {
 	// CorruptEvery flips one bit in about that many bytes, 0 none, but not in the first
 	// CorruptAfter bytes of a connection.
 	CorruptEvery, CorruptAfter int64
+	// Change is given what has come, from a place of the connection on, and says what goes on. It
+	// is that of connections from now on.
+	Change func(at int64, b []byte) []byte
 }
 
 // Proxy forwards TCP connections. Its methods may be used by many goroutines.
@@ -63,6 +66,13 @@ func (p *Proxy) Update(change func(up, down *Line)) {
 	defer p.mu.Unlock()
 	change(&p.up, &p.down)
 	p.changed.Broadcast()
+}
+
+// SetTarget forwards new connections to another address.
+func (p *Proxy) SetTarget(target string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.target = target
 }
 
 // Cut resets all connections on both sides and drops what was on the way. It says
@@ -117,20 +127,20 @@ func (p *Proxy) accept() {
 		}
 		p.mu.Lock()
 		p.accepted++
-		n, closed := p.accepted, p.closed
+		n, closed, target := p.accepted, p.closed, p.target
 		p.mu.Unlock()
 		if closed {
 			reset(c)
 			continue
 		}
-		p.running.Go(func() { p.forward(c.(*net.TCPConn), n) })
+		p.running.Go(func() { p.forward(c.(*net.TCPConn), target, n) })
 	}
 }
 
 // forward runs one connection.
-func (p *Proxy) forward(client *net.TCPConn, n uint64) {
+func (p *Proxy) forward(client *net.TCPConn, target string, n uint64) {
 	d := net.Dialer{Timeout: 10 * time.Second}
-	s, err := d.Dial("tcp", p.target)
+	s, err := d.Dial("tcp", target)
 	if err != nil {
 		reset(client)
 		return
@@ -139,6 +149,7 @@ func (p *Proxy) forward(client *net.TCPConn, n uint64) {
 	c.up = &flow{proxy: p, pipe: c, from: c.client, to: c.server, line: &p.up, rng: rand.New(rand.NewPCG(p.seed, 2*n))}
 	c.down = &flow{proxy: p, pipe: c, from: c.server, to: c.client, line: &p.down, rng: rand.New(rand.NewPCG(p.seed, 2*n+1))}
 	p.mu.Lock()
+	c.up.change, c.down.change = p.up.Change, p.down.Change
 	if p.closed {
 		c.cut()
 	}
@@ -199,6 +210,7 @@ type flow struct {
 	failed bool  // the receiver is gone; nothing goes any more
 	place  int64 // of the next byte in the connection
 	next   int64 // place of the next bit that flips, 0 not drawn
+	change func(at int64, b []byte) []byte
 }
 
 type chunk struct {
@@ -303,7 +315,11 @@ func (f *flow) pop() []byte {
 	f.bytes -= len(b)
 	f.proxy.changed.Broadcast()
 	f.corrupt(b)
+	at := f.place
 	f.place += int64(len(b))
+	if f.change != nil {
+		b = f.change(at, b)
+	}
 	return b
 }
 

@@ -9,12 +9,78 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	mem "github.com/topoctl/topoctl/engine/internal/memory"
 	"github.com/topoctl/topoctl/engine/memory"
 	"github.com/topoctl/topoctl/internal/sched"
 )
+
+// checkOf is what a batch wants, and if it leaves that open, the engine.
+func (e *Engine) checkOf(want Check) Check {
+	if want == CheckAuto {
+		return e.o.Check
+	}
+	return want
+}
+
+// checks says whether the slices of a job carry checksums; by default they do if bytes leave this host.
+func (e *Engine) checks(want Check, r *route) bool {
+	want = e.checkOf(want)
+	return want == CheckAlways || want == CheckDigest || want == CheckAuto && r.leaves.Load()
+}
+
+// uncheckedOver are the transports that carry bytes away and make no checksums.
+func (p *Peer) uncheckedOver(r *route) []string {
+	return p.carriersOf(r, func(g *group) bool { return g.leaves && !g.carrier.caps.Checks })
+}
+
+// carriersOf are the transports of a route that have lanes and what is wanted.
+func (p *Peer) carriersOf(r *route, wanted func(*group) bool) []string {
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	var out []string
+	for i := range r.groups {
+		if g := &r.groups[i]; len(g.lanes) > 0 && wanted(g) {
+			out = append(out, g.carrier.name)
+		}
+	}
+	return out
+}
+
+// notOver adds to the reason of checks what they do not cover.
+func notOver(reason string, unchecked []string, digest bool) string {
+	if len(unchecked) == 0 || strings.HasPrefix(reason, "no checksums") {
+		return reason
+	}
+	over := strings.Join(dedupe(unchecked), " and ")
+	if digest {
+		return fmt.Sprintf("%s; over %s it is the digest", reason, over)
+	}
+	return fmt.Sprintf("%s; over %s there is none but what the network itself checks", reason, over)
+}
+
+// checkReason puts in words what checks says.
+func (e *Engine) checkReason(want Check, leaves bool) string {
+	who, always := "the batch", ""
+	if want == CheckAuto {
+		who, always = "the engine", "always "
+	}
+	switch e.checkOf(want) {
+	case CheckAlways:
+		return "a checksum for each slice: " + who + " " + always + "wants it"
+	case CheckDigest:
+		return "a checksum for each slice, or a digest of the batch: " + who + " " + always + "wants it"
+	case CheckNever:
+		return "no checksums: " + who + " wants none"
+	}
+	if leaves {
+		return "a checksum for each slice: bytes leave this host"
+	}
+	return "no checksums: bytes stay on this host"
+}
 
 // A digest compares a range here with one of a peer without moving it: both ends make tags of
 // their bytes with a key that is used once (docs/wire.md, Calls between engines).
@@ -136,10 +202,7 @@ func (e *Engine) digest(ctx context.Context, rights *mem.Rights, body []byte) ([
 // wantsDigest says whether a batch's bytes are to be compared at its end where they went over a
 // transport that makes no checksums.
 func (e *Engine) wantsDigest(want Check) bool {
-	if want == CheckAuto {
-		want = e.o.Check
-	}
-	return want == CheckDigest
+	return e.checkOf(want) == CheckDigest
 }
 
 // compares says whether CheckDigest compares what goes over the transport.
@@ -147,15 +210,9 @@ func (c *carrier) compares() bool { return !c.caps.SameHost && !c.caps.Checks }
 
 // uncompared are the parts of which bytes have left by transports that make no checksums.
 func (b *Batch) uncompared() (out []*part) {
-	e := b.engine
-	e.mu.Lock()
-	defer e.mu.Unlock()
 	for _, p := range b.parts {
-		for i := range p.result.Lanes {
-			if l := e.lanes[p.result.Lanes[i].Lane]; l == nil || l.carrier.compares() {
-				out = append(out, p)
-				break
-			}
+		if slices.ContainsFunc(p.result.Lanes, func(u sched.LaneUse) bool { return u.User.(*lane).carrier.compares() }) {
+			out = append(out, p)
 		}
 	}
 	return out

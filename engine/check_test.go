@@ -144,11 +144,8 @@ func TestDigest(t *testing.T) {
 				}
 				then.set(total, func() { *tt.flip ^= 0x10 })
 			}
-			b, err := p.peer.Submit(ctx, tt.ops, SubmitOptions{Check: check, Notify: []byte(tt.name)})
-			if err != nil {
-				t.Fatal(err)
-			}
-			err = b.Wait(ctx)
+			b := p.submit(t, ctx, tt.ops, SubmitOptions{Check: check, Notify: []byte(tt.name)})
+			err := b.Wait(ctx)
 			var op *OpError
 			beside := strings.HasSuffix(tt.name, "beside it")
 			switch {
