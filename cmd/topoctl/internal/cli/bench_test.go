@@ -140,8 +140,8 @@ of raw, of copy: the rate as a part of that of the raw socket and of memcpy.
 
 write 64 KiB x 128, 1 thread x 2 in flight
                   rate      ops/s   p50      p99      p99.9  max      CPU s/GB   of raw  of copy  lanes
-  tcp, adaptive   5.2 GB/s  79,345  3.14 ms  4.00 ms  -      12.3 ms  0.31       0.94    0.71     eth0 > n2:eth0 75 %, eth1 > n2:eth1 25 %
-  tcp, random     5.2 GB/s  79,345  3.14 ms  4.00 ms  -      12.3 ms  0.20 here  -       0.71
+  tcp             5.2 GB/s  79,345  3.14 ms  4.00 ms  -      12.3 ms  0.31       0.94    0.71     eth0 > n2:eth0 75 %, eth1 > n2:eth1 25 %
+  tcp             5.2 GB/s  79,345  3.14 ms  4.00 ms  -      12.3 ms  0.20 here  -       0.71
         PARTIAL: measured for 203 ms
         3 slices sent again, 0 changes to a worse transport
         WRONG: 2 bytes of 1 MiB in 1 op differ; the first: write of 64 KiB: byte 7 of the peer's region
@@ -151,10 +151,10 @@ write 64 KiB x 128, 1 thread x 2 in flight
   memcpy          7.3 GB/s
 
 read 64 KiB x 128, 1 thread x 2 in flight
-                 rate      ops/s   p50  p99  p99.9  max  CPU s/GB  of raw  of copy  lanes
-  tcp, adaptive  5.2 GB/s  79,345  -    -    -      -    0.31      0.94    0.71     eth0 > n2:eth0 75 %, eth1 > n2:eth1 25 %
+              rate      ops/s   p50  p99  p99.9  max  CPU s/GB  of raw  of copy  lanes
+  tcp         5.2 GB/s  79,345  -    -    -      -    0.31      0.94    0.71     eth0 > n2:eth0 75 %, eth1 > n2:eth1 25 %
         verified 1 GiB: every byte is right
-  raw socket     - (the peer is another host)
+  raw socket  - (the peer is another host)
 
 incomplete: of 4 measurements, 2 complete, 1 partial, 1 without a result
 `

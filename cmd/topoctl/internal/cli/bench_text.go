@@ -183,12 +183,11 @@ func resultRow(x *bench.Result, l *Look) Row {
 	case x.LocalCPUSecondsPerGB != nil:
 		cpu = fmt.Sprintf("%.2f here", *x.LocalCPUSecondsPerGB)
 	}
-	name := fmt.Sprintf("%s, %s", carriedBy(x), x.Policy)
 	rate, ops, raw, memcpy := units.Rate(x.BytesPerSec, l.Units), thousands(x.OpsPerSec), benchPart(x.OfRawSocket), benchPart(x.OfMemcpy)
 	if x.Error != nil && x.BytesPerSec == 0 { // nothing was measured
 		rate, ops, raw, memcpy = "-", "-", "-", "-"
 	}
-	r := Row{Cells: []string{name, rate, ops, duration(x.Latency.P50), duration(x.Latency.P99),
+	r := Row{Cells: []string{carriedBy(x), rate, ops, duration(x.Latency.P50), duration(x.Latency.P99),
 		duration(x.Latency.P999), duration(x.Latency.Max), cpu, raw, memcpy, lanesText(x)}}
 	add := func(format string, args ...any) { r.Below = append(r.Below, fmt.Sprintf(format, args...)) }
 	if !x.Complete && x.Bytes > 0 {
