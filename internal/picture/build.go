@@ -540,7 +540,7 @@ func (b *builder) netdev(n *topo.Netdev, d *topo.PCIDevice, about ...Cell) *line
 	case "down", "lowerlayerdown":
 		state.Style = Bad
 	}
-	cells := append(about, state)
+	cells := slices.Concat(about, []Cell{state})
 	if n.Master != "" {
 		cells = append(cells, Cell{"in " + b.clean(n.Master), Plain})
 	}

@@ -52,7 +52,7 @@ func (j *Job) use(l *lane) int {
 	}
 	if l.lastUse < 0 {
 		l.lastUse = len(lanes)
-		j.Result.Lanes = append(lanes, LaneUse{Lane: l.id, User: l.spec.User})
+		j.Result.Lanes = append(j.Result.Lanes, LaneUse{Lane: l.id, User: l.spec.User})
 	}
 	return l.lastUse
 }

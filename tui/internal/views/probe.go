@@ -455,7 +455,7 @@ func (v *ProbeView) pairText(env *ui.Env, columns []ui.Column[*show.Figures], p 
 // resultRows are what is being measured, then the report as "topoctl probe show" prints it.
 func (v *ProbeView) resultRows(env *ui.Env, r *probe.Report, w int) []row {
 	l := env.Look
-	out := v.activeRows(env, r)
+	out := v.activeRows(env)
 	if p := env.State.Probe; p != nil && len(p.Errors) > 0 {
 		out = append(out, textRow(l.Paint("errors", ui.Head)))
 		for i, e := range p.Errors {
@@ -571,7 +571,7 @@ func verdictStyle(v probe.Verdict) ui.Style {
 }
 
 // activeRows are the pairs that are being measured, each with its latest sample.
-func (v *ProbeView) activeRows(env *ui.Env, r *probe.Report) []row {
+func (v *ProbeView) activeRows(env *ui.Env) []row {
 	p, l := env.State.Probe, env.Look
 	if p == nil || !p.Running || len(p.Active) == 0 {
 		return nil
