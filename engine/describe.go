@@ -28,7 +28,7 @@ type offering struct {
 	ordered     []*Region // the same in the order of IDs, nil until somebody wants it
 	topology    json.RawMessage
 	endpoints   []transport.Endpoint
-	reason      string // for the first endpoint, "" where there is none
+	reason      string // for the first endpoint, "" without one
 	sequence    uint64 // counts changes
 	all         view   // that is not narrowed
 	room        int    // bytes that a descriptor certainly has left

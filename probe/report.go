@@ -95,7 +95,7 @@ type Result struct {
 	// at the same time.
 	Round int `json:"round"`
 	// Efficiency is the measured part of the expected rate, OfBest that of the best rate of
-	// the group; nil where there is none.
+	// the group; nil without one.
 	Efficiency *float64 `json:"efficiency"`
 	OfBest     *float64 `json:"of_best"`
 	Verdict    Verdict  `json:"verdict"`

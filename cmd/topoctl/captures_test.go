@@ -138,7 +138,7 @@ func hostRoot(t *testing.T, dir string) string {
 	return ""
 }
 
-// attribute reads a file of a PCI function, "" where there is none.
+// attribute reads a file of a PCI function, "" without one.
 func attribute(root, bdf, name string) string {
 	data, err := os.ReadFile(filepath.Join(root, "sys/bus/pci/devices", bdf, name))
 	if err != nil {

@@ -52,7 +52,7 @@ func (p *parser) ucxDevices(at process, text string) {
 		if !leaves {
 			continue
 		}
-		port, _ := strconv.Atoi(m[3]) // 0 where there is none
+		port, _ := strconv.Atoi(m[3]) // 0 without one
 		p.use(key{at, UCX, way, m[2], port}, 0)
 	}
 }

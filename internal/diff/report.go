@@ -101,7 +101,7 @@ type Difference struct {
 	Kind      Kind   `json:"kind"`
 	Attribute string `json:"attribute"` // "presence" for added and removed
 	Nodes     []Node `json:"nodes"`
-	// Old and New are for people, "" where there is none; OldValue and NewValue
+	// Old and New are for people, "" without one; OldValue and NewValue
 	// are the same for programs.
 	Old      string `json:"old"`
 	New      string `json:"new"`

@@ -22,7 +22,7 @@ type Answer struct {
 	To   topo.ID `json:"to,omitempty"` // "" where the question was which port to use
 	// Why says why there is no way or no usable port; "" if there is one.
 	Why string `json:"why,omitempty"`
-	// Chosen is the best port for the memory of one end, nil where there is none.
+	// Chosen is the best port for the memory of one end, nil without one.
 	Chosen *pathsel.Candidate `json:"chosen"`
 	// Ranked are the usable ports for that memory, best first; Rejected the others.
 	Ranked   []pathsel.Candidate `json:"ranked"`

@@ -59,7 +59,7 @@ func NodeText(h *pathsel.Host, id topo.ID) string {
 	return string(id)
 }
 
-// deviceText names the devices of a PCI function by the first, "" where there is none.
+// deviceText names the devices of a PCI function by the first, "" without one.
 func deviceText(on topo.Devices) string {
 	switch {
 	case len(on.GPUs) > 0:

@@ -145,7 +145,7 @@ func from(n *topo.Node) string {
 	return "read from " + clean(n.Evidence)
 }
 
-// address is a PCI address, "" where there is none.
+// address is a PCI address, "" without one.
 func address(b *topo.BDF) string {
 	if b == nil {
 		return ""

@@ -72,7 +72,7 @@ type node struct {
 	stands []topo.ID // GPUs, NICs and other devices that it stands for
 	joins  []topo.ID // of a bar: the GPUs or sockets that it joins
 	alert  bool      // something of it is out of order
-	up     *wire     // the link to the box above; nil where there is none
+	up     *wire     // the link to the box above; nil without one
 	inside []*node
 	below  []*node
 	kin    *kin // what it may be folded with; nil: nothing

@@ -305,7 +305,7 @@ func FuzzRecord(f *testing.F) {
 	})
 }
 
-// known is a figure, 0 where there is none.
+// known is a figure, 0 without one.
 func known(n *int) int {
 	if n == nil {
 		return 0

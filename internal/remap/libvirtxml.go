@@ -216,7 +216,7 @@ func address(e *document.Element) *document.Element {
 	return nil
 }
 
-// first is the first child of a name, an empty element where there is none.
+// first is the first child of a name, an empty element without one.
 func first(e *document.Element, name string) *document.Element {
 	if e != nil {
 		if all := e.All(name); len(all) > 0 {

@@ -27,7 +27,7 @@ const (
 )
 
 // writers are the engines in the order of Engines. What an engine reads is in a file of
-// its own, env_NAME.go: a new one is such a file and a line here.
+// its own, env_NAME.go: a new one is such a file, its name above and a line here.
 var writers = []writer{
 	{engine: NCCL, title: "NCCL", fill: (*env).nccl, takesTopology: true},
 	{engine: UCX, title: "UCX", fill: (*env).ucx},

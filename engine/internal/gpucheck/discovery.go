@@ -124,7 +124,7 @@ func compareLog(ctx context.Context, c *check, t *topo.Topology) error {
 	return nil
 }
 
-// number is a number as text, "" where there is none.
+// number is a number as text, "" without one.
 func number(n *int) string {
 	if n == nil {
 		return ""

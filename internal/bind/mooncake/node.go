@@ -29,7 +29,7 @@ type Options struct {
 	// Name is what peers call this segment by. With P2P it is always Address.
 	Name string
 	// Engine is what the engine at Address calls itself: other topoctl engines use their own
-	// protocol there. "" where there is none.
+	// protocol there. "" without one.
 	Engine string
 	// Listen is where data connections are taken, as host:port; port 0 takes a free one.
 	Listen  string

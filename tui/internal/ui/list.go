@@ -31,7 +31,7 @@ type List struct {
 	jumped bool     // since then, by Go
 }
 
-// Cursor is the place of the line under the cursor, -1 where there is none. Where the line
+// Cursor is the place of the line under the cursor, -1 without one. Where the line
 // is gone it is that which has taken its place.
 func (l *List) Cursor(lines []Line) int {
 	if i := slices.IndexFunc(lines, func(x Line) bool { return x.Key != "" && x.Key == l.key }); i >= 0 {

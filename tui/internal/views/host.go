@@ -115,7 +115,7 @@ func (h *Host) Paths() (*pathsel.Host, error) {
 	return h.paths, h.pathsErr
 }
 
-// Rank is the order of the ports for a memory location, nil where there is none.
+// Rank is the order of the ports for a memory location, nil without one.
 func (h *Host) Rank(l pathsel.Location) *pathsel.Affinity {
 	if a, ok := h.ranks[l]; ok {
 		return a

@@ -66,7 +66,7 @@ func (v *rowsView) fold(env *ui.Env, key string) string {
 	return env.Look.Open() + " "
 }
 
-// shown are the rows that are not folded away, as a list has them, and the place of the cursor, -1 where there is none.
+// shown are the rows that are not folded away, as a list has them, and the place of the cursor, -1 without one.
 func (v *rowsView) shown(env *ui.Env) (rows []row, lines []ui.Line, at int) {
 	hidden := map[string]bool{}
 	rows = slices.DeleteFunc(v.of.rows(env, max(v.width-2, 1)), func(r row) bool {

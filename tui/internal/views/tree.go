@@ -63,7 +63,7 @@ func (v *TreeView) sync(env *ui.Env) *tree {
 	return v.tree
 }
 
-// node is the one under the cursor, nil where there is none.
+// node is the one under the cursor, nil without one.
 func (v *TreeView) node(env *ui.Env) *node {
 	if r := v.under(env); r != nil {
 		return &v.tree.nodes[v.tree.byKey[r.key]]

@@ -247,7 +247,7 @@ func (o *pathOptions) complete(cmd *cobra.Command, args []string, _ string) ([]s
 	return append(out, o.nics(h, "")...), none
 }
 
-// named prepares the host that the flags name, nil where there is none.
+// named prepares the host that the flags name, nil without one.
 func (o *pathOptions) named(cmd *cobra.Command) *pathsel.Host {
 	ctx := cmd.Context()
 	if ctx == nil {
