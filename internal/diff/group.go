@@ -184,7 +184,7 @@ func (c *comparer) effects(d *Difference, links [][2]topo.LinkID) {
 	}
 }
 
-// consequence says what a difference means for whoever configures the hosts.
+// consequence says what a difference means for the configuration of the hosts.
 func (c *comparer) consequence(d *Difference) {
 	switch {
 	case d.isRenamed() && c.hosts == DifferentHosts:

@@ -187,7 +187,7 @@ func (d *device) identities() map[By][]string {
 	return out
 }
 
-// claim is one way to know a function's partner, and who it is.
+// claim is a partner that a function may have, and how that is known.
 type claim struct {
 	by   By
 	host topo.BDF

@@ -452,7 +452,7 @@ func (c *Core) fence(l *lane, j *Job) {
 	}
 	if l.orphan {
 		j.noFence = true
-		if !l.fenceAsked { // who opens the peer again can ask it then
+		if !l.fenceAsked { // an engine that opens the peer again can ask it then
 			l.fenceAsked = true
 			c.do(Action{Do: Fence, Lane: l.id, Peer: l.peer.id, Conn: l.conn, User: l.spec.User})
 		}

@@ -360,7 +360,7 @@ type LaneStats struct {
 }
 
 // Why jobs end without all bytes in place, and why lanes are killed. Errors of jobs
-// name lanes and ops, but neither route nor peer: who submitted the job knows those.
+// name lanes and ops, but neither route nor peer: the submitter of the job knows those.
 var (
 	// ErrDeadline: the job's deadline passed.
 	ErrDeadline = errors.New("deadline exceeded")

@@ -169,7 +169,7 @@ func (p *Pinned) Close() error {
 	return nil
 }
 
-// Pool is a bounded set of buffers. Whoever finds none waits for one: nothing fails for want of
+// Pool is a bounded set of buffers. A caller that finds none waits for one: nothing fails for want of
 // buffers.
 type Pool struct {
 	run

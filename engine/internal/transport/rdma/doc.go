@@ -21,7 +21,7 @@
 // closed, which the kernel may be waiting for, and opened again when it is back; its
 // registrations and its name for peers (the generation) are new then.
 //
-// # Who takes completions
+// # The goroutine that takes completions
 //
 // Each device has a poller, which sleeps on its completion channel. A goroutine that waits for
 // a request (Poll) takes its place: there is one thread to wake, and it goes on with what
