@@ -130,7 +130,7 @@ func TestBenchText(t *testing.T) {
 			{Kind: bench.Memcpy, Op: "write", SizeBytes: 64 << 10, Streams: 1, BytesPerSec: n(7_300_000_000)},
 			{Kind: bench.RawSocket, Op: "read", SizeBytes: 64 << 10, Streams: 1, Reason: s("the peer is another host")},
 		}}
-	want := `WRONG: 2 bytes of 1 MiB differ in write of 64 KiB by tcp; write 5.2 GB/s (ops of 64 KiB), read 5.2 GB/s (ops of 64 KiB) by tcp over eth0 > n2:eth0 75 %, eth1 > n2:eth1 25 %; 1 of 3 measurements failed.
+	want := `WRONG: 2 bytes of 1 MiB differ in write of 64 KiB by tcp; FAILED: 1 of 3 measurements: peer is lost; write 5.2 GB/s (ops of 64 KiB), read 5.2 GB/s (ops of 64 KiB) by tcp over eth0 > n2:eth0 75 %, eth1 > n2:eth1 25 %.
 
 n1 with peer n2 at 10.0.0.2:7411, region bench
 working set 512 MiB: 256 MiB on each side, scattered; 2 CPUs; congestion control cubic
@@ -183,6 +183,8 @@ func TestBenchAnswer(t *testing.T) {
 			"Write 4.0 GB/s (ops of 4 KiB), read 5.0 GB/s (ops of 4 KiB) by tcp over eth0 > n2:eth0 100 %; every byte is right (2 MiB verified)."},
 		{[]bench.Result{result("write", 4e9, right), result("read", 5e9, &bench.Check{})},
 			"Write 4.0 GB/s (ops of 4 KiB), read 5.0 GB/s (ops of 4 KiB) by tcp over eth0 > n2:eth0 100 %; 1 MiB were verified and are right."},
+		{[]bench.Result{{Op: "write", Transport: "tcp", SizeBytes: 4 << 10, BytesPerSec: 4e9, Lanes: lanes, Error: &why}},
+			"FAILED: 1 of 1 measurement: peer is lost; write 4.0 GB/s (ops of 4 KiB) by tcp over eth0 > n2:eth0 100 %; bytes were not verified (--check does)."},
 	} {
 		if got := benchAnswer(&bench.Report{Results: tt.results}, &Look{Units: "gbyte"}); got != tt.want {
 			t.Errorf("%q, want %q", got, tt.want)

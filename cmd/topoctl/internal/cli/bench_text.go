@@ -54,7 +54,7 @@ func benchText(r *bench.Report, planned int, l *Look) string {
 // right.
 func benchAnswer(r *bench.Report, l *Look) string {
 	var best []*bench.Result // of each op
-	var wrong *bench.Result
+	var wrong, lost *bench.Result
 	verified, unverified, failed := int64(0), 0, 0
 	for i := range r.Results {
 		x := &r.Results[i]
@@ -67,6 +67,7 @@ func benchAnswer(r *bench.Report, l *Look) string {
 			verified += v.Bytes
 		}
 		if x.Error != nil {
+			lost = cmp.Or(lost, x)
 			failed++
 		}
 		if x.BytesPerSec == 0 {
@@ -86,10 +87,13 @@ func benchAnswer(r *bench.Report, l *Look) string {
 	}
 	if len(best) == 0 {
 		said = append(said, "Nothing was measured")
-		if i := slices.IndexFunc(r.Results, func(x bench.Result) bool { return x.Error != nil }); i >= 0 {
-			said[len(said)-1] += ": " + *r.Results[i].Error
+		if lost != nil {
+			said[len(said)-1] += ": " + *lost.Error
 		}
 		return strings.Join(said, "; ") + "."
+	}
+	if lost != nil {
+		said = append(said, fmt.Sprintf("FAILED: %d of %s: %s", failed, text.Plural(len(r.Results), "measurement"), *lost.Error))
 	}
 	var rates []string
 	for _, x := range best {
@@ -100,7 +104,7 @@ func benchAnswer(r *bench.Report, l *Look) string {
 	if lanes := lanesText(first); lanes != "" {
 		rate += " over " + lanes
 	}
-	if wrong == nil {
+	if len(said) == 0 {
 		rate = strings.ToUpper(rate[:1]) + rate[1:]
 	}
 	said = append(said, rate)
@@ -111,9 +115,6 @@ func benchAnswer(r *bench.Report, l *Look) string {
 		said = append(said, units.Bytes(verified)+" were verified and are right")
 	case wrong == nil:
 		said = append(said, "bytes were not verified (--check does)")
-	}
-	if failed > 0 {
-		said = append(said, fmt.Sprintf("%d of %s failed", failed, text.Plural(len(r.Results), "measurement")))
 	}
 	return strings.Join(said, "; ") + "."
 }
