@@ -3,30 +3,26 @@ package doctor_test
 // guide is what a reader needs before the list of checks.
 const guide = `## Running it
 
-Run it where and as the programs run: in their container, as their user, with their environment. Limits and
-settings are those of the process that runs doctor, and root is the wrong user for it: the limit on locked memory does
-not hold for root, and sudo drops variables like NCCL_IB_GID_INDEX. Root is needed for one thing, ACS.
+Run it in the container, as the user and with the environment of your programs: limits and settings are those of the
+process that runs doctor. Root has no limit on locked memory, and sudo drops variables like NCCL_IB_GID_INDEX; only ACS
+needs root.
 
     topoctl doctor                                       # this host, all checks
     topoctl doctor memlock registration-refused          # some checks, in full
-    topoctl doctor --all                                 # nothing folded: notes, what could not be made, what is ok
+    topoctl doctor --all                                 # also notes, what could not be made, what is ok
     topoctl doctor --from host.json                      # a host that was saved with topoctl discover
     topoctl doctor --peer node2.json mtu-peer            # the two ends of the lanes between two hosts
     topoctl doctor --gid-index 3 gid-index-wrong         # an index that a program will be configured to use
     topoctl doctor -o nagios port-down link-degraded     # for a monitoring system
 
-The first line is the answer: the worst problem and how many more there are, or that none was found. Problems
-follow with their evidence and a fix. Notes and checks that could not be made are folded to a line each, checks that
-passed to their number; --all prints all of them, -o tsv has a line for each for other programs.
-
 The exit code is 0 if nothing is as bad as --fail-on (warning, if it is left out), 1 if something is, 2 if
 doctor could not run, 3 if nothing is and facts could not be read. A check that could not be made is never ok;
-it changes the exit code of -o nagios only, to 3 (UNKNOWN), where nothing is worse. Where a node never shows what some
-checks need, as ACS to all but root, name the checks that the monitoring is about.
+it changes the exit code of -o nagios only, to 3 (UNKNOWN) if nothing is worse: name the checks that the monitoring is
+about. -o tsv has a line for each check.
 
-A saved host contains what files say. The report marks what only the running host can answer: access to device
-files, whether memory can be registered with a device, the packet size in use. For that, doctor opens each RDMA device,
-registers 16 MiB with it and releases them; a device that does not answer within 5 seconds is skipped and named.
+Only the running host can answer whether device files can be opened, whether memory can be registered with a device, and
+the packet size in use. For that, doctor opens each RDMA device, registers 16 MiB with it and releases them; a device
+that does not answer within 5 seconds is skipped and named.
 
 ## From an error to a check
 

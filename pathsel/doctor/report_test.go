@@ -238,10 +238,9 @@ func TestSchema(t *testing.T) {
 func TestDocumentation(t *testing.T) {
 	var b strings.Builder
 	b.WriteString("# topoctl doctor: the checks\n\n" +
-		"`topoctl doctor` judges what discovery collected. Each check is ok, has findings, could not be made (with\n" +
-		"what is missing and how to get it), or does not apply to the host. A finding is an error (it does not work,\n" +
-		"or loses much for certain), a warning (less than the host can do, or it misleads other programs) or info\n" +
-		"(true of the machine, good to know). What rests on a typical rate or a bound is never an error.\n\n" +
+		"Each check is ok, has findings, could not be made (with what is missing), or does not apply to the host. A finding is\n" +
+		"an error (it does not work, or loses much for certain), a warning (less than the host can do, or it misleads other\n" +
+		"programs) or info (good to know). What rests on a typical rate or a bound is never an error.\n\n" +
 		guide +
 		"This page is written from the code: `go test ./pathsel/doctor -update`.\n")
 	family := ""
@@ -251,7 +250,7 @@ func TestDocumentation(t *testing.T) {
 			fmt.Fprintf(&b, "\n## %s\n", family)
 		}
 		fmt.Fprintf(&b, "\n### %s\n\nOk: %s. At worst: %s.\n\n", c.Code, c.Title, c.Severity)
-		fmt.Fprintf(&b, "- **Judged by:** %s\n- **Facts:** %s.\n- **What to do:** %s\n", c.Judged, strings.TrimSuffix(c.Facts, "."), c.Fix)
+		fmt.Fprintf(&b, "- **Judged:** %s\n- **Facts:** %s.\n- **Do:** %s\n", c.Judged, strings.TrimSuffix(c.Facts, "."), c.Fix)
 	}
 	golden.Check(t, "../../docs/doctor.md", b.String())
 	for row := range strings.Lines(guide) {
