@@ -4,7 +4,7 @@
 // without, Load says so.
 //
 // The functions and numbers that it relies on are those of NVIDIA's public
-// documentation of the driver API; docs/gpu.md lists them. Each call with a context
+// documentation of the driver API. Each call with a context
 // makes it current on its thread and puts back what was current before, so that the
 // caller's goroutine may be on any thread, also on one that other code uses CUDA on.
 package cuda
