@@ -126,7 +126,7 @@ func ExamplePeer_Submit() {
 		log.Fatal(err)
 	}
 	n := <-server.Notifications() // in the other process
-	fmt.Printf("%s from %s: %c %c %c\n", n.Payload, n.Peer, theirs.Bytes()[9*4096], theirs.Bytes()[4*4096], theirs.Bytes()[7*4096])
+	fmt.Printf("%s from %s: %c %c %c\n", n.Payload, n.From.Claimed, theirs.Bytes()[9*4096], theirs.Bytes()[4*4096], theirs.Bytes()[7*4096])
 	if err := batch.Wait(ctx); err != nil {
 		log.Fatal(err)
 	}

@@ -449,7 +449,7 @@ func TestNotifications(t *testing.T) {
 		at := int64(i) * 1000
 		b := p.submit(t, ctx, []Op{WriteOp(p.mine.Span(at, 1000), p.to.At(at))}, SubmitOptions{Notify: []byte(fmt.Sprint(i))})
 		got := <-p.server.Notifications()
-		if string(got.Payload) != fmt.Sprint(i) || got.Peer != "client" {
+		if string(got.Payload) != fmt.Sprint(i) || got.From.Claimed != "client" {
 			t.Errorf("notification %d is %+v", i, got)
 		}
 		equal(t, "data of the notification", p.theirs.Bytes()[at:at+1000], p.mine.Bytes()[at:at+1000])

@@ -47,7 +47,7 @@ func TestNotificationsWaiting(t *testing.T) {
 	b := newInbox(1, transport.NewShares("memory", 1<<20))
 	ended := make(chan error)
 	put := func(a transport.Account) {
-		go func() { ended <- b.put(t.Context(), t.Context(), Notification{Peer: string(a)}, a, time.Minute) }()
+		go func() { ended <- b.put(t.Context(), t.Context(), Notification{From: PeerID{Claimed: string(a)}}, a, time.Minute) }()
 	}
 	put("greedy")
 	if err := <-ended; err != nil {
@@ -64,7 +64,7 @@ func TestNotificationsWaiting(t *testing.T) {
 	eventually(t, "another peer waits, too", func() bool { return b.waiting.By()["good"] == 1 })
 	good := 0
 	for range maxWaiting/2 + 2 {
-		if n := <-b.c; n.Peer == "good" {
+		if n := <-b.c; n.From.Claimed == "good" {
 			good++
 		}
 	}

@@ -156,7 +156,7 @@ type RegionOptions struct {
 
 // Notification is what a peer sent with Peer.Notify or SubmitOptions.Notify.
 type Notification struct {
-	Peer    string // what the peer calls itself
+	From    PeerID // who has sent it: what it has proven to be, and what it calls itself
 	Payload []byte
 }
 

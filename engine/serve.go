@@ -142,11 +142,10 @@ func (e *Engine) handle(ctx context.Context, s *session.Session, method uint16, 
 		if err != nil {
 			return nil, err
 		}
-		who, _ := s.Peer()
 		if e.o.Limits.Notifications < 0 {
 			return nil, errors.New("this engine's application takes no notifications")
 		}
-		if err := e.notifications.put(ctx, e.ctx, Notification{Peer: who, Payload: payload}, s.Account(), wait); err != nil {
+		if err := e.notifications.put(ctx, e.ctx, Notification{From: s.PeerID(), Payload: payload}, s.Account(), wait); err != nil {
 			return nil, err
 		}
 		e.count.notifications.Add(1)

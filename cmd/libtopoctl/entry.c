@@ -66,8 +66,12 @@ int64_t topoctl_error(char *out, int64_t cap)
 	const char *text = forked ? forked_text : e != NULL ? e->text : "";
 	int64_t length = forked ? (int64_t)sizeof forked_text - 1 : e != NULL ? e->length : 0;
 
-	if (out != NULL && cap > 0)
-		memcpy(out, text, (size_t)(length < cap ? length : cap));
+	if (out != NULL && cap > 0) {
+		int64_t copied = length < cap ? length : cap - 1;
+
+		memcpy(out, text, (size_t)copied);
+		out[copied] = 0;
+	}
 	return length;
 }
 
@@ -146,22 +150,16 @@ int32_t topoctl_unregister(int64_t engine, int64_t n, const uint64_t *address)
 	return golib_unregister(engine, n, (uint64_t *)address);
 }
 
-uint64_t topoctl_alloc(int64_t engine, uint64_t length, const char *location, int32_t grant)
+int32_t topoctl_alloc(int64_t engine, uint64_t length, const char *location, int32_t grant, uint64_t *address)
 {
-	ALIVE(0);
-	return golib_alloc(engine, length, (char *)location, grant);
+	ALIVE(TOPOCTL_FORKED);
+	return golib_alloc(engine, length, (char *)location, grant, address);
 }
 
 int32_t topoctl_free(int64_t engine, uint64_t address)
 {
 	ALIVE(TOPOCTL_FORKED);
 	return golib_free(engine, address);
-}
-
-int32_t topoctl_probe(int64_t engine, const char *peer, int64_t timeout_ns)
-{
-	ALIVE(TOPOCTL_FORKED);
-	return golib_probe(engine, (char *)peer, timeout_ns);
 }
 
 int64_t topoctl_metadata(int64_t engine, void *out, int64_t cap)
@@ -182,10 +180,22 @@ int32_t topoctl_remove_peer(int64_t engine, const char *peer)
 	return golib_remove_peer(engine, (char *)peer);
 }
 
-int32_t topoctl_peer_range(int64_t engine, const char *peer, int64_t i, uint64_t *address, uint64_t *length)
+int64_t topoctl_peer_ranges(int64_t engine, const char *peer, int64_t timeout_ns)
 {
 	ALIVE(TOPOCTL_FORKED);
-	return golib_peer_range(engine, (char *)peer, i, address, length);
+	return golib_peer_ranges(engine, (char *)peer, timeout_ns);
+}
+
+int64_t topoctl_call(int64_t engine, const char *peer, const void *request, int64_t length, int64_t timeout_ns)
+{
+	ALIVE(TOPOCTL_FORKED);
+	return golib_call(engine, (char *)peer, (void *)request, length, timeout_ns);
+}
+
+int64_t topoctl_result(int64_t engine, int64_t batch, void *out, int64_t cap)
+{
+	ALIVE(TOPOCTL_FORKED);
+	return golib_result(engine, batch, out, cap);
 }
 
 int64_t topoctl_submit(int64_t engine, const char *peer, int32_t op, int64_t n, const uint64_t *local,
@@ -240,6 +250,24 @@ int32_t topoctl_wait(int64_t engine, int64_t n, const int64_t *batch, int64_t ti
 	return golib_wait(engine, n, (int64_t *)batch, timeout_ns);
 }
 
+int32_t topoctl_wait_any(int64_t engine, int64_t n, const int64_t *batch, int64_t timeout_ns)
+{
+	ALIVE(TOPOCTL_FORKED);
+	return golib_wait_any(engine, n, (int64_t *)batch, timeout_ns);
+}
+
+int32_t topoctl_event_fd(int64_t engine)
+{
+	ALIVE(TOPOCTL_FORKED);
+	return golib_event_fd(engine);
+}
+
+int32_t topoctl_event_close(int64_t engine, int32_t fd)
+{
+	ALIVE(TOPOCTL_FORKED);
+	return golib_event_close(engine, fd);
+}
+
 int32_t topoctl_release(int64_t engine, int64_t batch)
 {
 	ALIVE(TOPOCTL_FORKED);
@@ -264,14 +292,20 @@ int64_t topoctl_stats(int64_t engine, char *out, int64_t cap)
 	return golib_stats(engine, out, cap);
 }
 
-int32_t topoctl_notify(int64_t engine, const char *peer, const void *message, int64_t length, int64_t timeout_ns)
-{
-	ALIVE(TOPOCTL_FORKED);
-	return golib_notify(engine, (char *)peer, (void *)message, length, timeout_ns);
-}
-
 int64_t topoctl_notifications(int64_t engine, void *out, int64_t cap)
 {
 	ALIVE(TOPOCTL_FORKED);
 	return golib_notifications(engine, out, cap);
+}
+
+int64_t topoctl_calls(int64_t engine, void *out, int64_t cap)
+{
+	ALIVE(TOPOCTL_FORKED);
+	return golib_calls(engine, out, cap);
+}
+
+int32_t topoctl_answer(int64_t engine, int64_t call, const void *answer, int64_t length, const char *refused)
+{
+	ALIVE(TOPOCTL_FORKED);
+	return golib_answer(engine, call, (void *)answer, length, (char *)refused);
 }

@@ -87,7 +87,7 @@ func call(engine C.int64_t, f func(*bind.Engine) error) C.int32_t {
 	return C.int32_t(give(engine, func(e *bind.Engine) (int64, error) { return 0, f(e) }))
 }
 
-// fill is for those that copy to the caller's buffer, as much as it has room for, and give how much
+// fill is for those that copy data to the caller's buffer, as much as it has room for, and give how much
 // there is.
 func fill(engine C.int64_t, out unsafe.Pointer, room C.int64_t, f func(*bind.Engine) ([]byte, error)) C.int64_t {
 	return give(engine, func(e *bind.Engine) (int64, error) {
@@ -97,6 +97,15 @@ func fill(engine C.int64_t, out unsafe.Pointer, room C.int64_t, f func(*bind.Eng
 		}
 		return int64(len(data)), err
 	})
+}
+
+// fillText is fill for texts: a zero ends what is copied, and is not counted.
+func fillText(engine C.int64_t, out *C.char, room C.int64_t, f func(*bind.Engine) ([]byte, error)) C.int64_t {
+	n := fill(engine, unsafe.Pointer(out), room-1, f)
+	if out != nil && room > 0 {
+		unsafe.Slice((*byte)(unsafe.Pointer(out)), int(room))[max(min(n, room-1), 0)] = 0
+	}
+	return n
 }
 
 func wrong(s bind.Status, format string, args ...any) error {
@@ -173,17 +182,17 @@ func golib_port(engine C.int64_t) C.int32_t {
 
 //export golib_address
 func golib_address(engine C.int64_t, out *C.char, room C.int64_t) C.int64_t {
-	return fill(engine, unsafe.Pointer(out), room, func(e *bind.Engine) ([]byte, error) { return []byte(e.Address()), nil })
+	return fillText(engine, out, room, func(e *bind.Engine) ([]byte, error) { return []byte(e.Address()), nil })
 }
 
 //export golib_name
 func golib_name(engine C.int64_t, out *C.char, room C.int64_t) C.int64_t {
-	return fill(engine, unsafe.Pointer(out), room, func(e *bind.Engine) ([]byte, error) { return []byte(e.Name()), nil })
+	return fillText(engine, out, room, func(e *bind.Engine) ([]byte, error) { return []byte(e.Name()), nil })
 }
 
 //export golib_stats
 func golib_stats(engine C.int64_t, out *C.char, room C.int64_t) C.int64_t {
-	return fill(engine, unsafe.Pointer(out), room, (*bind.Engine).Stats)
+	return fillText(engine, out, room, (*bind.Engine).Stats)
 }
 
 //export golib_register
@@ -199,23 +208,20 @@ func golib_unregister(engine, n C.int64_t, address *C.uint64_t) C.int32_t {
 }
 
 //export golib_alloc
-func golib_alloc(engine C.int64_t, length C.uint64_t, location *C.char, grant C.int32_t) (address C.uint64_t) {
-	call(engine, func(e *bind.Engine) error {
+func golib_alloc(engine C.int64_t, length C.uint64_t, location *C.char, grant C.int32_t, address *C.uint64_t) C.int32_t {
+	return call(engine, func(e *bind.Engine) error {
+		if address == nil {
+			refuse("address is NULL")
+		}
 		x, err := e.Alloc(uint64(length), text(location), int32(grant))
-		address = C.uint64_t(x)
+		*address = C.uint64_t(x)
 		return err
 	})
-	return address
 }
 
 //export golib_free
 func golib_free(engine C.int64_t, address C.uint64_t) C.int32_t {
 	return call(engine, func(e *bind.Engine) error { return e.Free(uint64(address)) })
-}
-
-//export golib_probe
-func golib_probe(engine C.int64_t, peer *C.char, timeout C.int64_t) C.int32_t {
-	return call(engine, func(e *bind.Engine) error { return e.Probe(text(peer), int64(timeout)) })
 }
 
 //export golib_metadata
@@ -225,7 +231,7 @@ func golib_metadata(engine C.int64_t, out unsafe.Pointer, room C.int64_t) C.int6
 
 //export golib_add_peer
 func golib_add_peer(engine C.int64_t, metadata unsafe.Pointer, length C.int64_t, out *C.char, room C.int64_t) C.int64_t {
-	return fill(engine, unsafe.Pointer(out), room, func(e *bind.Engine) ([]byte, error) {
+	return fillText(engine, out, room, func(e *bind.Engine) ([]byte, error) {
 		name, err := e.AddPeer(bytes(metadata, length))
 		return []byte(name), err
 	})
@@ -236,19 +242,21 @@ func golib_remove_peer(engine C.int64_t, peer *C.char) C.int32_t {
 	return call(engine, func(e *bind.Engine) error { return e.RemovePeer(text(peer)) })
 }
 
-//export golib_peer_range
-func golib_peer_range(engine C.int64_t, peer *C.char, i C.int64_t, address, length *C.uint64_t) C.int32_t {
-	return call(engine, func(e *bind.Engine) error {
-		if address == nil || length == nil {
-			refuse("address or length is NULL")
-		}
-		at, n, err := e.PeerRange(text(peer), int64(i))
-		if err != nil {
-			return err
-		}
-		*address, *length = C.uint64_t(at), C.uint64_t(n)
-		return nil
+//export golib_peer_ranges
+func golib_peer_ranges(engine C.int64_t, peer *C.char, timeout C.int64_t) C.int64_t {
+	return give(engine, func(e *bind.Engine) (int64, error) { return e.PeerRanges(text(peer), int64(timeout)) })
+}
+
+//export golib_call
+func golib_call(engine C.int64_t, peer *C.char, request unsafe.Pointer, length, timeout C.int64_t) C.int64_t {
+	return give(engine, func(e *bind.Engine) (int64, error) {
+		return e.Call(text(peer), bytes(request, length), int64(timeout))
 	})
+}
+
+//export golib_result
+func golib_result(engine, batch C.int64_t, out unsafe.Pointer, room C.int64_t) C.int64_t {
+	return fill(engine, out, room, func(e *bind.Engine) ([]byte, error) { return e.Result(int64(batch)) })
 }
 
 //export golib_submit
@@ -333,6 +341,24 @@ func golib_wait(engine, n C.int64_t, batch *C.int64_t, timeout C.int64_t) C.int3
 	return call(engine, func(e *bind.Engine) error { return e.Wait(items[int64](batch, n), int64(timeout)) })
 }
 
+//export golib_wait_any
+func golib_wait_any(engine, n C.int64_t, batch *C.int64_t, timeout C.int64_t) C.int32_t {
+	return call(engine, func(e *bind.Engine) error { return e.WaitAny(items[int64](batch, n), int64(timeout)) })
+}
+
+//export golib_event_fd
+func golib_event_fd(engine C.int64_t) C.int32_t {
+	return C.int32_t(give(engine, func(e *bind.Engine) (int64, error) {
+		fd, err := e.EventFD()
+		return int64(fd), err
+	}))
+}
+
+//export golib_event_close
+func golib_event_close(engine C.int64_t, fd C.int32_t) C.int32_t {
+	return call(engine, func(e *bind.Engine) error { return e.CloseEventFD(int32(fd)) })
+}
+
 //export golib_release
 func golib_release(engine, batch C.int64_t) C.int32_t {
 	return call(engine, func(e *bind.Engine) error { return e.Release(int64(batch)) })
@@ -356,12 +382,7 @@ func golib_telemetry(engine, batch C.int64_t, out *C.topoctl_telemetry_v1, size 
 
 //export golib_explain
 func golib_explain(engine, batch C.int64_t, out *C.char, room C.int64_t) C.int64_t {
-	return fill(engine, unsafe.Pointer(out), room, func(e *bind.Engine) ([]byte, error) { return e.Explain(int64(batch)) })
-}
-
-//export golib_notify
-func golib_notify(engine C.int64_t, peer *C.char, message unsafe.Pointer, length, timeout C.int64_t) C.int32_t {
-	return call(engine, func(e *bind.Engine) error { return e.Notify(text(peer), bytes(message, length), int64(timeout)) })
+	return fillText(engine, out, room, func(e *bind.Engine) ([]byte, error) { return e.Explain(int64(batch)) })
 }
 
 //export golib_notifications
@@ -369,5 +390,20 @@ func golib_notifications(engine C.int64_t, out unsafe.Pointer, room C.int64_t) C
 	return give(engine, func(e *bind.Engine) (int64, error) {
 		n, err := e.Notifications(bytes(out, min(room, maxItems)))
 		return int64(n), err
+	})
+}
+
+//export golib_calls
+func golib_calls(engine C.int64_t, out unsafe.Pointer, room C.int64_t) C.int64_t {
+	return give(engine, func(e *bind.Engine) (int64, error) {
+		n, err := e.Calls(bytes(out, min(room, maxItems)))
+		return int64(n), err
+	})
+}
+
+//export golib_answer
+func golib_answer(engine, number C.int64_t, answer unsafe.Pointer, length C.int64_t, refused *C.char) C.int32_t {
+	return call(engine, func(e *bind.Engine) error {
+		return e.Answer(int64(number), bytes(answer, length), text(refused))
 	})
 }

@@ -99,6 +99,15 @@ type PeerID struct {
 	Claimed     string   // what it calls itself
 }
 
+// Proven is the name that the peer has proven to have: the first one of its certificate, or that of its token; "" for
+// none.
+func (p PeerID) Proven() string {
+	if len(p.Certificate) > 0 {
+		return p.Certificate[0]
+	}
+	return p.Token
+}
+
 // Names are those that a certificate gives its owner: what could not be printed is left out.
 func Names(c *x509.Certificate) []string {
 	var out []string

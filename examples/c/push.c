@@ -7,6 +7,7 @@
  * Build it with: gcc -Icmd/libtopoctl -o push examples/c/push.c -Lbin -ltopoctl -Wl,-rpath,$PWD/bin
  */
 #include <inttypes.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,22 +17,16 @@
 
 enum { SIZE = 1 << 20 };
 
-/* fatal prints why the last call failed, and ends. */
-static void fatal(const char *what, int64_t status)
-{
-	char text[512];
-	int64_t n = topoctl_error(text, sizeof text);
-
-	if (n > (int64_t)sizeof text)
-		n = sizeof text;
-	fprintf(stderr, "push: %s: status %" PRId64 ": %.*s\n", what, status, (int)n, text);
-	exit(1);
-}
-
+/* check ends the program where a call failed, with the library's words. */
 static int64_t check(const char *what, int64_t status)
 {
-	if (status < 0)
-		fatal(what, status);
+	char text[512];
+
+	if (status < 0) {
+		topoctl_error(text, sizeof text);
+		fprintf(stderr, "push: %s: status %" PRId64 ": %s\n", what, status, text);
+		exit(1);
+	}
 	return status;
 }
 
@@ -39,16 +34,20 @@ static int serve(void)
 {
 	int64_t engine = check("open", topoctl_open("{\"name\": \"server\"}"));
 	char host_port[128], note[256];
-	int64_t n = check("address", topoctl_address(engine, host_port, sizeof host_port));
-	/* Memory of malloc would be registered by topoctl_register; this is faster within a host. */
-	uint64_t address = topoctl_alloc(engine, SIZE, NULL, TOPOCTL_PEER_WRITE);
+	uint64_t address, events;
 
-	if (address == 0)
-		fatal("alloc", TOPOCTL_FAILED);
-	printf("%.*s %" PRIu64 "\n", (int)n, host_port, address);
+	check("address", topoctl_address(engine, host_port, sizeof host_port));
+	/* Memory of malloc would be registered by topoctl_register; this is faster within a host. */
+	check("alloc", topoctl_alloc(engine, SIZE, NULL, TOPOCTL_PEER_WRITE, &address));
+	printf("%s %" PRIu64 "\n", host_port, address);
 	fflush(stdout);
+	/* A program with a loop gives the descriptor to poll or epoll. */
+	int fd = (int)check("event_fd", topoctl_event_fd(engine));
+	struct pollfd news = {.fd = fd, .events = POLLIN};
+
 	while (check("notifications", topoctl_notifications(engine, note, sizeof note)) == 0)
-		usleep(1000);
+		if (poll(&news, 1, -1) == 1 && read(fd, &events, sizeof events) < 0)
+			break;
 	/* The notification comes after the data. */
 	for (uint64_t i = 0; i < SIZE; i++) {
 		if (((unsigned char *)address)[i] != (unsigned char)(i * 7)) {
@@ -57,6 +56,7 @@ static int serve(void)
 		}
 	}
 	printf("server: %d bytes are right\n", SIZE);
+	check("event_close", topoctl_event_close(engine, fd));
 	return check("close", topoctl_close(engine)) != 0;
 }
 

@@ -85,7 +85,7 @@ func decode(ctx context.Context, o options, out io.Writer) (err error) {
 			for page, at := range table(decodeSeed, o.pages) {
 				got := cache.Bytes()[place(layer, at):place(layer, at+1)]
 				if !bytes.Equal(got, content(layer, page)) {
-					return fmt.Errorf("layer %d from %s: page %d is not what was computed", layer, n.Peer, page)
+					return fmt.Errorf("layer %d from %s: page %d is not what was computed", layer, n.From.Claimed, page)
 				}
 			}
 			complete++

@@ -3,6 +3,7 @@ package bind
 import (
 	"context"
 	"encoding/json"
+	"reflect"
 	"time"
 
 	"github.com/topoctl/topoctl/engine"
@@ -78,6 +79,30 @@ func (e *Engine) Wait(list []int64, timeoutNS int64) error {
 		if err := b.Err(); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// WaitAny waits until one of the batches is over, or until the timeout.
+func (e *Engine) WaitAny(list []int64, timeoutNS int64) error {
+	if timeoutNS < 0 {
+		return fail(Invalid, "timeout of %d ns: want 0 or more", timeoutNS)
+	}
+	timer := time.NewTimer(nanoseconds(timeoutNS))
+	defer timer.Stop()
+	cases := []reflect.SelectCase{{Dir: reflect.SelectRecv, Chan: reflect.ValueOf(timer.C)}}
+	for _, n := range list {
+		b, err := e.batch(n)
+		if err != nil {
+			return err
+		}
+		if b.ended() {
+			return nil
+		}
+		cases = append(cases, reflect.SelectCase{Dir: reflect.SelectRecv, Chan: reflect.ValueOf(b.Done())})
+	}
+	if ended, _, _ := reflect.Select(cases); ended == 0 {
+		return fail(Timeout, "%d batches are still running after %v", len(list), nanoseconds(timeoutNS))
 	}
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -17,6 +18,8 @@ import (
 	"testing"
 	"time"
 	"unsafe"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/topoctl/topoctl/engine"
 	"github.com/topoctl/topoctl/engine/memory"
@@ -72,13 +75,45 @@ const (
 // move submits a batch and waits for it.
 func run(t testing.TB, e *Engine, x Transfer) {
 	t.Helper()
-	n, err := e.Submit(x)
-	if err != nil {
-		t.Fatal(err)
+	must(t, ended(e)(e.Submit(x)))
+}
+
+// ended is why a batch was not begun, or how it ended.
+func ended(e *Engine) func(n int64, err error) error {
+	return func(n int64, err error) error {
+		if err != nil {
+			return err
+		}
+		return errors.Join(e.Wait([]int64{n}, int64(20*time.Second)), e.Release(n))
 	}
-	if err := errors.Join(e.Wait([]int64{n}, int64(20*time.Second)), e.Release(n)); err != nil {
-		t.Fatal(err)
+}
+
+// result is what a batch of Call or PeerRanges is answered.
+func result(e *Engine) func(n int64, err error) ([]byte, error) {
+	return func(n int64, err error) ([]byte, error) {
+		if err == nil {
+			err = e.Wait([]int64{n}, int64(20*time.Second))
+		}
+		if err != nil {
+			return nil, err
+		}
+		out, err := e.Result(n)
+		return out, errors.Join(err, e.Release(n))
 	}
+}
+
+func probe(e *Engine, peer string, timeout time.Duration) error {
+	_, err := result(e)(e.Call(peer, nil, int64(timeout)))
+	return err
+}
+
+// offered is the first range that a peer offers.
+func offered(e *Engine, peer string) (address, length uint64, err error) {
+	out, err := result(e)(e.PeerRanges(peer, 0))
+	if err != nil || len(out) == 0 {
+		return 0, 0, err
+	}
+	return binary.LittleEndian.Uint64(out), binary.LittleEndian.Uint64(out[8:]), nil
 }
 
 // transfer does the same in one call.
@@ -168,7 +203,7 @@ func TestRefusals(t *testing.T) {
 	must(t, b.Register([]uint64{there + 1<<14}, []uint64{1 << 12}, "cpu:0", 2))
 	peer := b.Address()
 	submit := func(x Transfer) func() error {
-		return func() error { _, err := a.Submit(x); return err }
+		return func() error { return ended(a)(a.Submit(x)) }
 	}
 	one := func(op int32, local, remote, length uint64) func() error {
 		return submit(Transfer{Peer: peer, Op: op, Local: []uint64{local}, Remote: []uint64{remote}, Length: []uint64{length}})
@@ -198,8 +233,8 @@ func TestRefusals(t *testing.T) {
 		"overlap": {submit(Transfer{Peer: peer, Op: read, Local: []uint64{here, here + 4}, Remote: []uint64{there, there + 64},
 			Length: []uint64{8, 8}}), Invalid},
 		"no such peer":       {submit(Transfer{Peer: "127.0.0.1:1", Local: []uint64{here}, Remote: []uint64{there}, Length: []uint64{1}}), NoPeer},
-		"no name of a peer":  {submit(Transfer{Peer: "nobody"}), NoPeer},
-		"empty name":         {submit(Transfer{}), NoPeer},
+		"no name of a peer":  {submit(Transfer{Peer: "nobody"}), Invalid},
+		"empty name":         {submit(Transfer{}), Invalid},
 		"location":           {register("gpu", 0, []uint64{here + 1<<15}, []uint64{1}), Invalid},
 		"location, too":      {register("cpu:01", 0, []uint64{here + 1<<15}, []uint64{1}), Invalid},
 		"grant":              {register("", 4, []uint64{here + 1<<15}, []uint64{1}), Invalid},
@@ -230,8 +265,12 @@ func TestRefusals(t *testing.T) {
 		"metadata":           {func() error { _, err := a.AddPeer([]byte("{}")); return err }, Invalid},
 		"metadata, long":     {func() error { _, err := a.AddPeer(make([]byte, maxMetadata+1)); return err }, Invalid},
 		"peer to remove":     {func() error { return a.RemovePeer("nobody") }, NoPeer},
-		"range":              {func() error { _, _, err := a.PeerRange(peer, 3); return err }, NoRegion},
-		"notification, long": {func() error { return a.Notify(peer, make([]byte, 1<<20), 0) }, Limit},
+		"result of none":     {func() error { _, err := a.Result(1 << 40); return err }, NoHandle},
+		"notification, long": {submit(Transfer{Peer: peer, Notify: make([]byte, 1<<20)}), Limit},
+		"call, long":         {func() error { _, err := a.Call(peer, make([]byte, 1<<20+1), 0); return err }, Limit},
+		"call to none":       {func() error { return ended(a)(a.Call(peer, []byte("x"), 0)) }, Refused},
+		"answer to none":     {func() error { return a.Answer(1, nil, "") }, NoHandle},
+		"event descriptor":   {func() error { return a.CloseEventFD(-1) }, NoHandle},
 	} {
 		if err := tt.call(); StatusOf(err) != tt.want {
 			t.Errorf("%s: %d, %v: want %d", name, StatusOf(err), err, tt.want)
@@ -328,7 +367,7 @@ func TestRegistry(t *testing.T) {
 	leavesNothing(t, 3, func() {
 		e, err := Open(t.Context(), fmt.Sprintf(`{"topology":"none","registry":"%s"}`, c.URL("/t")))
 		must(t, err)
-		if err := e.Probe("nobody", 0); StatusOf(err) != NoPeer {
+		if err := probe(e, "nobody", 0); StatusOf(err) != NoPeer {
 			t.Error(err)
 		}
 		must(t, e.Close())
@@ -345,7 +384,7 @@ func TestRegistry(t *testing.T) {
 		t.Error("nothing was written")
 	}
 	run(t, a, Transfer{Peer: b.Address(), Op: write, Local: []uint64{here}, Remote: []uint64{there}, Length: []uint64{1 << 16}})
-	if err := a.Probe("c", 0); StatusOf(err) != NoPeer {
+	if err := probe(a, "c", 0); StatusOf(err) != NoPeer {
 		t.Errorf("one that is not there: %v", err)
 	}
 	if there, err := a.names.Lookup(t.Context(), "b"); err != nil || !slices.Equal(there.Serves, []string{"kv"}) {
@@ -372,7 +411,7 @@ func TestPeerRestarts(t *testing.T) {
 	theirs[0] = 7
 
 	again := open(t, fmt.Sprintf(`,"listen":[%q]`, x.Peer))
-	if _, err := a.Submit(x); StatusOf(err) != NoRegion { // it is another process, which has registered nothing
+	if err := ended(a)(a.Submit(x)); StatusOf(err) != NoRegion { // it is another process, which has registered nothing
 		t.Errorf("%v", err)
 	}
 	must(t, again.Register([]uint64{there}, []uint64{1 << 15}, "", both))
@@ -383,7 +422,7 @@ func TestPeerRestarts(t *testing.T) {
 	}
 	byName := x
 	byName.Peer = name
-	if _, err := a.Submit(byName); StatusOf(err) != PeerLost {
+	if err := ended(a)(a.Submit(byName)); StatusOf(err) != PeerLost {
 		t.Errorf("by the metadata of the engine that is gone: %v", err)
 	}
 	meta, err = again.Metadata()
@@ -393,7 +432,7 @@ func TestPeerRestarts(t *testing.T) {
 	byName.Peer = newName
 	run(t, a, byName)
 	must(t, a.RemovePeer(newName))
-	if _, err := a.Submit(byName); StatusOf(err) != NoPeer {
+	if err := ended(a)(a.Submit(byName)); StatusOf(err) != NoPeer {
 		t.Errorf("after it was removed: %v", err)
 	}
 }
@@ -406,7 +445,7 @@ func TestMetadataWithAnAddressOfOurs(t *testing.T) {
 	must(t, err)
 	name, err := a.AddPeer(bytes.Replace(meta, []byte(`"addresses":[`), []byte(`"addresses":["`+a.Address()+`",`), 1))
 	must(t, err)
-	if err := a.Probe(name, int64(time.Minute)); err != nil {
+	if err := probe(a, name, time.Minute); err != nil {
 		t.Error(err)
 	}
 	x, err := a.peer(t.Context(), name)
@@ -426,15 +465,12 @@ func TestRegionsComeAndGo(t *testing.T) {
 		must(t, err)
 		x := Transfer{Peer: b.Address(), Op: write, Local: []uint64{here}, Remote: []uint64{there}, Length: []uint64{1 << 12}}
 		run(t, a, x)
-		address, length, err := a.PeerRange(b.Address(), 0)
+		address, length, err := offered(a, b.Address())
 		if address != there || length != 1<<12 || err != nil {
 			t.Fatalf("%#x, %d, %v", address, length, err)
 		}
 		must(t, b.Free(there))
-		n, err := a.Submit(x) // the peer's word that the region is gone may still be on its way
-		if err == nil {
-			err = errors.Join(a.Wait([]int64{n}, int64(20*time.Second)), a.Release(n))
-		}
+		err = ended(a)(a.Submit(x)) // the peer's word that the region is gone may still be on its way
 		if StatusOf(err) != NoRegion {
 			t.Fatalf("%v", err)
 		}
@@ -458,16 +494,13 @@ func TestUnregisterSome(t *testing.T) {
 		t.Errorf("%d regions", n)
 	}
 	write := func(from, to int) error {
-		n, err := a.Submit(Transfer{Peer: b.Address(), Op: write, Local: []uint64{here}, Remote: []uint64{there + uint64(from*size)}, Length: []uint64{uint64((to - from) * size)}})
-		if err == nil {
-			err = errors.Join(a.Wait([]int64{n}, int64(20*time.Second)), a.Release(n))
-		}
+		err := ended(a)(a.Submit(Transfer{Peer: b.Address(), Op: write, Local: []uint64{here}, Remote: []uint64{there + uint64(from*size)}, Length: []uint64{uint64((to - from) * size)}}))
 		return err
 	}
 	must(t, write(0, ranges))
 	must(t, b.Unregister(addresses[1:2]))
 	look := func() { // at what is offered now: the peer's word of it may be on its way
-		_, _, err := a.PeerRange(b.Address(), 0)
+		_, _, err := offered(a, b.Address())
 		must(t, err)
 	}
 	look()
@@ -545,28 +578,28 @@ func TestLists(t *testing.T) {
 // Notifications come in order, after the data, and whole ones only.
 func TestNotifications(t *testing.T) {
 	a, b := open(t, `,"name":"sender"`), open(t, "")
-	must(t, a.Notify(b.Address(), []byte("one"), 0))
+	run(t, a, Transfer{Peer: b.Address(), Notify: []byte("one")})
 	run(t, a, Transfer{Peer: b.Address(), Notify: []byte{}})
 	run(t, a, Transfer{Peer: b.Address(), Notify: []byte("three")})
 	run(t, a, Transfer{Peer: b.Address()})
-	if _, err := b.Notifications(make([]byte, 16)); StatusOf(err) != Limit || !strings.Contains(err.Error(), "17 bytes") {
+	if _, err := b.Notifications(make([]byte, 16)); StatusOf(err) != Limit || !strings.Contains(err.Error(), "33 bytes") {
 		t.Errorf("%v", err)
 	}
 	var got []string
-	out := make([]byte, 33)
+	out := make([]byte, 66)
 	for {
 		n, err := b.Notifications(out)
 		must(t, err)
 		if n == 0 {
 			break
 		}
-		if n > 32 {
+		if n > 64 {
 			t.Errorf("%d bytes, not whole notifications", n)
 		}
 		for left := out[:n]; len(left) > 0; {
-			name, message := binary.LittleEndian.Uint32(left), binary.LittleEndian.Uint32(left[4:])
-			got = append(got, string(left[8:8+name])+" "+string(left[8+name:8+name+message]))
-			left = left[8+name+message:]
+			name, proven, message := binary.LittleEndian.Uint32(left[8:]), binary.LittleEndian.Uint32(left[12:]), binary.LittleEndian.Uint32(left[16:])
+			got = append(got, string(left[24:24+name])+" "+string(left[24+name+proven:24+name+proven+message]))
+			left = left[24+name+proven+message:]
 		}
 	}
 	if want := []string{"sender one", "sender ", "sender three"}; !slices.Equal(got, want) {
@@ -614,15 +647,12 @@ func TestWaitAndRelease(t *testing.T) {
 	if n, err := a.Transfer(x, int64(20*time.Second)); n != 0 || StatusOf(err) != Timeout {
 		t.Errorf("a batch without time: %d, %v", n, err)
 	}
-	n, err = a.Submit(x)
-	if err == nil {
-		err = errors.Join(a.Wait([]int64{n}, int64(20*time.Second)), a.Release(n))
-	}
+	err = ended(a)(a.Submit(x))
 	if StatusOf(err) != Timeout {
 		t.Errorf("a batch without time: %v", err)
 	}
-	must(t, a.Probe(b.Address(), 0))
-	if err := a.Probe("127.0.0.1:1", 0); StatusOf(err) != NoPeer {
+	must(t, probe(a, b.Address(), 0))
+	if err := probe(a, "127.0.0.1:1", 0); StatusOf(err) != NoPeer {
 		t.Errorf("%v", err)
 	}
 	// Closing the engine ends what runs, and those who wait for it.
@@ -748,5 +778,138 @@ func TestHostileSpace(t *testing.T) {
 				t.Fatalf("%d is not in %v", a, x)
 			}
 		}
+	}
+}
+
+// A peer's application answers calls, refuses them, and is asked nothing where it has not said that it answers.
+func TestCalls(t *testing.T) {
+	a, b := open(t, `,"name":"caller"`), open(t, `,"answer":true`)
+	n, err := a.Call(b.Address(), []byte("what is there?"), 0)
+	must(t, err)
+	other, err := a.Call(b.Address(), []byte("and here?"), 0)
+	must(t, err)
+	if _, err := a.Result(n); StatusOf(err) != Timeout {
+		t.Errorf("before it is answered: %v", err)
+	}
+	fd, err := b.EventFD()
+	must(t, err)
+	out := make([]byte, 1<<10)
+	asked := map[string]int64{}
+	for len(asked) < 2 {
+		readable(t, fd)
+		size, err := b.Calls(out)
+		must(t, err)
+		for left := out[:size]; len(left) > 0; {
+			name, proven, message := binary.LittleEndian.Uint32(left[8:]), binary.LittleEndian.Uint32(left[12:]), binary.LittleEndian.Uint32(left[16:])
+			end := 24 + name + proven + message
+			asked[string(left[24:end])] = int64(binary.LittleEndian.Uint64(left))
+			left = left[end:]
+		}
+	}
+	must(t, b.Answer(asked["callerwhat is there?"], []byte("a cache"), ""))
+	must(t, b.Answer(asked["callerand here?"], nil, "not yours"))
+	if got, err := result(a)(n, nil); string(got) != "a cache" || err != nil {
+		t.Errorf("%q, %v", got, err)
+	}
+	if _, err := result(a)(other, nil); StatusOf(err) != Refused || !strings.Contains(err.Error(), "not yours") {
+		t.Errorf("%v", err)
+	}
+	if err := b.Answer(asked["callerand here?"], nil, ""); StatusOf(err) != NoHandle {
+		t.Errorf("answered twice: %v", err)
+	}
+	must(t, b.CloseEventFD(fd))
+}
+
+// A descriptor wakes a loop when a batch has ended, whenever it was submitted, when a notification comes, and when
+// the engine is closed. All wake at once.
+func TestEvents(t *testing.T) {
+	a, b := open(t, ""), open(t, `,"answer":true`)
+	before, err := a.Call(b.Address(), []byte("x"), 0)
+	must(t, err)
+	one, err := a.EventFD()
+	must(t, err)
+	two, err := a.EventFD()
+	must(t, err)
+	theirs, err := b.EventFD()
+	must(t, err)
+	readable(t, theirs)
+	out := make([]byte, 1<<10)
+	for size := 0; size == 0; size, err = b.Calls(out) {
+		must(t, err)
+	}
+	must(t, b.Answer(int64(binary.LittleEndian.Uint64(out)), nil, ""))
+	for over := false; !over; over, err = a.Poll(before) {
+		must(t, err)
+		readable(t, one)
+	}
+	readable(t, two)
+	run(t, a, Transfer{Peer: b.Address(), Notify: []byte("y")})
+	readable(t, one)
+	for size := 0; size == 0; size, err = b.Notifications(out) {
+		must(t, err)
+		readable(t, theirs)
+	}
+	must(t, b.Close())
+	readable(t, theirs)
+	must(t, unix.Close(int(theirs)))
+	must(t, a.CloseEventFD(two))
+	if err := a.CloseEventFD(two); StatusOf(err) != NoHandle {
+		t.Errorf("closed twice: %v", err)
+	}
+	must(t, a.CloseEventFD(one))
+}
+
+// readable waits for a descriptor, and takes what makes it readable.
+func readable(t *testing.T, fd int32) {
+	t.Helper()
+	if n, err := unix.Poll([]unix.PollFd{{Fd: fd, Events: unix.POLLIN}}, 20_000); n != 1 || err != nil {
+		t.Fatal(n, err)
+	}
+	_, err := unix.Read(int(fd), make([]byte, 8))
+	must(t, err)
+}
+
+// Of several batches the first that ends ends the wait.
+func TestWaitAny(t *testing.T) {
+	a, b := open(t, ""), open(t, `,"answer":true`)
+	slow, err := a.Call(b.Address(), []byte("nobody answers"), 0)
+	must(t, err)
+	if err := a.WaitAny([]int64{slow}, 1); StatusOf(err) != Timeout {
+		t.Error(err)
+	}
+	quick, err := a.Submit(Transfer{Peer: b.Address(), Notify: []byte("x")})
+	must(t, err)
+	must(t, a.WaitAny([]int64{slow, quick}, int64(20*time.Second)))
+	if over, err := a.Poll(quick); !over || err != nil {
+		t.Errorf("%v, %v", over, err)
+	}
+	must(t, a.Release(slow))
+	if err := a.WaitAny([]int64{slow}, 0); StatusOf(err) != NoHandle {
+		t.Error(err)
+	}
+}
+
+// A peer that accepts and is silent holds no caller up: the batch waits for it, and ends in its time or when it is released.
+func TestSilentPeer(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	defer l.Close()
+	a := open(t, "")
+	_, here := mapped(t, 1<<12)
+	must(t, a.Register([]uint64{here}, []uint64{1 << 12}, "", 0))
+	x := Transfer{Peer: l.Addr().String(), Op: write, Local: []uint64{here}, Remote: []uint64{1 << 40}, Length: []uint64{1 << 12}}
+	n, err := a.Submit(x)
+	must(t, err)
+	if over, err := a.Poll(n); over || err != nil {
+		t.Errorf("%v, %v", over, err)
+	}
+	must(t, a.Release(n))
+	x.TimeoutNS = int64(100 * time.Millisecond)
+	if err := ended(a)(a.Submit(x)); StatusOf(err) != NoPeer {
+		t.Errorf("%v", err)
+	}
+	x.Local[0]++ // what this engine knows by itself it says at once
+	if _, err := a.Submit(x); StatusOf(err) != NoRegion {
+		t.Errorf("%v", err)
 	}
 }

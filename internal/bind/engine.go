@@ -45,6 +45,8 @@ type Engine struct {
 	gpus   *cuda.Driver
 
 	inbox  inbox
+	calls  calls
+	events events
 	compat atomic.Pointer[compat] // nil where it was not asked for
 }
 
@@ -75,7 +77,7 @@ func Open(ctx context.Context, options string) (*Engine, error) {
 		e.names, names = r, registry.WithAddresses(r)
 	}
 	eo.Registry = &directory{Registry: names, engine: e}
-	eo.Answer = answerProbe
+	eo.Answer = e.answer
 	if o.Compat {
 		eo.Other = e.other
 	}
@@ -118,6 +120,7 @@ func (e *Engine) Close() error {
 	}
 	errs = append(errs, e.e.Close())
 	e.tasks.Wait()
+	e.events.close()
 	e.closeNames()
 	if gpus != nil {
 		errs = append(errs, gpus.Close())

@@ -1,6 +1,8 @@
 package bind
 
 import (
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 )
@@ -49,4 +51,11 @@ func (h *Handles[T]) Len() int {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
 	return len(h.m)
+}
+
+// All are the things that there are.
+func (h *Handles[T]) All() []T {
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	return slices.Collect(maps.Values(h.m))
 }

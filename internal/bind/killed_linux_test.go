@@ -1,8 +1,8 @@
 package bind
 
 import (
+	"strings"
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"testing"
@@ -73,11 +73,7 @@ func TestKilledAndStartedAgain(t *testing.T) {
 	for round := range 3 {
 		x := Transfer{Peer: address, Op: read, Local: []uint64{here}, Remote: []uint64{killedAddress}, Length: []uint64{killedSize}}
 		mine[0] = 1
-		n, err := a.Submit(x)
-		if err == nil {
-			err = errors.Join(a.Wait([]int64{n}, int64(time.Minute)), a.Release(n))
-		}
-		if err != nil {
+		if err := ended(a)(a.Submit(x)); err != nil {
 			t.Fatalf("round %d: %v", round, err)
 		}
 		if mine[0] != 0 { // of a process that is new
@@ -89,7 +85,7 @@ func TestKilledAndStartedAgain(t *testing.T) {
 		time.Sleep(time.Duration(round) * 100 * time.Millisecond) // the longer it is gone, the rarer it is looked for
 		c, _ = startPeer(t, address)
 	}
-	must(t, a.Notify(address, []byte("x"), 0))
+	run(t, a, Transfer{Peer: address, Notify: []byte("x")})
 }
 
 // A peer that is stopped when the first transfer with it is submitted: what it offers is known since it was
@@ -100,7 +96,7 @@ func TestStoppedBeforeTheFirst(t *testing.T) {
 	_, here := mapped(t, killedSize)
 	must(t, a.Register([]uint64{here}, []uint64{killedSize}, "", 0))
 	c, address := startPeer(t, "127.0.0.1:0")
-	must(t, a.Probe(address, int64(time.Minute)))
+	must(t, probe(a, address, time.Minute))
 	a.o.DefaultTimeout = time.Second / 2
 	childtest.Stop(t, c.Process)
 	x := Transfer{Peer: address, Op: read, Local: []uint64{here}, Remote: []uint64{killedAddress}, Length: []uint64{killedSize}, TimeoutNS: int64(5 * time.Minute)}
@@ -108,8 +104,8 @@ func TestStoppedBeforeTheFirst(t *testing.T) {
 	must(t, err)
 	unknown := x
 	unknown.Remote = []uint64{killedAddress + killedSize}
-	if n, err := a.Submit(unknown); err == nil {
-		t.Errorf("batch %d of a range that is not known", n)
+	if err := ended(a)(a.Submit(unknown)); err == nil || strings.Contains(err.Error(), "still running") {
+		t.Errorf("a batch of a range that is not known: %v", err)
 	}
 	if over, err := a.Poll(n); over || err != nil {
 		t.Errorf("%v, %v: the batch waits for the peer", over, err)

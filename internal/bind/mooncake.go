@@ -50,7 +50,7 @@ const maxReceived = 1 << 10
 
 func (c *compat) notified(name, message string) bool {
 	select {
-	case c.received <- engine.Notification{Peer: name, Payload: []byte(message)}:
+	case c.received <- engine.Notification{From: engine.PeerID{Claimed: name}, Payload: []byte(message)}:
 		return true
 	default:
 		return false
@@ -172,24 +172,14 @@ func (e *Engine) find(ctx context.Context, name string) (stock *mooncake.Peer, a
 	return p, "", nil
 }
 
-// classic is a batch to or from a stock peer.
-type classic struct {
-	peer        string
-	ops         int
-	total       int64
-	begin       time.Time
-	cancelBatch context.CancelCauseFunc
-
-	done chan struct{} // closed when what follows is there
-	err  error
-	end  time.Time
-}
-
 // beginClassic starts a batch with a stock peer. Its memory of this process is checked here, that of
 // the peer when the peer is asked.
-func (e *Engine) beginClassic(x *peer, r *request, until time.Time) (*classic, error) {
+func (e *Engine) beginClassic(x *peer, r *request, until time.Time) (*operation, error) {
 	ops := make([]mooncake.Op, r.n)
-	b := &classic{peer: r.peer, ops: r.n, begin: time.Now(), done: make(chan struct{})}
+	o := &operation{
+		peer: r.peer, ops: r.n, check: "no checksums: Mooncake's protocol has none",
+		notes: []string{"a stock Mooncake peer: TCP to the address that it gave, by the host's routes"},
+	}
 	own := view{e, false}
 	for i := range ops {
 		m, err := r.at(i)
@@ -203,13 +193,11 @@ func (e *Engine) beginClassic(x *peer, r *request, until time.Time) (*classic, e
 			return nil, err
 		}
 		ops[i] = mooncake.Op{Local: m.local, Remote: m.remote, Length: m.length}
-		b.total += int64(m.length)
+		o.total += int64(m.length)
 	}
 	notify := slices.Clone(r.notify) // nil stays nil
-	ctx, cancel := context.WithDeadline(e.ctx, until)
-	ctx, b.cancelBatch = context.WithCancelCause(ctx)
-	run := func() {
-		defer close(b.done)
+	return e.operate(o, func(ctx context.Context) ([]byte, error) {
+		ctx, cancel := context.WithDeadline(ctx, until)
 		defer cancel()
 		err := x.stock.Transfer(ctx, r.op == 1, ops)
 		if err == nil && notify != nil {
@@ -218,61 +206,6 @@ func (e *Engine) beginClassic(x *peer, r *request, until time.Time) (*classic, e
 		if errors.Is(err, mooncake.ErrUnconfirmed) {
 			err = &Error{Unsafe, err}
 		}
-		b.err, b.end = err, time.Now()
-	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.closed {
-		cancel()
-		return nil, errClosed
-	}
-	e.tasks.Go(run)
-	return b, nil
-}
-
-func (b *classic) Done() <-chan struct{} { return b.done }
-func (b *classic) Cancel()               { b.cancelBatch(engine.ErrCanceled) }
-
-func (b *classic) Err() error {
-	select {
-	case <-b.done:
-		return b.err
-	default:
-		return nil
-	}
-}
-
-func (b *classic) Wait(ctx context.Context) error {
-	select {
-	case <-b.done:
-		return b.err
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}
-
-// Explain says what is known: nothing is chosen for a stock peer, its data has one address.
-func (b *classic) Explain() *engine.Explanation {
-	x := &engine.Explanation{
-		Schema: engine.SchemaExplain, Peer: b.peer, State: "running", Total: b.total, Ops: b.ops,
-		Check: "no checksums: Mooncake's protocol has none", Routes: []engine.RouteRecord{},
-		Notes: []string{"a stock Mooncake peer: TCP to the address that it gave, by the host's routes"},
-	}
-	end := time.Now()
-	select {
-	case <-b.done:
-		x.EndedAgoNS = int64(end.Sub(b.end))
-		end = b.end
-		switch {
-		case b.err == nil:
-			x.State, x.Bytes = "done", b.total
-		case StatusOf(b.err) == Unsafe:
-			x.State, x.Error = "unsafe", b.err.Error()
-		default:
-			x.State, x.Error = "failed", b.err.Error()
-		}
-	default:
-	}
-	x.DurationNS = int64(end.Sub(b.begin))
-	return x
+		return nil, err
+	})
 }

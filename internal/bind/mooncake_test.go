@@ -45,11 +45,22 @@ func compatible(t *testing.T, metadata string, size uint64, grant int32) (e *bin
 // finish waits for a batch and releases it.
 func finish(t *testing.T, e *bind.Engine, x bind.Transfer) error {
 	t.Helper()
-	n, err := e.Submit(x)
-	if err != nil {
-		return err
+	_, err := result(e)(e.Submit(x))
+	return err
+}
+
+// result is what a batch is answered, nothing for most.
+func result(e *bind.Engine) func(n int64, err error) ([]byte, error) {
+	return func(n int64, err error) ([]byte, error) {
+		if err == nil {
+			err = e.Wait([]int64{n}, int64(time.Minute))
+		}
+		if err != nil {
+			return nil, err
+		}
+		out, err := e.Result(n)
+		return out, errors.Join(err, e.Release(n))
 	}
-	return errors.Join(e.Wait([]int64{n}, int64(time.Minute)), e.Release(n))
 }
 
 // other is a segment that is not an engine's: what a stock process is to one.
@@ -146,15 +157,12 @@ func TestMooncake(t *testing.T) {
 			}
 
 			// The engine is the initiator.
-			if err := e.Probe(o.Name(), int64(time.Minute)); err != nil {
+			if _, err := result(e)(e.Call(o.Name(), nil, int64(time.Minute))); err != nil {
 				t.Fatal(err)
 			}
-			address, length, err := e.PeerRange(o.Name(), 0)
-			if address != otherAt || length != 1<<16 || err != nil {
-				t.Error(address, length, err)
-			}
-			if _, _, err := e.PeerRange(o.Name(), 1); bind.StatusOf(err) != bind.NoRegion {
-				t.Error(err)
+			ranges, err := result(e)(e.PeerRanges(o.Name(), 0))
+			if want := binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(nil, otherAt), 1<<16); err != nil || !bytes.Equal(ranges, want) {
+				t.Errorf("%x, %v: want %x", ranges, err, want)
 			}
 			x := bind.Transfer{Peer: o.Name(), Op: 1, Local: []uint64{here + 1, here}, Remote: []uint64{otherAt, otherAt + 1<<15}, Length: []uint64{1 << 10, 1 << 15}, Notify: []byte("written")}
 			n, err := e.Submit(x)
@@ -189,7 +197,7 @@ func TestMooncake(t *testing.T) {
 				{`{"name":"a name","notify_msg":"a text"}`, "a name", "a text"},
 				{`{"name":"a name"}`, sender, `{"name":"a name"}`},
 			} {
-				if err := e.Notify(o.Name(), []byte(n.message), 0); err != nil {
+				if err := finish(t, e, bind.Transfer{Peer: o.Name(), Notify: []byte(n.message)}); err != nil {
 					t.Error(err)
 				}
 				o.mu.Lock()
@@ -230,7 +238,7 @@ func TestMooncake(t *testing.T) {
 			}
 			out := make([]byte, 64)
 			size, err := e.Notifications(out)
-			if want := "there"; err != nil || size < 8 || binary.LittleEndian.Uint32(out[4:]) != uint32(len(want)) || !strings.HasSuffix(string(out[:size]), want) {
+			if want := "there"; err != nil || size < 24 || binary.LittleEndian.Uint32(out[16:]) != uint32(len(want)) || !strings.HasSuffix(string(out[:size]), want) {
 				t.Errorf("%q, %v", out[:size], err)
 			}
 			readOnly, err := e.Alloc(4096, "*", 1)
@@ -241,10 +249,10 @@ func TestMooncake(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			ranges, err := p.Ranges(ctx)
-			for _, r := range ranges {
+			offered, err := p.Ranges(ctx)
+			for _, r := range offered {
 				if err != nil || r.Address <= own && own < r.Address+r.Length {
-					t.Error("memory for own use is offered:", ranges, err)
+					t.Error("memory for own use is offered:", offered, err)
 				}
 			}
 			to := func(at uint64) []mooncake.Op { return []mooncake.Op{{Local: otherAt, Remote: at, Length: 4096}} }

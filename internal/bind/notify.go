@@ -1,44 +1,28 @@
 package bind
 
 import (
-	"context"
 	"encoding/binary"
 	"sync"
 
 	"github.com/topoctl/topoctl/engine"
 )
 
-// Notify delivers a message to a peer, and waits until it is there.
-func (e *Engine) Notify(peer string, message []byte, timeoutNS int64) error {
-	ctx, cancel := e.bounded(nanoseconds(timeoutNS))
-	defer cancel()
-	for {
-		x, err := e.peer(ctx, peer)
-		if err != nil {
-			return err
-		}
-		if x.stock != nil {
-			return x.stock.Notify(ctx, string(message))
-		}
-		if message == nil {
-			message = []byte{}
-		}
-		x.settle(ctx, e.settle)
-		b, err := x.p.Submit(ctx, nil, engine.SubmitOptions{Notify: message})
-		if err != nil && x.lost() && ctx.Err() == nil {
-			continue // nothing was sent: it is opened again
-		}
-		if err != nil {
-			return err
-		}
-		return b.Wait(context.Background()) // ctx ends the batch
-	}
-}
-
 // inbox holds a notification that did not fit into the buffer of the call that took it.
 type inbox struct {
-	mu   sync.Mutex
-	held *engine.Notification
+	mu     sync.Mutex
+	held   *engine.Notification
+	pumped chan engine.Notification // what they come through, nil: from where they arrive
+}
+
+// from are the channels that notifications come from.
+func (in *inbox) from(e *Engine) []<-chan engine.Notification {
+	if in.pumped != nil {
+		return []<-chan engine.Notification{in.pumped}
+	}
+	if m := e.compat.Load(); m != nil {
+		return []<-chan engine.Notification{e.e.Notifications(), m.received}
+	}
+	return []<-chan engine.Notification{e.e.Notifications()}
 }
 
 // Notifications writes those that came to out, as many whole ones as fit, and says how much it
@@ -47,36 +31,51 @@ func (e *Engine) Notifications(out []byte) (int, error) {
 	in := &e.inbox
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	written := 0
-	var stock chan engine.Notification
-	if m := e.compat.Load(); m != nil {
-		stock = m.received
+	p := packer{out: out}
+	if in.held != nil && !p.add("a notification", 0, in.held.From, in.held.Payload) {
+		return p.written, p.err
 	}
-	for {
-		if in.held == nil {
+	in.held = nil
+	for _, c := range in.from(e) {
+		for more := true; more; {
 			select {
-			case n, ok := <-e.e.Notifications():
-				if !ok {
-					return written, nil
+			case n, ok := <-c:
+				if more = ok; ok && !p.add("a notification", 0, n.From, n.Payload) {
+					in.held = &n
+					return p.written, p.err
 				}
-				in.held = &n
-			case n := <-stock:
-				in.held = &n
 			default:
-				return written, nil
+				more = false
 			}
 		}
-		n := in.held
-		size := 8 + len(n.Peer) + len(n.Payload)
-		if size > len(out)-written {
-			if written == 0 {
-				return 0, fail(Limit, "a notification needs a buffer of %d bytes, this one has %d", size, len(out))
-			}
-			return written, nil
-		}
-		at := binary.LittleEndian.AppendUint32(out[:written], uint32(len(n.Peer)))
-		at = binary.LittleEndian.AppendUint32(at, uint32(len(n.Payload)))
-		at = append(append(at, n.Peer...), n.Payload...)
-		written, in.held = len(at), nil
 	}
+	return p.written, nil
+}
+
+// packer writes messages of peers one after the other: u64 number, u32 length of what the peer calls itself, u32
+// length of what it has proven to be, u32 length of the message, u32 0, and these three; all little endian.
+type packer struct {
+	out     []byte
+	written int
+	err     error // that not even the first fits
+}
+
+// add says whether there was room.
+func (p *packer) add(what string, number int64, from engine.PeerID, message []byte) bool {
+	proven := from.Proven()
+	size := 24 + len(from.Claimed) + len(proven) + len(message)
+	if size > len(p.out)-p.written {
+		if p.written == 0 {
+			p.err = fail(Limit, "%s needs a buffer of %d bytes, this one has %d", what, size, len(p.out))
+		}
+		return false
+	}
+	b := p.out[:p.written]
+	b = binary.LittleEndian.AppendUint64(b, uint64(number))
+	for _, n := range []int{len(from.Claimed), len(proven), len(message), 0} {
+		b = binary.LittleEndian.AppendUint32(b, uint32(n))
+	}
+	b = append(append(append(b, from.Claimed...), proven...), message...)
+	p.written = len(b)
+	return true
 }

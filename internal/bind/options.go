@@ -29,6 +29,7 @@ type Options struct {
 	Insecure       bool
 	Registry       string   // URL of a registry, "" for none
 	Serves         []string // what that tells others
+	Answer         bool     // the application answers calls
 	Devices        []string
 	Transports     []string
 	Protection     string
@@ -98,7 +99,7 @@ func (o *Options) read(r *document.Reader, key string) error {
 		name string
 		to   any
 	}{
-		{"name", &o.Name}, {"listen", &o.Listen}, {"advertise", &o.Advertise}, {"token_file", &o.Files.Token}, {"insecure", &o.Insecure}, {"registry", &o.Registry}, {"serves", &o.Serves},
+		{"name", &o.Name}, {"listen", &o.Listen}, {"advertise", &o.Advertise}, {"token_file", &o.Files.Token}, {"insecure", &o.Insecure}, {"registry", &o.Registry}, {"serves", &o.Serves}, {"answer", &o.Answer},
 		{"cert_file", &o.Files.Certificate}, {"key_file", &o.Files.Key}, {"ca_file", &o.Files.CA},
 		{"metadata", &o.Metadata}, {"devices", &o.Devices}, {"transports", &o.Transports}, {"protection", &o.Protection}, {"topology", &o.Topology}, {"local_rank", &o.LocalRank}, {"local_size", &o.LocalSize},
 		{"default_timeout_ns", &o.DefaultTimeout}, {"give_up_ns", &o.GiveUp}, {"http", &o.HTTP}, {"log", &o.Log},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"net"
 	"sync/atomic"
 	"time"
 
@@ -107,6 +108,20 @@ func (e *Engine) peerNow(name string) (*peer, error) {
 	return x, nil
 }
 
+// checkName refuses what can be no peer's name: without a registry those are addresses and the names of AddPeer.
+func (e *Engine) checkName(name string) error {
+	e.mu.Lock()
+	_, added := e.added[name]
+	e.mu.Unlock()
+	if added || e.names != nil || e.o.Compat {
+		return nil
+	}
+	if _, _, err := net.SplitHostPort(name); err != nil {
+		return fail(Invalid, "peer %.80q: want host:port, a name that was added by its metadata, or a registry", name)
+	}
+	return nil
+}
+
 // open opens a peer for all that wait for it.
 func (e *Engine) open(name string, epoch uint64, x *peer) {
 	defer close(x.ready)
@@ -157,18 +172,23 @@ const settleTime = 600 * time.Millisecond
 
 // settle waits until it is known what became of a peer that is not connected: it may have been
 // started again, and what is submitted now is for the one that is there now. Where that takes long
-// it waits once, so that those who go on are not held up.
+// it waits once.
 func (x *peer) settle(ctx context.Context, most time.Duration) {
-	if x.stock != nil || x.p.Ready(over) == nil {
-		x.unsettled.Store(false)
-		return
-	}
-	if x.unsettled.Load() {
+	if x.connected() {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
 	x.unsettled.Store(x.p.Ready(ctx) != nil && !x.lost())
+}
+
+// connected says whether a batch can be handed to the peer without waiting for settle.
+func (x *peer) connected() bool {
+	if x.stock != nil || x.p.Ready(over) == nil {
+		x.unsettled.Store(false)
+		return true
+	}
+	return x.unsettled.Load()
 }
 
 // over is a context that is.
@@ -220,39 +240,6 @@ func (x *peer) refresh(ctx context.Context) error {
 	s := newSpace(list)
 	x.offered.Store(&s)
 	return nil
-}
-
-// Probe says whether a peer answers.
-func (e *Engine) Probe(name string, timeout int64) error {
-	ctx, cancel := e.bounded(nanoseconds(timeout))
-	defer cancel()
-	for {
-		x, err := e.peer(ctx, name)
-		if err != nil {
-			return err
-		}
-		if x.stock != nil {
-			return x.stock.Probe(ctx)
-		}
-		_, err = x.p.Call(ctx, nil)
-		_, answered := errors.AsType[*engine.RemoteError](err)
-		switch {
-		case err == nil || answered:
-			return nil
-		case ctx.Err() != nil:
-			return &Error{NoPeer, err}
-		case !x.lost():
-			return err
-		}
-	}
-}
-
-// answerProbe answers the calls of peers: what Probe asks.
-func answerProbe(_ context.Context, _ engine.PeerID, request []byte) ([]byte, error) {
-	if len(request) > 0 {
-		return nil, errors.New("this engine answers probes only")
-	}
-	return nil, nil
 }
 
 // metadata is what one engine tells others of itself, by whatever way its user has.
@@ -318,23 +305,4 @@ func (e *Engine) RemovePeer(name string) error {
 		return fail(NoPeer, "peer %.80q: it was not added, and is not open", name)
 	}
 	return nil
-}
-
-// PeerRange is the i-th range that a peer offers, in the order of addresses. The first asks the
-// peer.
-func (e *Engine) PeerRange(name string, i int64) (address, length uint64, err error) {
-	ctx, cancel := e.bounded(0)
-	defer cancel()
-	x, err := e.peer(ctx, name)
-	if err == nil && i == 0 {
-		err = x.refresh(ctx)
-	}
-	if err != nil {
-		return 0, 0, err
-	}
-	s := *x.offered.Load()
-	if i < 0 || i >= int64(len(s)) {
-		return 0, 0, fail(NoRegion, "range %d: peer %.80q offers %d", i, name, len(s))
-	}
-	return s[i].lo, s[i].hi - s[i].lo, nil
 }

@@ -3,6 +3,7 @@ package bind
 import (
 	"context"
 	"errors"
+	"syscall"
 
 	"github.com/topoctl/topoctl/engine"
 	"github.com/topoctl/topoctl/internal/bind/mooncake"
@@ -29,6 +30,8 @@ const (
 	Limit    Status = -11
 	Forked   Status = -12
 	Internal Status = -13
+	Refused  Status = -14
+	NoMemory Status = -15
 )
 
 // Error is an error of this package's own: those of the engine have their types.
@@ -66,6 +69,7 @@ var statuses = []struct {
 	{engine.ErrToken, NoPeer},
 	{engine.ErrCertificate, NoPeer},
 	{engine.ErrNoPeer, NoPeer},
+	{syscall.ENOMEM, NoMemory},
 	{mooncake.ErrNoRange, NoRegion},
 	{mooncake.ErrClosed, Canceled},
 	{mooncake.ErrNoPeer, NoPeer},

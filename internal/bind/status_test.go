@@ -18,7 +18,7 @@ func TestStatusesOfTheHeader(t *testing.T) {
 	must(t, err)
 	want := map[string]Status{
 		"OK": OK, "DONE": Done, "FAILED": Failed, "INVALID": Invalid, "NO_HANDLE": NoHandle, "TIMEOUT": Timeout, "UNSAFE": Unsafe, "NO_PEER": NoPeer,
-		"PEER_LOST": PeerLost, "NO_REGION": NoRegion, "CANCELED": Canceled, "EXISTS": Exists, "LIMIT": Limit, "FORKED": Forked, "INTERNAL": Internal,
+		"PEER_LOST": PeerLost, "NO_REGION": NoRegion, "CANCELED": Canceled, "EXISTS": Exists, "LIMIT": Limit, "FORKED": Forked, "INTERNAL": Internal, "REFUSED": Refused, "NO_MEMORY": NoMemory,
 	}
 	enum := regexp.MustCompile(`(?s)typedef enum \{(.*?)\} topoctl_status;`).FindSubmatch(header)
 	if enum == nil {

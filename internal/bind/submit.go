@@ -47,7 +47,7 @@ func (e *Engine) Transfer(t Transfer, waitNS int64) (running int64, err error) {
 	}
 	w := waiter{begin: time.Now(), timeout: nanoseconds(waitNS)}
 	if !w.wait(b) {
-		n := e.batches.Add(b)
+		n := e.number(b)
 		return n, fail(Timeout, "batch %d is still running after %v", n, w.timeout)
 	}
 	return 0, b.Err()
@@ -90,30 +90,50 @@ func (e *Engine) submit(r *request) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	return e.batches.Add(b), nil
+	return e.number(b), nil
+}
+
+// number gives a batch its handle.
+func (e *Engine) number(b *batch) int64 {
+	n := e.batches.Add(b)
+	e.events.watch(e, b)
+	return n
 }
 
 // start gives a batch that has no handle yet.
 func (e *Engine) start(r *request) (*batch, error) {
 	r.begin = time.Now()
-	switch {
-	case r.op != 0 && r.op != 1:
+	if r.op != 0 && r.op != 1 {
 		return nil, fail(Invalid, "op %d: want TOPOCTL_READ or TOPOCTL_WRITE", r.op)
-	case r.timeout < 0:
-		return nil, fail(Invalid, "timeout of %d ns: want 0 or more", r.timeout)
-	case e.batches.Len() >= maxBatches:
-		return nil, fail(Limit, "%d batches are not released: the limit", maxBatches)
 	}
-	timeout := nanoseconds(r.timeout)
-	if timeout == 0 {
-		timeout = e.o.DefaultTimeout
+	if err := e.mayBegin(r.timeout); err != nil {
+		return nil, err
 	}
-	ctx := until{e.ctx, r.begin.Add(timeout)}
+	ctx := until{e.ctx, r.begin.Add(e.timeout(r.timeout))}
 	b, err := e.begin(ctx, r)
 	if err != nil {
 		return nil, err
 	}
 	return &batch{running: b, peer: r.peer, ops: int64(r.n), begin: r.begin, before: r.before, post: time.Since(r.begin)}, nil
+}
+
+// mayBegin says why no batch with such a timeout can begin.
+func (e *Engine) mayBegin(timeoutNS int64) error {
+	switch {
+	case timeoutNS < 0:
+		return fail(Invalid, "timeout of %d ns: want 0 or more", timeoutNS)
+	case e.batches.Len() >= maxBatches:
+		return fail(Limit, "%d batches are not released: the limit", maxBatches)
+	}
+	return nil
+}
+
+// timeout is the engine's default for 0.
+func (e *Engine) timeout(ns int64) time.Duration {
+	if ns == 0 {
+		return e.o.DefaultTimeout
+	}
+	return nanoseconds(ns)
 }
 
 // maxBatches are those that are not released.
@@ -137,55 +157,113 @@ func (u until) Deadline() (time.Time, bool) { return u.at, true }
 // Done implements context.Context: the batch ends by the deadline, or with the engine.
 func (u until) Done() <-chan struct{} { return nil }
 
-// begin hands the batch to the engine, and opens the peer where that is needed. What the peer
-// offers may have changed, or the peer itself: then it is looked at again, once for each.
-func (e *Engine) begin(ctx context.Context, r *request) (running, error) {
-	o := engine.SubmitOptions{Notify: slices.Clone(r.notify)}
-	if r.notify != nil && o.Notify == nil {
-		o.Notify = []byte{}
-	}
-	ops := opLists.Get().(*opList)
-	defer ops.put()
-	submit := func(x *peer) (running, error) {
-		if x.stock != nil {
-			until, _ := ctx.Deadline()
-			r.before = time.Since(r.begin)
-			return e.beginClassic(x, r, until)
-		}
-		if err := ops.fill(e, x, r); err != nil {
-			return nil, err
-		}
-		r.before = time.Since(r.begin)
-		b, err := x.p.Submit(ctx, ops.list, o)
-		return b, ops.byCaller(err)
-	}
-	if x := e.opened(r.peer); x != nil {
-		x.settle(e.ctx, e.settle)
-		if b, err := submit(x); err == nil || !x.lost() && StatusOf(err) != NoRegion {
+// begin hands the batch to the engine at once where its peer is open. Else an operation opens the peer first, or asks
+// it again what it offers, and the caller is not held up.
+func (e *Engine) begin(ctx until, r *request) (running, error) {
+	if x := e.opened(r.peer); x != nil && x.connected() {
+		b, err := e.hand(ctx, x, r)
+		if err == nil || !x.lost() && StatusOf(err) != NoRegion {
 			return b, err
 		}
 	}
-	deadline, _ := ctx.Deadline()
-	if most := r.begin.Add(e.o.DefaultTimeout); most.Before(deadline) {
-		deadline = most // a peer that is asked and does not answer holds the call up, not the batch
+	if err := e.checkName(r.peer); err != nil {
+		return nil, err
 	}
-	opening, cancel := context.WithDeadline(e.ctx, deadline)
-	defer cancel()
+	kept, err := e.kept(r)
+	if err != nil {
+		return nil, err
+	}
+	o := &operation{peer: r.peer, ops: r.n}
+	return e.operate(o, func(canceled context.Context) ([]byte, error) {
+		deadline := ctx.at
+		if most := r.begin.Add(e.o.DefaultTimeout); most.Before(deadline) {
+			deadline = most // of opening the peer, and asking it
+		}
+		opening, cancel := context.WithDeadline(canceled, deadline)
+		defer cancel()
+		b, err := e.openAndHand(ctx, opening, kept)
+		if err != nil {
+			return nil, err
+		}
+		return nil, o.follow(canceled, b)
+	})
+}
+
+// kept is a request without memory of the caller, after checks of what this engine knows by itself.
+func (e *Engine) kept(r *request) (*request, error) {
+	moves := make([]move, r.n)
+	here := cursor[*region]{space: *e.local.Load()}
+	for i := range moves {
+		m, err := r.at(i)
+		if err == nil {
+			err = m.check(i)
+		}
+		if err != nil {
+			return nil, err
+		}
+		moves[i] = m
+		for m.length > 0 {
+			a := here.at(m.local)
+			if a == nil {
+				return nil, notRegistered(i, m)
+			}
+			n := min(m.length, a.hi-m.local)
+			m = move{m.local + n, m.remote + n, m.length - n}
+		}
+	}
+	out := *r
+	out.at, out.notify = func(i int) (move, error) { return moves[i], nil }, slices.Clone(r.notify)
+	return &out, nil
+}
+
+func notRegistered(i int, m move) error {
+	return fail(NoRegion, "op %d: %d bytes at %#x: not registered: %w", i, m.length, m.local, engine.ErrNoRegion)
+}
+
+// openAndHand opens the peer where that is needed. What the peer offers may have changed, or the peer
+// itself: then it is looked at again, once for each.
+func (e *Engine) openAndHand(ctx until, opening context.Context, r *request) (running, error) {
+	if x := e.opened(r.peer); x != nil {
+		x.settle(opening, e.settle)
+	}
 	for {
 		x, err := e.peer(opening, r.peer)
 		if err != nil {
 			return nil, err
 		}
-		b, err := submit(x)
+		b, err := e.hand(ctx, x, r)
 		if StatusOf(err) == NoRegion && !x.lost() {
 			if err = x.refresh(opening); err == nil {
-				b, err = submit(x)
+				b, err = e.hand(ctx, x, r)
 			}
 		}
 		if err == nil || !x.lost() || opening.Err() != nil {
 			return b, err
 		}
 	}
+}
+
+// hand gives the batch to the engine.
+func (e *Engine) hand(ctx until, x *peer, r *request) (running, error) {
+	if x.stock != nil {
+		r.before = time.Since(r.begin)
+		return e.beginClassic(x, r, ctx.at)
+	}
+	o := engine.SubmitOptions{Notify: slices.Clone(r.notify)}
+	if r.notify != nil && o.Notify == nil {
+		o.Notify = []byte{}
+	}
+	ops := opLists.Get().(*opList)
+	defer ops.put()
+	if err := ops.fill(e, x, r); err != nil {
+		return nil, err
+	}
+	r.before = time.Since(r.begin)
+	b, err := x.p.Submit(ctx, ops.list, o)
+	if err != nil {
+		return nil, ops.byCaller(err)
+	}
+	return b, nil
 }
 
 // opList is a batch's ops by region, with the caller's number of each.
@@ -227,7 +305,7 @@ func (l *opList) fill(e *Engine, x *peer, r *request) error {
 			a, b := here.at(m.local), there.at(m.remote)
 			switch {
 			case a == nil:
-				return fail(NoRegion, "op %d: %d bytes at %#x: not registered: %w", i, m.length, m.local, engine.ErrNoRegion)
+				return notRegistered(i, m)
 			case b == nil:
 				return fail(NoRegion, "op %d: %d bytes at the peer's %#x: it does not offer them: %w", i, m.length, m.remote, engine.ErrNoRegion)
 			}

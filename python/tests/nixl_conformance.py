@@ -52,9 +52,14 @@ DIFFERENCES: Dict[str, Tuple[str, str, str]] = {
     ),
     "plugin parameters": ("`get_plugin_params`, `get_backend_params`", "those of UCX", "none"),
     "unregistered": (
-        "a range that is not registered, in `prep_xfer_dlist` or `initialize_xfer`",
+        "a range of this agent that is not registered, in `prep_xfer_dlist` or `initialize_xfer`",
         "`nixlNotFoundError` there",
         "`nixlNotFoundError` from `transfer`: memory may be registered in between",
+    ),
+    "not offered": (
+        "a range that the remote agent does not offer, in `prep_xfer_dlist` or `initialize_xfer`",
+        "`nixlNotFoundError` there",
+        "`check_xfer_state` gives `ERR` when the agent has answered that, and the log says why",
     ),
     "unequal lengths": (
         "descriptors of different lengths in `make_prepped_xfer` or `initialize_xfer`",
@@ -661,12 +666,19 @@ class Transfers(Case):
         def attempt(local: int, remote: int) -> Any:
             left = self.here.prep_xfer_dlist("", [(local, 64, 0)], "DRAM")
             right = self.here.prep_xfer_dlist(self.there.name, [(remote, 64, 0)], "DRAM")
-            return self.here.transfer(self.here.make_prepped_xfer("READ", left, [0], right, [0]))
+            handle = self.here.make_prepped_xfer("READ", left, [0], right, [0])
+            state = self.here.transfer(handle)
+            while state == "PROC":
+                time.sleep(1e-3)
+                state = self.here.check_xfer_state(handle)
+            return state
 
         # DIFFERENCES["unregistered"]: the exception is the same, the call that raises it is not
         self.same(not_found, lambda: attempt(end - 32, address(self.b)))
-        self.same(not_found, lambda: attempt(address(self.a), 64))
-        self.same(not_found, lambda: attempt(address(self.a), address(self.a)))
+        self.differs("not offered", not_found, "ERR", lambda: attempt(address(self.a), 64))
+        self.differs(
+            "not offered", not_found, "ERR", lambda: attempt(address(self.a), address(self.a))
+        )
         self.same(TypeError, lambda: self.here.prep_xfer_dlist("", None, "DRAM"))
         self.same(KeyError, lambda: self.here.prep_xfer_dlist("", self.local, "DRAM", ["NONE"]))
         self.differs(

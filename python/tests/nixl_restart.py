@@ -226,8 +226,14 @@ def silent(scene: Scene) -> None:
     now_write, _ = ended(scene.here, write, PATIENCE)
     note("silent: a WRITE", f"{begun}, then {now_write}")
     require(now_write in ("ERR", "nixlBackendError"), f"silent: a WRITE says {now_write}")
+    read = scene.read(4096)
+    begin = time.monotonic()
+    begun = state(lambda: scene.here.transfer(read))
+    took = time.monotonic() - begin
+    now_read, _ = ended(scene.here, read, PATIENCE)
+    note("silent: the next READ", f"{begun} after {took:.2f} s, then {now_read}")
+    require(took < WAITED and now_read == "ERR", f"silent: the next READ says {now_read}")
     for what, call in (
-        ("the next READ", lambda: scene.here.transfer(scene.read(4096))),
         ("send_notif", lambda: scene.here.send_notif(scene.name, b"HB:")),
         ("release_xfer_handle", lambda: scene.here.release_xfer_handle(handle)),
         ("remove_remote_agent", lambda: scene.here.remove_remote_agent(scene.name)),

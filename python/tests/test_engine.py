@@ -147,7 +147,7 @@ class TestTransfers(EngineTest):
             self.a.write(self.b.address, here, range_of(there).address, notify=message).wait()
             came = until(self.b.notifications)
             self.assertEqual(there, here)
-            self.assertEqual(came, [("a", message)])
+            self.assertEqual(came, [("a", message, "")])
         for message in messages:
             self.a.notify(self.b.address, message)
         came = []
@@ -290,8 +290,10 @@ class TestLifetimes(EngineTest):
         canceled = self.a.write(peer, here, at)
         canceled.cancel()
         canceled.cancel()
-        with self.assertRaises(errors.Closed):
+        with self.assertRaisesRegex(errors.Closed, "canceled"):
             canceled.telemetry()
+        with self.assertRaisesRegex(errors.Closed, "canceled"):
+            canceled.explain()
         self.a.close()
         self.a.close()
         self.assertTrue(batch.poll())
@@ -326,6 +328,9 @@ class TestLifetimes(EngineTest):
             lambda: self.a.register(1),
             lambda: self.a.register("text"),
             lambda: topoctl.Engine(listen="127.0.0.1:0"),
+            lambda: topoctl.Engine(serves="kv"),
+            lambda: self.a.send(peer, None),
+            lambda: self.a.call(peer, "text"),
             lambda: self.a.register(bytearray(8), location=0),
             lambda: self.a.probe(5),
             lambda: self.a.write(5, buffer, 1),
@@ -346,6 +351,11 @@ class TestLifetimes(EngineTest):
             with self.assertRaises(TypeError):
                 call()
         for call in (
+            lambda: self.a.alloc(0),
+            lambda: self.a.alloc(-5),
+            lambda: self.a.alloc(8, location="nonsense"),
+            lambda: self.a.write("nobody", buffer, 1),
+            lambda: self.a.probe("nobody"),
             lambda: self.a.write(peer, buffer, 1, timeout=-1),
             lambda: self.a.write(peer, buffer, 1, timeout=float("nan")),
             lambda: self.a.write(peer, buffer, -1),
@@ -356,6 +366,8 @@ class TestLifetimes(EngineTest):
         ):
             with self.assertRaises(ValueError):
                 call()
+        with self.assertRaises(MemoryError):
+            self.a.alloc(1 << 50)
 
     def test_open_and_close(self):
         """Nothing is left: no thread, no file, no memory."""
@@ -394,7 +406,7 @@ class TestInterrupts(EngineTest):
         self.addCleanup(signal.signal, signal.SIGINT, before)
 
     def interrupted(self, call):
-        timer = threading.Timer(0.2, signal.raise_signal, (signal.SIGINT,))
+        timer = threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT))
         timer.start()
         began = time.monotonic()
         with self.assertRaises(KeyboardInterrupt):
@@ -425,12 +437,114 @@ class TestInterrupts(EngineTest):
         with socket.create_server(("127.0.0.1", 0)) as silent:
             peer = "127.0.0.1:%d" % silent.getsockname()[1]
             self.interrupted(lambda: engine.probe(peer, 60))
-            self.interrupted(lambda: engine.write(peer, here, 1, timeout=60))
+            self.interrupted(lambda: engine.write(peer, here, 1, timeout=60).wait())
             self.interrupted(lambda: engine.notify(peer, b"", timeout=60))
             self.interrupted(lambda: engine.peer_ranges(peer))
-            local, remote = engine.range_list([1], [1]), engine.range_list([1], [1], peer=peer)
-            self.interrupted(lambda: engine.read_picked(local, remote, timeout=60))
+            at = range_of(here).address
+            local, remote = engine.range_list([at], [1]), engine.range_list([1], [1], peer=peer)
+            self.interrupted(lambda: engine.read_picked(local, remote, timeout=60).wait())
+            self.interrupted(lambda: engine.notifications(60))
         region.close()
+
+
+class TestMessages(EngineTest):
+    def setUp(self):
+        self.a, self.b = self.engine(name="a"), self.engine(name="b", answer=True)
+
+    def test_calls(self):
+        asked = self.a.call(self.b.address, b"what is there?", timeout=20)
+        refused = self.a.call(self.b.address, b"and here?", timeout=20)
+        for call in self.b.calls(20) + self.b.calls(0 if refused.poll() else 1):
+            self.assertEqual((call.sender, call.proven), ("a", ""))
+            if call.request == b"what is there?":
+                call.answer(b"a cache")
+                with self.assertRaises(errors.Closed):
+                    call.refuse("twice")
+            else:
+                call.refuse("not yours")
+        self.assertEqual(asked.wait(20), b"a cache")
+        self.assertEqual(asked.wait(), b"a cache")
+        with self.assertRaisesRegex(errors.Refused, "not yours"):
+            refused.wait(20)
+        with self.assertRaisesRegex(errors.Refused, "answers no calls"):
+            self.b.call(self.a.address, b"x").wait()
+        self.assertEqual(self.b.call(self.a.address, b"").wait(), b"")
+        self.assertEqual(self.a.ranges(self.b.address).wait(), [])
+        self.a.open(self.b.address).wait()
+        self.assertEqual(self.b.calls(), [])
+
+    def test_waiting_for_notifications(self):
+        self.assertEqual(self.b.notifications(0.01), [])
+        timer = threading.Timer(0.1, self.a.notify, (self.b.address, b"late"))
+        timer.start()
+        self.assertEqual(self.b.notifications(20), [("a", b"late", "")])
+        timer.join()
+
+    def test_in_a_loop(self):
+        """Notifications and calls come by themselves, batches run as tasks, and the engine's end ends all."""
+
+        async def serve():
+            async for call in self.b.watch_calls():
+                call.answer(call.request.upper())
+
+        async def read():
+            return [n.message async for n in self.b.watch_notifications()]
+
+        async def use():
+            serving, reading = asyncio.create_task(serve()), asyncio.create_task(read())
+            answers = [asyncio.create_task(self.a.call(self.b.address, b"x%d" % i)) for i in range(50)]
+            self.assertEqual(await asyncio.gather(*answers), [b"X%d" % i for i in range(50)])
+            for i in range(50):
+                await self.a.send(self.b.address, b"%d" % i)
+            await asyncio.sleep(0.05)
+            self.b.close()
+            await asyncio.wait_for(serving, 20)
+            self.assertEqual(await asyncio.wait_for(reading, 20), [b"%d" % i for i in range(50)])
+
+        asyncio.run(use())
+        before = len(os.listdir("/proc/self/fd"))
+        for _ in range(20):  # a loop that is gone leaves nothing
+            asyncio.run(self.a.send(self.a.address, b"x")._wait_in_loop())
+        gc.collect()
+        self.assertLessEqual(len(os.listdir("/proc/self/fd")), before + 2)
+
+    def test_a_loop_is_never_held_up(self):
+        """By peers that are silent, dead, or full, whatever is asked of them."""
+        full, here = self.peer(), bytearray(16)
+        self.a.register(here)
+        longest = 0.0
+
+        async def tick():
+            nonlocal longest
+            while True:
+                began = time.monotonic()
+                await asyncio.sleep(5e-3)
+                longest = max(longest, time.monotonic() - began)
+
+        async def use(*peers):
+            ticking = asyncio.create_task(tick())
+            began = time.monotonic()
+            asked = []
+            for peer in peers:
+                asked += [
+                    self.a.open(peer, 0.5),
+                    self.a.write(peer, here, 1, timeout=0.5),
+                    self.a.send(peer, b"x", timeout=0.5),
+                    self.a.call(peer, b"x", timeout=0.5),
+                    self.a.ranges(peer, timeout=0.5),
+                ]
+                self.a.add_peer(self.b.metadata())
+                self.a.remove_peer("b")
+            self.assertLess(time.monotonic() - began, 0.5)
+            ends = await asyncio.gather(*asked, return_exceptions=True)
+            self.assertTrue(all(isinstance(end, topoctl.Error) for end in ends), ends)
+            ticking.cancel()
+
+        with socket.create_server(("127.0.0.1", 0)) as silent, full.stopped():
+            asyncio.run(
+                use("127.0.0.1:%d" % silent.getsockname()[1], "127.0.0.1:1", full.address)
+            )
+        self.assertLess(longest, 0.3)  # on an idle machine 10 ms; a call that waits takes 500
 
 
 class TestProcesses(EngineTest):
@@ -464,7 +578,7 @@ class TestProcesses(EngineTest):
             await asyncio.wait_for(read()._wait_in_loop(), 0.05)
 
         async def canceled():
-            task = asyncio.create_task(read()._wait_in_loop())
+            task = asyncio.create_task(read())
             await asyncio.sleep(0.05)
             task.cancel()
             await asyncio.sleep(0)

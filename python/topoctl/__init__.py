@@ -4,13 +4,14 @@ processes and hosts over many NICs at once. See docs/python.md.
 
 from . import errors
 from ._buffers import Range, range_of
-from ._engine import Batch, Engine, Grant, Notification, RangeList, Region, Telemetry
+from ._engine import Batch, Call, Engine, Grant, Notification, RangeList, Region, Telemetry
 from ._program import Matrix, Path, Plan, Record, Report, Topology
 from ._program import discover, doctor, matrix, path, plan
 from .errors import Error
 
 __all__ = [
     "Batch",
+    "Call",
     "Engine",
     "Error",
     "Grant",

@@ -12,20 +12,24 @@ import enum
 import json
 import numbers
 import operator
+import os
+import select
 import struct
 import threading
 import time
 import weakref
 from collections import deque
-from typing import Any, Callable, Deque, Dict, Generator, Iterable, List, NamedTuple, Optional
-from typing import Sequence, Set, Tuple, Union
+from typing import Any, AsyncIterator, Callable, Coroutine, Deque, Dict, Generator, Iterable, List
+from typing import NamedTuple, Optional, Sequence, Set, Tuple, TypeVar, Union
 
 from . import _lib
 from ._buffers import Numbers, Range, Vector, destination, memory_of, table, vector
-from .errors import Canceled, Error, NoRegion, Status, Timeout
+from .errors import Canceled, Closed, Error, InvalidArgument, Status, Timeout
 
 _WAIT_SLICE_NS = 50_000_000  # a wait comes back to Python this often: signals are handled there
+_SPIN_SECONDS = 200e-6  # an await looks again at once for so long: most small batches have ended then
 _READ, _WRITE = 0, 1
+_T = TypeVar("_T")
 
 
 class Grant(enum.IntFlag):
@@ -51,8 +55,9 @@ class Telemetry(NamedTuple):
 class Notification(NamedTuple):
     """A message of a peer."""
 
-    sender: str
+    sender: str  # what it calls itself
     message: bytes
+    proven: str  # what it has proven to be: a name of its certificate or token, "" for nothing
 
 
 class Engine:
@@ -70,6 +75,7 @@ class Engine:
       registry         a registry in which peers find this engine by its name, and it them, such as
                        "etcd://host1,host2/prefix"
       serves           with registry: what it tells others that this engine is good for
+      answer           True: this program answers the calls of peers: see calls()
       devices          RDMA devices or netdevs that may be used; all that carry data
       transports       of "shm", "rdma", "tcp"; all, in this order
       protection       what data over TCP has at least: "open", "headers", "payload" or "sealed";
@@ -84,9 +90,12 @@ class Engine:
       http             host:port at which metrics are served; with port 0, stats()["http"] tells it
       log              "error", "warn", "info" or "debug", to standard error; "error"
 
-    Peers are named by host:port, by their name in the registry, or by that which add_peer gave. Addresses are absolute: those
-    of range_of here, those that the peer told there. Methods raise the classes of topoctl.errors;
-    wrong types are TypeError, wrong values ValueError, and nothing was begun then.
+    Peers are named by host:port, by their name in the registry, or by that which add_peer gave. They
+    are opened by the first batch that uses them, and again after they were lost. Addresses are
+    absolute: those of range_of here, those that the peer told there. What a peer takes part in is a
+    Batch, which is waited for by wait() or await; the methods that give one do not wait, so a peer
+    that is silent or gone holds up no event loop. Methods raise the classes of topoctl.errors; wrong
+    types are TypeError, wrong values ValueError, and nothing was begun then.
     """
 
     _handle = 0
@@ -104,6 +113,7 @@ class Engine:
         insecure: Optional[bool] = None,
         registry: Optional[str] = None,
         serves: Optional[Sequence[str]] = None,
+        answer: Optional[bool] = None,
         devices: Optional[Sequence[str]] = None,
         transports: Optional[Sequence[str]] = None,
         protection: Optional[str] = None,
@@ -128,6 +138,7 @@ class Engine:
             "insecure": insecure,
             "registry": registry,
             "serves": serves,
+            "answer": answer,
             "devices": devices,
             "transports": transports,
             "protection": protection,
@@ -142,13 +153,14 @@ class Engine:
             "log": log,
         }
         given = {key: value for key, value in options.items() if value is not None}
-        for key in "listen", "devices", "transports", "compat":
+        for key in "listen", "serves", "devices", "transports", "compat":
             if isinstance(given.get(key), str):
                 raise TypeError(f"{key} is a list of str: want [{given[key]!r}]")
         self._lib = _lib.load()
         self._regions: Dict[Region, Any] = {}  # with what holds their memory, until they are closed
         self._dropped: Deque[int] = deque()  # batches that no one has a reference to
-        self._opened: Set[str] = set()  # peers that answered since a batch failed
+        self._loops: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _News]
+        self._loops = weakref.WeakKeyDictionary()
         self._views: Set[int] = set()  # addresses of alloc that are not free yet
         self._lingering = 0  # the handle from close() on until those are free
         self._handle = _lib.check(self._lib.topoctl_open(json.dumps(given).encode()))
@@ -170,6 +182,8 @@ class Engine:
         handle, self._handle = self._handle, 0
         if not handle or _lib.forked():
             return
+        for news in tuple(self._loops.values()):
+            news.close()
         if self._views:
             self._lingering = handle
             for region in tuple(self._regions):
@@ -259,9 +273,15 @@ class Engine:
         between processes. It is freed when the last view is gone: the memoryview, slices of it, and
         arrays made of it (numpy.frombuffer, torch.frombuffer)."""
         length = operator.index(length)
-        address = self._lib.topoctl_alloc(self._handle, length, _encoded(location, "a location"), grant)
-        if not address:
-            raise _lib.error(Status.NO_HANDLE if self.closed else Status.FAILED)
+        if length < 1:
+            raise InvalidArgument(f"alloc({length}): want 1 byte or more")
+        out = ctypes.c_uint64()
+        _lib.check(
+            self._lib.topoctl_alloc(
+                *(self._handle, length, _encoded(location, "a location"), grant, ctypes.byref(out))
+            )
+        )
+        address = out.value
         block = (ctypes.c_ubyte * length).from_address(address)
         self._views.add(address)
         weakref.finalize(block, self._free, address).atexit = False
@@ -277,37 +297,14 @@ class Engine:
 
     # Peers.
 
+    def open(self, peer: str, timeout: Optional[float] = None) -> Batch[None]:
+        """Opens the peer, which the first batch does by itself: the batch has ended when it is open."""
+        return self._submit(_READ, peer, (), (), (), None, timeout)
+
     def probe(self, peer: str, timeout: Optional[float] = None) -> None:
-        """Returns if the peer answers within timeout seconds, and raises NoPeer if not."""
-        name, timeout_ns = _peer(peer), _ns(timeout)
-        self._with_peer(peer, lambda: self._lib.topoctl_probe(self._handle, name, timeout_ns))
-
-    def _with_peer(self, peer: str, call: Callable[[], int]) -> int:
-        """call, which gives a status, and may take long where the peer has to be opened first: the
-        main thread, which is the one that handles signals, then leaves it to another."""
-        if peer in self._opened or threading.current_thread() is not threading.main_thread():
-            try:
-                return _lib.check(call())
-            except ConnectionError:
-                self._opened.discard(peer)
-                raise
-        ended: List[Union[int, Exception]] = []  # what call gave, or why it failed
-
-        def run() -> None:
-            try:
-                ended.append(_lib.check(call()))
-            except Exception as e:
-                ended.append(e)
-
-        thread = threading.Thread(target=run, daemon=True)
-        thread.start()
-        while thread.is_alive():
-            thread.join(_WAIT_SLICE_NS / 1e9)
-        (result,) = ended
-        if isinstance(result, Exception):
-            raise result
-        self._opened.add(peer)
-        return result
+        """Returns if the peer answers within timeout seconds, and raises NoPeer if not. With await,
+        use call(peer, b"")."""
+        self.call(peer, b"", timeout=timeout).wait()
 
     def metadata(self) -> bytes:
         """What add_peer of another engine wants: addresses and registered memory of this one."""
@@ -320,21 +317,16 @@ class Engine:
 
     def remove_peer(self, peer: str) -> None:
         """Forgets a peer and closes the connections to it."""
-        self._opened.discard(peer)
         _lib.check(self._lib.topoctl_remove_peer(self._handle, _peer(peer)))
 
     def peer_ranges(self, peer: str) -> List[Range]:
-        """The memory that the peer offers to this engine."""
-        ranges: List[Range] = []
-        pair = (ctypes.c_uint64 * 2)()
-        length = ctypes.addressof(pair) + 8
-        while True:
-            arguments = self._handle, _peer(peer), len(ranges), pair, length
-            try:
-                self._with_peer(peer, lambda: self._lib.topoctl_peer_range(*arguments))
-            except NoRegion:
-                return ranges
-            ranges.append(Range(*pair))
+        """The memory that the peer offers to this engine: what ranges() asks for."""
+        return self.ranges(peer).wait()
+
+    def ranges(self, peer: str, *, timeout: Optional[float] = None) -> Batch[List[Range]]:
+        """Asks the peer which memory it offers to this engine: the batch's result."""
+        handle = self._lib.topoctl_peer_ranges(self._handle, _peer(peer), _ns(timeout))
+        return self._batch(_lib.check(handle), _ranges)
 
     # Transfers. notify is delivered to the peer after the data. timeout bounds the batch, in
     # seconds; None is the engine's default_timeout.
@@ -347,7 +339,7 @@ class Engine:
         *,
         notify: Optional[bytes] = None,
         timeout: Optional[float] = None,
-    ) -> Batch:
+    ) -> Batch[None]:
         """Fills a buffer from the peer's memory at address remote, or a list of buffers from a list
         of addresses. The buffers lie in registered memory."""
         return self._submit_buffers(_READ, peer, into, remote, notify, timeout)
@@ -360,15 +352,15 @@ class Engine:
         *,
         notify: Optional[bytes] = None,
         timeout: Optional[float] = None,
-    ) -> Batch:
+    ) -> Batch[None]:
         """Writes a buffer to the peer's memory at address remote, or a list of buffers to a list of
         addresses. The buffers lie in registered memory."""
         return self._submit_buffers(_WRITE, peer, source, remote, notify, timeout)
 
     def _submit_buffers(
         self, op: int, peer: str, buffers: Any, remote: Any, notify: Any, timeout: Any
-    ) -> Batch:
-        if isinstance(remote, numbers.Integral):
+    ) -> Batch[None]:
+        if isinstance(remote, numbers.Number):  # a float is refused below
             buffers, remote = [buffers], [remote]
         memories = [memory_of(buffer) for buffer in buffers]
         if op == _READ:
@@ -387,7 +379,7 @@ class Engine:
         *,
         notify: Optional[bytes] = None,
         timeout: Optional[float] = None,
-    ) -> Batch:
+    ) -> Batch[None]:
         """Reads by address: lengths[i] bytes from remote[i] to local[i], for all i."""
         return self._submit(_READ, peer, local, remote, lengths, notify, timeout)
 
@@ -400,7 +392,7 @@ class Engine:
         *,
         notify: Optional[bytes] = None,
         timeout: Optional[float] = None,
-    ) -> Batch:
+    ) -> Batch[None]:
         """Writes by address: lengths[i] bytes from local[i] to remote[i], for all i."""
         return self._submit(_WRITE, peer, local, remote, lengths, notify, timeout)
 
@@ -413,16 +405,14 @@ class Engine:
         lengths: Numbers,
         notify: Optional[bytes],
         timeout: Optional[float],
-    ) -> Batch:
+    ) -> Batch[None]:
         here, there, length = vector(local, "Q"), vector(remote, "Q"), vector(lengths, "Q")
         _same_count(here, there, length)
         arguments = (
             *(_peer(peer), op, here.count, here.address, there.address, length.address),
             *(*_message(notify), _ns(timeout)),
         )
-        return self._batch(
-            self._with_peer(peer, lambda: self._lib.topoctl_submit(self._handle, *arguments))
-        )
+        return self._batch(_lib.check(self._lib.topoctl_submit(self._handle, *arguments)), _nothing)
 
     def range_list(
         self, addresses: Any, lengths: Optional[Numbers] = None, *, peer: Optional[str] = None
@@ -446,7 +436,7 @@ class Engine:
         *,
         notify: Optional[bytes] = None,
         timeout: Optional[float] = None,
-    ) -> Batch:
+    ) -> Batch[None]:
         """Reads entry remote_index[k] of the peer's list into entry local_index[k] of ours, for all
         k. Without an index the entries are taken in their order."""
         return self._submit_picked(
@@ -462,7 +452,7 @@ class Engine:
         *,
         notify: Optional[bytes] = None,
         timeout: Optional[float] = None,
-    ) -> Batch:
+    ) -> Batch[None]:
         """Writes entry local_index[k] of our list to entry remote_index[k] of the peer's, for all
         k. Without an index the entries are taken in their order."""
         return self._submit_picked(
@@ -478,7 +468,7 @@ class Engine:
         remote_index: Optional[Numbers],
         notify: Optional[bytes],
         timeout: Optional[float],
-    ) -> Batch:
+    ) -> Batch[None]:
         none = Vector(None, 0, None)
         here = none if local_index is None else vector(local_index, "q")
         there = none if remote_index is None else vector(remote_index, "q")
@@ -493,14 +483,11 @@ class Engine:
             *(op, local._handle, here.address, remote._handle, there.address, count),
             *(*_message(notify), _ns(timeout)),
         )
-        return self._batch(
-            self._with_peer(
-                remote._peer, lambda: self._lib.topoctl_submit_lists(self._handle, *arguments)
-            )
-        )
+        handle = self._lib.topoctl_submit_lists(self._handle, *arguments)
+        return self._batch(_lib.check(handle), _nothing)
 
-    def _batch(self, handle: int) -> Batch:
-        batch = Batch(self, handle)
+    def _batch(self, handle: int, result: Callable[[bytes], _T]) -> Batch[_T]:
+        batch = Batch(self, handle, result)
         # Two for each that comes, so that they do not pile up.
         for _ in range(min(2, len(self._dropped))):
             self._release_dropped()
@@ -517,7 +504,7 @@ class Engine:
         else:
             self._lib.topoctl_release(self._handle, handle)
 
-    def wait(self, batches: Iterable[Batch], timeout: Optional[float] = None) -> None:
+    def wait(self, batches: Iterable[Batch[Any]], timeout: Optional[float] = None) -> None:
         """Waits until all have ended, then raises why the first failed one did. Timeout where one
         still runs after timeout seconds: it goes on. Signals are handled within 50 ms."""
         batches = tuple(batches)
@@ -536,7 +523,7 @@ class Engine:
             )
             if status == Status.OK:
                 for batch in running:
-                    batch._ended = True
+                    batch._look()
                 break
             running = [batch for batch in running if not batch._look()]
             if running and deadline is not None and time.monotonic_ns() >= deadline:
@@ -544,37 +531,197 @@ class Engine:
         for batch in batches:
             batch.poll()  # raises
 
-    # Notifications.
+    # Messages. Both may be awaited as they come: "async for n in engine.watch_notifications()".
 
     def notify(self, peer: str, message: bytes, *, timeout: Optional[float] = None) -> None:
-        """Sends a message to the peer, that it gets by notifications()."""
-        arguments = _peer(peer), *_message(message), _ns(timeout)
-        self._with_peer(peer, lambda: self._lib.topoctl_notify(self._handle, *arguments))
+        """Sends a message to the peer, that it gets by notifications(), and waits until it is there."""
+        self.send(peer, message, timeout=timeout).wait()
 
-    def notifications(self) -> List[Notification]:
-        """Those that came since the last call, oldest first."""
-        came: List[Notification] = []
+    def send(self, peer: str, message: bytes, *, timeout: Optional[float] = None) -> Batch[None]:
+        """Sends a message to the peer, that it gets by notifications()."""
+        if message is None:
+            raise TypeError("want bytes, not None")
+        return self._submit(_WRITE, peer, (), (), (), message, timeout)
+
+    def notifications(self, timeout: float = 0) -> List[Notification]:
+        """Those that came since the last call, oldest first. Where there are none it waits for the
+        first, for timeout seconds at most."""
+        return self._come(self._notifications, timeout)
+
+    def call(
+        self, peer: str, request: bytes, *, timeout: Optional[float] = None
+    ) -> Batch[bytes]:
+        """Sends a request to the peer's program, which has to be one that answers (Engine(answer=True)).
+        Its answer is the batch's result, what it refuses with the error Refused. It runs there at
+        most once. An empty request asks whether the peer is there: every engine answers it."""
+        arguments = _peer(peer), *_message(request), _ns(timeout)
+        handle = self._lib.topoctl_call(self._handle, *arguments)
+        return self._batch(_lib.check(handle), bytes)
+
+    def calls(self, timeout: float = 0) -> List[Call]:
+        """Those of peers that came since the last call, oldest first; each wants an answer. Where
+        there are none it waits for the first, for timeout seconds at most."""
+        return self._come(self._calls, timeout)
+
+    async def watch_notifications(self) -> AsyncIterator[Notification]:
+        """All notifications, as they come, until the engine is closed."""
+        async for notification in self._watch(self._notifications):
+            yield notification
+
+    async def watch_calls(self) -> AsyncIterator[Call]:
+        """All calls of peers, as they come, until the engine is closed."""
+        async for call in self._watch(self._calls):
+            yield call
+
+    def _notifications(self) -> List[Notification]:
+        packed = self._packed(self._lib.topoctl_notifications)
+        return [Notification(sender, message, proven) for _, sender, proven, message in packed]
+
+    def _calls(self) -> List[Call]:
+        return [Call(self, *fields) for fields in self._packed(self._lib.topoctl_calls)]
+
+    def _packed(self, function: Any) -> List[Tuple[int, str, str, bytes]]:
+        """Number, sender, what it has proven, and message, of each."""
+        came: List[Tuple[int, str, str, bytes]] = []
         capacity = 1 << 16
         while True:
             out = ctypes.create_string_buffer(capacity)
-            length = self._lib.topoctl_notifications(self._handle, out, capacity)
+            length = function(self._handle, out, capacity)
             if length == Status.LIMIT:  # even the first needs more
                 capacity *= 2
             elif _lib.check(length):
-                came.extend(_notifications(out.raw[:length]))
+                came.extend(_unpacked(out.raw[:length]))
             else:
                 return came
 
+    def _come(self, take: Callable[[], List[_T]], timeout: float) -> List[_T]:
+        came = take()
+        if came or not timeout:
+            return came
+        deadline = time.monotonic() + timeout
+        fd = _lib.check(self._lib.topoctl_event_fd(self._handle))
+        try:
+            readable = select.poll()
+            readable.register(fd, select.POLLIN)
+            while not came and (left := deadline - time.monotonic()) > 0:
+                if readable.poll(left * 1e3):
+                    os.read(fd, 8)
+                came = take()
+        finally:
+            self._lib.topoctl_event_close(self._handle, fd)
+        return came
 
-def _notifications(packed: bytes) -> Iterable[Notification]:
+    async def _watch(self, take: Callable[[], List[_T]]) -> AsyncIterator[_T]:
+        while not self.closed:
+            news = self._news()
+            for one in take():
+                yield one
+            await asyncio.shield(news)
+
+    def _news(self) -> asyncio.Future[None]:
+        """Is done when something has come for this engine, from now on, or it is closed."""
+        loop = asyncio.get_running_loop()
+        if loop not in self._loops:
+            self._loops[loop] = _News(self, loop)
+        return self._loops[loop].next()
+
+
+class _News:
+    """The engine's event descriptor in one event loop."""
+
+    def __init__(self, engine: Engine, loop: asyncio.AbstractEventLoop) -> None:
+        self._fd = _lib.check(engine._lib.topoctl_event_fd(engine._handle))
+        self._loop = weakref.ref(loop)
+        self._next: Optional[asyncio.Future[None]] = None
+        loop.add_reader(self._fd, self._came)
+        # A loop that is gone, as each of asyncio.run is, leaves nothing behind.
+        close = engine._lib.topoctl_event_close
+        self._gone = weakref.finalize(loop, close, engine._handle, self._fd)
+        self._gone.atexit = False
+
+    def next(self) -> asyncio.Future[None]:
+        if self._next is None:
+            loop = self._loop()
+            assert loop is not None
+            self._next = loop.create_future()
+        return self._next
+
+    def _came(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            os.read(self._fd, 8)
+        future, self._next = self._next, None
+        if future is not None and not future.done():
+            future.set_result(None)
+
+    def close(self) -> None:
+        """The engine is being closed, by any thread."""
+        loop = self._loop()
+        if loop is None or not self._gone.alive:
+            return
+        if loop.is_closed():
+            self._gone()
+        else:
+            loop.call_soon_threadsafe(self._end, loop)
+
+    def _end(self, loop: asyncio.AbstractEventLoop) -> None:
+        loop.remove_reader(self._fd)
+        self._gone.detach()
+        os.close(self._fd)
+        if self._next is not None and not self._next.done():
+            self._next.set_result(None)
+
+
+def _unpacked(packed: bytes) -> Iterable[Tuple[int, str, str, bytes]]:
     at = 0
     while at < len(packed):
-        sender, message = struct.unpack_from("<II", packed, at)
-        at += 8
-        yield Notification(
-            packed[at : at + sender].decode(), packed[at + sender : at + sender + message]
+        number, *lengths = struct.unpack_from("<QIIII", packed, at)
+        at += 24
+        fields = []
+        for length in lengths[:3]:
+            fields.append(packed[at : at + length])
+            at += length
+        yield number, fields[0].decode(), fields[1].decode(), fields[2]
+
+
+def _ranges(packed: bytes) -> List[Range]:
+    return [Range(*pair) for pair in struct.iter_unpack("<QQ", packed)]
+
+
+def _nothing(packed: bytes) -> None:
+    return None
+
+
+class Call:
+    """A request of a peer's program, that waits for an answer: once, by answer or by refuse."""
+
+    def __init__(
+        self, engine: Engine, number: int, sender: str, proven: str, request: bytes
+    ) -> None:
+        self._engine = engine
+        self._number = number
+        self.sender = sender
+        """What the peer calls itself."""
+        self.proven = proven
+        """What it has proven to be: a name of its certificate or token, "" for nothing."""
+        self.request = request
+
+    def answer(self, answer: bytes) -> None:
+        """Closed where the peer is gone, or the call was answered."""
+        self._reply(answer, None)
+
+    def refuse(self, reason: str) -> None:
+        """Answers with an error: Refused, with this text, there."""
+        self._reply(b"", reason or "refused")
+
+    def _reply(self, answer: bytes, refused: Optional[str]) -> None:
+        if answer is None:
+            raise TypeError("want bytes, not None")
+        _lib.check(
+            self._engine._lib.topoctl_answer(
+                *(self._engine._handle, self._number, *_message(answer)),
+                _encoded(refused, "a reason"),
+            )
         )
-        at += sender + message
 
 
 class Region:
@@ -631,17 +778,21 @@ class RangeList:
             self._engine._lib.topoctl_list_free(self._engine._handle, handle)
 
 
-class Batch:
-    """Ranges that move together. Its memory must not be used until it has ended; one that is not
-    referenced any more goes on. In asyncio, "await batch" does what wait does; where the await is
-    canceled, as by asyncio.timeout, the batch has been canceled before that is raised."""
+class Batch(Coroutine[Any, Any, _T]):
+    """What a peer takes part in: ranges that move together, a call, a question. The memory that it
+    moves must not be used until it has ended; one that is not referenced any more goes on. In
+    asyncio, "await batch" does what wait does, and asyncio.create_task(batch) runs it as a task; where the
+    await is canceled, as by asyncio.timeout, the batch has been canceled before that is raised."""
 
-    def __init__(self, engine: Engine, handle: int) -> None:
+    def __init__(self, engine: Engine, handle: int, result: Callable[[bytes], _T]) -> None:
         self._engine = engine
         self._handle = handle
+        self._read = result
+        self._result: Optional[_T] = None
         self._ended = False
         self._error: Optional[Error] = None
         self._canceling = threading.Lock()
+        self._running: Optional[Coroutine[Any, Any, _T]] = None  # as a coroutine
 
     def __del__(self) -> None:
         if self._ended and self._handle:
@@ -655,39 +806,75 @@ class Batch:
             status = self._engine._lib.topoctl_poll(self._engine._handle, self._handle)
             if status < 0:
                 self._error = _lib.error(status)
-                self._engine._opened.clear()  # one of them may be lost
+            elif status == Status.DONE and self._read is not _nothing:
+                self._result = self._read(
+                    _lib.fill(
+                        *(self._engine._lib.topoctl_result, self._engine._handle, self._handle),
+                        capacity=1 << 12,
+                    )
+                )
             self._ended = status != Status.OK
         return self._ended
 
     def poll(self) -> bool:
-        """True if all bytes are in place, False while it runs. Raises why it failed."""
+        """True if it is done: all bytes are in place, or the answer is there; False while it runs.
+        Raises why it failed."""
         ended = self._look()
         if self._error is not None:
             raise self._error.with_traceback(None)
         return ended
 
-    def wait(self, timeout: Optional[float] = None) -> None:
-        """Waits until all bytes are in place, or raises why it failed. Timeout where it still runs
-        after timeout seconds: it goes on. Signals are handled within 50 ms."""
+    def wait(self, timeout: Optional[float] = None) -> _T:
+        """Waits until it is done, and gives its result, or raises why it failed. Timeout where it
+        still runs after timeout seconds: it goes on. Signals are handled within 50 ms."""
         self._engine.wait((self,), timeout)
+        return self._result  # type: ignore[return-value]
 
-    def __await__(self) -> Generator[Any, None, None]:
+    def __await__(self) -> Generator[Any, None, _T]:
         return self._wait_in_loop().__await__()
 
-    async def _wait_in_loop(self) -> None:
-        """Looks again after an eighth of the time that it took so far, at most 50 ms: no thread
-        waits. Without a pause at first, because the loop's shortest is 1 ms."""
+    # A coroutine for asyncio.create_task.
+
+    def send(self, value: Any) -> Any:
+        return self._step(lambda running: running.send(value))
+
+    def throw(self, *error: Any) -> Any:
+        return self._step(lambda running: running.throw(*error))
+
+    def _step(self, step: Callable[[Coroutine[Any, Any, _T]], Any]) -> Any:
+        if self._running is None:
+            self._running = self._wait_in_loop()
+        try:
+            return step(self._running)
+        except BaseException:
+            self._running = None
+            raise
+
+    def close(self) -> None:
+        """Ends it as cancel does where it runs as a task; a coroutine has this method."""
+        if self._running is not None:
+            self._running.close()
+            self._running = None
+
+    async def _wait_in_loop(self) -> _T:
+        """Looks when the engine has news. Small batches have mostly ended before a loop can wait for
+        that."""
         began = time.monotonic()
         try:
             while not self.poll():
-                pause = (time.monotonic() - began) / 8
-                await asyncio.sleep(0 if pause < 50e-6 else min(pause, 50e-3))
+                if time.monotonic() - began < _SPIN_SECONDS:
+                    await asyncio.sleep(0)
+                    continue
+                news = self._engine._news()
+                if not self.poll():
+                    await asyncio.shield(news)
         except asyncio.CancelledError:
             await self._cancel_in_loop()
             raise
         except GeneratorExit:  # closed without a loop that could wait
             self.cancel()
             raise
+        return self._result  # type: ignore[return-value]
 
     async def _cancel_in_loop(self) -> None:
         """Cancels in a thread, and waits for that though it is canceled again itself."""
@@ -711,12 +898,17 @@ class Batch:
                     self._ended, self._error = True, Canceled("the batch was canceled")
                 _lib.check(status)
 
+    def _open_handle(self) -> int:
+        if not self._handle and not self._engine.closed:
+            raise Closed("the batch was canceled, and is forgotten")
+        return self._handle
+
     def telemetry(self) -> Telemetry:
         """What it did so far. Closed once it was canceled."""
         out = _lib.TelemetryV1()
         _lib.check(
             self._engine._lib.topoctl_telemetry(
-                self._engine._handle, self._handle, ctypes.byref(out), ctypes.sizeof(out)
+                self._engine._handle, self._open_handle(), ctypes.byref(out), ctypes.sizeof(out)
             )
         )
         return Telemetry(*(getattr(out, name) for name in Telemetry._fields))
@@ -724,7 +916,8 @@ class Batch:
     def explain(self) -> Dict[str, Any]:
         """Which NICs carried what, what failed, and why. Closed once it was canceled."""
         text = _lib.fill(
-            self._engine._lib.topoctl_explain, self._engine._handle, self._handle, capacity=1 << 14
+            *(self._engine._lib.topoctl_explain, self._engine._handle, self._open_handle()),
+            capacity=1 << 14,
         )
         return dict(json.loads(text))
 

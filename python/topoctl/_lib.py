@@ -14,7 +14,7 @@ from typing import Any, Dict, Optional, Tuple
 
 from .errors import Error, LibraryError, Status, of_status
 
-ABI = 1
+ABI = 2
 """The interface version that this package is written for."""
 
 _i32, _i64, _u64 = ctypes.c_int32, ctypes.c_int64, ctypes.c_uint64
@@ -47,13 +47,12 @@ PROTOTYPES: Dict[str, Tuple[Any, ...]] = {
     "topoctl_name": (_i64, _i64, _pointer, _i64),
     "topoctl_register": (_i32, _i64, _i64, _pointer, _pointer, _text, _i32),
     "topoctl_unregister": (_i32, _i64, _i64, _pointer),
-    "topoctl_alloc": (_u64, _i64, _u64, _text, _i32),
+    "topoctl_alloc": (_i32, _i64, _u64, _text, _i32, _pointer),
     "topoctl_free": (_i32, _i64, _u64),
-    "topoctl_probe": (_i32, _i64, _text, _i64),
     "topoctl_metadata": (_i64, _i64, _pointer, _i64),
     "topoctl_add_peer": (_i64, _i64, _pointer, _i64, _pointer, _i64),
     "topoctl_remove_peer": (_i32, _i64, _text),
-    "topoctl_peer_range": (_i32, _i64, _text, _i64, _pointer, _pointer),
+    "topoctl_peer_ranges": (_i64, _i64, _text, _i64),
     "topoctl_submit": (
         *(_i64, _i64, _text, _i32, _i64, _pointer, _pointer, _pointer),
         *(_pointer, _i64, _i64),
@@ -70,12 +69,18 @@ PROTOTYPES: Dict[str, Tuple[Any, ...]] = {
     ),
     "topoctl_poll": (_i32, _i64, _i64),
     "topoctl_wait": (_i32, _i64, _i64, _pointer, _i64),
+    "topoctl_wait_any": (_i32, _i64, _i64, _pointer, _i64),
+    "topoctl_result": (_i64, _i64, _i64, _pointer, _i64),
+    "topoctl_event_fd": (_i32, _i64),
+    "topoctl_event_close": (_i32, _i64, _i32),
     "topoctl_release": (_i32, _i64, _i64),
     "topoctl_telemetry": (_i32, _i64, _i64, _pointer, _i64),
     "topoctl_explain": (_i64, _i64, _i64, _pointer, _i64),
     "topoctl_stats": (_i64, _i64, _pointer, _i64),
-    "topoctl_notify": (_i32, _i64, _text, _pointer, _i64, _i64),
     "topoctl_notifications": (_i64, _i64, _pointer, _i64),
+    "topoctl_calls": (_i64, _i64, _pointer, _i64),
+    "topoctl_answer": (_i32, _i64, _i64, _pointer, _i64, _text),
+    "topoctl_call": (_i64, _i64, _text, _pointer, _i64, _i64),
 }
 
 _lock = threading.Lock()
@@ -152,6 +157,6 @@ def fill(function: Any, *arguments: Any, capacity: int = 4096) -> bytes:
     while True:
         out = ctypes.create_string_buffer(capacity)
         length = check(function(*arguments, out, capacity)) if arguments else function(out, capacity)
-        if length <= capacity:
+        if length < capacity:  # a text ends in a zero byte
             return out.raw[: max(length, 0)]
-        capacity = length
+        capacity = length + 1

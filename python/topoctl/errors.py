@@ -24,6 +24,8 @@ class Status(enum.IntEnum):
     LIMIT = -11
     FORKED = -12
     INTERNAL = -13
+    REFUSED = -14
+    NO_MEMORY = -15
 
 
 class Error(Exception):
@@ -126,6 +128,18 @@ class InternalError(Error):
     status = Status.INTERNAL
 
 
+class Refused(Error):
+    """The peer's program answered a call with an error, which is the text."""
+
+    status = Status.REFUSED
+
+
+class NoMemory(Error, MemoryError):
+    """The system has not so much memory."""
+
+    status = Status.NO_MEMORY
+
+
 _CLASSES: Dict[int, Type[Error]] = {
     cls.status: cls
     for cls in (
@@ -142,6 +156,8 @@ _CLASSES: Dict[int, Type[Error]] = {
         LimitReached,
         Forked,
         InternalError,
+        Refused,
+        NoMemory,
     )
 }
 

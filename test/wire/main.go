@@ -82,7 +82,7 @@ func serve(ctx context.Context, o engine.Options, in io.Reader, out io.Writer) (
 	fmt.Fprintln(out, e.Addrs()[0])
 	go func() {
 		for n := range e.Notifications() {
-			fmt.Fprintf(out, "notified by %s: %s\n", n.Peer, n.Payload)
+			fmt.Fprintf(out, "notified by %s: %s\n", n.From.Claimed, n.Payload)
 		}
 	}()
 	_, err = io.Copy(io.Discard, in)

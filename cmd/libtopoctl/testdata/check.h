@@ -15,9 +15,8 @@ static int failures __attribute__((unused));
 	int64_t got_ = (int64_t)(got), want_ = (int64_t)(want); \
 	if (got_ != want_) { \
 		char text_[300]; \
-		int64_t n_ = topoctl_error(text_, sizeof text_); \
-		fprintf(stderr, "%s:%d: %s is %" PRId64 ", want %" PRId64 ": %.*s\n", __FILE__, __LINE__, #got, got_, want_, \
-			(int)(n_ < (int64_t)sizeof text_ ? n_ : (int64_t)sizeof text_), text_); \
+		topoctl_error(text_, sizeof text_); \
+		fprintf(stderr, "%s:%d: %s is %" PRId64 ", want %" PRId64 ": %s\n", __FILE__, __LINE__, #got, got_, want_, text_); \
 		__atomic_add_fetch(&failures, 1, __ATOMIC_SEQ_CST); \
 	} \
 } while (0)
@@ -44,12 +43,32 @@ static inline int64_t open_small(void)
 	return e;
 }
 
-/* address_of is host:port of an engine, as a string of C's. */
+/* address_of is host:port of an engine. */
 static inline const char *address_of(int64_t engine, char *out, int64_t cap)
 {
-	int64_t n = topoctl_address(engine, out, cap - 1);
+	int64_t n = topoctl_address(engine, out, cap);
 
 	WANT(n > 0 && n < cap, 1);
-	out[n] = 0;
 	return out;
+}
+
+/* alloc is memory of the engine. */
+static inline uint64_t alloc(int64_t engine, uint64_t length, int32_t grant)
+{
+	uint64_t address = 0;
+
+	WANT(topoctl_alloc(engine, length, NULL, grant, &address), TOPOCTL_OK);
+	return address;
+}
+
+/* ended waits for a batch and gives how it ended, or why there is none. */
+static inline int64_t ended(int64_t engine, int64_t batch)
+{
+	int32_t status = TOPOCTL_OK;
+
+	if (batch < 0)
+		return batch;
+	status = topoctl_wait(engine, 1, &batch, 20 * SECOND);
+	WANT(topoctl_release(engine, batch), TOPOCTL_OK);
+	return status;
 }

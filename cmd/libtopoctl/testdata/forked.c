@@ -19,13 +19,14 @@ static void in_child(int64_t e, int64_t batch, const char *peer)
 	WANT(topoctl_name(e, out, sizeof out), TOPOCTL_FORKED);
 	WANT(topoctl_register(e, 1, &a, &n, NULL, 0), TOPOCTL_FORKED);
 	WANT(topoctl_unregister(e, 1, &a), TOPOCTL_FORKED);
-	WANT(topoctl_alloc(e, 1, NULL, 0), 0);
+	WANT(topoctl_alloc(e, 1, NULL, 0, &a), TOPOCTL_FORKED);
 	WANT(topoctl_free(e, 1), TOPOCTL_FORKED);
-	WANT(topoctl_probe(e, peer, 0), TOPOCTL_FORKED);
+	WANT(topoctl_call(e, peer, NULL, 0, 0), TOPOCTL_FORKED);
+	WANT(topoctl_result(e, batch, out, sizeof out), TOPOCTL_FORKED);
 	WANT(topoctl_metadata(e, out, sizeof out), TOPOCTL_FORKED);
 	WANT(topoctl_add_peer(e, out, 1, out, 1), TOPOCTL_FORKED);
 	WANT(topoctl_remove_peer(e, peer), TOPOCTL_FORKED);
-	WANT(topoctl_peer_range(e, peer, 0, &a, &n), TOPOCTL_FORKED);
+	WANT(topoctl_peer_ranges(e, peer, 0), TOPOCTL_FORKED);
 	WANT(topoctl_submit(e, peer, TOPOCTL_READ, 1, &a, &a, &n, NULL, 0, 0), TOPOCTL_FORKED);
 	WANT(topoctl_transfer(e, peer, TOPOCTL_READ, 1, &a, &a, &n, NULL, 0, 0, SECOND, &running), TOPOCTL_FORKED);
 	WANT(topoctl_list(e, NULL, 1, &a, &n, 1), TOPOCTL_FORKED);
@@ -37,7 +38,11 @@ static void in_child(int64_t e, int64_t batch, const char *peer)
 	WANT(topoctl_telemetry(e, batch, &t, sizeof t), TOPOCTL_FORKED);
 	WANT(topoctl_explain(e, batch, out, sizeof out), TOPOCTL_FORKED);
 	WANT(topoctl_stats(e, out, sizeof out), TOPOCTL_FORKED);
-	WANT(topoctl_notify(e, peer, "x", 1, 0), TOPOCTL_FORKED);
+	WANT(topoctl_wait_any(e, 1, &batch, SECOND), TOPOCTL_FORKED);
+	WANT(topoctl_event_fd(e), TOPOCTL_FORKED);
+	WANT(topoctl_event_close(e, 1), TOPOCTL_FORKED);
+	WANT(topoctl_calls(e, out, sizeof out), TOPOCTL_FORKED);
+	WANT(topoctl_answer(e, 1, "x", 1, NULL), TOPOCTL_FORKED);
 	WANT(topoctl_notifications(e, out, sizeof out), TOPOCTL_FORKED);
 	WANT(topoctl_close(e), TOPOCTL_FORKED);
 	WANT(now_ns() - begin < 10 * SECOND, 1); /* none of them waits: they take microseconds */
@@ -48,7 +53,7 @@ int main(void)
 {
 	char peer[64];
 	int64_t e = open_small(), f = open_small();
-	uint64_t here = topoctl_alloc(e, 64 << 20, NULL, 0), there = topoctl_alloc(f, 64 << 20, NULL, TOPOCTL_PEER_READ);
+	uint64_t here = alloc(e, 64 << 20, 0), there = alloc(f, 64 << 20, TOPOCTL_PEER_READ);
 	uint64_t n = 64 << 20;
 	int status;
 

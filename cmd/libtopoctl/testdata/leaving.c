@@ -24,7 +24,7 @@ static int leave(const char *how)
 
 	e = open_small();
 	address_of(f, peer, sizeof peer);
-	uint64_t here = topoctl_alloc(e, 8 * n, NULL, 0), there = topoctl_alloc(f, n, NULL, TOPOCTL_PEER_READ);
+	uint64_t here = alloc(e, 8 * n, 0), there = alloc(f, n, TOPOCTL_PEER_READ);
 	for (int i = 0; i < 8; i++) {
 		uint64_t to = here + i * n;
 

@@ -8,7 +8,7 @@ static void other_handler(int sig) { _exit(100 + sig); }
 
 int main(void)
 {
-	char out[64], peer[64];
+	char out[64], small[3], peer[64];
 	uint64_t a = 0, n = 0;
 	int64_t wrong[] = {0, -1, 1 << 20, INT64_MIN, INT64_MAX}, running = 1;
 	topoctl_telemetry_v1 t;
@@ -20,7 +20,8 @@ int main(void)
 	WANT(topoctl_open("\xff\xfe"), TOPOCTL_INVALID);
 	WANT(topoctl_open("{\"surprise\": 1}"), TOPOCTL_INVALID);
 	WANT(topoctl_error(NULL, 0) > 0, 1);
-	WANT(topoctl_error(out, 3) > 3, 1);
+	WANT(topoctl_error(small, sizeof small) > 3, 1);
+	WANT(strlen(small), 2);
 	WANT(topoctl_error(out, -1) > 3, 1);
 
 	/* Who takes over the faults' handlers after loading gets a warning, for which .ci/lib looks. */
@@ -34,7 +35,13 @@ int main(void)
 		WANT(topoctl_port(w), TOPOCTL_NO_HANDLE);
 		WANT(topoctl_address(w, out, sizeof out), TOPOCTL_NO_HANDLE);
 		WANT(topoctl_register(w, 0, NULL, NULL, NULL, 0), TOPOCTL_NO_HANDLE);
-		WANT(topoctl_alloc(w, 1, NULL, 0), 0);
+		WANT(topoctl_alloc(w, 1, NULL, 0, &a), TOPOCTL_NO_HANDLE);
+		WANT(topoctl_call(w, "x", NULL, 0, 0), TOPOCTL_NO_HANDLE);
+		WANT(topoctl_event_fd(w), TOPOCTL_NO_HANDLE);
+		WANT(topoctl_event_close(e, (int32_t)w), TOPOCTL_NO_HANDLE);
+		WANT(topoctl_result(e, w, NULL, 0), TOPOCTL_NO_HANDLE);
+		WANT(topoctl_wait_any(e, 1, &w, 0), TOPOCTL_NO_HANDLE);
+		WANT(topoctl_answer(e, w, NULL, 0, NULL), TOPOCTL_NO_HANDLE);
 		WANT(topoctl_submit(w, "x", TOPOCTL_READ, 0, NULL, NULL, NULL, NULL, 0, 0), TOPOCTL_NO_HANDLE);
 		WANT(topoctl_transfer(w, "x", TOPOCTL_READ, 0, NULL, NULL, NULL, NULL, 0, 0, 0, &running), TOPOCTL_NO_HANDLE);
 		WANT(topoctl_stats(w, NULL, 0), TOPOCTL_NO_HANDLE);
@@ -57,8 +64,9 @@ int main(void)
 	WANT(topoctl_register(e, 0, NULL, NULL, "moon", 0), TOPOCTL_INVALID);
 	WANT(topoctl_unregister(e, 1, &a), TOPOCTL_NO_REGION);
 	WANT(topoctl_free(e, 4096), TOPOCTL_NO_REGION);
-	WANT(topoctl_alloc(e, UINT64_MAX, NULL, 0), 0);
-	WANT(topoctl_submit(e, NULL, TOPOCTL_READ, 0, NULL, NULL, NULL, NULL, 0, 0), TOPOCTL_NO_PEER);
+	WANT(topoctl_alloc(e, UINT64_MAX, NULL, 0, &a), TOPOCTL_INVALID);
+	WANT(topoctl_alloc(e, 1, NULL, 0, NULL), TOPOCTL_INVALID);
+	WANT(topoctl_submit(e, NULL, TOPOCTL_READ, 0, NULL, NULL, NULL, NULL, 0, 0), TOPOCTL_INVALID);
 	WANT(topoctl_submit(e, address_of(f, peer, sizeof peer), TOPOCTL_READ, 1, NULL, &a, &n, NULL, 0, 0), TOPOCTL_INVALID);
 	WANT(topoctl_submit(e, peer, 7, 0, NULL, NULL, NULL, NULL, 0, 0), TOPOCTL_INVALID);
 	WANT(topoctl_submit(e, peer, TOPOCTL_READ, 0, NULL, NULL, NULL, NULL, 9, 0), TOPOCTL_INVALID);
@@ -72,11 +80,15 @@ int main(void)
 	WANT(topoctl_wait(e, 0, NULL, 0), TOPOCTL_OK);
 	WANT(topoctl_add_peer(e, "{}", 2, NULL, 0), TOPOCTL_INVALID);
 	WANT(topoctl_add_peer(e, NULL, 2, NULL, 0), TOPOCTL_INVALID);
-	WANT(topoctl_peer_range(e, peer, 0, NULL, NULL), TOPOCTL_INVALID);
-	WANT(topoctl_peer_range(e, peer, 0, &a, &n), TOPOCTL_NO_REGION);
-	WANT(topoctl_probe(e, "127.0.0.1:1", SECOND), TOPOCTL_NO_PEER);
-	WANT(topoctl_probe(e, peer, SECOND), TOPOCTL_OK);
+	WANT(ended(e, topoctl_peer_ranges(e, peer, 0)), TOPOCTL_OK);
+	WANT(ended(e, topoctl_call(e, "127.0.0.1:1", NULL, 0, SECOND)), TOPOCTL_NO_PEER);
+	WANT(ended(e, topoctl_call(e, peer, NULL, 0, SECOND)), TOPOCTL_OK);
+	WANT(ended(e, topoctl_call(e, peer, "x", 1, SECOND)), TOPOCTL_REFUSED);
+	WANT(topoctl_call(e, peer, NULL, 1, SECOND), TOPOCTL_INVALID);
+	WANT(topoctl_call(e, peer, NULL, 0, -1), TOPOCTL_INVALID);
 	WANT(topoctl_notifications(e, NULL, 0), 0);
+	WANT(topoctl_calls(e, NULL, 0), 0);
+	WANT(topoctl_wait_any(e, 0, NULL, -1), TOPOCTL_INVALID);
 
 	int64_t batch = topoctl_submit(e, peer, TOPOCTL_WRITE, 0, NULL, NULL, NULL, "hello", 5, 0);
 	WANT(batch > 0, 1);
@@ -86,7 +98,7 @@ int main(void)
 	WANT(topoctl_telemetry(e, batch, &t, 3), TOPOCTL_INVALID);
 	WANT(topoctl_telemetry(e, batch, NULL, sizeof t), TOPOCTL_INVALID);
 	WANT(topoctl_notifications(f, out, 4), TOPOCTL_LIMIT);
-	WANT(topoctl_notifications(f, out, sizeof out) > 13, 1);
+	WANT(topoctl_notifications(f, out, sizeof out) > 24, 1);
 	WANT(topoctl_release(e, batch), TOPOCTL_OK);
 	WANT(topoctl_release(e, batch), TOPOCTL_NO_HANDLE);
 

@@ -36,8 +36,7 @@ static void *moves(void *arg)
 		WANT(mine[EACH - 1], (unsigned char)i);
 		/* The text is this thread's own. */
 		WANT(topoctl_port(-1000 - number), TOPOCTL_NO_HANDLE);
-		int64_t length = topoctl_error(text, sizeof text - 1);
-		text[length < (int64_t)sizeof text ? length : 0] = 0;
+		topoctl_error(text, sizeof text);
 		snprintf(want, sizeof want, "%" PRId64, -1000 - number);
 		WANT(strstr(text, want) != NULL, 1);
 	}
@@ -50,7 +49,7 @@ static void *opens(void *arg)
 	for (int i = 0; i < 20; i++) {
 		int64_t x = open_small();
 
-		WANT(topoctl_probe(x, peer, 20 * SECOND), TOPOCTL_OK);
+		WANT(ended(x, topoctl_call(x, peer, NULL, 0, 20 * SECOND)), TOPOCTL_OK);
 		WANT(topoctl_close(x), TOPOCTL_OK);
 	}
 	return NULL;
@@ -61,8 +60,8 @@ int main(void)
 	pthread_t threads[THREADS + 1];
 
 	e = open_small(), f = open_small();
-	here = topoctl_alloc(e, THREADS * EACH, NULL, 0);
-	there = topoctl_alloc(f, THREADS * EACH, NULL, TOPOCTL_PEER_READ | TOPOCTL_PEER_WRITE);
+	here = alloc(e, THREADS * EACH, 0);
+	there = alloc(f, THREADS * EACH, TOPOCTL_PEER_READ | TOPOCTL_PEER_WRITE);
 	address_of(f, peer, sizeof peer);
 	for (intptr_t i = 0; i < THREADS; i++)
 		WANT(pthread_create(&threads[i], NULL, moves, (void *)i), 0);

@@ -81,6 +81,7 @@ class TransferEngine:
         self._engine: Optional[Engine] = None
         self._handle = 0  # the engine's in the library, where 0 is none
         self._names: Set[str] = set()  # by which this engine is a peer
+        self._reached: Set[str] = set()  # peers that were there
         self._lock = threading.Lock()
         self._registered: Dict[int, int] = {}  # lengths by address, in the order of registration
 
@@ -196,10 +197,12 @@ class TransferEngine:
         """The address of length bytes of registered memory that engines of one host share, which is
         the fastest way between processes; 0 where there are none to be had."""
         size = max(_number(length), 1)
-        address = int(self._lib.topoctl_alloc(self._handle, size, None, _GRANT))
-        if not address:
-            _log.error("a managed buffer of %d bytes: %s", size, self._error(Status.FAILED))
+        out = ctypes.c_uint64()
+        status = self._lib.topoctl_alloc(self._handle, size, None, _GRANT, ctypes.byref(out))
+        if status != Status.OK:
+            _log.error("a managed buffer of %d bytes: %s", size, self._error(status))
             return 0
+        address = out.value
         with self._lock:
             self._registered[address] = size
         return address
@@ -440,10 +443,14 @@ class TransferEngine:
         ranges: Optional[_Ranges],
         notify: Optional[TransferNotify] = None,
     ) -> int:
-        """The batch, 0 where it could not begin."""
+        """The batch, 0 where it could not begin: the peer is not there, for example."""
         name, message = _text(peer), _message(notify)
         if ranges is None:
             return 0
+        if name not in self._reached:
+            if self._sync(op, name, _NO_RANGES) != _OK:
+                return 0
+            self._reached.add(name)
         batch = int(
             self._lib.topoctl_submit(
                 *(self._handle, name.encode(), op, ranges.entries),
@@ -631,6 +638,9 @@ class _Ranges(NamedTuple):
     lengths: Optional[int]
     bytes: int
     owner: Any
+
+
+_NO_RANGES = _Ranges(0, None, None, None, 0, None)
 
 
 def _one(local: int, remote: int, length: int) -> _Ranges:

@@ -133,7 +133,7 @@ class nixl_xfer_handle:
         self._indexes = indexes
         self._agent = agent
         self._notification = notification
-        self._batch: Optional[topoctl.Batch] = None
+        self._batch: Optional[topoctl.Batch[None]] = None
         self._begun_us = 0
         self._looked = 0.0
         self._error: Optional[errors.Error] = None
@@ -562,7 +562,7 @@ class nixl_agent:
 
     def _take(self, into: Dict[str, List[bytes]]) -> Dict[str, List[bytes]]:
         with _translated():
-            for sender, message in self._engine.notifications():
+            for sender, message, _ in self._engine.notifications():
                 into.setdefault(sender, []).append(message)
         return into
 
