@@ -101,11 +101,14 @@ func fill(engine C.int64_t, out unsafe.Pointer, room C.int64_t, f func(*bind.Eng
 
 // fillText is fill for texts: a zero ends what is copied, and is not counted.
 func fillText(engine C.int64_t, out *C.char, room C.int64_t, f func(*bind.Engine) ([]byte, error)) C.int64_t {
-	n := fill(engine, unsafe.Pointer(out), room-1, f)
-	if out != nil && room > 0 {
-		unsafe.Slice((*byte)(unsafe.Pointer(out)), int(room))[max(min(n, room-1), 0)] = 0
-	}
-	return n
+	return give(engine, func(e *bind.Engine) (int64, error) {
+		data, err := f(e)
+		if out != nil && room > 0 {
+			to := unsafe.Slice((*byte)(unsafe.Pointer(out)), int(min(int64(room), int64(len(data))+1)))
+			to[copy(to[:len(to)-1], data)] = 0
+		}
+		return int64(len(data)), err
+	})
 }
 
 func wrong(s bind.Status, format string, args ...any) error {

@@ -22,8 +22,9 @@ func TestPanicIsAStatus(t *testing.T) {
 	if got := golib_stats(_Ctype_int64_t(n), nil, 0); int64(got) != int64(bind.Internal) {
 		t.Errorf("a length: %d, want %d", got, bind.Internal)
 	}
-	if got := golib_alloc(_Ctype_int64_t(n), 1, nil, 0); got != 0 {
-		t.Errorf("an address: %d, want 0", got)
+	text := _Ctype_char(7)
+	if got := golib_name(_Ctype_int64_t(n), &text, 1); int64(got) != int64(bind.Internal) {
+		t.Errorf("a text: %d, want %d", got, bind.Internal)
 	}
 }
 
@@ -42,7 +43,7 @@ func TestEveryExportIsGuarded(t *testing.T) {
 		exports++
 		for _, s := range f.Body.List {
 			if !guards(s) {
-				t.Errorf("%s: a statement outside of guarded, give, call and fill", f.Name)
+				t.Errorf("%s: a statement outside of guarded, give, call, fill and fillText", f.Name)
 			}
 		}
 	}
@@ -67,7 +68,7 @@ func guards(s ast.Stmt) bool {
 		case *ast.CallExpr:
 			f, ok := y.Fun.(*ast.Ident)
 			if ok {
-				return slices.Contains([]string{"guarded", "give", "call", "fill"}, f.Name)
+				return slices.Contains([]string{"guarded", "give", "call", "fill", "fillText"}, f.Name)
 			}
 			x = y.Args[0] // C.int32_t(...)
 		default:
