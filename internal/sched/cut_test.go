@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/direction"
 	"github.com/topoctl/topoctl/internal/pick"
 )
 
@@ -15,7 +16,7 @@ func TestCut(t *testing.T) {
 	page := func(local, remote int64) Op {
 		return Op{Local: 1, Remote: 2, LocalOffset: local * k, RemoteOffset: remote * k, Bytes: 4 * k, Count: 1}
 	}
-	reading := func(o Op) Op { o.Read = true; return o }
+	reading := func(o Op) Op { o.Kind = direction.Read; return o }
 	span := func(local, remote, bytes int64) Span { return Span{1, 2, local * k, remote * k, bytes * k} }
 	for _, tt := range []struct {
 		name  string

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+
+	"github.com/topoctl/topoctl/internal/direction"
 )
 
 // jobState is the core's own part of a job.
@@ -179,7 +181,7 @@ func (c *Core) delivered(l *lane, j *Job, s *Slice) {
 
 // notDelivered sends a slice again, or fails its job.
 func (c *Core) notDelivered(l *lane, j *Job, s *Slice, e *Event) {
-	mayLand := e.MayLand && !s.Read
+	mayLand := e.MayLand && s.Kind == direction.Write
 	if mayLand {
 		c.fence(l, j)
 	}

@@ -8,20 +8,21 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/direction"
 	"github.com/topoctl/topoctl/internal/pick"
 )
 
 // drawOps draws ops that do not overlap, on either side.
-func drawOps(t *rapid.T, read bool) []Op {
+func drawOps(t *rapid.T, kind direction.Direction) []Op {
 	var ops []Op
 	local, remote := int64(0), int64(0)
 	mixed := rapid.Bool().Draw(t, "mixed")
 	for i := range rapid.IntRange(0, 6).Draw(t, "ops") {
-		o := Op{Read: read, Local: 1, Remote: 2, LocalOffset: local, RemoteOffset: remote,
+		o := Op{Kind: kind, Local: 1, Remote: 2, LocalOffset: local, RemoteOffset: remote,
 			Bytes: rapid.SampledFrom([]int64{0, 1, 100, 4095, 4096, 5000, 65536, 1 << 20, 3<<20 + 17}).Draw(t, "bytes"),
 			Count: rapid.SampledFrom([]int{0, 1, 1, 2, 7, 100}).Draw(t, "count")}
 		if mixed && i%2 == 1 {
-			o.Read = !read
+			o.Kind = direction.Read - kind
 		}
 		gap := rapid.SampledFrom([]int64{0, 0, 1, 4096}).Draw(t, "gap")
 		o.LocalStride, o.RemoteStride = o.Bytes+gap, o.Bytes+rapid.SampledFrom([]int64{0, 0, 64}).Draw(t, "remote gap")
@@ -84,7 +85,7 @@ func TestAnything(t *testing.T) {
 		drawLane := func() LaneID { return LaneID(rapid.IntRange(0, len(s.links)-1).Draw(t, "lane")) }
 		var jobs []*Job
 		for range rapid.IntRange(1, 6).Draw(t, "jobs") {
-			j := &Job{Route: rapid.SampledFrom(routes).Draw(t, "route"), Ops: drawOps(t, rapid.Bool().Draw(t, "read")),
+			j := &Job{Route: rapid.SampledFrom(routes).Draw(t, "route"), Ops: drawOps(t, rapid.SampledFrom([]direction.Direction{direction.Write, direction.Read}).Draw(t, "kind")),
 				Priority: Priority(rapid.IntRange(0, 1).Draw(t, "priority"))}
 			at := int64(rapid.IntRange(0, 300).Draw(t, "submit")) * millisecond
 			j.DeadlineNS = s.now + at + int64(rapid.IntRange(1, 4000).Draw(t, "deadline"))*millisecond

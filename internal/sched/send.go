@@ -540,8 +540,8 @@ func (c *cursor) cut(ops []Op, s *Slice, want int64, maxSpans int) {
 			continue
 		}
 		if len(s.Spans) == 0 {
-			s.Read, s.firstOp = o.Read, c.op
-		} else if s.Read != o.Read {
+			s.Kind, s.firstOp = o.Kind, c.op
+		} else if s.Kind != o.Kind {
 			return
 		}
 		before := s.Bytes
@@ -650,7 +650,7 @@ func (s *Slice) add(local, remote int32, here, there, bytes int64, maxSpans int)
 // another: a lane that takes less than the one that failed gets a part of it.
 func (s *Slice) carve(part *Slice, want int64, maxSpans int) {
 	part.Spans, part.Bytes = part.Spans[:0], 0
-	part.Read, part.Probe, part.firstOp, part.lastOp, part.Attempt, part.index = s.Read, s.Probe, s.firstOp, s.lastOp, s.Attempt, s.index
+	part.Kind, part.Probe, part.firstOp, part.lastOp, part.Attempt, part.index = s.Kind, s.Probe, s.firstOp, s.lastOp, s.Attempt, s.index
 	used := 0
 	for used < len(s.Spans) && len(part.Spans) < maxSpans && part.Bytes < want {
 		x := &s.Spans[used]

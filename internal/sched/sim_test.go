@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/direction"
 	"github.com/topoctl/topoctl/internal/pick"
 )
 
@@ -76,7 +77,7 @@ type spoiled struct {
 
 // piece is a run of bytes that is contiguous on both sides.
 type piece struct {
-	read          bool
+	kind          direction.Direction
 	local, remote int32
 	lo, ro, bytes int64
 }
@@ -283,7 +284,7 @@ func (s *sim) saw(e *Event) {
 		conn := e.Slice.Conn
 		if e.Err == nil && !e.Slice.Probe {
 			for _, x := range e.Slice.Spans {
-				tr.spans = append(tr.spans, piece{e.Slice.Read, x.Local, x.Remote, x.LocalOffset, x.RemoteOffset, x.Bytes})
+				tr.spans = append(tr.spans, piece{e.Slice.Kind, x.Local, x.Remote, x.LocalOffset, x.RemoteOffset, x.Bytes})
 			}
 		}
 		if e.Err == nil {
@@ -294,7 +295,7 @@ func (s *sim) saw(e *Event) {
 			}
 		}
 		delete(s.late, e.Slice)
-		if e.MayLand && !e.Slice.Read && !s.gone[conn] {
+		if e.MayLand && e.Slice.Kind == direction.Write && !s.gone[conn] {
 			tr.may[conn] = true
 			s.late[e.Slice] = lateSlice{j, conn}
 		}

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/direction"
 	"github.com/topoctl/topoctl/internal/pick"
 )
 
@@ -248,7 +249,7 @@ func (s *sim) lose(c *simConn, err error, in int64) {
 			return cmp.Compare(a.postedAt*1_000_000+int64(a.index), b.postedAt*1_000_000+int64(b.index))
 		})
 		for _, x := range back {
-			events = append(events, Event{Kind: Done, Slice: x, Err: err, MayLand: !x.Read, Retry: true})
+			events = append(events, Event{Kind: Done, Slice: x, Err: err, MayLand: x.Kind == direction.Write, Retry: true})
 			delete(c.posted, x)
 		}
 		return append(events, Event{Kind: Lost, Lane: l.lane, Conn: c.id, Err: err})

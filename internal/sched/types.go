@@ -57,6 +57,7 @@ import (
 	"fmt"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/direction"
 	"github.com/topoctl/topoctl/internal/pick"
 )
 
@@ -87,7 +88,7 @@ const (
 // LocalPages[k], or k without pages; in the remote region likewise. A contiguous
 // op has Count 1. The engine has checked every range.
 type Op struct {
-	Read                      bool
+	Kind                      direction.Direction
 	Local, Remote             int32 // the engine's handles of the regions
 	LocalOffset, RemoteOffset int64
 	Bytes                     int64 // of one piece
@@ -107,7 +108,7 @@ type Span struct {
 // written. It is the transport's from Post to Done.
 type Slice struct {
 	Job     *Job
-	Read    bool
+	Kind    direction.Direction
 	Spans   []Span
 	Bytes   int64
 	Attempt int // 0 the first time

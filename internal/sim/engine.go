@@ -4,6 +4,7 @@ import (
 	"cmp"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/direction"
 	"github.com/topoctl/topoctl/internal/sched"
 	"github.com/topoctl/topoctl/pathsel"
 )
@@ -68,7 +69,7 @@ type Work struct {
 	Peer        int              // the other host
 	Local       pathsel.Location // of the engine's host
 	Remote      pathsel.Location
-	Read        bool       // from the peer; otherwise to it
+	Kind        direction.Direction
 	Bytes       int64      // contiguous; or use Ops
 	Ops         []sched.Op // strided or several pieces
 	Priority    sched.Priority
@@ -168,7 +169,7 @@ func (e *Engine) Submit(w Work) (*sched.Job, error) {
 	}
 	ops := w.Ops
 	if len(ops) == 0 {
-		ops = []sched.Op{{Read: w.Read, Local: 1, Remote: 2, Bytes: w.Bytes, Count: 1}}
+		ops = []sched.Op{{Kind: w.Kind, Local: 1, Remote: 2, Bytes: w.Bytes, Count: 1}}
 	}
 	j := &sched.Job{Route: r.r, Ops: ops, Priority: w.Priority}
 	if w.DeadlineNS > 0 {
