@@ -240,7 +240,6 @@ func TestListenRule(t *testing.T) {
 		{Options{Token: token[:15]}, "the token has 15 bytes, want 16 or more"},
 		{Options{Ports: Ports{LocalRank: 2, LocalSize: 2}}, "local rank 2 of 2"},
 		{Options{ConnsPerLane: 17}, "17 connections per lane"},
-		{Options{Policy: "fastest"}, "fastest"},
 		{Options{Transports: []TransportFactory{TCP(), TCP()}}, `two transports are called "tcp"`},
 		{Options{Transports: []TransportFactory{}}, "no transport"},
 		{Options{Advertise: "nowhere:port"}, "advertise"},

@@ -60,7 +60,7 @@ func (p *Peer) route(key routeKey) (*route, error) {
 		return r, nil
 	}
 	r = &route{key: key, groups: p.groups(key)}
-	r.r = &sched.Route{Peer: p.id, Name: routeName(key), Policy: pick.Policy(p.engine.o.Policy), Groups: schedGroups(r.groups)}
+	r.r = &sched.Route{Peer: p.id, Name: routeName(key), Groups: schedGroups(r.groups)}
 	r.leaves.Store(leaves(r.groups))
 	if len(r.r.Groups) == 0 {
 		return nil, noLane(key, r.groups)

@@ -33,28 +33,17 @@ func (t *taker) takesFor(bytes int64) float64 {
 	return t.takes
 }
 
-// Prepare works out what hangs on the lanes' health and rates alone, for Prepared.
-// Without it each Pick does.
-func (p *Picker) Prepare(states States) {
-	if p.other == nil {
-		p.prepare(&states)
-	}
-}
-
-// Prepared gives what Pick gives, sooner: since Prepare nothing may have changed
-// but what is in flight, on lanes and ports, and windows. Before any Prepare every
-// lane counts as sick.
-func (p *Picker) Prepared(slice Slice, states States) int {
-	if p.other != nil {
-		return p.other.pick(p.set, &slice, &states)
-	}
-	return p.adaptive(slice, &states)
-}
+// Pick gives the lane for a slice, a place in Set.Lanes, or NoLane: then ask
+// again when a slice completes or a lane gets well. Since Prepare nothing may have changed
+// but what is in flight, on lanes and ports, and windows; before any Prepare every
+// lane counts as sick. Where a lane is healthy and idle and no other has anything to do,
+// there is always an answer.
+func (p *Picker) Pick(slice Slice, states States) int { return p.adaptive(slice, &states) }
 
 // Another says whether a lane with room from which a slice came back gets another one,
 // without looking at all lanes: of those nearest it is, and it ends that slice before
-// all lanes together would be done. It is asked like Prepared, where that had no answer
-// before; only Adaptive ever says so.
+// all lanes together would be done. It is asked like Pick, where that had no answer
+// before.
 func (p *Picker) Another(lane int, slice *Slice, states *States) bool {
 	if len(p.takerOf) == 0 {
 		p.placeTakers()
@@ -86,8 +75,9 @@ func (p *Picker) placeTakers() {
 	}
 }
 
-func (p *Picker) prepare(st *States) {
-	v := p.set.look(st)
+// Prepare works out what hangs on the lanes' health and rates alone, for Pick.
+func (p *Picker) Prepare(states States) {
+	v := p.set.look(&states)
 	p.takers, p.takerOf, p.nearest, p.sum = p.takers[:0], p.takerOf[:0], p.set.tiers, 0
 	for k := range v.n {
 		i := v.at(k)

@@ -46,7 +46,7 @@ func drawList(r *rand.Rand) *Set {
 	return o.Set()
 }
 
-// move changes what may change between Prepare and Prepared.
+// move changes what may change between Prepare and Pick.
 func move(r *rand.Rand, st *States) {
 	for i := range st.Lanes {
 		l := &st.Lanes[i]
@@ -72,7 +72,7 @@ func TestPreparedIsPlain(t *testing.T) {
 	picked, none, far := 0, 0, 0
 	for range 3000 {
 		s := drawList(r)
-		p := s.Picker(Adaptive, 1)
+		p := s.Picker()
 		st := States{Lanes: make([]State, r.IntN(len(s.Lanes)+1))}
 		if r.IntN(2) == 0 {
 			st.Local, st.Remote = make(Load, r.IntN(len(s.Local.Rates)+1)), make(Load, r.IntN(len(s.Remote.Rates)+1))
@@ -91,11 +91,8 @@ func TestPreparedIsPlain(t *testing.T) {
 				move(r, &st)
 				slice := Slice{Bytes: 1 + r.Int64N(2)<<20, Remaining: r.Int64N(1 << (10 + r.IntN(25)))}
 				want := plainPick(s, slice, &st)
-				if got := p.Prepared(slice, st); got != want {
+				if got := p.Pick(slice, st); got != want {
 					t.Fatalf("lane %d, want %d: %+v, %+v\n%+v", got, want, slice, st, s.Lanes)
-				}
-				if got := s.Picker(Adaptive, 1).Pick(slice, st); got != want {
-					t.Fatalf("unprepared: lane %d, want %d: %+v, %+v\n%+v", got, want, slice, st, s.Lanes)
 				}
 				switch {
 				case want == NoLane:

@@ -7,6 +7,13 @@ import (
 	"github.com/topoctl/topoctl/internal/maxmin"
 )
 
+// Pick prepares a picker and asks it once.
+func (s *Set) Pick(slice Slice, states States) int {
+	p := s.Picker()
+	p.Prepare(states)
+	return p.Pick(slice, states)
+}
+
 // WouldHelp is Adaptive's rule for engines in which lanes pull: it says whether a
 // lane that asks for work should get this slice, or leave it to lanes that are
 // nearer or done earlier. With much remaining every near lane helps; towards the

@@ -42,8 +42,7 @@ func CompareListed(x, y Listed) int {
 }
 
 // Set is a set of exactly the given lanes, in the order of CompareListed. Ports have
-// the index in which they are first named. Several lanes may join the same two ports;
-// Mooncake's policy knows the first of them only.
+// the index in which they are first named. Several lanes may join the same two ports.
 func (o List) Set() *Set {
 	b := listBuilder{local: listedPorts{index: map[string]int{}, rates: o.LocalRates}, remote: listedPorts{index: map[string]int{}, rates: o.RemoteRates}}
 	lanes := make([]Lane, len(o.Lanes))

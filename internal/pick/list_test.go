@@ -57,11 +57,11 @@ func TestList(t *testing.T) {
 		t.Errorf("ports carry %v and %v", here, there)
 	}
 	slice, st := pick.Slice{Bytes: 1 << 20}, states(set)
-	if set.Picker(pick.Adaptive, 1).Pick(slice, st) == 2 {
+	if set.Pick(slice, st) == 2 {
 		t.Error("the far lane takes a slice that near ones have room for")
 	}
 	st.Lanes[0].Health, st.Lanes[1].Health = pick.Sick, pick.Sick
-	if got := set.Picker(pick.Adaptive, 1).Pick(slice, st); got != 2 {
+	if got := set.Pick(slice, st); got != 2 {
 		t.Errorf("the near lanes are sick: lane %d", got)
 	}
 }
@@ -100,18 +100,9 @@ func TestListOfKnownRate(t *testing.T) {
 // and one lane alone takes everything.
 func TestListOfUnknownRate(t *testing.T) {
 	set := pick.List{Lanes: []pick.Listed{{LocalName: "memory", RemoteName: "memory"}}}.Set()
-	for _, policy := range pick.Policies() {
-		p := set.Picker(pick.Policy(policy), 1)
-		if got := p.Pick(pick.Slice{Bytes: 1 << 20}, pick.States{}); got != 0 {
-			t.Errorf("%s: %d", policy, got)
-		}
-		full := pick.States{Lanes: []pick.State{{Inflight: 1, Window: 1}}}
-		if got := p.Pick(pick.Slice{Bytes: 1 << 20}, full); got != pick.NoLane && policy != string(pick.Mooncake) {
-			t.Errorf("%s: lane %d, its window is full", policy, got)
-		}
-		sick := pick.States{Lanes: []pick.State{{Health: pick.Sick}}}
-		if got := p.Pick(pick.Slice{Bytes: 1 << 20}, sick); got != pick.NoLane {
-			t.Errorf("%s: lane %d is sick", policy, got)
+	for want, st := range map[int]pick.State{0: {}, pick.NoLane: {Inflight: 1, Window: 1}} {
+		if got := set.Pick(pick.Slice{Bytes: 1 << 20}, pick.States{Lanes: []pick.State{st}}); got != want {
+			t.Errorf("%+v: lane %d, want %d", st, got, want)
 		}
 	}
 	if ns, last, _ := set.Finish([]pick.Share{{Bytes: 1}}); ns != 0 || last != maxmin.None {
@@ -138,7 +129,7 @@ func drawList(t *rapid.T) pick.List {
 }
 
 // Whatever is listed: every lane is there and chosen, no port and no lane gets
-// more than it carries, an idle set takes slices under every policy, and what is
+// more than it carries, an idle set takes slices, and what is
 // predicted sums up and ends no earlier than any port allows.
 func TestListProperties(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
@@ -174,10 +165,8 @@ func TestListProperties(t *testing.T) {
 				rt.Fatalf("remote port %d carries %d of %d", i, sumThere[i], r)
 			}
 		}
-		for _, policy := range pick.Policies() {
-			if got := set.Picker(pick.Policy(policy), 1).Pick(pick.Slice{Bytes: 1 << 20}, pick.States{}); got < 0 || got >= len(set.Lanes) {
-				rt.Fatalf("%s: lane %d of an idle set", policy, got)
-			}
+		if got := set.Pick(pick.Slice{Bytes: 1 << 20}, pick.States{}); got < 0 || got >= len(set.Lanes) {
+			rt.Fatalf("lane %d of an idle set", got)
 		}
 		checkShares(rt, set, rapid.Int64Range(1, 1<<44).Draw(rt, "bytes"))
 	})
@@ -210,7 +199,8 @@ func BenchmarkPickOneLane(b *testing.B) {
 	set := pick.List{TCP: true, Lanes: []pick.Listed{{LocalName: "lo", RemoteName: "lo", BytesPerSec: 5 * topo.GBPerSec}}}.Set()
 	st := pick.States{Lanes: []pick.State{{Inflight: 1 << 20, Window: 8 << 20, Rate: 4 * topo.GBPerSec}}}
 	slice := pick.Slice{Bytes: 1 << 20, Remaining: 1 << 30}
-	p := set.Picker(pick.Adaptive, 1)
+	p := set.Picker()
+	p.Prepare(st)
 	b.ReportAllocs()
 	for b.Loop() {
 		if p.Pick(slice, st) != 0 {
@@ -236,9 +226,9 @@ func TestListFailover(t *testing.T) {
   r0>q0 tier 1 alone 1000000000 share 0
   r1>q0 tier 2 alone 1000000000 share 0
 `)
-	picker, st := set.Picker(pick.Adaptive, 1), states(set)
+	st := states(set)
 	for range 50 { // however much there is to do
-		at := picker.Pick(pick.Slice{Bytes: 1 << 20, Remaining: 1 << 40}, st)
+		at := set.Pick(pick.Slice{Bytes: 1 << 20, Remaining: 1 << 40}, st)
 		if at > 1 {
 			t.Fatalf("lane %d takes a slice while both chosen ones are well", at)
 		}
@@ -247,7 +237,7 @@ func TestListFailover(t *testing.T) {
 	st = states(set)
 	st.Lanes[0].Health = pick.Sick
 	st.Lanes[1].Inflight, st.Lanes[1].Window = 1<<20, 1<<20
-	if at := picker.Pick(pick.Slice{Bytes: 1 << 20, Remaining: 1 << 40}, st); at != 2 {
+	if at := set.Pick(pick.Slice{Bytes: 1 << 20, Remaining: 1 << 40}, st); at != 2 {
 		t.Errorf("a chosen lane is sick: lane %d takes its part", at)
 	}
 }

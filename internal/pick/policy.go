@@ -1,48 +1,6 @@
 package pick
 
-import (
-	"math"
-	"strings"
-
-	"github.com/topoctl/topoctl/internal/pkgerr"
-)
-
-// Policy is a rule that gives slices of transfers to lanes.
-type Policy string
-
-// The policies. Adaptive is the one to use; the others are there to compare
-// with. None gives a slice to a sick lane, and all but Mooncake keep to windows.
-const (
-	// Adaptive takes the nearest lanes first, there the one that is done first,
-	// and a farther one only where the transfer then ends a tenth earlier.
-	Adaptive Policy = "adaptive"
-	// RoundRobin takes the chosen lanes in turn.
-	RoundRobin Policy = "round-robin"
-	// Random takes any of the chosen lanes.
-	Random Policy = "random"
-	// First takes the first lane as long as it is not sick.
-	First Policy = "first"
-	// Mooncake takes random ports of the preferred ones of each side, each side by
-	// itself, and knows no load, rate or reachability: the local port for a whole
-	// request, the remote one for each slice.
-	Mooncake Policy = "mooncake"
-)
-
-// Policies lists the policies, for flags and completion.
-func Policies() []string {
-	return []string{string(Adaptive), string(RoundRobin), string(Random), string(First), string(Mooncake)}
-}
-
-// ParsePolicy reads the name of a policy; "" is Adaptive.
-func ParsePolicy(s string) (Policy, error) {
-	switch p := Policy(s); p {
-	case "":
-		return Adaptive, nil
-	case Adaptive, RoundRobin, Random, First, Mooncake:
-		return p, nil
-	}
-	return "", pkgerr.Errorf("pick", "policy %q: want %s", s, strings.Join(Policies(), ", "))
-}
+import "math"
 
 // Slice is the piece of a transfer that a lane is wanted for.
 type Slice struct {
@@ -50,23 +8,15 @@ type Slice struct {
 	// Remaining is what the transfer has left to give to lanes, bytes, this slice
 	// included; 0: this slice is all.
 	Remaining int64
-	// Request and Index name the transfer and the slice in it, and Attempt counts
-	// its failures. Only Mooncake's choice hangs on them.
-	Request uint64
-	Index   uint32
-	Attempt int
 }
 
 // NoLane is what Pick gives where no lane should take the slice now.
 const NoLane = -1
 
-// Picker gives slices to lanes by one policy. It remembers what the policy needs
-// (a turn, a random state) and belongs to one goroutine at a time.
+// Picker gives slices to lanes by Adaptive. It remembers what Prepare found, and belongs to one
+// goroutine at a time.
 type Picker struct {
-	set   *Set
-	other *comparison // nil: Adaptive
-
-	// What Prepare found: see there.
+	set      *Set
 	counting counting
 	takers   []taker
 	takerOf  []int32 // the place in takers of each lane and 1 more, 0 none; empty until Another is asked
@@ -74,34 +24,8 @@ type Picker struct {
 	sum      float64 // rates of the healthy lanes, bytes per second
 }
 
-// Picker starts a policy. Equal seeds and equal questions get equal answers; a
-// policy that is unknown is Adaptive.
-func (s *Set) Picker(policy Policy, seed uint64) *Picker {
-	return &Picker{set: s, other: s.comparison(policy, seed)}
-}
-
-// Adapts says whether the policy is Adaptive.
-func (p *Picker) Adapts() bool { return p.other == nil }
-
-// Misses counts the pairs of ports that Mooncake drew and that cannot reach each
-// other: there such a slice fails and is tried again.
-func (p *Picker) Misses() int64 {
-	if p.other == nil {
-		return 0
-	}
-	return p.other.misses
-}
-
-// Pick gives the lane for a slice, a place in Set.Lanes, or NoLane: then ask
-// again when a slice completes or a lane gets well. Where a lane is healthy and
-// idle and no other has anything to do, there is always an answer.
-func (p *Picker) Pick(slice Slice, states States) int {
-	if p.other != nil {
-		return p.other.pick(p.set, &slice, &states)
-	}
-	p.prepare(&states)
-	return p.adaptive(slice, &states)
-}
+// Picker starts the policy.
+func (s *Set) Picker() *Picker { return &Picker{set: s} }
 
 // room says whether a lane's window has room for a slice.
 func (l *State) room(bytes int64) bool {

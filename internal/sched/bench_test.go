@@ -38,7 +38,7 @@ func newBench(_ testing.TB, lanes int) *bench {
 			Local: i, Remote: i, RateBytesPerSec: topo.GBPerSec}))
 		x.queues[i] = make([]*Slice, 0, 4096)
 	}
-	x.route = &Route{Peer: peer, Name: "r", Groups: []Group{g}, Policy: pick.Adaptive}
+	x.route = &Route{Peer: peer, Name: "r", Groups: []Group{g}}
 	x.submit(&Job{Route: x.route, Ops: []Op{{Bytes: 1 << 30, Count: 1}}})
 	for !x.done {
 		x.round()

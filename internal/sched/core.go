@@ -29,8 +29,7 @@ type Config struct {
 	MaxAttempts    int   // of one slice
 	LocalPortNS    int64 // window of a local port, of all its lanes together
 	RemotePortNS   int64
-	MaxTickGapNS   int64 // longer gaps between steps count as this: nobody ran
-	Seed           uint64
+	MaxTickGapNS   int64     // longer gaps between steps count as this: nobody ran
 	NominalUnknown topo.Rate // of lanes of which nothing is known
 }
 

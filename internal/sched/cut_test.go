@@ -7,7 +7,6 @@ import (
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/direction"
-	"github.com/topoctl/topoctl/internal/pick"
 )
 
 // What one slice takes of ops.
@@ -178,13 +177,5 @@ func TestLaneStats(t *testing.T) {
 	}
 	if rate := float64(a.BytesPerSec) / float64(2*gbit); rate < 0.9 || rate > 1.1 {
 		t.Errorf("rate %d", a.BytesPerSec)
-	}
-}
-
-// Policies other than Adaptive move everything too.
-func TestPolicies(t *testing.T) {
-	for _, name := range pick.Policies() {
-		seconds, _ := transfer(t, pick.Policy(name), 16*mib, 0, same(2*gbit, gbit))
-		t.Logf("%-12s %.1f ms", name, seconds*1e3)
 	}
 }

@@ -17,7 +17,6 @@ type jobState struct {
 	unsent   int64  // bytes that are not cut yet
 	again    *Slice // to be sent again, the first one first
 	held     *Slice // likewise, once the connections that they were lost on are fenced
-	index    uint32 // of the next slice
 	inflight int
 	fences   []ConnID
 

@@ -9,7 +9,6 @@ import (
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/direction"
-	"github.com/topoctl/topoctl/internal/pick"
 )
 
 // drawOps draws ops that do not overlap, on either side.
@@ -50,7 +49,7 @@ func drawOps(t *rapid.T, kind direction.Direction) []Op {
 // sees; see its t.Fatals.
 func TestAnything(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		s := newSim(t, Config{Seed: rapid.Uint64().Draw(t, "seed"), MaxAttempts: rapid.IntRange(2, 20).Draw(t, "attempts")})
+		s := newSim(t, Config{MaxAttempts: rapid.IntRange(2, 20).Draw(t, "attempts")})
 		s.fenceIn = rapid.SampledFrom([]int64{100 * microsecond, 20 * millisecond, 500 * millisecond, Never}).Draw(t, "fences")
 		rates := []topo.Rate{10 * gbit, 2 * gbit, gbit / 4, gbit / 100}
 		drawLanes := func(what string) []laneOf {
@@ -76,10 +75,8 @@ func TestAnything(t *testing.T) {
 			}
 		}
 		var routes []*Route
-		policy := rapid.SampledFrom([]pick.Policy{pick.Adaptive, pick.Adaptive, pick.RoundRobin, pick.Random, pick.First, pick.Mooncake}).Draw(t, "policy")
 		for range rapid.IntRange(1, 2).Draw(t, "routes") {
 			r := s.route(groups...)
-			r.Policy = policy
 			routes = append(routes, r)
 		}
 		drawLane := func() LaneID { return LaneID(rapid.IntRange(0, len(s.links)-1).Draw(t, "lane")) }

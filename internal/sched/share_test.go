@@ -63,7 +63,7 @@ func TestNormalIsNotStarved(t *testing.T) {
 // Jobs of one class get equal parts.
 func TestFairness(t *testing.T) {
 	s, r := warmed(t, Config{}, same(2*gbit, 2*gbit))
-	other := &Route{Peer: r.Peer, Name: "gpu:0 > n2 gpu:0", Groups: r.Groups, Policy: r.Policy}
+	other := &Route{Peer: r.Peer, Name: "gpu:0 > n2 gpu:0", Groups: r.Groups}
 	var jobs []*Job
 	for i := range 9 {
 		route := r

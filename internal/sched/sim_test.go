@@ -197,7 +197,7 @@ func (s *sim) groupTo(peer PeerID, transport string, lanes []laneOf) Group {
 }
 
 func (s *sim) route(groups ...Group) *Route {
-	return &Route{Peer: s.peer, Name: "cpu:0 > n2 cpu:0", Groups: groups, Policy: pick.Adaptive}
+	return &Route{Peer: s.peer, Name: "cpu:0 > n2 cpu:0", Groups: groups}
 }
 
 func (s *sim) link(name string) *simLink {

@@ -16,8 +16,7 @@
 // A lane has one connection at a time, and a second one only to be asked by (see
 // Stalls). What it may hold is a time, its window, at the rate that was measured:
 // bytes completed per busy time. Ports have windows too, for all lanes and peers
-// together. Which lane gets a slice is the policy's choice (pick.Picker), and no
-// policy is named here.
+// together. Which lane gets a slice is pick.Picker's choice.
 //
 // A lane whose connection is lost, whose dial fails or that stalls is sick: it is
 // dialled again after a while that doubles, then half-open, one slice at a time,
@@ -130,7 +129,6 @@ type sliceState struct {
 	use             int    // place of its lane in the job's Result.Lanes
 	postedAt        int64  // Core.clock
 	firstOp, lastOp int    // that it holds bytes of
-	index           uint32
 }
 
 // Limits are what a connection takes.
@@ -176,7 +174,6 @@ type Route struct {
 	Peer   PeerID
 	Name   string // "cpu:0 > n2 gpu:1"
 	Groups []Group
-	Policy pick.Policy
 
 	routeState
 }

@@ -11,7 +11,7 @@ import (
 
 // EngineOptions configure an engine and its transport.
 type EngineOptions struct {
-	Sched  sched.Config // its seed is drawn from the cluster's where it is 0
+	Sched  sched.Config
 	Limits sched.Limits // of a connection; zero fields: 512 spans, 4 MiB, 256 slices
 }
 
@@ -87,9 +87,6 @@ func (c *Cluster) Engine(host int, o EngineOptions) (*Engine, error) {
 	o.Limits.MaxSpans = cmp.Or(o.Limits.MaxSpans, 512)
 	o.Limits.MaxBytes = cmp.Or(o.Limits.MaxBytes, 4<<20)
 	o.Limits.MaxPosted = cmp.Or(o.Limits.MaxPosted, 256)
-	if o.Sched.Seed == 0 {
-		o.Sched.Seed = hash(c.seed, uint64(host))
-	}
 	e := &Engine{c: c, host: host, o: o, core: sched.New(o.Sched), peers: map[int]*peer{}, routes: map[*sched.Route]*route{}, conns: map[sched.ConnID]*conn{},
 		work: map[*sched.Job]*Work{}}
 	e.step, e.wake = &Timer{run: e.run}, &Timer{run: e.tick}

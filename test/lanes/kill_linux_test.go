@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/topoctl/topoctl/engine"
-	"github.com/topoctl/topoctl/internal/pick"
 	"github.com/topoctl/topoctl/testkit/longtest"
 )
 
@@ -48,7 +47,7 @@ func TestKills(t *testing.T) {
 	}
 	const mbit = 300
 	l := newLab(t, mbit, mbit)
-	n := l.open(2, l.far.ask(ask{Do: "engine", Lanes: 2}), pick.Adaptive)
+	n := l.open(2, l.far.ask(ask{Do: "engine", Lanes: 2}))
 	n.must(false, 0, killBytes)
 	one := payload(mbit)
 	var recovery, back []time.Duration
@@ -101,7 +100,7 @@ func (n *nearEngine) usedAgain(lane int) time.Duration {
 func TestAllLanesDead(t *testing.T) {
 	const deadline = 1500 * time.Millisecond
 	l := newLab(t, 300, 300)
-	n := l.open(2, l.far.ask(ask{Do: "engine", Lanes: 2}), pick.Adaptive)
+	n := l.open(2, l.far.ask(ask{Do: "engine", Lanes: 2}))
 	n.must(false, 0, killBytes)
 	for k, fault := range []struct {
 		name       string
