@@ -9,24 +9,27 @@ import (
 	"github.com/topoctl/topoctl/discover/topo"
 )
 
-// plainPick is Adaptive's rule without anything that was prepared: every lane that
-// counts is asked anew.
+// plainPick is Adaptive's rule without shortcuts: for each question all is found out anew, and
+// every lane's part in the transfer is asked for.
 func plainPick(s *Set, slice Slice, st *States) int {
-	v := s.look(st)
-	for tier := v.nearest(); tier < s.tiers; tier++ {
-		best, finish := NoLane, int64(math.MaxInt64)
-		for k := range v.n {
-			i := v.at(k)
-			l := v.lane(i)
-			if s.Lanes[i].Tier != tier || v.rate(i) <= 0 || !l.open() || !l.room(slice.Bytes) {
+	p := s.Picker()
+	p.Prepare(*st)
+	for tier := p.nearestNow(st); tier < s.tiers; tier++ {
+		var best *taker
+		finish := int64(math.MaxInt64)
+		for k := range p.takers {
+			t := &p.takers[k]
+			if l := st.lane(t.lane); t.tier != tier || !l.open() || !l.room(slice.Bytes) {
 				continue
 			}
-			if f := v.finish(i, slice.Bytes); f < finish {
-				best, finish = i, f
+			// When it is free of its own bytes and its ports of theirs.
+			start := max(float64(st.lane(t.lane).Inflight)/t.rate, float64(st.Local.Of(t.local))/t.here, float64(st.Remote.Of(t.remote))/t.there)
+			if f := nanoseconds(start + float64(slice.Bytes)/t.rate); f < finish {
+				best, finish = t, f
 			}
 		}
-		if best != NoLane && (v.n == 1 || v.helps(best, slice)) {
-			return best
+		if best != nil && p.helps(best, slice, st) {
+			return best.lane
 		}
 	}
 	return NoLane

@@ -67,7 +67,7 @@ func serve(what []string) error {
 	return errors.Join(e.Close(), names.Close())
 }
 
-func url(c *etcdtest.Cluster) string { return c.URL("/test?ttl=5s") }
+func url(c *etcdtest.Cluster) string { return c.URL("/test?ttl=3s") }
 
 func startEngine(t *testing.T, c *etcdtest.Cluster, name string) (p *childtest.Process, epoch string) {
 	t.Helper()
@@ -113,7 +113,7 @@ func TestEngineFaults(t *testing.T) {
 	t.Parallel()
 	c := etcdtest.Start(t, etcdtest.Options{})
 	cl, names := c.Client(t), open(t, c)
-	ttl := 5 * time.Second
+	ttl := 3 * time.Second // as in url
 	const name = "e"
 	p, epoch := startEngine(t, c, name)
 	until(t, "published", there(t, names, name, epoch))
@@ -131,7 +131,7 @@ func TestEngineFaults(t *testing.T) {
 	}
 	t.Logf("its record is deleted: it is back after %v", until(t, "published again", there(t, names, name, epoch)))
 
-	stands := ttl + 3*time.Second
+	stands := ttl + time.Second
 	if longtest.On() {
 		stands = 20 * time.Second
 	}
@@ -154,7 +154,7 @@ func TestEngineFaults(t *testing.T) {
 // started meanwhile is found when etcd is back, without a hand.
 func TestEtcdIsAway(t *testing.T) {
 	t.Parallel()
-	away := 8 * time.Second // longer than the TTL
+	away := 4 * time.Second // longer than the TTL
 	if longtest.On() {
 		away = time.Minute
 	}
@@ -255,7 +255,11 @@ func TestFollow(t *testing.T) {
 		t.Fatal(err)
 	}
 	var slowest time.Duration
-	for i := range 3 {
+	times := 2
+	if longtest.On() {
+		times = 3
+	}
+	for i := range times {
 		old, _ := startEngine(t, c, "moves")
 		var peer *engine.Peer
 		until(t, "opened", func() bool { peer, err = client.Open(t.Context(), "moves"); return err == nil })

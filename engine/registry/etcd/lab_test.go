@@ -161,7 +161,7 @@ func TestInsideNamespaces(t *testing.T) {
 		sh(t, "ip netns add n%[1]d; ip link add v%[1]d type veth peer name eth0 netns n%[1]d; ip link set v%[1]d master br0 up; ip -n n%[1]d link set lo up; ip -n n%[1]d addr add 10.77.0.%[1]d/24 dev eth0; ip -n n%[1]d link set eth0 up", i)
 	}
 	c := etcdtest.Start(t, etcdtest.Options{Listen: "10.77.0.254"})
-	at := url(c)
+	at := c.URL("/test?ttl=5s") // the least of the program
 	token := filepath.Join(t.TempDir(), "token")
 	const secret = "a secret of the lab"
 	if err := os.WriteFile(token, []byte("lab "+strings.ReplaceAll(secret, " ", "-")+"\n"), 0o600); err != nil {
@@ -219,7 +219,7 @@ func TestInsideNamespaces(t *testing.T) {
 	until(t, "written to there", func() bool { return writers["e3"].moved.Load() > before })
 
 	// etcd is away.
-	away := 8 * time.Second
+	away := 6 * time.Second
 	if longtest.On() {
 		away = time.Minute
 	}

@@ -341,9 +341,6 @@ func TestDecisionsDoNotAllocate(t *testing.T) {
 		if n := testing.AllocsPerRun(100, func() { p.Prepare(st); p.Pick(slice, st) }); n != 0 {
 			t.Errorf("%s: %v allocations a slice", name, n)
 		}
-		if n := testing.AllocsPerRun(100, func() { set.WouldHelp(1, slice, st) }); n != 0 {
-			t.Errorf("WouldHelp, %s: %v allocations", name, n)
-		}
 	}
 }
 
