@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -22,7 +23,7 @@ import (
 	"github.com/topoctl/topoctl/testkit/longtest"
 )
 
-// engineVariable makes this program an engine: NAME URL.
+// engineVariable makes this program an engine: NAME URL, or NAME URL LISTEN TOKEN-FILE NAMESPACE.
 const engineVariable = "TOPOCTL_TEST_ENGINE"
 
 func TestMain(m *testing.M) {
@@ -49,12 +50,34 @@ func connect(ctx context.Context, url string) (registry.Registry, error) {
 
 // serve is an engine with a region until its standard input ends.
 func serve(what []string) error {
-	ctx := context.Background()
+	ctx, o := context.Background(), engine.Options{Name: what[0]}
+	if len(what) > 4 { // there it goes on without
+		self, err := os.Executable()
+		if err != nil {
+			return err
+		}
+		ip, err := exec.LookPath("ip")
+		if err != nil {
+			return err
+		}
+		if err := os.Setenv(engineVariable, strings.Join(what[:4], " ")); err != nil {
+			return err
+		}
+		return syscall.Exec(ip, []string{"ip", "netns", "exec", what[4], self}, os.Environ())
+	}
+	if len(what) > 2 {
+		credentials, err := engine.CredentialFiles{Token: what[3]}.Read()
+		if err != nil {
+			return err
+		}
+		o.Listen, o.Credentials, o.Transports = what[2:3], func() *engine.Credentials { return credentials }, []engine.TransportFactory{engine.TCP()}
+	}
 	names, err := connect(ctx, what[1])
 	if err != nil {
 		return err
 	}
-	e, err := engine.New(ctx, engine.Options{Name: what[0], Registry: names})
+	o.Registry = names
+	e, err := engine.New(ctx, o)
 	if err != nil {
 		return err
 	}
@@ -69,9 +92,9 @@ func serve(what []string) error {
 
 func url(c *etcdtest.Cluster) string { return c.URL("/test?ttl=3s") }
 
-func startEngine(t *testing.T, c *etcdtest.Cluster, name string) (p *childtest.Process, epoch string) {
+func startEngine(t *testing.T, c *etcdtest.Cluster, name string, where ...string) (p *childtest.Process, epoch string) {
 	t.Helper()
-	p = childtest.Start(t, engineVariable+"="+name+" "+url(c))
+	p = childtest.Start(t, engineVariable+"="+strings.Join(append([]string{name, url(c)}, where...), " "))
 	return p, p.Line(t)
 }
 
