@@ -38,12 +38,11 @@ func plainPick(s *Set, slice Slice, st *States) int {
 // drawList is a set of some lanes that share ports, have tiers and stand in for
 // each other.
 func drawList(r *rand.Rand) *Set {
-	o := List{TCP: true, LocalRates: map[string]topo.Rate{}, RemoteRates: map[string]topo.Rate{}}
+	o := List{TCP: true}
 	ports, rates := 1+r.IntN(8), []topo.Rate{0, topo.GBPerSec, 5 * topo.GBPerSec, 5 * topo.GBPerSec}
 	for range 1 + r.IntN(12) {
 		l := Listed{LocalName: fmt.Sprint("l", r.IntN(ports)), RemoteName: fmt.Sprint("r", r.IntN(ports)),
-			BytesPerSec: rates[r.IntN(4)], Tier: max(0, r.IntN(5)-2), Failover: r.IntN(4) == 0}
-		o.LocalRates[l.LocalName], o.RemoteRates[l.RemoteName] = rates[r.IntN(4)], rates[r.IntN(4)]
+			LocalRate: rates[r.IntN(4)], RemoteRate: rates[r.IntN(4)], BytesPerSec: rates[r.IntN(4)], Tier: max(0, r.IntN(5)-2), Failover: r.IntN(4) == 0}
 		o.Lanes = append(o.Lanes, l)
 	}
 	return o.Set()

@@ -19,10 +19,9 @@ func shaped() pick.List {
 		TCP: true,
 		Lanes: []pick.Listed{
 			{LocalName: "r2", RemoteName: "q2", Tier: 7},
-			{LocalName: "r0", RemoteName: "q0", BytesPerSec: 2 * topo.GBPerSec},
-			{LocalName: "r0", RemoteName: "q1"},
+			{LocalName: "r0", LocalRate: 3 * topo.GBPerSec, RemoteName: "q0", BytesPerSec: 2 * topo.GBPerSec},
+			{LocalName: "r0", RemoteName: "q1", RemoteRate: 10 * topo.GBPerSec},
 		},
-		LocalRates: map[string]topo.Rate{"r0": 3 * topo.GBPerSec}, RemoteRates: map[string]topo.Rate{"q1": 10 * topo.GBPerSec},
 	}
 }
 
@@ -85,8 +84,7 @@ func TestListOfKnownRate(t *testing.T) {
 		t.Errorf("ends after %d ns (segment %d, %v)", ns, last, bounded)
 	}
 	// Lanes of a full port end later than each alone.
-	o.LocalRates = map[string]topo.Rate{"r0": topo.GBPerSec}
-	o.Lanes[1].LocalName = "r0"
+	o.Lanes[0].LocalRate, o.Lanes[1].LocalName = topo.GBPerSec, "r0"
 	both := []pick.Share{{Lane: 0, Bytes: 1e9}, {Lane: 1, Bytes: 1e9}}
 	if ns, _, _ := o.Set().Finish(both); ns != 2e9 {
 		t.Errorf("two lanes of one port end after %d ns", ns)
@@ -116,13 +114,12 @@ func TestListOfUnknownRate(t *testing.T) {
 // drawList draws a list of lanes among few ports, rates known or not, some
 // absurd.
 func drawList(t *rapid.T) pick.List {
-	o := pick.List{TCP: true, LocalRates: map[string]topo.Rate{}, RemoteRates: map[string]topo.Rate{}}
+	o := pick.List{TCP: true}
 	rate := rapid.SampledFrom([]topo.Rate{0, 0, topo.GBPerSec, 2 * topo.GBPerSec, 25 * topo.GBPerSec, 1, -1, math.MaxInt64})
 	names := rapid.SampledFrom([]string{"r0", "r1", "r2", "r3"})
 	for range rapid.IntRange(1, 8).Draw(t, "lanes") {
 		l := pick.Listed{LocalName: names.Draw(t, "local"), RemoteName: names.Draw(t, "remote"),
-			BytesPerSec: rate.Draw(t, "rate"), Tier: rapid.IntRange(-1, 3).Draw(t, "tier")}
-		o.LocalRates[l.LocalName], o.RemoteRates[l.RemoteName] = rate.Draw(t, "here"), rate.Draw(t, "there")
+			BytesPerSec: rate.Draw(t, "rate"), Tier: rapid.IntRange(-1, 3).Draw(t, "tier"), LocalRate: rate.Draw(t, "here"), RemoteRate: rate.Draw(t, "there")}
 		o.Lanes = append(o.Lanes, l)
 	}
 	return o
