@@ -74,7 +74,7 @@ func TestCloseEndsOpen(t *testing.T) {
 
 // soon is a context that is over after a while: for what is not there, and is waited for.
 func soon(t *testing.T) context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 700*time.Millisecond)
 	t.Cleanup(cancel)
 	return ctx
 }
