@@ -225,7 +225,7 @@ func (p *Peer) side(what string, rates []topo.Rate) sched.SideID {
 	if id, ok := p.sides[what]; ok {
 		return id
 	}
-	id := e.core.AddSide(sched.Side{Rates: rates})
+	id := e.core.AddSide(rates)
 	p.sides[what] = id
 	return id
 }
@@ -237,7 +237,7 @@ func (e *Engine) localSide(h *pathsel.Host, rates []topo.Rate) sched.SideID {
 	if id, ok := e.sides[h]; ok {
 		return id
 	}
-	id := e.core.AddSide(sched.Side{Rates: rates})
+	id := e.core.AddSide(rates)
 	known := append(e.ports.Load().hosts(), h)
 	maps.DeleteFunc(e.sides, func(h *pathsel.Host, _ sched.SideID) bool { return !slices.Contains(known, h) })
 	e.sides[h] = id

@@ -128,10 +128,11 @@ type port struct {
 	down    bool
 }
 
-// AddSide makes the ports of a host known.
-func (c *Core) AddSide(s Side) SideID {
+// AddSide makes the ports of one host for one transport known, by pathsel's
+// Port.Index: what each one's wire carries, 0 not known.
+func (c *Core) AddSide(rates []topo.Rate) SideID {
 	x := &side{}
-	for _, r := range s.Rates {
+	for _, r := range rates {
 		x.add(r)
 	}
 	id := c.ids.side

@@ -90,13 +90,13 @@ func TestFairness(t *testing.T) {
 func TestPortWindows(t *testing.T) {
 	s := newSim(t, Config{})
 	const peers = 16
-	here := s.core.AddSide(Side{Rates: []topo.Rate{2 * gbit}})
+	here := s.core.AddSide([]topo.Rate{2 * gbit})
 	var jobs []*Job
 	var lanes []LaneID
 	shared := &simLink{s: s, name: "port", rate: float64(2 * gbit), latency: 20 * microsecond, limits: Limits{MaxSpans: 64, MaxBytes: mib, MaxPosted: 64}}
 	for i := range peers {
 		peer := s.core.AddPeer(fmt.Sprint("n", i))
-		there := s.core.AddSide(Side{Rates: []topo.Rate{2 * gbit}})
+		there := s.core.AddSide([]topo.Rate{2 * gbit})
 		lane := s.core.AddLane(LaneSpec{Peer: peer, Name: fmt.Sprint("lane", i), Transport: "tcp", LocalSide: here, RemoteSide: there, RateBytesPerSec: 2 * gbit})
 		link := *shared
 		link.lane, link.rate = lane, link.rate/peers

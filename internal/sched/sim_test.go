@@ -178,7 +178,7 @@ func (s *sim) groupTo(peer PeerID, transport string, lanes []laneOf) Group {
 		o.Lanes = append(o.Lanes, pick.Listed{LocalName: fmt.Sprintf("eth%d", i), RemoteName: fmt.Sprintf("eth%d", i), BytesPerSec: l.promised, Tier: l.tier})
 		rates[i] = l.promised
 	}
-	here, there := s.core.AddSide(Side{Rates: rates}), s.core.AddSide(Side{Rates: rates})
+	here, there := s.core.AddSide(rates), s.core.AddSide(rates)
 	if transport == "tcp" {
 		s.side, s.far = here, there
 	}

@@ -139,12 +139,6 @@ type Limits struct {
 	Parallel  int   // slices that share what it carries, and so end together; 0 is 1
 }
 
-// Side describes the ports of one host for one transport, by pathsel's
-// Port.Index: what each one's wire carries, 0 not known.
-type Side struct {
-	Rates []topo.Rate
-}
-
 // LaneSpec describes a lane. Local and Remote are ports of two sides, by index; a
 // lane that no port stands for (loopback, shared memory) has a side of its own.
 type LaneSpec struct {
