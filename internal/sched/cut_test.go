@@ -91,7 +91,6 @@ func TestServiceRate(t *testing.T) {
 				if len(s.done) < 500 && tt.bytes < mib {
 					s.after(0, func() []Event {
 						j := writeOf(r, tt.bytes)
-						s.tracks[j] = &track{may: map[ConnID]bool{}}
 						return []Event{{Kind: Submit, Job: j}}
 					})
 				}

@@ -253,6 +253,5 @@ func TestManyPeers(t *testing.T) {
 		t.Errorf("kept: %d routes, %d busy peers, %d that wait, %d fences", len(c.routes), len(c.busy), len(c.waiting), len(c.fences))
 	}
 	j := writeOf(&Route{Peer: s.peer}, 1)
-	s.tracks[j] = &track{may: map[ConnID]bool{}}
 	s.step(Event{Kind: Submit, Job: j}, Event{Kind: PortDown, Side: s.side}, Event{Kind: PeerGone, Peer: s.peer})
 }

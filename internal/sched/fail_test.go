@@ -298,7 +298,6 @@ func TestFallback(t *testing.T) {
 	s.in(300*millisecond, func() {
 		later = &Job{Route: r, Ops: []Op{{Bytes: 64 << 10, Count: 1}}}
 		s.after(0, func() []Event {
-			s.tracks[later] = &track{may: map[ConnID]bool{}}
 			return []Event{{Kind: Submit, Job: later}}
 		})
 	})

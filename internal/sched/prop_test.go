@@ -87,7 +87,6 @@ func TestAnything(t *testing.T) {
 			at := int64(rapid.IntRange(0, 300).Draw(t, "submit")) * millisecond
 			j.DeadlineNS = s.now + at + int64(rapid.IntRange(1, 4000).Draw(t, "deadline"))*millisecond
 			jobs = append(jobs, j)
-			s.tracks[j] = &track{may: map[ConnID]bool{}}
 			s.after(at, func() []Event { return []Event{{Kind: Submit, Job: j}} })
 		}
 		gone, late := false, s.cfg.DrainNS+s.cfg.FenceNS+10*millisecond

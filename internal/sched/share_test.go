@@ -22,7 +22,6 @@ func TestPriorities(t *testing.T) {
 			s.after(k*4*millisecond, func() []Event {
 				j := &Job{Route: r, Ops: []Op{{Bytes: 64 << 10, Count: 1}}, Priority: priority}
 				small = append(small, j)
-				s.tracks[j] = &track{may: map[ConnID]bool{}}
 				return []Event{{Kind: Submit, Job: j}}
 			})
 		}

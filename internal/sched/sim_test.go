@@ -232,7 +232,6 @@ func writeOf(r *Route, bytes int64) *Job {
 }
 
 func (s *sim) submit(j *Job) *Job {
-	s.tracks[j] = &track{may: map[ConnID]bool{}}
 	s.step(Event{Kind: Submit, Job: j})
 	return j
 }
@@ -276,6 +275,8 @@ func (tr *track) repair(x *Slice, posted int) {
 // saw keeps the books of what the core is told.
 func (s *sim) saw(e *Event) {
 	switch e.Kind {
+	case Submit:
+		s.tracks[e.Job] = &track{may: map[ConnID]bool{}}
 	case Done:
 		j := e.Slice.Job
 		tr := s.tracks[j]

@@ -37,7 +37,6 @@ func TestSlowUnevenLanes(t *testing.T) {
 				s.onDone = func(*Job) {
 					s.after(0, func() []Event {
 						j := batch()
-						s.tracks[j] = &track{may: map[ConnID]bool{}}
 						return []Event{{Kind: Submit, Job: j}}
 					})
 				}
