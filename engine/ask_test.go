@@ -18,9 +18,7 @@ func asked(t *testing.T, server Options) *Peer {
 	server.Name = "server"
 	s, c := newEngine(t, server), newEngine(t, Options{Name: "client"})
 	p, err := c.Open(testContext(t), s.Addrs()[0].String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return p
 }
 
@@ -90,9 +88,7 @@ func TestCallsAtATime(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 2 * maxPeerCalls {
 		wg.Go(func() {
-			if _, err := p.Call(testContext(t), nil); err != nil {
-				t.Error(err)
-			}
+			ok(t, errOf(p.Call(testContext(t), nil)))
 		})
 	}
 	eventually(t, "as many as may run do", func() bool { return running.Load() == maxPeerCalls })
@@ -129,9 +125,7 @@ func TestCallsOfAllPeers(t *testing.T) {
 		t.Errorf("one more: %v", err)
 	}
 	close(release)
-	if err := <-done; err != nil {
-		t.Error(err)
-	}
+	ok(t, <-done)
 }
 
 // The end of either engine, and of the deadline, ends the waiting.
@@ -160,9 +154,7 @@ func TestCallEnds(t *testing.T) {
 	done := make(chan error, 1)
 	go func() { _, err := p.Call(context.Background(), nil); done <- err }()
 	<-entered
-	if err := p.Close(); err != nil {
-		t.Error(err)
-	}
+	ok(t, p.Close())
 	if err := <-done; !errors.Is(err, ErrClosed) {
 		t.Errorf("closed: %v", err)
 	}
@@ -185,9 +177,7 @@ func TestCallSurvivesItsConnection(t *testing.T) {
 	x := newProxy(t, s.Addrs()[0].String())
 	c := newEngine(t, Options{})
 	p, err := c.Open(testContext(t), x.Address())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	done := make(chan error, 1)
 	go func() {
 		answer, err := p.Call(context.Background(), nil)

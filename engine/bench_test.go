@@ -15,21 +15,13 @@ func benchPair(b *testing.B, transport string, size int64, o Options) (*Peer, *R
 	server := newEngine(b, Options{Name: "server"})
 	o.Name = "client"
 	client := newEngine(b, o)
-	if _, err := server.Alloc(size, RegionOptions{Name: "kv", Grant: memory.PeerRead | memory.PeerWrite, Memory: memory.Options{Pages: memory.Huge}}); err != nil {
-		b.Fatal(err)
-	}
+	must(b, errOf(server.Alloc(size, RegionOptions{Name: "kv", Grant: memory.PeerRead | memory.PeerWrite, Memory: memory.Options{Pages: memory.Huge}})))
 	mine, err := client.Alloc(size, RegionOptions{Memory: memory.Options{Pages: memory.Huge}})
-	if err != nil {
-		b.Fatal(err)
-	}
+	must(b, err)
 	p, err := client.Open(ctx, server.Addrs()[0].String())
-	if err != nil {
-		b.Fatal(err)
-	}
+	must(b, err)
 	to, err := p.Region(ctx, "kv")
-	if err != nil {
-		b.Fatal(err)
-	}
+	must(b, err)
 	return p, mine, to
 }
 
@@ -60,31 +52,23 @@ func BenchmarkEngine(b *testing.B) {
 							ops[k] = Op{Kind: kindOf(read), Local: mine.Span(here, c.size), Remote: to.At(there)}
 						}
 						x, err := p.Submit(ctx, ops, SubmitOptions{Transport: transport, Check: CheckNever})
-						if err != nil {
-							b.Fatal(err)
-						}
+						must(b, err)
 						return x
 					}
 					for i := range 20 {
-						if err := submit(i).Wait(ctx); err != nil {
-							b.Fatal(err)
-						}
+						must(b, submit(i).Wait(ctx))
 					}
 					b.ResetTimer()
 					for i := range b.N {
 						slot := i % c.depth
 						if running[slot] != nil {
-							if err := running[slot].Wait(ctx); err != nil {
-								b.Fatal(err)
-							}
+							must(b, running[slot].Wait(ctx))
 						}
 						running[slot] = submit(i)
 					}
 					for _, x := range running {
 						if x != nil {
-							if err := x.Wait(ctx); err != nil {
-								b.Fatal(err)
-							}
+							must(b, x.Wait(ctx))
 						}
 					}
 					b.ReportMetric(float64(b.N*c.ops)/b.Elapsed().Seconds(), "ops/s")
@@ -106,16 +90,12 @@ func BenchmarkDigest(b *testing.B) {
 				ops = append(ops, WriteOp(mine.Span(i*size, size), to.At(i*size)))
 			}
 			batch, err := p.prepare(b.Context(), ops, SubmitOptions{})
-			if err != nil {
-				b.Fatal(err)
-			}
+			must(b, err)
 			defer batch.unpin()
 			batch.deadline = int64(longest)
 			b.SetBytes(64 * size)
 			for b.Loop() {
-				if err := batch.compare(b.Context(), batch.parts); err != nil {
-					b.Fatal(err)
-				}
+				must(b, batch.compare(b.Context(), batch.parts))
 			}
 		})
 	}
@@ -135,9 +115,7 @@ func BenchmarkPrepare(b *testing.B) {
 				b.ReportAllocs()
 				for b.Loop() {
 					x, err := p.prepare(b.Context(), ops, SubmitOptions{})
-					if err != nil {
-						b.Fatal(err)
-					}
+					must(b, err)
 					x.unpin()
 					for _, part := range x.parts {
 						p.engine.keepBuffers(part)

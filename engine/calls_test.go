@@ -68,9 +68,7 @@ func TestOthersConnections(t *testing.T) {
 	p.warm(t)
 	ctx := testContext(t)
 	peer, err := newEngine(t, Options{Token: token, Transports: tcp}).Open(ctx, p.server.Addrs()[0].String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	conns := func() int { return p.server.Stats().ServedConns }
 	before := conns()
 	var id sched.ConnID

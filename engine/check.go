@@ -266,15 +266,10 @@ func (b *Batch) compare(ctx context.Context, parts []*part) error {
 // op adds the pieces of an op, and calls where they are enough.
 func (c *comparison) op(p *part, i int) error {
 	o := &p.ops[i]
-	at := func(offset, stride int64, pages []uint32, k int) uint64 {
-		if pages != nil {
-			k = int(pages[k])
-		}
-		return uint64(offset + int64(k)*stride)
-	}
+	near, far := sideOf(o, 0, byteRange{}, false), sideOf(o, 0, byteRange{}, true)
 	local, remote := c.batch.locals[o.Local].r, c.batch.remotes[o.Remote].t.ID
 	for k := range o.Count {
-		here, there := at(o.LocalOffset, o.LocalStride, o.LocalPages, k), at(o.RemoteOffset, o.RemoteStride, o.RemotePages, k)
+		here, there := uint64(near.piece(k).lo), uint64(far.piece(k).lo)
 		for left := uint64(o.Bytes); left > 0; {
 			n := min(left, maxDigestBytes-c.bytes)
 			c.places = append(c.places, place{remote, there, n})

@@ -95,9 +95,7 @@ func TestDigestsAreShared(t *testing.T) {
 		}()
 	}
 	for range calls {
-		if err := <-errs; err != nil {
-			t.Error(err)
-		}
+		ok(t, <-errs)
 	}
 	if n := p.server.Stats().RefusedCalls["quota"]; n == 0 {
 		t.Errorf("%d digests of one peer at the same time", calls)
@@ -184,9 +182,8 @@ func TestDigestCanceled(t *testing.T) {
 	submitted := make(chan struct{})
 	then.set(4096, func() { <-submitted; b.Cancel() })
 	var err error
-	if b, err = p.peer.Submit(ctx, []Op{WriteOp(p.mine.All(), p.to.At(0))}, SubmitOptions{Notify: []byte("no")}); err != nil {
-		t.Fatal(err)
-	}
+	b, err = p.peer.Submit(ctx, []Op{WriteOp(p.mine.All(), p.to.At(0))}, SubmitOptions{Notify: []byte("no")})
+	must(t, err)
 	close(submitted)
 	if err := b.Wait(context.Background()); !errors.Is(err, ErrCanceled) {
 		t.Error(err)
@@ -211,13 +208,9 @@ func TestDigestWithoutRight(t *testing.T) {
 	p, _ := uncheckedPair(t, 4096, Options{})
 	ctx := testContext(t)
 	_, err := p.server.Alloc(4096, RegionOptions{Name: "only written", Grant: memory.PeerWrite})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	to, err := p.peer.Region(ctx, "only written")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	p.mine.Bytes()[0] = ^p.theirs.Bytes()[0]
 	theirs := p.theirs.Bytes()[0]
 	key := make([]byte, digestKeyBytes)

@@ -76,22 +76,14 @@ func TestRotation(t *testing.T) {
 	client := newEngine(t, Options{Name: "client", Transports: tcp, Credentials: ours.Load, GiveUp: 20 * time.Second})
 	way := newProxy(t, server.Addrs()[0].String())
 	region, err := server.Alloc(size, RegionOptions{Name: "kv", Grant: memory.PeerWrite})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	mine, err := client.Alloc(size, RegionOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	ctx := testContext(t)
 	peer, err := client.Open(ctx, way.Address())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	to, err := peer.Region(ctx, "kv")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var written atomic.Int64
 	stop, ended := context.WithCancel(ctx)
 	failed := make(chan error, 1)
@@ -130,9 +122,7 @@ func TestRotation(t *testing.T) {
 	before := written.Load()
 	eventually(t, "ops go on at the end", func() bool { return written.Load() > before+1 || len(failed) > 0 })
 	ended()
-	if err := <-failed; err != nil {
-		t.Fatal(err)
-	}
+	must(t, <-failed)
 	for want, c := range map[error]*Credentials{
 		ErrCertificate: i.credentials(renewed, ca1, ca1.Certificate, ca2.Certificate),
 		ErrToken:       i.credentials(former, ca2, ca2.Certificate),

@@ -17,9 +17,7 @@ func TestChangeIsEncodedOnce(t *testing.T) {
 		o.mu.Lock()
 		from := e.view(nil).now
 		o.mu.Unlock()
-		if _, err := e.Alloc(4096, RegionOptions{Name: fmt.Sprintf("kv-%d", from.Sequence), Grant: memory.PeerRead}); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errOf(e.Alloc(4096, RegionOptions{Name: fmt.Sprintf("kv-%d", from.Sequence), Grant: memory.PeerRead})))
 		o.mu.Lock()
 		defer o.mu.Unlock()
 		v := e.view(nil)
@@ -43,16 +41,12 @@ func TestAddressIsOffered(t *testing.T) {
 	checkLeaks(t)
 	p := newPair(t, 4096, Options{}, Options{})
 	told, err := p.server.Alloc(4096, RegionOptions{Name: "told", Grant: memory.PeerRead, OfferAddress: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if told.Address() != uintptr(unsafe.Pointer(&told.Bytes()[0])) {
 		t.Errorf("its own address is %#x", told.Address())
 	}
 	there, err := p.peer.Region(testContext(t), "told")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if address, ok := there.Address(); !ok || address != uint64(told.Address()) {
 		t.Errorf("it is told %#x, %v: want %#x", address, ok, told.Address())
 	}

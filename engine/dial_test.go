@@ -18,9 +18,7 @@ import (
 // slowRelay leads to an address, and passes on all that it gets a while later.
 func slowRelay(t *testing.T, to netip.AddrPort) netip.AddrPort {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { l.Close() })
 	pass := func(to, from net.Conn) {
 		defer to.Close()
@@ -54,9 +52,7 @@ func slowRelay(t *testing.T, to netip.AddrPort) netip.AddrPort {
 // deadAddress is one where nothing listens.
 func deadAddress(t *testing.T) netip.AddrPort {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer l.Close()
 	return l.Addr().(*net.TCPAddr).AddrPort()
 }
@@ -64,9 +60,7 @@ func deadAddress(t *testing.T) netip.AddrPort {
 // registered publishes a record of addresses, those of the peer's host where boot is.
 func registered(t *testing.T, r registry.Registry, name string, epoch uint64, boot string, at ...netip.AddrPort) {
 	t.Helper()
-	if _, err := r.Publish(t.Context(), registry.Record{Name: name, Epoch: epoch, Boot: boot, Addresses: at}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errOf(r.Publish(t.Context(), registry.Record{Name: name, Epoch: epoch, Boot: boot, Addresses: at})))
 }
 
 // Two hosts have an address in common, such as 127.0.0.1 with the same port: whoever answers there is not the
@@ -83,9 +77,7 @@ func TestAnotherEngineAnswersFirst(t *testing.T) {
 			registered(t, names, "node2", server.Epoch(), "", wrong.Addrs()[0], relay)
 			client := newEngine(t, Options{Name: "node1", Registry: registry.ReadOnly(names)})
 			p, err := client.Open(testContext(t), "node2")
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if p.Epoch() != server.Epoch() || p.EngineName() != "node2" || p.Address() != relay {
 				t.Errorf("%s of epoch %d at %s, want node2 of %d at %s", p.EngineName(), p.Epoch(), p.Address(), server.Epoch(), relay)
 			}

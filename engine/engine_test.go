@@ -29,9 +29,7 @@ func testContext(t testing.TB) context.Context {
 func newEngine(t testing.TB, o Options) *Engine {
 	t.Helper()
 	e, err := New(context.Background(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() {
 		if err := e.Close(); err != nil {
 			t.Errorf("close: %v", err)
@@ -141,32 +139,36 @@ func newPair(t testing.TB, size int64, client, server Options) *pair {
 func (p *pair) join(t testing.TB, size int64) {
 	t.Helper()
 	var err error
-	if p.theirs, err = p.server.Alloc(size, RegionOptions{Name: "kv", Grant: memory.PeerRead | memory.PeerWrite}); err != nil {
-		t.Fatal(err)
-	}
-	if p.mine, err = p.client.Alloc(size, RegionOptions{Name: "mine"}); err != nil {
-		t.Fatal(err)
-	}
+	p.theirs, err = p.server.Alloc(size, RegionOptions{Name: "kv", Grant: memory.PeerRead | memory.PeerWrite})
+	must(t, err)
+	p.mine, err = p.client.Alloc(size, RegionOptions{Name: "mine"})
+	must(t, err)
 	p.open(t, testContext(t))
 }
 
 func (p *pair) open(t testing.TB, ctx context.Context) {
 	t.Helper()
 	var err error
-	if p.peer, err = p.client.Open(ctx, cmp.Or(p.at, p.server.Addrs()[0].String())); err != nil {
-		t.Fatal(err)
-	}
-	if p.to, err = p.peer.Region(ctx, "kv"); err != nil {
-		t.Fatal(err)
-	}
+	p.peer, err = p.client.Open(ctx, cmp.Or(p.at, p.server.Addrs()[0].String()))
+	must(t, err)
+	p.to, err = p.peer.Region(ctx, "kv")
+	must(t, err)
 }
 
 // submit starts a batch, which is not refused.
 func (p *pair) submit(t testing.TB, ctx context.Context, ops []Op, o SubmitOptions) *Batch {
 	t.Helper()
 	b, err := p.peer.Submit(ctx, ops, o)
-	if err != nil {
-		t.Fatal(err)
+	must(t, err)
+	return b
+}
+
+// run is submit, and waits until all bytes are in place.
+func (p *pair) run(t testing.TB, ctx context.Context, ops []Op, o SubmitOptions) *Batch {
+	t.Helper()
+	b := p.submit(t, ctx, ops, o)
+	if err := b.Wait(ctx); err != nil {
+		t.Fatalf("%v\n%s", err, b.Explain().Text())
 	}
 	return b
 }
@@ -369,9 +371,7 @@ func TestConcurrentBatches(t *testing.T) {
 			var wg sync.WaitGroup
 			for i := range int64(n) {
 				wg.Go(func() {
-					if err := p.peer.Write(ctx, p.mine.Span(i*each, each), p.to.At(i*each)); err != nil {
-						t.Error(err)
-					}
+					ok(t, p.peer.Write(ctx, p.mine.Span(i*each, each), p.to.At(i*each)))
 				})
 			}
 			wg.Wait()
@@ -379,9 +379,7 @@ func TestConcurrentBatches(t *testing.T) {
 			clear(p.mine.Bytes())
 			for i := range int64(n) {
 				wg.Go(func() {
-					if err := p.peer.Read(ctx, p.mine.Span(i*each, each), p.to.At(i*each)); err != nil {
-						t.Error(err)
-					}
+					ok(t, p.peer.Read(ctx, p.mine.Span(i*each, each), p.to.At(i*each)))
 				})
 			}
 			wg.Wait()
@@ -399,25 +397,15 @@ func TestOpenSelf(t *testing.T) {
 	e := newEngine(t, Options{})
 	ctx := testContext(t)
 	a, err := e.Alloc(100_000, RegionOptions{Name: "a"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	b, err := e.Alloc(100_000, RegionOptions{Name: "b", Grant: memory.PeerWrite})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	p, err := e.Open(ctx, e.Addrs()[0].String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	to, err := p.Region(ctx, "b")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	rand.NewChaCha8([32]byte{1}).Read(a.Bytes())
-	if err := p.Write(ctx, a.All(), to.At(0)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, p.Write(ctx, a.All(), to.At(0)))
 	equal(t, "b", b.Bytes(), a.Bytes())
 }
 

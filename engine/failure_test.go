@@ -26,9 +26,7 @@ func stallAll(f *faked, on bool) {
 // warm makes sure that there is a connection.
 func (p *pair) warm(t testing.TB) {
 	t.Helper()
-	if err := p.peer.Write(testContext(t), p.mine.Span(0, 1), p.to.At(0)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, p.peer.Write(testContext(t), p.mine.Span(0, 1), p.to.At(0)))
 }
 
 // submitBefore submits with a deadline that far off, again where the machine stood still until it was over.
@@ -56,9 +54,7 @@ func TestCancel(t *testing.T) {
 		stallAll(n.of("client", "fake"), true)
 		bound, cancel := context.WithCancelCause(ctx)
 		b, err := p.peer.Submit(bound, []Op{WriteOp(p.mine.All(), p.to.At(0))}, SubmitOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		waiting, stop := context.WithCancel(ctx)
 		stop()
 		if err := b.Wait(waiting); !errors.Is(err, context.Canceled) {
@@ -156,9 +152,7 @@ func TestUnsafeBufferAndQuarantine(t *testing.T) {
 	}
 	// The peer that is opened again has the same memory: the range stays closed, and
 	// the fence is asked for over the new session.
-	if err := p.peer.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, p.peer.Close())
 	p.open(t, all)
 	if _, err := p.peer.Submit(all, []Op{WriteOp(p.mine.Span(0, 1), p.to.At(100_000))}, SubmitOptions{}); !errors.Is(err, ErrQuarantined) {
 		t.Errorf("after opening the peer again: %v", err)
@@ -170,9 +164,7 @@ func TestUnsafeBufferAndQuarantine(t *testing.T) {
 	}
 	before := bytes.Repeat([]byte{0xee}, 5000)
 	copy(p.mine.Bytes(), before)
-	if err := p.peer.Write(all, p.mine.Span(0, 5000), p.to.At(100_000)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, p.peer.Write(all, p.mine.Span(0, 5000), p.to.At(100_000)))
 	if landed := conn.ReleaseWrites(); landed != 0 {
 		t.Errorf("%d writes landed after the fence", landed)
 	}
@@ -192,9 +184,7 @@ func TestLateWriteIsFenced(t *testing.T) {
 	b := p.submit(t, ctx, []Op{WriteOp(p.mine.Span(0, 9000), p.to.At(0))}, SubmitOptions{Notify: []byte("x")})
 	eventually(t, "the write is on the wire", func() bool { return conn.Held() == 1 })
 	conn.Kill(errors.New("the cable was pulled"))
-	if err := b.Wait(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must(t, b.Wait(ctx))
 	if got := <-p.server.Notifications(); string(got.Payload) != "x" {
 		t.Errorf("notification %q", got.Payload)
 	}
@@ -217,33 +207,21 @@ func TestRestartedAndLostPeer(t *testing.T) {
 	client := newEngine(t, Options{Name: "client", GiveUp: 2 * time.Second})
 	ctx := testContext(t)
 	kv := func(e *Engine) {
-		if _, err := e.Alloc(4096, RegionOptions{Name: "kv", Grant: memory.PeerRead}); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errOf(e.Alloc(4096, RegionOptions{Name: "kv", Grant: memory.PeerRead})))
 	}
 	kv(server)
 	mine, err := client.Alloc(4096, RegionOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	open := func() (*Peer, *RemoteRegion) {
 		p, err := client.Open(ctx, address)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		r, err := p.Region(ctx, "kv")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return p, r
 	}
 	p, r := open()
-	if err := p.Read(ctx, mine.All(), r.At(0)); err != nil {
-		t.Fatal(err)
-	}
-	if err := server.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, p.Read(ctx, mine.All(), r.At(0)))
+	must(t, server.Close())
 	<-p.Done()
 	if err := p.Err(); !errors.Is(err, ErrPeerLost) {
 		t.Errorf("after goodbye: %v", err)
@@ -263,15 +241,11 @@ func TestRestartedAndLostPeer(t *testing.T) {
 	if p2.Epoch() == p.Epoch() {
 		t.Error("a peer that was started again has the same epoch")
 	}
-	if err := p2.Read(ctx, mine.All(), r2.At(0)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, p2.Read(ctx, mine.All(), r2.At(0)))
 	if err := p2.Read(ctx, mine.All(), r.At(0)); err == nil || !strings.Contains(err.Error(), "another peer") {
 		t.Errorf("region of the former life: %v", err)
 	}
-	if err := errors.Join(p.Close(), p2.Close()); err != nil {
-		t.Error(err)
-	}
+	ok(t, errors.Join(p.Close(), p2.Close()))
 	if err := p2.Read(ctx, mine.All(), r2.At(0)); !errors.Is(err, ErrClosed) {
 		t.Errorf("read from a closed peer: %v", err)
 	}
@@ -332,18 +306,14 @@ func TestRegionClosedDuringTransfer(t *testing.T) {
 				// The name is free again.
 				e := r.engine
 				again, err := e.Alloc(4096, RegionOptions{Name: r.Name(), Grant: memory.PeerWrite})
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				if whose == "remote" {
 					var to *RemoteRegion
 					eventually(t, "the client knows the new region", func() bool {
 						to, err = p.peer.Region(ctx, again.Name())
 						return err == nil && to.ID() == again.ID()
 					})
-					if err := p.peer.Write(ctx, p.mine.Span(0, 4096), to.At(0)); err != nil {
-						t.Error(err)
-					}
+					ok(t, p.peer.Write(ctx, p.mine.Span(0, 4096), to.At(0)))
 					equal(t, "new region", again.Bytes(), p.mine.Bytes()[:4096])
 				}
 			})
@@ -380,9 +350,7 @@ func TestFailedDialIsForgotten(t *testing.T) {
 	checkLeaks(t)
 	p, n := fakePair(t, 4096, fake.Options{})
 	there := n.of("server", "fake")
-	if err := there.Transport.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, there.Transport.Close())
 	for wait := 300 * time.Millisecond; ; wait *= 4 { // until a dial has failed in that time
 		ctx, cancel := context.WithTimeout(context.Background(), wait)
 		err := p.peer.Write(ctx, p.mine.All(), p.to.At(0))
@@ -412,9 +380,7 @@ func TestCloseInTheMiddle(t *testing.T) {
 				b := p.submit(t, ctx, []Op{ReadOp(p.mine.All(), p.to.At(0))}, SubmitOptions{Transport: name})
 				batches = append(batches, b)
 			}
-			if err := p.client.Close(); err != nil {
-				t.Error(err)
-			}
+			ok(t, p.client.Close())
 			for _, b := range batches {
 				<-b.Done()
 				if err := b.Err(); err != nil && !errors.Is(err, ErrClosed) {
@@ -453,15 +419,11 @@ func TestNotifications(t *testing.T) {
 			t.Errorf("notification %d is %+v", i, got)
 		}
 		equal(t, "data of the notification", p.theirs.Bytes()[at:at+1000], p.mine.Bytes()[at:at+1000])
-		if err := b.Wait(ctx); err != nil {
-			t.Error(err)
-		}
+		ok(t, b.Wait(ctx))
 	}
 	// A peer that does not take them slows its peers down, up to their deadline.
 	for range 2 {
-		if err := p.peer.Notify(ctx, nil); err != nil {
-			t.Fatal(err)
-		}
+		must(t, p.peer.Notify(ctx, nil))
 	}
 	for wait := 300 * time.Millisecond; ; wait *= 4 { // until the data has arrived in that time
 		b, _ := p.submitBefore(t, wait, []Op{WriteOp(p.mine.Span(0, 10), p.to.At(50))}, SubmitOptions{Notify: []byte("full")})
@@ -489,9 +451,7 @@ func TestNotifications(t *testing.T) {
 			t.Errorf("notification %d is %q, want %q", i, got.Payload, want)
 		}
 	}
-	if err := waiting.Wait(ctx); err != nil {
-		t.Error(err)
-	}
+	ok(t, waiting.Wait(ctx))
 	// A batch that fails does not notify.
 	stallAll(n.of("client", "fake"), true)
 	b := p.submit(t, ctx, []Op{WriteOp(p.mine.Span(0, 10), p.to.At(0))}, SubmitOptions{Notify: []byte("no")})
@@ -519,10 +479,7 @@ func TestFallbackAndSuspend(t *testing.T) {
 	p.randomize(1)
 	used := func() string {
 		t.Helper()
-		b := p.submit(t, ctx, []Op{WriteOp(p.mine.All(), p.to.At(0))}, SubmitOptions{})
-		if err := b.Wait(ctx); err != nil {
-			t.Fatal(err)
-		}
+		b := p.run(t, ctx, []Op{WriteOp(p.mine.All(), p.to.At(0))}, SubmitOptions{})
 		var out []string
 		for _, u := range b.Explain().Routes[0].Used {
 			out = append(out, u.Transport)
@@ -532,9 +489,7 @@ func TestFallbackAndSuspend(t *testing.T) {
 	if got := used(); got != "best" {
 		t.Fatalf("used %s", got)
 	}
-	if err := p.client.Suspend("best"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, p.client.Suspend("best"))
 	if got := used(); got != "other" {
 		t.Errorf("with the best one suspended %s is used", got)
 	}
@@ -545,9 +500,7 @@ func TestFallbackAndSuspend(t *testing.T) {
 	if got := strings.Count(log.String(), "code=fallback "); got != 1 {
 		t.Errorf("the fallback was logged %d times:\n%s", got, log.String())
 	}
-	if err := p.client.Resume("best"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, p.client.Resume("best"))
 	eventually(t, "the best one is used again", func() bool { return used() == "best" })
 	if err := p.client.Suspend("worst"); !errors.Is(err, ErrNoLane) || !strings.Contains(err.Error(), `"best"`) {
 		t.Errorf("suspend of an unknown lane: %v", err)
@@ -576,20 +529,14 @@ func TestCloseWhileNotificationsWait(t *testing.T) {
 	list := []TransportFactory{n.transport(fake.Options{Name: "fake"})}
 	p := newPair(t, 4096, Options{Transports: list}, Options{Transports: list, Limits: Limits{Notifications: 1}})
 	ctx := testContext(t)
-	if err := p.peer.Notify(ctx, []byte("1")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, p.peer.Notify(ctx, []byte("1")))
 	b := p.submit(t, ctx, []Op{WriteOp(p.mine.All(), p.to.At(0))}, SubmitOptions{Notify: []byte("2")})
 	eventually(t, "the bytes are there", func() bool { return b.Progress().Bytes == 4096 })
-	if err := p.server.Close(); err != nil {
-		t.Error(err)
-	}
+	ok(t, p.server.Close())
 	if err := b.Wait(ctx); err == nil {
 		t.Error("a notification that was not taken has no error")
 	}
-	if err := p.peer.Close(); err != nil {
-		t.Error(err)
-	}
+	ok(t, p.peer.Close())
 	if x := b.Explain(); x.State != "failed" || len(x.Routes[0].Used) != 1 || x.Routes[0].Used[0].Lane != "fake" {
 		t.Errorf("explanation:\n%s", x.Text())
 	}
@@ -626,9 +573,7 @@ func TestRegistry(t *testing.T) {
 	client := newEngine(t, Options{Name: "node1", Registry: names})
 	ctx := testContext(t)
 	p, err := client.Open(ctx, "node2")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if p.EngineName() != "node2" || p.Name() != "node2" {
 		t.Errorf("opened %q, which is %q", p.Name(), p.EngineName())
 	}

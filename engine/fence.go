@@ -102,7 +102,7 @@ func (e *Engine) quarantine(p *part) {
 	}
 	list, at := e.quarantines[p.batch.peer.epoch], p.batch.peer.home()
 	for i := range p.ops {
-		if o := &p.ops[i]; !o.Read {
+		if o := &p.ops[i]; o.Kind == Write {
 			r := p.batch.remotes[o.Remote]
 			list = append(list, quarantined{region: r.t.ID, name: r.name, byteRange: p.places[i].remote, conns: conns, home: at})
 		}

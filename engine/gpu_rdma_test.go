@@ -29,9 +29,7 @@ func TestRDMAWithoutExport(t *testing.T) {
 	onGPU := func(e *Engine, name string) *Region {
 		b := (*memory.Block)(gputest.Alloc(t, driver, "cuda:0", size))
 		r, err := e.Register(b, RegionOptions{Name: name, Grant: memory.PeerRead | memory.PeerWrite})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return r
 	}
 	mine, theirs := onGPU(p.client, ""), onGPU(p.server, "gpu")
@@ -39,9 +37,7 @@ func TestRDMAWithoutExport(t *testing.T) {
 	for i := range want {
 		want[i] = byte(i ^ i>>11)
 	}
-	if _, err := mine.WriteAt(want, 0); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errOf(mine.WriteAt(want, 0)))
 	move := func(over string, op Op) string {
 		t.Helper()
 		b := p.submit(t, ctx, []Op{op}, SubmitOptions{})
@@ -61,9 +57,7 @@ func TestRDMAWithoutExport(t *testing.T) {
 		t.Errorf("%d registrations when the region was, and %d after its first request: that has waited for them", before, n)
 	}
 	equal(t, "what was written from the GPU", p.theirs.Bytes(), want)
-	if _, err := mine.WriteAt(make([]byte, size), 0); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errOf(mine.WriteAt(make([]byte, size), 0)))
 	move("rdma", ReadOp(mine.All(), p.to.At(0)))
 	got := make([]byte, size)
 	if _, err := mine.ReadAt(got, 0); err != nil || !bytes.Equal(got, want) {
@@ -71,9 +65,7 @@ func TestRDMAWithoutExport(t *testing.T) {
 	}
 
 	gpu, err := p.peer.Region(ctx, "gpu")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if text := move("tcp", WriteOp(mine.All(), gpu.At(0))); !strings.Contains(text, "rdma: it does not reach this region of the peer") {
 		t.Errorf("it is not explained:\n%s", text)
 	}

@@ -50,9 +50,7 @@ func TestNotificationsWaiting(t *testing.T) {
 		go func() { ended <- b.put(t.Context(), t.Context(), Notification{From: PeerID{Claimed: string(a)}}, a, time.Minute) }()
 	}
 	put("greedy")
-	if err := <-ended; err != nil {
-		t.Fatal(err)
-	}
+	must(t, <-ended)
 	for range maxWaiting/2 + 1 {
 		put("greedy")
 	}
@@ -72,9 +70,7 @@ func TestNotificationsWaiting(t *testing.T) {
 		t.Errorf("the other peer's came %d times", good)
 	}
 	for range maxWaiting/2 + 1 {
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
+		ok(t, <-ended)
 	}
 }
 
@@ -84,19 +80,13 @@ func TestCallsAreShared(t *testing.T) {
 	a := &answering{shares: transport.NewShares("calls", 4), by: map[*session.Session]int{}}
 	s := p.peer.session
 	for range 2 {
-		if err := a.enter(s); err != nil {
-			t.Fatal(err)
-		}
+		must(t, a.enter(s))
 	}
 	var full *transport.FullError
 	if err := a.enter(s); !errors.As(err, &full) || !errors.Is(err, ErrLimit) {
 		t.Errorf("%v", err)
 	}
-	if err := a.shares.Take("another", 1); err != nil {
-		t.Error(err)
-	}
+	ok(t, a.shares.Take("another", 1))
 	a.leave(s)
-	if err := a.enter(s); err != nil {
-		t.Error(err)
-	}
+	ok(t, a.enter(s))
 }

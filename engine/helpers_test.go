@@ -5,7 +5,27 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+	"testing"
 )
+
+// must ends a test that cannot go on after an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// ok fails a test that goes on.
+func ok(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// errOf leaves the error of a call.
+func errOf[T any](_ T, err error) error { return err }
 
 func textLogger(w io.Writer) *slog.Logger { return slog.New(slog.NewTextHandler(w, nil)) }
 

@@ -27,8 +27,7 @@ const (
 // laneOffer is a lane before the scheduler knows it.
 type laneOffer struct {
 	laneEnds
-	pick.Listed           // RemoteName: set by listLanes
-	localRate, remoteRate topo.Rate
+	pick.Listed // RemoteName: set by listLanes
 }
 
 // endpointLanes makes one lane of each endpoint that a transport offers by itself.
@@ -300,9 +299,9 @@ func (p *Peer) pairedLanes(g *group, local []transport.LocalPort, offers []trans
 		from, to := &local[x.Local], offers[x.Remote]
 		name := shortName(from.Name, names)
 		ends = append(ends, laneOffer{
-			laneEnds:  laneEnds{name: g.carrier.laneName(name, p.name, endpointName(to, offers)), localPort: from.ID, remote: to},
-			Listed:    pick.Listed{LocalName: name, BytesPerSec: slower(from.BytesPerSec, to.BytesPerSec), Failover: n >= len(chosen)},
-			localRate: from.BytesPerSec, remoteRate: to.BytesPerSec,
+			laneEnds: laneEnds{name: g.carrier.laneName(name, p.name, endpointName(to, offers)), localPort: from.ID, remote: to},
+			Listed: pick.Listed{LocalName: name, LocalRate: from.BytesPerSec, RemoteRate: to.BytesPerSec,
+				BytesPerSec: slower(from.BytesPerSec, to.BytesPerSec), Failover: n >= len(chosen)},
 		})
 	}
 	p.listLanes(g, ends)
@@ -381,7 +380,7 @@ func (n *laneNotes) list() []string {
 // listLanes makes a set of exactly these lanes, each as often as there are connections
 // per lane.
 func (p *Peer) listLanes(g *group, ends []laneOffer) {
-	o := pick.List{TCP: g.carrier.ports == nil, LocalRates: map[string]topo.Rate{}, RemoteRates: map[string]topo.Rate{}}
+	o := pick.List{TCP: g.carrier.ports == nil}
 	copies := 1
 	if g.carrier.data != nil {
 		copies = p.engine.o.ConnsPerLane
@@ -395,7 +394,6 @@ func (p *Peer) listLanes(g *group, ends []laneOffer) {
 			}
 			one.RemoteName = cmp.Or(string(one.remote.Port), one.remote.Address)
 			all, o.Lanes = append(all, one), append(o.Lanes, one.Listed)
-			o.LocalRates[one.LocalName], o.RemoteRates[one.RemoteName] = one.localRate, one.remoteRate
 		}
 	}
 	g.set, g.plan = o.Set(), nil
@@ -415,7 +413,7 @@ func (p *Peer) repeatLanes(g *group, ends []laneOffer) {
 		if ends[i].remote.Address == "" {
 			continue
 		}
-		ends[i].localRate, ends[i].remoteRate = here[l.Local], there[l.Remote]
+		ends[i].LocalRate, ends[i].RemoteRate = here[l.Local], there[l.Remote]
 		ends[i].Failover = i >= g.set.Chosen
 		out = append(out, ends[i])
 	}

@@ -92,9 +92,7 @@ func TestPlannedLanes(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			_, g, err := planned(t, test.client, Options{Ports: Ports{Topology: b}}, test.offers...)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if got := laneNames(g); got != test.want {
 				t.Errorf("got\n%s\nwant\n%s", got, test.want)
 			}
@@ -120,10 +118,7 @@ func TestLoopbackLanes(t *testing.T) {
 		Options{Transports: tcp, Listen: []string{"127.0.0.1:0", "127.0.0.2:0"}})
 	ctx := testContext(t)
 	p.randomize(1)
-	b := p.submit(t, ctx, []Op{WriteOp(p.mine.All(), p.to.At(0))}, SubmitOptions{Label: "four connections"})
-	if err := b.Wait(ctx); err != nil {
-		t.Fatal(err)
-	}
+	b := p.run(t, ctx, []Op{WriteOp(p.mine.All(), p.to.At(0))}, SubmitOptions{Label: "four connections"})
 	equal(t, "remote", p.theirs.Bytes(), p.mine.Bytes())
 	x := b.Explain()
 	if len(x.Routes) != 1 || len(x.Routes[0].Groups) != 1 || len(x.Routes[0].Groups[0].Lanes) != 4 {
@@ -161,14 +156,10 @@ func TestDeltas(t *testing.T) {
 	if got := p.peer.Topology(); got == nil || got.Host.Name != "b" {
 		t.Fatalf("topology of the peer: %v", got)
 	}
-	if err := p.server.SetTopology(ctx, twoPorts(t, "b", 2, "left", "right")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, p.server.SetTopology(ctx, twoPorts(t, "b", 2, "left", "right")))
 	eventually(t, "the client knows the new port", func() bool { return len(p.peer.Topology().Netdevs) == 3 }) // with the loopback interface
 	for i := range 300 {
-		if _, err := p.server.Alloc(4096, RegionOptions{Name: fmt.Sprint("r", i), Grant: memory.PeerRead}); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errOf(p.server.Alloc(4096, RegionOptions{Name: fmt.Sprint("r", i), Grant: memory.PeerRead})))
 	}
 	list, err := p.peer.Regions(ctx)
 	if err != nil || len(list) != 301 {
@@ -176,12 +167,8 @@ func TestDeltas(t *testing.T) {
 	}
 	eventually(t, "the deltas are through", func() bool { return p.client.Stats().Peers[0].Regions == 301 })
 	r, err := p.peer.Region(ctx, "r299")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := p.server.SetTopology(ctx, nil); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, p.server.SetTopology(ctx, nil))
 	eventually(t, "the client knows no ports", func() bool { return p.peer.Topology() == nil })
 	if again, err := p.peer.Region(ctx, "r299"); err != nil || again != r {
 		t.Errorf("the region is another after a change: %v", err)
@@ -193,9 +180,7 @@ func TestSetTopologyPorts(t *testing.T) {
 	checkLeaks(t)
 	p, g, err := planned(t, Options{Ports: Ports{Topology: twoPorts(t, "a", 1, "eth0", "eth1")}}, Options{Ports: Ports{Topology: twoPorts(t, "b", 2, "left", "right")}},
 		"10.0.0.2:7411", "10.0.1.2:7412")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	ctx := testContext(t)
 	side := g.lanes[0].side
 	one := twoPorts(t, "a", 1, "eth0", "eth1")
@@ -207,9 +192,7 @@ func TestSetTopologyPorts(t *testing.T) {
 		}
 	}
 	one.Derive()
-	if err := p.client.SetTopology(ctx, one); err != nil {
-		t.Fatal(err)
-	}
+	must(t, p.client.SetTopology(ctx, one))
 	p.client.mu.Lock()
 	kept, ok := p.client.sides[p.client.currentHost()]
 	p.client.mu.Unlock()
@@ -218,9 +201,7 @@ func TestSetTopologyPorts(t *testing.T) {
 	}
 	// A lane of the port that is down fails; SetTopology has told so.
 	g2 := &group{carrier: g.carrier}
-	if err := p.peer.plannedNetworkLanes(g2, routeKey{}, []transport.Endpoint{{Transport: "tcp", Address: "10.0.0.2:7411"}, {Transport: "tcp", Address: "10.0.1.2:7412"}}, p.client.currentHost(), p.peer.host); err != nil {
-		t.Fatal(err)
-	}
+	must(t, p.peer.plannedNetworkLanes(g2, routeKey{}, []transport.Endpoint{{Transport: "tcp", Address: "10.0.0.2:7411"}, {Transport: "tcp", Address: "10.0.1.2:7412"}}, p.client.currentHost(), p.peer.host))
 	if got := laneNames(g2); strings.Contains(got, "eth0") || !strings.Contains(got, "eth1") {
 		t.Errorf("lanes with eth0 down:\n%s", got)
 	}
@@ -240,7 +221,6 @@ func TestListenRule(t *testing.T) {
 		{Options{Token: token[:15]}, "the token has 15 bytes, want 16 or more"},
 		{Options{Ports: Ports{LocalRank: 2, LocalSize: 2}}, "local rank 2 of 2"},
 		{Options{ConnsPerLane: 17}, "17 connections per lane"},
-		{Options{Policy: "fastest"}, "fastest"},
 		{Options{Transports: []TransportFactory{TCP(), TCP()}}, `two transports are called "tcp"`},
 		{Options{Transports: []TransportFactory{}}, "no transport"},
 		{Options{Advertise: "nowhere:port"}, "advertise"},
@@ -359,9 +339,7 @@ func TestManyPeers(t *testing.T) {
 		count = 30
 	}
 	for range count {
-		if err := p.peer.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, p.peer.Close())
 		p.open(t, ctx)
 		p.warm(t)
 	}
@@ -381,9 +359,7 @@ func TestManyPeers(t *testing.T) {
 func TestExplainPeer(t *testing.T) {
 	p, _ := fakePair(t, 4096, fake.Options{})
 	x, err := p.peer.Explain("cpu:0", pathsel.Location("gpu:1"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if x.State != "planned" || !strings.Contains(x.Text(), "cpu:0 to the peer's gpu:1") || !strings.Contains(x.Text(), "fake: chosen") {
 		t.Errorf("explanation:\n%s", x.Text())
 	}
@@ -404,12 +380,8 @@ func TestOffersAreBounded(t *testing.T) {
 	}
 	p.server.reoffer(nil, many, "")
 	ctx := testContext(t)
-	if _, err := p.peer.Regions(ctx); err != nil {
-		t.Fatal(err)
-	}
-	if err := p.peer.Write(ctx, p.mine.All(), p.to.At(0)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errOf(p.peer.Regions(ctx)))
+	must(t, p.peer.Write(ctx, p.mine.All(), p.to.At(0)))
 	g := p.peer.group(p.client.carriers[0], routeKey{})
 	if len(g.lanes) != maxEndpoints || len(g.notes) != 1 || !strings.Contains(g.notes[0], "4096 endpoints") {
 		t.Errorf("%d lanes to addresses of this host, want %d; %q", len(g.lanes), maxEndpoints, g.notes)
@@ -423,9 +395,7 @@ func TestOffersAreBounded(t *testing.T) {
 		offers = append(offers, fmt.Sprintf("10.0.%d.%d:7411", i%2, 2+i))
 	}
 	_, planned, err := planned(t, Options{Ports: Ports{Topology: twoPorts(t, "a", 1, "eth0", "eth1")}}, Options{Ports: Ports{Topology: fixturetest.Spec(t, text)}}, offers...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	from := map[string]int{}
 	for _, l := range planned.lanes {
 		if l.remote.Address != "" {

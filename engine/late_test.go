@@ -79,9 +79,7 @@ func TestDoneAfterLost(t *testing.T) {
 	b := p.submit(t, ctx, []Op{WriteOp(p.mine.All(), p.to.At(0))}, SubmitOptions{})
 	eventually(t, "writes are on the wire", func() bool { return conn.Held() > 2 })
 	conn.Kill(errors.New("the cable was pulled"))
-	if err := b.Wait(ctx); err != nil {
-		t.Error(err)
-	}
+	ok(t, b.Wait(ctx))
 	equal(t, "the peer's memory", p.theirs.Bytes(), p.mine.Bytes())
 }
 
@@ -109,9 +107,7 @@ func TestFenceAfterClose(t *testing.T) {
 	ctx := testContext(t)
 	b := p.submit(t, ctx, []Op{WriteOp(p.mine.Span(0, 5000), p.to.At(100_000))}, SubmitOptions{})
 	eventually(t, "the write is on the wire", func() bool { return conn.Held() == 1 })
-	if err := p.peer.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, p.peer.Close())
 	select {
 	case <-b.Done():
 		t.Fatalf("the batch is over while its buffer is in use: %v", b.Err())
@@ -149,16 +145,12 @@ func TestCancelNotification(t *testing.T) {
 	checkLeaks(t)
 	p := newPair(t, 4096, Options{}, Options{Limits: Limits{Notifications: 1}})
 	ctx := testContext(t)
-	if err := p.peer.Notify(ctx, []byte("fills the queue")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, p.peer.Notify(ctx, []byte("fills the queue")))
 	reason := errors.New("the user's reason")
 	for _, how := range []string{"Cancel", "context", "before"} {
 		bound, cancel := context.WithCancelCause(ctx)
 		b, err := p.peer.Submit(bound, []Op{WriteOp(p.mine.All(), p.to.At(0))}, SubmitOptions{Notify: []byte("waits")})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if how != "before" {
 			eventually(t, "the notification is under way", func() bool {
 				b.mu.Lock()

@@ -215,11 +215,7 @@ func (e *Engine) request(s *sched.Slice) *transport.Request {
 	p := e.pools.postings.Get().(*posting)
 	part := s.Job.User.(*part)
 	p.slice, p.part = s, part
-	p.request.Op = transport.Write
-	if s.Read {
-		p.request.Op = transport.Read
-	}
-	p.request.Bytes, p.request.Check, p.request.Tag = s.Bytes, s.Job.Check, p
+	p.request.Op, p.request.Bytes, p.request.Check, p.request.Tag = s.Kind, s.Bytes, s.Job.Check, p
 	spans := p.request.Spans[:0]
 	b := part.batch
 	for i := range s.Spans {

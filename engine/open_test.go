@@ -14,9 +14,7 @@ import (
 // mute accepts connections and says nothing.
 func mute(t *testing.T) string {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { l.Close() })
 	go func() {
 		for {
@@ -31,9 +29,7 @@ func mute(t *testing.T) string {
 // Open ends on a peer that accepts and says nothing, whatever its context.
 func TestOpenMutePeer(t *testing.T) {
 	e, err := New(t.Context(), Options{DefaultTimeout: 50 * time.Millisecond})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer e.Close()
 	if _, err := e.Open(context.Background(), mute(t)); !errors.Is(err, ErrUnreachable) {
 		t.Errorf("open: %v, want ErrUnreachable", err)
@@ -49,9 +45,7 @@ func TestOpenMutePeer(t *testing.T) {
 func TestCloseEndsOpen(t *testing.T) {
 	checkLeaks(t)
 	e, err := New(t.Context(), Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	done := make(chan error, 1)
 	address := mute(t)
 	go func() {
@@ -59,9 +53,7 @@ func TestCloseEndsOpen(t *testing.T) {
 		done <- err
 	}()
 	time.Sleep(20 * time.Millisecond)
-	if err := e.Close(); err != nil {
-		t.Error(err)
-	}
+	ok(t, e.Close())
 	select {
 	case err := <-done:
 		if !errors.Is(err, ErrClosed) {
@@ -74,7 +66,7 @@ func TestCloseEndsOpen(t *testing.T) {
 
 // soon is a context that is over after a while: for what is not there, and is waited for.
 func soon(t *testing.T) context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 700*time.Millisecond)
 	t.Cleanup(cancel)
 	return ctx
 }
@@ -83,9 +75,7 @@ func soon(t *testing.T) context.Context {
 func TestRegionWithoutGrant(t *testing.T) {
 	checkLeaks(t)
 	p, _ := fakePair(t, 4096, fake.Options{})
-	if _, err := p.server.Alloc(4096, RegionOptions{Name: "mine alone"}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errOf(p.server.Alloc(4096, RegionOptions{Name: "mine alone"})))
 	_, err := p.peer.Region(soon(t), "mine alone")
 	want := `engine: peer "` + p.peer.Name() + `": region "mine alone": no such region: it offers ["kv"] (regions that grant nothing are not offered)`
 	if !errors.Is(err, ErrNoRegion) || !errors.Is(err, context.DeadlineExceeded) || err.Error() != want {
@@ -100,9 +90,7 @@ func TestRegionIsWaitedFor(t *testing.T) {
 	server := newEngine(t, Options{Name: "server"})
 	client := newEngine(t, Options{Name: "client"})
 	p, err := client.Open(testContext(t), server.Addrs()[0].String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for round := range 20 {
 		type found struct {
 			r   *RemoteRegion
@@ -116,22 +104,16 @@ func TestRegionIsWaitedFor(t *testing.T) {
 			time.Sleep(time.Millisecond)
 		}
 		other, err := server.Alloc(4096, RegionOptions{Name: "other", Grant: memory.PeerRead})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		r, err := server.Alloc(4096, RegionOptions{Name: "kv", Grant: memory.PeerRead})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for range cap(waiting) {
 			if f := <-waiting; f.err != nil || f.r.ID() != r.ID() {
 				t.Fatalf("%v", f.err)
 			}
 		}
 		for _, r := range []*Region{other, r} {
-			if err := r.Close(ctx); err != nil {
-				t.Fatal(err)
-			}
+			must(t, r.Close(ctx))
 		}
 		eventually(t, "the client knows that it is closed", func() bool {
 			gone, cancel := context.WithCancel(ctx)
@@ -144,9 +126,7 @@ func TestRegionIsWaitedFor(t *testing.T) {
 	// Waiting ends with the peer.
 	ended := make(chan error, 1)
 	go func() { _, err := p.Region(context.Background(), "kv"); ended <- err }()
-	if err := server.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, server.Close())
 	if err := <-ended; !errors.Is(err, ErrPeerLost) {
 		t.Errorf("%v", err)
 	}

@@ -19,7 +19,6 @@ import (
 	"github.com/topoctl/topoctl/engine/memory"
 	"github.com/topoctl/topoctl/engine/registry"
 	"github.com/topoctl/topoctl/engine/trust"
-	"github.com/topoctl/topoctl/internal/pick"
 	"github.com/topoctl/topoctl/pathsel"
 )
 
@@ -49,9 +48,6 @@ type Options struct {
 	// Ports describe the NICs that the engine may use. Without a Topology it knows none,
 	// and reaches a peer at the peer's address only.
 	Ports Ports
-	// Policy assigns slices to lanes; "" is "adaptive". "round-robin", "random", "first"
-	// and "mooncake" are for comparison.
-	Policy string
 	// Transports are tried in this order; nil means SHM, then TCP. RDMA is passed in
 	// (rdma.Factory), so that only programs which import it contain it.
 	Transports []TransportFactory
@@ -195,11 +191,6 @@ func (o *Options) complete() error {
 			return err
 		}
 	}
-	policy, err := pick.ParsePolicy(o.Policy)
-	if err != nil {
-		return err
-	}
-	o.Policy = string(policy)
 	switch {
 	case o.Ports.LocalSize < 0 || o.Ports.LocalRank < 0 || o.Ports.LocalRank >= max(o.Ports.LocalSize, 1):
 		return fmt.Errorf("local rank %d of %d: want a rank below the size, or 0 of 0", o.Ports.LocalRank, o.Ports.LocalSize)

@@ -166,9 +166,7 @@ func pauseAt(t *testing.T, n int64) int64 {
 		return b, err
 	}
 	b, err := write(1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var conns []*fake.Conn // that the write went out on
 	another := func() {
 		eventually(t, fmt.Sprintf("the write is on the wire of %d connections", len(conns)+1), func() bool {
@@ -193,9 +191,7 @@ func pauseAt(t *testing.T, n int64) int64 {
 	if n%2 == 0 { // the other one ends after Close has stopped to wait for it, or before
 		close(slow)
 	}
-	if err := p.peer.Close(); err != nil {
-		t.Error(err)
-	}
+	ok(t, p.peer.Close())
 	if n%2 != 0 {
 		close(slow)
 	}
@@ -223,9 +219,7 @@ func pauseAt(t *testing.T, n int64) int64 {
 			b, err = write(2)
 		}
 		if err == nil {
-			if err := b.Wait(ctx); err != nil {
-				t.Error(err)
-			}
+			ok(t, b.Wait(ctx))
 			break
 		}
 		if !errors.Is(err, ErrQuarantined) {
@@ -246,8 +240,6 @@ func pauseAt(t *testing.T, n int64) int64 {
 		t.Errorf("the place does not hold what was written last: %q", h.events)
 	}
 	close(h.over)
-	if err := errors.Join(p.peer.Close(), p.client.Close(), p.server.Close()); err != nil {
-		t.Error(err)
-	}
+	ok(t, errors.Join(p.peer.Close(), p.client.Close(), p.server.Close()))
 	return releases.Load()
 }

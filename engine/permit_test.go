@@ -56,9 +56,7 @@ func testPermit(t *testing.T, carrier TransportFactory) {
 	regions := map[string]*Region{}
 	add := func(name string, grant memory.Grant) {
 		r, err := server.Alloc(1<<16, RegionOptions{Name: name, Grant: grant})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		copy(r.Bytes(), name)
 		regions[name] = r
 	}
@@ -69,9 +67,7 @@ func testPermit(t *testing.T, carrier TransportFactory) {
 	open := func(name string) (*Peer, *Region) {
 		e := newEngine(t, Options{Name: name, Transports: list})
 		mine, err := e.Alloc(1<<16, RegionOptions{Name: "mine"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		p, err := e.Open(ctx, server.Addrs()[0].String())
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
@@ -81,9 +77,7 @@ func testPermit(t *testing.T, carrier TransportFactory) {
 	sees := func(p *Peer, want string) {
 		t.Helper()
 		list, err := p.Regions(ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		var got []string
 		for _, r := range list {
 			got = append(got, fmt.Sprintf("%s %s", r.Name(), r.Grant()))
@@ -102,7 +96,7 @@ func testPermit(t *testing.T, carrier TransportFactory) {
 	if answer, err := writer.Call(ctx, nil); err != nil || string(answer) != "answer" {
 		t.Errorf("a call that is permitted: %q, %v", answer, err)
 	}
-	for what, err := range map[string]error{"call": second(reader.Call(ctx, nil)), "notification": reader.Notify(ctx, []byte("x"))} {
+	for what, err := range map[string]error{"call": errOf(reader.Call(ctx, nil)), "notification": reader.Notify(ctx, []byte("x"))} {
 		if err == nil || !strings.Contains(err.Error(), "not permitted: this engine does not allow calls of its application") {
 			t.Errorf("a %s that is not permitted: %v", what, err)
 		}
@@ -121,9 +115,7 @@ func testPermit(t *testing.T, carrier TransportFactory) {
 	}
 	named := func(p *Peer, name string) *RemoteRegion {
 		r, err := p.Region(ctx, name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return r
 	}
 	for i := range mineW.Bytes() {
@@ -198,8 +190,6 @@ func testPermit(t *testing.T, carrier TransportFactory) {
 	sees(looker, "")
 }
 
-func second[T any](_ T, err error) error { return err }
-
 // Other permissions end the sessions, and with them the connections, of the peers that have them, and of
 // no others.
 func TestPermissionsChanged(t *testing.T) {
@@ -210,27 +200,19 @@ func TestPermissionsChanged(t *testing.T) {
 	policy.Store(&map[string]Permissions{"a": {Regions: both}, "b": {Regions: both}})
 	server := newEngine(t, Options{Name: "server", Permit: func(id PeerID) Permissions { return (*policy.Load())[id.Claimed] }})
 	kv, err := server.Alloc(4096, RegionOptions{Name: "kv", Grant: readWrite})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	open := func(e *Engine) *RemoteRegion {
 		t.Helper()
 		p, err := e.Open(ctx, server.Addrs()[0].String())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		r, err := p.Region(ctx, "kv")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return r
 	}
 	a, b := newEngine(t, Options{Name: "a"}), newEngine(t, Options{Name: "b"})
 	toA, toB := open(a), open(b)
 	for _, r := range []*RemoteRegion{toA, toB} {
-		if _, err := r.WriteAt([]byte("before"), 0); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errOf(r.WriteAt([]byte("before"), 0)))
 	}
 	server.PermissionsChanged() // nothing has
 	if server.Stats().Sessions != 2 || server.Stats().ServedConns != 2 {
@@ -269,18 +251,12 @@ func TestPermitByToken(t *testing.T) {
 		grants := map[string]memory.Grant{"reader": memory.PeerRead, "writer": readWrite}
 		return Permissions{Regions: []RegionPermission{{"*", grants[id.Token]}}}
 	}})
-	if _, err := server.Alloc(4096, RegionOptions{Name: "kv", Grant: readWrite}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errOf(server.Alloc(4096, RegionOptions{Name: "kv", Grant: readWrite})))
 	for name, want := range map[string]memory.Grant{"reader": memory.PeerRead, "writer": readWrite} {
 		p, err := newEngine(t, Options{Name: "writer", Credentials: has(token(name))}).Open(ctx, server.Addrs()[0].String())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		there, err := p.Region(ctx, "kv")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if there.Grant() != want {
 			t.Errorf("%s may %s", name, there.Grant())
 		}

@@ -63,9 +63,7 @@ func (n *network) ports(engine string) fake.Ported {
 func groupText(t *testing.T, p *pair, local, remote string) string {
 	t.Helper()
 	x, err := p.peer.Explain(pathsel.Location(local), pathsel.Location(remote))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	g := &x.Routes[0].Groups[0]
 	out := ""
 	for _, l := range g.Lanes {
@@ -202,10 +200,7 @@ func TestPortedFailover(t *testing.T) {
 	move := func(seed uint64) *Explanation {
 		t.Helper()
 		p.randomize(seed)
-		b := p.submit(t, ctx, []Op{WriteOp(p.mine.All(), p.to.At(0))}, SubmitOptions{})
-		if err := b.Wait(ctx); err != nil {
-			t.Fatal(err)
-		}
+		b := p.run(t, ctx, []Op{WriteOp(p.mine.All(), p.to.At(0))}, SubmitOptions{})
 		equal(t, "remote", p.theirs.Bytes(), p.mine.Bytes())
 		return b.Explain()
 	}
@@ -234,9 +229,7 @@ func TestPortedFailover(t *testing.T) {
 	equal(t, "remote after the loss", p.theirs.Bytes(), p.mine.Bytes())
 	eventually(t, "TCP is used", func() bool { return used(move(3))["rdma"] == 0 })
 	x, err := p.peer.Explain("", "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if g := &x.Routes[0].Groups[0]; g.Transport != "rdma" || g.Reason != "the peer does not offer it" || g.Lanes[0].Health != "gone" {
 		t.Errorf("explanation without ports:\n%s", x.Text())
 	}
@@ -323,10 +316,7 @@ func TestRekeyed(t *testing.T) {
 	// Without a key RDMA does not reach the region, and with one it does again.
 	via := func() string {
 		t.Helper()
-		b := p.submit(t, ctx, []Op{WriteOp(p.mine.All(), held.At(0))}, SubmitOptions{})
-		if err := b.Wait(ctx); err != nil {
-			t.Fatal(err)
-		}
+		b := p.run(t, ctx, []Op{WriteOp(p.mine.All(), held.At(0))}, SubmitOptions{})
 		return b.Explain().Routes[0].Used[0].Transport
 	}
 	if got := via(); got != "rdma" {
@@ -360,10 +350,7 @@ func TestRegisterRefused(t *testing.T) {
 	var log logged
 	p := newPair(t, 4096, Options{Transports: []TransportFactory{build("mine"), TCP()}, Logger: textLogger(&log)}, Options{Transports: []TransportFactory{build(""), TCP()}})
 	ctx := testContext(t)
-	b := p.submit(t, ctx, []Op{WriteOp(p.mine.All(), p.to.At(0))}, SubmitOptions{})
-	if err := b.Wait(ctx); err != nil {
-		t.Fatal(err)
-	}
+	b := p.run(t, ctx, []Op{WriteOp(p.mine.All(), p.to.At(0))}, SubmitOptions{})
 	x := b.Explain()
 	if x.Routes[0].Used[0].Transport != "tcp" || !strings.Contains(x.Text(), "or does not have ours") {
 		t.Errorf("explanation:\n%s", x.Text())

@@ -61,9 +61,7 @@ func overEach(t *testing.T, o Options, f func(t *testing.T, client *Engine, mine
 			o.Transports = []TransportFactory{factory}
 			client := newEngine(t, o)
 			mine, err := client.Alloc(processBytes, RegionOptions{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			f(t, client, mine)
 		})
 	}
@@ -123,18 +121,14 @@ func TestProcessRestarts(t *testing.T) {
 	overEach(t, Options{}, func(t *testing.T, client *Engine, mine *Region) {
 		ctx, address := testContext(t), childtest.Address(t)
 		got, err := client.Alloc(processBytes, RegionOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for i := range mine.Bytes() {
 			mine.Bytes()[i] = 7
 		}
 		for range rounds {
 			peer := startPeer(t, address)
 			p, kv, err := openKV(ctx, client, address)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			moving, failed := keepWriting(ctx, p, mine, kv, SubmitOptions{})
 			<-moving
 			peer.Kill()
@@ -164,12 +158,9 @@ func TestProcessRestarts(t *testing.T) {
 			if err := q.Read(ctx, got.All(), there.At(0)); err != nil || !zero(got.Bytes()) {
 				t.Errorf("bytes of the batches of before have landed late (%v)", err)
 			}
-			if err := errors.Join(p.Close(), q.Close()); err != nil {
-				t.Error(err)
-			}
-			if q, err = client.Open(ctx, address); err != nil {
-				t.Fatal(err)
-			}
+			ok(t, errors.Join(p.Close(), q.Close()))
+			q, err = client.Open(ctx, address)
+			must(t, err)
 			if client.anyQuarantine.Load() || q.Close() != nil {
 				t.Error("memory of the process that was killed is still refused")
 			}
@@ -190,12 +181,8 @@ func TestProcessStops(t *testing.T) {
 		ctx, address := testContext(t), childtest.Address(t)
 		peer := startPeer(t, address)
 		p, kv, err := openKV(ctx, client, address)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := p.Write(ctx, mine.All(), kv.At(0)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
+		must(t, p.Write(ctx, mine.All(), kv.At(0)))
 		one := func(op Op) error {
 			bounded, cancel := context.WithTimeout(ctx, deadline)
 			defer cancel()
@@ -255,9 +242,7 @@ func TestProcessIsGone(t *testing.T) {
 		ctx, address := testContext(t), childtest.Address(t)
 		peer := startPeer(t, address)
 		p, kv, err := openKV(ctx, client, address)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		moving, failed := keepWriting(ctx, p, mine, kv, SubmitOptions{})
 		<-moving
 		peer.Kill()

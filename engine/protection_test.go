@@ -47,9 +47,7 @@ func TestChangedOnTheWay(t *testing.T) {
 			ctx := testContext(t)
 			for range 4 {
 				clear(p.theirs.Bytes())
-				if err := p.peer.Write(ctx, p.mine.All(), p.to.At(0)); err != nil {
-					t.Fatal(err)
-				}
+				must(t, p.peer.Write(ctx, p.mine.All(), p.to.At(0)))
 				equal(t, "remote", p.theirs.Bytes(), p.mine.Bytes())
 			}
 			if n := changes.Load(); n == 0 {
@@ -94,9 +92,7 @@ func TestProtection(t *testing.T) {
 	} {
 		tcp := []TransportFactory{TCP()}
 		p := newPair(t, 4096, Options{Transports: tcp, Token: tt.token, Protection: tt.client}, Options{Transports: tcp, Token: tt.token, Protection: tt.server})
-		if err := p.peer.Write(testContext(t), p.mine.All(), p.to.At(0)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, p.peer.Write(testContext(t), p.mine.All(), p.to.At(0)))
 		lanes := p.peer.Lanes()
 		if len(lanes) == 0 || !strings.Contains(lanes[0].Connection, ", "+tt.want) {
 			t.Errorf("token %t, client %q, server %q: %+v", tt.token != nil, tt.client, tt.server, lanes)
@@ -105,9 +101,7 @@ func TestProtection(t *testing.T) {
 	// Credentials that are not there yet.
 	later := func() *Credentials { return nil }
 	p := newPair(t, 4096, Options{Transports: []TransportFactory{TCP()}}, Options{Transports: []TransportFactory{TCP()}, Credentials: later})
-	if err := p.peer.Write(testContext(t), p.mine.All(), p.to.At(0)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, p.peer.Write(testContext(t), p.mine.All(), p.to.At(0)))
 	if lanes := p.peer.Lanes(); len(lanes) == 0 || !strings.Contains(lanes[0].Connection, ", AES-GMAC headers,") {
 		t.Errorf("with credentials that come later: %+v", lanes)
 	}

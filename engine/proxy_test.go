@@ -12,9 +12,7 @@ import (
 func newProxy(t testing.TB, to string) *faulty.Proxy {
 	t.Helper()
 	p, err := faulty.Listen("127.0.0.1:0", to, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { p.Close() })
 	return p
 }
@@ -47,9 +45,7 @@ func TestConnectionsAreCut(t *testing.T) {
 			t.Errorf("notification %d is %d", i, got.Payload[0])
 		}
 		clear(p.mine.Bytes()[:size/2])
-		if err := p.peer.Read(ctx, p.mine.Span(0, size/2), p.to.At(0)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, p.peer.Read(ctx, p.mine.Span(0, size/2), p.to.At(0)))
 		equal(t, "local", p.mine.Bytes(), p.theirs.Bytes())
 	}
 	if extra := len(server.Notifications()); extra != 0 {
@@ -104,15 +100,11 @@ func TestRestartDuringTransfer(t *testing.T) {
 		t.Errorf("write: %v", err)
 	}
 	again, err := p.client.Open(ctx, way.Address())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if again.Epoch() != second.Epoch() {
 		t.Error("not the second one")
 	}
-	if _, err := p.client.Open(ctx, first.Addrs()[0].String()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errOf(p.client.Open(ctx, first.Addrs()[0].String())))
 	eventually(t, "the first engine, which still runs, has left", func() bool { return !p.client.anyQuarantine.Load() })
 }
 
@@ -132,9 +124,7 @@ func TestOnlyLaneIsSwallowed(t *testing.T) {
 	b := p.submit(t, ctx, []Op{WriteOp(p.mine.All(), p.to.At(0))}, SubmitOptions{})
 	eventually(t, "some of it is there", func() bool { return b.Progress().Bytes > 0 })
 	way.Update(func(up, _ *faulty.Line) { up.Change = nil })
-	if err := b.Wait(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must(t, b.Wait(ctx))
 	equal(t, "remote", p.theirs.Bytes(), p.mine.Bytes())
 	lane := p.client.Stats().Lanes[0]
 	if len(p.client.Stats().Lanes) != 1 || lane.Failures == 0 || lane.Retries == 0 {

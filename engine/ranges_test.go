@@ -20,13 +20,9 @@ import (
 func foreign(t testing.TB, size int64) ([]byte, uintptr) {
 	t.Helper()
 	b, err := memory.Alloc(size, memory.Options{Backing: memory.Private})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() {
-		if err := b.Free(); err != nil {
-			t.Error(err)
-		}
+		ok(t, b.Free())
 	})
 	return b.Bytes(), uintptr(unsafe.Pointer(&b.Bytes()[0]))
 }
@@ -41,9 +37,7 @@ func TestRegisterRanges(t *testing.T) {
 	regions, err := p.server.RegisterRanges([]memory.Range{
 		{Address: at + 8192, Bytes: 4096}, {Address: at + 100, Bytes: 50}, {Address: at + 4096, Bytes: 4096}, {Address: at, Bytes: 99},
 	}, RegionOptions{Name: "ignored", Grant: memory.PeerWrite, OfferAddress: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if len(regions) != 3 {
 		t.Fatalf("%d regions", len(regions))
 	}
@@ -54,15 +48,11 @@ func TestRegisterRanges(t *testing.T) {
 			t.Errorf("region %d: %d bytes at %#x", i, r.Size(), r.Address())
 		}
 		there, err := p.peer.Region(ctx, r.Name())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if address, ok := there.Address(); !ok || address != uint64(want.Address) {
 			t.Errorf("region %d is told at %#x", i, address)
 		}
-		if err := p.peer.Write(ctx, p.mine.Span(0, want.Bytes), there.At(0)); err != nil {
-			t.Error(err)
-		}
+		ok(t, p.peer.Write(ctx, p.mine.Span(0, want.Bytes), there.At(0)))
 		if off := want.Address - at; !bytes.Equal(data[off:off+uintptr(want.Bytes)], p.mine.Bytes()[:want.Bytes]) {
 			t.Errorf("region %d: other bytes", i)
 		}
@@ -71,12 +61,8 @@ func TestRegisterRanges(t *testing.T) {
 		t.Error("bytes beside the ranges were written")
 	}
 	there, err := p.peer.Region(ctx, regions[2].Name())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := p.server.CloseRegions(ctx, append(regions, regions[0])); err != nil {
-		t.Error(err)
-	}
+	must(t, err)
+	ok(t, p.server.CloseRegions(ctx, append(regions, regions[0])))
 	eventually(t, "the peer is told", func() bool { return there.closed.Load() })
 	if known, err := p.peer.Regions(ctx); err != nil || len(known) != 1 || len(p.server.Regions()) != 1 {
 		t.Errorf("%d regions are offered, %v", len(known), err)
@@ -151,18 +137,12 @@ func TestDescriptorLimit(t *testing.T) {
 	}
 	ctx := testContext(t)
 	p.open(t, ctx)
-	if _, err := p.peer.Region(ctx, name(n-2)); err != nil {
-		t.Error(err)
-	}
+	ok(t, errOf(p.peer.Region(ctx, name(n-2))))
 	if _, err := p.peer.Region(soon(t), name(n-1)); !errors.Is(err, ErrNoRegion) {
 		t.Error(err)
 	}
-	if err := last.Close(ctx); err != nil {
-		t.Error(err)
-	}
-	if _, err := add(n - 1); err != nil {
-		t.Error(err)
-	}
+	ok(t, last.Close(ctx))
+	ok(t, errOf(add(n-1)))
 }
 
 // Statistics list some of very many regions, and count the others. What a peer offers is read once
@@ -177,9 +157,7 @@ func TestManyRegions(t *testing.T) {
 		ranges = append(ranges, memory.Range{Address: at + i*1024, Bytes: 512})
 	}
 	regions, err := p.server.RegisterRanges(ranges, RegionOptions{Grant: memory.PeerRead})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	s := p.server.Stats()
 	if len(s.Regions) != regionsMost || s.RegionsUnlisted != 11 || s.RegionsUnlistedBytes != 11*512 {
 		t.Errorf("%d regions listed, %d with %d bytes not", len(s.Regions), s.RegionsUnlisted, s.RegionsUnlistedBytes)
@@ -198,12 +176,8 @@ func TestManyRegions(t *testing.T) {
 		t.Fatalf("%d regions, then %d", len(first), len(second))
 	}
 	gone, name := first[100], first[200].Name()
-	if err := p.server.CloseRegions(ctx, []*Region{regions[99], regions[199]}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := p.server.Alloc(4096, RegionOptions{Name: name, Grant: memory.PeerRead}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, p.server.CloseRegions(ctx, []*Region{regions[99], regions[199]}))
+	must(t, errOf(p.server.Alloc(4096, RegionOptions{Name: name, Grant: memory.PeerRead})))
 	third := offers()
 	if len(third) != n || !gone.closed.Load() || slices.Contains(third, gone) || third[50] != first[50] {
 		t.Errorf("%d regions after two were closed and one came", len(third))
@@ -232,9 +206,7 @@ func manyRanges(tb testing.TB, every uintptr) []memory.Range {
 func BenchmarkManyRegions(b *testing.B) {
 	ranges := manyRanges(b, 1024)
 	p := newPair(b, 4096, Options{}, Options{})
-	if _, err := p.server.RegisterRanges(ranges, RegionOptions{Grant: memory.PeerRead, OfferAddress: true}); err != nil {
-		b.Fatal(err)
-	}
+	must(b, errOf(p.server.RegisterRanges(ranges, RegionOptions{Grant: memory.PeerRead, OfferAddress: true})))
 	b.Run("ask", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
@@ -272,9 +244,7 @@ func BenchmarkRegisterRanges(b *testing.B) {
 				if err != nil || len(known) != len(regions)+1 {
 					b.Fatal(len(known), err)
 				}
-				if err := p.server.CloseRegions(b.Context(), regions); err != nil {
-					b.Fatal(err)
-				}
+				must(b, p.server.CloseRegions(b.Context(), regions))
 				b.StartTimer()
 			}
 		})

@@ -86,10 +86,7 @@ func TestDigestOverRDMA(t *testing.T) {
 			p.randomize(4)
 			op = ReadOp(p.mine.All(), p.to.At(0))
 		}
-		b := p.submit(t, ctx, []Op{op}, SubmitOptions{})
-		if err := b.Wait(ctx); err != nil {
-			t.Fatal(err)
-		}
+		b := p.run(t, ctx, []Op{op}, SubmitOptions{})
 		equal(t, "bytes", p.theirs.Bytes(), p.mine.Bytes())
 		if len(b.uncompared()) != 1 {
 			t.Error("it is not compared")
@@ -98,9 +95,7 @@ func TestDigestOverRDMA(t *testing.T) {
 	stale := p.mine.Bytes()[1<<20]
 	p.mine.Bytes()[1<<20] = ^stale
 	b, err := p.peer.prepare(ctx, []Op{ReadOp(p.mine.All(), p.to.At(0))}, SubmitOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer b.unpin()
 	if err := b.compare(ctx, b.parts); !errors.Is(err, ErrDigest) || !strings.Contains(err.Error(), `op 0: region "kv" of the peer, 8388608 bytes at 0`) {
 		t.Errorf("one byte differs: %v", err)
@@ -118,21 +113,14 @@ func TestPermitOverRDMA(t *testing.T) {
 	})}
 	p := newPair(t, 1<<16, Options{Transports: []TransportFactory{overRDMA(f.Lib("a0")), TCP()}}, server)
 	ctx := testContext(t)
-	if _, err := p.server.Alloc(1<<16, RegionOptions{Name: "all", Grant: readWrite}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errOf(p.server.Alloc(1<<16, RegionOptions{Name: "all", Grant: readWrite})))
 	all, err := p.peer.Region(ctx, "all")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, tt := range []struct {
 		from *RemoteRegion
 		over string
 	}{{p.to, "tcp"}, {all, "rdma"}} {
-		b := p.submit(t, ctx, []Op{ReadOp(p.mine.All(), tt.from.At(0))}, SubmitOptions{})
-		if err := b.Wait(ctx); err != nil {
-			t.Fatal(err)
-		}
+		b := p.run(t, ctx, []Op{ReadOp(p.mine.All(), tt.from.At(0))}, SubmitOptions{})
 		if used := b.Explain().Routes[0].Used; len(used) != 1 || used[0].Transport != tt.over {
 			t.Errorf("%s is read over %+v, want %s", tt.from.Name(), used, tt.over)
 		}
@@ -176,13 +164,9 @@ func TestWaitingOverRDMA(t *testing.T) {
 		time.Sleep(time.Millisecond)
 		f.Stall("a0", false)
 		for range 2 {
-			if err := <-both; err != nil {
-				t.Error(err)
-			}
+			ok(t, <-both)
 		}
-		if err := p.peer.Write(ctx, p.mine.Span(8, 8), p.to.At(8)); err != nil {
-			t.Error(err)
-		}
+		ok(t, p.peer.Write(ctx, p.mine.Span(8, 8), p.to.At(8)))
 	}
 	// The peer is gone, and nothing completes: the batch ends at its deadline.
 	f.Silence("a0", true)

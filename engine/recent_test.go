@@ -34,9 +34,7 @@ func TestRecent(t *testing.T) {
 		t.Fatal("a cancelled batch has no error")
 	}
 	for i := range 3 * recentDone {
-		if err := submit(fmt.Sprint("done ", i)).Wait(ctx); err != nil {
-			t.Fatal(err)
-		}
+		must(t, submit(fmt.Sprint("done ", i)).Wait(ctx))
 	}
 	p.warm(t)
 	stallAll(n.of("client", "fake"), true)
@@ -71,13 +69,9 @@ func TestRecent(t *testing.T) {
 	}
 	stallAll(n.of("client", "fake"), false)
 	for _, b := range running {
-		if err := b.Wait(ctx); err != nil {
-			t.Error(err)
-		}
+		ok(t, b.Wait(ctx))
 	}
-	if err := p.peer.Close(); err != nil {
-		t.Error(err)
-	}
+	ok(t, p.peer.Close())
 	if got := p.client.Recent(); len(got) != recentDone+1 {
 		t.Errorf("%d batches of a peer that was closed, want %d", len(got), recentDone+1)
 	}
@@ -170,12 +164,8 @@ func TestServed(t *testing.T) {
 		if s := p.server.Stats(); len(s.Served) != 0 || s.ServedUnlisted != 0 {
 			t.Errorf("%s: nobody has connected, and there is %+v", name, s.Served)
 		}
-		if err := p.peer.Write(ctx, p.mine.Span(0, 1000), p.to.At(0)); err != nil {
-			t.Fatal(err)
-		}
-		if err := p.peer.Read(ctx, p.mine.Span(0, 300), p.to.At(0)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, p.peer.Write(ctx, p.mine.Span(0, 1000), p.to.At(0)))
+		must(t, p.peer.Read(ctx, p.mine.Span(0, 300), p.to.At(0)))
 		counted := name == "tcp"
 		eventually(t, name+": the read is counted", func() bool { return !counted || p.server.Stats().ServedReadBytes == 300 })
 		s := p.server.Stats()
@@ -192,9 +182,7 @@ func TestServed(t *testing.T) {
 		if _, err := netip.ParseAddrPort(c.RemoteAddress); counted != (err == nil) {
 			t.Errorf("%s: remote address %q", name, c.RemoteAddress)
 		}
-		if err := p.peer.Close(); err != nil {
-			t.Error(err)
-		}
+		ok(t, p.peer.Close())
 		eventually(t, name+": the connection is listed no more", func() bool { return len(p.server.Stats().Served) == 0 })
 		if s := p.server.Stats(); counted && (s.ServedReadBytes != 300 || s.ServedWrittenBytes != 1000) {
 			t.Errorf("what is gone is not counted any more: %+v", s)

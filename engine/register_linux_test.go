@@ -20,13 +20,9 @@ import (
 func register(t *testing.T, r registry.Registry, address string) uint64 {
 	t.Helper()
 	p, err := newEngine(t, Options{Name: "asks"}).Open(testContext(t), address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer p.Close()
-	if _, err := r.Publish(t.Context(), registry.Record{Name: "peer", Epoch: p.Epoch(), Addresses: []netip.AddrPort{netip.MustParseAddrPort(address)}}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errOf(r.Publish(t.Context(), registry.Record{Name: "peer", Epoch: p.Epoch(), Addresses: []netip.AddrPort{netip.MustParseAddrPort(address)}})))
 	return p.Epoch()
 }
 
@@ -41,9 +37,7 @@ func TestFollowsRegistry(t *testing.T) {
 	was := register(t, names.Client(), first)
 	client := newEngine(t, Options{Name: "client", Registry: names.Client(), GiveUp: time.Hour, Logger: textLogger(log)})
 	mine, err := client.Alloc(1<<20, RegionOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	p, kv, err := openKV(testContext(t), client, "peer")
 	if err != nil || p.Epoch() != was {
 		t.Fatalf("epoch %d, want %d: %v", p.Epoch(), was, err)
@@ -57,9 +51,7 @@ func TestFollowsRegistry(t *testing.T) {
 	childtest.Stop(t, old.Process)
 	began := time.Now()
 	// The registry says it again, as it does for a record that changes.
-	if _, err := names.Client().Publish(t.Context(), registry.Record{Name: "peer", Epoch: now, Fingerprint: "again", Addresses: []netip.AddrPort{netip.MustParseAddrPort(second)}}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errOf(names.Client().Publish(t.Context(), registry.Record{Name: "peer", Epoch: now, Fingerprint: "again", Addresses: []netip.AddrPort{netip.MustParseAddrPort(second)}})))
 	select {
 	case <-p.Done():
 	case <-time.After(time.Minute):
@@ -73,9 +65,7 @@ func TestFollowsRegistry(t *testing.T) {
 		t.Fatalf("%v: want epoch %d", err, now)
 	}
 	t.Logf("followed in %v", time.Since(began))
-	if err := p.Write(testContext(t), mine.All(), kv.At(0)); err != nil {
-		t.Error(err)
-	}
+	ok(t, p.Write(testContext(t), mine.All(), kv.At(0)))
 }
 
 // The host of an engine is silent while somebody opens it by name: he does not wait for it once the
@@ -116,16 +106,12 @@ func TestMovesWhileOpened(t *testing.T) {
 func TestOtherEngine(t *testing.T) {
 	names := registrytest.NewMemory(0, nil).Client()
 	server := newEngine(t, Options{Name: "node3", Registry: names})
-	if _, err := names.Publish(t.Context(), registry.Record{Name: "node2", Epoch: 7, Addresses: server.Addrs()}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errOf(names.Publish(t.Context(), registry.Record{Name: "node2", Epoch: 7, Addresses: server.Addrs()})))
 	client := newEngine(t, Options{Name: "node1", Registry: names})
 	if p, err := client.Open(testContext(t), "node2"); !errors.Is(err, ErrOtherEngine) || !strings.Contains(err.Error(), `calls itself "node3"`) {
 		t.Errorf("%v, %v", p, err)
 	}
-	if _, err := client.Open(testContext(t), "node3"); err != nil {
-		t.Error(err)
-	}
+	ok(t, errOf(client.Open(testContext(t), "node3")))
 }
 
 // absent is a registry whose server is away until it is back.
@@ -157,9 +143,7 @@ func TestStartsWithoutRegistry(t *testing.T) {
 	if len(r.Serves) != 1 || r.Serves[0] != "region:kv" || len(r.Addresses) == 0 {
 		t.Errorf("%+v", r)
 	}
-	if err := e.Close(); err != nil {
-		t.Error(err)
-	}
+	ok(t, e.Close())
 	if r, err := names.Lookup(t.Context(), "node1"); !errors.Is(err, registry.ErrNotFound) {
 		t.Errorf("closed, and still there: %+v, %v", r, err)
 	}
@@ -174,9 +158,7 @@ func TestNameIsTaken(t *testing.T) {
 	at := []netip.AddrPort{netip.MustParseAddrPort("10.0.0.1:7411")}
 	later := registry.Record{Name: "node1", Epoch: registry.NewEpoch(time.Now().Add(time.Minute)), Addresses: at}
 	taken, err := names.Publish(t.Context(), later)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	e := newEngine(t, Options{Name: "node1", Registry: memory.Client(), Logger: textLogger(log)})
 	if s := e.Stats().Registry; s == nil || s.Published || !strings.Contains(s.Error, "a later epoch is published") {
 		t.Errorf("%+v", s)
@@ -187,9 +169,7 @@ func TestNameIsTaken(t *testing.T) {
 	if p, err := newEngine(t, Options{Name: "client"}).Open(testContext(t), e.Addrs()[0].String()); err != nil || p.EngineName() != "node1" {
 		t.Errorf("it does not serve: %v", err)
 	}
-	if err := taken.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, taken.Close())
 	has := func() bool {
 		r, err := names.Lookup(t.Context(), "node1")
 		s := e.Stats().Registry
@@ -201,12 +181,8 @@ func TestNameIsTaken(t *testing.T) {
 	if _, err := names.Publish(t.Context(), later); !errors.Is(err, registry.ErrOldEpoch) {
 		t.Errorf("an epoch of a time that has not come: %v", err)
 	}
-	if err := e.Close(); err != nil {
-		t.Error(err)
-	}
-	if _, err := names.Publish(t.Context(), later); err != nil {
-		t.Error(err)
-	}
+	ok(t, e.Close())
+	ok(t, errOf(names.Publish(t.Context(), later)))
 	e = newEngine(t, Options{Name: "node1", Registry: memory.Client()})
 	if !has() {
 		t.Errorf("%+v", e.Stats().Registry)

@@ -36,12 +36,10 @@ func TestLostWhileSubmitting(t *testing.T) {
 		return &work{}
 	}
 	var err error
-	if p.theirs, err = p.server.Alloc(4096, RegionOptions{Name: "kv", Grant: memory.PeerWrite}); err != nil {
-		t.Fatal(err)
-	}
-	if p.mine, err = p.client.Alloc(4096, RegionOptions{Name: "mine"}); err != nil {
-		t.Fatal(err)
-	}
+	p.theirs, err = p.server.Alloc(4096, RegionOptions{Name: "kv", Grant: memory.PeerWrite})
+	must(t, err)
+	p.mine, err = p.client.Alloc(4096, RegionOptions{Name: "mine"})
+	must(t, err)
 	ctx := testContext(t)
 	p.open(t, ctx)
 	p.warm(t)
@@ -50,9 +48,7 @@ func TestLostWhileSubmitting(t *testing.T) {
 	slow.Store(1)
 	n.of("client", "fake").Conns()[0].Kill(errors.New("gone"))
 	time.Sleep(50 * time.Millisecond)
-	if err := p.peer.Write(ctx, p.mine.Span(0, 1), p.to.At(0)); err != nil {
-		t.Error(err)
-	}
+	ok(t, p.peer.Write(ctx, p.mine.Span(0, 1), p.to.At(0)))
 }
 
 // A peer is lost with a write on the wire: when it is opened again, the place of
@@ -115,9 +111,7 @@ func quarantineAfterLostPeer(t *testing.T, c quarantineCase) {
 		if err != nil || q.Epoch() != second.Epoch() {
 			t.Fatalf("opening the second engine: %v", err)
 		}
-		if err := p.peer.Close(); err != nil {
-			t.Error(err)
-		}
+		ok(t, p.peer.Close())
 	}
 	if !c.twice {
 		other.open(t, ctx)
@@ -142,12 +136,8 @@ func TestFarDeadline(t *testing.T) {
 	p, _ := fakePair(t, 4096, fake.Options{})
 	ctx, cancel := context.WithDeadline(context.Background(), time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC))
 	defer cancel()
-	if err := p.peer.Write(ctx, p.mine.Span(0, 1), p.to.At(0)); err != nil {
-		t.Error(err)
-	}
-	if err := p.peer.Notify(ctx, []byte("x")); err != nil {
-		t.Error(err)
-	}
+	ok(t, p.peer.Write(ctx, p.mine.Span(0, 1), p.to.At(0)))
+	ok(t, p.peer.Notify(ctx, []byte("x")))
 }
 
 // ReadAt and WriteAt of an engine that is closed, or being closed, are errors.
@@ -157,9 +147,7 @@ func TestReadAtWhileClosing(t *testing.T) {
 	var wg sync.WaitGroup
 	over := make(chan struct{})
 	buffer := make([]byte, 3<<19)
-	if _, err := p.to.ReadAt(buffer[:10], 0); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errOf(p.to.ReadAt(buffer[:10], 0)))
 	for range 4 {
 		wg.Go(func() {
 			mine := make([]byte, 1<<19)
@@ -230,9 +218,7 @@ func TestRegionThatATransportKeeps(t *testing.T) {
 		return c, err
 	}}})
 	r, err := e.Alloc(4096, RegionOptions{Grant: memory.PeerWrite})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	c.clings.Store(true)
 	for range 2 {
 		if err := r.Close(testContext(t)); err == nil || !strings.Contains(err.Error(), "it clings to it") {
@@ -242,9 +228,7 @@ func TestRegionThatATransportKeeps(t *testing.T) {
 	r.Bytes()[0]++ // it is still there
 	c.clings.Store(false)
 	for range 2 {
-		if err := r.Close(testContext(t)); err != nil {
-			t.Error(err)
-		}
+		ok(t, r.Close(testContext(t)))
 	}
 }
 
@@ -260,9 +244,7 @@ func TestRegionClosedTwice(t *testing.T) {
 		return c, err
 	}}})
 	r, err := e.Alloc(4096, RegionOptions{Grant: memory.PeerWrite})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	ctx := testContext(t)
 	e.offering.mu.Lock() // the first one stands here
 	first, second := make(chan error, 1), make(chan error, 1)
@@ -275,9 +257,7 @@ func TestRegionClosedTwice(t *testing.T) {
 	case <-time.After(50 * time.Millisecond):
 	}
 	e.offering.mu.Unlock()
-	if err := <-first; err != nil {
-		t.Error(err)
-	}
+	ok(t, <-first)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.gone != 1 {
@@ -324,27 +304,19 @@ func TestCloseWithPeerThatDoesNotStop(t *testing.T) {
 		Identity: session.Identity{Name: "hostile", Epoch: 7},
 		Routes:   func() []session.Route { return []session.Route{{Remote: server.Addrs()[0]}} },
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer s.Close()
 	answer, err := s.Call(ctx, methodAccept, acceptBody("shm", 1, []byte{1}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	offerer, _ := transport.As[transport.Offerer](server.carriers[0].t)
 	offers := offerer.Offers()
 	c, err := net.Dial("unixpacket", offers[0].Address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer c.Close()
 	id := s.ID()
 	hello := append([]byte("toposhm1"), id[:]...)
 	hello = append(hello, 0, 0, 0, 0, 0, 0, 0, 1)
-	if _, err := c.Write(append(hello, answer[1:]...)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errOf(c.Write(append(hello, answer[1:]...))))
 	if _, err := c.Read(make([]byte, 100)); err != nil { // welcome
 		t.Fatal(err)
 	}
@@ -385,9 +357,7 @@ func TestManyChangesOfAPeer(t *testing.T) {
 		defer e.mu.Unlock()
 		return len(p.peer.sides) <= 4
 	})
-	if err := p.peer.Close(); err != nil {
-		t.Error(err)
-	}
+	ok(t, p.peer.Close())
 	eventually(t, "its lanes and ports are forgotten", func() bool {
 		e.mu.Lock()
 		defer e.mu.Unlock()

@@ -60,7 +60,7 @@ func (p *Peer) route(key routeKey) (*route, error) {
 		return r, nil
 	}
 	r = &route{key: key, groups: p.groups(key)}
-	r.r = &sched.Route{Peer: p.id, Name: routeName(key), Policy: pick.Policy(p.engine.o.Policy), Groups: schedGroups(r.groups)}
+	r.r = &sched.Route{Peer: p.id, Name: routeName(key), Groups: schedGroups(r.groups)}
 	r.leaves.Store(leaves(r.groups))
 	if len(r.r.Groups) == 0 {
 		return nil, noLane(key, r.groups)
@@ -225,7 +225,7 @@ func (p *Peer) side(what string, rates []topo.Rate) sched.SideID {
 	if id, ok := p.sides[what]; ok {
 		return id
 	}
-	id := e.core.AddSide(sched.Side{Rates: rates})
+	id := e.core.AddSide(rates)
 	p.sides[what] = id
 	return id
 }
@@ -237,7 +237,7 @@ func (e *Engine) localSide(h *pathsel.Host, rates []topo.Rate) sched.SideID {
 	if id, ok := e.sides[h]; ok {
 		return id
 	}
-	id := e.core.AddSide(sched.Side{Rates: rates})
+	id := e.core.AddSide(rates)
 	known := append(e.ports.Load().hosts(), h)
 	maps.DeleteFunc(e.sides, func(h *pathsel.Host, _ sched.SideID) bool { return !slices.Contains(known, h) })
 	e.sides[h] = id

@@ -19,35 +19,19 @@ func TestSubmitRefuses(t *testing.T) {
 	list := []TransportFactory{n.transport(fake.Options{Name: "fake"})}
 	p := newPair(t, 8192, Options{Transports: list, Limits: Limits{BatchOps: 10}}, Options{Transports: list})
 	ctx := testContext(t)
-	if _, err := p.server.Alloc(4096, RegionOptions{Name: "read only", Grant: memory.PeerRead}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := p.server.Alloc(4096, RegionOptions{Name: "write only", Grant: memory.PeerWrite}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errOf(p.server.Alloc(4096, RegionOptions{Name: "read only", Grant: memory.PeerRead})))
+	must(t, errOf(p.server.Alloc(4096, RegionOptions{Name: "write only", Grant: memory.PeerWrite})))
 	readOnly, err := p.peer.Region(ctx, "read only")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	writeOnly, err := p.peer.Region(ctx, "write only")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	other, err := p.client.Open(ctx, p.server.Addrs()[0].String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	others, err := other.Region(ctx, "kv")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	closed, err := p.client.Alloc(4096, RegionOptions{Name: "closed"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := closed.Close(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, closed.Close(ctx))
 	l, r := p.mine, p.to
 	laid := func(layout Layout) []Op {
 		return []Op{{Local: l.Span(0, 0), Remote: r.At(0), Layout: &layout}}
@@ -208,9 +192,7 @@ func TestOverlapAgreesWithMarks(t *testing.T) {
 			sides = append(sides, s)
 		}
 		a, b, err := findOverlap(sides)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if (a >= 0) != want || a >= 0 && a >= b {
 			t.Fatalf("%+v: got ops %d and %d, want an overlap: %v", sides, a, b, want)
 		}
@@ -245,10 +227,7 @@ func TestNoAllocationPerSlice(t *testing.T) {
 	p := transportPair(t, "tcp", 64<<20)
 	ctx := testContext(t)
 	run := func(ops []Op) {
-		b := p.submit(t, ctx, ops, SubmitOptions{})
-		if err := b.Wait(ctx); err != nil {
-			t.Fatal(err)
-		}
+		p.run(t, ctx, ops, SubmitOptions{})
 	}
 	const piece = 16 << 10
 	ops := make([]Op, 64<<20/piece)

@@ -61,9 +61,7 @@ func TestErrorTexts(t *testing.T) {
 	check("refused", end(write(testContext(t))), true, `engine: peer "PEER": op 1: lane fake: ...`)
 	p.to.t.ID, p.to.keyed.Load().ID = closed, closed
 
-	if err := p.server.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, p.server.Close())
 	<-p.peer.Done() // by its goodbye, or because its address refuses connections, which names that address
 	check("lost", p.peer.Write(testContext(t), p.mine.Span(0, 1), p.to.At(0)), false, `engine: peer "PEER": peer is lost: ...`)
 }

@@ -31,9 +31,7 @@ func TestWithin(t *testing.T) {
 		return errors.New("not within")
 	})
 	x, err := f(transport.Env{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, address := range []string{"10.0.0.1:22", "127.0.0.1:7411", "[fe80::1%eth0]:1", "/tmp/topoctl-0/1-a.shm", "rdma1 mlx5_0/1"} {
 		_, _ = x.Dial(t.Context(), transport.Dial{Remote: transport.Endpoint{Address: address}})
 	}

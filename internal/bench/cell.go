@@ -28,7 +28,7 @@ type end struct {
 type cell struct {
 	*end
 	verifier  *end // reads back and fills; nil unless every byte is verified
-	op        string
+	op        engine.OpKind
 	size      int64
 	batch     int
 	threads   int
@@ -228,7 +228,7 @@ func (c *cell) congestionControl() *string {
 func (c *cell) result() Result {
 	all := c.samples.sum()
 	r := Result{
-		Op: c.op, Transport: c.transport, Policy: pick.Adaptive, SizeBytes: c.size, Batch: c.batch, Threads: c.threads, InFlight: c.inFlight,
+		Op: c.op.String(), Transport: c.transport, Policy: pick.Adaptive, SizeBytes: c.size, Batch: c.batch, Threads: c.threads, InFlight: c.inFlight,
 		DurationNS: int64(all.elapsed), Bytes: all.bytes, Ops: c.ops, BytesPerSec: all.bytesPerSec(),
 		RoundsBytesPerSec: c.samples.rates(), Latency: latencyOf(&c.latency),
 		Complete: c.rounds == c.planned, Lanes: c.lanes, Checksum: c.checksum, CongestionControl: c.congestionControl(),

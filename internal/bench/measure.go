@@ -24,7 +24,7 @@ type step struct {
 
 // group is what is compared: cells of one op and size, and their ceilings.
 type group struct {
-	op      string
+	op      engine.OpKind
 	size    int64
 	cells   []*cell
 	raw     samples
@@ -139,12 +139,12 @@ func (r *run) steps(g *group) []step {
 		}, each})
 	}
 	if r.raw.IsValid() {
-		out = append(out, step{describe(g.op, g.size, "raw socket"), func(ctx context.Context, d time.Duration) error {
+		out = append(out, step{describe(g.op.String(), g.size, "raw socket"), func(ctx context.Context, d time.Duration) error {
 			l, err := newLayout(r.memory, g.size, g.streams, 1)
 			if err != nil {
 				return err
 			}
-			s, err := r.rawRound(ctx, g.op == Read, l, d)
+			s, err := r.rawRound(ctx, g.op == engine.Read, l, d)
 			return appendSample(&g.raw, s, err)
 		}, each / 2})
 	}
@@ -195,7 +195,7 @@ func (r *run) measureGroup(ctx context.Context, g *group) (err error) {
 
 // warmUp connects, and counts the sockets.
 func (r *run) warmUp(ctx context.Context, g *group, c *cell) error {
-	if c.verified != nil && c.op == Read {
+	if c.verified != nil && c.op == engine.Read {
 		if c.err = r.fillRemote(ctx, c.pattern); c.err != nil {
 			return cmp.Or(c.over(ctx), c.err)
 		}

@@ -13,12 +13,8 @@ import (
 	"github.com/topoctl/topoctl/engine/registry"
 )
 
-// The ops, and the name for any transport.
-const (
-	Read  = "read"
-	Write = "write"
-	Auto  = "auto"
-)
+// Auto is the name for any transport.
+const Auto = "auto"
 
 // Options say what to measure: all combinations of the lists.
 type Options struct {
@@ -30,7 +26,7 @@ type Options struct {
 	Timeout, Waited time.Duration
 	Credentials     func() *engine.Credentials // nil: none
 	Region          string                     // of the peer
-	Ops             []string
+	Ops             []engine.OpKind
 	Sizes           []int64 // bytes of an op
 	Batch           int     // ops; 0: as many as make 16 MiB, at most 128
 	Threads         int

@@ -57,7 +57,7 @@ func (r *run) addResults(g *group) {
 const noRawVerbs = "could not be measured: bench has no program of its own for verbs; ib_write_bw and ib_read_bw of perftest have"
 
 func (r *run) ceiling(kind string, g *group, s samples, streams int) Ceiling {
-	c := Ceiling{Kind: kind, Op: g.op, SizeBytes: g.size, Streams: streams, RoundsBytesPerSec: s.rates(), WorkingSetBytes: 2 * r.memory}
+	c := Ceiling{Kind: kind, Op: g.op.String(), SizeBytes: g.size, Streams: streams, RoundsBytesPerSec: s.rates(), WorkingSetBytes: 2 * r.memory}
 	if len(s) == 0 {
 		why := "the run ended before"
 		c.Reason = &why

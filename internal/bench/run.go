@@ -165,9 +165,9 @@ func (r *run) checkGrant(x *end) error {
 	g := x.remote.Grant()
 	for _, op := range r.o.Ops {
 		switch {
-		case op == Read && g&memory.PeerRead == 0:
+		case op == engine.Read && g&memory.PeerRead == 0:
 			return pkgerr.Errorf("bench", "region %q of the peer may not be read", x.remote.Name())
-		case op == Write && g&memory.PeerWrite == 0:
+		case op == engine.Write && g&memory.PeerWrite == 0:
 			return pkgerr.Errorf("bench", "region %q of the peer may not be written", x.remote.Name())
 		}
 	}

@@ -40,7 +40,7 @@ func serve(t *testing.T, grant memory.Grant) (address string, r *engine.Region) 
 }
 
 func quick(address string) Options {
-	return Options{Peer: address, Region: "bench", Ops: []string{Write, Read}, Sizes: []int64{4096}, Batch: 16, Threads: 1, InFlight: 2,
+	return Options{Peer: address, Region: "bench", Ops: []engine.OpKind{engine.Write, engine.Read}, Sizes: []int64{4096}, Batch: 16, Threads: 1, InFlight: 2,
 		Transports: []string{"tcp"}, Duration: 60 * time.Millisecond, Warmup: 10 * time.Millisecond,
 		Memory: testMemory, Seed: 5, Tool: topo.Tool{Name: "topoctl", Version: "test"}, Now: func() time.Time { return time.Unix(0, 0) }}
 }
@@ -215,7 +215,7 @@ func TestCheckFinds(t *testing.T) {
 func TestFault(t *testing.T) {
 	address, _ := serve(t, memory.PeerRead|memory.PeerWrite)
 	o := quick(address)
-	o.Ops, o.Transports, o.Duration = []string{Write}, []string{Auto}, 400*time.Millisecond
+	o.Ops, o.Transports, o.Duration = []engine.OpKind{engine.Write}, []string{Auto}, 400*time.Millisecond
 	o.Fault = &FaultPlan{Lane: "nowhere"}
 	_, err := Run(t.Context(), o)
 	var unknown *UnknownLaneError
@@ -248,7 +248,7 @@ func TestLanes(t *testing.T) {
 	}
 	address, _ := serve(t, memory.PeerRead|memory.PeerWrite)
 	o := quick(address)
-	o.Ops, o.Transports, o.Lanes = []string{Write}, []string{Auto}, []string{"shm"}
+	o.Ops, o.Transports, o.Lanes = []engine.OpKind{engine.Write}, []string{Auto}, []string{"shm"}
 	r, err := runUntilMoved(t, o)
 	if err != nil || len(r.Results[0].Lanes) != 1 || r.Results[0].Lanes[0].Lane != "shm" {
 		t.Errorf("%+v, %v", r, err)
@@ -340,9 +340,9 @@ func TestRunRefuses(t *testing.T) {
 	before := runtime.NumGoroutine()
 	for want, change := range map[string]func(*Options){
 		`may not be written`:   func(*Options) {},
-		`verifying needs to`:   func(o *Options) { o.Ops, o.Check = []string{Read}, true },
+		`verifying needs to`:   func(o *Options) { o.Ops, o.Check = []engine.OpKind{engine.Read}, true },
 		`region "kv": no such`: func(o *Options) { o.Region = "kv" },
-		`need 8 MiB`:           func(o *Options) { o.Ops, o.Sizes = []string{Read}, []int64{256 << 10} },
+		`need 8 MiB`:           func(o *Options) { o.Ops, o.Sizes = []engine.OpKind{engine.Read}, []int64{256 << 10} },
 		`connection refused`:   func(o *Options) { o.Peer = "127.0.0.1:1" },
 	} {
 		o := quick(address)
@@ -423,7 +423,7 @@ func TestRunPeerThatLeadsNowhere(t *testing.T) {
 	address, _ := serve(t, memory.PeerRead|memory.PeerWrite)
 	for name, engines := range map[string]int{"measured": 1, "verified": 2} {
 		o := quick(swallow(t, address, engines))
-		o.Ops, o.Check, o.Timeout, o.Sizes = []string{Read, Write}, engines > 1, 1500*time.Millisecond, []int64{4096, 8192}
+		o.Ops, o.Check, o.Timeout, o.Sizes = []engine.OpKind{engine.Read, engine.Write}, engines > 1, 1500*time.Millisecond, []int64{4096, 8192}
 		began := time.Now()
 		report, err := Run(t.Context(), o)
 		if took := time.Since(began); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "has not answered in 1.5s") || took > 15*time.Second {
@@ -436,7 +436,7 @@ func TestRunPeerThatLeadsNowhere(t *testing.T) {
 func TestFillHasALimit(t *testing.T) {
 	address, _ := serve(t, memory.PeerRead|memory.PeerWrite)
 	o := quick(address)
-	o.Ops, o.Check = []string{Read}, true
+	o.Ops, o.Check = []engine.OpKind{engine.Read}, true
 	r := &run{o: o, left: unlimited, fillTime: func(int64) time.Duration { return time.Nanosecond }}
 	if err := r.open(t.Context()); err != nil {
 		t.Fatal(err)

@@ -30,7 +30,7 @@ func newWorkers(c *cell) error {
 		if c.transport != Auto {
 			w.options.Transport = c.transport
 		}
-		if c.verified != nil && c.op == Write {
+		if c.verified != nil && c.op == engine.Write {
 			var err error
 			if w.scratch, err = c.verifier.engine.Alloc(c.size*int64(c.batch), engine.RegionOptions{}); err != nil {
 				return err
@@ -86,18 +86,15 @@ func (w *worker) pattern() pattern {
 
 // prepare sets up the next ops, and clears or fills memory for verification.
 func (w *worker) prepare() {
-	c, kind := w.c, engine.Write
-	if c.op == Read {
-		kind = engine.Read
-	}
+	c := w.c
 	for i := range w.ops {
 		near, far := c.layout.near(w.part, w.k+int64(i)), c.layout.far(w.part, w.k+int64(i))
-		w.ops[i] = engine.Op{Kind: kind, Local: c.local.Span(near, c.size), Remote: c.remote.At(far)}
+		w.ops[i] = engine.Op{Kind: c.op, Local: c.local.Span(near, c.size), Remote: c.remote.At(far)}
 		if c.verified == nil {
 			continue
 		}
 		here := c.local.Bytes()[near : near+c.size]
-		if c.op == Write {
+		if c.op == engine.Write {
 			w.pattern().fill(here, far)
 		} else {
 			clear(here)
@@ -113,7 +110,7 @@ func (w *worker) verify(ctx context.Context) error {
 		return nil
 	}
 	want := c.pattern
-	if c.op == Write {
+	if c.op == engine.Write {
 		want = w.pattern()
 		for i := range w.back {
 			w.back[i] = engine.ReadOp(w.scratch.Span(int64(i)*c.size, c.size), c.verifier.remote.At(w.ops[i].Remote.Offset))
@@ -129,7 +126,7 @@ func (w *worker) verify(ctx context.Context) error {
 	for i := range w.ops {
 		near, far := w.ops[i].Local.Offset, w.ops[i].Remote.Offset
 		there := c.local.Bytes()[near : near+c.size]
-		if c.op == Write {
+		if c.op == engine.Write {
 			there = w.scratch.Bytes()[int64(i)*c.size:][:c.size]
 		}
 		wrong, first := want.differs(there, far)

@@ -9,24 +9,27 @@ import (
 	"github.com/topoctl/topoctl/discover/topo"
 )
 
-// plainPick is Adaptive's rule without anything that was prepared: every lane that
-// counts is asked anew.
+// plainPick is Adaptive's rule without shortcuts: for each question all is found out anew, and
+// every lane's part in the transfer is asked for.
 func plainPick(s *Set, slice Slice, st *States) int {
-	v := s.look(st)
-	for tier := v.nearest(); tier < s.tiers; tier++ {
-		best, finish := NoLane, int64(math.MaxInt64)
-		for k := range v.n {
-			i := v.at(k)
-			l := v.lane(i)
-			if s.Lanes[i].Tier != tier || v.rate(i) <= 0 || !l.open() || !l.room(slice.Bytes) {
+	p := s.Picker()
+	p.Prepare(*st)
+	for tier := p.nearestNow(st); tier < s.tiers; tier++ {
+		var best *taker
+		finish := int64(math.MaxInt64)
+		for k := range p.takers {
+			t := &p.takers[k]
+			if l := st.lane(t.lane); t.tier != tier || !l.open() || !l.room(slice.Bytes) {
 				continue
 			}
-			if f := v.finish(i, slice.Bytes); f < finish {
-				best, finish = i, f
+			// When it is free of its own bytes and its ports of theirs.
+			start := max(float64(st.lane(t.lane).Inflight)/t.rate, float64(st.Local.Of(t.local))/t.here, float64(st.Remote.Of(t.remote))/t.there)
+			if f := nanoseconds(start + float64(slice.Bytes)/t.rate); f < finish {
+				best, finish = t, f
 			}
 		}
-		if best != NoLane && (v.n == 1 || v.helps(best, slice)) {
-			return best
+		if best != nil && p.helps(best, slice, st) {
+			return best.lane
 		}
 	}
 	return NoLane
@@ -35,18 +38,17 @@ func plainPick(s *Set, slice Slice, st *States) int {
 // drawList is a set of some lanes that share ports, have tiers and stand in for
 // each other.
 func drawList(r *rand.Rand) *Set {
-	o := List{TCP: true, LocalRates: map[string]topo.Rate{}, RemoteRates: map[string]topo.Rate{}}
+	o := List{TCP: true}
 	ports, rates := 1+r.IntN(8), []topo.Rate{0, topo.GBPerSec, 5 * topo.GBPerSec, 5 * topo.GBPerSec}
 	for range 1 + r.IntN(12) {
 		l := Listed{LocalName: fmt.Sprint("l", r.IntN(ports)), RemoteName: fmt.Sprint("r", r.IntN(ports)),
-			BytesPerSec: rates[r.IntN(4)], Tier: max(0, r.IntN(5)-2), Failover: r.IntN(4) == 0}
-		o.LocalRates[l.LocalName], o.RemoteRates[l.RemoteName] = rates[r.IntN(4)], rates[r.IntN(4)]
+			LocalRate: rates[r.IntN(4)], RemoteRate: rates[r.IntN(4)], BytesPerSec: rates[r.IntN(4)], Tier: max(0, r.IntN(5)-2), Failover: r.IntN(4) == 0}
 		o.Lanes = append(o.Lanes, l)
 	}
 	return o.Set()
 }
 
-// move changes what may change between Prepare and Prepared.
+// move changes what may change between Prepare and Pick.
 func move(r *rand.Rand, st *States) {
 	for i := range st.Lanes {
 		l := &st.Lanes[i]
@@ -72,7 +74,7 @@ func TestPreparedIsPlain(t *testing.T) {
 	picked, none, far := 0, 0, 0
 	for range 3000 {
 		s := drawList(r)
-		p := s.Picker(Adaptive, 1)
+		p := s.Picker()
 		st := States{Lanes: make([]State, r.IntN(len(s.Lanes)+1))}
 		if r.IntN(2) == 0 {
 			st.Local, st.Remote = make(Load, r.IntN(len(s.Local.Rates)+1)), make(Load, r.IntN(len(s.Remote.Rates)+1))
@@ -91,11 +93,8 @@ func TestPreparedIsPlain(t *testing.T) {
 				move(r, &st)
 				slice := Slice{Bytes: 1 + r.Int64N(2)<<20, Remaining: r.Int64N(1 << (10 + r.IntN(25)))}
 				want := plainPick(s, slice, &st)
-				if got := p.Prepared(slice, st); got != want {
+				if got := p.Pick(slice, st); got != want {
 					t.Fatalf("lane %d, want %d: %+v, %+v\n%+v", got, want, slice, st, s.Lanes)
-				}
-				if got := s.Picker(Adaptive, 1).Pick(slice, st); got != want {
-					t.Fatalf("unprepared: lane %d, want %d: %+v, %+v\n%+v", got, want, slice, st, s.Lanes)
 				}
 				switch {
 				case want == NoLane:

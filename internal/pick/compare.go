@@ -3,101 +3,80 @@ package pick
 import (
 	"math/bits"
 	"math/rand/v2"
+	"strings"
+
+	"github.com/topoctl/topoctl/internal/pkgerr"
 )
 
-// comparison is one of the policies that are there to compare Adaptive with, and
-// what it remembers from one slice to the next.
-type comparison struct {
-	policy Policy
-	seed   uint64
-	random rand.PCG
-	turn   int   // of RoundRobin: the lane that is asked first
-	misses int64 // of Mooncake
+// Policy is a rule that gives slices of transfers to lanes.
+type Policy string
+
+// The policies. The engine goes by Adaptive, see Picker; the others are there for predictions
+// to be compared with: see Compare.
+const (
+	// Adaptive takes the nearest lanes first, there the one that is done first,
+	// and a farther one only where the transfer then ends a tenth earlier.
+	Adaptive Policy = "adaptive"
+	// RoundRobin takes the chosen lanes in turn.
+	RoundRobin Policy = "round-robin"
+	// Random takes any of the chosen lanes.
+	Random Policy = "random"
+	// First takes the first lane.
+	First Policy = "first"
+	// Mooncake takes random ports of the preferred ones of each side, each side by
+	// itself, and knows no load, rate or reachability: the local port for a whole
+	// request, the remote one for each slice.
+	Mooncake Policy = "mooncake"
+)
+
+// Policies lists the policies, for flags and completion.
+func Policies() []string {
+	return []string{string(Adaptive), string(RoundRobin), string(Random), string(First), string(Mooncake)}
 }
 
-// comparison starts a policy; nil is Adaptive.
-func (s *Set) comparison(policy Policy, seed uint64) *comparison {
-	switch policy {
-	case RoundRobin, Random, First, Mooncake:
-		c := &comparison{policy: policy, seed: seed}
-		c.random.Seed(seed, 0)
-		return c
+// ParsePolicy reads the name of a policy; "" is Adaptive.
+func ParsePolicy(s string) (Policy, error) {
+	switch p := Policy(s); p {
+	case "":
+		return Adaptive, nil
+	case Adaptive, RoundRobin, Random, First, Mooncake:
+		return p, nil
 	}
-	return nil
+	return "", pkgerr.Errorf("pick", "policy %q: want %s", s, strings.Join(Policies(), ", "))
 }
 
-// pick is Picker.Pick. It switches where an interface could call: what is passed by
-// reference to an interface is allocated for each slice.
-func (c *comparison) pick(s *Set, slice *Slice, st *States) int {
-	switch c.policy {
-	case RoundRobin:
-		return c.inTurn(s, slice, st)
-	case Random:
-		return c.atRandom(s, slice, st)
-	case First:
-		return s.first(slice, st)
+// Compare cuts a transfer into slices and gives them to lanes, all healthy and idle, by a policy
+// other than Adaptive. given are the bytes of each lane of the set; misses counts the pairs of
+// ports that Mooncake drew and that cannot reach each other: its engine fails such a slice and
+// tries again. Equal seeds get equal answers.
+func (s *Set) Compare(policy Policy, seed uint64, bytes, slice int64) (given []int64, misses int64) {
+	given = make([]int64, len(s.Lanes))
+	if s.Chosen == 0 {
+		return given, 0
 	}
-	return c.mooncake(s, slice, st)
-}
-
-// first is the first lane that may be used; without room there it waits.
-func (s *Set) first(slice *Slice, st *States) int {
-	for i := range s.Lanes {
-		if l := st.lane(i); l.open() {
-			if l.room(slice.Bytes) {
-				return i
-			}
-			return NoLane
+	var random rand.PCG
+	random.Seed(seed, 0)
+	pairs := map[[2]int]int{} // the lane between two ports, by their places in the preferences
+	if policy == Mooncake {
+		for i := len(s.Lanes) - 1; i >= 0; i-- { // of several the first
+			pairs[[2]int{s.Local.Places[s.Lanes[i].Local], s.Remote.Places[s.Lanes[i].Remote]}] = i
 		}
 	}
-	return NoLane
-}
-
-// takers are the lanes that policies without an estimate share among: the
-// chosen ones, or if none of them may be used all lanes.
-func (s *Set) takers(st *States) int {
-	for i := range s.Chosen {
-		if l := st.lane(i); l.open() {
-			return s.Chosen
+	for i := uint64(0); bytes > 0; i++ {
+		lane := 0
+		switch policy {
+		case RoundRobin:
+			lane = int(i % uint64(s.Chosen))
+		case Random:
+			lane = below(random.Uint64(), s.Chosen)
+		case Mooncake:
+			lane = s.mooncake(pairs, seed, i, &misses)
 		}
+		size := min(slice, bytes)
+		given[lane] += size
+		bytes -= size
 	}
-	return len(s.Lanes)
-}
-
-// inTurn takes the lanes in turn.
-func (c *comparison) inTurn(s *Set, slice *Slice, st *States) int {
-	n := s.takers(st)
-	for k := range n {
-		i := (c.turn + k) % n
-		if l := st.lane(i); l.open() && l.room(slice.Bytes) {
-			c.turn = i + 1
-			return i
-		}
-	}
-	return NoLane
-}
-
-// atRandom takes any of the lanes that have room.
-func (c *comparison) atRandom(s *Set, slice *Slice, st *States) int {
-	n, ready := s.takers(st), 0
-	for i := range n {
-		if l := st.lane(i); l.open() && l.room(slice.Bytes) {
-			ready++
-		}
-	}
-	if ready == 0 {
-		return NoLane
-	}
-	k := below(c.random.Uint64(), ready)
-	for i := range n {
-		if l := st.lane(i); l.open() && l.room(slice.Bytes) {
-			if k == 0 {
-				return i
-			}
-			k--
-		}
-	}
-	return NoLane
+	return given, misses
 }
 
 // below maps a random number to 0 up to n-1 evenly.
@@ -106,40 +85,30 @@ func below(random uint64, n int) int {
 	return int(hi)
 }
 
-// mooncake draws both ports and walks on from there. Its draws hang on the
-// request and the slice alone, so that asking again gives the same answer.
+// mooncake draws both ports, and walks on from there where they cannot reach each other.
 //
 // The rule, read in Mooncake's classic engine (src/topology.cpp, selectDevice):
 // attempt 0 is random among the preferred ports, attempt n takes port n-1 of the
-// preferred and then the available ones, round and round. Windows are no
-// matter to it: the caller keeps slices that a lane has no room for. Where theirs
-// would fail for want of a path or on a sick lane, the walk goes on here.
-func (c *comparison) mooncake(s *Set, slice *Slice, st *States) int {
-	if len(s.Lanes) == 0 {
-		return NoLane
-	}
+// preferred and then the available ones, round and round.
+func (s *Set) mooncake(pairs map[[2]int]int, seed, slice uint64, misses *int64) int {
 	var draw rand.PCG
-	draw.Seed(c.seed^slice.Request, 1)
+	draw.Seed(seed, 1)
 	local := below(draw.Uint64(), s.Local.Preferred)
-	draw.Seed(c.seed^slice.Request, 2+uint64(slice.Index))
+	draw.Seed(seed, 2+slice)
 	remote := below(draw.Uint64(), s.Remote.Preferred)
 	for tried := range s.Local.Ranked + 1 {
 		if tried > 0 { // no remote port was any good
 			local = (tried - 1) % s.Local.Ranked
 		}
-		for n := range s.Remote.Ranked + 1 {
-			if attempt := slice.Attempt + n; attempt > 0 {
+		for attempt := range s.Remote.Ranked + 1 {
+			if attempt > 0 {
 				remote = (attempt - 1) % s.Remote.Ranked
 			}
-			i := int(s.at[local*s.Remote.Ranked+remote])
-			if i < 0 {
-				c.misses++
-				continue
+			if lane, ok := pairs[[2]int{local, remote}]; ok {
+				return lane
 			}
-			if l := st.lane(i); l.open() {
-				return i
-			}
+			*misses++
 		}
 	}
-	return NoLane
+	return 0
 }

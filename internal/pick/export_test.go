@@ -7,6 +7,13 @@ import (
 	"github.com/topoctl/topoctl/internal/maxmin"
 )
 
+// Pick prepares a picker and asks it once.
+func (s *Set) Pick(slice Slice, states States) int {
+	p := s.Picker()
+	p.Prepare(states)
+	return p.Pick(slice, states)
+}
+
 // WouldHelp is Adaptive's rule for engines in which lanes pull: it says whether a
 // lane that asks for work should get this slice, or leave it to lanes that are
 // nearer or done earlier. With much remaining every near lane helps; towards the
@@ -15,12 +22,10 @@ func (s *Set) WouldHelp(lane int, slice Slice, states States) bool {
 	if lane < 0 || lane >= len(s.Lanes) {
 		return false
 	}
-	l := states.lane(lane)
-	if !l.open() || !l.room(slice.Bytes) {
-		return false
-	}
-	v := s.look(&states)
-	return v.counts(lane) && v.rate(lane) > 0 && v.helps(lane, slice)
+	p, l := s.Picker(), states.lane(lane)
+	p.Prepare(states)
+	at := slices.IndexFunc(p.takers, func(t taker) bool { return t.lane == lane })
+	return at >= 0 && l.open() && l.room(slice.Bytes) && p.helps(&p.takers[at], slice, &states)
 }
 
 // ShareOf is what a lane has of the joint capacity, in bytes per second; 0 for failover,
@@ -31,13 +36,4 @@ func (s *Set) ShareOf(lane int) topo.Rate {
 		return 0
 	}
 	return topo.Rate(maxmin.Whole(l.share))
-}
-
-// counts says whether a lane is among those that count.
-func (v *view) counts(i int) bool {
-	if v.all || i < v.s.Chosen {
-		return true
-	}
-	_, found := slices.BinarySearch(v.standIns[:v.few], int32(i))
-	return found
 }

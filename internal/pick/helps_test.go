@@ -72,19 +72,16 @@ func benchmarkSets(b *testing.B) map[string]lanes {
 // One slice decision.
 func BenchmarkPick(b *testing.B) {
 	for name, set := range benchmarkSets(b) {
-		for _, policy := range pick.Policies() {
-			b.Run(name+"/"+policy, func(b *testing.B) {
-				st, p := states(set.Set), set.Picker(pick.Policy(policy), 1)
-				for i := range st.Lanes {
-					st.Lanes[i].Inflight = int64(i%7) << 20
-				}
-				slice := pick.Slice{Bytes: 1 << 20, Remaining: 1 << 30}
-				b.ReportAllocs()
-				for b.Loop() {
-					slice.Index++
-					p.Pick(slice, st)
-				}
-			})
-		}
+		b.Run(name, func(b *testing.B) {
+			st, p := states(set.Set), set.Picker()
+			for i := range st.Lanes {
+				st.Lanes[i].Inflight = int64(i%7) << 20
+			}
+			b.ReportAllocs()
+			for b.Loop() {
+				p.Prepare(st)
+				p.Pick(pick.Slice{Bytes: 1 << 20, Remaining: 1 << 30}, st)
+			}
+		})
 	}
 }

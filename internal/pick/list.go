@@ -13,17 +13,16 @@ import (
 // user wants. All are chosen but those for failover.
 type List struct {
 	Lanes []Listed
-	// LocalRates and RemoteRates are what ports carry, by name, in bytes per
-	// second in each direction: lanes of one port share that. Ports that are not
-	// there, or have 0, are not known to limit anything.
-	LocalRates, RemoteRates map[string]topo.Rate
-	TCP                     bool // round trips are those of TCP
+	TCP   bool // round trips are those of TCP
 }
 
 // Listed is one lane of a list. Ports have names only: lanes that give the
 // same name on one side share that port.
 type Listed struct {
 	LocalName, RemoteName string
+	// LocalRate and RemoteRate are what its ports carry in each direction, in bytes per second;
+	// 0 is not known to limit anything. Where lanes of one port differ the first one counts.
+	LocalRate, RemoteRate topo.Rate
 	BytesPerSec           topo.Rate // of the lane alone; 0 not known
 	Tier                  int       // 0 is the nearest, see Lane.Tier
 	Failover              bool      // for when others fail
@@ -42,10 +41,9 @@ func CompareListed(x, y Listed) int {
 }
 
 // Set is a set of exactly the given lanes, in the order of CompareListed. Ports have
-// the index in which they are first named. Several lanes may join the same two ports;
-// Mooncake's policy knows the first of them only.
+// the index in which they are first named. Several lanes may join the same two ports.
 func (o List) Set() *Set {
-	b := listBuilder{local: listedPorts{index: map[string]int{}, rates: o.LocalRates}, remote: listedPorts{index: map[string]int{}, rates: o.RemoteRates}}
+	b := listBuilder{local: listedPorts{index: map[string]int{}}, remote: listedPorts{index: map[string]int{}}}
 	lanes := make([]Lane, len(o.Lanes))
 	order := make([]int, len(o.Lanes))
 	for i := range o.Lanes {
@@ -82,24 +80,22 @@ type listBuilder struct {
 }
 
 type listedPorts struct {
-	rates map[string]topo.Rate
 	index map[string]int
 	wires []float64
 	links []maxmin.Segment
 }
 
 func (b *listBuilder) lane(from *Listed) Lane {
-	l := Lane{Local: b.port(&b.local, from.LocalName), Remote: b.port(&b.remote, from.RemoteName)}
+	l := Lane{Local: b.port(&b.local, from.LocalName, from.LocalRate), Remote: b.port(&b.remote, from.RemoteName, from.RemoteRate)}
 	l.Segments = []maxmin.Segment{b.local.links[l.Local], b.link(from.BytesPerSec), b.remote.links[l.Remote]}
 	return l
 }
 
-func (b *listBuilder) port(side *listedPorts, name string) int {
+func (b *listBuilder) port(side *listedPorts, name string, rate topo.Rate) int {
 	at, ok := side.index[name]
 	if !ok {
 		at = len(side.wires)
 		side.index[name] = at
-		rate := side.rates[name]
 		side.wires, side.links = append(side.wires, float64(knownRate(rate))), append(side.links, b.link(rate))
 	}
 	return at

@@ -19,10 +19,9 @@ func shaped() pick.List {
 		TCP: true,
 		Lanes: []pick.Listed{
 			{LocalName: "r2", RemoteName: "q2", Tier: 7},
-			{LocalName: "r0", RemoteName: "q0", BytesPerSec: 2 * topo.GBPerSec},
-			{LocalName: "r0", RemoteName: "q1"},
+			{LocalName: "r0", LocalRate: 3 * topo.GBPerSec, RemoteName: "q0", BytesPerSec: 2 * topo.GBPerSec},
+			{LocalName: "r0", RemoteName: "q1", RemoteRate: 10 * topo.GBPerSec},
 		},
-		LocalRates: map[string]topo.Rate{"r0": 3 * topo.GBPerSec}, RemoteRates: map[string]topo.Rate{"q1": 10 * topo.GBPerSec},
 	}
 }
 
@@ -57,11 +56,11 @@ func TestList(t *testing.T) {
 		t.Errorf("ports carry %v and %v", here, there)
 	}
 	slice, st := pick.Slice{Bytes: 1 << 20}, states(set)
-	if set.Picker(pick.Adaptive, 1).Pick(slice, st) == 2 {
+	if set.Pick(slice, st) == 2 {
 		t.Error("the far lane takes a slice that near ones have room for")
 	}
 	st.Lanes[0].Health, st.Lanes[1].Health = pick.Sick, pick.Sick
-	if got := set.Picker(pick.Adaptive, 1).Pick(slice, st); got != 2 {
+	if got := set.Pick(slice, st); got != 2 {
 		t.Errorf("the near lanes are sick: lane %d", got)
 	}
 }
@@ -85,8 +84,7 @@ func TestListOfKnownRate(t *testing.T) {
 		t.Errorf("ends after %d ns (segment %d, %v)", ns, last, bounded)
 	}
 	// Lanes of a full port end later than each alone.
-	o.LocalRates = map[string]topo.Rate{"r0": topo.GBPerSec}
-	o.Lanes[1].LocalName = "r0"
+	o.Lanes[0].LocalRate, o.Lanes[1].LocalName = topo.GBPerSec, "r0"
 	both := []pick.Share{{Lane: 0, Bytes: 1e9}, {Lane: 1, Bytes: 1e9}}
 	if ns, _, _ := o.Set().Finish(both); ns != 2e9 {
 		t.Errorf("two lanes of one port end after %d ns", ns)
@@ -100,18 +98,9 @@ func TestListOfKnownRate(t *testing.T) {
 // and one lane alone takes everything.
 func TestListOfUnknownRate(t *testing.T) {
 	set := pick.List{Lanes: []pick.Listed{{LocalName: "memory", RemoteName: "memory"}}}.Set()
-	for _, policy := range pick.Policies() {
-		p := set.Picker(pick.Policy(policy), 1)
-		if got := p.Pick(pick.Slice{Bytes: 1 << 20}, pick.States{}); got != 0 {
-			t.Errorf("%s: %d", policy, got)
-		}
-		full := pick.States{Lanes: []pick.State{{Inflight: 1, Window: 1}}}
-		if got := p.Pick(pick.Slice{Bytes: 1 << 20}, full); got != pick.NoLane && policy != string(pick.Mooncake) {
-			t.Errorf("%s: lane %d, its window is full", policy, got)
-		}
-		sick := pick.States{Lanes: []pick.State{{Health: pick.Sick}}}
-		if got := p.Pick(pick.Slice{Bytes: 1 << 20}, sick); got != pick.NoLane {
-			t.Errorf("%s: lane %d is sick", policy, got)
+	for want, st := range map[int]pick.State{0: {}, pick.NoLane: {Inflight: 1, Window: 1}} {
+		if got := set.Pick(pick.Slice{Bytes: 1 << 20}, pick.States{Lanes: []pick.State{st}}); got != want {
+			t.Errorf("%+v: lane %d, want %d", st, got, want)
 		}
 	}
 	if ns, last, _ := set.Finish([]pick.Share{{Bytes: 1}}); ns != 0 || last != maxmin.None {
@@ -125,20 +114,19 @@ func TestListOfUnknownRate(t *testing.T) {
 // drawList draws a list of lanes among few ports, rates known or not, some
 // absurd.
 func drawList(t *rapid.T) pick.List {
-	o := pick.List{TCP: true, LocalRates: map[string]topo.Rate{}, RemoteRates: map[string]topo.Rate{}}
+	o := pick.List{TCP: true}
 	rate := rapid.SampledFrom([]topo.Rate{0, 0, topo.GBPerSec, 2 * topo.GBPerSec, 25 * topo.GBPerSec, 1, -1, math.MaxInt64})
 	names := rapid.SampledFrom([]string{"r0", "r1", "r2", "r3"})
 	for range rapid.IntRange(1, 8).Draw(t, "lanes") {
 		l := pick.Listed{LocalName: names.Draw(t, "local"), RemoteName: names.Draw(t, "remote"),
-			BytesPerSec: rate.Draw(t, "rate"), Tier: rapid.IntRange(-1, 3).Draw(t, "tier")}
-		o.LocalRates[l.LocalName], o.RemoteRates[l.RemoteName] = rate.Draw(t, "here"), rate.Draw(t, "there")
+			BytesPerSec: rate.Draw(t, "rate"), Tier: rapid.IntRange(-1, 3).Draw(t, "tier"), LocalRate: rate.Draw(t, "here"), RemoteRate: rate.Draw(t, "there")}
 		o.Lanes = append(o.Lanes, l)
 	}
 	return o
 }
 
 // Whatever is listed: every lane is there and chosen, no port and no lane gets
-// more than it carries, an idle set takes slices under every policy, and what is
+// more than it carries, an idle set takes slices, and what is
 // predicted sums up and ends no earlier than any port allows.
 func TestListProperties(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
@@ -174,10 +162,8 @@ func TestListProperties(t *testing.T) {
 				rt.Fatalf("remote port %d carries %d of %d", i, sumThere[i], r)
 			}
 		}
-		for _, policy := range pick.Policies() {
-			if got := set.Picker(pick.Policy(policy), 1).Pick(pick.Slice{Bytes: 1 << 20}, pick.States{}); got < 0 || got >= len(set.Lanes) {
-				rt.Fatalf("%s: lane %d of an idle set", policy, got)
-			}
+		if got := set.Pick(pick.Slice{Bytes: 1 << 20}, pick.States{}); got < 0 || got >= len(set.Lanes) {
+			rt.Fatalf("lane %d of an idle set", got)
 		}
 		checkShares(rt, set, rapid.Int64Range(1, 1<<44).Draw(rt, "bytes"))
 	})
@@ -210,7 +196,8 @@ func BenchmarkPickOneLane(b *testing.B) {
 	set := pick.List{TCP: true, Lanes: []pick.Listed{{LocalName: "lo", RemoteName: "lo", BytesPerSec: 5 * topo.GBPerSec}}}.Set()
 	st := pick.States{Lanes: []pick.State{{Inflight: 1 << 20, Window: 8 << 20, Rate: 4 * topo.GBPerSec}}}
 	slice := pick.Slice{Bytes: 1 << 20, Remaining: 1 << 30}
-	p := set.Picker(pick.Adaptive, 1)
+	p := set.Picker()
+	p.Prepare(st)
 	b.ReportAllocs()
 	for b.Loop() {
 		if p.Pick(slice, st) != 0 {
@@ -236,9 +223,9 @@ func TestListFailover(t *testing.T) {
   r0>q0 tier 1 alone 1000000000 share 0
   r1>q0 tier 2 alone 1000000000 share 0
 `)
-	picker, st := set.Picker(pick.Adaptive, 1), states(set)
+	st := states(set)
 	for range 50 { // however much there is to do
-		at := picker.Pick(pick.Slice{Bytes: 1 << 20, Remaining: 1 << 40}, st)
+		at := set.Pick(pick.Slice{Bytes: 1 << 20, Remaining: 1 << 40}, st)
 		if at > 1 {
 			t.Fatalf("lane %d takes a slice while both chosen ones are well", at)
 		}
@@ -247,7 +234,7 @@ func TestListFailover(t *testing.T) {
 	st = states(set)
 	st.Lanes[0].Health = pick.Sick
 	st.Lanes[1].Inflight, st.Lanes[1].Window = 1<<20, 1<<20
-	if at := picker.Pick(pick.Slice{Bytes: 1 << 20, Remaining: 1 << 40}, st); at != 2 {
+	if at := set.Pick(pick.Slice{Bytes: 1 << 20, Remaining: 1 << 40}, st); at != 2 {
 		t.Errorf("a chosen lane is sick: lane %d takes its part", at)
 	}
 }

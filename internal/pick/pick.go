@@ -1,6 +1,7 @@
 // Package pick gives slices of transfers to lanes. A Set is the lanes between one pair of
-// memory locations with what each carries alone and beside the others; a Picker is one
-// policy at work on it, and Predict says how a transfer would be shared.
+// memory locations with what each carries alone and beside the others; a Picker is the
+// engine's policy at work on it, Predict says how a transfer would be shared, and Compare how
+// other policies would share it.
 //
 // pathsel makes sets of the lanes that it chooses, List makes one of lanes that a caller
 // names. A Set does not change and may be used by many goroutines.
@@ -77,9 +78,9 @@ func (l *Lane) BytesPerSec() *topo.Rate {
 // Ports are the ports of one side, by Port.Index of pathsel.
 type Ports struct {
 	Rates []float64 // what each port's wire carries in each direction, bytes per second; 0 unknown
-	// Places are their places in the order of preference, as a policy that knows no lanes
-	// sees them: the preferred ones first, then the available ones. Ports without a lane
-	// need none. nil: all ports are preferred alike.
+	// Places are their places in the order of preference, as Mooncake's policy, which knows no
+	// lanes, sees them: the preferred ones first, then the available ones. Ports without a lane
+	// need none. Only Compare looks at them.
 	Places            []int
 	Ranked, Preferred int // how many ports there are in that order, and how many of them are preferred
 }
@@ -93,20 +94,11 @@ func (p *Ports) BytesPerSec() []topo.Rate {
 	return out
 }
 
-func (p *Ports) place(port int) int {
-	if p.Places == nil {
-		return port
-	}
-	return p.Places[port]
-}
-
 // Set is the lanes between one pair of memory locations, ready for questions.
 type Set struct {
 	Spec
 	tiers    int
-	prior    float64   // of lanes of unknown rate, bytes per second
 	standIns [][]int32 // for each chosen lane those that make up for its loss, in order
-	at       []int32   // the lane of each pair of places in the preferences, -1 for none
 }
 
 // unknownRate stands for the rate of lanes where none of a set is known, in
@@ -116,16 +108,11 @@ const unknownRate = float64(topo.GBPerSec)
 // New prepares a set. It keeps the slices of the Spec.
 func New(spec Spec) *Set {
 	s := &Set{Spec: spec}
-	for _, side := range []*Ports{&s.Local, &s.Remote} {
-		if side.Places == nil {
-			side.Ranked, side.Preferred = len(side.Rates), len(side.Rates)
-		}
-	}
 	if s.RTT <= 0 {
 		s.RTT = DefaultRTT
 	}
 	s.share()
-	s.index()
+	s.assume()
 	s.findStandIns()
 	return s
 }
@@ -171,33 +158,24 @@ func (l *Lane) boundsOf(users map[maxmin.Segment][]int32, a *maxmin.Allocator) [
 	return out
 }
 
-// index lists the lanes by the places of their ports in the preferences, and gives
-// those of unknown rate the slowest known one.
-func (s *Set) index() {
-	s.at = make([]int32, s.Local.Ranked*s.Remote.Ranked)
-	for i := range s.at {
-		s.at[i] = -1
-	}
+// assume gives lanes of unknown rate the slowest known one.
+func (s *Set) assume() {
 	slowest := math.Inf(1)
 	for i := range s.Lanes {
 		l := &s.Lanes[i]
-		if at := &s.at[s.Local.place(l.Local)*s.Remote.Ranked+s.Remote.place(l.Remote)]; *at < 0 {
-			*at = int32(i)
-		}
 		slowest = min(slowest, l.rate)
 		s.tiers = max(s.tiers, l.Tier+1)
 	}
-	s.prior = slowest
 	if math.IsInf(slowest, 1) {
-		s.prior = unknownRate
+		slowest = unknownRate
 	}
 	for i := range s.Lanes {
 		l := &s.Lanes[i]
 		if math.IsInf(l.rate, 1) {
-			l.rate = s.prior
+			l.rate = slowest
 		}
 		if math.IsInf(l.share, 1) {
-			l.share = s.prior
+			l.share = slowest
 		}
 	}
 }

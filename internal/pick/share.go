@@ -49,11 +49,26 @@ func (l Load) Of(port int) int64 {
 	return 0
 }
 
-func (s *States) lane(i int) State {
+var idle State
+
+// lane is a lane's state in its place, which nobody changes: copying it for every lane of
+// every decision costs.
+func (s *States) lane(i int) *State {
 	if i < len(s.Lanes) {
-		return s.Lanes[i]
+		return &s.Lanes[i]
 	}
-	return State{}
+	return &idle
+}
+
+// room says whether a lane's window has room for a slice.
+func (l *State) room(bytes int64) bool {
+	return l.Window == 0 || l.Window > 0 && (l.Inflight == 0 || l.Inflight <= l.Window-bytes)
+}
+
+// open says whether a lane may be used at all: a half-open one for one slice at
+// a time.
+func (l *State) open() bool {
+	return l.Health == Healthy || l.Health == HalfOpen && l.Inflight == 0
 }
 
 // Share is a lane's part of one transfer.
@@ -98,28 +113,13 @@ func (s *Set) Predict(bytes int64) []Share {
 // view is a set of lanes in some states: the lanes that count now, and what each
 // can do.
 type view struct {
-	s    *Set
-	st   *States
-	idle State
-	counting
-}
-
-// counting is which lanes count.
-type counting struct {
-	n int // how many: see at
+	s  *Set
+	st *States
+	n  int // how many lanes count: see at
 	// standIns are lanes for failover that stand in for weak ones, in order.
 	standIns [maxStandIns]int32
 	few      int
 	all      bool // nothing else is left: every lane counts
-}
-
-// lane is a lane's state in its place: copying it for every lane of every
-// decision costs.
-func (v *view) lane(i int) *State {
-	if i < len(v.st.Lanes) {
-		return &v.st.Lanes[i]
-	}
-	return &v.idle
 }
 
 // maxStandIns bounds the lanes that stand in at one time: so many lanes are
@@ -130,10 +130,10 @@ const maxStandIns = 8
 // is not healthy or has lost half of its rate the first healthy lane that would
 // make up for it. Without any healthy lane among them every lane counts.
 func (s *Set) look(st *States) view {
-	v := view{s: s, st: st, counting: counting{n: s.Chosen}}
+	v := view{s: s, st: st, n: s.Chosen}
 	healthy := false
 	for j := range s.Chosen {
-		l := v.lane(j)
+		l := st.lane(j)
 		healthy = healthy || l.Health == Healthy
 		if l.Health != Healthy || l.Rate > 0 && float64(l.Rate) < s.Lanes[j].share/2 {
 			v.standIn(s.standIns[j])
@@ -189,7 +189,7 @@ func (v *view) lost(j int) float64 {
 // the links that it shares with them, what they have lost there included.
 func (v *view) rate(i int) float64 {
 	l := &v.s.Lanes[i]
-	measured := float64(v.lane(i).Rate)
+	measured := float64(v.st.lane(i).Rate)
 	if i < v.s.Chosen {
 		if measured > 0 {
 			return measured
@@ -208,29 +208,6 @@ func (v *view) rate(i int) float64 {
 		return min(rate, measured)
 	}
 	return rate
-}
-
-// start is when a lane is free of what it and its ports have to do already, in
-// seconds from now.
-func (v *view) start(i int) float64 { return v.startAt(i, v.rate(i)) }
-
-// startAt is start for a lane whose rate is known.
-func (v *view) startAt(i int, rate float64) float64 {
-	l := &v.s.Lanes[i]
-	start := float64(v.lane(i).Inflight) / rate
-	start = max(start, portStart(v.st.Local.Of(l.Local), v.s.Local.Rates[l.Local], rate))
-	return max(start, portStart(v.st.Remote.Of(l.Remote), v.s.Remote.Rates[l.Remote], rate))
-}
-
-// portStart is when a port is free; one of unknown rate is as fast as the lane.
-func portStart(load int64, wire, rate float64) float64 {
-	if load == 0 {
-		return 0
-	}
-	if wire == 0 {
-		wire = rate
-	}
-	return float64(load) / wire
 }
 
 // nanoseconds rounds a time up to whole nanoseconds, for an order that does not

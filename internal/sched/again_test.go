@@ -73,11 +73,11 @@ func TestFallbackIsToldOnce(t *testing.T) {
 // next tick.
 func TestPortRoomIsPassedOn(t *testing.T) {
 	s := newSim(t, Config{LocalPortNS: microsecond, StallFloorNS: 100 * second, MaxTickGapNS: 100 * second})
-	here := s.core.AddSide(Side{Rates: []topo.Rate{2 * gbit}})
+	here := s.core.AddSide([]topo.Rate{2 * gbit})
 	var jobs []*Job
 	for range 3 {
 		peer := s.core.AddPeer("n")
-		there := s.core.AddSide(Side{})
+		there := s.core.AddSide(nil)
 		lane := s.core.AddLane(LaneSpec{Peer: peer, Name: "lane", Transport: "tcp", LocalSide: here, RemoteSide: there, RateBytesPerSec: 2 * gbit})
 		s.links[lane] = &simLink{s: s, lane: lane, rate: float64(2 * gbit), latency: 20 * microsecond, limits: Limits{MaxSpans: 64, MaxBytes: mib, MaxPosted: 64}}
 		set := pick.List{TCP: true, Lanes: []pick.Listed{{LocalName: "eth0", RemoteName: "eth0", BytesPerSec: 2 * gbit}}}.Set()

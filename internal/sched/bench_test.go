@@ -31,14 +31,14 @@ func newBench(_ testing.TB, lanes int) *bench {
 		name := fmt.Sprintf("eth%02d", i)
 		o.Lanes = append(o.Lanes, pick.Listed{LocalName: name, RemoteName: name, BytesPerSec: topo.GBPerSec})
 	}
-	here, there := x.core.AddSide(Side{Rates: rates}), x.core.AddSide(Side{Rates: rates})
+	here, there := x.core.AddSide(rates), x.core.AddSide(rates)
 	g := Group{Transport: "tcp", Set: o.Set()}
 	for i := range lanes {
 		g.Lanes = append(g.Lanes, x.core.AddLane(LaneSpec{Peer: peer, Name: o.Lanes[i].LocalName, Transport: "tcp", LocalSide: here, RemoteSide: there,
 			Local: i, Remote: i, RateBytesPerSec: topo.GBPerSec}))
 		x.queues[i] = make([]*Slice, 0, 4096)
 	}
-	x.route = &Route{Peer: peer, Name: "r", Groups: []Group{g}, Policy: pick.Adaptive}
+	x.route = &Route{Peer: peer, Name: "r", Groups: []Group{g}}
 	x.submit(&Job{Route: x.route, Ops: []Op{{Bytes: 1 << 30, Count: 1}}})
 	for !x.done {
 		x.round()
@@ -114,7 +114,7 @@ func BenchmarkTickAfterPeers(b *testing.B) {
 		b.Run(fmt.Sprintf("peers=%d", n), func(b *testing.B) {
 			x := newBench(b, 4)
 			for range n {
-				peer, side := x.core.AddPeer("n"), x.core.AddSide(Side{Rates: []topo.Rate{topo.GBPerSec}})
+				peer, side := x.core.AddPeer("n"), x.core.AddSide([]topo.Rate{topo.GBPerSec})
 				lane := x.core.AddLane(LaneSpec{Peer: peer, Name: "eth0", Transport: "tcp", LocalSide: side, RemoteSide: side})
 				x.step(Event{Kind: LaneGone, Lane: lane})
 				x.core.RemovePeer(peer)

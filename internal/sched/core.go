@@ -29,8 +29,7 @@ type Config struct {
 	MaxAttempts    int   // of one slice
 	LocalPortNS    int64 // window of a local port, of all its lanes together
 	RemotePortNS   int64
-	MaxTickGapNS   int64 // longer gaps between steps count as this: nobody ran
-	Seed           uint64
+	MaxTickGapNS   int64     // longer gaps between steps count as this: nobody ran
 	NominalUnknown topo.Rate // of lanes of which nothing is known
 }
 
@@ -129,10 +128,11 @@ type port struct {
 	down    bool
 }
 
-// AddSide makes the ports of a host known.
-func (c *Core) AddSide(s Side) SideID {
+// AddSide makes the ports of one host for one transport known, by pathsel's
+// Port.Index: what each one's wire carries, 0 not known.
+func (c *Core) AddSide(rates []topo.Rate) SideID {
 	x := &side{}
-	for _, r := range s.Rates {
+	for _, r := range rates {
 		x.add(r)
 	}
 	id := c.ids.side

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/internal/pick"
+	"github.com/topoctl/topoctl/internal/direction"
 )
 
 // What one slice takes of ops.
@@ -15,7 +15,7 @@ func TestCut(t *testing.T) {
 	page := func(local, remote int64) Op {
 		return Op{Local: 1, Remote: 2, LocalOffset: local * k, RemoteOffset: remote * k, Bytes: 4 * k, Count: 1}
 	}
-	reading := func(o Op) Op { o.Read = true; return o }
+	reading := func(o Op) Op { o.Kind = direction.Read; return o }
 	span := func(local, remote, bytes int64) Span { return Span{1, 2, local * k, remote * k, bytes * k} }
 	for _, tt := range []struct {
 		name  string
@@ -91,7 +91,6 @@ func TestServiceRate(t *testing.T) {
 				if len(s.done) < 500 && tt.bytes < mib {
 					s.after(0, func() []Event {
 						j := writeOf(r, tt.bytes)
-						s.tracks[j] = &track{may: map[ConnID]bool{}}
 						return []Event{{Kind: Submit, Job: j}}
 					})
 				}
@@ -177,13 +176,5 @@ func TestLaneStats(t *testing.T) {
 	}
 	if rate := float64(a.BytesPerSec) / float64(2*gbit); rate < 0.9 || rate > 1.1 {
 		t.Errorf("rate %d", a.BytesPerSec)
-	}
-}
-
-// Policies other than Adaptive move everything too.
-func TestPolicies(t *testing.T) {
-	for _, name := range pick.Policies() {
-		seconds, _ := transfer(t, pick.Policy(name), 16*mib, 0, same(2*gbit, gbit))
-		t.Logf("%-12s %.1f ms", name, seconds*1e3)
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"strings"
 	"testing"
+
+	"github.com/topoctl/topoctl/internal/direction"
 )
 
 func withDeadline(j *Job, s *sim, in int64) *Job {
@@ -12,7 +14,7 @@ func withDeadline(j *Job, s *sim, in int64) *Job {
 }
 
 func readOf(r *Route, bytes int64) *Job {
-	return &Job{Route: r, Ops: []Op{{Bytes: bytes, Count: 1, Read: true, Local: 1, Remote: 2}}}
+	return &Job{Route: r, Ops: []Op{{Bytes: bytes, Count: 1, Kind: direction.Read, Local: 1, Remote: 2}}}
 }
 
 // by says whether a job ended at a time from its start, in milliseconds.
@@ -251,6 +253,5 @@ func TestManyPeers(t *testing.T) {
 		t.Errorf("kept: %d routes, %d busy peers, %d that wait, %d fences", len(c.routes), len(c.busy), len(c.waiting), len(c.fences))
 	}
 	j := writeOf(&Route{Peer: s.peer}, 1)
-	s.tracks[j] = &track{may: map[ConnID]bool{}}
 	s.step(Event{Kind: Submit, Job: j}, Event{Kind: PortDown, Side: s.side}, Event{Kind: PeerGone, Peer: s.peer})
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/direction"
 )
 
 const mib = 1 << 20
@@ -153,10 +154,10 @@ func TestSilentLossOfTheOnlyLane(t *testing.T) {
 // over a second connection, and all go on over new ones.
 func TestSwallowed(t *testing.T) {
 	for _, lanes := range [][]laneOf{same(2 * gbit), same(2*gbit, 2*gbit, gbit)} {
-		for _, read := range []bool{false, true} {
+		for _, kind := range []direction.Direction{direction.Write, direction.Read} {
 			s, r := warmed(t, Config{}, lanes)
 			j := writeOf(r, 64*mib)
-			j.Ops[0].Read, j.DeadlineNS = read, s.now+40*second
+			j.Ops[0].Kind, j.DeadlineNS = kind, s.now+40*second
 			s.submit(j)
 			s.in(20*millisecond, func() {
 				for id := range lanes {
@@ -297,7 +298,6 @@ func TestFallback(t *testing.T) {
 	s.in(300*millisecond, func() {
 		later = &Job{Route: r, Ops: []Op{{Bytes: 64 << 10, Count: 1}}}
 		s.after(0, func() []Event {
-			s.tracks[later] = &track{may: map[ConnID]bool{}}
 			return []Event{{Kind: Submit, Job: later}}
 		})
 	})
@@ -371,13 +371,13 @@ func (s *sim) fail(l *simLink, e Event) {
 // A probe lies over what the silent lane brings in the end: if it fails, what it may have
 // changed is sent again, whichever of the two came last.
 func TestProbeThatFails(t *testing.T) {
-	for name, read := range map[string]bool{"write": false, "read": true} {
-		t.Run(name, func(t *testing.T) {
+	for _, kind := range []direction.Direction{direction.Write, direction.Read} {
+		t.Run(kind.String(), func(t *testing.T) {
 			s := newSim(t, Config{})
 			r := s.route(s.group("shm", same(2*gbit)), s.group("tcp", same(2*gbit)))
 			s.warm(r)
 			j := writeOf(r, 64*mib)
-			j.Ops[0].Read = read
+			j.Ops[0].Kind = kind
 			s.submit(j)
 			s.in(10*millisecond, func() { s.link("shm0").setRate(0) })
 			var probe *Slice
@@ -392,7 +392,7 @@ func TestProbeThatFails(t *testing.T) {
 			if probe == nil {
 				t.Fatal("no probe is posted")
 			}
-			s.fail(s.link("tcp0"), Event{Err: errors.New("payload does not match its tag"), MayLand: !read, Retry: true})
+			s.fail(s.link("tcp0"), Event{Err: errors.New("payload does not match its tag"), MayLand: kind == direction.Write, Retry: true})
 			s.link("shm0").setRate(2 * gbit)
 			s.all()
 			s.well(j)
@@ -436,7 +436,7 @@ func TestAttempts(t *testing.T) {
 	s := newSim(t, Config{MaxAttempts: 3})
 	r := s.route(s.group("tcp", same(2*gbit)))
 	s.warm(r)
-	j := s.submit(&Job{Route: r, Ops: []Op{{Bytes: 4096, Count: 1, Read: true}}})
+	j := s.submit(&Job{Route: r, Ops: []Op{{Bytes: 4096, Count: 1, Kind: direction.Read}}})
 	for k := range int64(100) {
 		s.in(k*10*microsecond, func() { s.links[0].queue0(s) })
 		s.in(5*millisecond+k*10*microsecond, func() { s.links[0].queue0(s) })

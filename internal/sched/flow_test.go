@@ -5,14 +5,12 @@ import (
 	"testing"
 
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/internal/pick"
 )
 
 // transfer moves bytes after others have made connections and rates known.
-func transfer(t *testing.T, policy pick.Policy, bytes int64, warm int64, lanes []laneOf) (seconds float64, s *sim) {
-	s = newSim(t, Config{Seed: 7})
+func transfer(t *testing.T, bytes int64, warm int64, lanes []laneOf) (seconds float64, s *sim) {
+	s = newSim(t, Config{})
 	r := s.route(s.group("tcp", lanes))
-	r.Policy = policy
 	if warm > 0 {
 		s.submit(writeOf(r, warm))
 		s.all()
@@ -42,7 +40,7 @@ func unknown(lanes []laneOf) []laneOf {
 }
 
 // Lanes together move what they can, whether or not the topology knows their
-// rates. Other policies are printed beside it.
+// rates.
 func TestAggregation(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
@@ -63,29 +61,21 @@ func TestAggregation(t *testing.T) {
 			}
 			t.Run(fmt.Sprintf("%s/known=%v", tt.name, known), func(t *testing.T) {
 				for _, bytes := range []int64{mib, 4 * mib, 16 * mib, 64 * mib, 256 * mib} {
-					line := fmt.Sprintf("%4d MiB", bytes/mib)
-					for _, policy := range []pick.Policy{pick.Adaptive, pick.RoundRobin, pick.Random, pick.Mooncake} {
-						if policy != pick.Adaptive && (testing.Short() || bytes > 64*mib) {
-							continue
-						}
-						seconds, _ := transfer(t, policy, bytes, 64*mib, lanes)
-						share := float64(bytes) / seconds / sum(lanes)
-						line += fmt.Sprintf("  %s %.3f", policy, share)
-						least := 0.5
-						if bytes >= 16*mib {
-							least = 0.98
-						}
-						if lanes[0].rate > 10*gbit { // latencies and the last slices count for more
-							least = 0
-							if bytes >= 64*mib {
-								least = 0.95
-							}
-						}
-						if policy == pick.Adaptive && share < least {
-							t.Errorf("%d MiB: %.3f of the lanes' sum", bytes/mib, share)
+					seconds, _ := transfer(t, bytes, 64*mib, lanes)
+					share := float64(bytes) / seconds / sum(lanes)
+					least := 0.5
+					if bytes >= 16*mib {
+						least = 0.98
+					}
+					if lanes[0].rate > 10*gbit { // latencies and the last slices count for more
+						least = 0
+						if bytes >= 64*mib {
+							least = 0.95
 						}
 					}
-					t.Log(line)
+					if share < least {
+						t.Errorf("%d MiB: %.3f of the lanes' sum", bytes/mib, share)
+					}
 				}
 			})
 		}
@@ -108,7 +98,7 @@ func TestUnknownFromTheStart(t *testing.T) {
 		// Far away: windows must grow with what was seen, or each waits for its answers.
 		{[]laneOf{{rate: 400 * gbit, latency: 200 * microsecond}, {rate: 400 * gbit, latency: 200 * microsecond}}, 256 * mib, 0.69},
 	} {
-		seconds, _ := transfer(t, pick.Adaptive, tt.bytes, 0, unknown(tt.lanes))
+		seconds, _ := transfer(t, tt.bytes, 0, unknown(tt.lanes))
 		share := float64(tt.bytes) / seconds / sum(tt.lanes)
 		t.Logf("%d lanes, %d MiB: %.3f of their sum", len(tt.lanes), tt.bytes/mib, share)
 		if share < tt.least {
@@ -120,7 +110,7 @@ func TestUnknownFromTheStart(t *testing.T) {
 // A lane that is slower by far helps, and does not hold up the end.
 func TestVerySlowLane(t *testing.T) {
 	lanes := same(2*gbit, gbit/50)
-	seconds, s := transfer(t, pick.Adaptive, 128*mib, 64*mib, lanes)
+	seconds, s := transfer(t, 128*mib, 64*mib, lanes)
 	share := 128 * mib / seconds / sum(lanes)
 	t.Logf("%.3f of the lanes' sum", share)
 	if share < 0.98 {
@@ -133,6 +123,6 @@ func TestVerySlowLane(t *testing.T) {
 
 // Nothing is known of two lanes, and one of them is very slow: that is no stall.
 func TestUnknownSlowLane(t *testing.T) {
-	_, s := transfer(t, pick.Adaptive, 64*mib, 0, unknown(same(10*gbit, gbit/100)))
+	_, s := transfer(t, 64*mib, 0, unknown(same(10*gbit, gbit/100)))
 	s.noNotes(LaneSick)
 }

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+
+	"github.com/topoctl/topoctl/internal/direction"
 )
 
 // jobState is the core's own part of a job.
@@ -15,7 +17,6 @@ type jobState struct {
 	unsent   int64  // bytes that are not cut yet
 	again    *Slice // to be sent again, the first one first
 	held     *Slice // likewise, once the connections that they were lost on are fenced
-	index    uint32 // of the next slice
 	inflight int
 	fences   []ConnID
 
@@ -179,7 +180,7 @@ func (c *Core) delivered(l *lane, j *Job, s *Slice) {
 
 // notDelivered sends a slice again, or fails its job.
 func (c *Core) notDelivered(l *lane, j *Job, s *Slice, e *Event) {
-	mayLand := e.MayLand && !s.Read
+	mayLand := e.MayLand && s.Kind == direction.Write
 	if mayLand {
 		c.fence(l, j)
 	}

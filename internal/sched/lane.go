@@ -745,7 +745,7 @@ func (c *Core) postProbe(l *lane, of *Slice) {
 	x := of.Spans[0]
 	x.Bytes = min(x.Bytes, probeBytes)
 	s := c.slice()
-	s.Spans, s.Bytes, s.Read, s.Probe = append(s.Spans, x), x.Bytes, of.Read, true
+	s.Spans, s.Bytes, s.Kind, s.Probe = append(s.Spans, x), x.Bytes, of.Kind, true
 	s.firstOp, s.lastOp = of.firstOp, of.lastOp
 	l.peer.probeAt = c.clock + c.cfg.StallFloorNS/2
 	c.post(of.Job, l, s)

@@ -14,7 +14,6 @@ type group struct {
 	lanes     []*lane // by place in the set; nil: gone
 	states    []pick.State
 	picker    *pick.Picker
-	pulls     bool        // see Core.amongFreed
 	class     []int       // lanes that promise the same have the same class
 	best      []topo.Rate // of each class: what the fastest measured lane does
 
@@ -57,7 +56,7 @@ func (c *Core) regroup(r *Route) {
 			continue
 		}
 		g := group{transport: from.Transport, set: from.Set, lanes: make([]*lane, n), states: make([]pick.State, n),
-			picker: from.Set.Picker(r.Policy, c.cfg.Seed), class: make([]int, n)}
+			picker: from.Set.Picker(), class: make([]int, n)}
 		for k := range n {
 			g.lanes[k] = c.lanes[from.Lanes[k]]
 			if g.first == nil {
@@ -65,7 +64,6 @@ func (c *Core) regroup(r *Route) {
 			}
 			g.states[k].Health = pick.Sick
 		}
-		g.pulls = g.picker.Adapts()
 		g.classify()
 		r.groups = append(r.groups, g)
 	}

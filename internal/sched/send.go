@@ -263,10 +263,7 @@ func (c *Core) choose(r *Route, j *Job, bytes int64) *lane {
 	if len(g.lanes) == 1 && len(g.set.Lanes) == 1 {
 		return g.only(bytes)
 	}
-	slice := pick.Slice{Bytes: bytes, Remaining: max(r.backlog(j.class()), bytes), Request: j.id<<32 | uint64(j.cursor.op), Index: j.index}
-	if j.again != nil {
-		slice.Index, slice.Attempt = j.again.index, j.again.Attempt
-	}
+	slice := pick.Slice{Bytes: bytes, Remaining: max(r.backlog(j.class()), bytes)}
 	if g.current(c, r.peer) {
 		if l, decided := c.amongFreed(r, g, &slice); decided {
 			return l
@@ -282,17 +279,13 @@ func (c *Core) choose(r *Route, j *Job, bytes int64) *lane {
 	return l
 }
 
-// pick asks the policy. One that knows no windows may choose a lane whose connection is
-// full: then the slice waits.
+// pick asks the policy.
 func (g *group) pick(slice *pick.Slice) *lane {
-	at := g.picker.Prepared(*slice, g.policyStates())
+	at := g.picker.Pick(*slice, g.policyStates())
 	if at < 0 || at >= len(g.lanes) {
 		return nil
 	}
-	if l := g.lanes[at]; len(l.slices) < max(l.limits.MaxPosted, 1) {
-		return l
-	}
-	return nil
+	return g.lanes[at]
 }
 
 // policyStates is what the policy sees.
@@ -314,7 +307,7 @@ func (g *group) current(c *Core, p *peer) bool {
 // which a slice has come back can have room. Where that decides, a lane of nil means that the slice
 // waits; otherwise the policy is asked.
 func (c *Core) amongFreed(r *Route, g *group, slice *pick.Slice) (*lane, bool) {
-	if !g.full || !g.pulls {
+	if !g.full {
 		return nil, false
 	}
 	room, states := false, g.policyStates()
@@ -454,8 +447,6 @@ func (c *Core) nextSlice(j *Job, l *lane, bytes int64) *Slice {
 	}
 	s := c.slice()
 	j.cursor.cut(j.Ops, s, min(want, most, j.unsent), spans)
-	s.index = j.index
-	j.index++
 	j.unsent -= s.Bytes
 	c.unqueued(j, s.Bytes)
 	return s
@@ -540,8 +531,8 @@ func (c *cursor) cut(ops []Op, s *Slice, want int64, maxSpans int) {
 			continue
 		}
 		if len(s.Spans) == 0 {
-			s.Read, s.firstOp = o.Read, c.op
-		} else if s.Read != o.Read {
+			s.Kind, s.firstOp = o.Kind, c.op
+		} else if s.Kind != o.Kind {
 			return
 		}
 		before := s.Bytes
@@ -650,7 +641,7 @@ func (s *Slice) add(local, remote int32, here, there, bytes int64, maxSpans int)
 // another: a lane that takes less than the one that failed gets a part of it.
 func (s *Slice) carve(part *Slice, want int64, maxSpans int) {
 	part.Spans, part.Bytes = part.Spans[:0], 0
-	part.Read, part.Probe, part.firstOp, part.lastOp, part.Attempt, part.index = s.Read, s.Probe, s.firstOp, s.lastOp, s.Attempt, s.index
+	part.Kind, part.Probe, part.firstOp, part.lastOp, part.Attempt = s.Kind, s.Probe, s.firstOp, s.lastOp, s.Attempt
 	used := 0
 	for used < len(s.Spans) && len(part.Spans) < maxSpans && part.Bytes < want {
 		x := &s.Spans[used]

@@ -22,7 +22,6 @@ func TestPriorities(t *testing.T) {
 			s.after(k*4*millisecond, func() []Event {
 				j := &Job{Route: r, Ops: []Op{{Bytes: 64 << 10, Count: 1}}, Priority: priority}
 				small = append(small, j)
-				s.tracks[j] = &track{may: map[ConnID]bool{}}
 				return []Event{{Kind: Submit, Job: j}}
 			})
 		}
@@ -63,7 +62,7 @@ func TestNormalIsNotStarved(t *testing.T) {
 // Jobs of one class get equal parts.
 func TestFairness(t *testing.T) {
 	s, r := warmed(t, Config{}, same(2*gbit, 2*gbit))
-	other := &Route{Peer: r.Peer, Name: "gpu:0 > n2 gpu:0", Groups: r.Groups, Policy: r.Policy}
+	other := &Route{Peer: r.Peer, Name: "gpu:0 > n2 gpu:0", Groups: r.Groups}
 	var jobs []*Job
 	for i := range 9 {
 		route := r
@@ -90,13 +89,13 @@ func TestFairness(t *testing.T) {
 func TestPortWindows(t *testing.T) {
 	s := newSim(t, Config{})
 	const peers = 16
-	here := s.core.AddSide(Side{Rates: []topo.Rate{2 * gbit}})
+	here := s.core.AddSide([]topo.Rate{2 * gbit})
 	var jobs []*Job
 	var lanes []LaneID
 	shared := &simLink{s: s, name: "port", rate: float64(2 * gbit), latency: 20 * microsecond, limits: Limits{MaxSpans: 64, MaxBytes: mib, MaxPosted: 64}}
 	for i := range peers {
 		peer := s.core.AddPeer(fmt.Sprint("n", i))
-		there := s.core.AddSide(Side{Rates: []topo.Rate{2 * gbit}})
+		there := s.core.AddSide([]topo.Rate{2 * gbit})
 		lane := s.core.AddLane(LaneSpec{Peer: peer, Name: fmt.Sprint("lane", i), Transport: "tcp", LocalSide: here, RemoteSide: there, RateBytesPerSec: 2 * gbit})
 		link := *shared
 		link.lane, link.rate = lane, link.rate/peers

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/direction"
 	"github.com/topoctl/topoctl/internal/pick"
 )
 
@@ -76,7 +77,7 @@ type spoiled struct {
 
 // piece is a run of bytes that is contiguous on both sides.
 type piece struct {
-	read          bool
+	kind          direction.Direction
 	local, remote int32
 	lo, ro, bytes int64
 }
@@ -177,7 +178,7 @@ func (s *sim) groupTo(peer PeerID, transport string, lanes []laneOf) Group {
 		o.Lanes = append(o.Lanes, pick.Listed{LocalName: fmt.Sprintf("eth%d", i), RemoteName: fmt.Sprintf("eth%d", i), BytesPerSec: l.promised, Tier: l.tier})
 		rates[i] = l.promised
 	}
-	here, there := s.core.AddSide(Side{Rates: rates}), s.core.AddSide(Side{Rates: rates})
+	here, there := s.core.AddSide(rates), s.core.AddSide(rates)
 	if transport == "tcp" {
 		s.side, s.far = here, there
 	}
@@ -196,7 +197,7 @@ func (s *sim) groupTo(peer PeerID, transport string, lanes []laneOf) Group {
 }
 
 func (s *sim) route(groups ...Group) *Route {
-	return &Route{Peer: s.peer, Name: "cpu:0 > n2 cpu:0", Groups: groups, Policy: pick.Adaptive}
+	return &Route{Peer: s.peer, Name: "cpu:0 > n2 cpu:0", Groups: groups}
 }
 
 func (s *sim) link(name string) *simLink {
@@ -231,7 +232,6 @@ func writeOf(r *Route, bytes int64) *Job {
 }
 
 func (s *sim) submit(j *Job) *Job {
-	s.tracks[j] = &track{may: map[ConnID]bool{}}
 	s.step(Event{Kind: Submit, Job: j})
 	return j
 }
@@ -275,6 +275,8 @@ func (tr *track) repair(x *Slice, posted int) {
 // saw keeps the books of what the core is told.
 func (s *sim) saw(e *Event) {
 	switch e.Kind {
+	case Submit:
+		s.tracks[e.Job] = &track{may: map[ConnID]bool{}}
 	case Done:
 		j := e.Slice.Job
 		tr := s.tracks[j]
@@ -283,7 +285,7 @@ func (s *sim) saw(e *Event) {
 		conn := e.Slice.Conn
 		if e.Err == nil && !e.Slice.Probe {
 			for _, x := range e.Slice.Spans {
-				tr.spans = append(tr.spans, piece{e.Slice.Read, x.Local, x.Remote, x.LocalOffset, x.RemoteOffset, x.Bytes})
+				tr.spans = append(tr.spans, piece{e.Slice.Kind, x.Local, x.Remote, x.LocalOffset, x.RemoteOffset, x.Bytes})
 			}
 		}
 		if e.Err == nil {
@@ -294,7 +296,7 @@ func (s *sim) saw(e *Event) {
 			}
 		}
 		delete(s.late, e.Slice)
-		if e.MayLand && !e.Slice.Read && !s.gone[conn] {
+		if e.MayLand && e.Slice.Kind == direction.Write && !s.gone[conn] {
 			tr.may[conn] = true
 			s.late[e.Slice] = lateSlice{j, conn}
 		}

@@ -75,7 +75,7 @@ func piecesOf(ops []Op) []piece {
 			if o.RemotePages != nil {
 				there = int64(o.RemotePages[k])
 			}
-			out = append(out, piece{o.Read, o.Local, o.Remote, o.LocalOffset + here*o.LocalStride, o.RemoteOffset + there*o.RemoteStride, o.Bytes})
+			out = append(out, piece{o.Kind, o.Local, o.Remote, o.LocalOffset + here*o.LocalStride, o.RemoteOffset + there*o.RemoteStride, o.Bytes})
 		}
 	}
 	return merge(out)
@@ -89,7 +89,7 @@ func merge(in []piece) []piece {
 	var out []piece
 	for _, x := range in {
 		if n := len(out); n > 0 {
-			if l := &out[n-1]; l.read == x.read && l.local == x.local && l.remote == x.remote && l.lo+l.bytes == x.lo && l.ro+l.bytes == x.ro {
+			if l := &out[n-1]; l.kind == x.kind && l.local == x.local && l.remote == x.remote && l.lo+l.bytes == x.lo && l.ro+l.bytes == x.ro {
 				l.bytes += x.bytes
 				continue
 			}
@@ -106,7 +106,7 @@ func within(have, want []piece) bool {
 			return false
 		}
 		if !slices.ContainsFunc(want, func(w piece) bool {
-			return w.read == x.read && w.local == x.local && w.remote == x.remote && x.lo >= w.lo && x.lo+x.bytes <= w.lo+w.bytes && x.ro-x.lo == w.ro-w.lo
+			return w.kind == x.kind && w.local == x.local && w.remote == x.remote && x.lo >= w.lo && x.lo+x.bytes <= w.lo+w.bytes && x.ro-x.lo == w.ro-w.lo
 		}) {
 			return false
 		}

@@ -7,7 +7,7 @@ import (
 	"slices"
 
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/internal/pick"
+	"github.com/topoctl/topoctl/internal/direction"
 )
 
 func (s *sim) connect(a *Action) {
@@ -97,9 +97,6 @@ func (s *sim) post(a *Action) {
 		return
 	}
 	c.link.push(&simItem{x, c})
-	if x.Job.Route.Policy == pick.Mooncake {
-		return // it knows no windows
-	}
 	l := s.core.holder(a.Lane, a.Conn)
 	if len(l.slices) > 1 && l.inflight > l.window {
 		s.t.Fatalf("lane %s holds %d bytes, its window is %d", c.link.name, l.inflight, l.window)
@@ -245,10 +242,10 @@ func (s *sim) lose(c *simConn, err error, in int64) {
 			back = append(back, x)
 		}
 		slices.SortFunc(back, func(a, b *Slice) int {
-			return cmp.Compare(a.postedAt*1_000_000+int64(a.index), b.postedAt*1_000_000+int64(b.index))
+			return cmp.Compare(s.posts[a], s.posts[b])
 		})
 		for _, x := range back {
-			events = append(events, Event{Kind: Done, Slice: x, Err: err, MayLand: !x.Read, Retry: true})
+			events = append(events, Event{Kind: Done, Slice: x, Err: err, MayLand: x.Kind == direction.Write, Retry: true})
 			delete(c.posted, x)
 		}
 		return append(events, Event{Kind: Lost, Lane: l.lane, Conn: c.id, Err: err})

@@ -64,7 +64,7 @@ func TestTranscripts(t *testing.T) {
 		}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			s := newSim(t, Config{Seed: 1})
+			s := newSim(t, Config{})
 			s.log = &strings.Builder{}
 			s.log.WriteString("# " + tt.about + "\n\n")
 			tt.run(s)

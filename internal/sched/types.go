@@ -16,8 +16,7 @@
 // A lane has one connection at a time, and a second one only to be asked by (see
 // Stalls). What it may hold is a time, its window, at the rate that was measured:
 // bytes completed per busy time. Ports have windows too, for all lanes and peers
-// together. Which lane gets a slice is the policy's choice (pick.Picker), and no
-// policy is named here.
+// together. Which lane gets a slice is pick.Picker's choice.
 //
 // A lane whose connection is lost, whose dial fails or that stalls is sick: it is
 // dialled again after a while that doubles, then half-open, one slice at a time,
@@ -57,6 +56,7 @@ import (
 	"fmt"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/direction"
 	"github.com/topoctl/topoctl/internal/pick"
 )
 
@@ -87,7 +87,7 @@ const (
 // LocalPages[k], or k without pages; in the remote region likewise. A contiguous
 // op has Count 1. The engine has checked every range.
 type Op struct {
-	Read                      bool
+	Kind                      direction.Direction
 	Local, Remote             int32 // the engine's handles of the regions
 	LocalOffset, RemoteOffset int64
 	Bytes                     int64 // of one piece
@@ -107,7 +107,7 @@ type Span struct {
 // written. It is the transport's from Post to Done.
 type Slice struct {
 	Job     *Job
-	Read    bool
+	Kind    direction.Direction
 	Spans   []Span
 	Bytes   int64
 	Attempt int // 0 the first time
@@ -129,7 +129,6 @@ type sliceState struct {
 	use             int    // place of its lane in the job's Result.Lanes
 	postedAt        int64  // Core.clock
 	firstOp, lastOp int    // that it holds bytes of
-	index           uint32
 }
 
 // Limits are what a connection takes.
@@ -138,12 +137,6 @@ type Limits struct {
 	MaxBytes  int64 // of one slice
 	MaxPosted int   // slices at a time
 	Parallel  int   // slices that share what it carries, and so end together; 0 is 1
-}
-
-// Side describes the ports of one host for one transport, by pathsel's
-// Port.Index: what each one's wire carries, 0 not known.
-type Side struct {
-	Rates []topo.Rate
 }
 
 // LaneSpec describes a lane. Local and Remote are ports of two sides, by index; a
@@ -175,7 +168,6 @@ type Route struct {
 	Peer   PeerID
 	Name   string // "cpu:0 > n2 gpu:1"
 	Groups []Group
-	Policy pick.Policy
 
 	routeState
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/direction"
 )
 
 // Slow lanes whose promise is far above what they do, two queue pairs each, and a
@@ -12,8 +13,8 @@ import (
 func TestSlowUnevenLanes(t *testing.T) {
 	const mbit = gbit / 1000
 	for _, rates := range [][]topo.Rate{{20 * mbit, 10 * mbit}, {10 * mbit, 5 * mbit}, {10 * mbit, 10 * mbit, 10 * mbit, 10 * mbit}} {
-		for _, read := range []bool{false, true} {
-			t.Run(fmt.Sprint(rates, " read ", read), func(t *testing.T) {
+		for _, kind := range []direction.Direction{direction.Write, direction.Read} {
+			t.Run(fmt.Sprint(rates, " ", kind), func(t *testing.T) {
 				s := newSim(t, Config{})
 				lanes, sum := make([]laneOf, len(rates)), topo.Rate(0)
 				for i, r := range rates {
@@ -29,14 +30,13 @@ func TestSlowUnevenLanes(t *testing.T) {
 				batch := func() *Job {
 					j := &Job{Route: r}
 					for k := range int64(4) {
-						j.Ops = append(j.Ops, Op{Read: read, Local: 1, Remote: 2, LocalOffset: k << 16, RemoteOffset: k << 16, Bytes: 64 << 10, Count: 1})
+						j.Ops = append(j.Ops, Op{Kind: kind, Local: 1, Remote: 2, LocalOffset: k << 16, RemoteOffset: k << 16, Bytes: 64 << 10, Count: 1})
 					}
 					return j
 				}
 				s.onDone = func(*Job) {
 					s.after(0, func() []Event {
 						j := batch()
-						s.tracks[j] = &track{may: map[ConnID]bool{}}
 						return []Event{{Kind: Submit, Job: j}}
 					})
 				}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 
+	"github.com/topoctl/topoctl/internal/direction"
 	"github.com/topoctl/topoctl/internal/sched"
 )
 
@@ -19,7 +20,7 @@ type conn struct {
 	dead    bool // failed, or about to
 	entropy uint64
 	posted  []*sched.Slice // in order
-	queues  [2]queue       // written, read
+	queues  [2]queue       // by Direction
 	flows   []*laneFlow
 	links   []Link // from port to port and back
 	rtt     int64
@@ -38,7 +39,7 @@ type queue struct {
 // route's memory.
 type laneFlow struct {
 	route *route
-	read  bool
+	kind  direction.Direction
 	flow  *Flow
 }
 
@@ -88,18 +89,11 @@ func (x *conn) post(s *sched.Slice) {
 	if x.dead {
 		return
 	}
-	q := x.queue(s)
+	q := &x.queues[s.Kind]
 	q.waiting = append(q.waiting, s)
 	if len(q.waiting) == 1 {
 		x.begin(q)
 	}
-}
-
-func (x *conn) queue(s *sched.Slice) *queue {
-	if s.Read {
-		return &x.queues[1]
-	}
-	return &x.queues[0]
 }
 
 // begin puts the first slice of a queue on the wire.
@@ -118,32 +112,29 @@ func (x *conn) begin(q *queue) {
 func (x *conn) flowOf(s *sched.Slice) (*laneFlow, error) {
 	r := x.e.routes[s.Job.Route]
 	for _, f := range x.flows {
-		if f.route == r && f.read == s.Read {
+		if f.route == r && f.kind == s.Kind {
 			return f, nil
 		}
 	}
 	from, to := End{x.e.host, r.src, x.lane.local}, End{x.lane.peer.host, r.dst, x.lane.remote}
-	if s.Read {
+	if s.Kind == direction.Read {
 		from, to = to, from
 	}
 	path, err := x.e.c.Path(from, to, x.entropy)
 	if err != nil {
 		return nil, err
 	}
-	read := s.Read // the slice is the core's again when it is done
-	f := &laneFlow{route: r, read: read}
-	f.flow = x.e.c.Start(FlowSpec{Path: path, End: func(*Flow) { x.finishSending(read) }, Rate: func(*Flow) { x.updateRetryTimer() }})
+	kind := s.Kind // the slice is the core's again when it is done
+	f := &laneFlow{route: r, kind: kind}
+	f.flow = x.e.c.Start(FlowSpec{Path: path, End: func(*Flow) { x.finishSending(kind) }, Rate: func(*Flow) { x.updateRetryTimer() }})
 	x.flows = append(x.flows, f)
 	return f, nil
 }
 
 // finishSending is called when the first slice of a queue has left: the next one starts,
 // and a round trip later the first is done.
-func (x *conn) finishSending(read bool) {
-	q := &x.queues[0]
-	if read {
-		q = &x.queues[1]
-	}
+func (x *conn) finishSending(kind direction.Direction) {
+	q := &x.queues[kind]
 	s := q.waiting[0]
 	q.waiting[0] = nil
 	q.waiting = q.waiting[1:]
@@ -218,7 +209,7 @@ func (x *conn) fail(err error) {
 func (x *conn) end(kind sched.Kind, err error) {
 	x.dead = true
 	for _, s := range x.posted {
-		x.e.emit(sched.Event{Kind: sched.Done, Slice: s, Err: err, MayLand: !s.Read, Retry: true})
+		x.e.emit(sched.Event{Kind: sched.Done, Slice: s, Err: err, MayLand: s.Kind == direction.Write, Retry: true})
 	}
 	x.posted = nil
 	delete(x.e.conns, x.id)

@@ -4,13 +4,14 @@ import (
 	"cmp"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/direction"
 	"github.com/topoctl/topoctl/internal/sched"
 	"github.com/topoctl/topoctl/pathsel"
 )
 
 // EngineOptions configure an engine and its transport.
 type EngineOptions struct {
-	Sched  sched.Config // its seed is drawn from the cluster's where it is 0
+	Sched  sched.Config
 	Limits sched.Limits // of a connection; zero fields: 512 spans, 4 MiB, 256 slices
 }
 
@@ -68,7 +69,7 @@ type Work struct {
 	Peer        int              // the other host
 	Local       pathsel.Location // of the engine's host
 	Remote      pathsel.Location
-	Read        bool       // from the peer; otherwise to it
+	Kind        direction.Direction
 	Bytes       int64      // contiguous; or use Ops
 	Ops         []sched.Op // strided or several pieces
 	Priority    sched.Priority
@@ -86,9 +87,6 @@ func (c *Cluster) Engine(host int, o EngineOptions) (*Engine, error) {
 	o.Limits.MaxSpans = cmp.Or(o.Limits.MaxSpans, 512)
 	o.Limits.MaxBytes = cmp.Or(o.Limits.MaxBytes, 4<<20)
 	o.Limits.MaxPosted = cmp.Or(o.Limits.MaxPosted, 256)
-	if o.Sched.Seed == 0 {
-		o.Sched.Seed = hash(c.seed, uint64(host))
-	}
 	e := &Engine{c: c, host: host, o: o, core: sched.New(o.Sched), peers: map[int]*peer{}, routes: map[*sched.Route]*route{}, conns: map[sched.ConnID]*conn{},
 		work: map[*sched.Job]*Work{}}
 	e.step, e.wake = &Timer{run: e.run}, &Timer{run: e.tick}
@@ -168,7 +166,7 @@ func (e *Engine) Submit(w Work) (*sched.Job, error) {
 	}
 	ops := w.Ops
 	if len(ops) == 0 {
-		ops = []sched.Op{{Read: w.Read, Local: 1, Remote: 2, Bytes: w.Bytes, Count: 1}}
+		ops = []sched.Op{{Kind: w.Kind, Local: 1, Remote: 2, Bytes: w.Bytes, Count: 1}}
 	}
 	j := &sched.Job{Route: r.r, Ops: ops, Priority: w.Priority}
 	if w.DeadlineNS > 0 {

@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/direction"
 	"github.com/topoctl/topoctl/internal/sched"
 	"github.com/topoctl/topoctl/pathsel"
 )
@@ -94,8 +95,8 @@ func TestTransfersEndAsPredicted(t *testing.T) {
 		{"gb200-tray", "gpu:1", "gpu:2"},
 		{"nvl72-synthetic", "gpu:0", "gpu:71"},
 	} {
-		for _, read := range []bool{false, true} {
-			name := fmt.Sprintf("%s %s %s read %v", tt.fixture, tt.src, tt.dst, read)
+		for _, way := range []direction.Direction{direction.Write, direction.Read} {
+			name := fmt.Sprintf("%s %s %s %s", tt.fixture, tt.src, tt.dst, way)
 			k := kind(t, tt.fixture)
 			s := Shape{Hosts: 2, Ports: k.DataPorts(), PortBytesPerSec: 400 * gb, Spines: 1}
 			f, err := s.RailOptimized()
@@ -105,7 +106,7 @@ func TestTransfersEndAsPredicted(t *testing.T) {
 			c := build(t, Spec{Hosts: named(2, k), Fabric: f})
 			e := engineOf(t, c, 0, EngineOptions{})
 			const bytes = 4 << 30
-			j := move(t, c, e, Work{Peer: 1, Local: tt.src, Remote: tt.dst, Read: read, Bytes: bytes})
+			j := move(t, c, e, Work{Peer: 1, Local: tt.src, Remote: tt.dst, Kind: way, Bytes: bytes})
 			checkWhole(t, j, bytes)
 			set := e.routes[j.Route].set
 			ns, _ := set.Finish(set.Predict(bytes))
@@ -117,7 +118,7 @@ func TestTransfersEndAsPredicted(t *testing.T) {
 				t.Errorf("%s: took %.2f ms, predicted %.2f ms over %d lanes", name, took(j)*1e3, want*1e3, set.Chosen)
 			}
 			tx, rx := portsOut(t, c, 0)
-			if read {
+			if way == direction.Read {
 				tx, rx = rx, tx
 			}
 			if tx != bytes || rx != 0 {
@@ -156,12 +157,12 @@ func TestNICDiesAndComesBack(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		host int
-		read bool
-	}{{"our own", 0, false}, {"the peer's", 1, false}, {"the peer's, read", 1, true}} {
+		kind direction.Direction
+	}{{"our own", 0, direction.Write}, {"the peer's", 1, direction.Write}, {"the peer's, read", 1, direction.Read}} {
 		c := dgx(t, 2, false, nil, 3)
 		e := engineOf(t, c, 0, EngineOptions{Sched: sched.Config{SliceMaxBytes: 4 << 20}})
 		const bytes = 200 << 30
-		j := submit(t, e, Work{Peer: 1, Local: "cpu:0", Remote: "cpu:0", Read: tt.read, Bytes: bytes})
+		j := submit(t, e, Work{Peer: 1, Local: "cpu:0", Remote: "cpu:0", Kind: tt.kind, Bytes: bytes})
 		port := e.routes[j.Route].set.Lanes[0].Local
 		wire, err := c.Cable(tt.host, port)
 		if err != nil {
@@ -293,7 +294,7 @@ func TestNoFaultCostsData(t *testing.T) {
 			e := engineOf(t, c, h, EngineOptions{})
 			for range rapid.IntRange(0, 3).Draw(rt, "jobs") {
 				loc := rapid.SampledFrom(c.Kind(0).Host().Locations())
-				w := Work{Peer: (h + rapid.IntRange(0, 2).Draw(rt, "peer")) % 3, Local: loc.Draw(rt, "local"), Remote: loc.Draw(rt, "remote"), Read: rapid.Bool().Draw(rt, "read"), Bytes: 512 << 20}
+				w := Work{Peer: (h + rapid.IntRange(0, 2).Draw(rt, "peer")) % 3, Local: loc.Draw(rt, "local"), Remote: loc.Draw(rt, "remote"), Kind: rapid.SampledFrom([]direction.Direction{direction.Write, direction.Read}).Draw(rt, "kind"), Bytes: 512 << 20}
 				jobs, engines = append(jobs, submit(t, e, w)), append(engines, e)
 			}
 		}
@@ -333,7 +334,7 @@ func TestDeterministic(t *testing.T) {
 			e := engineOf(t, c, h, EngineOptions{})
 			engines = append(engines, e)
 			for g := range 4 {
-				jobs = append(jobs, submit(t, e, Work{Peer: (h + 1 + g) % 8, Local: pathsel.Location(fmt.Sprintf("gpu:%d", g)), Remote: "cpu:1", Bytes: 256 << 20, Read: g%2 == 0}))
+				jobs = append(jobs, submit(t, e, Work{Peer: (h + 1 + g) % 8, Local: pathsel.Location(fmt.Sprintf("gpu:%d", g)), Remote: "cpu:1", Bytes: 256 << 20, Kind: direction.Direction(1 - g%2)}))
 			}
 		}
 		down(t, c, 2, c.Kind(2).DataPorts()[1:2], 5*millisecond, 200*millisecond)

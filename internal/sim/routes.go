@@ -44,10 +44,10 @@ func (e *Engine) peer(host int, set *pathsel.LaneSet) *peer {
 		return p
 	}
 	if !e.hasSide {
-		e.side, e.hasSide = e.core.AddSide(sched.Side{Rates: set.PickSet().Local.BytesPerSec()}), true
+		e.side, e.hasSide = e.core.AddSide(set.PickSet().Local.BytesPerSec()), true
 		e.portsDown()
 	}
-	p := &peer{id: e.core.AddPeer(e.c.names[host]), host: host, side: e.core.AddSide(sched.Side{Rates: set.PickSet().Remote.BytesPerSec()}),
+	p := &peer{id: e.core.AddPeer(e.c.names[host]), host: host, side: e.core.AddSide(set.PickSet().Remote.BytesPerSec()),
 		lanes: map[[2]int]sched.LaneID{}, routes: map[routeKey]*route{}}
 	e.peers[host] = p
 	return p

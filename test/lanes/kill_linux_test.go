@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/topoctl/topoctl/engine"
-	"github.com/topoctl/topoctl/internal/pick"
 	"github.com/topoctl/topoctl/testkit/longtest"
 )
 
@@ -48,7 +47,7 @@ func TestKills(t *testing.T) {
 	}
 	const mbit = 300
 	l := newLab(t, mbit, mbit)
-	n := l.open(2, l.far.ask(ask{Do: "engine", Lanes: 2}), pick.Adaptive)
+	n := l.open(2, l.far.ask(ask{Do: "engine", Lanes: 2}))
 	n.must(false, 0, killBytes)
 	one := payload(mbit)
 	var recovery, back []time.Duration
@@ -99,9 +98,9 @@ func (n *nearEngine) usedAgain(lane int) time.Duration {
 // All lanes die: the batch ends with a clear error by its deadline, and where the
 // peer could not be told, its memory stays out of use until it was.
 func TestAllLanesDead(t *testing.T) {
-	const deadline = 1500 * time.Millisecond
+	const deadline = 800 * time.Millisecond
 	l := newLab(t, 300, 300)
-	n := l.open(2, l.far.ask(ask{Do: "engine", Lanes: 2}), pick.Adaptive)
+	n := l.open(2, l.far.ask(ask{Do: "engine", Lanes: 2}))
 	n.must(false, 0, killBytes)
 	for k, fault := range []struct {
 		name       string
@@ -122,7 +121,7 @@ func TestAllLanesDead(t *testing.T) {
 		if took > deadline+time.Minute {
 			t.Errorf("%s: it took %v to give up, the deadline was %v", fault.name, took, deadline)
 		}
-		_, again := n.move(false, 0, 4096, 2*time.Second)
+		_, again := n.move(false, 0, 4096, 500*time.Millisecond)
 		if unsafe := errors.Is(err, engine.ErrUnsafeBuffer); unsafe != errors.Is(again, engine.ErrQuarantined) {
 			t.Errorf("%s: unsafe: %v, and the next batch says %v", fault.name, unsafe, again)
 		}

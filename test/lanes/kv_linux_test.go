@@ -16,7 +16,6 @@ import (
 
 	"github.com/topoctl/topoctl/internal/kv/replay"
 	"github.com/topoctl/topoctl/internal/kv/serve"
-	"github.com/topoctl/topoctl/internal/pick"
 	"github.com/topoctl/topoctl/internal/sim"
 )
 
@@ -186,7 +185,7 @@ func kvExposed(t *testing.T, times []kv.Times) (out []float64) {
 func kvReplay(t *testing.T, mbits []int, w *kv.Workload, closedLoop bool) (r *replay.Result, met []bool) {
 	t.Helper()
 	l := newWires(t, mbits...)
-	n := l.open(len(mbits), l.far.ask(ask{Do: "engine", Lanes: len(mbits)}), pick.Adaptive)
+	n := l.open(len(mbits), l.far.ask(ask{Do: "engine", Lanes: len(mbits)}))
 	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Minute)
 	defer cancel()
 	l.far.ask(ask{Do: "watch"})

@@ -10,7 +10,6 @@ import (
 	"github.com/topoctl/topoctl/engine"
 	"github.com/topoctl/topoctl/internal/kv"
 	"github.com/topoctl/topoctl/internal/kv/replay"
-	"github.com/topoctl/topoctl/internal/pick"
 	"github.com/topoctl/topoctl/testkit/longtest"
 )
 
@@ -25,7 +24,7 @@ func TestKVLaneDies(t *testing.T) {
 		}
 		t.Run(name, func(t *testing.T) {
 			l := newLab(t, 200, 200)
-			n := l.open(2, l.far.ask(ask{Do: "engine", Lanes: 2}), pick.Adaptive)
+			n := l.open(2, l.far.ask(ask{Do: "engine", Lanes: 2}))
 			w, err := kv.Generate(kv.Spec{Requests: requests, Seed: 3, Arrivals: kv.Arrivals{Concurrency: 4},
 				Input: kv.Fixed(tokens), Output: kv.Fixed(2)})
 			if err != nil {

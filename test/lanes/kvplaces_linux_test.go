@@ -15,7 +15,6 @@ import (
 	"github.com/topoctl/topoctl/fixtures"
 	"github.com/topoctl/topoctl/internal/kv"
 	"github.com/topoctl/topoctl/internal/kv/replay"
-	"github.com/topoctl/topoctl/internal/pick"
 	"github.com/topoctl/topoctl/pathsel"
 )
 
@@ -80,28 +79,23 @@ func (f *farSide) startLocated() (answer, error) {
 
 func gpuAt(i int) pathsel.Location { return pathsel.Location(fmt.Sprintf("gpu:%d", i)) }
 
-// The bytes of each rank go over the lane beside its memory, where the policy takes the nearest one only.
+// The bytes of each rank go by the route of its own memory, which has the lane beside that first.
 func TestKVPlaces(t *testing.T) {
 	l := newLab(t, 400, 400)
 	top, err := located("near", nearAddr)
 	l.must("topology", err)
 	far := l.far.ask(ask{Do: "located"})
-	for _, tt := range []struct {
-		ranks  []int    // the GPU of each
-		halves [2]int64 // of all bytes, by lane
-	}{
-		{[]int{0, 1}, [2]int64{1, 1}}, {[]int{1}, [2]int64{0, 2}}, {[]int{0}, [2]int64{2, 0}},
-	} {
-		e, err := engine.New(t.Context(), engine.Options{Name: "near", Token: token, Ports: engine.Ports{Topology: top}, Policy: string(pick.First), Transports: []engine.TransportFactory{engine.TCP()}})
+	for _, ranks := range [][]int{{0, 1}, {1}, {0}} { // the GPU of each
+		e, err := engine.New(t.Context(), engine.Options{Name: "near", Token: token, Ports: engine.Ports{Topology: top}, Transports: []engine.TransportFactory{engine.TCP()}})
 		l.must("engine", err)
 		t.Cleanup(func() { e.Close() })
 		peer, err := e.Open(t.Context(), far.Address)
 		l.must("open", err)
 		o := replay.Options{Serve: kvServe(t), Check: true, Local: make([][]*engine.Region, 1), Remote: make([][]*engine.RemoteRegion, 1)}
-		side := kv.Side{TP: len(tt.ranks), PageTokens: 16}
+		side := kv.Side{TP: len(ranks), PageTokens: 16}
 		o.Serve.Cache, err = kv.New(kvModel, side, side)
 		l.must("layout", err)
-		for _, gpu := range tt.ranks {
+		for _, gpu := range ranks {
 			local, err := e.Alloc(regionBytes, engine.RegionOptions{Location: gpuAt(gpu)})
 			l.must("alloc", err)
 			remote, err := peer.Region(t.Context(), gpuRegion(gpu))
@@ -111,35 +105,37 @@ func TestKVPlaces(t *testing.T) {
 		o.Workload, err = kv.Generate(kv.Spec{Requests: 4, Seed: 1, Arrivals: kv.Arrivals{Concurrency: 2}, Input: kv.Fixed(256), Output: kv.Fixed(1)})
 		l.must("workload", err)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		_, err = replay.Run(ctx, o) // lanes are dialled, and what is ready first is taken meanwhile
+		r, err := replay.Run(ctx, o)
+		cancel()
 		l.must("replay", err)
-		half := 4 * 256 * kvModel.BytesPerToken() / 2
-		var got [2]int64
-		var r *replay.Result
-		// A lane that stands still, as on a busy machine, gives what it had to the other one, and is tested
-		// before it is used again: such a run does not tell.
-		for range 10 {
-			r, err = replay.Run(ctx, o)
-			l.must("replay", err)
-			got = [2]int64{}
-			for _, x := range r.Lanes {
-				t.Logf("%v: %s carried %d bytes, %d slices sent again, %q", tt.ranks, x.Name, x.Bytes, x.Retries, x.Error)
-				for i := range got {
-					if x.Name == nearName(i)+" > far:"+farName(i) {
-						got[i] += x.Bytes
-					}
+		if all := 4 * 256 * kvModel.BytesPerToken(); r.CheckedBytes != all {
+			t.Errorf("%d bytes were right, of %d", r.CheckedBytes, all)
+		}
+		o.Check = false // that reads from the peer, too
+		_, err = replay.Run(t.Context(), o)
+		l.must("replay", err)
+		bytes := map[pathsel.Location]int64{}
+		for _, x := range e.Recent() {
+			for _, route := range x.Routes {
+				if route.Local == "" {
+					continue // a check before
 				}
-			}
-			if got[0]+got[1] != 2*half || r.CheckedBytes != 2*half {
-				t.Errorf("%v bytes were carried and %d were right, of %d", got, r.CheckedBytes, 2*half)
-			}
-			if off := got[0] - tt.halves[0]*half; off >= -half/4 && off <= half/4 {
-				break
+				if route.Local != route.Remote {
+					t.Errorf("bytes of %s went to %s", route.Local, route.Remote)
+				}
+				bytes[route.Local] += route.Bytes
 			}
 		}
-		cancel()
-		if off := got[0] - tt.halves[0]*half; off < -half/4 || off > half/4 {
-			t.Errorf("ranks at GPUs %v: lanes carried %v bytes in each of ten runs, want about %v halves of %d", tt.ranks, got, tt.halves, half)
+		for _, gpu := range ranks {
+			x, err := peer.Explain(gpuAt(gpu), gpuAt(gpu))
+			l.must("explain", err)
+			lanes := x.Routes[0].Groups[0].Lanes
+			if want := nearName(gpu) + " > far:" + farName(gpu); len(lanes) == 0 || lanes[0].Lane != want {
+				t.Errorf("GPU %d: lanes %+v, want %s first", gpu, lanes, want)
+			}
+			if bytes[gpuAt(gpu)] == 0 || len(bytes) != len(ranks) {
+				t.Errorf("ranks at GPUs %v moved %v", ranks, bytes)
+			}
 		}
 	}
 }

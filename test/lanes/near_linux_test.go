@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/topoctl/topoctl/engine"
-	"github.com/topoctl/topoctl/internal/pick"
 )
 
 // nearEngine is the engine of this process, which drives.
@@ -21,12 +20,12 @@ type nearEngine struct {
 
 // open starts an engine that knows the first lanes of the lab, and opens the far
 // one over lane 0.
-func (l *lab) open(lanes int, far answer, policy pick.Policy) *nearEngine {
+func (l *lab) open(lanes int, far answer) *nearEngine {
 	l.t.Helper()
 	t, err := topology("near", lanes, nearAddr)
 	l.must("topology", err)
 	e, err := engine.New(context.Background(), engine.Options{
-		Name: "near", Token: token, Ports: engine.Ports{Topology: t}, Policy: string(policy), Transports: []engine.TransportFactory{engine.TCP()},
+		Name: "near", Token: token, Ports: engine.Ports{Topology: t}, Transports: []engine.TransportFactory{engine.TCP()},
 	})
 	l.must("engine", err)
 	l.t.Cleanup(func() { e.Close() })

@@ -421,7 +421,7 @@ func (c *scene) untouched() {
 // processes that stop, pause and are killed. No batch that is done has a wrong byte, on either side;
 // none fails but for a host that was killed; and what is not registered stays as it is.
 func TestProtected(t *testing.T) {
-	slices := int64(length(10_000, 30_000, 10_000_000))
+	slices := int64(length(10_000, 12_000, 10_000_000))
 	for _, protection := range []string{"payload", "sealed"} {
 		t.Run(protection, func(t *testing.T) {
 			watch(t)

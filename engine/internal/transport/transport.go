@@ -36,6 +36,7 @@ import (
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/engine/internal/memory"
+	"github.com/topoctl/topoctl/internal/direction"
 )
 
 // ConnID names a connection that an engine dialled. An engine never uses one
@@ -287,12 +288,12 @@ type Conn interface {
 }
 
 // Op is what a request does, seen from the side that posts it.
-type Op uint8
+type Op = direction.Direction
 
 // The ops.
 const (
-	Read  Op = 1 // from the peer's memory into ours
-	Write Op = 2 // from our memory into the peer's
+	Write = direction.Write
+	Read  = direction.Read
 )
 
 // Request is one piece of work: spans of one op that complete together.
@@ -312,7 +313,7 @@ type Request struct {
 // Refuse says why a connection of these limits takes no such request, nil where it does. The
 // ranges are those of our own regions: what the peer's have is not known here.
 func (c *Caps) Refuse(r *Request) error {
-	if len(r.Spans) > c.MaxSpans || r.Bytes > c.MaxBytes || r.Op != Read && r.Op != Write {
+	if len(r.Spans) > c.MaxSpans || r.Bytes > c.MaxBytes || r.Op > Read {
 		return fmt.Errorf("%w: op %d of %d spans and %d bytes: at most %d and %d are taken",
 			ErrRefused, r.Op, len(r.Spans), r.Bytes, c.MaxSpans, c.MaxBytes)
 	}

@@ -68,7 +68,7 @@ func TestParseURL(t *testing.T) {
 		{url: "etcd://u:hush@h1", err: "a user in the URL"},
 		{url: "etcd://h1?user=u", err: `"user" in the URL`},
 		{url: "etcd://h1?ttl=5s&ttl=6s", err: `"ttl" in the URL`},
-		{url: "etcd://h1?ttl=4s", err: "TTL of 4s: want 5s to 1h0m0s"},
+		{url: "etcd://h1?ttl=2s", err: "TTL of 2s: want 5s to 1h0m0s"},
 		{url: "etcd://h1?ttl=soon", err: "want a time such as 15s"},
 		{url: "etcd://h1?cert=x", err: "cert and key come together"},
 		{url: "etcd://h1?cacert=/nonexistent", err: "no such file"},

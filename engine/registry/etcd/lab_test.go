@@ -1,12 +1,8 @@
 package etcd_test
 
 import (
-	"bufio"
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -25,7 +21,7 @@ import (
 // insideVariable says that this process has a network of its own.
 const insideVariable = "TOPOCTL_TEST_INSIDE"
 
-// Eight agents in network namespaces, topoctl's own program, found by name under load. One
+// Eight engines in network namespaces, found by name under load. One
 // host vanishes and its engine is started elsewhere: the writers follow it. Then etcd is away.
 func TestNamespaces(t *testing.T) {
 	t.Parallel()
@@ -40,12 +36,8 @@ func TestNamespaces(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	topoctl := filepath.Join(t.TempDir(), "topoctl")
-	if out, err := exec.Command("go", "build", "-C", "../../..", "-o", topoctl, "./cmd/topoctl").CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
 	cmd := exec.Command("unshare", "-nm", "--propagation", "private", self, "-test.run=^TestInsideNamespaces$", "-test.v", "-test.timeout=10m")
-	cmd.Env = append(os.Environ(), insideVariable+"="+topoctl)
+	cmd.Env = append(os.Environ(), insideVariable+"=1")
 	out, err := cmd.CombinedOutput()
 	for line := range strings.Lines(string(out)) {
 		if strings.Contains(line, "_test.go") {
@@ -65,42 +57,11 @@ func sh(t *testing.T, script string, args ...any) {
 	}
 }
 
-// labAgent is topoctl agent in a namespace.
-type labAgent struct {
-	cmd   *exec.Cmd
-	epoch string
-}
-
-func startAgent(t *testing.T, topoctl string, host int, name, url, token string) *labAgent {
+// startAt is startEngine on a host of the lab.
+func startAt(t *testing.T, c *etcdtest.Cluster, host int, name, token string) (epoch string) {
 	t.Helper()
-	a := &labAgent{cmd: exec.Command("ip", "netns", "exec", fmt.Sprintf("n%d", host), topoctl, "agent", "--listen", fmt.Sprintf("10.77.0.%d:7411", host), "--token-file", token,
-		"--name", name, "--registry", url, "--size", "8MiB", "--transport", "tcp", "-o", "json", "-q", "--until-eof")}
-	in, err := a.cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := a.cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	a.cmd.Stderr = os.Stderr
-	if err := a.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = in.Close(); a.kill() })
-	line, err := bufio.NewReader(out).ReadBytes('\n')
-	var ready struct{ Epoch string }
-	if err = errors.Join(err, json.Unmarshal(line, &ready)); err != nil {
-		t.Fatalf("%s: %q: %v", name, line, err)
-	}
-	go io.Copy(io.Discard, out)
-	a.epoch = ready.Epoch
-	return a
-}
-
-func (a *labAgent) kill() {
-	_ = a.cmd.Process.Kill() // ip has become the agent
-	_ = a.cmd.Wait()
+	_, epoch = startEngine(t, c, name, fmt.Sprintf("10.77.0.%d:7411", host), token, fmt.Sprintf("n%d", host))
+	return epoch
 }
 
 // writer writes to a peer by name for as long as it is there, and opens it again when it is not.
@@ -131,7 +92,7 @@ func (w *writer) run(ctx context.Context, e *engine.Engine, mine *engine.Region)
 			time.Sleep(20 * time.Millisecond)
 			continue
 		}
-		to, err := p.Region(ctx, "bench")
+		to, err := p.Region(ctx, "kv")
 		if err == nil {
 			w.mu.Lock()
 			w.opens = append(w.opens, time.Since(began))
@@ -151,8 +112,7 @@ func (w *writer) run(ctx context.Context, e *engine.Engine, mine *engine.Region)
 }
 
 func TestInsideNamespaces(t *testing.T) {
-	topoctl := os.Getenv(insideVariable)
-	if topoctl == "" {
+	if os.Getenv(insideVariable) == "" {
 		t.Skip("TestNamespaces runs it in a network of its own")
 	}
 	const engines = 8
@@ -161,20 +121,19 @@ func TestInsideNamespaces(t *testing.T) {
 		sh(t, "ip netns add n%[1]d; ip link add v%[1]d type veth peer name eth0 netns n%[1]d; ip link set v%[1]d master br0 up; ip -n n%[1]d link set lo up; ip -n n%[1]d addr add 10.77.0.%[1]d/24 dev eth0; ip -n n%[1]d link set eth0 up", i)
 	}
 	c := etcdtest.Start(t, etcdtest.Options{Listen: "10.77.0.254"})
-	at := url(c)
 	token := filepath.Join(t.TempDir(), "token")
 	const secret = "a secret of the lab"
 	if err := os.WriteFile(token, []byte("lab "+strings.ReplaceAll(secret, " ", "-")+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	agents := map[string]*labAgent{}
+	epochs := map[string]string{}
 	for i := 1; i <= engines; i++ {
 		name := fmt.Sprintf("e%d", i)
-		agents[name] = startAgent(t, topoctl, i, name, at, token)
+		epochs[name] = startAt(t, c, i, name, token)
 	}
 	observer := open(t, c)
-	for name, a := range agents {
-		until(t, name+" is registered", there(t, observer, name, a.epoch))
+	for name, epoch := range epochs {
+		until(t, name+" is registered", there(t, observer, name, epoch))
 	}
 	credentials, err := engine.CredentialFiles{Token: token}.Read()
 	if err != nil {
@@ -193,7 +152,7 @@ func TestInsideNamespaces(t *testing.T) {
 	defer cancel()
 	var running sync.WaitGroup
 	writers := map[string]*writer{}
-	for name := range agents {
+	for name := range epochs {
 		w := &writer{name: name}
 		writers[name] = w
 		running.Go(func() { w.run(ctx, client, mine) })
@@ -211,15 +170,15 @@ func TestInsideNamespaces(t *testing.T) {
 	// Host 3 vanishes, and host 9 starts its engine.
 	sh(t, "ip link set v3 down")
 	started := time.Now()
-	fresh := startAgent(t, topoctl, engines+1, "e3", at, token)
+	epochs["e3"] = startAt(t, c, engines+1, "e3", token)
 	ready := time.Now()
-	took := until(t, "followed", func() bool { return fmt.Sprint(writers["e3"].epoch.Load()) == fresh.epoch })
+	took := until(t, "followed", func() bool { return fmt.Sprint(writers["e3"].epoch.Load()) == epochs["e3"] })
 	t.Logf("e3 is started on another host in %v; the writer has it %v later", ready.Sub(started), took)
 	before := writers["e3"].moved.Load()
 	until(t, "written to there", func() bool { return writers["e3"].moved.Load() > before })
 
 	// etcd is away.
-	away := 8 * time.Second
+	away := 4 * time.Second // longer than the TTL
 	if longtest.On() {
 		away = time.Minute
 	}
@@ -243,9 +202,8 @@ func TestInsideNamespaces(t *testing.T) {
 	c.Members[0].Run(t)
 	c.Ready(t)
 	back := time.Now()
-	agents["e3"] = fresh
-	for name, a := range agents {
-		until(t, name+" is registered again", there(t, observer, name, a.epoch))
+	for name, epoch := range epochs {
+		until(t, name+" is registered again", there(t, observer, name, epoch))
 	}
 	t.Logf("etcd was away for %v; all records are there %v after it answers", away, time.Since(back))
 	cancel()

@@ -10,6 +10,11 @@ import (
 	"github.com/topoctl/topoctl/testkit/etcdtest"
 )
 
+// shortTTL is the shortest that etcd grants with the election timeout of etcdtest.
+const shortTTL = 3 * time.Second
+
+func init() { minTTL = shortTTL }
+
 // open opens a registry in a cluster, which the test closes.
 func open(tb testing.TB, c *etcdtest.Cluster, change ...func(*Options)) *etcd {
 	tb.Helper()

@@ -9,6 +9,7 @@ import (
 
 	"github.com/topoctl/topoctl/discover/topo"
 
+	"github.com/topoctl/topoctl/internal/direction"
 	"github.com/topoctl/topoctl/internal/pkgerr"
 	"github.com/topoctl/topoctl/internal/sched"
 	"github.com/topoctl/topoctl/internal/sim"
@@ -59,21 +60,22 @@ func (m *mover) Move(t Transfer, done func(int64, error)) {
 		m.pieces += p.Pieces
 		// Who starts it: the one that pushes, or pulls.
 		local, remote := m.s.Prefill[t.Prefill][p.PrefillRank], m.s.Decode[t.Decode][p.DecodeRank]
+		kind := direction.Write
 		if t.Pull {
-			local, remote = remote, local
+			local, remote, kind = remote, local, direction.Read
 		}
 		at := max(m.c.Now(), m.posted[local]) + m.s.SetupNS + m.s.PieceNS*p.Pieces
 		m.posted[local] = at
-		m.c.At(at, func() { m.send(local, remote, t.Pull, p.Bytes, x) })
+		m.c.At(at, func() { m.send(local, remote, kind, p.Bytes, x) })
 	}
 }
 
 // send moves bytes between two ranks.
-func (m *mover) send(local, remote Rank, read bool, bytes int64, x *move) {
+func (m *mover) send(local, remote Rank, kind direction.Direction, bytes int64, x *move) {
 	now := m.c.Now()
 	if local.Host == remote.Host {
 		from, to := sim.End{Host: local.Host, Location: local.Location}, sim.End{Host: remote.Host, Location: remote.Location}
-		if read {
+		if kind == direction.Read {
 			from, to = to, from
 		}
 		if _, err := m.c.Move(sim.Transfer{From: from, To: to, Bytes: bytes, Done: func(*sim.Flow) { x.end(now, nil) }}); err != nil {
@@ -87,7 +89,7 @@ func (m *mover) send(local, remote Rank, read bool, bytes int64, x *move) {
 		way = ways[m.rng.IntN(len(ways))]
 	}
 	e := m.engines[local.Host]
-	_, err := e.Submit(sim.Work{Peer: remote.Host, Local: local.Location, Remote: remote.Location, Read: read, Bytes: bytes,
+	_, err := e.Submit(sim.Work{Peer: remote.Host, Local: local.Location, Remote: remote.Location, Kind: kind, Bytes: bytes,
 		LaneOptions: way, DeadlineNS: cmp.Or(m.s.TransferNS, 600_000_000_000), Done: func(j *sched.Job) { m.finished(e, local.Host, j, x) }})
 	if err != nil {
 		x.end(now, err)

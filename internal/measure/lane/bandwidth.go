@@ -28,7 +28,7 @@ func (r *run) bandwidth(ctx context.Context, size int64, until time.Duration, ju
 	batch := r.batch(size, ways)
 	var workers []*worker
 	for w := range inFlight * ways {
-		workers = append(workers, r.worker(w, size, batch, inFlight*ways, w >= inFlight))
+		workers = append(workers, r.worker(w, size, batch, inFlight*ways, []engine.OpKind{engine.Write, engine.Read}[w/inFlight]))
 	}
 	pace := [2]*Pacer{{Now: r.Now, PerSec: r.spec.RateLimit}, {Now: r.Now, PerSec: r.spec.RateLimit}}
 	s := Run{Workers: len(workers), Now: r.Now, Spec: r.spec, Tell: r.tell, Until: until}
@@ -59,16 +59,16 @@ func (r *run) batch(size int64, ways int) int64 {
 // worker has one batch in flight, in its own part of the memory if there is enough.
 type worker struct {
 	run            *run
-	read           bool
+	kind           engine.OpKind
 	size, most     int64 // of an op; ops of a batch
 	from, slots, k int64
 	ops            []engine.Op
 }
 
-func (r *run) worker(w int, size, batch int64, parts int, read bool) *worker {
+func (r *run) worker(w int, size, batch int64, parts int, kind engine.OpKind) *worker {
 	room := min(r.Local.Size(), r.Remote.Size())
 	part := room / int64(parts)
-	x := &worker{run: r, read: read, size: size, most: batch, ops: make([]engine.Op, 1)}
+	x := &worker{run: r, kind: kind, size: size, most: batch, ops: make([]engine.Op, 1)}
 	if part < size { // one op fits, or one for each direction
 		ways := int64(parts / inFlight)
 		part = room / ways
@@ -100,15 +100,11 @@ func (x *worker) move(ctx context.Context, pace *Pacer) (bytes int64, err error)
 // next are the ops of the next batch. They go forwards here and backwards at the peer, so that neighbours
 // are not merged into larger ops.
 func (x *worker) next() []engine.Op {
-	kind := engine.Write
-	if x.read {
-		kind = engine.Read
-	}
 	for i := range x.ops {
 		k := x.k % x.slots
 		local := x.run.Local.Span(x.from+k*x.size, x.size)
 		remote := x.run.Remote.At(x.from + (x.slots-1-k)*x.size)
-		x.ops[i] = engine.Op{Kind: kind, Local: local, Remote: remote}
+		x.ops[i] = engine.Op{Kind: x.kind, Local: local, Remote: remote}
 		x.k++
 	}
 	return x.ops

@@ -295,7 +295,7 @@ func TestPlaces(t *testing.T) {
 			t.Fatalf("%d ops", batch)
 		}
 		for w := range inFlight * ways {
-			wk := r.worker(w, size, batch, inFlight*ways, false)
+			wk := r.worker(w, size, batch, inFlight*ways, engine.Write)
 			wk.ops = make([]engine.Op, batch)
 			var last engine.Op
 			for range 3 {

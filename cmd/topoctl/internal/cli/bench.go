@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/topoctl/topoctl/engine"
 	"github.com/topoctl/topoctl/internal/bench"
 	"github.com/topoctl/topoctl/internal/units"
 )
@@ -31,9 +32,9 @@ type benchOptions struct {
 
 // benchFlags are the flags as they are typed.
 type benchFlags struct {
-	sizes, lanes []string
-	failLane     string
-	seed         uint64
+	ops, sizes, lanes []string
+	failLane          string
+	seed              uint64
 }
 
 func newBenchCmd(f *Env, runF func(context.Context, *benchOptions) error) *cobra.Command {
@@ -51,7 +52,7 @@ func newBenchCmd(f *Env, runF func(context.Context, *benchOptions) error) *cobra
 	}
 	opts.addFlags(cmd)
 	Offer(cmd, map[string]completer{
-		"op": WordList(bench.Read, bench.Write), "size": WordList("4KiB", "64KiB", "1MiB", "16MiB"),
+		"op": WordList(opWords()...), "size": WordList("4KiB", "64KiB", "1MiB", "16MiB"),
 		"duration": Words("1s", "5s", "10s"), "memory": Words("256MiB", "1GiB"),
 	})
 	mainFlags(cmd, "peer", "token-file", "op", "size", "transport", "duration", "check")
@@ -67,7 +68,7 @@ func (o *benchOptions) addFlags(cmd *cobra.Command) {
 	o.credentials.Add(cmd)
 	o.registry.Add(cmd, "find --peer by name in the registry at `URL`, such as etcd://HOST/PREFIX")
 	fl.StringVar(&r.Region, "region", benchRegion, "`NAME` of the peer's region")
-	fl.StringSliceVar(&r.Ops, "op", []string{bench.Write, bench.Read}, "`OP` to measure: read or write, as seen from this host; repeatable")
+	fl.StringSliceVar(&typed.ops, "op", []string{engine.Write.String(), engine.Read.String()}, "`OP` to measure: read or write, as seen from this host; repeatable")
 	fl.StringSliceVar(&typed.sizes, "size", []string{"4KiB", "64KiB", "1MiB"}, "`SIZE` of each op; repeatable")
 	fl.IntVar(&r.Batch, "batch", 0, "`N` ops in a batch (default: as many as make 16 MiB, at most 128)")
 	fl.IntVar(&r.Threads, "threads", 1, "number `N` of threads that submit batches")
@@ -140,11 +141,20 @@ func (o *benchOptions) parsePeer(cmd *cobra.Command) error {
 	return err
 }
 
+func opWords() []string { return []string{engine.Read.String(), engine.Write.String()} }
+
 // parseLists reads the flags that take several values.
 func (o *benchOptions) parseLists() error {
 	r, typed := &o.run, &o.typed
-	if err := checkWords("op", r.Ops, []string{bench.Read, bench.Write}); err != nil {
+	if err := checkWords("op", typed.ops, opWords()); err != nil {
 		return err
+	}
+	for _, word := range typed.ops {
+		kind := engine.Write
+		if word == engine.Read.String() {
+			kind = engine.Read
+		}
+		r.Ops = append(r.Ops, kind)
 	}
 	for _, text := range typed.sizes {
 		size, err := parseBytes(text)

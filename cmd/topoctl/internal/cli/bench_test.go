@@ -24,7 +24,7 @@ func TestParseBench(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := bench.Options{Peer: "10.0.0.2:7411", Region: "bench", Ops: []string{"read"}, Sizes: []int64{4096, 1 << 20, 3}, Batch: 16, Threads: 2, InFlight: 3,
+	want := bench.Options{Peer: "10.0.0.2:7411", Region: "bench", Ops: []engine.OpKind{engine.Read}, Sizes: []int64{4096, 1 << 20, 3}, Batch: 16, Threads: 2, InFlight: 3,
 		Transports: []string{"tcp", "shm"}, Lanes: []string{"eth0", "eth1 > n2:eth1"},
 		Duration: 5 * time.Second, Memory: 1 << 30, Check: true, Seed: 9,
 		Fault: &bench.FaultPlan{Lane: "eth0 > n2:eth@0", At: time.Second, For: 500 * time.Millisecond}}

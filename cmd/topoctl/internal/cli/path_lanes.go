@@ -141,19 +141,9 @@ func lastByte(s *pathsel.LaneSet, shares []pathsel.LaneShare) (ns *int64, basis 
 // cuts them, larger ones for large transfers.
 func (x *pathTransfer) pick(s *pathsel.LaneSet) []pathsel.LaneShare {
 	slice := max(64<<10, (x.Bytes+mostPicks-1)/mostPicks)
-	picker := s.PickSet().Picker(x.Policy, 1)
-	given := make([]int64, len(s.Lanes))
-	for left, n := x.Bytes, uint32(0); left > 0; n++ {
-		size := min(slice, left)
-		lane := picker.Pick(pick.Slice{Bytes: size, Remaining: left, Index: n}, pick.States{})
-		if lane == pick.NoLane {
-			break
-		}
-		given[lane] += size
-		left -= size
-		x.Picks++
-	}
-	x.UnreachablePicks = picker.Misses()
+	x.Picks = (x.Bytes + slice - 1) / slice
+	given, misses := s.PickSet().Compare(x.Policy, 1, x.Bytes, slice)
+	x.UnreachablePicks = misses
 	var shares []pathsel.LaneShare
 	for i, n := range given {
 		if n > 0 {

@@ -101,7 +101,7 @@ func (r *rig) post(n int) []*transport.Request {
 	var out []*transport.Request
 	for i := range n {
 		at := int64(i) << 10
-		q := &transport.Request{Op: transport.Op(1 + i%2), Bytes: 1 << 10, Check: true, Spans: []transport.Span{
+		q := &transport.Request{Op: transport.Op(1 - i%2), Bytes: 1 << 10, Check: true, Spans: []transport.Span{
 			{Local: r.local, LocalOffset: at, Remote: remote, RemoteOffset: at, Bytes: 1 << 10},
 		}}
 		k, done := r.conn.Post([]*transport.Request{q}, nil)

@@ -724,7 +724,7 @@ func TestEachRequestEndsOnce(t *testing.T) {
 		for k := range 3 {
 			wg.Go(func() {
 				for i := range 200 {
-					op := transport.Op(1 + (i+k)%2)
+					op := transport.Op((i + k + 1) % 2)
 					r := requestOf(op, span(here, int64(k)<<16, remote, int64(k)<<16, int64(i%5)*1000))
 					n, done := c.Post([]*transport.Request{r}, nil)
 					taken.Add(int64(n))

@@ -109,7 +109,7 @@ func TestMixture(t *testing.T) {
 }
 
 func (m *model) request(rnd *rand.Rand, base, room int64) *transport.Request {
-	op := transport.Op(1 + rnd.IntN(2))
+	op := transport.Op(1 - rnd.IntN(2))
 	req := &transport.Request{Op: op, Check: rnd.IntN(2) == 0}
 	n := []int{1, 1, 2, 7, 100, spansLimit}[rnd.IntN(6)]
 	stride := room / int64(n)

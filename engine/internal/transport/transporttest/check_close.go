@@ -121,7 +121,7 @@ func (p *pair) nothingLands(l *link, requests []*transport.Request, pieces []pie
 		s := pieces[i]
 		c := l.end(r)
 		if !c.MayLand && !bytes.Equal(before[s.remote:s.remote+s.bytes], after[s.remote:s.remote+s.bytes]) {
-			p.Errorf("a %s landed after its completion, which did not say that it may (%v)", opName(r.Op), c.Err)
+			p.Errorf("a %s landed after its completion, which did not say that it may (%v)", r.Op, c.Err)
 		}
 	}
 }

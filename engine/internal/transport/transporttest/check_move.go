@@ -77,7 +77,7 @@ func checkSliceEdges(p *pair) {
 			r := p.move(op, s)
 			r.Check = seed%2 == 0
 			l.do(r)
-			p.verify(fmt.Sprintf("%s of %+v", opName(op), s))
+			p.verify(fmt.Sprintf("%s of %+v", op, s))
 		}
 	}
 }
@@ -98,7 +98,7 @@ func checkLarge(p *pair) {
 			from, to, left = from+n, to+n, left-n
 		}
 		l.do(requests...)
-		p.verify(fmt.Sprintf("%s of a region in %d requests", opName(op), len(requests)))
+		p.verify(fmt.Sprintf("%s of a region in %d requests", op, len(requests)))
 	}
 }
 
@@ -115,7 +115,7 @@ func checkManyRequests(p *pair) {
 			requests = append(requests, r)
 		}
 		l.do(requests...)
-		p.verify(fmt.Sprintf("%d requests to %s", len(requests), opName(op)))
+		p.verify(fmt.Sprintf("%d requests to %s", len(requests), op))
 	}
 }
 
@@ -142,7 +142,7 @@ func checkStrides(p *pair) {
 					r.Check = spans%2 == 0
 					l.do(r)
 				}
-				p.verify(fmt.Sprintf("%s of up to %d spans of %d bytes, strides %v", opName(op), most, size, strides))
+				p.verify(fmt.Sprintf("%s of up to %d spans of %d bytes, strides %v", op, most, size, strides))
 				seed++
 				p.refill(seed)
 			}

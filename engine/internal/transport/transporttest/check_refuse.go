@@ -18,10 +18,10 @@ func (p *pair) refused(l *link, r *transport.Request, reason error) {
 	err := l.fails(r)
 	if !errors.Is(err, transport.ErrRefused) || !errors.Is(err, reason) {
 		p.Errorf("%s at %d of region %d: %v; want it refused: %v",
-			opName(r.Op), r.Spans[0].RemoteOffset, r.Spans[0].Remote.ID, err, reason)
+			r.Op, r.Spans[0].RemoteOffset, r.Spans[0].Remote.ID, err, reason)
 	}
 	if l.end(r).MayLand {
-		p.Errorf("%s that was refused may land", opName(r.Op))
+		p.Errorf("%s that was refused may land", r.Op)
 	}
 }
 

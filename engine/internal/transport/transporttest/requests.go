@@ -58,13 +58,6 @@ func (p *pair) limits(l *link) (spans int, bytes int64, posted int) {
 
 var bothOps = []transport.Op{transport.Write, transport.Read}
 
-func opName(op transport.Op) string {
-	if op == transport.Read {
-		return "read"
-	}
-	return "write"
-}
-
 // cells are n pieces of both areas that do not touch each other. In between and
 // around them are bytes that must not change. Where a cell is in one area says
 // nothing about its place in the other.
@@ -96,7 +89,7 @@ func (p *pair) verifyEnds(l *link, requests []*transport.Request, pieces []piece
 			continue
 		}
 		if s := pieces[i]; !bytes.Equal(p.here(s), there[s.remote:s.remote+s.bytes]) {
-			p.Errorf("the %s of %d bytes at %d ended well and is not in place", opName(r.Op), s.bytes, s.remote)
+			p.Errorf("the %s of %d bytes at %d ended well and is not in place", r.Op, s.bytes, s.remote)
 			return
 		}
 	}

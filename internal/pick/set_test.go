@@ -154,7 +154,7 @@ func TestStandIns(t *testing.T) {
 	st := states(set.Set)
 	for sick := range len(set.Lanes) - 1 {
 		st.Lanes[sick].Health = pick.Sick
-		lane := set.Picker(pick.Adaptive, 1).Pick(pick.Slice{Bytes: 1 << 20, Remaining: 1 << 30}, st)
+		lane := set.Pick(pick.Slice{Bytes: 1 << 20, Remaining: 1 << 30}, st)
 		if lane <= sick {
 			t.Fatalf("%d lanes are sick, and lane %d carries", sick+1, lane)
 		}
@@ -214,38 +214,32 @@ func TestPredictProperties(t *testing.T) {
 	})
 }
 
-// Whatever the states: a policy visits lanes that there are, none that is sick,
-// gives the same answer for the same seed, and answers if a lane is idle and well.
+// Whatever the states: the lane that is picked exists, is not sick, has room and helps; and there
+// is an answer where a lane is idle and well.
 func TestPickProperties(t *testing.T) {
 	sets := []lanes{lanesBetween(t, "dgx-h100", "cpu:0", "cpu:1"), lanesBetween(t, "bonds", "cpu:0", "cpu:0"),
 		lanesBetween(t, "a10-2nic", "gpu:0", "gpu:0"), lanesBetween(t, "dgx-h100-nic-gen1", "gpu:2", "gpu:2")}
 	rapid.Check(t, func(rt *rapid.T) {
 		set := sets[rapid.IntRange(0, len(sets)-1).Draw(rt, "set")]
-		policy := pick.Policy(rapid.SampledFrom(pick.Policies()).Draw(rt, "policy"))
-		seed := rapid.Uint64().Draw(rt, "seed")
-		one, other := set.Picker(policy, seed), set.Picker(policy, seed)
-		for i := range rapid.IntRange(1, 8).Draw(rt, "slices") {
-			slice := pick.Slice{Bytes: rapid.Int64Range(1, 16<<20).Draw(rt, "bytes"), Request: seed, Index: uint32(i), Attempt: rapid.IntRange(0, 20).Draw(rt, "attempt")}
+		for range rapid.IntRange(1, 8).Draw(rt, "slices") {
+			slice := pick.Slice{Bytes: rapid.Int64Range(1, 16<<20).Draw(rt, "bytes")}
 			slice.Remaining = slice.Bytes * rapid.Int64Range(0, 100).Draw(rt, "remaining")
 			st := drawStates(rt, set, rapid.Bool().Draw(rt, "sick"))
-			lane := one.Pick(slice, st)
-			if again := other.Pick(slice, st); again != lane {
-				rt.Fatalf("%s: %d, then %d for the same question", policy, lane, again)
-			}
+			lane := set.Pick(slice, st)
 			if lane == pick.NoLane {
 				continue
 			}
 			if lane < 0 || lane >= len(set.Lanes) {
-				rt.Fatalf("%s: lane %d of %d", policy, lane, len(set.Lanes))
+				rt.Fatalf("lane %d of %d", lane, len(set.Lanes))
 			}
 			l := st.Lanes[lane]
 			if l.Health == pick.Sick || l.Health == pick.HalfOpen && l.Inflight > 0 {
-				rt.Fatalf("%s: lane %d is %+v", policy, lane, l)
+				rt.Fatalf("lane %d is %+v", lane, l)
 			}
-			if full := l.Window < 0 || l.Window > 0 && l.Inflight > 0 && l.Inflight+slice.Bytes > l.Window; full && policy != pick.Mooncake {
-				rt.Fatalf("%s: lane %d has no room for %d: %+v", policy, lane, slice.Bytes, l)
+			if full := l.Window < 0 || l.Window > 0 && l.Inflight > 0 && l.Inflight+slice.Bytes > l.Window; full {
+				rt.Fatalf("lane %d has no room for %d: %+v", lane, slice.Bytes, l)
 			}
-			if policy == pick.Adaptive && !set.WouldHelp(lane, slice, st) {
+			if !set.WouldHelp(lane, slice, st) {
 				rt.Fatalf("lane %d was picked and would not help", lane)
 			}
 		}
@@ -257,88 +251,78 @@ func TestPickProperties(t *testing.T) {
 				idle.Lanes[i].Health = pick.Health(rapid.IntRange(0, 1).Draw(rt, "health")) * pick.Sick
 			}
 		}
-		if lane := one.Pick(pick.Slice{Bytes: 1 << 20}, idle); lane == pick.NoLane {
-			rt.Fatalf("%s: all idle, lane %d healthy, and no answer", policy, well)
+		if lane := set.Pick(pick.Slice{Bytes: 1 << 20}, idle); lane == pick.NoLane {
+			rt.Fatalf("all idle, lane %d healthy, and no answer", well)
 		}
 	})
 }
 
-// A half-open lane gets one test slice at a time, under every policy.
+// A half-open lane gets one test slice at a time.
 func TestHalfOpenLane(t *testing.T) {
 	set := lanesBetween(t, "a10-2nic", "gpu:0", "gpu:0")
-	for _, name := range pick.Policies() {
-		st := states(set.Set)
-		for i := range st.Lanes {
-			st.Lanes[i].Health = pick.HalfOpen
-		}
-		p := set.Picker(pick.Policy(name), 1)
-		lane := p.Pick(pick.Slice{Bytes: 1 << 20}, st)
-		if lane == pick.NoLane {
-			t.Errorf("%s: no test slice", name)
-			continue
-		}
-		for i := range st.Lanes {
-			st.Lanes[i].Inflight = 1 << 20
-		}
-		if again := p.Pick(pick.Slice{Bytes: 1 << 20}, st); again != pick.NoLane {
-			t.Errorf("%s: a second test slice on lane %d", name, again)
-		}
+	st := states(set.Set)
+	for i := range st.Lanes {
+		st.Lanes[i].Health = pick.HalfOpen
+	}
+	if set.Pick(pick.Slice{Bytes: 1 << 20}, st) == pick.NoLane {
+		t.Error("no test slice")
+	}
+	for i := range st.Lanes {
+		st.Lanes[i].Inflight = 1 << 20
+	}
+	if again := set.Pick(pick.Slice{Bytes: 1 << 20}, st); again != pick.NoLane {
+		t.Errorf("a second test slice on lane %d", again)
 	}
 }
 
-// Mooncake's rule goes to random preferred ports, keeps one local port for a
-// request, and walks on when an attempt failed; pairs without a path are misses.
-func TestMooncakePolicy(t *testing.T) {
+// What the policies that Adaptive is compared with give to lanes: every byte, and each by its rule.
+// Mooncake's draws random preferred ports, one local port for a request, and counts pairs without
+// a path, where its own engine would fail.
+func TestCompare(t *testing.T) {
+	const count, slice = 1000, 64 << 10
 	h := machineOf(t, "dgx-h100")
-	set := connect(t, h, machineOf(t, "dgx-h100"), "cpu:0", "cpu:0", pathsel.LaneOptions{})
 	a, err := h.Affinity("cpu:0", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, st := set.Picker(pick.Mooncake, 7), states(set.Set)
-	locals, remotes := map[topo.ID]bool{}, map[topo.ID]bool{}
-	for request := range uint64(50) {
-		local := topo.ID("")
-		for index := range uint32(20) {
-			slice := pick.Slice{Bytes: 64 << 10, Request: request, Index: index}
-			l := set.plan.Lanes[p.Pick(slice, st)]
-			if local != "" && l.Local != local {
-				t.Fatalf("request %d leaves by %s and by %s", request, local, l.Local)
+	full := connect(t, h, machineOf(t, "dgx-h100"), "cpu:0", "cpu:0", pathsel.LaneOptions{})
+	rails := lanesBetween(t, "bonds", "cpu:0", "cpu:0") // seven of eight pairs of ports do not exist
+	for policy, used := range map[pick.Policy]func(set lanes, lane int) bool{
+		pick.RoundRobin: func(set lanes, lane int) bool { return lane < set.Chosen },
+		pick.Random:     func(set lanes, lane int) bool { return lane < set.Chosen },
+		pick.First:      func(_ lanes, lane int) bool { return lane == 0 },
+		pick.Mooncake:   nil,
+	} {
+		for _, set := range []lanes{full, rails} {
+			given, misses := set.Compare(policy, 7, count*slice-1, slice)
+			again, _ := set.Compare(policy, 7, count*slice-1, slice)
+			sum, local := int64(0), map[topo.ID]bool{}
+			for lane, bytes := range given {
+				sum += bytes
+				l := &set.plan.Lanes[lane]
+				if bytes > 0 {
+					local[l.Local] = true
+				}
+				if used != nil && (bytes > 0) != used(set, lane) {
+					t.Errorf("%s: lane %d of %d gets %d bytes", policy, lane, set.Chosen, bytes)
+				}
+				if policy == pick.Mooncake && set.Set == full.Set && bytes > 0 && !(slices.Contains(a.Preferred(), l.Local) && slices.Contains(a.Preferred(), l.Remote)) {
+					t.Errorf("drew %s and %s, which are not preferred both", l.Local, l.Remote)
+				}
 			}
-			if again := set.plan.Lanes[p.Pick(slice, st)]; again.Local != l.Local || again.Remote != l.Remote {
-				t.Fatalf("slice %d/%d: two answers", request, index)
+			if sum != count*slice-1 || !slices.Equal(given, again) {
+				t.Errorf("%s: %d bytes given of %d, or another answer", policy, sum, count*slice-1)
 			}
-			local = l.Local
-			locals[l.Local], remotes[l.Remote] = true, true
-		}
-	}
-	for _, seen := range []map[topo.ID]bool{locals, remotes} {
-		if len(seen) != 4 {
-			t.Errorf("drew %v, want the four preferred ports", seen)
-		}
-		for id := range seen {
-			if !slices.Contains(a.Preferred(), id) {
-				t.Errorf("drew %s, which is not preferred", id)
+			if policy == pick.Mooncake && set.Set == full.Set && (len(local) != 1 || misses != 0) {
+				t.Errorf("one request leaves by %v, with %d misses where every pair is a lane", local, misses)
+			}
+			if want := policy == pick.Mooncake && set.Set == rails.Set; (misses > count/2) != want {
+				t.Errorf("%s: %d misses in %d slices", policy, misses, count)
 			}
 		}
 	}
-	if p.Misses() != 0 {
-		t.Errorf("%d misses, every pair is a lane", p.Misses())
-	}
-	// The walk: attempt 1 is the first preferred remote port, 5 the first available one.
-	for attempt, want := range map[int]topo.ID{1: a.Ranked[0].Port, 4: a.Ranked[3].Port, 5: a.Ranked[4].Port, 9: a.Ranked[0].Port} {
-		if l := set.plan.Lanes[p.Pick(pick.Slice{Bytes: 1, Attempt: attempt}, st)]; l.Remote != want {
-			t.Errorf("attempt %d goes to %s, want %s", attempt, l.Remote, want)
-		}
-	}
-	// On rails, seven of eight pairs do not exist: theirs would fail, here that is counted.
-	rails := lanesBetween(t, "bonds", "cpu:0", "cpu:0")
-	p = rails.Picker(pick.Mooncake, 7)
-	for i := range uint32(100) {
-		p.Pick(pick.Slice{Bytes: 1, Index: i}, states(rails.Set))
-	}
-	if p.Misses() < 50 {
-		t.Errorf("%d misses in 100 slices", p.Misses())
+	if given, _ := (pick.List{}).Set().Compare(pick.First, 1, 1, 1); len(given) != 0 {
+		t.Errorf("no lanes: %v", given)
 	}
 }
 
@@ -352,20 +336,15 @@ func TestDecisionsDoNotAllocate(t *testing.T) {
 	lost.Lanes[0].Health, lost.Lanes[1].Health = pick.Sick, pick.HalfOpen
 	slice := pick.Slice{Bytes: 1 << 20, Remaining: 1 << 30}
 	for name, st := range map[string]pick.States{"idle": {}, "busy": busy, "lost": lost} {
-		for _, policy := range pick.Policies() {
-			p := set.Picker(pick.Policy(policy), 1)
-			if n := testing.AllocsPerRun(100, func() { p.Pick(slice, st) }); n != 0 {
-				t.Errorf("%s, %s: %v allocations a slice", policy, name, n)
-			}
-		}
-		if n := testing.AllocsPerRun(100, func() { set.WouldHelp(1, slice, st) }); n != 0 {
-			t.Errorf("WouldHelp, %s: %v allocations", name, n)
+		p := set.Picker()
+		p.Prepare(st)
+		if n := testing.AllocsPerRun(100, func() { p.Prepare(st); p.Pick(slice, st) }); n != 0 {
+			t.Errorf("%s: %v allocations a slice", name, n)
 		}
 	}
 }
 
-// Lanes of ports that are not assigned are for when the assigned ones fail, under every
-// policy.
+// Lanes of ports that are not assigned are for when the assigned ones fail.
 func TestAssignedLanesCarry(t *testing.T) {
 	ports := []topo.ID{"port:mlx5_4/1", "port:mlx5_5/1"}
 	set := connect(t, machineOf(t, "dgx-h100"), machineOf(t, "dgx-h100"), "cpu:0", "cpu:0", pathsel.LaneOptions{Local: ports, Remote: ports})
@@ -376,13 +355,8 @@ func TestAssignedLanesCarry(t *testing.T) {
 			t.Errorf("all well: lane %d would help: %v", i, i >= 2)
 		}
 	}
-	for _, policy := range pick.Policies() {
-		p := set.Picker(pick.Policy(policy), 5)
-		for i := range uint32(64) {
-			if lane := p.Pick(pick.Slice{Bytes: 1 << 20, Remaining: 1 << 30, Request: uint64(i), Index: i}, states(set.Set)); !assigned(lane) {
-				t.Fatalf("%s: lane %d is somebody else's", policy, lane)
-			}
-		}
+	if lane := set.Pick(slice, states(set.Set)); !assigned(lane) {
+		t.Fatalf("lane %d is somebody else's", lane)
 	}
 	sick := states(set.Set)
 	for i := range set.Lanes {
@@ -390,7 +364,7 @@ func TestAssignedLanesCarry(t *testing.T) {
 			sick.Lanes[i].Health = pick.Sick
 		}
 	}
-	if lane := set.Picker(pick.Adaptive, 1).Pick(slice, sick); lane == pick.NoLane || assigned(lane) {
+	if lane := set.Pick(slice, sick); lane == pick.NoLane || assigned(lane) {
 		t.Errorf("own lanes are sick: lane %d carries", lane)
 	}
 }
