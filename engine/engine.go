@@ -197,6 +197,12 @@ func (e *Engine) bringUp(ctx context.Context) error {
 	}
 	e.tasks.Add(1)
 	go e.keepTime()
+	if e.o.Prepare != nil {
+		if err := e.o.Prepare(e); err != nil {
+			closeAll(listeners)
+			return err
+		}
+	}
 	e.server = session.Serve(listeners, session.ServerOptions{
 		Identity: e.identity, Limits: e.sessionLimits(), Budget: e.budget(), Logger: e.log, Handle: e.handle,
 		Data: e.data, DataKey: e.dataKey, Other: e.o.Other, Ended: e.sessionEnded,

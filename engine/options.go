@@ -80,6 +80,9 @@ type Options struct {
 	// ends with the peer and with the engine, whose Close waits for Answer to return. The
 	// peer receives the text of an error.
 	Answer func(ctx context.Context, from PeerID, request []byte) ([]byte, error)
+	// Prepare makes what is there from the start, such as the regions of an engine that peers open by name: New calls it
+	// before anybody can open the engine, and fails with its error.
+	Prepare func(*Engine) error
 	// Other takes over connections to Listen that do not begin as those of engines do; nil
 	// closes them. A program that is known by one host:port can serve another protocol there
 	// too. Nothing is known of the other side: it has shown no token. The connection reads from
