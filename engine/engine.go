@@ -107,6 +107,7 @@ type scheduler struct {
 	sides       map[*pathsel.Host]sched.SideID
 	unfenced    map[sched.ConnID]fenceKey
 	quarantines map[uint64][]quarantined // by the peer's epoch
+	fenced      chan struct{}            // closed when those of an epoch have ended, and another one is here then
 	first       *Batch                   // running ones
 }
 
@@ -123,7 +124,7 @@ type counters struct {
 // New makes an engine, which listens and serves until Close. ctx bounds the making only.
 func New(ctx context.Context, o Options) (*Engine, error) {
 	if err := o.complete(); err != nil {
-		return nil, pkgerr.Errorf("engine", "%w", err)
+		return nil, pkgerr.Errorf("engine", "%w", invalid("%w", err))
 	}
 	e := &Engine{
 		o: o, log: o.Logger, began: time.Now(), table: mem.NewTable(o.Limits.Regions), registry: o.Registry, recordChanged: make(chan struct{}, 1),
@@ -136,6 +137,7 @@ func New(ctx context.Context, o Options) (*Engine, error) {
 			wake: make(chan struct{}, 1), core: sched.New(sched.DefaultConfig()), wakeAt: sched.Never,
 			peers: map[*Peer]bool{}, conns: map[sched.ConnID]*conn{},
 			sides: map[*pathsel.Host]sched.SideID{}, unfenced: map[sched.ConnID]fenceKey{}, quarantines: map[uint64][]quarantined{},
+			fenced: make(chan struct{}),
 		},
 	}
 	e.notifications = newInbox(max(0, o.Limits.Notifications), e.held)

@@ -66,8 +66,11 @@ var (
 	// (CheckDigest): they were changed on the way, or written to meanwhile. It is not known
 	// which are right; nothing of the batch lands any more.
 	ErrDigest = errors.New("the bytes here and those of the peer differ: they were changed on the way, or written to meanwhile")
+	// ErrInvalid: the call is wrong as it is, whatever the peer does: an option or an op that does not fit, a region
+	// of another engine. There is no use in trying again.
+	ErrInvalid = errors.New("invalid")
 	// ErrLimit: it is more than the engine's limits allow.
-	ErrLimit = errors.New("limit")
+	ErrLimit = session.ErrCallLimit
 	// ErrCanceled: the batch was cancelled by Cancel.
 	ErrCanceled = errors.New("cancelled")
 )
@@ -137,6 +140,11 @@ func (e *Engine) errorOf(p *part, err error) error {
 type knownError struct {
 	err  error
 	also []error
+}
+
+// invalid is the error of a call that can never succeed as it is.
+func invalid(format string, args ...any) error {
+	return &knownError{fmt.Errorf(format, args...), []error{ErrInvalid}}
 }
 
 func (e *knownError) Error() string { return e.err.Error() }

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"net/netip"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/topoctl/topoctl/engine/internal/transport"
 	"github.com/topoctl/topoctl/engine/memory"
+	"github.com/topoctl/topoctl/internal/pkgerr"
 	"github.com/topoctl/topoctl/internal/sched"
 )
 
@@ -193,10 +195,34 @@ func (e *Engine) liftFormer(p *Peer) {
 func (e *Engine) setQuarantines(epoch uint64, list []quarantined) {
 	if len(list) == 0 {
 		delete(e.quarantines, epoch)
+		close(e.fenced)
+		e.fenced = make(chan struct{})
 	} else {
 		e.quarantines[epoch] = list
 	}
 	e.anyQuarantine.Store(len(e.quarantines) > 0)
+}
+
+// Fenced waits until no byte of the writes that were given up with ErrUnsafeBuffer can land in the peer's memory any
+// more, and its ranges can be used again: the peer has said so, or was restarted. It returns nil at once where there
+// are none. ctx bounds the waiting; without a deadline, Options.DefaultTimeout does.
+func (p *Peer) Fenced(ctx context.Context) error {
+	e := p.engine
+	ctx, cancel := e.bounded(ctx)
+	defer cancel()
+	for {
+		e.mu.Lock()
+		waits, fenced := len(e.quarantines[p.epoch]) > 0, e.fenced
+		e.mu.Unlock()
+		if !waits {
+			return nil
+		}
+		select {
+		case <-fenced:
+		case <-ctx.Done():
+			return pkgerr.Errorf("engine", "peer %q: memory is still %w: %w", p.name, ErrQuarantined, context.Cause(ctx))
+		}
+	}
 }
 
 // adoptFences goes on asking a peer that was opened again to leave what it had

@@ -47,7 +47,9 @@ func TestNotificationsWaiting(t *testing.T) {
 	b := newInbox(1, transport.NewShares("memory", 1<<20))
 	ended := make(chan error)
 	put := func(a transport.Account) {
-		go func() { ended <- b.put(t.Context(), t.Context(), Notification{From: PeerID{Claimed: string(a)}}, a, time.Minute) }()
+		go func() {
+			ended <- b.put(t.Context(), t.Context(), Notification{From: PeerID{Claimed: string(a)}}, a, time.Minute)
+		}()
 	}
 	put("greedy")
 	must(t, <-ended)

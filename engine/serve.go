@@ -459,7 +459,7 @@ func (b *inbox) send(ctx, closed context.Context, n Notification, u unread, wait
 		b.mu.Unlock()
 		return nil
 	case <-timer.C:
-		return errors.New("peer does not take notifications")
+		return fmt.Errorf("%w: its program has not read the %d notifications before it", ErrLimit, cap(b.c))
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-closed.Done():

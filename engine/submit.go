@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -142,7 +141,7 @@ func (p *Peer) prepare(ctx context.Context, ops []Op, o SubmitOptions) (*Batch, 
 		return nil, fmt.Errorf("notification of %d bytes: %w is %d", len(o.Notify), ErrLimit, maxNotify)
 	}
 	if o.Transport != "" && e.carrierOf(o.Transport) == nil {
-		return nil, fmt.Errorf("transport %q: the engine has %s", o.Transport, e.carrierNames())
+		return nil, invalid("transport %q: the engine has %s", o.Transport, e.carrierNames())
 	}
 	b := &Batch{engine: e, peer: p, o: o, ops: len(ops), done: make(chan struct{})}
 	b.begin = e.now()
@@ -205,13 +204,13 @@ func (t *batchBuilder) op(o *Op, i int) error {
 	l, r := o.Local.Region, o.Remote.Region
 	switch {
 	case l == nil:
-		return errors.New("no local region")
+		return invalid("no local region")
 	case r == nil:
-		return errors.New("no remote region")
+		return invalid("no remote region")
 	case l.engine != b.engine:
-		return fmt.Errorf("region %q is another engine's", l.r.Name())
+		return invalid("region %q is another engine's", l.r.Name())
 	case r.peer != b.peer:
-		return fmt.Errorf("region %q is of another peer (%q)", r.name, r.peer.name)
+		return invalid("region %q is of another peer (%q)", r.name, r.peer.name)
 	case r.closed.Load():
 		return fmt.Errorf("region %q of the peer: closed there: %w", r.name, ErrNoRegion)
 	}
@@ -424,7 +423,7 @@ type checkedOp struct {
 func checkOp(o *Op, f *checkedOp) error {
 	f.op = sched.Op{Kind: o.Kind, LocalOffset: o.Local.Offset, RemoteOffset: o.Remote.Offset, Bytes: o.Local.Length, Count: 1}
 	if o.Kind > Read {
-		return fmt.Errorf("op of kind %d: want Write or Read", uint8(o.Kind))
+		return invalid("op of kind %d: want Write or Read", uint8(o.Kind))
 	}
 	l := o.Layout
 	if l != nil {
@@ -442,7 +441,7 @@ func checkOp(o *Op, f *checkedOp) error {
 		}
 	}
 	if f.op.Bytes < 0 {
-		return fmt.Errorf("%s of %d bytes", o.Kind, f.op.Bytes)
+		return invalid("%s of %d bytes", o.Kind, f.op.Bytes)
 	}
 	if f.op.Count > 1 && f.op.Bytes > math.MaxInt64/int64(f.op.Count) {
 		return fmt.Errorf("%d pieces of %d bytes: %w", f.op.Count, f.op.Bytes, ErrRange)
@@ -462,15 +461,15 @@ func checkOp(o *Op, f *checkedOp) error {
 func checkLayout(l *Layout, length int64) error {
 	switch {
 	case l.Count < 0:
-		return fmt.Errorf("layout of %d pieces", l.Count)
+		return invalid("layout of %d pieces", l.Count)
 	case l.LocalStride < 0 || l.RemoteStride < 0:
-		return fmt.Errorf("layout with a negative stride")
+		return invalid("layout with a negative stride")
 	case l.LocalPages != nil && len(l.LocalPages) != l.Count:
-		return fmt.Errorf("layout of %d pieces with %d local pages", l.Count, len(l.LocalPages))
+		return invalid("layout of %d pieces with %d local pages", l.Count, len(l.LocalPages))
 	case l.RemotePages != nil && len(l.RemotePages) != l.Count:
-		return fmt.Errorf("layout of %d pieces with %d remote pages", l.Count, len(l.RemotePages))
+		return invalid("layout of %d pieces with %d remote pages", l.Count, len(l.RemotePages))
 	case length != 0 && (l.Bytes <= 0 || length/l.Bytes != int64(l.Count) || length%l.Bytes != 0):
-		return fmt.Errorf("layout of %d pieces of %d bytes with a span of %d bytes: want that many, or 0", l.Count, l.Bytes, length)
+		return invalid("layout of %d pieces of %d bytes with a span of %d bytes: want that many, or 0", l.Count, l.Bytes, length)
 	}
 	return nil
 }

@@ -53,7 +53,9 @@ func (t *Target) Peer(ctx context.Context) (*Peer, error) {
 }
 
 // connected says whether batches with the peer need not wait to learn what became of it.
-func (p *Peer) connected() bool { return p.lost() == nil && !p.session.Over() && p.session.Ready(ended) == nil }
+func (p *Peer) connected() bool {
+	return p.lost() == nil && !p.session.Over() && p.session.Ready(ended) == nil
+}
 
 // ended is a context that is over.
 var ended = func() context.Context {

@@ -464,6 +464,9 @@ func (s *Session) runCall(t *receivedCall, method uint16, body []byte) {
 	case err != nil:
 		text := err.Error()
 		t.answer, t.outcome = []byte(text[:min(len(text), s.peer.body)]), outcomeError
+		if errors.Is(err, ErrCallLimit) {
+			t.outcome = outcomeLimit
+		}
 	}
 	s.hold(t, callBytes+int64(len(t.answer)))
 	s.answerBytes += len(t.answer)
@@ -512,7 +515,7 @@ func (s *Session) receiveAnswer(l *link, m *message) {
 	case outcomeBusy:
 		c.err = ErrBusy
 	default:
-		c.err = &RemoteError{Text: string(m.body)}
+		c.err = &RemoteError{Text: string(m.body), limit: m.outcome == outcomeLimit}
 	}
 	close(c.done)
 }

@@ -29,6 +29,7 @@ const (
 	outcomeOK    uint8 = 0
 	outcomeError uint8 = 1
 	outcomeBusy  uint8 = 2 // it did not run: there was no memory for it
+	outcomeLimit uint8 = 3 // an error, by a limit
 )
 
 // message is one session message. Which fields it has depends on its type.

@@ -174,14 +174,27 @@ var (
 	ErrWithdrawn   = errors.New("the peer has withdrawn the token or the CA by which it let us in")
 	ErrLimit       = errors.New("peer takes no more")
 	ErrTooLarge    = errors.New("message is larger than the peer takes")
+	// ErrCallLimit: a call asks for more than limits allow.
+	ErrCallLimit = errors.New("limit")
 	// ErrBusy: the peer did not run a call, and may later.
 	ErrBusy = errors.New("peer has no room for the call now")
 )
 
 // RemoteError is an error that the peer's handler gave.
-type RemoteError struct{ Text string }
+type RemoteError struct {
+	Text  string
+	limit bool
+}
 
 func (e *RemoteError) Error() string { return "peer: " + e.Text }
+
+// Unwrap is ErrCallLimit where that was the reason.
+func (e *RemoteError) Unwrap() error {
+	if e.limit {
+		return ErrCallLimit
+	}
+	return nil
+}
 
 // complete leaves of the name what may stand in a packet.
 func (id Identity) complete() Identity {
