@@ -15,7 +15,18 @@ import (
 	"github.com/topoctl/topoctl/fixtures"
 	"github.com/topoctl/topoctl/internal/fleet"
 	"github.com/topoctl/topoctl/testkit/fixturetest"
+	"github.com/topoctl/topoctl/testkit/longtest"
 )
+
+// An ordinary run tries fewer cases.
+func TestMain(m *testing.M) { longtest.Main(m) }
+
+// machines are fixtures; an ordinary run takes some, and not the largest ones.
+func machines() []string {
+	return longtest.Sample(slices.DeleteFunc(fixtures.Names(), func(name string) bool {
+		return !longtest.On() && slices.Contains([]string{"nvl72-synthetic", "aws-p5-44nic-synthetic"}, name)
+	}), 12)
+}
 
 // formats are what hosts are known from: topoctl itself, and files of other tools.
 var formats = map[string]func(t *topo.Topology) (*topo.Topology, error){
@@ -127,7 +138,7 @@ func odd(tb testing.TB, good, other *fleet.Host) []string {
 // A host that lacks a GPU or a NIC, or links of a GPU, is found among hosts like it, whatever they are known from.
 func TestWhatIsMissingIsFound(t *testing.T) {
 	tried := map[string]int{}
-	for _, name := range fixtures.Names() {
+	for _, name := range machines() {
 		for format, read := range formats {
 			good, err := read(fixturetest.Topology(t, name))
 			if err != nil || len(good.GPUs) < 2 {
@@ -190,7 +201,7 @@ func TestOtherKindsAreNotOdd(t *testing.T) {
 	}
 	for format, read := range formats {
 		tops := map[string]*fleet.Host{}
-		for _, name := range fixtures.Names() {
+		for _, name := range machines() {
 			if top, err := read(fixturetest.Topology(t, name)); err == nil {
 				tops[name] = summary(t, top)
 			}
