@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -216,26 +215,5 @@ func TestOtherKindsAreNotOdd(t *testing.T) {
 				}
 			}
 		}
-	}
-}
-
-// How a host is built differently is said in words.
-func TestBuiltDifferently(t *testing.T) {
-	good := summary(t, fixturetest.Topology(t, "dgx-h100"))
-	top := fixturetest.Topology(t, "dgx-h100")
-	other := summary(t, lacking(top, top.NVMes[0].PCI))
-	want := regexp.MustCompile(`^n3: it is built differently from the others: drive controller [0-9a-f]{4}:[0-9a-f]{4} \(gen4 x4\): 9, 10 on the others$`)
-	if got := odd(t, good, other); len(got) != 1 || !want.MatchString(got[0]) {
-		t.Errorf("%q, want %s", got, want)
-	}
-	earlier := *good // a document of an earlier version does not tell
-	earlier.Parts = nil
-	if got := odd(t, good, &earlier); len(got) > 0 {
-		t.Errorf("%q", got)
-	}
-	a, b := *good, *other
-	a.Host, b.Host = "a", "b"
-	if got := found(build(t, []fleet.Host{a, b}, nil), fleet.CodeHostsDisagree); len(got) != 1 || !strings.HasPrefix(got[0].Text, "they are built in 2 ways: on a drive controller ") {
-		t.Errorf("%+v", got)
 	}
 }
