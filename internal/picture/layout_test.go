@@ -224,24 +224,3 @@ func TestLegendIsNotCut(t *testing.T) {
 		}
 	}
 }
-
-func TestTextWidth(t *testing.T) {
-	tests := []struct {
-		text string
-		bold bool
-		want int
-	}{
-		{"", false, 1}, {"i", false, 3}, {"m", false, 10}, {"0000:1b:00.0", false, 68}, {"mlx5_0", true, 42}, {"日本", false, 22},
-	}
-	for _, tt := range tests {
-		if got := textWidth(tt.text, 10, tt.bold); got != tt.want {
-			t.Errorf("textWidth(%q, bold %v) = %d, want %d", tt.text, tt.bold, got, tt.want)
-		}
-	}
-	if got := cut("mlx5_bond_0", 40, 10, false); got != "mlx5…" {
-		t.Errorf("cut = %q", got)
-	}
-	if got := cut("mlx5", 3, 10, false); got != "" {
-		t.Errorf("cut to nothing = %q", got)
-	}
-}
