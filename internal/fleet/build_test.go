@@ -136,7 +136,12 @@ func TestVerdicts(t *testing.T) {
 	list[3].Host = "n4"
 	judge("without a drive", list, nil)
 	judge("two that are built differently", list[2:], nil)
-	list[3] = dgx(4)[3]
+	list = append(dgx(3), other, other, other, *summary(t, lacking(fixturetest.Topology(t, "dgx-h100"), top.GPUs[0].PCI, top.GPUs[0].ID)))
+	for i := range list {
+		list[i].Host = fmt.Sprintf("n%d", i+1)
+	}
+	judge("two configurations, and one host of neither", list, nil)
+	list = dgx(4)
 	list[3].Parts = nil
 	judge("a document of an earlier version, which has no parts", list, nil)
 
