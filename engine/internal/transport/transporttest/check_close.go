@@ -128,7 +128,7 @@ func (p *pair) nothingLands(l *link, requests []*transport.Request, pieces []pie
 
 func checkCloseUnderLoad(p *pair) {
 	rng := rand.New(rand.NewPCG(10, 10))
-	for round := range 12 {
+	for round := range rounds(12) {
 		l := p.dial()
 		_, maxBytes, _ := p.limits(l)
 		p.refill(uint64(10000 + 2*round))

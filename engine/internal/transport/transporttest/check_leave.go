@@ -130,7 +130,7 @@ func (p *pair) stream(l *link) (traffic *sync.WaitGroup) {
 
 func checkLeaveDuringTraffic(p *pair) {
 	rng := rand.New(rand.NewPCG(14, 14))
-	for round := range 20 {
+	for round := range rounds(20) {
 		l := p.dial()
 		p.refill(uint64(14000 + 2*round))
 		traffic := p.stream(l)
@@ -159,7 +159,7 @@ func checkLeaveDuringTraffic(p *pair) {
 
 // The active end closes and the passive one leaves at the same time.
 func checkLeaveClosed(p *pair) {
-	for round := range 12 {
+	for round := range rounds(12) {
 		l := p.dial()
 		p.refill(uint64(15000 + 2*round))
 		traffic := p.stream(l)
@@ -202,7 +202,7 @@ func (p *pair) holdWrites(round int) (l *link, requests []*transport.Request, pi
 // A WRITE that was held back when its connection was closed lands after the peer
 // has left: it must not.
 func checkLeaveHeld(p *pair) {
-	for round := range 10 {
+	for round := range rounds(10) {
 		l, _, _, release := p.holdWrites(round)
 		p.leave(l.conn.ID())
 		p.remote.fill(uint64(16001 + 3*round))
@@ -215,7 +215,7 @@ func checkLeaveHeld(p *pair) {
 // One that lands because nobody left the connection was announced by MayLand.
 func checkMayLand(p *pair) {
 	landed := 0
-	for round := range 10 {
+	for round := range rounds(10) {
 		l, requests, pieces, release := p.holdWrites(round)
 		before := bytes.Clone(p.remote.bytes())
 		release()

@@ -135,7 +135,7 @@ func checkOneRefused(p *pair) {
 func checkRegionClosed(p *pair) {
 	l := p.dial()
 	_, maxBytes, _ := p.limits(l)
-	for round := range 6 {
+	for round := range rounds(6) {
 		op := bothOps[round%2]
 		extra := p.area(p.ends.Passive, "extra", p.h.RegionBytes, memory.PeerRead|memory.PeerWrite)
 		var traffic sync.WaitGroup
