@@ -109,6 +109,10 @@ func TestRenewal(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+			giveUp := time.Minute
+			if c.want != nil {
+				giveUp = time.Second
+			}
 			l := newLab(t)
 			client, host := l.engine("c", 1, l.credentials("node1", oldToken)), l.engine("h", 2, l.credentials("node2", oldToken))
 			ids := make(chan trust.PeerID, 8)
@@ -119,7 +123,7 @@ func TestRenewal(t *testing.T) {
 				}}, "127.0.0.1:0")
 			p := newProxy(t, addr, false)
 			var over ends
-			s := mustDial(t, session.DialOptions{Identity: client.Identity, PeerName: "node2", Routes: to(p.addr), Ended: over.add, GiveUp: 5 * time.Second})
+			s := mustDial(t, session.DialOptions{Identity: client.Identity, PeerName: "node2", Routes: to(p.addr), Ended: over.add, GiveUp: giveUp})
 			defer s.Close()
 			call := func() error {
 				_, err := s.Call(limited(t), 1, nil)

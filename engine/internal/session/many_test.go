@@ -34,12 +34,9 @@ func heap() uint64 {
 // left of them.
 func TestManySessions(t *testing.T) {
 	leaks(t)
-	n := 1_000
-	switch {
-	case longtest.On():
+	n := 300
+	if longtest.On() {
 		n = 10_000
-	case testing.Short():
-		n = 300
 	}
 	srv, addr := serve(t, session.ServerOptions{Identity: session.Identity{Name: "h", Epoch: 1, Credentials: trust.OfSecret(token)}, Handle: echo,
 		Limits: session.Limits{Orphaned: 10 * time.Second}, // of one that could not say goodbye
