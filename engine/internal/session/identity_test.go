@@ -121,7 +121,7 @@ func TestRenewal(t *testing.T) {
 					ids <- s.PeerID()
 					return body, nil
 				}}, "127.0.0.1:0")
-			p := newProxy(t, addr, false)
+			p := newProxy(t, addr)
 			var over ends
 			s := mustDial(t, session.DialOptions{Identity: client.Identity, PeerName: "node2", Routes: to(p.addr), Ended: over.add, GiveUp: giveUp})
 			defer s.Close()
@@ -142,11 +142,11 @@ func TestRenewal(t *testing.T) {
 			if err := call(); err != nil {
 				t.Errorf("over the connection that it had: %v", err)
 			}
-			conns := p.conns.Load()
-			p.cut()
+			conns := p.Accepted()
+			p.Cut()
 			if c.want == nil {
-				if err := call(); err != nil || p.conns.Load() == conns {
-					t.Errorf("%v over %d more connections", err, p.conns.Load()-conns)
+				if err := call(); err != nil || p.Accepted() == conns {
+					t.Errorf("%v over %d more connections", err, p.Accepted()-conns)
 				}
 				return
 			}
