@@ -169,13 +169,28 @@ func (p *pair) traffic(n int, maxBytes int64, rng *rand.Rand) ([]*transport.Requ
 
 func checkMixed(p *pair) {
 	l := p.dial()
-	_, maxBytes, _ := p.limits(l)
+	maxSpans, maxBytes, _ := p.limits(l)
 	rng := rand.New(rand.NewPCG(5, 5))
 	for round := range 6 {
 		p.refill(uint64(5000 + round))
 		requests, _ := p.traffic(min(400, 20*(1+round*round)), maxBytes, rng)
 		l.do(requests...)
 		p.verify(fmt.Sprintf("%d reads and writes", len(requests)))
+	}
+	for round := range 6 {
+		p.refill(uint64(5100 + round))
+		var requests []*transport.Request
+		for cells := p.cells(600, maxBytes, rng); len(cells) > 0; {
+			n, sum := 1, cells[0].bytes
+			for most := rng.IntN(min(maxSpans, 128)); n <= most && n < len(cells) && sum+cells[n].bytes <= maxBytes; n++ {
+				sum += cells[n].bytes
+			}
+			r := p.move(bothOps[rng.IntN(2)], cells[:n]...)
+			r.Check = rng.IntN(2) == 0
+			requests, cells = append(requests, r), cells[n:]
+		}
+		l.do(requests...)
+		p.verify(fmt.Sprintf("%d reads and writes of several pieces", len(requests)))
 	}
 }
 

@@ -80,8 +80,16 @@ func checkGrant(p *pair) {
 		a.remote.Grant = memory.PeerRead | memory.PeerWrite
 	}
 	l := p.dial()
-	p.refused(l, requestOn(transport.Write, p.local, readable, piece{0, 10, 100}), memory.ErrDenied)
-	p.refused(l, requestOn(transport.Read, p.local, writable, piece{0, 10, 100}), memory.ErrDenied)
+	_, maxBytes, _ := p.limits(l)
+	for _, size := range []int64{100, min(maxBytes, 50_000)} {
+		for _, check := range []bool{false, true} {
+			w, r := requestOn(transport.Write, p.local, readable, piece{0, 10, size}), requestOn(transport.Read, p.local, writable, piece{0, 10, size})
+			w.Check, r.Check = check, check
+			p.refused(l, w, memory.ErrDenied)
+			p.refused(l, r, memory.ErrDenied)
+			p.usable(l, "after requests that are not granted")
+		}
+	}
 	p.refused(l, requestOn(transport.Write, p.local, private, piece{0, 10, 100}), memory.ErrNoRegion)
 	p.refused(l, requestOn(transport.Read, p.local, private, piece{0, 10, 100}), memory.ErrNoRegion)
 	for _, a := range []*area{readable, writable, private} {
