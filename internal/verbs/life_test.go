@@ -107,7 +107,7 @@ func TestEvents(t *testing.T) {
 	waited := make(chan error, 1)
 	go func() { _, err := a.dev.NextEvent(); waited <- err }()
 	time.Sleep(time.Millisecond)
-	ok(t, a.dev.CloseEvents())
+	failed(t, a.dev.Close(), "ibv_close_device", syscall.EBUSY) // without events all the same
 	if err := soon(t, "NextEvent", func() error { return <-waited }); !errors.Is(err, verbs.ErrClosed) {
 		t.Error(err)
 	}
