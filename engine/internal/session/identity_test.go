@@ -216,10 +216,22 @@ func TestCredentialsThatDiffer(t *testing.T) {
 		"nothing":                    {nil, certified, trust.ErrCertificate, session.RefusedCertificate},
 		"nothing to a token":         {nil, secret, session.ErrToken, session.RefusedToken},
 		"another name":               {&trust.Credentials{Tokens: []trust.Token{another}}, &trust.Credentials{Tokens: []trust.Token{newToken}}, session.ErrToken, session.RefusedToken},
+		"another secret":             {&trust.Credentials{Tokens: []trust.Token{newToken}}, secret, session.ErrToken, session.RefusedToken},
+		"a token to nothing":         {secret, nil, session.ErrToken, session.RefusedToken},
 		"without name":               {&trust.Credentials{Tokens: []trust.Token{{Secret: oldToken.Secret}}}, secret, session.ErrToken, session.RefusedToken},
 	} {
 		t.Run(name, func(t *testing.T) {
-			srv, addr := serve(t, session.ServerOptions{Identity: l.engine("h", 2, c.host).Identity, Handle: echo}, "127.0.0.1:0")
+			srv, addr := serve(t, session.ServerOptions{
+				Identity: l.engine("h", 2, c.host).Identity,
+				Handle: func(context.Context, *session.Session, uint16, []byte) ([]byte, error) {
+					t.Error("a handler ran")
+					return nil, nil
+				},
+				Data: func(_ transport.SessionID, _ transport.ConnID, _ string, c net.Conn) error {
+					t.Error("a data connection was let in")
+					return c.Close()
+				},
+			}, "127.0.0.1:0")
 			s, err := session.Dial(limited(t), session.DialOptions{Identity: l.engine("c", 1, c.client).Identity, PeerName: "node2", Routes: to(addr)})
 			if !errors.Is(err, c.want) {
 				t.Fatalf("%v, want %v", err, c.want)

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
-	"net"
 	"net/netip"
 	"sync"
 	"sync/atomic"
@@ -14,7 +13,6 @@ import (
 	"time"
 
 	"github.com/topoctl/topoctl/engine/internal/session"
-	"github.com/topoctl/topoctl/engine/internal/transport"
 	"github.com/topoctl/topoctl/engine/trust"
 	"github.com/topoctl/topoctl/testkit/childtest"
 )
@@ -420,30 +418,6 @@ func TestContextEndsTheWaitingOnly(t *testing.T) {
 	case <-ran:
 	case <-time.After(30 * time.Second):
 		t.Fatal("did not run")
-	}
-}
-
-func TestTokens(t *testing.T) {
-	leaks(t)
-	short := []byte("another token, 1")
-	for _, c := range []struct{ server, client []byte }{{token, short}, {token, nil}, {nil, token}} {
-		srv, addr := serve(t, session.ServerOptions{Identity: session.Identity{Credentials: trust.OfSecret(c.server)}, Handle: func(context.Context, *session.Session, uint16, []byte) ([]byte, error) {
-			t.Error("a handler ran")
-			return nil, nil
-		}, Data: func(_ transport.SessionID, _ transport.ConnID, _ string, c net.Conn) error {
-			t.Error("a data connection was let in")
-			return c.Close()
-		}}, "127.0.0.1:0")
-		id := session.Identity{Credentials: trust.OfSecret(c.client)}
-		if _, err := session.Dial(limited(t), session.DialOptions{Identity: id, Routes: to(addr)}); !errors.Is(err, session.ErrToken) {
-			t.Errorf("server %q, client %q: %v", c.server, c.client, err)
-		} else {
-			t.Log(err)
-		}
-		_ = srv.Close()
-		if n := srv.Counts().Refused[session.RefusedToken]; n != 1 {
-			t.Errorf("%d wrong tokens counted, want 1", n)
-		}
 	}
 }
 

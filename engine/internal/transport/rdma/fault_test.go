@@ -628,40 +628,6 @@ func TestKeysThatAreUsedAgain(t *testing.T) {
 	}
 }
 
-// One peer does not use up what all peers and our own lanes need.
-func TestOnePeerCannotTakeAll(t *testing.T) {
-	w := newWorld(t, verbsfake.Options{}, Options{KeepAlive: time.Hour, MaxQueuePairs: 100})
-	port, generation := w.b.Offers()[0].Port, w.b.openDevices()[0].generation
-	flood := func(session byte) (n int, err error) {
-		for id := range transport.ConnID(100) {
-			q := connectRequest()
-			q.target, q.generation = port, generation
-			q.toGID, q.from.gid = g(0, v2, "10.0.0.2", 0).raw(), g(0, v2, "10.0.0.1", 0).raw()
-			from := transport.Origin{Session: transport.SessionID{session}, Conn: id, Account: transport.Account(fmt.Sprint("peer ", session))}
-			if _, err := w.b.Accept(t.Context(), from, q.encode()); err != nil {
-				return n, err
-			}
-			n += len(q.qps)
-			if _, err := w.b.Accept(t.Context(), from, (&request{kind: askArrived}).encode()); err != nil {
-				return n, err
-			}
-		}
-		return n, nil
-	}
-	for session := range byte(3) {
-		n, err := flood(session + 10)
-		if n == 0 || n > 25 || !errors.Is(err, ErrBudget) {
-			t.Errorf("peer %d got %d of 100 queue pairs, and then: %v", session, n, err)
-		}
-	}
-	w.works(w.dial())
-	for session := range byte(3) {
-		if err := w.b.LeaveAll(t.Context(), transport.SessionID{session + 10}); err != nil {
-			t.Error(err)
-		}
-	}
-}
-
 // A device that fails while it takes requests: those that it may have are told apart from
 // those that it never got, and each ends once.
 func TestPostThatFails(t *testing.T) {

@@ -15,16 +15,19 @@ import (
 	"github.com/topoctl/topoctl/internal/verbs/verbsfake"
 )
 
-// However many sessions somebody opens, a part of the queue pairs is left for our own
-// lanes.
+// However many sessions peers open, and whether their connections arrive or not: none of them gets more than a
+// quarter of the queue pairs, and a part is left for our own lanes.
 func TestManySessionsCannotTakeAll(t *testing.T) {
 	const all = 100
 	w := newWorld(t, verbsfake.Options{}, Options{KeepAlive: time.Hour, MaxQueuePairs: all})
 	q := connectRequest()
 	q.target, q.generation = w.b.Offers()[0].Port, w.b.openDevices()[0].generation
 	q.toGID, q.from.gid = g(0, v2, "10.0.0.2", 0).raw(), g(0, v2, "10.0.0.1", 0).raw()
-	peers := map[transport.Account]bool{}
+	peers := map[transport.Account]int{}
 	for session := range byte(50) {
+		if session == 30 { // three peers have what they may
+			w.works(w.dial())
+		}
 		for id := range transport.ConnID(50) {
 			from := transport.Origin{Session: transport.SessionID{100 + session}, Conn: id, Name: "a", Account: transport.Account(fmt.Sprint(session / 10))}
 			if _, err := w.b.Accept(t.Context(), from, q.encode()); err != nil {
@@ -33,7 +36,12 @@ func TestManySessionsCannotTakeAll(t *testing.T) {
 				}
 				break
 			}
-			peers[from.Account] = true
+			peers[from.Account] += len(q.qps)
+			if id%2 == 0 {
+				if _, err := w.b.Accept(t.Context(), from, (&request{kind: askArrived}).encode()); err != nil {
+					t.Fatal(err)
+				}
+			}
 		}
 	}
 	w.b.mu.Lock()
@@ -43,6 +51,11 @@ func TestManySessionsCannotTakeAll(t *testing.T) {
 	w.b.mu.Unlock()
 	if len(peers) < 4 {
 		t.Errorf("%d of 5 peers got queue pairs", len(peers))
+	}
+	for peer, n := range peers {
+		if n > all/4 {
+			t.Errorf("peer %s got %d of %d queue pairs", peer, n, all)
+		}
 	}
 	for session := range byte(50) {
 		if err := w.b.LeaveAll(t.Context(), transport.SessionID{100 + session}); err != nil {
