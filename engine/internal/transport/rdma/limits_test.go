@@ -79,9 +79,9 @@ func TestLeftIsKeptForEachSession(t *testing.T) {
 	}
 	d.Remote = w.b.Offers()[0]
 	var err error
-	if e.conn, err = w.a.Dial(t.Context(), d); err == nil {
+	if e.Conn, err = w.a.Dial(t.Context(), d); err == nil {
 		t.Error("a connection that was left was let in")
-		e.conn.Close(nil)
+		e.Conn.Close(nil)
 	} else {
 		says(t, err, fmt.Sprintf("connection %d was there before", d.Conn))
 	}
@@ -127,8 +127,8 @@ func TestCompletionQueueDoesNotOverflow(t *testing.T) {
 	for range 60 { // and its places come back
 		e := w.dial()
 		w.works(e)
-		e.conn.Close(nil)
-		_ = e.waitLost()
+		e.Conn.Close(nil)
+		_ = e.WaitLost()
 	}
 	if d := w.a.openDevices(); len(d) != 1 || d[0] != dev {
 		t.Error("the device was lost")
@@ -171,11 +171,11 @@ func TestPeersLargestMessage(t *testing.T) {
 	}
 	w := newWorld(t, verbsfake.Options{Devices: devices}, Options{QueuePairs: 1, KeepAlive: time.Hour})
 	e := w.dial()
-	if n := e.conn.(*conn).maxMsg; n != 8192 {
+	if n := e.Conn.(*conn).maxMsg; n != 8192 {
 		t.Errorf("messages of %d bytes to a port that takes 8192", n)
 	}
 	here, there := w.a.region(1<<16, memory.None), w.b.region(1<<16, both)
-	if err := e.do(requestOf(transport.Write, span(here, 0, w.b.remote(there), 0, 1<<16))); err != nil {
+	if err := e.Do(requestOf(transport.Write, span(here, 0, w.b.remote(there), 0, 1<<16))); err != nil {
 		t.Error(err)
 	}
 	_, err := parsePort("rdma1 b0/1 link=eth state=active mtu=4096 msg=1")

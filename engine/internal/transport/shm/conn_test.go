@@ -12,6 +12,7 @@ import (
 
 	"github.com/topoctl/topoctl/engine/internal/memory"
 	"github.com/topoctl/topoctl/engine/internal/transport"
+	"github.com/topoctl/topoctl/engine/internal/transport/transporttest"
 	"github.com/topoctl/topoctl/internal/cpuset"
 )
 
@@ -67,11 +68,11 @@ func TestRefusals(t *testing.T) {
 		"many spans":   {many, transport.ErrRefused, "at most"},
 		"many bytes":   {&transport.Request{Op: transport.Read, Bytes: maxBytes + 1}, transport.ErrRefused, "at most"},
 	} {
-		if err := e.do(c.r); !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.says) {
+		if err := e.Do(c.r); !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: %v, want %v and %q", name, err, c.want, c.says)
 		}
 	}
-	if err := e.do(one(transport.Write, local, 0, remote(shared), 0, 1000), &transport.Request{Op: transport.Read}); err != nil {
+	if err := e.Do(one(transport.Write, local, 0, remote(shared), 0, 1000), &transport.Request{Op: transport.Read}); err != nil {
 		t.Error(err)
 	}
 }
@@ -84,20 +85,20 @@ func TestRevokeUnmaps(t *testing.T) {
 	keep, gone := p.region(1<<20, both, memory.Options{}), p.region(1<<20, both, memory.Options{})
 	e := dialTo(t, a, p, 1)
 	for _, r := range []*memory.Region{keep, gone} {
-		if err := e.do(one(transport.Write, local, 0, remote(r), 0, 1<<20)); err != nil {
+		if err := e.Do(one(transport.Write, local, 0, remote(r), 0, 1<<20)); err != nil {
 			t.Fatal(err)
 		}
 	}
 	before := mappings(t)["memfd:topoctl"]
-	if !strings.Contains(e.conn.Describe(), "2 regions mapped") {
-		t.Error(e.conn.Describe())
+	if !strings.Contains(e.Conn.Describe(), "2 regions mapped") {
+		t.Error(e.Conn.Describe())
 	}
 	if err := errors.Join(gone.Close(t.Context()), p.Deregister(gone)); err != nil {
 		t.Fatal(err)
 	}
-	for deadline := time.Now().Add(patience); !strings.Contains(e.conn.Describe(), "1 regions mapped"); {
+	for deadline := time.Now().Add(patience); !strings.Contains(e.Conn.Describe(), "1 regions mapped"); {
 		if time.Now().After(deadline) {
-			t.Fatal(e.conn.Describe())
+			t.Fatal(e.Conn.Describe())
 		}
 		time.Sleep(time.Millisecond)
 	}
@@ -105,11 +106,11 @@ func TestRevokeUnmaps(t *testing.T) {
 		t.Errorf("%d mappings, %d before", now, before)
 	}
 	for range 2 {
-		if err := e.do(one(transport.Write, local, 0, remote(gone), 0, 10)); !errors.Is(err, memory.ErrNoRegion) {
+		if err := e.Do(one(transport.Write, local, 0, remote(gone), 0, 10)); !errors.Is(err, memory.ErrNoRegion) {
 			t.Error(err)
 		}
 	}
-	if err := e.do(one(transport.Read, local, 0, remote(keep), 0, 10)); err != nil {
+	if err := e.Do(one(transport.Read, local, 0, remote(keep), 0, 10)); err != nil {
 		t.Error(err)
 	}
 }
@@ -120,10 +121,10 @@ func TestFaultIsAnError(t *testing.T) {
 	local := a.region(4<<20, memory.None, memory.Options{})
 	far := p.region(4<<20, both, memory.Options{})
 	e := dialTo(t, a, p, 1)
-	if err := e.do(one(transport.Write, local, 0, remote(far), 0, 10)); err != nil {
+	if err := e.Do(one(transport.Write, local, 0, remote(far), 0, 10)); err != nil {
 		t.Fatal(err)
 	}
-	c := e.conn.(*conn)
+	c := e.Conn.(*conn)
 	c.mu.Lock()
 	err := c.regions[far.ID()].block.Hide()
 	c.mu.Unlock()
@@ -131,7 +132,7 @@ func TestFaultIsAnError(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, n := range []int64{100, 4 << 20} {
-		if err := e.do(one(transport.Read, local, 0, remote(far), 0, n)); err == nil || errors.Is(err, transport.ErrRefused) || !strings.Contains(err.Error(), "gone") {
+		if err := e.Do(one(transport.Read, local, 0, remote(far), 0, n)); err == nil || errors.Is(err, transport.ErrRefused) || !strings.Contains(err.Error(), "gone") {
 			t.Errorf("%d bytes: %v", n, err)
 		}
 	}
@@ -143,7 +144,7 @@ func TestNoAllocations(t *testing.T) {
 	local := a.region(8<<20, memory.None, memory.Options{})
 	far := p.region(8<<20, both, memory.Options{})
 	m := &mover{idle: make(chan struct{}, 1)}
-	d := dialOf(p, 1, newEnd(t))
+	d := dialOf(p, 1, transporttest.NewClient(t))
 	d.Events = m.events()
 	var err error
 	if m.conn, err = a.Dial(within(t), d); err != nil {
@@ -176,7 +177,7 @@ func TestDoneOneAtATime(t *testing.T) {
 	local := a.region(8<<20, memory.None, memory.Options{})
 	far := p.region(8<<20, both, memory.Options{})
 	var inside sync.Mutex
-	e := newEnd(t)
+	e := transporttest.NewClient(t)
 	d := dialOf(p, 1, e)
 	done := d.Events.Done
 	d.Events.Done = func(c transport.Conn, list []transport.Completion) {
@@ -188,7 +189,7 @@ func TestDoneOneAtATime(t *testing.T) {
 		done(c, list)
 	}
 	var err error
-	if e.conn, err = a.Dial(within(t), d); err != nil {
+	if e.Conn, err = a.Dial(within(t), d); err != nil {
 		t.Fatal(err)
 	}
 	var wg sync.WaitGroup
@@ -200,20 +201,20 @@ func TestDoneOneAtATime(t *testing.T) {
 			list = append(list, one(transport.Read, local, g<<21, remote(far), g<<21+i, n))
 		}
 		all = append(all, list...)
-		wg.Go(func() { e.post(list...) })
+		wg.Go(func() { e.Post(list...) })
 	}
 	wg.Wait()
-	if err := e.wait(all...); err != nil {
+	if err := e.Wait(all...); err != nil {
 		t.Error(err)
 	}
-	c := e.conn.(*conn)
+	c := e.Conn.(*conn)
 	c.mu.Lock()
 	if c.posted != 0 || c.flying != 0 || c.inside != 0 || len(c.free) == 0 {
 		t.Errorf("all is done, and %d requests of %d bytes are posted, %d calls copy, %d jobs are free", c.posted, c.flying, c.inside, len(c.free))
 	}
 	c.mu.Unlock()
-	e.conn.Close(nil)
-	if err := e.waitLost(); err != nil {
+	e.Conn.Close(nil)
+	if err := e.WaitLost(); err != nil {
 		t.Error(err)
 	}
 }
@@ -236,7 +237,7 @@ func TestWorkersOfNodes(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := e.do(one(transport.Write, local, 1, remote(far), 2, 8<<20-2)); err != nil {
+		if err := e.Do(one(transport.Write, local, 1, remote(far), 2, 8<<20-2)); err != nil {
 			t.Fatal(err)
 		}
 		if !bytes.Equal(b.Bytes()[1:8<<20-1], far.Block().Bytes()[2:]) {

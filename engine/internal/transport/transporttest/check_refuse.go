@@ -13,14 +13,14 @@ import (
 
 // refused posts a request that the peer must refuse for a reason. The poster
 // believes what the descriptor says, so descriptors here lie.
-func (p *pair) refused(l *link, r *transport.Request, reason error) {
+func (p *pair) refused(l *Client, r *transport.Request, reason error) {
 	p.Helper()
 	err := l.fails(r)
 	if !errors.Is(err, transport.ErrRefused) || !errors.Is(err, reason) {
 		p.Errorf("%s at %d of region %d: %v; want it refused: %v",
 			opName(r.Op), r.Spans[0].RemoteOffset, r.Spans[0].Remote.ID, err, reason)
 	}
-	if l.end(r).MayLand {
+	if l.End(r).MayLand {
 		p.Errorf("%s that was refused may land", opName(r.Op))
 	}
 }
@@ -129,7 +129,7 @@ func checkOneRefused(p *pair) {
 		p.Fatalf("%d of %d requests were taken: %s", n, len(all), l.summary())
 	}
 	for i, r := range all {
-		err := l.end(r).Err
+		err := l.End(r).Err
 		if wrong := r.Spans[len(r.Spans)-1].Remote.ID == 0; wrong != errors.Is(err, transport.ErrRefused) || !wrong && err != nil {
 			p.Errorf("request %d, against the rules: %v, ended with %v", i, wrong, err)
 		}
@@ -162,7 +162,7 @@ func checkRegionClosed(p *pair) {
 
 // useUntilRefused moves until the region is gone, which it must be once dropped is
 // closed.
-func (p *pair) useUntilRefused(l *link, op transport.Op, a *area, size int64, began, dropped chan struct{}) {
+func (p *pair) useUntilRefused(l *Client, op transport.Op, a *area, size int64, began, dropped chan struct{}) {
 	once := sync.OnceFunc(func() { close(began) })
 	defer once()
 	for {
@@ -182,7 +182,7 @@ func (p *pair) useUntilRefused(l *link, op transport.Op, a *area, size int64, be
 		once()
 		refused := 0
 		for _, r := range requests {
-			switch err := l.end(r).Err; {
+			switch err := l.End(r).Err; {
 			case err == nil:
 			case errors.Is(err, transport.ErrRefused) && (errors.Is(err, memory.ErrNoRegion) || errors.Is(err, memory.ErrClosed)):
 				refused++
