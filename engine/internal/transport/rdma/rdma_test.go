@@ -561,8 +561,8 @@ func TestEverythingAtOnce(t *testing.T) {
 	var all sync.WaitGroup
 	var mu sync.Mutex // of the world
 	moved := atomic.Int64{}
-	all.Go(func() { // a second, and longer where nothing has moved by then
-		for time.Sleep(time.Second); moved.Load() == 0 && ctx.Err() == nil; time.Sleep(time.Millisecond) {
+	all.Go(func() { // a while, and longer where nothing has moved by then
+		for time.Sleep(300 * time.Millisecond); moved.Load() == 0 && ctx.Err() == nil; time.Sleep(time.Millisecond) {
 		}
 		cancel()
 	})

@@ -226,7 +226,7 @@ func checkPosters(p *pair) {
 	rng := rand.New(rand.NewPCG(6, 6))
 	for round := range 3 {
 		p.refill(uint64(6000 + round))
-		requests, _ := p.traffic(800, maxBytes, rng)
+		requests, _ := p.traffic(min(800, p.h.Requests), maxBytes, rng)
 		p.concurrently([]*Client{l}, requests, 8)
 		p.verify("after concurrent posters")
 	}
@@ -238,7 +238,7 @@ func checkConnections(p *pair) {
 	rng := rand.New(rand.NewPCG(7, 7))
 	for round := range 3 {
 		p.refill(uint64(7000 + round))
-		requests, _ := p.traffic(800, maxBytes, rng)
+		requests, _ := p.traffic(min(800, p.h.Requests), maxBytes, rng)
 		p.concurrently(links, requests, len(links))
 		p.verify("after transfers over several connections")
 	}
