@@ -46,7 +46,7 @@ type Proxy struct {
 }
 
 // Listen starts a proxy on an address ("127.0.0.1:0") that forwards to a target.
-// What it does at random hangs on the seed and on how the bytes come in pieces.
+// What it does at random depends on the seed and on how the bytes come in pieces.
 func Listen(address, target string, seed uint64) (*Proxy, error) {
 	l, err := net.Listen("tcp", address)
 	if err != nil {

@@ -44,7 +44,7 @@ type device struct {
 	over    bool     // nothing is registered any more
 	mrs     sync.Map // of *memory.Region to *mr: what is registered
 
-	turn    sync.Mutex // of whoever takes completions
+	turn    sync.Mutex // held while completions are taken
 	wcs     [verbs.MaxBatch]verbs.WC
 	touched []*conn
 	stop    atomic.Bool

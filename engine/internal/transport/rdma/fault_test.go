@@ -406,9 +406,8 @@ const (
 	never  = 0
 )
 
-// A device that was removed gives EIO to whoever ends something on it, for ever: the kernel
-// has ended it already. Leave must say so, but not before; and everything must come to its
-// end.
+// On a device that was removed, ending anything fails with EIO for ever, because the kernel has ended it already. Leave
+// succeeds once that is so and not before, and everything comes to its end.
 func TestRemovedDeviceIsLeftAndClosed(t *testing.T) {
 	w := newWorld(t, verbsfake.Options{}, Options{KeepAlive: time.Hour, Watch: 10 * time.Millisecond})
 	here, there := w.a.region(4096, memory.None), w.b.region(4096, both)
@@ -577,7 +576,7 @@ func TestDeregisterWhileTheDeviceIsClosed(t *testing.T) {
 	eventually(t, "the device is not closed", func() bool { return w.f.Objects("b0") == verbsfake.Objects{} })
 }
 
-// Whoever deregisters at the same time as somebody else hears that it is done when it is.
+// A device that is being closed takes no more regions: they would keep it from being closed.
 func TestNothingIsRegisteredWithADeviceThatIsClosed(t *testing.T) {
 	w := newWorld(t, verbsfake.Options{}, Options{})
 	r := w.b.region(4096, both)

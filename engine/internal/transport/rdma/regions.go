@@ -58,8 +58,8 @@ type entry struct {
 	over bool
 }
 
-// Register registers the region with every device that is open, all at once. One
-// that refuses is an error: whoever asked for RDMA does not get less in silence.
+// Register registers the region with every device that is open, all at once. If one refuses,
+// that is an error: a program that asked for RDMA must not silently get less.
 func (t *Transport) Register(r *memory.Region) (string, error) {
 	t.mu.Lock()
 	if t.closed {
@@ -249,7 +249,7 @@ func (d *device) deregister(r *memory.Region) error {
 	if e == nil {
 		return nil
 	}
-	e.mu.Lock() // it waits for whoever else does this
+	e.mu.Lock() // waits for another call that does the same
 	defer e.mu.Unlock()
 	e.over = true
 	if e.mr != nil {

@@ -599,8 +599,8 @@ func TestDirectories(t *testing.T) {
 	}
 }
 
-// Who takes the name of our directory first, which everybody can in /tmp, does not keep us from
-// having a socket that only we can enter.
+// Another user may have taken the name of our directory, as everybody can in /tmp. There is a socket that only we can
+// reach all the same.
 func TestDirectoryIsTaken(t *testing.T) {
 	base := shortDir(t)
 	t.Setenv("XDG_RUNTIME_DIR", base)

@@ -153,7 +153,7 @@ func (p *pair) checkServes(serving transport.Serving, all transport.Served, link
 	for i := range list {
 		x := &list[i]
 		if !slices.ContainsFunc(links, func(l *Client) bool { return l.Conn.ID() == x.Conn }) {
-			p.Errorf("served: connection %d is listed, which is none", x.Conn)
+			p.Errorf("served: connection %d is listed, and does not exist", x.Conn)
 		}
 		if (x.ReadBytes == nil || x.WrittenBytes == nil) != p.h.Uncounted {
 			p.Errorf("served: connection %d counts bytes: %v and %v, want that to be %v", x.Conn, x.ReadBytes != nil, x.WrittenBytes != nil, !p.h.Uncounted)

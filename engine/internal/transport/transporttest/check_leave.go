@@ -86,7 +86,7 @@ func checkNotExpected(p *pair) {
 func checkLeaveUnknown(p *pair) {
 	p.leave(1 << 40)
 	l := p.dial()
-	// Another session's connection of this number is none of ours.
+	// Another session's connection of this number is not ours.
 	ctx, cancel := p.context()
 	defer cancel()
 	other := p.origin(l.Conn.ID())
