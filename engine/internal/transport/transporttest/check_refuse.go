@@ -25,6 +25,36 @@ func (p *pair) refused(l *Client, r *transport.Request, reason error) {
 	}
 }
 
+// A request that is not what the limits say, or outside of our own region, is refused, and costs nothing else.
+func checkAgainstLimits(p *pair) {
+	l := p.dial()
+	limits := l.Conn.Limits()
+	for name, change := range map[string]func(r *transport.Request){
+		"another sum":       func(r *transport.Request) { r.Bytes-- },
+		"an unknown op":     func(r *transport.Request) { r.Op = 9 },
+		"no op":             func(r *transport.Request) { r.Op = 0 },
+		"before our region": func(r *transport.Request) { r.Spans[0].LocalOffset = -1 },
+		"over its end":      func(r *transport.Request) { r.Spans[0].LocalOffset = p.h.RegionBytes - 99 },
+		"a negative length": func(r *transport.Request) { r.Spans[0].Bytes, r.Bytes = -1, -1 },
+		"a negative part":   func(r *transport.Request) { r.Spans = append(r.Spans, transport.Span{Bytes: -1}); r.Bytes-- },
+		"more bytes":        func(r *transport.Request) { r.Spans[0].Bytes, r.Bytes = limits.MaxBytes+1, limits.MaxBytes+1 },
+		"more spans":        func(r *transport.Request) { r.Spans, r.Bytes = make([]transport.Span, limits.MaxSpans+1), 0 },
+	} {
+		r := requestOn(transport.Read, p.local, p.remote, piece{0, 0, 100})
+		span := r.Spans[0]
+		change(r)
+		for i := range r.Spans {
+			if r.Spans[i].Local == nil {
+				r.Spans[i].Local, r.Spans[i].Remote = span.Local, span.Remote
+			}
+		}
+		if err := l.fails(r); !errors.Is(err, transport.ErrRefused) {
+			p.Errorf("%s: %v, want it refused", name, err)
+		}
+	}
+	p.usable(l, "after requests against the limits")
+}
+
 // lie is a remote region as no honest descriptor has it.
 func lie(id memory.ID) *area {
 	return &area{remote: &transport.RemoteRegion{

@@ -103,6 +103,7 @@ func checks() []check {
 		{"move/concurrent posters", checkPosters},
 		{"move/several connections", checkConnections},
 		{"move/post from done", checkPostFromDone},
+		{"refuse/against the limits", checkAgainstLimits},
 		{"refuse/no such region", checkNoRegion},
 		{"refuse/stale region", checkStaleRegion},
 		{"refuse/outside the region", checkRange},
