@@ -26,8 +26,9 @@ func report(tb testing.TB, name string) *probe.Report {
 	if err != nil {
 		tb.Fatal(err)
 	}
+	fingerprint := fixturetest.Topology(tb, reportFixtures[name]).Fingerprint()
 	for i := range r.Hosts {
-		r.Hosts[i].Fingerprint = fixturetest.Topology(tb, reportFixtures[name]).Fingerprint()
+		r.Hosts[i].Fingerprint = fingerprint
 	}
 	return r
 }
