@@ -56,9 +56,7 @@ type cell struct {
 	workers   []*worker
 }
 
-func (c *cell) name() string {
-	return fmt.Sprintf("%s %s, %s", c.op, units.Bytes(c.size), c.transport)
-}
+func (c *cell) name() string { return describe(c.op, c.size, c.transport) }
 
 // round moves batches for a while. The error of a failed batch is c.err; it returns that of ctx, or
 // a *PeerGoneError.
@@ -212,7 +210,7 @@ func (c *cell) congestionControl() *string {
 	var names []string
 	for _, l := range c.lanes {
 		if l.Transport == "tcp" {
-			names = append(names, congestionIn(l.Connection))
+			names = append(names, congestionWord.FindString(l.Connection))
 		}
 	}
 	slices.Sort(names)
