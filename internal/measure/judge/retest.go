@@ -90,7 +90,7 @@ func (c *judgement) sampleOfFaults(suspicious []int) []int {
 	picked := make(map[int]bool)
 	slow := func(i int) bool { return in[i] && c.bandwidthSlow(i) }
 	late := func(i int) bool { return in[i] && c.hasReason(i, CodeLatencyOutlier) && !c.bandwidthSlow(i) }
-	for _, q := range []*faultSearch{c.searchRates(slow), c.searchLatency(late)} {
+	for _, q := range []*faultSearch{c.search(lowRate, c.showsRate(slow)), c.search(highLatency, c.showsLatency(late))} {
 		if q == nil {
 			continue
 		}

@@ -266,7 +266,7 @@ func (q *faultSearch) cleared(f *fault, pairs []*bad) string {
 	}
 	l := q.atoms[clear[0]].link
 	return fmt.Sprintf("%s on the path carried more for other pairs, among them %s (%s): %s", text.Plural(len(clear), "link"),
-		q.linkName(l.Key), directionText(l.Kind, l.Direction), q.rateOf(q.largest[clear[0]]))
+		q.linkName(l.Key), directionText(l.Kind, l.Direction), q.rateOf(q.seen[clear[0]].largest))
 }
 
 // sharedLoad says that a link which several pairs used at once never carried what it should. It may be
