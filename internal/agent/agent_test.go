@@ -138,9 +138,9 @@ func TestRunFails(t *testing.T) {
 	}
 	defer taken.Close()
 	for want, o := range map[string]Options{
-		"address already in use": {Engine: engine.Options{Listen: []string{taken.Addr().String()}}},
-		"agent: HTTP at":         {HTTP: []string{taken.Addr().String()}},
-		`region "twice"`:         {Regions: []Region{{4096, engine.RegionOptions{Name: "twice"}}, {4096, engine.RegionOptions{Name: "twice"}}}},
+		"address already in use":                  {Engine: engine.Options{Listen: []string{taken.Addr().String()}}},
+		"agent: HTTP at " + taken.Addr().String(): {HTTP: []string{"127.0.0.1:0", taken.Addr().String()}},
+		`region "twice"`:                          {Regions: []Region{{4096, engine.RegionOptions{Name: "twice"}}, {4096, engine.RegionOptions{Name: "twice"}}}},
 	} {
 		o.Ready = func(Info) { t.Errorf("%s: ready", want) }
 		if err := Run(t.Context(), o); err == nil || !strings.Contains(err.Error(), want) {

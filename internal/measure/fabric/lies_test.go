@@ -132,26 +132,6 @@ func TestLiesOfTargets(t *testing.T) {
 	}
 }
 
-// A target that has no memory for a pair says nothing of what is between: the pair is waived,
-// the others are measured.
-func TestTargetWithoutMemory(t *testing.T) {
-	checkLeaks(t)
-	none := func(a answer) answer {
-		for i := range a.Regions {
-			a.Regions[i] = region{ID: a.Regions[i].ID, Error: "node 1 has no memory"}
-		}
-		return a
-	}
-	f := fleetOf(t, agentOf(t, "a", ServerOptions{}, nil, nil), agentOf(t, "b", ServerOptions{}, nil, none))
-	out := f.Round(limited(t), []probe.Pair{pair("n0", "n1"), pair("n1", "n0")}, quick(), nil)
-	if out[0].Err != nil || out[0].Waived != "n1: node 1 has no memory" {
-		t.Errorf("%v, %q", out[0].Err, out[0].Waived)
-	}
-	if out[1].Err != nil || len(out[1].Bandwidth) != 2 {
-		t.Errorf("the other pair: %v", out[1].Err)
-	}
-}
-
 // More than the target has served is refused; the error names both, and their figures.
 func TestServedLess(t *testing.T) {
 	checkLeaks(t)
