@@ -70,7 +70,7 @@ func (r *round) memory(pair *probe.Pair) (*job, error) {
 	if err := m.allocate(from, to, r.began); err != nil {
 		return nil, err
 	}
-	return &job{measure: m.measure, close: func() error { r.arenas.put(from.Index, m.arena); return nil }}, nil
+	return &job{measure: m.measure, close: func() error { return r.arenas.put(from.Index, m.arena) }}, nil
 }
 
 func (p *Prober) numaNode(id topo.ID) *topo.NUMANode {
@@ -130,7 +130,7 @@ func (m *memoryJob) allocate(node, cpus *topo.NUMANode, began time.Duration) (er
 	m.arena = m.p.arenas.get(node.Index)
 	defer func() {
 		if err != nil && m.arena != nil {
-			m.p.arenas.put(node.Index, m.arena)
+			err = errors.Join(err, m.p.arenas.put(node.Index, m.arena))
 		}
 	}()
 	least, size, err := m.bufferSize(node, cpus)
