@@ -341,7 +341,7 @@ func TestRunRefuses(t *testing.T) {
 	for want, change := range map[string]func(*Options){
 		`may not be written`:   func(*Options) {},
 		`verifying needs to`:   func(o *Options) { o.Ops, o.Check = []string{Read}, true },
-		`region "kv": no such`: func(o *Options) { o.Region = "kv" },
+		`region "kv": no such`: func(o *Options) { o.Region, o.regionTime = "kv", 50*time.Millisecond },
 		`need 8 MiB`:           func(o *Options) { o.Ops, o.Sizes = []string{Read}, []int64{256 << 10} },
 		`connection refused`:   func(o *Options) { o.Peer = "127.0.0.1:1" },
 	} {
@@ -423,10 +423,10 @@ func TestRunPeerThatLeadsNowhere(t *testing.T) {
 	address, _ := serve(t, memory.PeerRead|memory.PeerWrite)
 	for name, engines := range map[string]int{"measured": 1, "verified": 2} {
 		o := quick(swallow(t, address, engines))
-		o.Ops, o.Check, o.Timeout, o.Sizes = []string{Read, Write}, engines > 1, 1500*time.Millisecond, []int64{4096, 8192}
+		o.Ops, o.Check, o.Timeout, o.Sizes = []string{Read, Write}, engines > 1, 400*time.Millisecond, []int64{4096, 8192}
 		began := time.Now()
 		report, err := Run(t.Context(), o)
-		if took := time.Since(began); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "has not answered in 1.5s") || took > 15*time.Second {
+		if took := time.Since(began); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "has not answered in 400ms") || took > 10*time.Second {
 			t.Errorf("%s: %v after %s: %+v", name, err, took, report)
 		}
 	}

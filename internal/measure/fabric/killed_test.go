@@ -54,7 +54,7 @@ func TestKilledInMidRound(t *testing.T) {
 			_, second := child(t, "127.0.0.1:0")
 			_, third := child(t, "127.0.0.1:0")
 			f, err := fabric.Open(limited(t), fabric.Options{Credentials: trust.OfSecret([]byte(secret)),
-				Hosts: []probe.Host{{Name: "n0", Address: address}, {Name: "n1", Address: second}, {Name: "n2", Address: third}}})
+				Hosts: []probe.Host{{Name: "n0", Address: address}, {Name: "n1", Address: second}, {Name: "n2", Address: third}}}.GivesUpAfter(2*time.Second))
 			if err != nil {
 				t.Fatal(err)
 			}

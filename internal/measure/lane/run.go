@@ -122,8 +122,8 @@ func (r *Run) begin(worker int) (stop func(), err error) {
 	return r.Start(worker)
 }
 
-// stallTime is how long after the end of the time outstanding moves are waited for.
-const stallTime = time.Second
+// stallTime is how long after the end of the time outstanding moves are waited for. Tests wait less.
+var stallTime = time.Second
 
 // ErrStalled says that nothing was moved in the time for a pair.
 var ErrStalled = pkgerr.New("probe", "nothing arrived within the time for the pair")

@@ -117,8 +117,16 @@ func TestStopped(t *testing.T) {
 	}
 }
 
+// stallSoon has a test wait less for moves that never end.
+func stallSoon(t *testing.T) {
+	before := stallTime
+	stallTime = 20 * time.Millisecond
+	t.Cleanup(func() { stallTime = before })
+}
+
 // Where nothing comes in at all, the time for the pair ends it, and it is an error.
 func TestSamplingStalled(t *testing.T) {
+	stallSoon(t)
 	s := spec()
 	now := Monotonic()
 	r := Run{Workers: 1, Now: now, Spec: &s, Until: now() + time.Millisecond, Move: func(ctx context.Context, _ int) (int64, error) { <-ctx.Done(); return 0, ctx.Err() }}
