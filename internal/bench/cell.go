@@ -41,7 +41,7 @@ type cell struct {
 	planned   int // rounds
 
 	samples   samples
-	latency   Recorder
+	latency   recorder
 	ops       int64
 	lanes     []LaneResult
 	retries   int64
@@ -65,7 +65,7 @@ func (c *cell) round(ctx context.Context, d time.Duration, record bool, watch fu
 	stats, lanes := c.engine.Stats(), c.peer.Lanes()
 	latency := &c.latency
 	if !record {
-		latency = &Recorder{}
+		latency = &recorder{}
 	}
 	start, cpu := time.Now(), selfCPU()
 	m := newMeter(start, latency)

@@ -47,7 +47,7 @@ func fullReport() *Report {
 		samples:  samples{{bytes: 8192, elapsed: time.Second, self: time.Second, peer: time.Second, peerKnown: true}, {bytes: 8192, elapsed: time.Second, peerKnown: true}},
 		lanes:    []LaneResult{{Lane: "lo", Transport: "tcp", Bytes: 16384, Connection: "tcp a > b, reno, no checksum"}},
 		verified: &Check{Bytes: 16384}, faulted: &Fault{Lane: "lo"}}
-	c.latency.Add(1000)
+	c.latency.add(1000)
 	copied := samples{{bytes: 1 << 20, elapsed: time.Second, peerKnown: true}}
 	g := &group{op: Write, size: 4096, cells: []*cell{c}, ceilings: []*ceiling{{kind: RawSocket, streams: 1, unavailable: "the peer is another host"},
 		{kind: Memcpy, streams: 1, samples: copied}, {kind: Memcpy, streams: 2}}}
