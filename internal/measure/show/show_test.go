@@ -19,6 +19,7 @@ import (
 	"github.com/topoctl/topoctl/internal/group"
 
 	"github.com/topoctl/topoctl/internal/measure/show"
+	"github.com/topoctl/topoctl/internal/report"
 	"github.com/topoctl/topoctl/internal/text"
 	"github.com/topoctl/topoctl/probe"
 	"github.com/topoctl/topoctl/testkit/golden"
@@ -64,7 +65,7 @@ func TestGoldens(t *testing.T) {
 	for _, name := range names {
 		t.Run(name, func(t *testing.T) {
 			r := load(t, name)
-			golden.Check(t, "testdata/"+name+".txt", table(t, r, show.Options{Width: 100}))
+			golden.Check(t, "testdata/"+name+".txt", table(t, r, show.Options{Look: report.Look{Width: 100}}))
 			golden.Check(t, "testdata/"+name+".svg", show.SVG(r, show.Options{}))
 			switch name {
 			case "dgx-pair": // bad-cable is like it
@@ -76,20 +77,20 @@ func TestGoldens(t *testing.T) {
 		})
 	}
 	r := load(t, "bad-cable")
-	golden.Check(t, "testdata/"+"bad-cable.wide.txt", table(t, r, show.Options{Wide: true, ASCII: true, Color: true, Units: "gbyte"}))
+	golden.Check(t, "testdata/"+"bad-cable.wide.txt", table(t, r, show.Options{Look: report.Look{ASCII: true, Color: true}, Wide: true, Units: "gbyte"}))
 	golden.Check(t, "testdata/local-cpu.tsv", fields(t, load(t, "local-cpu")))
-	golden.Check(t, "testdata/local-cpu.all.txt", table(t, load(t, "local-cpu"), show.Options{All: true, Width: 100}))
+	golden.Check(t, "testdata/local-cpu.all.txt", table(t, load(t, "local-cpu"), show.Options{Look: report.Look{Width: 100}, All: true}))
 }
 
 // Tables fit a terminal of 80 columns. With Wide they have all columns.
 func TestTableFits(t *testing.T) {
 	r := load(t, "bad-cable")
-	for _, line := range strings.Split(string(table(t, r, show.Options{Width: 80})), "\n") {
+	for _, line := range strings.Split(string(table(t, r, show.Options{Look: report.Look{Width: 80}})), "\n") {
 		if strings.HasPrefix(line, "  ") && text.Width(line) > 80 {
 			t.Errorf("%q", line)
 		}
 	}
-	if !strings.Contains(string(table(t, r, show.Options{Width: 80, Wide: true})), "n bw/lat") {
+	if !strings.Contains(string(table(t, r, show.Options{Look: report.Look{Width: 80}, Wide: true})), "n bw/lat") {
 		t.Error("wide: no number of samples")
 	}
 }
@@ -243,7 +244,7 @@ func TestHostile(t *testing.T) {
 				t.Errorf("%s: %d fields in a line: %.80q", name, n+1, line)
 			}
 		}
-		if text := string(table(t, r, show.Options{ASCII: true})); strings.IndexFunc(text, func(c rune) bool { return c > 0x7e || c < ' ' && c != '\n' }) >= 0 {
+		if text := string(table(t, r, show.Options{Look: report.Look{ASCII: true}})); strings.IndexFunc(text, func(c rune) bool { return c > 0x7e || c < ' ' && c != '\n' }) >= 0 {
 			t.Errorf("%s: a table in ASCII is none", name)
 		}
 	}

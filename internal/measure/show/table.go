@@ -21,7 +21,7 @@ const (
 // variant. Options.All and Wide list everything; without them only pairs that need attention are listed, the
 // others are summed up, and a report in which all is well is one line.
 func Table(r *probe.Report, o Options) string {
-	t := &report.Text{Look: o.look()}
+	t := &report.Text{Look: o.Look}
 	v, blamed := newOverview(r, o.Units), newAnswer(r, o.Units).blamed
 	t.Answer(v.Answer, report.Strong)
 	say := func(lead string, lines []string) {
