@@ -203,20 +203,12 @@ func (s *section) groups(listed, rest []*probe.Result) (out []string) {
 		}
 		line := text.Plural(len(list), what) + " " + string(list[0].Verdict)
 		if len(rates) > 0 {
-			line += ", " + fromTo(units.RateNumber(slices.Min(rates), s.unit), units.RateNumber(slices.Max(rates), s.unit), s.unit.Suffix())
+			line += ", " + text.Range(units.RateNumber(slices.Min(rates), s.unit), units.RateNumber(slices.Max(rates), s.unit)) + " " + s.unit.Suffix()
 		}
 		if len(efficiencies) > 0 {
-			line += ", " + fromTo(number(slices.Min(efficiencies)*100), number(slices.Max(efficiencies)*100), "% of what was expected")
+			line += ", " + text.Range(number(slices.Min(efficiencies)*100), number(slices.Max(efficiencies)*100)) + " % of what was expected"
 		}
 		out = append(out, line)
 	}
 	return out
-}
-
-// fromTo is "97 to 98 %", "98 %".
-func fromTo(a, b, unit string) string {
-	if a == b {
-		return a + " " + unit
-	}
-	return a + " to " + b + " " + unit
 }
