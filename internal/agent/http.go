@@ -31,12 +31,12 @@ type EngineDocument struct {
 	// Recent are those that run, then those that are over, the latest first; see
 	// Engine.Recent.
 	Recent []*engine.Explanation `json:"recent_batches"`
-	// HTTP are the addresses of these pages, with their real ports, in what topoctl_stats gives: who
-	// has asked for port 0 learns it there.
+	// HTTP are the addresses of these pages, with their real ports, in what topoctl_stats returns: a
+	// caller that asked for port 0 learns it there.
 	HTTP []string `json:"http,omitempty"`
 }
 
-// Source is what HTTP tells about; an engine.
+// Source is what HTTP reports on: an engine.
 type Source interface {
 	Stats() engine.Stats
 	Recent() []*engine.Explanation
@@ -66,7 +66,7 @@ type Pages struct {
 }
 
 // ServePages answers at all addresses (host:port), or fails. look looks at the host and gives its
-// metrics; without it there are none.
+// metrics, which are missing without it.
 func ServePages(ctx context.Context, addresses []string, s Source, look func(context.Context) ([]byte, error)) (*Pages, error) {
 	p := &Pages{handler: &handler{source: s, started: time.Now(), look: look, names: ownNames(addresses)}, failed: make(chan error, len(addresses))}
 	var err error
@@ -307,7 +307,7 @@ func (b *bounded) Accept() (net.Conn, error) {
 	return x, nil
 }
 
-// makeRoom says whether there is room for another client, of which it may have made some.
+// makeRoom says whether there is room for another client, after dropping one if it can.
 func (b *bounded) makeRoom() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// recorder counts durations in buckets, so that a percentile is never told too low, and at most 0.8 % too high. It stays
+// recorder counts durations in buckets, so that a percentile is never too low, and at most 0.8 % too high. It stays
 // small, however many samples there are, and belongs to one goroutine.
 type recorder struct {
 	counts map[int]int64 // by bucket

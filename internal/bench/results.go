@@ -63,5 +63,5 @@ func (r *run) ceiling(g *group, way *ceiling) Ceiling {
 // congestionWord is the congestion control in the description of a connection.
 var congestionWord = regexp.MustCompile(`\b(cubic|reno|bbr|dctcp)\b`)
 
-// Tick is how often progress is told.
+// Tick is how often progress is reported.
 const Tick = time.Second

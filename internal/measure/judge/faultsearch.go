@@ -23,9 +23,8 @@ func (c *judgement) bandwidthSlow(i int) bool {
 	return c.hasReason(i, CodeBelowFail) || c.hasReason(i, CodeBelowWarn) || c.hasReason(i, CodeOutlier)
 }
 
-// search looks for the faults behind one symptom of the results that show it; nil if none does. A rate may be low for
-// faults that measurements in rounds and alone tell; congestion is told by those in rounds. A round trip uses both
-// directions, so what delays it is a link, and no direction.
+// search looks for the faults behind a symptom; nil if no result shows it. Measurements alone are no evidence of
+// congestion. A round trip uses both directions, so what delays it is a link, not a direction.
 func (c *judgement) search(s symptom, shows func(i int) bool) *faultSearch {
 	bad := c.those(shows)
 	if len(bad) == 0 || s == congested && len(bad) < 2 {
@@ -53,8 +52,8 @@ func (c *judgement) search(s symptom, shows func(i int) bool) *faultSearch {
 	return q
 }
 
-// showsRate says which results show a low rate that is to be explained: those that are bad, but for neighbours of such
-// as are fine alone, and those over which nothing came.
+// showsRate finds the results whose rate needs an explanation: bad ones, except neighbours of pairs that were fine
+// alone, and pairs over which nothing arrived.
 func (c *judgement) showsRate(isBad func(i int) bool) func(i int) bool {
 	doubtful := c.untestedNeighbours()
 	return func(i int) bool { return isBad(i) && !doubtful(i) || c.dead(i) }
@@ -164,7 +163,7 @@ func (c *judgement) measuredHow(i int) [3]string {
 	return [3]string{string(res.Kind), res.Transport, res.Variant}
 }
 
-// showsLatency says which results show a latency that is to be explained. The reasons in a document may contradict its
+// showsLatency finds the results whose latency needs an explanation. The reasons in a document may contradict its
 // figures: then there is no group to compare with.
 func (c *judgement) showsLatency(isBad func(i int) bool) func(i int) bool {
 	return func(i int) bool { return c.timed(i) && c.groups[c.r.Results[i].Group] != nil && isBad(i) }

@@ -1,5 +1,5 @@
 // Package lane measures one lane between two engines: bandwidth by size, and round trips, in
-// samples of so long until there are enough.
+// samples of a given time until there are enough.
 // It is what internal/measure/local does within a host, and agents do between hosts.
 //
 // Isolate takes every other lane between an engine and its peer out of use, and Measure fails

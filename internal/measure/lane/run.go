@@ -11,8 +11,8 @@ import (
 	"github.com/topoctl/topoctl/probe"
 )
 
-// This file takes samples of bandwidth by the rules of probe.Spec: warm-up, samples of so long
-// until there are enough, and no longer than the pair may take.
+// This file takes samples of bandwidth by the rules of probe.Spec: a warm-up, then samples until there
+// are enough, for no longer than the pair may take.
 
 // Clock is time since some moment, by a clock that nobody steps.
 type Clock func() time.Duration
