@@ -3,7 +3,6 @@ package bench
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"runtime"
 	"slices"
@@ -110,9 +109,7 @@ func (r *run) groups() ([]*group, error) {
 				return nil, err
 			}
 			for _, transport := range r.o.Transports {
-				c := &cell{end: r.end, verifier: r.verifier, op: op, size: size, batch: r.o.batchFor(size), threads: r.o.Threads,
-					inFlight: r.o.InFlight, transport: transport, layout: l, pattern: pattern(r.o.Seed),
-					childPID: r.o.ChildPID, fault: r.o.Fault, planned: r.o.rounds()}
+				c := &cell{r: r, op: op, size: size, transport: transport, layout: l}
 				if r.o.Check {
 					c.verified = &Check{}
 				}
@@ -144,7 +141,7 @@ func (r *run) steps(g *group) []step {
 	for _, c := range g.cells {
 		out = append(out, step{c.name(), func(ctx context.Context, d time.Duration) error {
 			if c.err == nil { // otherwise it has already failed
-				return r.round(ctx, c, d, true)
+				return c.round(ctx, d, true)
 			}
 			return ctx.Err()
 		}, each})
@@ -195,7 +192,7 @@ func (r *run) measureGroup(ctx context.Context, g *group) (err error) {
 // warmUp connects, and counts the sockets.
 func (r *run) warmUp(ctx context.Context, g *group, c *cell) error {
 	if c.verified != nil && c.op == Read {
-		if c.err = r.fillRemote(ctx, c.pattern); c.err != nil {
+		if c.err = r.fillRemote(ctx, pattern(r.o.Seed)); c.err != nil {
 			return cmp.Or(c.over(ctx), c.err)
 		}
 	}
@@ -203,30 +200,13 @@ func (r *run) warmUp(ctx context.Context, g *group, c *cell) error {
 		return err
 	}
 	r.watch.step(c.name()+", warming up", r.o.Warmup)
-	fault, verified := c.fault, c.verified
-	c.fault = nil
-	before := c.peer.Lanes()
-	if err := r.round(ctx, c, r.o.Warmup, false); err != nil {
+	if err := c.round(ctx, r.o.Warmup, false); err != nil {
 		return err
 	}
-	c.countLanes(before, c.peer.Lanes())
 	g.ceilings[0].streams = max(g.ceilings[0].streams, c.streams())
-	c.fault, c.lanes = fault, nil
-	if verified != nil {
-		*verified = Check{} // drops that of the warm-up
-	}
-	return nil
-}
-
-// round is that of a cell. A batch that timed out takes its time from what is left for all.
-func (r *run) round(ctx context.Context, c *cell, d time.Duration, record bool) error {
-	if err := c.round(ctx, d, record, r.watch.follow); err != nil {
-		return err
-	}
-	if errors.Is(c.err, context.DeadlineExceeded) {
-		if r.left -= c.batchTime; r.left <= 0 {
-			return noAnswer{&r.o}
-		}
+	c.lanes = nil
+	if c.verified != nil {
+		*c.verified = Check{} // drops that of the warm-up
 	}
 	return nil
 }

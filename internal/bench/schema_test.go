@@ -40,10 +40,10 @@ func TestSchema(t *testing.T) {
 
 // fullReport is made the way a run makes it.
 func fullReport() *Report {
-	r := &run{o: Options{Threads: 1}, memory: 1 << 20}
+	r := &run{o: Options{Threads: 1, InFlight: 2, Batch: 2}, memory: 1 << 20}
 	r.report = &Report{Schema: Schema, Tool: topo.Tool{Name: "topoctl", Version: "1"}, Host: "a", StartedAt: time.Unix(0, 0).UTC(), Complete: true,
 		Peer: Peer{Name: "b", Address: "10.0.0.1:1", Region: "bench"}, Memory: Memory{Notes: []string{}}, Unavailable: []string{"rdma is not available"}, CPUs: 2}
-	c := &cell{op: Write, size: 4096, batch: 2, threads: 1, inFlight: 2, transport: "tcp", ops: 4,
+	c := &cell{r: r, op: Write, size: 4096, transport: "tcp", ops: 4, rounds: 1,
 		samples:  samples{{bytes: 8192, elapsed: time.Second, self: time.Second, peer: time.Second, peerKnown: true}, {bytes: 8192, elapsed: time.Second, peerKnown: true}},
 		lanes:    []LaneResult{{Lane: "lo", Transport: "tcp", Bytes: 16384, Connection: "tcp a > b, reno, no checksum"}},
 		verified: &Check{Bytes: 16384}, faulted: &Fault{Lane: "lo"}}
