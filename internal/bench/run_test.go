@@ -261,6 +261,20 @@ func TestLanes(t *testing.T) {
 	}
 }
 
+// onceMoving shows an engine to what is done when it has moved something.
+func onceMoving(do func()) func(*engine.Engine) (func(), error) {
+	return func(e *engine.Engine) (func(), error) {
+		var ending sync.WaitGroup
+		ending.Go(func() {
+			for e.Stats().Slices < 100 {
+				time.Sleep(time.Millisecond)
+			}
+			do()
+		})
+		return ending.Wait, nil
+	}
+}
+
 // What is measured when the user stops it is kept.
 func TestInterrupted(t *testing.T) {
 	address, _ := serve(t, memory.PeerRead|memory.PeerWrite)
@@ -268,16 +282,7 @@ func TestInterrupted(t *testing.T) {
 	o := quick(address)
 	o.Duration, o.Warmup = time.Minute, 0
 	ctx, stop := context.WithCancel(t.Context())
-	var ending sync.WaitGroup
-	o.Show = func(x *engine.Engine) (func(), error) {
-		ending.Go(func() {
-			for x.Stats().Slices < 100 {
-				time.Sleep(time.Millisecond)
-			}
-			stop()
-		})
-		return ending.Wait, nil
-	}
+	o.Show = onceMoving(stop)
 	r, err := Run(ctx, o)
 	if !errors.Is(err, context.Canceled) || r == nil || r.Complete || len(r.Results) != 1 || r.Results[0].Bytes == 0 || r.Results[0].Complete || r.Results[0].Error != nil {
 		t.Errorf("%+v, %v", r, err)
@@ -297,18 +302,11 @@ func TestPeerGone(t *testing.T) {
 	}
 	o := quick(served.Addrs()[0].String())
 	o.Duration, o.Warmup = time.Minute, 0
-	var ending sync.WaitGroup
-	o.Show = func(x *engine.Engine) (func(), error) {
-		ending.Go(func() {
-			for x.Stats().Slices < 100 {
-				time.Sleep(time.Millisecond)
-			}
-			if err := served.Close(); err != nil {
-				t.Error(err)
-			}
-		})
-		return ending.Wait, nil
-	}
+	o.Show = onceMoving(func() {
+		if err := served.Close(); err != nil {
+			t.Error(err)
+		}
+	})
 	r, err := Run(t.Context(), o)
 	var gone *PeerGoneError
 	if !errors.As(err, &gone) || gone.During != "write 4 KiB, tcp" || !errors.Is(err, engine.ErrPeerLost) ||
