@@ -420,13 +420,16 @@ func swallow(t *testing.T, to string, first int) string {
 func TestRunPeerThatLeadsNowhere(t *testing.T) {
 	address, _ := serve(t, memory.PeerRead|memory.PeerWrite)
 	for name, engines := range map[string]int{"measured": 1, "verified": 2} {
-		o := quick(swallow(t, address, engines))
-		o.Ops, o.Check, o.Timeout, o.Sizes = []string{Read, Write}, engines > 1, 400*time.Millisecond, []int64{4096, 8192}
-		began := time.Now()
-		report, err := Run(t.Context(), o)
-		if took := time.Since(began); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "has not answered in 400ms") || took > 10*time.Second {
-			t.Errorf("%s: %v after %s: %+v", name, err, took, report)
-		}
+		t.Run(name, func(t *testing.T) {
+			t.Parallel() // most of it is waiting
+			o := quick(swallow(t, address, engines))
+			o.Ops, o.Check, o.Timeout, o.Sizes = []string{Read, Write}, engines > 1, 400*time.Millisecond, []int64{4096, 8192}
+			began := time.Now()
+			report, err := Run(t.Context(), o)
+			if took := time.Since(began); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "has not answered in 400ms") || took > 10*time.Second {
+				t.Errorf("%v after %s: %+v", err, took, report)
+			}
+		})
 	}
 }
 
