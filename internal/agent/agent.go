@@ -78,7 +78,7 @@ type Info struct {
 // stopTimeout bounds the requests that are being answered when the agent stops.
 const stopTimeout = 2 * time.Second
 
-// Run serves until ctx ends, then stops everything, waits for it and logs how many sessions that
+// Run serves until ctx ends, then stops everything, waits, and logs how many sessions were
 // closed. Being stopped is not an error.
 func Run(ctx context.Context, o Options) (err error) {
 	o.Engine.Limits.Notifications = -1 // no one reads them here, so they would stay

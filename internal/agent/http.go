@@ -94,7 +94,7 @@ func (p *Pages) Addresses() []string {
 	return out
 }
 
-// Failed says when an address is answered at no more, and why.
+// Failed reports that an address is no longer served, and why.
 func (p *Pages) Failed() <-chan error { return p.failed }
 
 // Stop lets requests that are being answered end, for a short time, and waits.

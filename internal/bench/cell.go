@@ -50,8 +50,9 @@ type cell struct {
 
 func (c *cell) name() string { return describe(c.op, c.size, c.transport) }
 
-// round moves batches for a while; what a warm-up moves is not recorded. The error of a failed batch is c.err; it
-// returns one after which nothing more can be measured. A batch that timed out takes its time from what is left for all.
+// round moves batches for a while; what a warm-up moves is not recorded. The error of a failed batch is c.err: only
+// errors after which nothing more can be measured are returned. A batch that timed out takes its time from what is left
+// for all.
 func (c *cell) round(ctx context.Context, d time.Duration, record bool) error {
 	r, e := c.r, c.r.end
 	peerCPU, known := processCPU(r.o.ChildPID)

@@ -13,7 +13,7 @@ type recorder struct {
 	n, max int64
 }
 
-// bucketStep is how far the ends of buckets are apart, as logarithms.
+// bucketStep is the distance between the logarithms of the ends of buckets.
 const bucketStep = 0.0077
 
 // add counts a duration; below 0 it is 0.
