@@ -61,8 +61,6 @@ type Options struct {
 	Show func(*engine.Engine) (stop func(), err error)
 	Tool topo.Tool
 	Now  func() time.Time
-
-	regionTime time.Duration // default RegionTime; tests wait less
 }
 
 // FaultPlan suspends a lane at a time of each measurement, and resumes it after For; 0: at the

@@ -150,7 +150,7 @@ func (r *run) reach(ctx context.Context, x *end) error {
 	began := time.Now()
 	var err error
 	if x.peer, err = x.engine.Open(limited, r.o.Peer); err == nil {
-		waiting, stop := context.WithTimeout(limited, cmp.Or(r.o.regionTime, RegionTime))
+		waiting, stop := context.WithTimeout(limited, RegionTime)
 		defer stop()
 		x.remote, err = x.peer.Region(waiting, r.o.Region)
 	}
