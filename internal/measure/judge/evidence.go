@@ -140,22 +140,13 @@ func (e *evidence) suspects(b *bad) []int32 {
 	slices.Sort(out)
 	return slices.DeleteFunc(slices.Compact(out), func(p int32) bool {
 		part := &e.parts[p]
-		return len(part.atoms) > 1 && e.largestByGood(part) > most[p]*e.clearGood
+		return len(part.atoms) > 1 && slices.ContainsFunc(part.atoms, func(a int) bool { return e.seen[a].provenByGood > most[p]*e.clearGood })
 	})
 }
 
 // clears says whether an atom was seen to carry clearly more than hi.
 func (e *evidence) clears(atom int, hi float64) bool {
 	return e.seen[atom].proven > hi*e.clearBad || e.seen[atom].provenByGood > hi*e.clearGood
-}
-
-// largestByGood is the largest load that a good pair proves for a part.
-func (e *evidence) largestByGood(p *part) float64 {
-	most := 0.0
-	for _, a := range p.atoms {
-		most = max(most, e.seen[a].provenByGood)
-	}
-	return most
 }
 
 // largestOf is the largest load that was seen on a part.
