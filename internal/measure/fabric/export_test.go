@@ -7,3 +7,6 @@ func (o Options) GivesUpAfter(d time.Duration) Options {
 	o.giveUp = d
 	return o
 }
+
+// PairOf is a pair of the loopback ports of two hosts.
+var PairOf = pair
