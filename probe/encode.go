@@ -94,7 +94,7 @@ func basisOf(b topo.Basis) topo.Basis {
 	return b
 }
 
-// number is v, nil where it is none.
+// number is v, or nil if it is NaN or infinite.
 func number(v *float64) *float64 {
 	if v != nil && (math.IsNaN(*v) || math.IsInf(*v, 0)) {
 		return nil

@@ -182,7 +182,7 @@ func decodeEvent(line []byte) (*Event, error) {
 	return e, err
 }
 
-// holds says whether an event has a part; null is none.
+// holds says whether an event has a part: null counts as missing.
 func holds(raw json.RawMessage) bool { return len(raw) > 0 && string(raw) != "null" }
 
 // decodePart reads what an event has of a report.

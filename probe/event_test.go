@@ -48,8 +48,8 @@ func lines(t testing.TB, list []*probe.Event) []byte {
 // The events of a whole run give its report; each is valid by the published schema.
 func TestEvents(t *testing.T) {
 	schema := schematest.Open(t, eventFile)
-	for _, name := range reportNames() {
-		r := reports[name](t)
+	for _, name := range reportNames {
+		r := report(t, name)
 		log := lines(t, events(t, r))
 		for line := range bytes.Lines(log) {
 			if err := schema.Validate(line); err != nil {
@@ -72,7 +72,7 @@ func TestEvents(t *testing.T) {
 
 // A run that was cut off loses the line in which it was, and no other.
 func TestEventsCutOff(t *testing.T) {
-	r := reports["local-cpu"](t)
+	r := report(t, "local-cpu")
 	list := events(t, r)
 	log := lines(t, list)
 	first, _ := list[0].Encode()
@@ -109,7 +109,7 @@ func TestEventsCutOff(t *testing.T) {
 }
 
 func TestEventsRefused(t *testing.T) {
-	r := reports["local-cpu"](t)
+	r := report(t, "local-cpu")
 	log := string(lines(t, events(t, r)))
 	start, rest, _ := strings.Cut(log, "\n")
 	for name, tt := range map[string]struct{ data, want string }{
@@ -136,7 +136,7 @@ func TestEventsRefused(t *testing.T) {
 
 // A hostile line of events costs no more memory than some times its length.
 func TestEventsThatUnfold(t *testing.T) {
-	r := reports["local-cpu"](t)
+	r := report(t, "local-cpu")
 	start, _, _ := strings.Cut(string(lines(t, events(t, r))), "\n")
 	event := func(kind, body string) string {
 		return fmt.Sprintf("{%q:%q,%q:%q,%q:1,%q:%s}\n", "schema", probe.EventSchema, "event", kind, "at_ns", kind, body)
@@ -169,7 +169,7 @@ func TestEventsThatUnfold(t *testing.T) {
 }
 
 func FuzzReadEvents(f *testing.F) {
-	log := lines(f, events(f, reports["local-cpu"](f)))
+	log := lines(f, events(f, report(f, "local-cpu")))
 	f.Add(log)
 	f.Add(log[:len(log)/2])
 	f.Add([]byte(fmt.Sprintf("{%q:%q}\n", "schema", probe.EventSchema)))
@@ -186,8 +186,8 @@ func FuzzReadEvents(f *testing.F) {
 
 // Every event is the same when it is read and written again.
 func TestDecodeEvent(t *testing.T) {
-	for _, name := range reportNames() {
-		for line := range bytes.Lines(lines(t, events(t, reports[name](t)))) {
+	for _, name := range reportNames {
+		for line := range bytes.Lines(lines(t, events(t, report(t, name)))) {
 			e, err := probe.DecodeEvent(line)
 			if err != nil {
 				t.Fatalf("%s: %v\n%.200s", name, err, line)
@@ -227,7 +227,7 @@ func TestDecodeEventRefuses(t *testing.T) {
 
 // FuzzDecodeEvent reads any line; what it reads can be written and read again.
 func FuzzDecodeEvent(f *testing.F) {
-	for line := range bytes.Lines(lines(f, events(f, reports[reportNames()[0]](f)))) {
+	for line := range bytes.Lines(lines(f, events(f, report(f, reportNames[0])))) {
 		f.Add(line)
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {

@@ -189,7 +189,7 @@ func TestOverlay(t *testing.T) {
 
 // The cable of n3 is slow: so says its overlay, and nobody else's.
 func TestOverlayOfReports(t *testing.T) {
-	r := reports["bad-cable"](t)
+	r := report(t, "bad-cable")
 	for _, h := range r.Hosts {
 		o := r.Overlay(h.Name)
 		rate := o["port:mlx5_0/1"]
@@ -205,7 +205,7 @@ func TestOverlayOfReports(t *testing.T) {
 }
 
 func TestBetween(t *testing.T) {
-	r := reports["local-cpu"](t)
+	r := report(t, "local-cpu")
 	got := r.Between("node17")
 	if len(got) != 4 || got[[2]topo.ID{"numa:0", "numa:1"}] < 9*gb || got[[2]topo.ID{"numa:0", "numa:1"}] > 10*gb || got[[2]topo.ID{"numa:1", "numa:1"}] < 90*gb {
 		t.Errorf("%v", got)
@@ -214,10 +214,10 @@ func TestBetween(t *testing.T) {
 	if got := r.Between("node17"); len(got) != 0 {
 		t.Errorf("%v of smaller ops than were asked for", got)
 	}
-	if n := len(reports["bad-cable"](t).Between("n1")); n != 0 {
+	if n := len(report(t, "bad-cable").Between("n1")); n != 0 {
 		t.Errorf("%d pairs within a host that has none", n)
 	}
-	if got := reports["interrupted"](t).Between("node17"); len(got) != 6 {
+	if got := report(t, "interrupted").Between("node17"); len(got) != 6 {
 		t.Errorf("%d pairs, want those that were measured to the end: %v", len(got), got)
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"sync"
 	"time"
 
 	"github.com/topoctl/topoctl/discover/topo"
@@ -79,7 +78,7 @@ type Info struct {
 // stopTimeout bounds the requests that are being answered when the agent stops.
 const stopTimeout = 2 * time.Second
 
-// Run serves until ctx ends, then stops everything, waits for it and logs how many sessions that
+// Run serves until ctx ends, then stops everything, waits, and logs how many sessions were
 // closed. Being stopped is not an error.
 func Run(ctx context.Context, o Options) (err error) {
 	o.Engine.Limits.Notifications = -1 // no one reads them here, so they would stay
@@ -101,8 +100,7 @@ func Run(ctx context.Context, o Options) (err error) {
 		}
 		prober = fabric.NewServer(p)
 		o.Engine.Answer = prober.Answer
-	}
-	if prober == nil {
+	} else {
 		o.Engine.Answer = func(context.Context, engine.PeerID, []byte) ([]byte, error) { return nil, errNoProbes }
 	}
 	e, err := engine.New(ctx, o.Engine)
@@ -118,10 +116,14 @@ func Run(ctx context.Context, o Options) (err error) {
 	if prober != nil {
 		defer prober.Close()
 	}
-	stopFollowing := follow(ctx, &o, e)
-	defer stopFollowing()
-	stopReloading := reload(ctx, &o, e)
-	defer stopReloading()
+	defer follow(ctx, &o, e)()
+	if o.Grants != nil {
+		defer every(ctx, cmp.Or(o.reloadEvery, time.Second), func(context.Context) {
+			if o.Grants.Reload(o.Engine.Logger) {
+				e.PermissionsChanged()
+			}
+		})()
+	}
 	for _, r := range o.Regions {
 		if _, err := e.Alloc(r.Bytes, r.RegionOptions); err != nil {
 			return err
@@ -138,7 +140,7 @@ func Run(ctx context.Context, o Options) (err error) {
 			return errors.Join(unlessStopped(ctx, failure), pages.Stop(ctx))
 		}
 		besideFailed = beside.Failed()
-		defer stopBeside(ctx, beside, &err)
+		defer func() { err = errors.Join(err, beside.Stop(ctx)) }()
 	}
 	if prober != nil {
 		prober.Serve(e)
@@ -155,33 +157,6 @@ func Run(ctx context.Context, o Options) (err error) {
 }
 
 var errNoProbes = errors.New("this agent does not serve probes: start it with --serve-probes")
-
-// stopBeside stops a service, and adds what went wrong to err.
-func stopBeside(ctx context.Context, s Service, err *error) { *err = errors.Join(*err, s.Stop(ctx)) }
-
-// reload takes up changes of the grants until it is stopped.
-func reload(ctx context.Context, o *Options, e *engine.Engine) (stop func()) {
-	if o.Grants == nil {
-		return func() {}
-	}
-	ctx, cancel := context.WithCancel(ctx)
-	var running sync.WaitGroup
-	running.Go(func() {
-		tick := time.NewTicker(cmp.Or(o.reloadEvery, time.Second))
-		defer tick.Stop()
-		for {
-			select {
-			case <-tick.C:
-				if o.Grants.Reload(o.Engine.Logger) {
-					e.PermissionsChanged()
-				}
-			case <-ctx.Done():
-				return
-			}
-		}
-	})
-	return func() { cancel(); running.Wait() }
-}
 
 // unlessStopped drops an error that only says that the user stopped the agent.
 func unlessStopped(ctx context.Context, err error) error {

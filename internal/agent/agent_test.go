@@ -26,6 +26,41 @@ import (
 	"github.com/topoctl/topoctl/probe"
 )
 
+// running starts an agent, and gives what ends it.
+func running(t *testing.T, o Options) (i Info, stop func() error) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	ready, ended := make(chan Info, 1), make(chan error, 1)
+	o.Ready = func(i Info) { ready <- i }
+	go func() { ended <- Run(ctx, o) }()
+	select {
+	case i = <-ready:
+	case err := <-ended:
+		t.Fatal(err)
+	}
+	return i, func() error {
+		cancel()
+		select {
+		case err := <-ended:
+			return err
+		case <-time.After(time.Minute):
+			return errors.New("it does not stop")
+		}
+	}
+}
+
+// settled waits for goroutines to end that were not there before.
+func settled(t *testing.T, before int) {
+	t.Helper()
+	for range 6000 {
+		if runtime.NumGoroutine() <= before {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Errorf("%d goroutines, before %d", runtime.NumGoroutine(), before)
+}
+
 // An agent serves what it was told to, counts it, and leaves nothing behind; here without its name, which the
 // registry has for another engine.
 func TestRun(t *testing.T) {
@@ -36,18 +71,8 @@ func TestRun(t *testing.T) {
 	before := runtime.NumGoroutine()
 	token := []byte("0123456789abcdef")
 	var log bytes.Buffer // read when the agent has ended
-	ctx, stop := context.WithCancel(t.Context())
-	ready, ended := make(chan Info, 1), make(chan error, 1)
-	go func() {
-		ended <- Run(ctx, Options{Engine: engine.Options{Name: "n1", Token: token, Registry: names.Client(), Logger: slog.New(slog.NewTextHandler(&log, nil))}, HTTP: []string{"127.0.0.1:0"}, Ready: func(i Info) { ready <- i },
-			Regions: []Region{{4096, engine.RegionOptions{Name: "bench", Grant: memory.PeerRead | memory.PeerWrite}}, {8192, engine.RegionOptions{Name: "private"}}}})
-	}()
-	var i Info
-	select {
-	case i = <-ready:
-	case err := <-ended:
-		t.Fatal(err)
-	}
+	i, stop := running(t, Options{Engine: engine.Options{Name: "n1", Token: token, Registry: names.Client(), Logger: slog.New(slog.NewTextHandler(&log, nil))}, HTTP: []string{"127.0.0.1:0"},
+		Regions: []Region{{4096, engine.RegionOptions{Name: "bench", Grant: memory.PeerRead | memory.PeerWrite}}, {8192, engine.RegionOptions{Name: "private"}}}})
 	if i.Name != "n1" || len(i.Addresses) != 1 || len(i.HTTP) != 1 || len(i.Regions) != 2 || i.Regions[0].Name != "bench" || i.Epoch == 0 || i.Registered {
 		t.Errorf("%+v", i)
 	}
@@ -103,14 +128,8 @@ func TestRun(t *testing.T) {
 		}
 	}
 	http.DefaultClient.CloseIdleConnections()
-	stop()
-	select {
-	case err := <-ended:
-		if err != nil {
-			t.Errorf("being stopped is an error: %v", err)
-		}
-	case <-time.After(time.Minute):
-		t.Fatal("it does not stop")
+	if err := stop(); err != nil {
+		t.Errorf("being stopped is an error: %v", err)
 	}
 	if !strings.Contains(log.String(), "level=INFO msg=stopped sessions_closed=1") {
 		t.Errorf("the end is not in the log:\n%s", &log)
@@ -121,13 +140,7 @@ func TestRun(t *testing.T) {
 	if err := e.Close(); err != nil {
 		t.Error(err)
 	}
-	for range 6000 {
-		if runtime.NumGoroutine() <= before {
-			return
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	t.Errorf("%d goroutines, before %d", runtime.NumGoroutine(), before)
+	settled(t, before)
 }
 
 // What cannot be served is said, and nothing stays open.
@@ -138,9 +151,9 @@ func TestRunFails(t *testing.T) {
 	}
 	defer taken.Close()
 	for want, o := range map[string]Options{
-		"address already in use": {Engine: engine.Options{Listen: []string{taken.Addr().String()}}},
-		"agent: HTTP at":         {HTTP: []string{taken.Addr().String()}},
-		`region "twice"`:         {Regions: []Region{{4096, engine.RegionOptions{Name: "twice"}}, {4096, engine.RegionOptions{Name: "twice"}}}},
+		"address already in use":                  {Engine: engine.Options{Listen: []string{taken.Addr().String()}}},
+		"agent: HTTP at " + taken.Addr().String(): {HTTP: []string{"127.0.0.1:0", taken.Addr().String()}},
+		`region "twice"`:                          {Regions: []Region{{4096, engine.RegionOptions{Name: "twice"}}, {4096, engine.RegionOptions{Name: "twice"}}}},
 	} {
 		o.Ready = func(Info) { t.Errorf("%s: ready", want) }
 		if err := Run(t.Context(), o); err == nil || !strings.Contains(err.Error(), want) {
@@ -158,21 +171,12 @@ func TestRunFails(t *testing.T) {
 func TestProbe(t *testing.T) {
 	before := runtime.NumGoroutine()
 	token := []byte("0123456789abcdef")
-	ctx, stop := context.WithCancel(t.Context())
 	var hosts []probe.Host
-	ended := make(chan error, 3)
-	for _, o := range []*fabric.ServerOptions{{Targets: fabric.Loopback, Limits: fabric.Limits{MemoryBytes: 1 << 20}}, {}, nil} {
-		ready := make(chan Info, 1)
-		name := fmt.Sprintf("n%d", len(hosts))
-		go func() {
-			ended <- Run(ctx, Options{Engine: engine.Options{Name: name, Token: token}, Probe: o, Ready: func(i Info) { ready <- i }})
-		}()
-		select {
-		case i := <-ready:
-			hosts = append(hosts, probe.Host{Name: name, Address: i.Addresses[0]})
-		case err := <-ended:
-			t.Fatal(err)
-		}
+	var stops []func() error
+	for n, o := range []*fabric.ServerOptions{{Targets: fabric.Loopback, Limits: fabric.Limits{MemoryBytes: 1 << 20}}, {}, nil} {
+		name := fmt.Sprintf("n%d", n)
+		i, stop := running(t, Options{Engine: engine.Options{Name: name, Token: token}, Probe: o})
+		hosts, stops = append(hosts, probe.Host{Name: name, Address: i.Addresses[0]}), append(stops, stop)
 	}
 	f, err := fabric.Open(t.Context(), fabric.Options{Hosts: hosts, Credentials: trust.OfSecret(token)})
 	if err != nil {
@@ -186,27 +190,15 @@ func TestProbe(t *testing.T) {
 	if out[0].Err != nil || out[0].Latency == nil {
 		t.Errorf("%+v", out[0])
 	}
-	stop() // while the controller holds it
-	for range hosts {
-		select {
-		case err := <-ended:
-			if err != nil {
-				t.Error(err)
-			}
-		case <-time.After(time.Minute):
-			t.Fatal("it does not stop")
+	for _, stop := range stops { // while the controller holds it
+		if err := stop(); err != nil {
+			t.Error(err)
 		}
 	}
 	if err := f.Close(); err != nil {
 		t.Error(err)
 	}
-	for range 6000 {
-		if runtime.NumGoroutine() <= before {
-			return
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	t.Errorf("%d goroutines, before %d", runtime.NumGoroutine(), before)
+	settled(t, before)
 }
 
 // Peers do what the file of grants says, also after it was changed.
@@ -225,14 +217,9 @@ func TestGrants(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, stop := context.WithCancel(t.Context())
-	ready, ended := make(chan Info, 1), make(chan error, 1)
 	both := memory.PeerRead | memory.PeerWrite
-	go func() {
-		ended <- Run(ctx, Options{Grants: file, reloadEvery: time.Millisecond, Probe: &fabric.ServerOptions{}, Ready: func(i Info) { ready <- i },
-			Regions: []Region{{4096, engine.RegionOptions{Name: "bench", Grant: both}}, {4096, engine.RegionOptions{Name: "kv", Grant: both}}}})
-	}()
-	i := <-ready
+	i, stop := running(t, Options{Grants: file, reloadEvery: time.Millisecond, Probe: &fabric.ServerOptions{},
+		Regions: []Region{{4096, engine.RegionOptions{Name: "bench", Grant: both}}, {4096, engine.RegionOptions{Name: "kv", Grant: both}}}})
 	e, err := engine.New(t.Context(), engine.Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -278,8 +265,7 @@ func TestGrants(t *testing.T) {
 	if !refused() {
 		t.Errorf("a peer that may do nothing: %v", err)
 	}
-	stop()
-	if err := errors.Join(<-ended, e.Close()); err != nil {
+	if err := errors.Join(stop(), e.Close()); err != nil {
 		t.Error(err)
 	}
 }

@@ -19,38 +19,19 @@ type topologySetter interface {
 	SetTopology(ctx context.Context, t *topo.Topology) error
 }
 
-// follow polls the host's ports until ctx ends or it is stopped, and gives the engine a new
-// topology when they have changed.
-func follow(ctx context.Context, o *Options, e topologySetter) (stop func()) {
-	if o.Rediscover == nil || o.PortState == nil || o.PollInterval <= 0 {
-		return func() {}
-	}
+// every calls do at intervals until ctx ends or it is stopped.
+func every(ctx context.Context, interval time.Duration, do func(ctx context.Context)) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var running sync.WaitGroup
 	running.Go(func() {
-		f := follower{applied: o.InitialPortState, last: o.InitialPortState}
-		tick := time.NewTicker(o.PollInterval)
+		tick := time.NewTicker(interval)
 		defer tick.Stop()
 		for {
 			select {
 			case <-ctx.Done():
 				return
 			case <-tick.C:
-			}
-			if !f.changed(o.PortState()) {
-				continue
-			}
-			t, err := o.Rediscover(ctx)
-			if err == nil {
-				err = e.SetTopology(ctx, t)
-			}
-			switch {
-			case ctx.Err() != nil:
-			case err != nil:
-				f.applied = "" // try again at the next poll
-				o.Engine.Logger.Warn("network ports have changed, and discovering the host again failed", "error", err)
-			default:
-				o.Engine.Logger.Info("network ports have changed: the topology was discovered again")
+				do(ctx)
 			}
 		}
 	})
@@ -58,6 +39,32 @@ func follow(ctx context.Context, o *Options, e topologySetter) (stop func()) {
 		cancel()
 		running.Wait()
 	}
+}
+
+// follow polls the host's ports until ctx ends or it is stopped, and gives the engine a new
+// topology when they have changed.
+func follow(ctx context.Context, o *Options, e topologySetter) (stop func()) {
+	if o.Rediscover == nil || o.PortState == nil || o.PollInterval <= 0 {
+		return func() {}
+	}
+	f := follower{applied: o.InitialPortState, last: o.InitialPortState}
+	return every(ctx, o.PollInterval, func(ctx context.Context) {
+		if !f.changed(o.PortState()) {
+			return
+		}
+		t, err := o.Rediscover(ctx)
+		if err == nil {
+			err = e.SetTopology(ctx, t)
+		}
+		switch {
+		case ctx.Err() != nil:
+		case err != nil:
+			f.applied = "" // try again at the next poll
+			o.Engine.Logger.Warn("network ports have changed, and discovering the host again failed", "error", err)
+		default:
+			o.Engine.Logger.Info("network ports have changed: the topology was discovered again")
+		}
+	})
 }
 
 // follower has the state that was applied last, and the state of the last poll.

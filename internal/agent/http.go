@@ -31,12 +31,12 @@ type EngineDocument struct {
 	// Recent are those that run, then those that are over, the latest first; see
 	// Engine.Recent.
 	Recent []*engine.Explanation `json:"recent_batches"`
-	// HTTP are the addresses of these pages, with their real ports, in what topoctl_stats gives: who
-	// has asked for port 0 learns it there.
+	// HTTP are the addresses of these pages, with their real ports, in what topoctl_stats returns: a
+	// caller that asked for port 0 learns it there.
 	HTTP []string `json:"http,omitempty"`
 }
 
-// Source is what HTTP tells about; an engine.
+// Source is what HTTP reports on: an engine.
 type Source interface {
 	Stats() engine.Stats
 	Recent() []*engine.Explanation
@@ -66,7 +66,7 @@ type Pages struct {
 }
 
 // ServePages answers at all addresses (host:port), or fails. look looks at the host and gives its
-// metrics; without it there are none.
+// metrics, which are missing without it.
 func ServePages(ctx context.Context, addresses []string, s Source, look func(context.Context) ([]byte, error)) (*Pages, error) {
 	p := &Pages{handler: &handler{source: s, started: time.Now(), look: look, names: ownNames(addresses)}, failed: make(chan error, len(addresses))}
 	var err error
@@ -94,7 +94,7 @@ func (p *Pages) Addresses() []string {
 	return out
 }
 
-// Failed says when an address is answered at no more, and why.
+// Failed reports that an address is no longer served, and why.
 func (p *Pages) Failed() <-chan error { return p.failed }
 
 // Stop lets requests that are being answered end, for a short time, and waits.
@@ -264,25 +264,21 @@ func listenHTTP(ctx context.Context, addresses []string) ([]net.Listener, error)
 			}
 			return nil, errors.Join(errs...)
 		}
-		out = append(out, &bounded{Listener: ln, free: make(chan struct{}, maxClients), closed: make(chan struct{})})
+		out = append(out, &bounded{Listener: ln, closed: make(chan struct{})})
 	}
 	return out, nil
 }
 
-// bounded lets maxClients in at a time; the others wait in the kernel. While all places are
-// taken, clients lose theirs: those that ask nothing, the one that has been silent the longest
-// first, else the one whose answer takes the longest. A monitor that keeps its connections open
-// must not keep others out, nor must a client that does not read.
+// bounded lets maxClients in at a time; the others wait in the kernel. Where one waits, a client loses its place: one
+// that asks nothing, else one that waits for its answer, of each the one that has done so for the longest. A monitor
+// that keeps its connections open must not keep others out, nor must a client that does not read.
 type bounded struct {
 	net.Listener
-	free   chan struct{} // holds a token for each client
 	closed chan struct{}
 	once   sync.Once
 
 	mu      sync.Mutex
-	full    bool
-	silent  []*client // that ask nothing, the one that has been so the longest first
-	waiting []*client // for their answers, in the same order
+	clients []*client // the one that has done the same for the longest first
 }
 
 // What a client keeps its place for while others want one: one that asks nothing, so that a new
@@ -293,44 +289,44 @@ const (
 )
 
 func (b *bounded) Accept() (net.Conn, error) {
-	for taken := false; !taken; {
+	for !b.makeRoom() {
 		select {
-		case b.free <- struct{}{}:
-			taken = true
-		default:
-			b.crowded(true)
-			select {
-			case b.free <- struct{}{}:
-				taken = true
-				b.crowded(false)
-			case <-time.After(silentTime / 4):
-			case <-b.closed:
-				return nil, net.ErrClosed
-			}
+		case <-time.After(silentTime / 4):
+		case <-b.closed:
+			return nil, net.ErrClosed
 		}
 	}
 	c, err := b.Listener.Accept()
 	if err != nil {
-		<-b.free
 		return nil, err
 	}
-	return &client{Conn: c, from: b, release: sync.OnceFunc(func() { <-b.free })}, nil
-}
-
-// crowded says whether a place is wanted and none is free.
-func (b *bounded) crowded(full bool) {
+	x := &client{Conn: c, from: b}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.full = full
-	switch {
-	case !full:
-	case len(b.silent) > 0 && time.Since(b.silent[0].since) > silentTime:
-		_ = b.silent[0].Close()
-		b.silent = b.silent[1:]
-	case len(b.waiting) > 0 && time.Since(b.waiting[0].since) > fairTime:
-		_ = b.waiting[0].Close()
-		b.waiting = b.waiting[1:]
+	b.clients = append(b.clients, x)
+	return x, nil
+}
+
+// makeRoom says whether there is room for another client, after dropping one if it can.
+func (b *bounded) makeRoom() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.clients) < maxClients {
+		return true
 	}
+	longer := func(waits bool, than time.Duration) int {
+		return slices.IndexFunc(b.clients, func(c *client) bool { return !c.since.IsZero() && c.waits == waits && time.Since(c.since) > than })
+	}
+	at := longer(false, silentTime)
+	if at < 0 {
+		at = longer(true, fairTime)
+	}
+	if at < 0 {
+		return false
+	}
+	_ = b.clients[at].Conn.Close()
+	b.clients = slices.Delete(b.clients, at, at+1)
+	return true
 }
 
 func (b *bounded) Close() error {
@@ -340,30 +336,29 @@ func (b *bounded) Close() error {
 
 type client struct {
 	net.Conn
-	from    *bounded
-	release func()
-	since   time.Time // of what it does now
+	from  *bounded
+	waits bool      // for its answer; else it asks nothing
+	since time.Time // zero until the server has it
 }
 
 // now follows what the server does with the connection.
 func (c *client) now(state http.ConnState) {
+	if state != http.StateNew && state != http.StateActive && state != http.StateIdle {
+		return
+	}
 	b := c.from
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	isC := func(x *client) bool { return x == c }
-	b.silent, b.waiting = slices.DeleteFunc(b.silent, isC), slices.DeleteFunc(b.waiting, isC)
-	c.since = time.Now()
-	switch {
-	case state == http.StateIdle && b.full:
-		_ = c.Close()
-	case state == http.StateIdle, state == http.StateNew:
-		b.silent = append(b.silent, c)
-	case state == http.StateActive:
-		b.waiting = append(b.waiting, c)
+	c.waits, c.since = state == http.StateActive, time.Now()
+	if at := slices.Index(b.clients, c); at >= 0 {
+		b.clients = append(slices.Delete(b.clients, at, at+1), c)
 	}
 }
 
 func (c *client) Close() error {
-	defer c.release()
+	b := c.from
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.clients = slices.DeleteFunc(b.clients, func(x *client) bool { return x == c })
 	return c.Conn.Close()
 }

@@ -259,40 +259,6 @@ func TestBounded(t *testing.T) {
 	}
 }
 
-func TestListenFails(t *testing.T) {
-	taken, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer taken.Close()
-	if _, err := listenHTTP(t.Context(), []string{"127.0.0.1:0", taken.Addr().String()}); err == nil || !strings.Contains(err.Error(), "agent: HTTP at "+taken.Addr().String()) {
-		t.Errorf("%v", err)
-	}
-}
-
-// Clients that keep their connections and ask nothing leave room for others.
-func TestIdleClientsMakeRoom(t *testing.T) {
-	pages, err := ServePages(t.Context(), []string{"127.0.0.1:0"}, sample(t), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer pages.Stop(t.Context())
-	url := "http://" + pages.Addresses()[0] + "/healthz"
-	for i := range 3 * maxClients {
-		keeps := &http.Client{Transport: &http.Transport{}, Timeout: 30 * time.Second}
-		defer keeps.CloseIdleConnections()
-		resp, err := keeps.Get(url)
-		if err != nil {
-			t.Fatalf("client %d: %v", i+1, err)
-		}
-		_, _ = io.Copy(io.Discard, resp.Body)
-		resp.Body.Close()
-		if resp.StatusCode != http.StatusOK {
-			t.Fatalf("client %d: %s", i+1, resp.Status)
-		}
-	}
-}
-
 // A name that is not ours does not get an answer, wherever it resolves to.
 func TestRequestsForOtherNames(t *testing.T) {
 	h := newServer(&handler{source: sample(t), names: []string{"n1.example.net"}}).Handler

@@ -26,22 +26,14 @@ type end struct {
 
 // cell is one measurement: an op of one size, over one transport.
 type cell struct {
-	*end
-	verifier  *end // reads back and fills; nil unless every byte is verified
+	r         *run
 	op        engine.OpKind
 	size      int64
-	batch     int
-	threads   int
-	inFlight  int
 	transport string
 	layout    layout
-	pattern   pattern
-	childPID  int
-	fault     *FaultPlan
-	planned   int // rounds
 
 	samples   samples
-	latency   Recorder
+	latency   recorder
 	ops       int64
 	lanes     []LaneResult
 	retries   int64
@@ -56,63 +48,70 @@ type cell struct {
 	workers   []*worker
 }
 
-func (c *cell) name() string {
-	return fmt.Sprintf("%s %s, %s", c.op, units.Bytes(c.size), c.transport)
-}
+func (c *cell) name() string { return describe(c.op.String(), c.size, c.transport) }
 
-// round moves batches for a while. The error of a failed batch is c.err; it returns that of ctx, or
-// a *PeerGoneError.
-func (c *cell) round(ctx context.Context, d time.Duration, record bool, watch func(*meter)) error {
-	peerCPU, known := processCPU(c.childPID)
-	stats, lanes := c.engine.Stats(), c.peer.Lanes()
-	latency := &c.latency
-	if !record {
-		latency = &Recorder{}
+// round moves batches for a while; what a warm-up moves is not recorded. The error of a failed batch is c.err: only
+// errors after which nothing more can be measured are returned. A batch that timed out takes its time from what is left
+// for all.
+func (c *cell) round(ctx context.Context, d time.Duration, record bool) error {
+	r, e := c.r, c.r.end
+	peerCPU, known := processCPU(r.o.ChildPID)
+	stats, lanes := e.engine.Stats(), e.peer.Lanes()
+	latency, fault := &recorder{}, (*FaultPlan)(nil)
+	if record {
+		latency, fault = &c.latency, r.o.Fault
 	}
 	start, cpu := time.Now(), selfCPU()
 	m := newMeter(start, latency)
-	watch(m)
-	if err := c.runWorkers(ctx, m, start.Add(d)); err != nil {
+	r.watch.follow(m)
+	if err := c.runWorkers(ctx, m, start.Add(d), fault); err != nil {
 		c.err = err
 	}
-	if !record {
-		return c.over(ctx)
+	if record {
+		s := sample{bytes: m.bytes, elapsed: m.last.Sub(start), self: selfCPU() - cpu}
+		if after, ok := processCPU(r.o.ChildPID); ok && known {
+			s.peer, s.peerKnown = after-peerCPU, true
+		}
+		c.samples = append(c.samples, s)
+		c.ops += m.ops
+		after := e.engine.Stats()
+		c.retries += after.Retries - stats.Retries
+		c.fallbacks += after.Fallback - stats.Fallback
+		if c.err == nil && ctx.Err() == nil {
+			c.rounds++
+		}
 	}
-	s := sample{bytes: m.bytes, elapsed: m.last.Sub(start), self: selfCPU() - cpu}
-	if after, ok := processCPU(c.childPID); ok && known {
-		s.peer, s.peerKnown = after-peerCPU, true
+	c.countLanes(lanes, e.peer.Lanes())
+	if err := c.over(ctx); err != nil {
+		return err
 	}
-	c.samples = append(c.samples, s)
-	c.ops += m.ops
-	after := c.engine.Stats()
-	c.retries += after.Retries - stats.Retries
-	c.fallbacks += after.Fallback - stats.Fallback
-	c.countLanes(lanes, c.peer.Lanes())
-	if c.err == nil && ctx.Err() == nil {
-		c.rounds++
+	if errors.Is(c.err, context.DeadlineExceeded) {
+		if r.left -= e.batchTime; r.left <= 0 {
+			return noAnswer{&r.o}
+		}
 	}
-	return c.over(ctx)
+	return nil
 }
 
 // over is why nothing more can be measured, nil where it can: a failed batch of one measurement says
 // nothing of the others, unless the peer is gone.
 func (c *cell) over(ctx context.Context) error {
 	if errors.Is(c.err, engine.ErrPeerLost) || errors.Is(c.err, engine.ErrPeerRestarted) {
-		c.err = &PeerGoneError{Peer: c.peer.Name(), During: c.name(), Err: c.err}
+		c.err = &PeerGoneError{Peer: c.r.end.peer.Name(), During: c.name(), Err: c.err}
 		return c.err
 	}
 	return ctx.Err()
 }
 
-// runWorkers runs a goroutine for each batch in flight, and the fault.
-func (c *cell) runWorkers(ctx context.Context, m *meter, until time.Time) error {
+// runWorkers runs a goroutine for each batch in flight, and the fault if there is one.
+func (c *cell) runWorkers(ctx context.Context, m *meter, until time.Time, fault *FaultPlan) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	var running, faults sync.WaitGroup
 	errs := make([]error, len(c.workers)+1)
 	over := make(chan struct{})
-	if c.fault != nil {
-		faults.Go(func() { errs[len(c.workers)] = c.runFault(m, over) })
+	if fault != nil {
+		faults.Go(func() { errs[len(c.workers)] = c.runFault(fault, m, over) })
 	}
 	for i, w := range c.workers {
 		running.Go(func() {
@@ -125,14 +124,14 @@ func (c *cell) runWorkers(ctx context.Context, m *meter, until time.Time) error 
 	running.Wait()
 	close(over)
 	faults.Wait()
-	if c.fault != nil {
-		c.faulted = m.fault(c.fault.Lane, time.Now())
+	if fault != nil {
+		c.faulted = m.fault(fault.Lane, time.Now())
 	}
 	return errors.Join(errs...)
 }
 
 // runFault suspends the lane and, after the planned time or at the end, resumes it.
-func (c *cell) runFault(m *meter, over <-chan struct{}) error {
+func (c *cell) runFault(fault *FaultPlan, m *meter, over <-chan struct{}) error {
 	wait := func(d time.Duration) bool {
 		t := time.NewTimer(d)
 		defer t.Stop()
@@ -143,18 +142,18 @@ func (c *cell) runFault(m *meter, over <-chan struct{}) error {
 			return false
 		}
 	}
-	if !wait(c.fault.At) {
+	if !wait(fault.At) {
 		return nil
 	}
 	m.setPhase(duringFault, time.Now())
-	if err := c.engine.Suspend(c.fault.Lane); err != nil {
+	if err := c.r.end.engine.Suspend(fault.Lane); err != nil {
 		return err
 	}
-	inTime := c.fault.For > 0 && wait(c.fault.For)
-	if c.fault.For == 0 {
+	inTime := fault.For > 0 && wait(fault.For)
+	if fault.For == 0 {
 		<-over
 	}
-	err := c.engine.Resume(c.fault.Lane)
+	err := c.r.end.engine.Resume(fault.Lane)
 	if inTime {
 		m.setPhase(afterFault, time.Now())
 	}
@@ -212,7 +211,7 @@ func (c *cell) congestionControl() *string {
 	var names []string
 	for _, l := range c.lanes {
 		if l.Transport == "tcp" {
-			names = append(names, congestionIn(l.Connection))
+			names = append(names, congestionWord.FindString(l.Connection))
 		}
 	}
 	slices.Sort(names)
@@ -228,10 +227,10 @@ func (c *cell) congestionControl() *string {
 func (c *cell) result() Result {
 	all := c.samples.sum()
 	r := Result{
-		Op: c.op.String(), Transport: c.transport, Policy: pick.Adaptive, SizeBytes: c.size, Batch: c.batch, Threads: c.threads, InFlight: c.inFlight,
+		Op: c.op.String(), Transport: c.transport, Policy: pick.Adaptive, SizeBytes: c.size, Batch: c.r.o.batchFor(c.size), Threads: c.r.o.Threads, InFlight: c.r.o.InFlight,
 		DurationNS: int64(all.elapsed), Bytes: all.bytes, Ops: c.ops, BytesPerSec: all.bytesPerSec(),
 		RoundsBytesPerSec: c.samples.rates(), Latency: latencyOf(&c.latency),
-		Complete: c.rounds == c.planned, Lanes: c.lanes, Checksum: c.checksum, CongestionControl: c.congestionControl(),
+		Complete: c.rounds == c.r.o.rounds(), Lanes: c.lanes, Checksum: c.checksum, CongestionControl: c.congestionControl(),
 		Retries: c.retries, Fallbacks: c.fallbacks, Verified: c.verified, Fault: c.faulted,
 	}
 	if r.Lanes == nil {

@@ -72,11 +72,3 @@ func TestPattern(t *testing.T) {
 		t.Errorf("another offset differs in %d of %d bytes", wrong, size)
 	}
 }
-
-func BenchmarkPattern(b *testing.B) {
-	buf := make([]byte, 1<<20)
-	b.SetBytes(1 << 20)
-	for b.Loop() {
-		pattern(1).differs(buf, 0)
-	}
-}

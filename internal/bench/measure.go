@@ -3,7 +3,6 @@ package bench
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"runtime"
 	"slices"
@@ -22,48 +21,60 @@ type step struct {
 	takes time.Duration // of one round
 }
 
-// group is what is compared: cells of one op and size, and their ceilings.
+// group is what is compared: cells of one op and size, and what the machine does without an engine.
 type group struct {
-	op      engine.OpKind
-	size    int64
-	cells   []*cell
-	raw     samples
-	streams int
-	layout  layout
-	copies  []*copying
+	op       engine.OpKind
+	size     int64
+	cells    []*cell
+	ceilings []*ceiling // the raw socket first
 }
 
-// copying is one way to copy memory.
-type copying struct {
-	kind    string
-	threads int
-	layout  layout
-	copyTo  func(dst, src []byte) int
-	samples samples
+// ceiling is a way to move ops of a group without an engine.
+type ceiling struct {
+	kind, name  string
+	streams     int                                                        // sockets, or threads that copy
+	round       func(ctx context.Context, d time.Duration) (sample, error) // nil: it cannot be measured,
+	unavailable string                                                     // for this reason
+	part        time.Duration                                              // it gets 1/part of the time of a measurement
+	samples     samples
 }
 
 // copyThreads is the number of threads of the copies that results are compared with: as many
 // as submit batches, but at most the number of processors.
 func (r *run) copyThreads() int { return min(r.o.Threads, runtime.GOMAXPROCS(0)) }
 
-// copyings are the ways to copy ops of one size: with copyThreads and, if that is fewer, with
-// all processors, since an engine may copy on more threads than call it.
-func (r *run) copyings(size int64) ([]*copying, error) {
-	own := r.copyThreads()
-	threads := []int{own}
-	if n := runtime.GOMAXPROCS(0); n > own {
-		threads = append(threads, n)
+// ceilings are a raw socket, and copies of memory with copyThreads and, if that is fewer, with all processors, since an
+// engine may copy on more threads than call it. They get a half and a quarter of the time of a measurement, since they
+// vary less.
+func (r *run) ceilings(op engine.OpKind, size int64) ([]*ceiling, error) {
+	raw := &ceiling{kind: RawSocket, name: describe(op.String(), size, "raw socket"), streams: 1, part: 2, unavailable: "the peer is on another host, where nothing accepts a raw socket"}
+	if r.raw.IsValid() {
+		raw.unavailable, raw.round = "", func(ctx context.Context, d time.Duration) (sample, error) {
+			l, err := newLayout(r.memory, size, raw.streams, 1)
+			if err != nil {
+				return sample{}, err
+			}
+			return r.rawRound(ctx, op == engine.Read, l, d)
+		}
 	}
-	var out []*copying
-	for _, n := range threads {
-		l, err := newLayout(r.memory, size, n, 1)
-		if err != nil && n > own {
+	out := []*ceiling{raw}
+	own := r.copyThreads()
+	for _, threads := range slices.Compact([]int{own, runtime.GOMAXPROCS(0)}) {
+		l, err := newLayout(r.memory, size, threads, 1)
+		if err != nil && threads > own {
 			continue // too few pieces of this size
 		} else if err != nil {
 			return nil, err
 		}
-		out = append(out, &copying{kind: Memcpy, threads: n, layout: l, copyTo: func(dst, src []byte) int { return copy(dst, src) }},
-			&copying{kind: StreamingCopy, threads: n, layout: l, copyTo: memory.Stream})
+		for _, way := range []struct {
+			kind   string
+			copyTo func(dst, src []byte) int
+		}{{Memcpy, func(dst, src []byte) int { return copy(dst, src) }}, {StreamingCopy, memory.Stream}} {
+			out = append(out, &ceiling{kind: way.kind, name: describe("copy", size, fmt.Sprintf("%s x %d", way.kind, threads)), streams: threads, part: 4,
+				round: func(ctx context.Context, d time.Duration) (sample, error) {
+					return copyRound(ctx, r.copyTo.Bytes(), r.end.local.Bytes(), l, d, way.copyTo)
+				}})
+		}
 	}
 	return out, nil
 }
@@ -93,14 +104,12 @@ func (r *run) groups() ([]*group, error) {
 			if err != nil {
 				return nil, err
 			}
-			g := &group{op: op, size: size, layout: l, streams: 1}
-			if g.copies, err = r.copyings(size); err != nil {
+			g := &group{op: op, size: size}
+			if g.ceilings, err = r.ceilings(op, size); err != nil {
 				return nil, err
 			}
 			for _, transport := range r.o.Transports {
-				c := &cell{end: r.end, verifier: r.verifier, op: op, size: size, batch: r.o.batchFor(size), threads: r.o.Threads,
-					inFlight: r.o.InFlight, transport: transport, layout: l, pattern: pattern(r.o.Seed),
-					childPID: r.o.ChildPID, fault: r.o.Fault, planned: r.o.rounds()}
+				c := &cell{r: r, op: op, size: size, transport: transport, layout: l}
 				if r.o.Check {
 					c.verified = &Check{}
 				}
@@ -125,44 +134,31 @@ func (r *run) total(groups []*group) (steps int, d time.Duration) {
 	return steps, d
 }
 
-// steps are the parts of a group's round, in order. Ceilings get a half and a quarter of the
-// time of a measurement, since they vary less.
+// steps are the parts of a group's round, in order.
 func (r *run) steps(g *group) []step {
 	each := r.o.Duration / time.Duration(r.o.rounds())
 	var out []step
 	for _, c := range g.cells {
 		out = append(out, step{c.name(), func(ctx context.Context, d time.Duration) error {
 			if c.err == nil { // otherwise it has already failed
-				return r.round(ctx, c, d, true)
+				return c.round(ctx, d, true)
 			}
 			return ctx.Err()
 		}, each})
 	}
-	if r.raw.IsValid() {
-		out = append(out, step{describe(g.op.String(), g.size, "raw socket"), func(ctx context.Context, d time.Duration) error {
-			l, err := newLayout(r.memory, g.size, g.streams, 1)
-			if err != nil {
-				return err
+	for _, c := range g.ceilings {
+		if c.round == nil {
+			continue
+		}
+		out = append(out, step{c.name, func(ctx context.Context, d time.Duration) error {
+			s, err := c.round(ctx, d)
+			if err == nil {
+				c.samples = append(c.samples, s)
 			}
-			s, err := r.rawRound(ctx, g.op == engine.Read, l, d)
-			return appendSample(&g.raw, s, err)
-		}, each / 2})
-	}
-	for _, c := range g.copies {
-		name := describe("copy", g.size, fmt.Sprintf("%s x %d", c.kind, c.threads))
-		out = append(out, step{name, func(ctx context.Context, d time.Duration) error {
-			s, err := copyRound(ctx, r.copyTo.Bytes(), r.end.local.Bytes(), c.layout, d, c.copyTo)
-			return appendSample(&c.samples, s, err)
-		}, each / 4})
+			return err
+		}, each / c.part})
 	}
 	return out
-}
-
-func appendSample(to *samples, s sample, err error) error {
-	if err == nil {
-		*to = append(*to, s)
-	}
-	return err
 }
 
 // measureGroup warms the cells up, then alternates between them, forwards and backwards, so
@@ -196,7 +192,7 @@ func (r *run) measureGroup(ctx context.Context, g *group) (err error) {
 // warmUp connects, and counts the sockets.
 func (r *run) warmUp(ctx context.Context, g *group, c *cell) error {
 	if c.verified != nil && c.op == engine.Read {
-		if c.err = r.fillRemote(ctx, c.pattern); c.err != nil {
+		if c.err = r.fillRemote(ctx, pattern(r.o.Seed)); c.err != nil {
 			return cmp.Or(c.over(ctx), c.err)
 		}
 	}
@@ -204,30 +200,13 @@ func (r *run) warmUp(ctx context.Context, g *group, c *cell) error {
 		return err
 	}
 	r.watch.step(c.name()+", warming up", r.o.Warmup)
-	fault, verified := c.fault, c.verified
-	c.fault = nil
-	before := c.peer.Lanes()
-	if err := r.round(ctx, c, r.o.Warmup, false); err != nil {
+	if err := c.round(ctx, r.o.Warmup, false); err != nil {
 		return err
 	}
-	c.countLanes(before, c.peer.Lanes())
-	g.streams = max(g.streams, c.streams())
-	c.fault, c.lanes = fault, nil
-	if verified != nil {
-		*verified = Check{} // drops that of the warm-up
-	}
-	return nil
-}
-
-// round is that of a cell. A batch that timed out takes its time from what is left for all.
-func (r *run) round(ctx context.Context, c *cell, d time.Duration, record bool) error {
-	if err := c.round(ctx, d, record, r.watch.follow); err != nil {
-		return err
-	}
-	if errors.Is(c.err, context.DeadlineExceeded) {
-		if r.left -= c.batchTime; r.left <= 0 {
-			return noAnswer{&r.o}
-		}
+	g.ceilings[0].streams = max(g.ceilings[0].streams, c.streams())
+	c.lanes = nil
+	if c.verified != nil {
+		*c.verified = Check{} // drops that of the warm-up
 	}
 	return nil
 }

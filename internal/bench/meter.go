@@ -17,7 +17,7 @@ const (
 type meter struct {
 	mu      sync.Mutex
 	start   time.Time
-	latency *Recorder
+	latency *recorder
 	bytes   int64
 	ops     int64
 	last    time.Time // the end of the last batch
@@ -28,7 +28,7 @@ type meter struct {
 	gap     time.Duration // the longest time without a finished batch, since the fault
 }
 
-func newMeter(start time.Time, latency *Recorder) *meter {
+func newMeter(start time.Time, latency *recorder) *meter {
 	return &meter{start: start, latency: latency, last: start}
 }
 
@@ -36,7 +36,7 @@ func newMeter(start time.Time, latency *Recorder) *meter {
 func (m *meter) done(submitted, ended time.Time, bytes, ops int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.latency.Add(int64(ended.Sub(submitted)))
+	m.latency.add(int64(ended.Sub(submitted)))
 	m.bytes += bytes
 	m.ops += ops
 	m.moved[m.phase] += bytes

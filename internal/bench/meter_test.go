@@ -11,7 +11,7 @@ import (
 func TestMeterFault(t *testing.T) {
 	start := time.Unix(1000, 0)
 	at := func(ms int) time.Time { return start.Add(time.Duration(ms) * time.Millisecond) }
-	var latency Recorder
+	var latency recorder
 	m := newMeter(start, &latency)
 	for ms := 100; ms <= 1000; ms += 100 {
 		m.done(at(ms-50), at(ms), 100, 1)
@@ -34,7 +34,7 @@ func TestMeterFault(t *testing.T) {
 	if diff := cmp.Diff(want, m.fault("eth1", at(2150))); diff != "" {
 		t.Errorf("lane back (-want +got):\n%s", diff)
 	}
-	if latency.N() != 13 || m.ops != 13 || m.bytesSoFar() != 1300 {
-		t.Errorf("%d samples, %d ops, %d bytes", latency.N(), m.ops, m.bytes)
+	if latency.n != 13 || m.ops != 13 || m.bytesSoFar() != 1300 {
+		t.Errorf("%d samples, %d ops, %d bytes", latency.n, m.ops, m.bytes)
 	}
 }

@@ -3,7 +3,6 @@ package bench
 import (
 	"errors"
 	"fmt"
-	"net/netip"
 	"strings"
 	"syscall"
 	"time"
@@ -154,16 +153,3 @@ func (e *PeerGoneError) Hint() string {
 }
 
 func (e *PeerGoneError) Unwrap() error { return e.Err }
-
-// ownAddress says whether an address is one of this host's.
-func ownAddress(a netip.Addr, own []netip.Addr) bool {
-	if a = a.Unmap(); a.IsLoopback() {
-		return true
-	}
-	for _, o := range own {
-		if o.Unmap().WithZone("") == a.WithZone("") {
-			return true
-		}
-	}
-	return false
-}

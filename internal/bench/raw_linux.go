@@ -10,43 +10,28 @@ import (
 )
 
 // scatter reads from a connection into several pieces of memory at once.
-type scatter struct {
-	raw    syscall.RawConn
-	pieces [][]byte
-	n      int
-	err    error
-	once   func(fd uintptr) bool // made once: no closure for each read
-}
+type scatter struct{ raw syscall.RawConn }
 
 func newScatter(c *net.TCPConn) (*scatter, error) {
 	raw, err := c.SyscallConn()
-	if err != nil {
-		return nil, err
-	}
-	s := &scatter{raw: raw}
-	s.once = func(fd uintptr) bool {
-		s.n, s.err = unix.Readv(int(fd), s.pieces)
-		return !errors.Is(s.err, unix.EAGAIN)
-	}
-	return s, nil
+	return &scatter{raw}, err
 }
 
-func (s *scatter) read(pieces [][]byte) (int, error) {
-	for {
-		s.pieces = pieces
-		if err := s.raw.Read(s.once); err != nil {
-			return 0, err
+func (s *scatter) read(pieces [][]byte) (n int, err error) {
+	closed := s.raw.Read(func(fd uintptr) bool {
+		for {
+			if n, err = unix.Readv(int(fd), pieces); !errors.Is(err, unix.EINTR) {
+				return !errors.Is(err, unix.EAGAIN)
+			}
 		}
-		switch {
-		case errors.Is(s.err, unix.EINTR):
-			continue
-		case s.err != nil:
-			return 0, s.err
-		case s.n == 0:
-			return 0, io.EOF
-		}
-		return s.n, nil
+	})
+	switch {
+	case closed != nil:
+		return 0, closed
+	case err == nil && n == 0:
+		return 0, io.EOF
 	}
+	return max(n, 0), err
 }
 
 // congestion chooses the congestion control of a socket before it connects or

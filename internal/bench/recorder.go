@@ -1,66 +1,42 @@
 package bench
 
-import "math/bits"
+import (
+	"maps"
+	"math"
+	"slices"
+)
 
-// Recorder counts durations in buckets that are at most 1/128 wide, so that a
-// percentile is never told too low and at most 0.8 % too high. It takes 64 KiB,
-// however many samples there are, and belongs to one goroutine.
-type Recorder struct {
-	counts [recorderBuckets]int64
+// recorder counts durations in buckets, so that a percentile is never too low, and at most 0.8 % too high. It stays
+// small, however many samples there are, and belongs to one goroutine.
+type recorder struct {
+	counts map[int]int64 // by bucket
 	n, max int64
 }
 
-// Values below 2^recorderBits have a bucket each; from there on each power of two
-// has half as many.
-const (
-	recorderBits    = 8
-	recorderBuckets = 1<<recorderBits + (63-recorderBits)<<(recorderBits-1)
-)
+// bucketStep is the distance between the logarithms of the ends of buckets.
+const bucketStep = 0.0077
 
-// Add counts a duration; below 0 it is 0.
-func (r *Recorder) Add(ns int64) {
-	ns = max(ns, 0)
-	r.counts[bucketOf(ns)]++
+// add counts a duration; below 0 it is 0.
+func (r *recorder) add(ns int64) {
+	if r.counts == nil {
+		r.counts = map[int]int64{}
+	}
+	r.counts[int(math.Ceil(math.Log(float64(max(ns, 1)))/bucketStep))]++
 	r.n++
 	r.max = max(r.max, ns)
 }
 
-// N is how many samples there are.
-func (r *Recorder) N() int64 { return r.n }
-
-// Max is the largest sample, as it was.
-func (r *Recorder) Max() int64 { return r.max }
-
-// PerMille is the smallest value that at least so many thousandths of the samples
+// perMille is the smallest value that at least so many thousandths of the samples
 // do not exceed (nearest rank), 0 without samples.
-func (r *Recorder) PerMille(p int64) int64 {
-	if r.n == 0 {
-		return 0
-	}
+func (r *recorder) perMille(p int64) int64 {
 	rank := max(1, (r.n/1000)*p+((r.n%1000)*p+999)/1000)
-	for i, c := range r.counts {
-		if rank -= c; rank <= 0 {
-			return min(bucketEnd(i), r.max)
+	for _, bucket := range slices.Sorted(maps.Keys(r.counts)) {
+		if rank -= r.counts[bucket]; rank <= 0 {
+			if end := math.Exp(float64(bucket)*bucketStep) * (1 + 1e-12); end < float64(r.max) {
+				return int64(end)
+			}
+			break
 		}
 	}
 	return r.max
-}
-
-func bucketOf(v int64) int {
-	if v < 1<<recorderBits {
-		return int(v)
-	}
-	shift := bits.Len64(uint64(v)) - recorderBits
-	const half = 1 << (recorderBits - 1)
-	return shift*half + int(v>>shift)
-}
-
-// bucketEnd is the largest value of a bucket.
-func bucketEnd(i int) int64 {
-	const half = 1 << (recorderBits - 1)
-	if i < 1<<recorderBits {
-		return int64(i)
-	}
-	shift := i/half - 1
-	return (int64(i-shift*half)+1)<<shift - 1
 }

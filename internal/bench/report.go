@@ -186,17 +186,17 @@ func (r *Report) Bad() bool {
 // percentilesFrom is how many samples a percentile beyond the 99th needs.
 const percentilesFrom = 1000
 
-func latencyOf(r *Recorder) Latency {
-	out := Latency{N: r.N()}
-	if r.N() == 0 {
+func latencyOf(r *recorder) Latency {
+	out := Latency{N: r.n}
+	if r.n == 0 {
 		return out
 	}
-	at := func(p int64) *int64 { v := r.PerMille(p); return &v }
+	at := func(p int64) *int64 { v := r.perMille(p); return &v }
 	out.P50, out.P90, out.P99 = at(500), at(900), at(990)
-	if r.N() >= percentilesFrom {
+	if r.n >= percentilesFrom {
 		out.P999 = at(999)
 	}
-	most := r.Max()
+	most := r.max
 	out.Max = &most
 	return out
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/netip"
 	"os"
 	"runtime"
@@ -15,24 +14,24 @@ import (
 
 	"github.com/topoctl/topoctl/engine"
 	"github.com/topoctl/topoctl/engine/memory"
+	"github.com/topoctl/topoctl/internal/measure/lane"
 	"github.com/topoctl/topoctl/internal/pkgerr"
 	"github.com/topoctl/topoctl/internal/units"
 )
 
 // run is one run of the benchmark.
 type run struct {
-	o              Options
-	end            *end
-	verifier       *end          // nil unless every byte is verified
-	raw            netip.Addr    // where raw sockets go; the zero Addr: nowhere
-	rawUnavailable string        // why
-	rawCongestion  string        // their congestion control
-	copyTo         *memory.Block // what copies and raw sockets move to and from
-	memory         int64         // used on each side
-	fillTime       func(bytes int64) time.Duration
-	report         *Report
-	watch          watcher
-	left           time.Duration // of Options.Timeout
+	o             Options
+	end           *end
+	verifier      *end          // nil unless every byte is verified
+	raw           netip.Addr    // where raw sockets go; the zero Addr: nowhere
+	rawCongestion string        // their congestion control
+	copyTo        *memory.Block // what copies and raw sockets move to and from
+	memory        int64         // used on each side
+	fillTime      func(bytes int64) time.Duration
+	report        *Report
+	watch         watcher
+	left          time.Duration // of Options.Timeout
 }
 
 const (
@@ -118,7 +117,9 @@ func (r *run) open(ctx context.Context) error {
 	if r.copyTo, err = memory.Alloc(r.memory, memory.Options{}); err != nil {
 		return pkgerr.Errorf("bench", "memory to copy to: %w", err)
 	}
-	r.findRaw()
+	if peer := first.peer.Address().Addr(); lane.OwnAddress(peer) { // raw sockets reach this host alone
+		r.report.Peer.SameHost, r.raw = true, peer
+	}
 	return nil
 }
 
@@ -189,26 +190,6 @@ func (r *run) checkLayouts() error {
 
 func (r *run) layout(size int64) (layout, error) {
 	return newLayout(r.memory, size, r.o.Threads*r.o.InFlight, r.o.batchFor(size))
-}
-
-// findRaw finds whether raw sockets can be measured: they reach this host alone.
-func (r *run) findRaw() {
-	peer := r.end.peer.Address().Addr()
-	own, err := net.InterfaceAddrs()
-	if err != nil {
-		own = nil // loopback is known without
-	}
-	var addrs []netip.Addr
-	for _, a := range own {
-		if p, err := netip.ParsePrefix(a.String()); err == nil {
-			addrs = append(addrs, p.Addr())
-		}
-	}
-	if r.report.Peer.SameHost = ownAddress(peer, addrs); r.report.Peer.SameHost {
-		r.raw = peer
-		return
-	}
-	r.rawUnavailable = "the peer is on another host, where nothing accepts a raw socket"
 }
 
 // close closes everything that was opened.

@@ -1,6 +1,11 @@
 package bench
 
-import "time"
+import (
+	"context"
+	"time"
+
+	"github.com/topoctl/topoctl/internal/measure/lane"
+)
 
 // sample is what one round of a measurement moved and took.
 type sample struct {
@@ -53,3 +58,9 @@ func perGB(cpu time.Duration, bytes int64) *float64 {
 
 // round keeps four decimals: more is noise.
 func round(v float64) float64 { return float64(int64(v*1e4+0.5)) / 1e4 }
+
+// selfCPU is the user and system time that this process has taken.
+func selfCPU() time.Duration {
+	taken, _ := lane.OwnCPU(context.Background()) // 0 where it is not known
+	return taken
+}

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/engine"
 	"github.com/topoctl/topoctl/internal/pick"
 	"github.com/topoctl/topoctl/testkit/schematest"
 )
@@ -41,16 +40,17 @@ func TestSchema(t *testing.T) {
 
 // fullReport is made the way a run makes it.
 func fullReport() *Report {
-	r := &run{o: Options{Threads: 1}, memory: 1 << 20, rawUnavailable: "the peer is another host"}
+	r := &run{o: Options{Threads: 1, InFlight: 2, Batch: 2}, memory: 1 << 20}
 	r.report = &Report{Schema: Schema, Tool: topo.Tool{Name: "topoctl", Version: "1"}, Host: "a", StartedAt: time.Unix(0, 0).UTC(), Complete: true,
 		Peer: Peer{Name: "b", Address: "10.0.0.1:1", Region: "bench"}, Memory: Memory{Notes: []string{}}, Unavailable: []string{"rdma is not available"}, CPUs: 2}
-	c := &cell{op: engine.Write, size: 4096, batch: 2, threads: 1, inFlight: 2, transport: "tcp", ops: 4,
+	c := &cell{r: r, op: engine.Write, size: 4096, transport: "tcp", ops: 4, rounds: 1,
 		samples:  samples{{bytes: 8192, elapsed: time.Second, self: time.Second, peer: time.Second, peerKnown: true}, {bytes: 8192, elapsed: time.Second, peerKnown: true}},
 		lanes:    []LaneResult{{Lane: "lo", Transport: "tcp", Bytes: 16384, Connection: "tcp a > b, reno, no checksum"}},
 		verified: &Check{Bytes: 16384}, faulted: &Fault{Lane: "lo"}}
-	c.latency.Add(1000)
+	c.latency.add(1000)
 	copied := samples{{bytes: 1 << 20, elapsed: time.Second, peerKnown: true}}
-	g := &group{op: engine.Write, size: 4096, cells: []*cell{c}, streams: 1, copies: []*copying{{kind: Memcpy, threads: 1, samples: copied}, {kind: Memcpy, threads: 2}}}
+	g := &group{op: engine.Write, size: 4096, cells: []*cell{c}, ceilings: []*ceiling{{kind: RawSocket, streams: 1, unavailable: "the peer is another host"},
+		{kind: Memcpy, streams: 1, samples: copied}, {kind: Memcpy, streams: 2}}}
 	r.addResults(g)
 	return r.report
 }
@@ -74,12 +74,12 @@ func TestResults(t *testing.T) {
 	}
 }
 
-func TestCongestionIn(t *testing.T) {
+func TestCongestionWord(t *testing.T) {
 	for text, want := range map[string]string{
 		"tcp 127.0.0.1:1 > 127.0.0.1:2, cubic, crc32-ieee": "cubic", "tcp a > b, reno": "reno", "bbr": "bbr",
 		"shm, cubically": "", "tcp a > b, unknown congestion control": "", "": "",
 	} {
-		if got := congestionIn(text); got != want {
+		if got := congestionWord.FindString(text); got != want {
 			t.Errorf("%q: %q, want %q", text, got, want)
 		}
 	}

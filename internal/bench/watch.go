@@ -1,10 +1,8 @@
 package bench
 
 import (
-	"strings"
 	"sync"
 	"time"
-	"unicode"
 )
 
 // watcher reports the progress of a run.
@@ -77,8 +75,4 @@ func (w *watcher) progress(now time.Time, since time.Duration) Progress {
 		w.last = bytes
 	}
 	return p
-}
-
-func containsWord(text, word string) bool {
-	return strings.Contains(" "+strings.Join(strings.FieldsFunc(text, func(r rune) bool { return !unicode.IsLetter(r) }), " ")+" ", " "+word+" ")
 }

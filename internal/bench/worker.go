@@ -26,16 +26,16 @@ type worker struct {
 func newWorkers(c *cell) error {
 	c.workers = nil
 	for part := range c.layout.parts {
-		w := &worker{c: c, part: part, ops: make([]engine.Op, c.batch)}
+		w := &worker{c: c, part: part, ops: make([]engine.Op, c.r.o.batchFor(c.size))}
 		if c.transport != Auto {
 			w.options.Transport = c.transport
 		}
 		if c.verified != nil && c.op == engine.Write {
 			var err error
-			if w.scratch, err = c.verifier.engine.Alloc(c.size*int64(c.batch), engine.RegionOptions{}); err != nil {
+			if w.scratch, err = c.r.verifier.engine.Alloc(c.size*int64(len(w.ops)), engine.RegionOptions{}); err != nil {
 				return err
 			}
-			w.back = make([]engine.Op, c.batch)
+			w.back = make([]engine.Op, len(w.ops))
 		}
 		c.workers = append(c.workers, w)
 	}
@@ -57,23 +57,23 @@ func closeWorkers(ctx context.Context, c *cell) error {
 
 // run submits one batch after the other. A batch that was started in time counts.
 func (w *worker) run(ctx context.Context, m *meter, until time.Time) error {
-	bytes := w.c.size * int64(w.c.batch)
+	ops := int64(len(w.ops))
 	for time.Now().Before(until) && ctx.Err() == nil {
 		w.prepare()
 		submitted := time.Now()
-		b, err := w.c.peer.Submit(ctx, w.ops, w.options)
+		b, err := w.c.r.end.peer.Submit(ctx, w.ops, w.options)
 		if err == nil {
 			err = b.Wait(ctx)
 		}
 		if err != nil {
 			return err
 		}
-		m.done(submitted, time.Now(), bytes, int64(w.c.batch))
+		m.done(submitted, time.Now(), ops*w.c.size, ops)
 		w.c.explained.Do(func() { w.c.checksum = b.Explain().Check })
 		if err := w.verify(ctx); err != nil {
 			return err
 		}
-		w.k += int64(w.c.batch)
+		w.k += ops
 		w.batches++
 	}
 	return nil
@@ -81,19 +81,19 @@ func (w *worker) run(ctx context.Context, m *meter, until time.Time) error {
 
 // pattern is what the current batch writes.
 func (w *worker) pattern() pattern {
-	return w.c.pattern + pattern(w.batches)<<16 + pattern(w.part)
+	return pattern(w.c.r.o.Seed) + pattern(w.batches)<<16 + pattern(w.part)
 }
 
 // prepare sets up the next ops, and clears or fills memory for verification.
 func (w *worker) prepare() {
-	c := w.c
+	c, e := w.c, w.c.r.end
 	for i := range w.ops {
 		near, far := c.layout.near(w.part, w.k+int64(i)), c.layout.far(w.part, w.k+int64(i))
-		w.ops[i] = engine.Op{Kind: c.op, Local: c.local.Span(near, c.size), Remote: c.remote.At(far)}
+		w.ops[i] = engine.Op{Kind: c.op, Local: e.local.Span(near, c.size), Remote: e.remote.At(far)}
 		if c.verified == nil {
 			continue
 		}
-		here := c.local.Bytes()[near : near+c.size]
+		here := e.local.Bytes()[near : near+c.size]
 		if c.op == engine.Write {
 			w.pattern().fill(here, far)
 		} else {
@@ -109,13 +109,13 @@ func (w *worker) verify(ctx context.Context) error {
 	if c.verified == nil {
 		return nil
 	}
-	want := c.pattern
+	want := pattern(c.r.o.Seed)
 	if c.op == engine.Write {
 		want = w.pattern()
 		for i := range w.back {
-			w.back[i] = engine.ReadOp(w.scratch.Span(int64(i)*c.size, c.size), c.verifier.remote.At(w.ops[i].Remote.Offset))
+			w.back[i] = engine.ReadOp(w.scratch.Span(int64(i)*c.size, c.size), c.r.verifier.remote.At(w.ops[i].Remote.Offset))
 		}
-		b, err := c.verifier.peer.Submit(ctx, w.back, engine.SubmitOptions{})
+		b, err := c.r.verifier.peer.Submit(ctx, w.back, engine.SubmitOptions{})
 		if err == nil {
 			err = b.Wait(ctx)
 		}
@@ -125,7 +125,7 @@ func (w *worker) verify(ctx context.Context) error {
 	}
 	for i := range w.ops {
 		near, far := w.ops[i].Local.Offset, w.ops[i].Remote.Offset
-		there := c.local.Bytes()[near : near+c.size]
+		there := c.r.end.local.Bytes()[near : near+c.size]
 		if c.op == engine.Write {
 			there = w.scratch.Bytes()[int64(i)*c.size:][:c.size]
 		}

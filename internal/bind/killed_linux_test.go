@@ -1,10 +1,10 @@
 package bind
 
 import (
-	"strings"
 	"context"
 	"fmt"
 	"os"
+	"strings"
 	"testing"
 	"time"
 	"unsafe"

@@ -268,23 +268,28 @@ func TestOtherTranscripts(t *testing.T) {
 			top.Warnings = append(top.Warnings, topo.Warning{Code: topo.CodeUnreadable, Subject: "pci:0000:13:00.0", Detail: "class: input/output error",
 				Evidence: "/sys/bus/pci/devices/0000:13:00.0/class"})
 		})},
-		{"no-nvml", plain, changed(t, plain, func(top *topo.Topology) {
-			top.Links = nil
-			for i := range top.GPUs {
-				g := &top.GPUs[i]
-				g.UUID, g.Serial, g.NVMLIndex, g.P2P, g.ComputeCap, g.CPUAffinity, g.MemoryBytes = "", "", nil, nil, "", "", nil
-			}
-			top.Host.GPUDriver = ""
-			for i := range top.Sources {
-				if s := &top.Sources[i]; s.Source == topo.SourceNVML {
-					s.Status, s.Detail = topo.StatusAbsent, "no libnvidia-ml.so.1"
-				}
-			}
-		})},
+		{"no-nvml", plain, changed(t, plain, withoutNVML)},
+		{"gpu-moved-no-nvml", plain, changed(t, machine(t, swap(t, box, gpu0, "", "nvlink:\n- {gpus: [0, 1], links: 4}\n", "",
+			"  - {port: 20:03.0}\n", "  - port: 20:03.0\n    below:\n"+strings.Replace(gpu0[4:], "13:00.0", "26:00.0", 1))), withoutNVML)},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			golden.Check(t, "testdata/"+tt.name+".txt", compare(t, tt.older, tt.newer, diff.Options{}).Text(diff.TextOptions{All: true}))
 		})
+	}
+}
+
+// withoutNVML takes away what only NVIDIA's library says.
+func withoutNVML(top *topo.Topology) {
+	top.Links = nil
+	for i := range top.GPUs {
+		g := &top.GPUs[i]
+		g.UUID, g.Serial, g.NVMLIndex, g.P2P, g.ComputeCap, g.CPUAffinity, g.MemoryBytes = "", "", nil, nil, "", "", nil
+	}
+	top.Host.GPUDriver = ""
+	for i := range top.Sources {
+		if s := &top.Sources[i]; s.Source == topo.SourceNVML {
+			s.Status, s.Detail = topo.StatusAbsent, "no libnvidia-ml.so.1"
+		}
 	}
 }
 

@@ -244,28 +244,17 @@ func alike(why string) pairing {
 			}
 			return
 		}
-		oldKnown, oldUnknown := splitByIdentity(olds)
-		newKnown, newUnknown := splitByIdentity(news)
-		pairs(m, oldUnknown, newUnknown)
-		pairs(m, unmatched(oldUnknown), newKnown)
-		pairs(m, oldKnown, unmatched(newUnknown))
+		pairs(m, unpaired(olds, false), unpaired(news, false))
+		pairs(m, unpaired(olds, false), unpaired(news, true))
+		pairs(m, unpaired(olds, true), unpaired(news, false))
 	}
 }
 
-// splitByIdentity parts functions with a device of known identity from the others.
-func splitByIdentity(list []*node) (known, unknown []*node) {
-	for _, n := range list {
-		if slices.ContainsFunc(n.devices, func(d *node) bool { return d.unique != "" }) {
-			known = append(known, n)
-		} else {
-			unknown = append(unknown, n)
-		}
-	}
-	return known, unknown
-}
-
-func unmatched(list []*node) []*node {
-	return slices.DeleteFunc(slices.Clone(list), func(n *node) bool { return n.match != nil })
+// unpaired lists the functions without a match that have a device of known identity, or those that have none.
+func unpaired(list []*node, known bool) []*node {
+	return slices.DeleteFunc(slices.Clone(list), func(n *node) bool {
+		return n.match != nil || known != slices.ContainsFunc(n.devices, func(d *node) bool { return d.unique != "" })
+	})
 }
 
 // otherDevice says whether two functions have devices of one kind that are known to be

@@ -133,7 +133,7 @@ func likeChanges(all []changed) []FactChange {
 		out = append(out, f)
 	}
 	slices.SortStableFunc(out, func(a, b FactChange) int {
-		return cmp.Or(rank(a.Key)-rank(b.Key), compareLists(a.Hosts, b.Hosts), compareLists(a.Subjects, b.Subjects))
+		return cmp.Or(compare.Position(a.Key)-compare.Position(b.Key), compareLists(a.Hosts, b.Hosts), compareLists(a.Subjects, b.Subjects))
 	})
 	return out
 }

@@ -41,24 +41,8 @@ func (v *value) same(o *value) bool {
 // said is the value in words.
 func (v *value) said() string { return v.host.named(v.text) }
 
-// order is that in which a host's differences are told: what costs most comes first.
-var order = []string{"gpus", "network_functions", "numa_nodes", "cpus", "cpu_model", "direct_links", structure,
-	"state", "presence", "bytes_per_sec", "pcie_width", "pcie_speed", "link_layer",
-	"memory_bytes", "kernel", "gpu_driver_version", "gpu_module", "modules", "kernel_options", "virtual",
-	"firmware", "board", "driver", "mtu_bytes", "netdev_mtu_bytes", "gid_index", "gid_type", "traffic_class", "pkeys", "vfs", "numa_node",
-	"model", "gpu_memory_bytes", "mig", "nearest_class", "nearest", "role", "plan"}
-
-// rank is the place of an attribute in that order, which must hold it.
-func rank(key string) int {
-	i := slices.Index(order, key)
-	if i < 0 {
-		panic("fleet: " + key + " has no place in the order")
-	}
-	return i
-}
-
 func compareCells(a, b cell) int {
-	return cmp.Or(rank(a.attr.Key)-rank(b.attr.Key), topo.NaturalCompare(a.place, b.place))
+	return cmp.Or(compare.Position(a.attr.Key)-compare.Position(b.attr.Key), topo.NaturalCompare(a.place, b.place))
 }
 
 // values collects what a host has; place, name and minor are those of the values that are added.

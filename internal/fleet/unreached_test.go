@@ -2,7 +2,6 @@ package fleet_test
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 
@@ -13,40 +12,6 @@ import (
 
 func missing(name, source, reason string) fleet.Host {
 	return fleet.Host{Host: name, Status: fleet.NotReached, Source: source, Reason: reason}
-}
-
-// Reasons that differ only in the names and addresses of hosts are one reason.
-func TestUnreached(t *testing.T) {
-	f, err := fleet.Build([]fleet.Host{
-		missing("n1", "ssh n1.cluster", "ssh: exit status 255: ssh: connect to host n1.cluster port 22: Connection refused"),
-		missing("n2", "ssh 10.0.0.2", "ssh: exit status 255: ssh: connect to host 10.0.0.2 port 22: Connection refused"),
-		missing("n3", "ssh alias", "ssh: exit status 255: ssh: connect to host 10.0.0.3 port 22: Connection refused"),
-		missing("n4", "ssh n4", "ssh: exit status 255: ssh: connect to host n1 port 22: Connection refused"), // not its own name
-		missing("n5", "agent http://n5:9411", "no answer within 30s"),
-		missing("n6", "agent http://n6:9411", ""),
-		missing("n7", "agent http://[fd00::7]:9411", "proxy at [fd00::7]:9411 refuses"),
-		missing("n8", "agent http://n8:9411", "proxy at n8:9411 refuses"),
-	}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var got []string
-	for _, x := range f.Unreached() {
-		got = append(got, strings.Join(x.Hosts, " ")+": "+x.Reason)
-	}
-	want := []string{
-		"n1 n2 n3: ssh: exit status 255: ssh: connect to host HOST port 22: Connection refused",
-		"n7 n8: proxy at HOST refuses",
-		"n4: ssh: exit status 255: ssh: connect to host n1 port 22: Connection refused",
-		"n5: no answer within 30s",
-		"n6: no reason is known",
-	}
-	if !slices.Equal(got, want) {
-		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
-	}
-	if s := f.Headline(); s != "None of 8 hosts was reached: ssh: exit status 255: ssh: connect to host HOST port 22: Connection r... (3 hosts), and 4 other reasons." {
-		t.Error(s)
-	}
 }
 
 // Every host that was not reached is told once, and hosts with one reason together, whatever hosts are called.

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -197,41 +195,6 @@ func TestFailure(t *testing.T) {
 		}
 		why := "failed: open /sys/x: no such\\x1b[31m file"
 		h.wantStates(record.SourceCounters, "0s ok", "1s "+why, "2s failed: the counters gave no sample", "4s "+why, "28s ok")
-	})
-}
-
-// A file that goes away and comes back.
-func TestFileRemoved(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		path := filepath.Join(t.TempDir(), "port_xmit_data")
-		write := func() {
-			if err := os.WriteFile(path, []byte("1\n"), 0o600); err != nil {
-				t.Fatal(err)
-			}
-		}
-		write()
-		look := func(context.Context) (*topo.Topology, error) {
-			if _, err := os.ReadFile(path); err != nil {
-				return nil, err
-			}
-			return small("n1"), nil
-		}
-		f := New(Options{Discover: look, Sample: counting, Every: time.Second})
-		h := play(t, f, func(*heard) {
-			time.Sleep(2500 * time.Millisecond)
-			os.Remove(path)
-			time.Sleep(2 * time.Second)
-			write()
-			time.Sleep(5 * time.Second)
-		})
-		got := h.states(record.SourceHost)
-		if len(got) != 3 || got[0] != "0s ok" || !strings.HasPrefix(got[1], "3s failed: open ") || got[2] != "6s ok" {
-			t.Errorf("%q", got)
-		}
-		h.wantStates(record.SourceCounters, "0s ok")
-		if n := len(h.news(record.SourceHost)); n != 1 {
-			t.Errorf("told %d times of a host that is what it was", n)
-		}
 	})
 }
 

@@ -113,7 +113,7 @@ func (b *builder) slot(devices []*line) *node {
 		nodes[0].up = up
 		return nodes[0]
 	}
-	card := &node{look: lookCard, id: topo.NICID(first.BDF.Slot()), up: up, inside: nodes,
+	card := &node{look: lookCard, across: 1, id: topo.NICID(first.BDF.Slot()), up: up, inside: nodes,
 		rows: []row{{left: "card " + first.BDF.Slot(), style: rowFaint, soft: true}}}
 	if model := shortModel(clean(first.DeviceName)); main && model != "" {
 		card.rows[0].left = model

@@ -141,8 +141,8 @@ func TestTreeHostile(t *testing.T) {
 				t.Errorf("all=%v: %s is not in the tree:\n%s", all, name, b.String())
 			}
 		}
-		if strings.ContainsAny(b.String(), "\x1b\x07") {
-			t.Errorf("all=%v: control characters reach the terminal: %q", all, b.String())
+		if strings.ContainsAny(b.String(), "\x1b\x07") || !strings.Contains(b.String(), strings.Repeat(`\x1b[2J`, maxText/7-1)) || strings.Contains(b.String(), strings.Repeat(`\x1b[2J`, maxText/7)) {
+			t.Errorf("all=%v: control characters reach the terminal, or a name is not cut: %q", all, b.String())
 		}
 	}
 }
@@ -218,42 +218,20 @@ func TestMatrixHostileNames(t *testing.T) {
 	}
 }
 
-func TestPrintable(t *testing.T) {
-	tests := []struct {
-		in    string
-		ascii bool
-		want  string
-	}{
-		{"mlx5_0", false, "mlx5_0"},
-		{"", true, ""},
-		{"a\x1b[31mb", false, `a\x1b[31mb`},
-		{"tab\tnew\nline", false, `tab\tnew\nline`},
-		{"right\u202eleft", false, `right\u202eleft`},
-		{"\xff\x00", false, `\xff\x00`},
-		{"Gerät", false, "Gerät"},
-		{"Gerät", true, `Ger\u00e4t`},
-		{strings.Repeat("x", 500), false, strings.Repeat("x", maxText-3) + "..."},
-		{strings.Repeat("é", maxText), false, strings.Repeat("é", maxText)},
-	}
-	for _, tt := range tests {
-		if got := printable(tt.in, tt.ascii); got != tt.want {
-			t.Errorf("printable(%q, %v) = %q, want %q", tt.in, tt.ascii, got, tt.want)
-		}
-	}
-}
-
 type brokenWriter struct{}
+
+func (brokenWriter) Write([]byte) (int, error) { return 0, errors.New("disk full") }
 
 func TestWriteErrors(t *testing.T) {
 	m := twoSockets()
 	m.Derive()
-	if err := Tree(brokenWriter{}, m.Topology, TreeOptions{}); err == nil {
-		t.Error("Tree: no error from a writer that fails")
-	}
-	for _, format := range []Format{FormatText, FormatMarkdown, FormatCSV, FormatTSV} {
-		axis := []topo.Kind{topo.KindGPU}
-		if err := Matrix(brokenWriter{}, m.Matrix(axis, axis), MatrixOptions{Format: format}); err == nil {
-			t.Errorf("Matrix %s: no error from a writer that fails", format)
+	axis := []topo.Kind{topo.KindGPU}
+	want := map[string]error{"draw: write the tree: disk full": Tree(brokenWriter{}, m.Topology, TreeOptions{}),
+		"diagram: write SVG: disk full": SVG(brokenWriter{}, m.Topology, Options{}), "diagram: write DOT: disk full": DOT(brokenWriter{}, m.Topology, Options{}),
+		"draw: write the matrix: disk full": Matrix(brokenWriter{}, m.Matrix(axis, axis), MatrixOptions{})}
+	for text, err := range want {
+		if err == nil || err.Error() != text {
+			t.Errorf("%v, want %s", err, text)
 		}
 	}
 }

@@ -267,7 +267,7 @@ func TestOrderDoesNotMatter(t *testing.T) {
 func TestVeryMany(t *testing.T) {
 	h := &topo.Topology{NUMANodes: []topo.NUMANode{{Node: topo.Node{ID: topo.NUMAID(0)}}}}
 	h.HostBridges = []topo.HostBridge{{Node: topo.Node{ID: "hb:0000:00"}, NUMA: ptr(0)}}
-	for i := range 1500 {
+	for i := range 700 {
 		b := topo.BDF{Domain: uint32(i / 256), Bus: uint8(i)}
 		h.PCIDevices = append(h.PCIDevices, topo.PCIDevice{Node: topo.Node{ID: topo.PCIID(b)}, BDF: b, Parent: "hb:0000:00", Class: "0x030200",
 			Link: &topo.PCILink{SpeedMTs: ptr(32000), Width: ptr(16), MaxSpeedMTs: ptr(32000), MaxWidth: ptr(16 + i%2*16)}})
@@ -281,7 +281,7 @@ func TestVeryMany(t *testing.T) {
 		}
 		h.PCIDevices = append(h.PCIDevices, topo.PCIDevice{Node: topo.Node{ID: topo.PCIID(b)}, BDF: b, Parent: parent, Class: "0x060400"})
 	}
-	h.GPUs = append(h.GPUs, topo.GPU{Node: topo.Node{ID: topo.GPUID(1500)}, Index: 1500, PCI: h.PCIDevices[len(h.PCIDevices)-1].ID})
+	h.GPUs = append(h.GPUs, topo.GPU{Node: topo.Node{ID: topo.GPUID(700)}, Index: 700, PCI: h.PCIDevices[len(h.PCIDevices)-1].ID})
 	h.Derive()
 	s := newScene(h, Options{})
 	s.arrange()

@@ -1,7 +1,7 @@
 package picture
 
 import (
-	"slices"
+	"math"
 	"unicode/utf8"
 )
 
@@ -25,14 +25,6 @@ const (
 	drop     = 8  // from a box to what hangs from it, at least
 	labelGap = 2  // between a label and the boxes above and below it
 )
-
-// plan is a way to lay a scene out: how many rows the boxes of a container take. Trees need no
-// plan: what hangs from a box stands below it, one box under the other.
-type plan struct {
-	trees  int // rows of trees in a NUMA node
-	nodes  int // rows of NUMA nodes in a socket
-	places int // rows of sockets
-}
 
 // lines are the parts of a label as they stand below each other: width and rate share a line.
 func (w *wire) lines() []string {
@@ -58,20 +50,34 @@ func (w *wire) labelSize() size {
 	return s
 }
 
-// measure finds the least size of a box with all in and below it.
-func (p *plan) measure(n *node) {
-	n.box.w, n.box.h = n.own.w, n.own.h
-	if len(n.inside) > 0 {
-		for _, c := range n.inside {
-			p.measure(c)
+// measure finds the size of a box with all in and below it. The boxes inside fill rows of a width, or rows of as many as
+// the box is across.
+func (n *node) measure(width int) {
+	n.box.w, n.box.h, n.lines = n.own.w, n.own.h, nil
+	used, room := 0, width-2*n.frame()
+	each := room
+	if n.across > 0 {
+		each = (room - (n.across-1)*gapX) / n.across
+	}
+	for i, c := range n.inside {
+		c.measure(each)
+		used += gapX + c.area.w
+		if i == 0 || n.across == 0 && used > room || n.across > 0 && i%n.across == 0 {
+			n.lines, used = append(n.lines, nil), c.area.w
 		}
-		in := p.flow(n)
-		n.box.w = max(n.box.w, in.w+2*n.frame())
-		n.box.h += in.h + n.frame()
+		last := len(n.lines) - 1
+		n.lines[last] = append(n.lines[last], c)
+		n.box.w = max(n.box.w, used+2*n.frame())
+	}
+	for _, line := range n.lines {
+		n.box.h += tallest(line) + n.gapY()
+	}
+	if len(n.lines) > 0 {
+		n.box.h += n.frame() - n.gapY()
 	}
 	n.area = n.box
 	for _, c := range n.below {
-		p.measure(c)
+		c.measure(width - indent)
 		label := c.up.labelSize()
 		n.area.w = max(n.area.w, indent+max(c.area.w, label.w+2*labelGap))
 		n.area.h += max(label.h, drop) + 2*labelGap + c.area.h
@@ -93,68 +99,12 @@ func (n *node) frame() int {
 	return inset
 }
 
-// rows is how many rows the boxes in a container may take.
-func (p *plan) rows(n *node) int {
-	switch first := n.inside[0].look; {
-	case n.look == lookCard:
-		return len(n.inside)
-	case first == lookPackage, first == lookNUMA && n.look == lookNone:
-		return p.places
-	case first == lookNUMA:
-		return p.nodes
-	}
-	return p.trees
-}
-
-// flow puts the boxes inside a container into rows of as many columns, and
-// gives the size of them all.
-func (p *plan) flow(n *node) size {
-	rows := p.rows(n)
-	columns := (len(n.inside) + rows - 1) / rows
-	n.lines, n.columns = nil, make([]int, columns)
-	s := size{w: (columns - 1) * gapX, h: -n.gapY()}
-	for line := range slices.Chunk(n.inside, columns) {
-		n.lines = append(n.lines, line)
-		for i, c := range line {
-			n.columns[i] = max(n.columns[i], c.area.w)
-		}
-		s.h += tallest(line) + n.gapY()
-	}
-	for _, w := range n.columns {
-		s.w += w
-	}
-	return s
-}
-
 // gapY is the space between rows of boxes in a container.
 func (n *node) gapY() int {
 	if n.look == lookCard {
 		return gapY / 3
 	}
 	return gapY
-}
-
-// wrap measures a container whose boxes fill rows of a given width.
-func (p *plan) wrap(n *node, width int) {
-	n.lines, n.columns = nil, nil
-	used, in := 0, size{h: -gapY}
-	for _, c := range n.inside {
-		p.measure(c)
-		if len(n.lines) == 0 || used+gapX+c.area.w > width-2*n.frame() {
-			n.lines = append(n.lines, nil)
-			used = -gapX
-			in.h += gapY
-		}
-		last := len(n.lines) - 1
-		n.lines[last] = append(n.lines[last], c)
-		used += gapX + c.area.w
-		in.w = max(in.w, used)
-	}
-	for _, line := range n.lines {
-		in.h += tallest(line)
-	}
-	n.box = rect{w: max(n.own.w, in.w+2*n.frame()), h: n.own.h + in.h + n.frame()}
-	n.area = n.box
 }
 
 func tallest(line []*node) int {
@@ -167,38 +117,34 @@ func tallest(line []*node) int {
 
 // place gives a box and all in and below it their coordinates. The width is at
 // least what was measured.
-func (p *plan) place(n *node, x, y, w int) {
+func (n *node) place(x, y, w int) {
 	n.area.x, n.area.y, n.area.w = x, y, w
 	n.box.x, n.box.y, n.box.w = x, y, w
 	top := y + n.own.h
 	for _, line := range n.lines {
-		top += p.placeLine(n, line, top) + n.gapY()
+		n.placeLine(line, top)
+		top += tallest(line) + n.gapY()
 	}
-	p.placeBelow(n)
+	n.placeBelow()
 }
 
-// placeLine places one row of boxes in a container and gives its height. Containers and the
-// functions of a card fill their row and containers are equally high; trees are as wide as their
-// column.
-func (p *plan) placeLine(n *node, line []*node, top int) int {
-	h, more := tallest(line), n.box.w-2*n.frame()-(len(n.columns)-1)*gapX
-	for _, w := range n.columns {
-		more -= w
+// placeLine places one row of boxes in a container. Containers, and the functions of a card, fill their row, and
+// containers are equally high; trees are as wide as they are.
+func (n *node) placeLine(line []*node, top int) {
+	x, h := n.box.x+n.frame(), tallest(line)
+	more := n.box.w - 2*n.frame() - (len(line)-1)*gapX
+	for _, c := range line {
+		more -= c.area.w
 	}
-	x := n.box.x + n.frame()
-	for i, c := range line {
+	for _, c := range line {
 		w := c.area.w
-		if n.columns != nil {
-			w = n.columns[i]
-			if c.look.container() || !n.look.container() {
-				w += max(0, more) / len(n.columns)
-			}
+		if c.look.container() || n.look == lookCard {
+			w += max(0, more) / len(line)
 		}
-		p.place(c, x, top, w)
+		c.place(x, top, w)
 		c.heighten(h)
 		x += w + gapX
 	}
-	return h
 }
 
 // heighten gives a container the height of its row, and the containers in it
@@ -217,7 +163,7 @@ func (n *node) heighten(h int) {
 }
 
 // placeBelow places what hangs from a box, on a line that comes down on the left.
-func (p *plan) placeBelow(n *node) {
+func (n *node) placeBelow() {
 	x, y := n.box.x+indent, n.box.bottom()+drop
 	end := 0
 	for _, c := range n.below {
@@ -226,7 +172,7 @@ func (p *plan) placeBelow(n *node) {
 			c.up.label = rect{x + labelGap, y, label.w, label.h}
 		}
 		y += max(label.h, drop) + labelGap
-		p.place(c, x, y, n.area.w-indent)
+		c.place(x, y, n.area.w-indent)
 		end = y + min(c.box.h/2, padY+strongHeight/2)
 		if c.up != nil {
 			c.up.path = []point{{n.box.x + trunkX, end}, {x, end}}
@@ -238,8 +184,7 @@ func (p *plan) placeBelow(n *node) {
 	}
 }
 
-// window is the size that an image should be legible in: the layout that has
-// the largest text in it is taken.
+// window is the size that an image should be legible in.
 var window = size{1600, 1000}
 
 const (
@@ -247,21 +192,45 @@ const (
 	manyBoxes = 3000 // from where on only one layout is tried
 )
 
+// plan is a way to lay a scene out: how wide rows are, and how many sockets stand side by side.
+type plan struct{ width, across int }
+
+// plans are those that are tried.
+func (s *scene) plans() (out []plan) {
+	places := 1
+	if s.places != nil {
+		places = len(s.places.inside)
+	}
+	for across := 1; across <= min(places, 12); across++ {
+		for w := minWidth; w < 8*minWidth; w += w / 8 {
+			out = append(out, plan{w, across})
+		}
+	}
+	return out
+}
+
 // arrange gives a scene its coordinates.
 func (s *scene) arrange() {
-	boxes := s.measureTexts()
 	plans := s.plans()
-	if boxes > manyBoxes {
-		plans = []plan{{trees: 4, nodes: 2, places: 4}}
+	if s.measureTexts() > manyBoxes {
+		plans = []plan{{window.w, 1}}
 	}
-	best, largest := plans[0], 0.0
-	for _, p := range plans {
-		if scale := s.try(p); scale > largest {
-			best, largest = p, scale
+	scales, largest := make([]float64, len(plans)), 0.0
+	for i, p := range plans {
+		scales[i] = s.try(p)
+		largest = max(largest, scales[i])
+	}
+	best, least := plan{}, math.MaxInt
+	for i, p := range plans { // of those with text of nearly that size, the one with the least empty space
+		if scales[i] < 0.98*largest {
+			continue
+		}
+		if s.try(p); s.width*s.height < least {
+			best, least = p, s.width*s.height
 		}
 	}
 	s.try(best)
-	s.place(best)
+	s.place()
 }
 
 // measureTexts finds the size of all texts, and how many boxes there are.
@@ -276,50 +245,23 @@ func (s *scene) measureTexts() int {
 	return boxes
 }
 
-// plans lists the layouts to try, those with few rows first: they look most like a drawing by hand.
-func (s *scene) plans() []plan {
-	trees, nodes, places := 1, 1, 1
-	if s.places != nil && len(s.places.inside) > 2 {
-		places = len(s.places.inside)
-	}
-	for _, part := range s.parts() {
-		part.walk(func(n *node) {
-			switch {
-			case !n.look.container() || len(n.inside) == 0:
-			case n.inside[0].look == lookNUMA:
-				nodes = max(nodes, len(n.inside))
-			default:
-				trees = max(trees, len(n.inside))
-			}
-		})
-	}
-	var out []plan
-	for p := range min(places, 12) {
-		for n := range min(nodes, 4) {
-			for t := range min(trees, 4) {
-				out = append(out, plan{trees: t + 1, nodes: n + 1, places: p + 1})
-			}
-		}
-	}
-	return out
-}
-
 // try measures a layout and says how large its text is in the window; 1 is
 // its natural size.
 func (s *scene) try(p plan) float64 {
 	w := minWidth
+	if s.places != nil {
+		s.places.across = p.across
+	}
 	for _, n := range []*node{s.places, s.unknown} {
 		if n != nil {
-			p.measure(n)
+			n.measure(p.width)
 			w = max(w, n.area.w)
 		}
 	}
 	h := margin
 	for _, n := range s.parts() {
-		if n == s.legend || n == s.virtual {
-			p.wrap(n, w)
-		} else if n != s.places && n != s.unknown {
-			p.measure(n)
+		if n != s.places && n != s.unknown {
+			n.measure(w)
 		}
 		h += n.area.h + gapY
 	}
@@ -328,11 +270,10 @@ func (s *scene) try(p plan) float64 {
 }
 
 // place puts the parts below each other.
-func (s *scene) place(p plan) {
+func (s *scene) place() {
 	y := margin
 	for _, n := range s.parts() {
-		w := s.width - 2*margin
-		p.place(n, margin, y, w)
+		n.place(margin, y, s.width-2*margin)
 		y += n.area.h + gapY
 	}
 	for _, part := range s.parts() {

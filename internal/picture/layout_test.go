@@ -185,17 +185,12 @@ func TestLayout(t *testing.T) {
 func TestEveryPlan(t *testing.T) {
 	for _, name := range []string{"dgx-h100-gpu2-x8", "dgx-a100", "bonds", "mi300x-8nic", "gh200-4gpu", "dgx-h100-numa-unknown"} {
 		host := fixturetest.Topology(t, name)
-		plans := newScene(host, Options{}).plans()
-		if len(plans) < 2 {
-			t.Errorf("%s: only %d plans", name, len(plans))
-		}
-		for _, p := range plans {
+		for _, p := range newScene(host, Options{}).plans() {
 			s := newScene(host, Options{})
 			s.measureTexts()
 			s.try(p)
-			s.place(p)
-			checkLayout(t, s)
-			if t.Failed() {
+			s.place()
+			if checkLayout(t, s); t.Failed() {
 				t.Fatalf("%s with %+v", name, p)
 			}
 		}
@@ -227,26 +222,5 @@ func TestLegendIsNotCut(t *testing.T) {
 				t.Errorf("%s: the legend has %q", name, text)
 			}
 		}
-	}
-}
-
-func TestTextWidth(t *testing.T) {
-	tests := []struct {
-		text string
-		bold bool
-		want int
-	}{
-		{"", false, 1}, {"i", false, 3}, {"m", false, 10}, {"0000:1b:00.0", false, 68}, {"mlx5_0", true, 42}, {"日本", false, 22},
-	}
-	for _, tt := range tests {
-		if got := textWidth(tt.text, 10, tt.bold); got != tt.want {
-			t.Errorf("textWidth(%q, bold %v) = %d, want %d", tt.text, tt.bold, got, tt.want)
-		}
-	}
-	if got := cut("mlx5_bond_0", 40, 10, false); got != "mlx5…" {
-		t.Errorf("cut = %q", got)
-	}
-	if got := cut("mlx5", 3, 10, false); got != "" {
-		t.Errorf("cut to nothing = %q", got)
 	}
 }

@@ -78,12 +78,12 @@ type node struct {
 	kin    *kin // what it may be folded with; nil: nothing
 
 	// Coordinates, which arrange fills in.
-	own     size      // of the text alone
-	box     rect      // the box itself
-	area    rect      // the box and all that hangs below it
-	lines   [][]*node // how inside is broken into rows
-	columns []int     // their widths; nil: each box has its own
-	trunk   []point   // the line that what is below hangs from
+	own    size      // of the text alone
+	box    rect      // the box itself
+	area   rect      // the box and all that hangs below it
+	across int       // how many boxes of inside a row has; 0: as many as fit
+	lines  [][]*node // how inside is broken into rows
+	trunk  []point   // the line that what is below hangs from
 }
 
 // row is one line of text in a box.

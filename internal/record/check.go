@@ -20,7 +20,6 @@ const (
 	maxPorts    = 1 << 14
 	maxSpeedMTs = 1_000_000 // of a PCIe lane; 128 GT/s is the most that any specification has
 	maxLanes    = 32
-	maxCounters = 1 << 10         // of errors, of one port
 	maxRate     = topo.Rate(1e15) // bytes/s
 )
 
@@ -42,24 +41,12 @@ func (r *Record) check() error {
 	if n > 1 {
 		return fmt.Errorf("%d pieces of news in one record: want one", n)
 	}
-	return errors.Join(r.Start.check(), r.State.check(), checkSample(r.Counters))
+	return errors.Join(r.State.check(), checkSample(r.Counters))
 }
 
 // empty says that a record brings nothing that is known: a newer writer's.
 func (r *Record) empty() bool {
 	return r.Start == nil && r.Topology == nil && r.Counters == nil && r.Engine == nil && r.Probe == nil && r.State == nil
-}
-
-func (s *Start) check() error {
-	if s == nil {
-		return nil
-	}
-	for _, text := range []string{s.Tool.Name, s.Tool.Version, s.At, s.Host, s.Synthetic} {
-		if len(text) > maxName {
-			return fmt.Errorf("start: a text of %d bytes: at most %d are read", len(text), maxName)
-		}
-	}
-	return nil
 }
 
 func (s *SourceState) check() error {
@@ -81,7 +68,7 @@ func checkSample(s *counters.Sample) error {
 	}
 	ports, links, gpus := map[topo.ID]bool{}, map[topo.ID]bool{}, map[topo.ID]bool{}
 	for i := range s.Ports {
-		if err := errors.Join(checkID(s.Ports[i].ID, ports), checkPort(&s.Ports[i])); err != nil {
+		if err := checkID(s.Ports[i].ID, ports); err != nil {
 			return fmt.Errorf("counters: ports[%d]: %w", i, err)
 		}
 	}
@@ -95,21 +82,6 @@ func checkSample(s *counters.Sample) error {
 		if err := checkID(s.GPUs[i].ID, gpus); err != nil {
 			return fmt.Errorf("counters: gpus[%d]: %w", i, err)
 		}
-	}
-	return nil
-}
-
-func checkPort(p *counters.Port) error {
-	if len(p.Errors) > maxCounters {
-		return fmt.Errorf("%d error counters: at most %d are read", len(p.Errors), maxCounters)
-	}
-	for name := range p.Errors {
-		if len(name) > maxName {
-			return fmt.Errorf("the name of an error counter has %d bytes: at most %d are read", len(name), maxName)
-		}
-	}
-	if len(p.State) > maxName {
-		return fmt.Errorf("a state of %d bytes: at most %d are read", len(p.State), maxName)
 	}
 	return nil
 }

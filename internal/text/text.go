@@ -113,6 +113,14 @@ func List(names []string, most int) string {
 	return strings.Join(names[:most], ", ") + " and " + rest
 }
 
+// Range is "97 to 98", or one of them where they are alike.
+func Range(lo, hi string) string {
+	if lo == hi {
+		return lo
+	}
+	return lo + " to " + hi
+}
+
 // Width is how many cells text takes on a terminal: a combining mark takes none, a character of
 // Chinese takes two.
 func Width(s string) int { return displaywidth.String(s) }

@@ -251,8 +251,7 @@ func (d *Device) AllocPD() (*PD, error) {
 }
 
 // NextEvent waits for an asynchronous event, in Go's net poller, and acknowledges it. One
-// goroutine calls it until it fails: ErrClosed after CloseEvents or Close, an Error when
-// the device is gone.
+// goroutine calls it until it fails: ErrClosed after Close, an Error when the device is gone.
 func (d *Device) NextEvent() (Event, error) {
 	d.mu.RLock()
 	ctx := d.ctx
@@ -274,14 +273,9 @@ func (d *Device) NextEvent() (Event, error) {
 	return Event{Type: EventType(e._type), Port: int(e.port), QPNum: uint32(e.qp_num)}, nil
 }
 
-// CloseEvents ends NextEvent for good, and waits until it has left.
-func (d *Device) CloseEvents() error {
-	d.events.close()
-	return nil
-}
-
-// Close closes the device. What was made with it must be closed before: else it fails
-// with EBUSY and the device stays open, but without events.
+// Close ends NextEvent for good, waits until it has returned, and closes the device. What was
+// made with the device must be closed before: otherwise it fails with EBUSY, and the device
+// stays open without events.
 func (d *Device) Close() error {
 	d.events.close()
 	d.mu.Lock()

@@ -107,7 +107,7 @@ func TestEvents(t *testing.T) {
 	waited := make(chan error, 1)
 	go func() { _, err := a.dev.NextEvent(); waited <- err }()
 	time.Sleep(time.Millisecond)
-	ok(t, a.dev.CloseEvents())
+	failed(t, a.dev.Close(), "ibv_close_device", syscall.EBUSY) // without events all the same
 	if err := soon(t, "NextEvent", func() error { return <-waited }); !errors.Is(err, verbs.ErrClosed) {
 		t.Error(err)
 	}
@@ -231,27 +231,6 @@ func TestEverybodyAtOnce(t *testing.T) {
 		all.Wait()
 	}
 	until(t, func() bool { return runtime.NumGoroutine() <= before+1 })
-}
-
-// Making and ending a thousand queue pairs leaves nothing.
-func TestThousandQueuePairs(t *testing.T) {
-	n := 1000
-	if testing.Short() {
-		n = 100
-	}
-	f := fabric(t, verbsfake.Options{})
-	a, b := open(t, f.Lib("a"), "a", 1<<16), open(t, f.Lib("b"), "b", 1<<16)
-	for range n {
-		ok(t, errors.Join(a.qp.Destroy(), b.qp.Destroy()))
-		a.qp = must(a.pd.NewQP(a.cq, verbs.QPOptions{MaxSend: 16, MaxSGE: 2}))(t)
-		b.qp = must(b.pd.NewQP(b.cq, verbs.QPOptions{MaxSend: 16, MaxSGE: 2}))(t)
-		connect(t, a, b)
-		a.post(t, a.wr(verbs.OpRDMAWrite, b, 1, 0, 64))
-		a.expect(t, verbs.WCSuccess)
-	}
-	if o := f.Objects("a"); o != (verbsfake.Objects{Contexts: 1, PDs: 2, MRs: 1, Channels: 1, CQs: 1, QueuePairs: 1}) {
-		t.Errorf("%+v", o)
-	}
 }
 
 // Posting and polling allocate nothing.

@@ -115,7 +115,7 @@ func (w *Watch) forget(seen *snapshot) {
 			}
 		}
 	}
-	maps.DeleteFunc(w.lanes, func(id topo.ID, _ lanes) bool { return !seen.ends[id] })
+	maps.DeleteFunc(w.lanes, func(id topo.ID, _ lanes) bool { _, there := seen.pcie[id]; return !there })
 }
 
 // look compares what a sample says of the ports and links of a host with what they were.
@@ -123,10 +123,6 @@ func (w *Watch) look(at int64, seen *snapshot, s *counters.Sample) []Event {
 	ports := make(map[topo.ID]*counters.Port, len(s.Ports))
 	for i := range s.Ports {
 		ports[s.Ports[i].ID] = &s.Ports[i]
-	}
-	now := map[topo.ID]lanes{}
-	for i := range s.Links {
-		now[s.Links[i].ID] = lanesOf(&s.Links[i])
 	}
 	known := slices.DeleteFunc(slices.Clone(seen.ports), func(p *port) bool { return ports[p.id] == nil })
 	var out []Event
@@ -137,8 +133,10 @@ func (w *Watch) look(at int64, seen *snapshot, s *counters.Sample) []Event {
 	for _, p := range known {
 		out = append(out, w.setRate(at, p, ports[p.id].BytesPerSec)...)
 	}
-	for _, l := range seen.pcie {
-		out = append(out, w.setLanes(at, l, now)...)
+	for i := range s.Links {
+		if l, ok := seen.pcie[s.Links[i].ID]; ok {
+			out = append(out, w.setLanes(at, l, &s.Links[i])...)
+		}
 	}
 	for _, p := range known {
 		out = append(out, w.errors(at, p.id, ports[p.id].Errors)...)

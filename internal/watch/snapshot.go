@@ -13,8 +13,7 @@ import (
 type snapshot struct {
 	ports []*port // those that others follow first
 	byID  map[topo.ID]*port
-	pcie  []*pcieLink
-	ends  map[topo.ID]bool // the functions that report the state of one of these
+	pcie  map[topo.ID]pcieLink // by the function that reports the link's state
 	// sample is what the topology says of ports and links, as counters say it.
 	sample counters.Sample
 }
@@ -28,19 +27,15 @@ type port struct {
 	rated  bool    // the rate is its own: neither a driver's constant nor its leader's
 }
 
-// pcieLink is a PCIe link with the functions that report its state.
+// pcieLink is the PCIe link above a function.
 type pcieLink struct {
 	device topo.ID // what people know it by
-	ends   []topo.ID
-	idles  bool // a GPU's: its speed follows the load
+	idles  bool    // a GPU's: its speed follows the load
 }
-
-// lanes is the state of a link; 0 is not known.
-type lanes struct{ speed, width int }
 
 func newSnapshot(t *topo.Topology) *snapshot {
 	index := topo.NewIndex(t)
-	x := &snapshot{byID: map[topo.ID]*port{}, ends: map[topo.ID]bool{}}
+	x := &snapshot{byID: map[topo.ID]*port{}, pcie: map[topo.ID]pcieLink{}}
 	x.addPorts(t, index)
 	x.addNetdevs(t, index)
 	for _, p := range x.ports {
@@ -118,54 +113,31 @@ func rdmaPorts(t *topo.Topology, index *topo.Index) map[string]topo.ID {
 	return out
 }
 
-// addLinks finds the PCIe links of devices and of the bridges above them.
+// addLinks finds the PCIe links of devices and of the switches above them. Of the functions that share a link the first
+// one reports it.
 func (x *snapshot) addLinks(t *topo.Topology, index *topo.Index) {
 	for i := range t.Links {
 		l := &t.Links[i]
-		head, up := index.PCIDevice(l.B), index.PCIDevice(l.A)
+		head := index.PCIDevice(l.B)
 		if l.Kind != topo.LinkPCIe || head == nil || head.PF != "" {
 			continue
 		}
-		link := &pcieLink{}
+		link := pcieLink{}
 		for _, d := range index.Children(head.Parent) {
-			if d.PF != "" || up == nil && d.BDF.Slot() != head.BDF.Slot() {
-				continue // on a root bus each slot has a link of its own
+			if d.PF != "" || d.BDF.Slot() != head.BDF.Slot() {
+				continue
 			}
-			x.addEnd(link, d)
 			link.idles = link.idles || len(index.On(d.ID).GPUs) > 0 || picture.LeadsToGPU(index, d)
-			if link.device == "" {
-				link.device = deviceOn(index, d.ID)
-			}
-		}
-		if up != nil && up.Role != topo.RoleUpstream {
-			x.addEnd(link, up)
+			link.device = cmp.Or(link.device, deviceOn(index, d.ID))
 		}
 		if head.Role == topo.RoleUpstream && link.device == "" {
 			link.device = index.SwitchOf(head.ID).ID
 		}
-		if link.device != "" && len(link.ends) > 0 {
-			x.pcie = append(x.pcie, link)
+		if b := head.Believed(); link.device != "" && (b.SpeedMTs != nil || b.Width != nil) {
+			x.pcie[head.ID] = link
+			x.sample.Links = append(x.sample.Links, counters.Link{ID: head.ID, SpeedMTs: b.SpeedMTs, Width: b.Width})
 		}
 	}
-}
-
-// addEnd adds a function that reports a link's state.
-func (x *snapshot) addEnd(l *pcieLink, d *topo.PCIDevice) {
-	if b := d.Believed(); b.SpeedMTs != nil || b.Width != nil {
-		l.ends = append(l.ends, d.ID)
-		x.ends[d.ID] = true
-		x.sample.Links = append(x.sample.Links, counters.Link{ID: d.ID, SpeedMTs: b.SpeedMTs, Width: b.Width})
-	}
-}
-
-func lanesOf(l *counters.Link) (out lanes) {
-	if l.SpeedMTs != nil {
-		out.speed = max(0, *l.SpeedMTs)
-	}
-	if l.Width != nil {
-		out.width = max(0, *l.Width)
-	}
-	return out
 }
 
 // deviceOn is the device on a function that people know it by: the most important one.

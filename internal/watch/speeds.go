@@ -4,27 +4,24 @@ import (
 	"fmt"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/internal/counters"
 	"github.com/topoctl/topoctl/internal/units"
 )
 
-// setLanes takes in what the ends of a link say now. The lower of what they say counts.
-func (w *Watch) setLanes(at int64, l *pcieLink, now map[topo.ID]lanes) []Event {
-	before := w.lowest(l)
-	for _, end := range l.ends {
-		n, ok := now[end]
-		if !ok {
-			continue
-		}
-		was := w.lanes[end]
-		if n.speed == 0 {
-			n.speed = was.speed
-		}
-		if n.width == 0 {
-			n.width = was.width
-		}
-		w.lanes[end] = n
+// lanes is the state of a link; 0 is not known.
+type lanes struct{ speed, width int }
+
+// setLanes takes in what a function says of its link now.
+func (w *Watch) setLanes(at int64, l pcieLink, now *counters.Link) []Event {
+	before := w.lanes[now.ID]
+	after := before
+	if now.SpeedMTs != nil && *now.SpeedMTs > 0 {
+		after.speed = *now.SpeedMTs
 	}
-	after := w.lowest(l)
+	if now.Width != nil && *now.Width > 0 {
+		after.width = *now.Width
+	}
+	w.lanes[now.ID] = after
 	wide := before.width != 0 && after.width != before.width
 	fast := !l.idles && before.speed != 0 && after.speed != before.speed
 	if !wide && !fast {
@@ -44,22 +41,6 @@ func (w *Watch) setLanes(at int64, l *pcieLink, now map[topo.ID]lanes) []Event {
 		}
 	}
 	return []Event{stamp(e)}
-}
-
-// lowest is the lower of what the ends of a link say.
-func (w *Watch) lowest(l *pcieLink) lanes {
-	var out lanes
-	lower := func(a, b int) int {
-		if a == 0 || b != 0 && b < a {
-			return b
-		}
-		return a
-	}
-	for _, end := range l.ends {
-		n := w.lanes[end]
-		out.speed, out.width = lower(out.speed, n.speed), lower(out.width, n.width)
-	}
-	return out
 }
 
 // setRate takes in what a port that is up runs at. What it says while it is down means

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/topoctl/topoctl/cmd/topoctl/inprocess"
+	"github.com/topoctl/topoctl/testkit/longtest"
 )
 
 // The tests run inside a network namespace of their own, which is the network's switches:
@@ -42,6 +43,7 @@ func TestMain(m *testing.M) {
 			runtime.Gosched()
 		}
 	case roleInside:
+		longtest.Overlap()
 		os.Exit(m.Run())
 	}
 	if code, err := runInside(); err == nil {

@@ -10,10 +10,10 @@ import (
 	"github.com/topoctl/topoctl/probe"
 )
 
-// within bounds what must happen. It is for liveness only.
 // alone says whether the lab has the machine to itself, as .ci/run has it.
 var alone = os.Getenv("TOPOCTL_LANES") == "alone"
 
+// within bounds what must happen. It is for liveness only.
 const within = 60 * time.Second
 
 // toolTime bounds a run of topoctl, also where the machine is busy.

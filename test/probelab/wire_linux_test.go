@@ -107,16 +107,7 @@ func TestBarrier(t *testing.T) {
 		both, either = both+busy/2, either+(busy+1)/2
 	}
 	t.Logf("%d of %d looks see both wires busy", both, either)
-	if either < 20 || float64(both) < goal(0.8, 0.5)*float64(either) {
+	if either < 20 || float64(both) < 0.8*float64(either) {
 		t.Errorf("both wires are busy in %d of the %d looks that see one busy", both, either)
 	}
-}
-
-// goal is what must be reached: where the lab has the machine to itself, else what shows
-// that there is something at all.
-func goal(alone_, beside float64) float64 {
-	if alone {
-		return alone_
-	}
-	return beside
 }

@@ -141,7 +141,10 @@ func Run(t *testing.T, harness func(name string) transporttest.Harness) {
 				h.Read = func(b *memory.Block, p []byte, off int64) { readAt(t, b, p, off) }
 				h.Write = func(b *memory.Block, p []byte, off int64) { writeAt(t, b, p, off) }
 			}
-			h.RegionBytes, h.Requests, h.Cycles = 2<<20, 500, 50
+			h.RegionBytes, h.Requests, h.Cycles = 2<<20, 200, 30
+			if longtest.On() {
+				h.Requests, h.Cycles = 500, 50
+			}
 			h.Alloc = func(t testing.TB, s transporttest.Side, size int64) *memory.Block {
 				gpu := c.active
 				if s == transporttest.PassiveSide {

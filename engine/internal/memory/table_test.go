@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"github.com/topoctl/topoctl/testkit/longtest"
 )
 
 func region(t testing.TB, tab *Table, size int64, name string, grant Grant) *Region {
@@ -376,13 +378,12 @@ func TestTableModel(t *testing.T) {
 	})
 }
 
-// Closed regions give addresses and memory back: 300,000 of them would need twice the
-// addresses that a process has.
+// Closed regions give addresses and memory back: so many would need more addresses than a process has.
 func TestClosedRegionsGiveAddressesBack(t *testing.T) {
 	const size = 1 << 30
-	rounds := 300_000
-	if testing.Short() {
-		rounds = 140_000 // there are addresses for 131,068
+	rounds := 140_000 // there are addresses for 131,068
+	if longtest.On() {
+		rounds = 300_000
 	}
 	tab := NewTable(4)
 	heap := func() int64 {

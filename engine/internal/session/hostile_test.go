@@ -11,6 +11,7 @@ import (
 	"os"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/topoctl/topoctl/engine/internal/transport"
@@ -469,7 +470,9 @@ func TestKeptAnswers(t *testing.T) {
 		"by the peer's limit": {Limits{CallsInFlight: 16}, Limits{MessageBytes: 100}},
 		"by our own":          {Limits{CallsInFlight: 16, MessageBytes: 100}, Limits{MessageBytes: 1 << 30}},
 	} {
-		t.Run(name, func(t *testing.T) { testKeptAnswers(t, o.ours, o.theirs) })
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { testKeptAnswers(t, o.ours, o.theirs) })
+		})
 	}
 }
 

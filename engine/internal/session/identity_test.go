@@ -109,6 +109,10 @@ func TestRenewal(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+			giveUp := time.Minute
+			if c.want != nil {
+				giveUp = time.Second
+			}
 			l := newLab(t)
 			client, host := l.engine("c", 1, l.credentials("node1", oldToken)), l.engine("h", 2, l.credentials("node2", oldToken))
 			ids := make(chan trust.PeerID, 8)
@@ -117,9 +121,9 @@ func TestRenewal(t *testing.T) {
 					ids <- s.PeerID()
 					return body, nil
 				}}, "127.0.0.1:0")
-			p := newProxy(t, addr, false)
+			p := newProxy(t, addr)
 			var over ends
-			s := mustDial(t, session.DialOptions{Identity: client.Identity, PeerName: "node2", Routes: to(p.addr), Ended: over.add, GiveUp: 5 * time.Second})
+			s := mustDial(t, session.DialOptions{Identity: client.Identity, PeerName: "node2", Routes: to(p.addr), Ended: over.add, GiveUp: giveUp})
 			defer s.Close()
 			call := func() error {
 				_, err := s.Call(limited(t), 1, nil)
@@ -138,11 +142,11 @@ func TestRenewal(t *testing.T) {
 			if err := call(); err != nil {
 				t.Errorf("over the connection that it had: %v", err)
 			}
-			conns := p.conns.Load()
-			p.cut()
+			conns := p.Accepted()
+			p.Cut()
 			if c.want == nil {
-				if err := call(); err != nil || p.conns.Load() == conns {
-					t.Errorf("%v over %d more connections", err, p.conns.Load()-conns)
+				if err := call(); err != nil || p.Accepted() == conns {
+					t.Errorf("%v over %d more connections", err, p.Accepted()-conns)
 				}
 				return
 			}
@@ -212,10 +216,22 @@ func TestCredentialsThatDiffer(t *testing.T) {
 		"nothing":                    {nil, certified, trust.ErrCertificate, session.RefusedCertificate},
 		"nothing to a token":         {nil, secret, session.ErrToken, session.RefusedToken},
 		"another name":               {&trust.Credentials{Tokens: []trust.Token{another}}, &trust.Credentials{Tokens: []trust.Token{newToken}}, session.ErrToken, session.RefusedToken},
+		"another secret":             {&trust.Credentials{Tokens: []trust.Token{newToken}}, secret, session.ErrToken, session.RefusedToken},
+		"a token to nothing":         {secret, nil, session.ErrToken, session.RefusedToken},
 		"without name":               {&trust.Credentials{Tokens: []trust.Token{{Secret: oldToken.Secret}}}, secret, session.ErrToken, session.RefusedToken},
 	} {
 		t.Run(name, func(t *testing.T) {
-			srv, addr := serve(t, session.ServerOptions{Identity: l.engine("h", 2, c.host).Identity, Handle: echo}, "127.0.0.1:0")
+			srv, addr := serve(t, session.ServerOptions{
+				Identity: l.engine("h", 2, c.host).Identity,
+				Handle: func(context.Context, *session.Session, uint16, []byte) ([]byte, error) {
+					t.Error("a handler ran")
+					return nil, nil
+				},
+				Data: func(_ transport.SessionID, _ transport.ConnID, _ string, c net.Conn) error {
+					t.Error("a data connection was let in")
+					return c.Close()
+				},
+			}, "127.0.0.1:0")
 			s, err := session.Dial(limited(t), session.DialOptions{Identity: l.engine("c", 1, c.client).Identity, PeerName: "node2", Routes: to(addr)})
 			if !errors.Is(err, c.want) {
 				t.Fatalf("%v, want %v", err, c.want)

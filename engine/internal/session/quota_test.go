@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/topoctl/topoctl/engine/internal/transport"
@@ -336,7 +337,9 @@ func (f *full) Accept() (net.Conn, error) {
 
 // Where descriptors run out, a connection in its handshake gives its own up, and the
 // log says so once.
-func TestNoDescriptorsLeft(t *testing.T) {
+func TestNoDescriptorsLeft(t *testing.T) { synctest.Test(t, testNoDescriptorsLeft) }
+
+func testNoDescriptorsLeft(t *testing.T) {
 	ln := &full{pipes: newPipes()}
 	ln.files.Store(3)
 	var log bytes.Buffer

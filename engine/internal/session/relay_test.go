@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/topoctl/topoctl/engine/internal/transport"
+	"github.com/topoctl/topoctl/engine/internal/transport/faulty"
 	"github.com/topoctl/topoctl/engine/trust"
 	"github.com/topoctl/topoctl/testkit/longtest"
 )
@@ -313,47 +314,33 @@ func TestResumeProvesTheKey(t *testing.T) {
 	}
 }
 
-// flipper passes bytes on, and changes one bit of those of the first connection.
+// flipper changes one bit of those that pass, once.
 type flipper struct {
-	at      int // of the byte, from the beginning
+	*faulty.Proxy
+	at      int64 // of the byte in its connection
 	back    bool
-	conns   atomic.Int64
 	flipped atomic.Bool
-	passed  [2]atomic.Int64 // by the first connection
+	passed  [2]atomic.Int64 // there and back
 }
 
-func (f *flipper) serve(c net.Conn, to net.Addr) {
-	up, err := net.Dial("tcp", to.String())
+func newFlipper(t *testing.T, at int64, back bool, to net.Addr) *flipper {
+	t.Helper()
+	p, err := faulty.Listen("127.0.0.1:0", to.String(), 1)
 	if err != nil {
-		return
+		t.Fatal(err)
 	}
-	first := f.conns.Add(1) == 1
-	pass := func(dst, src net.Conn, direction int) {
-		defer dst.Close()
-		defer src.Close()
-		b := make([]byte, 16<<10)
-		for at := 0; ; {
-			n, err := src.Read(b)
-			if first {
-				if i := f.at - at; i >= 0 && i < n && f.back == (direction == 1) {
-					b[i] ^= 1 << (f.at % 8)
-					f.flipped.Store(true)
-				}
-				f.passed[direction].Add(int64(n))
+	f := &flipper{Proxy: p, at: at, back: back}
+	pass := func(direction int) func(int64, []byte) []byte {
+		return func(place int64, b []byte) []byte {
+			f.passed[direction].Add(int64(len(b)))
+			if i := at - place; i >= 0 && i < int64(len(b)) && back == (direction == 1) && !f.flipped.Swap(true) {
+				b[i] ^= 1 << (at % 8)
 			}
-			at += n
-			if _, werr := dst.Write(b[:n]); err != nil || werr != nil {
-				return
-			}
+			return b
 		}
 	}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		pass(up, c, 0)
-	}()
-	pass(c, up, 1)
-	<-done
+	p.Update(func(up, down *faulty.Line) { up.Change, down.Change = pass(0), pass(1) })
+	return f
 }
 
 // TestFlippedBits: one bit changed anywhere in what a short session sends ends the connection. The
@@ -386,7 +373,8 @@ func TestFlippedBits(t *testing.T) {
 	}
 	var number atomic.Uint32
 	try := func(f *flipper, server int) error {
-		at := between(t, func(c net.Conn) { f.serve(c, servers[server]) })
+		defer f.Close()
+		at := netip.MustParseAddrPort(f.Address())
 		dial := func() (*Session, error) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
@@ -421,18 +409,18 @@ func TestFlippedBits(t *testing.T) {
 		// The version of a connection's first record means nothing in TLS 1.3.
 		if f.flipped.Load() && f.at > 2 {
 			until := time.Now().Add(time.Minute)
-			for f.conns.Load() < 2 && time.Now().Before(until) {
+			for f.Accepted() < 2 && time.Now().Before(until) {
 				time.Sleep(time.Millisecond)
 			}
-			if f.conns.Load() < 2 {
+			if f.Accepted() < 2 {
 				t.Errorf("byte %d (%t): the connection goes on", f.at, f.back)
 			}
 		}
 		return nil
 	}
-	short := func(at int, back bool) *flipper {
+	short := func(at int64, back bool) *flipper {
 		for server := 0; ; server++ {
-			f := &flipper{at: at, back: back}
+			f := newFlipper(t, at, back, servers[server])
 			err := try(f, server)
 			if err == nil {
 				return f
@@ -445,13 +433,13 @@ func TestFlippedBits(t *testing.T) {
 		}
 	}
 	type place struct {
-		at   int
+		at   int64
 		back bool
 	}
 	clean := short(-1, false)
 	var all []place
 	for direction := range clean.passed {
-		for at := range int(clean.passed[direction].Load()) {
+		for at := range clean.passed[direction].Load() {
 			all = append(all, place{at, direction == 1})
 		}
 	}

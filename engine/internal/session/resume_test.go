@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
-	"net"
 	"net/netip"
 	"sync"
 	"sync/atomic"
@@ -14,7 +13,6 @@ import (
 	"time"
 
 	"github.com/topoctl/topoctl/engine/internal/session"
-	"github.com/topoctl/topoctl/engine/internal/transport"
 	"github.com/topoctl/topoctl/engine/trust"
 	"github.com/topoctl/topoctl/testkit/childtest"
 )
@@ -68,7 +66,7 @@ func TestEachCallRunsOnce(t *testing.T) {
 			served.Store(s)
 			return atHost.handle(ctx, s, m, body)
 		}}, "127.0.0.1:0")
-	p, q := newProxy(t, addr, false), newProxy(t, addr, false)
+	p, q := newProxy(t, addr), newProxy(t, addr)
 	s := mustDial(t, session.DialOptions{
 		Identity: session.Identity{Name: "c", Epoch: 4, Credentials: trust.OfSecret(token)}, Routes: to(p.addr, q.addr),
 		Handle: atClient.handle, Ended: clientEnds.add, Silence: 2 * time.Second, GiveUp: time.Minute,
@@ -76,10 +74,10 @@ func TestEachCallRunsOnce(t *testing.T) {
 	if _, err := s.Call(limited(t), 1, numbered(0, 0)); err != nil {
 		t.Fatal(err)
 	}
-	p.budget.Store(60_000)
-	q.budget.Store(50_000)
-	p.cut()
-	q.cut()
+	p.budget(60_000)
+	q.budget(50_000)
+	p.Cut()
+	q.Cut()
 	const workers, each = 8, 40
 	var wg sync.WaitGroup
 	var cutting atomic.Bool
@@ -87,8 +85,8 @@ func TestEachCallRunsOnce(t *testing.T) {
 	wg.Go(func() {
 		for cutting.Load() {
 			time.Sleep(20 * time.Millisecond)
-			p.cut()
-			q.cut()
+			p.Cut()
+			q.Cut()
 		}
 	})
 	var callers sync.WaitGroup
@@ -112,12 +110,12 @@ func TestEachCallRunsOnce(t *testing.T) {
 	wg.Wait()
 	atHost.check(t, 1+workers*each)
 	atClient.check(t, workers*each)
-	t.Logf("%d connections", p.conns.Load()+q.conns.Load())
-	if p.conns.Load()+q.conns.Load() < 5 {
+	t.Logf("%d connections", p.Accepted()+q.Accepted())
+	if p.Accepted()+q.Accepted() < 5 {
 		t.Error("almost nothing was cut")
 	}
-	p.budget.Store(0)
-	q.budget.Store(0)
+	p.budget(0)
+	q.budget(0)
 	if _, err := s.Call(limited(t), 1, numbered(1<<20, 0)); err != nil {
 		t.Fatal(err)
 	}
@@ -145,7 +143,7 @@ func testSilentConnectionMoves(t *testing.T, secret []byte) {
 	var ran once
 	id := session.Identity{Name: "h", Epoch: 5, Credentials: trust.OfSecret(secret)}
 	_, addr := serve(t, session.ServerOptions{Identity: id, Handle: ran.handle}, "127.0.0.1:0")
-	p := newProxy(t, addr, false)
+	p := newProxy(t, addr)
 	routes := []session.Route{{Remote: p.addr}}
 	var mu sync.Mutex
 	s, err := session.Dial(limited(t), session.DialOptions{Identity: id, Routes: func() []session.Route {
@@ -163,7 +161,7 @@ func testSilentConnectionMoves(t *testing.T, secret []byte) {
 	if _, err := s.Call(limited(t), 1, numbered(1, 0)); err != nil {
 		t.Fatal(err)
 	}
-	p.swallow.Store(true)
+	p.swallow(true)
 	begin := time.Now()
 	if _, err := s.Call(limited(t), 1, numbered(2, 0)); err != nil {
 		t.Fatal(err)
@@ -179,7 +177,7 @@ func testSilentConnectionMoves(t *testing.T, secret []byte) {
 func TestIdleSilenceIsFound(t *testing.T) {
 	leaks(t)
 	_, addr := serve(t, session.ServerOptions{Identity: session.Identity{Name: "h", Epoch: 5}, Handle: echo}, "127.0.0.1:0")
-	p := newProxy(t, addr, false)
+	p := newProxy(t, addr)
 	asked := false
 	s, err := session.Dial(limited(t), session.DialOptions{Silence: 10 * time.Millisecond, Routes: func() []session.Route {
 		if asked {
@@ -192,7 +190,7 @@ func TestIdleSilenceIsFound(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	p.swallow.Store(true)
+	p.swallow(true)
 	until := time.Now().Add(30 * time.Second)
 	for s.Remote() != addr {
 		if time.Now().After(until) {
@@ -212,13 +210,13 @@ func TestSlowHandlerKeepsItsConnection(t *testing.T) {
 		}
 		return b, nil
 	}}, "127.0.0.1:0")
-	p := newProxy(t, addr, false)
+	p := newProxy(t, addr)
 	s := mustDial(t, session.DialOptions{Routes: to(p.addr), Silence: 200 * time.Millisecond})
 	defer s.Close()
 	if _, err := s.Call(limited(t), 1, nil); err != nil {
 		t.Fatal(err)
 	}
-	if n := p.conns.Load(); n != 1 {
+	if n := p.Accepted(); n != 1 {
 		t.Logf("%d connections: this machine was very busy", n)
 	}
 }
@@ -226,18 +224,18 @@ func TestSlowHandlerKeepsItsConnection(t *testing.T) {
 func TestRestartedPeer(t *testing.T) {
 	leaks(t)
 	srv, addr := serve(t, session.ServerOptions{Identity: session.Identity{Name: "h", Epoch: 5, Credentials: trust.OfSecret(token)}, Handle: echo}, childtest.Address(t))
-	p := newProxy(t, addr, false)
+	p := newProxy(t, addr)
 	var got ends
 	s := mustDial(t, session.DialOptions{Identity: session.Identity{Credentials: trust.OfSecret(token)}, Routes: to(p.addr), Ended: got.add})
 	// It dies without a word, and comes back at the same address with another name.
-	p.swallow.Store(true)
+	p.swallow(true)
 	_ = srv.Close()
 	_, again := serve(t, session.ServerOptions{Identity: session.Identity{Name: "h2", Epoch: 6, Credentials: trust.OfSecret(token)}, Handle: echo}, addr.String())
 	if again != addr {
 		t.Fatal(again)
 	}
-	p.swallow.Store(false)
-	p.cut()
+	p.Cut()
+	p.swallow(false)
 	if _, err := s.Call(limited(t), 1, nil); !errors.Is(err, session.ErrRestarted) {
 		t.Fatal(err)
 	}
@@ -253,7 +251,7 @@ func TestAnotherEngineIsNotARestart(t *testing.T) {
 	leaks(t)
 	_, addr := serve(t, session.ServerOptions{Identity: session.Identity{Name: "h", Epoch: 5}, Handle: echo}, "127.0.0.1:0")
 	_, other := serve(t, session.ServerOptions{Identity: session.Identity{Name: "other", Epoch: 6}, Handle: echo}, "127.0.0.1:0")
-	p := newProxy(t, addr, false)
+	p := newProxy(t, addr)
 	var mu sync.Mutex
 	routes := to(p.addr)
 	s, err := session.Dial(limited(t), session.DialOptions{Silence: time.Second, GiveUp: time.Minute, Routes: func() []session.Route {
@@ -268,8 +266,8 @@ func TestAnotherEngineIsNotARestart(t *testing.T) {
 	mu.Lock()
 	routes = to(other)
 	mu.Unlock()
-	p.budget.Store(1) // no one is reached at the old address for a while
-	p.cut()
+	p.budget(1) // no one is reached at the old address for a while
+	p.Cut()
 	time.Sleep(100 * time.Millisecond)
 	mu.Lock()
 	routes = to(other, addr)
@@ -286,13 +284,12 @@ func TestUnreachable(t *testing.T) {
 	leaks(t)
 	var client, host ends
 	_, addr := serve(t, session.ServerOptions{Ended: host.add, Handle: echo, Limits: session.Limits{Orphaned: 300 * time.Millisecond}}, "127.0.0.1:0")
-	p := newProxy(t, addr, false)
+	p := newProxy(t, addr)
 	s := mustDial(t, session.DialOptions{Routes: to(p.addr), GiveUp: time.Second, Ended: client.add})
 	if _, err := s.Call(limited(t), 1, nil); err != nil { // the host has it, too
 		t.Fatal(err)
 	}
-	_ = p.l.Close()
-	p.cut()
+	_ = p.Close()
 	if _, err := s.Call(limited(t), 1, nil); !errors.Is(err, session.ErrUnreachable) {
 		t.Fatal(err)
 	}
@@ -310,7 +307,7 @@ func TestForgottenSession(t *testing.T) {
 	leaks(t)
 	var client, host ends
 	_, addr := serve(t, session.ServerOptions{Identity: session.Identity{Epoch: 7}, Ended: host.add, Handle: echo, Limits: session.Limits{Orphaned: 200 * time.Millisecond}}, "127.0.0.1:0")
-	p := newProxy(t, addr, false)
+	p := newProxy(t, addr)
 	var open atomic.Bool
 	open.Store(true)
 	s, err := session.Dial(limited(t), session.DialOptions{GiveUp: time.Minute, Ended: client.add, Routes: func() []session.Route {
@@ -325,10 +322,10 @@ func TestForgottenSession(t *testing.T) {
 	if _, err := s.Call(limited(t), 1, nil); err != nil { // the host has it, too
 		t.Fatal(err)
 	}
-	p.swallow.Store(true)
+	p.swallow(true)
 	host.wait(t, 1)
-	p.swallow.Store(false)
-	p.cut()
+	p.Cut()
+	p.swallow(false)
 	if err := client.wait(t, 1)[0]; !errors.Is(err, session.ErrEnded) {
 		t.Fatal(err)
 	}
@@ -347,14 +344,14 @@ func TestRefusedPeerIsGone(t *testing.T) {
 		}
 		return nil, nil
 	}}, "127.0.0.1:0")
-	p, q := newProxy(t, addr, false), newProxy(t, addr, false)
+	p, q := newProxy(t, addr), newProxy(t, addr)
 	var client ends
 	s := mustDial(t, session.DialOptions{Routes: to(p.addr, q.addr), GiveUp: time.Hour, Ended: client.add})
 	first, last := p, q
 	if s.Remote() == q.addr {
 		first, last = q, p
 	}
-	first.close()
+	_ = first.Close()
 	if _, err := s.Call(limited(t), 1, nil); err != nil || s.Remote() != last.addr {
 		t.Fatalf("one of two addresses refuses: %v", err)
 	}
@@ -367,7 +364,7 @@ func TestRefusedPeerIsGone(t *testing.T) {
 		waiting <- err
 	}()
 	<-arrived
-	last.close()
+	_ = last.Close()
 	gone := func(err error) bool {
 		return errors.Is(err, session.ErrUnreachable) && errors.Is(err, syscall.ECONNREFUSED)
 	}
@@ -421,30 +418,6 @@ func TestContextEndsTheWaitingOnly(t *testing.T) {
 	case <-ran:
 	case <-time.After(30 * time.Second):
 		t.Fatal("did not run")
-	}
-}
-
-func TestTokens(t *testing.T) {
-	leaks(t)
-	short := []byte("another token, 1")
-	for _, c := range []struct{ server, client []byte }{{token, short}, {token, nil}, {nil, token}} {
-		srv, addr := serve(t, session.ServerOptions{Identity: session.Identity{Credentials: trust.OfSecret(c.server)}, Handle: func(context.Context, *session.Session, uint16, []byte) ([]byte, error) {
-			t.Error("a handler ran")
-			return nil, nil
-		}, Data: func(_ transport.SessionID, _ transport.ConnID, _ string, c net.Conn) error {
-			t.Error("a data connection was let in")
-			return c.Close()
-		}}, "127.0.0.1:0")
-		id := session.Identity{Credentials: trust.OfSecret(c.client)}
-		if _, err := session.Dial(limited(t), session.DialOptions{Identity: id, Routes: to(addr)}); !errors.Is(err, session.ErrToken) {
-			t.Errorf("server %q, client %q: %v", c.server, c.client, err)
-		} else {
-			t.Log(err)
-		}
-		_ = srv.Close()
-		if n := srv.Counts().Refused[session.RefusedToken]; n != 1 {
-			t.Errorf("%d wrong tokens counted, want 1", n)
-		}
 	}
 }
 

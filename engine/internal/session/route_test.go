@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"testing/synctest"
 
 	"github.com/topoctl/topoctl/engine/trust"
 )
@@ -97,7 +98,9 @@ func TestNoRoute(t *testing.T) {
 
 // Whatever is at the other addresses, and however late the peer answers at its own: one of its own wins, and
 // without any the error has every address once.
-func TestSearchFindsThePeer(t *testing.T) {
+func TestSearchFindsThePeer(t *testing.T) { synctest.Test(t, testSearchFindsThePeer) }
+
+func testSearchFindsThePeer(t *testing.T) {
 	failures := []error{ErrOtherEngine, refusedDial(), ErrToken, errCut, context.DeadlineExceeded}
 	for seed := range uint64(100) {
 		r := rand.New(rand.NewPCG(seed, 7))

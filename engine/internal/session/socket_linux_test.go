@@ -8,8 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A connection that the network swallows is ended by the kernel, at whichever end.
-func TestUnacknowledged(t *testing.T) {
+// A connection that the network swallows is ended by the kernel, at whichever end. One that
+// stays on the host is not paced.
+func TestSocketSettings(t *testing.T) {
 	l, err := Listen(t.Context(), "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -27,6 +28,9 @@ func TestUnacknowledged(t *testing.T) {
 	defer accepted.Close()
 	_ = control(accepted, limitSilence) // as the server does
 	for name, c := range map[string]net.Conn{"dialled": dialled, "accepted": accepted} {
+		if cc := CongestionControl(c); cc != "cubic" && cc != "reno" {
+			t.Errorf("%s has %q", name, cc)
+		}
 		err := control(c, func(fd uintptr) {
 			got, err := unix.GetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT)
 			if want := int(unacknowledged.Milliseconds()); err != nil || got != want {

@@ -72,6 +72,10 @@ func TestWithdrawn(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+			giveUp := time.Minute
+			if c.ends {
+				giveUp = time.Second
+			}
 			l := newLab(t)
 			client, host := l.engine("c", 1, l.credentials("node1", oldToken)), l.engine("h", 2, l.credentials("node2", oldToken, another))
 			log := &buffer{}
@@ -79,7 +83,7 @@ func TestWithdrawn(t *testing.T) {
 			server, addr := serve(t, session.ServerOptions{Identity: host.Identity, Handle: echo, Ended: gone.add,
 				Limits: session.Limits{Withdrawn: grace}, Logger: slog.New(slog.NewTextHandler(log, nil))}, "127.0.0.1:0")
 			var over ends
-			s := mustDial(t, session.DialOptions{Identity: client.Identity, PeerName: "node2", Routes: to(addr), Ended: over.add, GiveUp: 3 * time.Second})
+			s := mustDial(t, session.DialOptions{Identity: client.Identity, PeerName: "node2", Routes: to(addr), Ended: over.add, GiveUp: giveUp})
 			defer s.Close()
 			if _, err := s.Call(limited(t), 1, []byte("x")); err != nil {
 				t.Fatal(err)

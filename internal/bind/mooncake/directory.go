@@ -25,50 +25,30 @@ type found struct {
 	*descriptor
 }
 
-// directory finds descriptors by the names of segments.
-type directory interface {
-	// names says that names are addresses.
-	names() bool
-	find(ctx context.Context, name string) (*found, error)
-	// publish makes this process known, update tells what has changed, withdraw takes it back.
-	publish(ctx context.Context, own *descriptor, at rpcMeta) error
-	update(ctx context.Context, own func() *descriptor) error
-	withdraw(ctx context.Context, name string) error
+// directory finds descriptors by the names of segments: an HTTP server of keys and values has them, or
+// where there is none (P2P), names are addresses, and the segments themselves are asked.
+type directory struct {
+	url    string // "" with P2P
+	client *http.Client
 }
 
-func newDirectory(metadata string) (directory, error) {
+func newDirectory(metadata string) (*directory, error) {
 	if metadata == "" || metadata == P2P {
-		return peerToPeer{}, nil
+		return &directory{}, nil
 	}
 	u, err := url.Parse(metadata)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
 		return nil, errorf("metadata %q: want %s or http://host:port/metadata", metadata, P2P)
 	}
-	return &server{url: metadata, client: &http.Client{
+	return &directory{url: metadata, client: &http.Client{
 		Timeout:       httpTimeout,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		Transport:     &http.Transport{Proxy: nil, DisableKeepAlives: true},
 	}}, nil
 }
 
-// peerToPeer asks the segments themselves.
-type peerToPeer struct{}
-
-func (peerToPeer) names() bool { return true }
-
-func (peerToPeer) publish(context.Context, *descriptor, rpcMeta) error { return nil }
-func (peerToPeer) update(context.Context, func() *descriptor) error    { return nil }
-func (peerToPeer) withdraw(context.Context, string) error              { return nil }
-
-func (peerToPeer) find(ctx context.Context, name string) (*found, error) {
-	// Peers send their own descriptor, and read no other: what is here is not told.
-	body, err := exchange(ctx, name, frameMetadata, []byte("{}\n"), maxReply)
-	if err != nil {
-		return nil, err
-	}
-	d, err := parseDescriptor(body)
-	return &found{name, d}, err
-}
+// p2p says that names are addresses.
+func (dir *directory) p2p() bool { return dir.url == "" }
 
 // exchange sends a frame to a handshake port, and gives what comes back.
 func exchange(ctx context.Context, address string, kind frameType, body []byte, limit int) ([]byte, error) {
@@ -104,14 +84,6 @@ func ended(ctx context.Context, err error) error {
 	return err
 }
 
-// server asks an HTTP server of keys and values.
-type server struct {
-	url    string
-	client *http.Client
-}
-
-func (*server) names() bool { return false }
-
 func descriptorKey(name string) string {
 	if strings.Contains(name, "/") {
 		return "mooncake/" + name
@@ -121,8 +93,17 @@ func descriptorKey(name string) string {
 
 func rpcMetaKey(name string) string { return "mooncake/rpc_meta/" + name }
 
-func (s *server) find(ctx context.Context, name string) (*found, error) {
-	body, err := s.request(ctx, http.MethodGet, descriptorKey(name), nil)
+func (dir *directory) find(ctx context.Context, name string) (*found, error) {
+	if dir.p2p() {
+		// Peers send their own descriptor, and read no other: what is here is not told.
+		body, err := exchange(ctx, name, frameMetadata, []byte("{}\n"), maxReply)
+		if err != nil {
+			return nil, err
+		}
+		d, err := parseDescriptor(body)
+		return &found{name, d}, err
+	}
+	body, err := dir.request(ctx, http.MethodGet, descriptorKey(name), nil)
 	if err != nil {
 		return nil, err
 	}
@@ -130,7 +111,7 @@ func (s *server) find(ctx context.Context, name string) (*found, error) {
 	if err != nil {
 		return nil, err
 	}
-	if body, err = s.request(ctx, http.MethodGet, rpcMetaKey(name), nil); err != nil {
+	if body, err = dir.request(ctx, http.MethodGet, rpcMetaKey(name), nil); err != nil {
 		return nil, err
 	}
 	m, err := parseRPCMeta(body)
@@ -140,32 +121,43 @@ func (s *server) find(ctx context.Context, name string) (*found, error) {
 	return &found{m.address(), d}, nil
 }
 
-// publish takes the place of what an earlier process of the same name has left: servers refuse a
-// second rpc_meta.
-func (s *server) publish(ctx context.Context, own *descriptor, at rpcMeta) error {
+// publish makes this process known. It takes the place of what an earlier process of the same name has
+// left: servers refuse a second rpc_meta.
+func (dir *directory) publish(ctx context.Context, own *descriptor, at rpcMeta) error {
+	if dir.p2p() {
+		return nil
+	}
 	key := rpcMetaKey(own.Name)
-	_, err := s.request(ctx, http.MethodPut, key, encode(at))
+	_, err := dir.request(ctx, http.MethodPut, key, encode(at))
 	var answer *statusError
 	if errors.As(err, &answer) && answer.code == http.StatusBadRequest {
-		if _, err = s.request(ctx, http.MethodDelete, key, nil); err == nil {
-			_, err = s.request(ctx, http.MethodPut, key, encode(at))
+		if _, err = dir.request(ctx, http.MethodDelete, key, nil); err == nil {
+			_, err = dir.request(ctx, http.MethodPut, key, encode(at))
 		}
 	}
 	if err != nil {
 		return err
 	}
-	return s.update(ctx, func() *descriptor { return own })
+	return dir.update(ctx, func() *descriptor { return own })
 }
 
-func (s *server) update(ctx context.Context, own func() *descriptor) error {
+// update tells what has changed.
+func (dir *directory) update(ctx context.Context, own func() *descriptor) error {
+	if dir.p2p() {
+		return nil
+	}
 	d := own()
-	_, err := s.request(ctx, http.MethodPut, descriptorKey(d.Name), encode(d))
+	_, err := dir.request(ctx, http.MethodPut, descriptorKey(d.Name), encode(d))
 	return err
 }
 
-func (s *server) withdraw(ctx context.Context, name string) error {
-	_, err := s.request(ctx, http.MethodDelete, rpcMetaKey(name), nil)
-	_, err2 := s.request(ctx, http.MethodDelete, descriptorKey(name), nil)
+// withdraw takes back what publish told.
+func (dir *directory) withdraw(ctx context.Context, name string) error {
+	if dir.p2p() {
+		return nil
+	}
+	_, err := dir.request(ctx, http.MethodDelete, rpcMetaKey(name), nil)
+	_, err2 := dir.request(ctx, http.MethodDelete, descriptorKey(name), nil)
 	return errors.Join(err, err2)
 }
 
@@ -184,15 +176,15 @@ func (e *statusError) Is(target error) bool {
 	return target == ErrNoPeer && e.code == http.StatusNotFound
 }
 
-func (s *server) request(ctx context.Context, method, key string, body []byte) ([]byte, error) {
-	r, err := http.NewRequestWithContext(ctx, method, s.url+"?key="+url.QueryEscape(key), bytes.NewReader(body))
+func (dir *directory) request(ctx context.Context, method, key string, body []byte) ([]byte, error) {
+	r, err := http.NewRequestWithContext(ctx, method, dir.url+"?key="+url.QueryEscape(key), bytes.NewReader(body))
 	if err != nil {
 		return nil, err
 	}
 	if body != nil {
 		r.Header.Set("Content-Type", "application/json")
 	}
-	answer, err := s.client.Do(r)
+	answer, err := dir.client.Do(r)
 	if err != nil {
 		return nil, err
 	}

@@ -88,7 +88,7 @@ func (l Limits) withDefaults() Limits {
 type Node struct {
 	o         Options
 	listener  net.Listener
-	directory directory
+	directory *directory
 	version   int             // of the data protocol that peers are told
 	ctx       context.Context // ends with the node
 	cancel    context.CancelFunc
@@ -118,7 +118,7 @@ func New(ctx context.Context, o Options) (*Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	if d.names() {
+	if d.p2p() {
 		o.Name = o.Address
 	}
 	if o.Name == "" || len(o.Name) > maxText {

@@ -107,7 +107,7 @@ func (p *Peer) Ranges(ctx context.Context) ([]Range, error) {
 func (p *Peer) Probe(ctx context.Context) error {
 	var answer probeAnswer
 	err := p.call(ctx, frameProbe, struct{}{}, &answer)
-	if errors.Is(err, ErrMalformed) && p.node.directory.names() {
+	if errors.Is(err, ErrMalformed) && p.node.directory.p2p() {
 		_, err = p.Ranges(ctx) // peers before 2026 know no probes
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -217,34 +218,26 @@ func TestCancelled(t *testing.T) {
 }
 
 // archiveOf makes a tar archive.
-func archiveOf(tb testing.TB, packed bool, files map[string][]byte) string {
+func archiveOf(tb testing.TB, packed bool, files map[string][]byte) []byte {
 	tb.Helper()
 	var out bytes.Buffer
 	w := tar.NewWriter(&out)
-	names := make([]string, 0, len(files))
-	for name := range files {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	for _, name := range names {
-		if err := w.WriteHeader(&tar.Header{Name: name, Size: int64(len(files[name])), Mode: 0o644, Typeflag: tar.TypeReg}); err != nil {
-			tb.Fatal(err)
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		err := w.WriteHeader(&tar.Header{Name: name, Size: int64(len(files[name])), Mode: 0o644, Typeflag: tar.TypeReg})
+		if err == nil {
+			_, err = w.Write(files[name])
 		}
-		if _, err := w.Write(files[name]); err != nil {
+		if err != nil {
 			tb.Fatal(err)
 		}
 	}
 	if err := w.Close(); err != nil {
 		tb.Fatal(err)
 	}
-	data, path := out.Bytes(), filepath.Join(tb.TempDir(), "fleet.tar")
 	if packed {
-		data, path = pack(tb, data), path+".gz"
+		return pack(tb, out.Bytes())
 	}
-	if err := os.WriteFile(path, data, 0o600); err != nil {
-		tb.Fatal(err)
-	}
-	return path
+	return out.Bytes()
 }
 
 func pack(tb testing.TB, data []byte) []byte {
@@ -258,49 +251,31 @@ func pack(tb testing.TB, data []byte) []byte {
 	return out.Bytes()
 }
 
+// An archive is known by its first bytes, packed or not. One that is cut off, one of nothing, and one of files that are no
+// hosts' end with the reason.
 func TestArchive(t *testing.T) {
 	good := document(t, "cpu-2eth")
-	for _, packed := range []bool{false, true} {
-		path := archiveOf(t, packed, map[string][]byte{"all/n1.json": good, "all/n2.json.gz": pack(t, good), "all/README": []byte("x"), "all/.n3.json": []byte("x"), "b/n1.json": good, "fleet.json": []byte("{}")})
+	path := filepath.Join(t.TempDir(), "fleet.tar")
+	read := func(data []byte) (got []string, err error) {
+		if err := os.WriteFile(path, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
 		hosts, err := collect.Run(t.Context(), collect.Archive(path), collect.Options{Decode: decode})
-		if err != nil {
-			t.Fatal(err)
-		}
-		var got []string
 		for _, h := range byName(hosts) {
-			got = append(got, h.Host+" "+string(h.Status))
+			got = append(got, h.Host+" "+string(h.Status)+" "+h.Source)
 		}
-		if want := []string{"b/n1 ok", "n1 ok", "n2 ok"}; !slices.Equal(got, want) {
-			t.Errorf("%q, want %q", got, want)
-		}
+		return got, err
 	}
-	damaged := filepath.Join(t.TempDir(), "x.tar.gz")
-	if err := os.WriteFile(damaged, pack(t, []byte(strings.Repeat("no archive", 100))), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := collect.Run(t.Context(), collect.Archive(damaged), collect.Options{Decode: decode}); err == nil || !strings.Contains(err.Error(), "tar: ") {
-		t.Error(err)
-	}
-}
-
-// What comes through a pipe is known to be an archive by its first bytes, packed or not; one cut off, one of nothing,
-// and one of files that are no hosts' end with the reason.
-func TestArchiveOf(t *testing.T) {
-	good := document(t, "cpu-2eth")
 	for _, packed := range []bool{false, true} {
-		data, err := os.ReadFile(archiveOf(t, packed, map[string][]byte{"n1.json": good, "n2.json": good}))
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := archiveOf(t, packed, map[string][]byte{"all/n1.json": good, "all/n2.json.gz": pack(t, good), "all/README": []byte("x"), "all/.n3.json": []byte("x"), "b/n1.json": good, "fleet.json": []byte("{}")})
 		if !collect.DetectArchive(data[:1<<10]) {
 			t.Errorf("packed %v: not detected", packed)
 		}
-		hosts, err := collect.Run(t.Context(), collect.ArchiveOf(bytes.NewReader(data), "pipe"), collect.Options{Decode: decode})
-		if err != nil || len(hosts) != 2 || byName(hosts)[0].Source != "file n1.json of pipe" {
-			t.Errorf("%+v, %v", hosts, err)
+		want := []string{"b/n1 ok file b/n1.json of fleet.tar", "n1 ok file all/n1.json of fleet.tar", "n2 ok file all/n2.json.gz of fleet.tar"}
+		if got, err := read(data); err != nil || !slices.Equal(got, want) {
+			t.Errorf("%q, %v, want %q", got, err, want)
 		}
-		_, err = collect.Run(t.Context(), collect.ArchiveOf(bytes.NewReader(data[:len(data)/2]), "pipe"), collect.Options{Decode: decode})
-		if err == nil || !strings.Contains(err.Error(), "pipe: tar: unexpected EOF") {
+		if _, err := read(data[:len(data)/2]); err == nil || !strings.Contains(err.Error(), "fleet.tar: tar: unexpected EOF") {
 			t.Error(err)
 		}
 	}
@@ -309,22 +284,17 @@ func TestArchiveOf(t *testing.T) {
 			t.Errorf("%.10q is no archive", data)
 		}
 	}
-	empty, err := os.ReadFile(archiveOf(t, false, map[string][]byte{"README": []byte("x")}))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := collect.Run(t.Context(), collect.ArchiveOf(bytes.NewReader(empty), "pipe"), collect.Options{Decode: decode}); err == nil || !strings.Contains(err.Error(), "no documents of hosts") {
-		t.Error(err)
+	for reason, data := range map[string][]byte{"tar: ": pack(t, []byte(strings.Repeat("no archive", 100))), "no documents of hosts": archiveOf(t, false, map[string][]byte{"README": []byte("x")})} {
+		if _, err := read(data); err == nil || !strings.Contains(err.Error(), reason) {
+			t.Errorf("%v, want %s", err, reason)
+		}
 	}
 }
 
 // Whatever is piped in, an archive of it ends, with hosts that have names or with a reason.
 func FuzzArchive(f *testing.F) {
 	for _, packed := range []bool{false, true} {
-		data, err := os.ReadFile(archiveOf(f, packed, map[string][]byte{"n1.json": []byte("{}"), "a/n1.json": []byte("{}"), "n2.json.gz": pack(f, []byte("x"))}))
-		if err != nil {
-			f.Fatal(err)
-		}
+		data := archiveOf(f, packed, map[string][]byte{"n1.json": []byte("{}"), "a/n1.json": []byte("{}"), "n2.json.gz": pack(f, []byte("x"))})
 		f.Add(data)
 		f.Add(data[:len(data)/2])
 	}

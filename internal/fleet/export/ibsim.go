@@ -14,19 +14,29 @@ import (
 	"github.com/topoctl/topoctl/internal/text"
 )
 
-// simPort is a cable seen from one of its ends.
-type simPort struct {
-	port  int
-	name  string // "S-..." or "H-..." of the far end
-	far   int
-	about string
-}
-
 // simNode is a node of ibsim's network.
 type simNode struct {
-	guid  sources.GUID
-	name  string
-	ports []simPort
+	letter string // "S" of a switch, "H" of an adapter
+	guid   string
+	name   string
+	ports  []simPort
+}
+
+// simPort is a cable seen from one of its ends.
+type simPort struct {
+	port    int
+	far     *simNode
+	farPort int
+}
+
+func newSimNode(letter string, guid sources.GUID, name string) *simNode {
+	return &simNode{letter: letter, guid: fmt.Sprintf("%016x", uint64(guid)), name: plainName(name)}
+}
+
+// plug adds a cable to both of its ends.
+func plug(a *simNode, aPort int, b *simNode, bPort int) {
+	a.ports = append(a.ports, simPort{aPort, b, bPort})
+	b.ports = append(b.ports, simPort{bPort, a, aPort})
 }
 
 // Ibsim writes the InfiniBand fabric as ibsim reads it: the text of ibnetdiscover. The simulator keeps
@@ -40,8 +50,8 @@ func Ibsim(f *fleet.Fleet) Output {
 			s.left = append(s.left, "switch "+cmp.Or(sw.Name, sw.ID)+" (no GUID)")
 			continue
 		}
-		n := &simNode{guid: guid, name: cmp.Or(sw.Name, sw.ID)}
-		s.switches[sw.ID], s.order = n, append(s.order, n)
+		s.switches[sw.ID] = newSimNode("S", guid, cmp.Or(sw.Name, sw.ID))
+		s.nodes = append(s.nodes, s.switches[sw.ID])
 	}
 	for i := range f.Links {
 		s.link(&f.Links[i])
@@ -52,14 +62,21 @@ func Ibsim(f *fleet.Fleet) Output {
 			s.cable(h, &h.Ports[k])
 		}
 	}
-	return s.write()
+	var out bytes.Buffer
+	for _, n := range s.nodes {
+		n.write(&out)
+	}
+	o := Output{Data: out.Bytes(), Notes: []string{"ibsim has no rates: every link is 4x SDR there"}}
+	if len(s.left) > 0 {
+		o.Notes = append(o.Notes, "left out: "+text.List(s.left, 8))
+	}
+	return o
 }
 
 type simWriter struct {
 	switches map[string]*simNode
-	order    []*simNode
-	hosts    []*simNode
-	left     []string // what has no place
+	nodes    []*simNode // the switches, then the adapters
+	left     []string   // what has no place
 }
 
 // link adds the cable between two switches, if the numbers of its ports are known.
@@ -70,8 +87,7 @@ func (s *simWriter) link(l *fleet.Link) {
 		s.left = append(s.left, fmt.Sprintf("the link from %s to %s (it needs one port number at either end)", l.A, l.B))
 		return
 	}
-	a.ports = append(a.ports, simPort{aPort, "S-" + digits(b.guid), bPort, b.name})
-	b.ports = append(b.ports, simPort{bPort, "S-" + digits(a.guid), aPort, a.name})
+	plug(a, aPort, b, bPort)
 }
 
 // cable adds the cable of a host's port.
@@ -89,48 +105,29 @@ func (s *simWriter) cable(h *fleet.Host, p *fleet.Port) {
 		s.left = append(s.left, fmt.Sprintf("the cable of %s/%s (it needs GUIDs and the number of the switch's port)", h.Host, p.Port))
 		return
 	}
-	name := h.Host + " " + cmp.Or(p.Device, p.Port)
-	i := slices.IndexFunc(s.hosts, func(n *simNode) bool { return n.guid == guid })
-	if i < 0 {
-		i = len(s.hosts)
-		s.hosts = append(s.hosts, &simNode{guid: guid, name: name})
+	n := newSimNode("H", guid, h.Host+" "+cmp.Or(p.Device, p.Port))
+	if i := slices.IndexFunc(s.nodes, func(o *simNode) bool { return o.letter == "H" && o.guid == n.guid }); i >= 0 {
+		n = s.nodes[i]
+	} else {
+		s.nodes = append(s.nodes, n)
 	}
-	s.hosts[i].ports = append(s.hosts[i].ports, simPort{number, "S-" + digits(leaf.guid), leafPort, leaf.name})
-	leaf.ports = append(leaf.ports, simPort{leafPort, "H-" + digits(guid), number, name})
+	plug(n, number, leaf, leafPort)
 }
 
-func (s *simWriter) write() Output {
-	var out bytes.Buffer
-	for _, n := range s.order {
-		s.node(&out, "Switch", "switchguid", "S-", n)
-	}
-	for _, n := range s.hosts {
-		s.node(&out, "Hca", "caguid", "H-", n)
-	}
-	o := Output{Data: out.Bytes(), Notes: []string{"ibsim has no rates: every link is 4x SDR there"}}
-	if len(s.left) > 0 {
-		o.Notes = append(o.Notes, "left out: "+text.List(s.left, 8))
-	}
-	return o
-}
-
-// node writes one node. A GUID line makes ibsim keep the GUID instead of making one up.
-func (s *simWriter) node(out *bytes.Buffer, word, guidWord, letter string, n *simNode) {
+// write writes the node. A GUID line makes ibsim keep the GUID instead of making one up.
+func (n *simNode) write(out *bytes.Buffer) {
 	slices.SortFunc(n.ports, func(a, b simPort) int { return cmp.Compare(a.port, b.port) })
 	most := 1
 	for _, p := range n.ports {
 		most = max(most, p.port)
 	}
-	name := letter + digits(n.guid)
-	fmt.Fprintf(out, "vendid=0x2c9\ndevid=0x0\nsysimgguid=0x%s\n%s=0x%s", digits(n.guid), guidWord, digits(n.guid))
-	tail := ""
-	if word == "Switch" {
-		fmt.Fprintf(out, "(%s)", digits(n.guid))
-		tail = " base port 0 lid 0 lmc 0"
+	word, guid, tail := "Hca", "caguid=0x"+n.guid, ""
+	if n.letter == "S" {
+		word, guid, tail = "Switch", "switchguid=0x"+n.guid+"("+n.guid+")", " base port 0 lid 0 lmc 0"
 	}
-	fmt.Fprintf(out, "\n%s\t%d %q\t\t# \"%s\"%s\n", word, most, name, plainName(n.name), tail)
+	fmt.Fprintf(out, "vendid=0x2c9\ndevid=0x0\nsysimgguid=0x%s\n%s\n%s\t%d \"%s-%s\"\t\t# \"%s\"%s\n", n.guid, guid, word, most, n.letter, n.guid, n.name, tail)
 	for _, p := range n.ports {
-		fmt.Fprintf(out, "[%d]\t%q[%d]\t\t# \"%s\" lid 0 4xSDR\n", p.port, p.name, p.far, plainName(p.about))
+		fmt.Fprintf(out, "[%d]\t\"%s-%s\"[%d]\t\t# \"%s\" lid 0 4xSDR\n", p.port, p.far.letter, p.far.guid, p.farPort, p.far.name)
 	}
 	out.WriteString("\n")
 }
@@ -145,8 +142,6 @@ func plainName(name string) string {
 	}, name)
 	return name[:min(len(name), 63)]
 }
-
-func digits(g sources.GUID) string { return fmt.Sprintf("%016x", uint64(g)) }
 
 // portNumber is the number of a port, 0 where it has another name.
 func portNumber(s string) int {

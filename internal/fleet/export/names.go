@@ -16,25 +16,15 @@ import (
 // gets a digest of the original, so that two names never become the same.
 type namer struct {
 	most  int
-	fits  func(c byte) bool // beside letters and digits
+	also  string // what is allowed beside letters and digits
 	lower bool
 	given map[string]string // name to what it is for
 }
 
-// labels are values of Kubernetes' labels.
-func labels() *namer {
-	return &namer{most: 63, fits: func(c byte) bool { return c == '-' || c == '_' || c == '.' }, given: map[string]string{}}
-}
-
-// objects are names of Kubernetes' objects.
-func objects() *namer {
-	return &namer{most: 253, fits: func(c byte) bool { return c == '-' || c == '.' }, lower: true, given: map[string]string{}}
-}
-
-// words are names in Slurm's files.
-func words() *namer {
-	return &namer{most: 200, fits: func(c byte) bool { return c == '-' || c == '_' || c == '.' }, given: map[string]string{}}
-}
+// labels are values of Kubernetes' labels, objects the names of its objects, words are names in Slurm's files.
+func labels() *namer  { return &namer{63, "-_.", false, map[string]string{}} }
+func objects() *namer { return &namer{253, "-.", true, map[string]string{}} }
+func words() *namer   { return &namer{200, "-_.", false, map[string]string{}} }
 
 func alphanumeric(c byte) bool {
 	return c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z'
@@ -42,25 +32,26 @@ func alphanumeric(c byte) bool {
 
 // name is the name for something called s.
 func (n *namer) name(s string) string {
-	clean := []byte(s)
-	if n.lower {
-		clean = []byte(strings.ToLower(s))
-	}
-	for i, c := range clean {
-		if !alphanumeric(c) && !n.fits(c) {
-			clean[i] = '-'
-		}
-	}
 	ends := func(s string) string {
 		return strings.TrimFunc(s, func(r rune) bool { return r > 0x7f || !alphanumeric(byte(r)) })
 	}
-	out := ends(string(clean))
+	cased := s
+	if n.lower {
+		cased = strings.ToLower(s)
+	}
+	clean := []byte(cased)
+	for i, c := range clean {
+		if !alphanumeric(c) && strings.IndexByte(n.also, c) < 0 {
+			clean[i] = '-'
+		}
+	}
+	base := ends(string(clean))
+	out := base
 	const digest = 8
 	for long := digest; out != s || len(out) > n.most || n.given[out] != "" && n.given[out] != s; long += digest {
 		sum := sha256.Sum256([]byte(s))
 		tail := hex.EncodeToString(sum[:])[:long]
-		begin := ends(ends(string(clean))[:min(len(ends(string(clean))), n.most-long-1)])
-		out = strings.TrimPrefix(begin+"-"+tail, "-")
+		out = strings.TrimPrefix(ends(base[:min(len(base), n.most-long-1)])+"-"+tail, "-")
 		if n.given[out] == "" || n.given[out] == s {
 			break
 		}

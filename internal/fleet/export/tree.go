@@ -8,6 +8,7 @@ import (
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/fleet"
+	"github.com/topoctl/topoctl/internal/group"
 	"github.com/topoctl/topoctl/internal/text"
 	"github.com/topoctl/topoctl/pathsel"
 )
@@ -121,6 +122,7 @@ func (t *tree) lowest(f *fleet.Fleet) (byLeaf map[string]*place) {
 		}
 	}
 	home := map[string]int{} // the group of a host
+	places := make([]*place, len(f.Groups))
 	for i := range f.Hosts {
 		h := &f.Hosts[i]
 		if !h.Known() {
@@ -132,25 +134,17 @@ func (t *tree) lowest(f *fleet.Fleet) (byLeaf map[string]*place) {
 				on = append(on, g)
 			}
 		}
-		if len(on) > 0 {
-			home[h.Host] = commonest(on)
-		} else {
+		if len(on) == 0 {
 			t.outside = append(t.outside, h.Host)
+			continue
 		}
-	}
-	places := make([]*place, len(f.Groups))
-	for i := range f.Groups {
-		p := &place{name: f.Groups[i].Group}
-		for _, h := range f.Groups[i].Hosts {
-			if at, ok := home[h]; ok && at == i {
-				p.hosts = append(p.hosts, h)
-				t.of[h] = p
-			}
+		g := commonest(on)
+		if places[g] == nil {
+			places[g] = &place{name: f.Groups[g].Group}
+			t.roots = append(t.roots, places[g])
 		}
-		if len(p.hosts) > 0 {
-			places[i] = p
-			t.roots = append(t.roots, p)
-		}
+		places[g].hosts = append(places[g].hosts, h.Host)
+		home[h.Host], t.of[h.Host] = g, places[g]
 	}
 	data := f.DataLeaves()
 	byLeaf = map[string]*place{}
@@ -169,7 +163,7 @@ func (t *tree) lowest(f *fleet.Fleet) (byLeaf map[string]*place) {
 			p = places[commonest(homes)]
 		}
 		for _, leaf := range f.Groups[i].Leaves {
-			if p != nil && data[leaf] {
+			if data[leaf] {
 				p.switches = append(p.switches, f.SwitchName(leaf))
 				byLeaf[leaf] = p
 			}
@@ -191,16 +185,8 @@ func (t *tree) lowest(f *fleet.Fleet) (byLeaf map[string]*place) {
 // commonest is the number that a list has most often, and of several such the lowest.
 func commonest(list []int) int {
 	slices.Sort(list)
-	best, most, run := list[0], 0, 0
-	for i, n := range list {
-		if run++; i > 0 && n != list[i-1] {
-			run = 1
-		}
-		if run > most {
-			best, most = n, run
-		}
-	}
-	return best
+	runs := group.By(list, func(n int) int { return n })
+	return slices.MaxFunc(runs, func(a, b []int) int { return len(a) - len(b) })[0]
 }
 
 // all are the places from the lowest tier up.

@@ -44,7 +44,7 @@ func ParseGUID(s string) (g GUID, ok bool) {
 	return GUID(v), err == nil && v != 0
 }
 
-// Subnet is what a text holds: nodes in order of kind and GUID, each link once. The list of ports
+// Subnet is what a text holds: nodes in the order of the text, each link once. The list of ports
 // (-p) has neither node GUIDs of adapters nor the nodes that have no link.
 type Subnet struct {
 	Nodes    []Node
@@ -61,7 +61,7 @@ type Node struct {
 	PortGUIDs   map[int]GUID // of an adapter, by port number
 }
 
-// Link is a cable or a trace between two ports. A is before B in order of nodes and port numbers.
+// Link is a cable or a trace between two ports. A switch is A.
 type Link struct {
 	A, B  End
 	Width int    // lanes; 0 not known
@@ -138,50 +138,12 @@ const (
 	maxProblems    = 20
 )
 
-// sorted puts nodes and links in order, each link once.
-func (s *Subnet) sorted() {
-	order := make([]int, len(s.Nodes))
-	for i := range order {
-		order[i] = i
-	}
-	slices.SortStableFunc(order, func(a, b int) int { return compareNodes(&s.Nodes[a], &s.Nodes[b]) })
-	place := make([]int, len(order))
-	nodes := make([]Node, len(order))
-	for to, from := range order {
-		nodes[to], place[from] = s.Nodes[from], to
-	}
-	s.Nodes = nodes
-	for i := range s.Links {
-		l := &s.Links[i]
-		l.A.Node, l.B.Node = place[l.A.Node], place[l.B.Node]
-		if compareEnds(l.A, l.B) > 0 {
-			l.A, l.B = l.B, l.A
-		}
-	}
-	slices.SortStableFunc(s.Links, func(a, b Link) int {
-		return cmp.Or(compareEnds(a.A, b.A), compareEnds(a.B, b.B), cmp.Compare(b.Width, a.Width), cmp.Compare(b.Speed, a.Speed))
-	})
-	s.Links = slices.CompactFunc(s.Links, func(a, b Link) bool { return a.A == b.A && a.B == b.B })
-}
-
-// compareNodes puts switches first, then adapters, then routers, each by GUID.
-func compareNodes(a, b *Node) int {
-	return cmp.Or(cmp.Compare(slices.Index(kinds, a.Kind), slices.Index(kinds, b.Kind)), cmp.Compare(a.GUID, b.GUID), cmp.Compare(a.firstPort(), b.firstPort()))
+// before orders two ends of a link: switches come before adapters, these before routers, and of one kind the lower GUID
+// comes first.
+func (s *Subnet) before(a, b End) bool {
+	x, y := &s.Nodes[a.Node], &s.Nodes[b.Node]
+	return cmp.Or(cmp.Compare(slices.Index(kinds, x.Kind), slices.Index(kinds, y.Kind)), cmp.Compare(x.GUID, y.GUID),
+		cmp.Compare(x.PortGUIDs[a.Port], y.PortGUIDs[b.Port]), cmp.Compare(a.Port, b.Port)) < 0
 }
 
 var kinds = []Kind{Switch, Adapter, Router}
-
-// firstPort is the lowest GUID of an adapter's ports.
-func (n *Node) firstPort() GUID {
-	var least GUID
-	for _, g := range n.PortGUIDs {
-		if least == 0 || g < least {
-			least = g
-		}
-	}
-	return least
-}
-
-func compareEnds(a, b End) int {
-	return cmp.Or(cmp.Compare(a.Node, b.Node), cmp.Compare(a.Port, b.Port))
-}

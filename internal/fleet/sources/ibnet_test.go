@@ -86,8 +86,9 @@ func lines(s *Subnet) []string {
 	for i := range s.Links {
 		l := &s.Links[i]
 		rate, ok := l.BytesPerSec()
-		out = append(out, fmt.Sprintf("%d[%d] %d[%d] %dx%s %d %v", l.A.Node, l.A.Port, l.B.Node, l.B.Port, l.Width, l.Speed, rate, ok))
+		out = append(out, fmt.Sprintf("%s[%d] %s[%d] %dx%s %d %v", s.Nodes[l.A.Node].Name(), l.A.Port, s.Nodes[l.B.Node].Name(), l.B.Port, l.Width, l.Speed, rate, ok))
 	}
+	slices.Sort(out)
 	return append(out, s.Problems...)
 }
 
@@ -97,26 +98,29 @@ func TestParse(t *testing.T) {
 		want       []string
 	}{
 		{"text", quantum, []string{
-			`switch 2c5e:ab03:00b8:7b40 "A09-P1-IBLEAF-04-04" MQM9700 dev=0xd2f2 map[]`,
-			`switch 2c5e:ab03:00b8:7b80 "SPINE-1" MQM9700 dev=0xd2f2 map[]`,
-			`aggregation 2c5e:ab03:00b8:7b48 "Mellanox Technologies Aggregation Node"  dev=0xcf09 map[1:2c5e:ab03:00b8:7b48]`,
+			"A09-P1-IBLEAF-04-04[1] n1 mlx5_0[1] 4xNDR 50000000000 true", `A09-P1-IBLEAF-04-04[2] the "best" host[1] 2xNDR 25000000000 true`,
+			"A09-P1-IBLEAF-04-04[33] SPINE-1[1] 4xNDR 50000000000 true", "A09-P1-IBLEAF-04-04[34] SPINE-1[2] 4xNDR 50000000000 true",
+			`A09-P1-IBLEAF-04-04[3] the "best" host[2] 4xHDR 25000000000 true`, "A09-P1-IBLEAF-04-04[65] Mellanox Technologies Aggregation Node[1] 4xNDR 50000000000 true",
+			"SPINE-1[3] router[1] 4xHDR 25000000000 true",
 			`adapter e09d:7303:007a:4bd8 "n1 mlx5_0"  dev=0x1021 map[1:e09d:7303:007a:4bd8]`,
 			`adapter e09d:7303:007a:4be0 "the \"best\" host"  dev=0x1021 map[1:e09d:7303:007a:4be0 2:e09d:7303:007a:4be1]`,
+			`aggregation 2c5e:ab03:00b8:7b48 "Mellanox Technologies Aggregation Node"  dev=0xcf09 map[1:2c5e:ab03:00b8:7b48]`,
 			`router 2c5e:ab03:00b8:7bc0 "router"  dev=0x0 map[1:2c5e:ab03:00b8:7bc1]`,
-			"0[1] 3[1] 4xNDR 50000000000 true", "0[2] 4[1] 2xNDR 25000000000 true", "0[3] 4[2] 4xHDR 25000000000 true",
-			"0[33] 1[1] 4xNDR 50000000000 true", "0[34] 1[2] 4xNDR 50000000000 true", "0[65] 2[1] 4xNDR 50000000000 true", "1[3] 5[1] 4xHDR 25000000000 true",
+			`switch 2c5e:ab03:00b8:7b40 "A09-P1-IBLEAF-04-04" MQM9700 dev=0xd2f2 map[]`,
+			`switch 2c5e:ab03:00b8:7b80 "SPINE-1" MQM9700 dev=0xd2f2 map[]`,
 		}},
 		{"-p", listing, []string{
-			`switch 2c5e:ab03:00b8:7b40 "A09-P1-IBLEAF-04-04" MQM9700 dev=0x0 map[]`,
-			`switch 2c5e:ab03:00b8:7b80 "SPINE-1" MQM9700 dev=0x0 map[]`,
+			"A09-P1-IBLEAF-04-04[1] n1 mlx5_0[1] 4xNDR 50000000000 true", `A09-P1-IBLEAF-04-04[2] the "best" host[1] 2xNDR 25000000000 true`,
+			"A09-P1-IBLEAF-04-04[33] SPINE-1[1] 4xNDR 50000000000 true",
 			`adapter 0000:0000:0000:0000 "n1 mlx5_0"  dev=0x0 map[1:e09d:7303:007a:4bd8]`,
 			`adapter 0000:0000:0000:0000 "the \"best\" host"  dev=0x0 map[1:e09d:7303:007a:4be0]`,
-			"0[1] 2[1] 4xNDR 50000000000 true", "0[2] 3[1] 2xNDR 25000000000 true", "0[33] 1[1] 4xNDR 50000000000 true",
+			`switch 2c5e:ab03:00b8:7b40 "A09-P1-IBLEAF-04-04" MQM9700 dev=0x0 map[]`,
+			`switch 2c5e:ab03:00b8:7b80 "SPINE-1" MQM9700 dev=0x0 map[]`,
 		}},
 		{"cut short", "Switch\t4 \"S-0000000000200001\"\t\t# \"leaf\" base port 0 lid 0 lmc 0\n[1]\t\"H-0000000000100000\"[1](100001) \t\t# \"n1\" lid 0 4xWHAT\n[2]\t\"H-0000", []string{
-			`switch 0000:0000:0020:0001 "leaf"  dev=0x0 map[]`,
 			`adapter 0000:0000:0010:0000 "n1"  dev=0x0 map[1:0000:0000:0010:0001]`,
-			"0[1] 1[1] 0x 0 false",
+			"leaf[1] n1[1] 0x 0 false",
+			`switch 0000:0000:0020:0001 "leaf"  dev=0x0 map[]`,
 			`line 3: "[2]\t\"H-0000" is not understood`,
 			"adapter 0000:0000:0010:0000 is at the end of a cable and has no entry of its own: the text may be cut short",
 		}},
@@ -179,7 +183,7 @@ func FuzzParse(f *testing.F) {
 				}
 				peers[e] = true
 			}
-			if compareEnds(l.A, l.B) >= 0 {
+			if !s.before(l.A, l.B) {
 				t.Fatalf("link %+v is the wrong way round", l)
 			}
 		}

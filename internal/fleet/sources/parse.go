@@ -18,7 +18,7 @@ func Parse(data []byte) (*Subnet, error) {
 	if len(data) > maxBytes {
 		return nil, pkgerr.Errorf("ibnet", "%d bytes: at most %d are read", len(data), maxBytes)
 	}
-	p := parser{s: &Subnet{}, nodes: map[string]int{}, listed: map[int]int{}, peers: map[End]End{}, unsure: map[End]bool{}, current: -1}
+	p := parser{s: &Subnet{}, nodes: map[string]int{}, listed: map[int]int{}, links: map[End]int{}, unsure: map[End]bool{}, current: -1}
 	for line := range bytes.Lines(data) {
 		p.number++
 		if len(line) > maxLine {
@@ -26,7 +26,7 @@ func Parse(data []byte) (*Subnet, error) {
 			continue
 		}
 		p.line(string(bytes.TrimRight(line, "\r\n")))
-		if len(p.s.Nodes) > maxNodes || len(p.s.Links) > 2*maxLinks {
+		if len(p.s.Nodes) > maxNodes || len(p.s.Links) > maxLinks {
 			return nil, pkgerr.Errorf("ibnet", "line %d: more than %d nodes or %d links", p.number, maxNodes, maxLinks)
 		}
 	}
@@ -42,11 +42,11 @@ type parser struct {
 	number   int            // of the line; 0: of none
 	nodes    map[string]int // by key
 	listed   map[int]int    // lines of the entries of nodes that have one of their own
-	peers    map[End]End
-	unsure   map[End]bool // ports that are linked to two
-	current  int          // the node whose ports follow, -1 none
-	deviceID uint32       // what a line before a node's own says of it
-	more     int          // problems beyond those that are kept
+	links    map[End]int    // of each port, its link in s.Links
+	unsure   map[End]bool   // ports that are linked to two
+	current  int            // the node whose ports follow, -1 none
+	deviceID uint32         // what a line before a node's own says of it
+	more     int            // problems beyond those that are kept
 }
 
 func (p *parser) problem(format string, args ...any) {
@@ -224,20 +224,30 @@ func (p *parser) portGUID(node, port int, g GUID) {
 	n.PortGUIDs[port] = g
 }
 
-// link adds a link, which both of its ends tell.
+// link adds a link. Both of its ends tell of it: the wider of two rates counts.
 func (p *parser) link(l Link) {
 	if l.A == l.B {
 		p.problem("port %d of %s is linked to itself: left out", l.A.Port, p.s.Nodes[l.A.Node].GUID)
 		return
 	}
-	for _, side := range [2][2]End{{l.A, l.B}, {l.B, l.A}} {
-		if old, ok := p.peers[side[0]]; ok && old != side[1] {
-			p.problem("port %d of %s is linked to two ports: neither is taken", side[0].Port, p.s.Nodes[side[0].Node].GUID)
-			p.unsure[side[0]] = true
-			return
-		}
+	if p.s.before(l.B, l.A) {
+		l.A, l.B = l.B, l.A
 	}
-	p.peers[l.A], p.peers[l.B] = l.B, l.A
+	for _, end := range []End{l.A, l.B} {
+		i, ok := p.links[end]
+		if !ok {
+			continue
+		}
+		have := &p.s.Links[i]
+		if have.A != l.A || have.B != l.B {
+			p.problem("port %d of %s is linked to two ports: neither is taken", end.Port, p.s.Nodes[end.Node].GUID)
+			p.unsure[end] = true
+		} else if l.Width > have.Width {
+			*have = l
+		}
+		return
+	}
+	p.links[l.A], p.links[l.B] = len(p.s.Links), len(p.s.Links)
 	p.s.Links = append(p.s.Links, l)
 }
 
@@ -290,7 +300,7 @@ func (p *parser) listedPort(line string) bool {
 	return true
 }
 
-// finish tells what is missing, and puts all in order.
+// finish leaves out links that are not certain, and tells what is missing.
 func (p *parser) finish() {
 	p.number = 0
 	p.s.Links = slices.DeleteFunc(p.s.Links, func(l Link) bool { return p.unsure[l.A] || p.unsure[l.B] })
@@ -302,5 +312,4 @@ func (p *parser) finish() {
 	if p.more > 0 {
 		p.s.Problems = append(p.s.Problems, fmt.Sprintf("and %d more", p.more))
 	}
-	p.s.sorted()
 }

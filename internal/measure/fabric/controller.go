@@ -138,12 +138,11 @@ func (t *controllerRound) assign(pairs []probe.Pair) {
 
 // missingTransport says why a host cannot measure over a transport, "" if it can.
 func (a *agent) missingTransport(transport string) string {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if slices.Contains(a.host.Transports, transport) {
+	h := a.known()
+	if slices.Contains(h.Transports, transport) {
 		return ""
 	}
-	return strings.Join(append([]string{fmt.Sprintf("%s does not have %s", a.name, clip(transport, 40))}, a.host.Unavailable...), "; ")
+	return strings.Join(append([]string{fmt.Sprintf("%s does not have %s", a.name, clip(transport, 40))}, h.Unavailable...), "; ")
 }
 
 // memoryBytes is the memory of a pair at each end, if the agents have as much: too large for a cache.
@@ -161,7 +160,7 @@ func (x *pairRun) applyLimits() (waived string) {
 	}
 	x.bytes = max(memoryBytes, 4*largest)
 	for _, s := range []*roundHost{x.from, x.to} {
-		l := s.a.limits()
+		l := s.a.known().Limits
 		x.bytes = min(x.bytes, l.MemoryBytes/int64(s.uses))
 		if x.bytes < ways*largest {
 			return fmt.Sprintf("%s: it allows %d bytes of memory for each of %d ends of pairs, but ops of %d bytes need %d", s.a.name, x.bytes, s.uses, largest, ways*largest)
@@ -183,12 +182,6 @@ func (x *pairRun) applyLimits() (waived string) {
 	x.bytes -= x.bytes % 4096
 	x.bytes = max(x.bytes, ways*largest)
 	return ""
-}
-
-func (a *agent) limits() Limits {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.host.Limits
 }
 
 // ask calls the agent of a host, unless that has failed in this round.

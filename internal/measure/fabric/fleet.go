@@ -323,11 +323,16 @@ const (
 func (f *Fleet) Hosts() []Host {
 	out := make([]Host, len(f.agents))
 	for i, a := range f.agents {
-		a.mu.Lock()
-		out[i] = a.host
-		a.mu.Unlock()
+		out[i] = a.known()
 	}
 	return out
+}
+
+// known is what is known of an agent's host now.
+func (a *agent) known() Host {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.host
 }
 
 // releaseTime bounds how long an agent may take to free everything.

@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/netip"
 	"os"
-	"slices"
 	"sync"
 	"time"
 
@@ -169,7 +167,7 @@ func (j *job) connect(ctx context.Context) error {
 		return err
 	}
 	if l.Name, err = lane.Isolate(j.engine, p, l.Local, l.Remote, want.Transport, want.LocalPort, want.RemotePort); err != nil {
-		if errors.Is(err, engine.ErrNoLane) && ownAddress(address) {
+		if at, bad := netip.ParseAddrPort(address); bad == nil && errors.Is(err, engine.ErrNoLane) && lane.OwnAddress(at.Addr()) {
 			err = lane.Waive(fmt.Errorf("both agents run on one machine, with no port between them: %w", err))
 		}
 		return waiveUnavailable(err)
@@ -229,19 +227,6 @@ func (j *job) mayDial(ctx context.Context, address string) error {
 		}
 	}
 	return j.s.dials.Wait(ctx, 1)
-}
-
-// ownAddress says whether an address belongs to this machine.
-func ownAddress(address string) bool {
-	if isLoopback(address) {
-		return true
-	}
-	at, err := netip.ParseAddrPort(address)
-	own, noOwn := net.InterfaceAddrs()
-	return err == nil && noOwn == nil && slices.ContainsFunc(own, func(a net.Addr) bool {
-		p, err := netip.ParsePrefix(a.String())
-		return err == nil && p.Addr().Unmap() == at.Addr().Unmap().WithZone("")
-	})
 }
 
 // cpu asks for the processor time of both ends.

@@ -38,12 +38,6 @@ func child(t *testing.T, listen string) (p *childtest.Process, address string) {
 	return p, ready.Addresses[0]
 }
 
-func portPair(from, to string) probe.Pair {
-	p := probe.Pair{Kind: probe.Port, Transport: probe.TCP, From: probe.End{Host: from, Name: "lo"}, To: probe.End{Host: to, Name: "lo"}}
-	p.ID = probe.PairID(p.Kind, p.From, p.To, p.Transport, p.Variant)
-	return p
-}
-
 // An agent that dies, or hangs, in mid-round costs its own pairs, of which what was measured is
 // kept; the others go on, and the next rounds of that host fail at once.
 func TestKilledInMidRound(t *testing.T) {
@@ -54,13 +48,13 @@ func TestKilledInMidRound(t *testing.T) {
 			_, second := child(t, "127.0.0.1:0")
 			_, third := child(t, "127.0.0.1:0")
 			f, err := fabric.Open(limited(t), fabric.Options{Credentials: trust.OfSecret([]byte(secret)),
-				Hosts: []probe.Host{{Name: "n0", Address: address}, {Name: "n1", Address: second}, {Name: "n2", Address: third}}})
+				Hosts: []probe.Host{{Name: "n0", Address: address}, {Name: "n1", Address: second}, {Name: "n2", Address: third}}}.GivesUpAfter(2*time.Second))
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer f.Close()
 			spec := probe.Spec{Warmup: time.Millisecond, SampleTime: 5 * time.Millisecond, MinSamples: 60, MaxSamples: 60, SizesBytes: []int64{64 << 10}, PairTime: 30 * time.Second}
-			pairs := []probe.Pair{portPair("n0", "n1"), portPair("n1", "n2"), portPair("n2", "n0")}
+			pairs := []probe.Pair{fabric.PairOf("n0", "n1"), fabric.PairOf("n1", "n2"), fabric.PairOf("n2", "n0")}
 			told := 0
 			out := f.Round(limited(t), pairs, spec, func(i int, _ probe.Sample) {
 				if i == 0 {
@@ -113,7 +107,7 @@ func TestRestartedAgent(t *testing.T) {
 	child(t, address)
 	spec := probe.Spec{SampleTime: 5 * time.Millisecond, MaxSamples: 3, SizesBytes: []int64{4096}, PairTime: 10 * time.Second}
 	for range 2 {
-		out := f.Round(limited(t), []probe.Pair{portPair("n1", "n0")}, spec, nil)
+		out := f.Round(limited(t), []probe.Pair{fabric.PairOf("n1", "n0")}, spec, nil)
 		if out[0].Err == nil || !strings.Contains(out[0].Err.Error(), "n0: ") {
 			t.Errorf("%v", out[0].Err)
 		}
@@ -160,7 +154,7 @@ func TestLaunch(t *testing.T) {
 		t.Fatal(err)
 	}
 	spec := probe.Spec{SampleTime: 5 * time.Millisecond, MaxSamples: 3, SizesBytes: []int64{4096}, PairTime: time.Minute}
-	out := f.Round(limited(t), []probe.Pair{portPair("n1", "n0")}, spec, nil)
+	out := f.Round(limited(t), []probe.Pair{fabric.PairOf("n1", "n0")}, spec, nil)
 	if out[0].Err != nil {
 		t.Error(out[0].Err)
 	}

@@ -127,16 +127,12 @@ func (x *launchedAgent) wait(ctx context.Context, host string, ready <-chan []by
 	case <-ctx.Done():
 		return fmt.Errorf("%w%s", context.Cause(ctx), x.errors.Suffix())
 	}
-	if line == nil {
-		_ = x.stdin.Close()
-		timer := time.NewTimer(stopTime)
-		defer timer.Stop()
-		select {
-		case <-x.ended:
-			return fmt.Errorf("the agent did not start: %w%s", cmp.Or(x.failed, io.ErrUnexpectedEOF), x.errors.Suffix())
-		case <-timer.C:
-			return fmt.Errorf("the agent did not say that it is ready%s", x.errors.Suffix())
-		}
+	switch {
+	case line != nil:
+	case x.stop() != nil:
+		return fmt.Errorf("the agent did not say that it is ready%s", x.errors.Suffix())
+	default:
+		return fmt.Errorf("the agent did not start: %w%s", cmp.Or(x.failed, io.ErrUnexpectedEOF), x.errors.Suffix())
 	}
 	var said struct {
 		Schema    string   `json:"schema"`
@@ -159,14 +155,12 @@ func (x *launchedAgent) stop() error {
 	var err error
 	x.once.Do(func() {
 		_ = x.stdin.Close()
-		timer := time.NewTimer(stopTime)
-		defer timer.Stop()
-		select {
-		case <-x.ended:
-		case <-timer.C:
+		kill := time.AfterFunc(stopTime, func() {
 			_ = x.cmd.Process.Kill()
 			_ = x.stdout.Close() // children of ssh may still have the other end
-			<-x.ended
+		})
+		<-x.ended
+		if !kill.Stop() {
 			err = fmt.Errorf("launch: the agent did not end within %v: ssh was killed, look for it on the host%s", stopTime, x.errors.Suffix())
 		}
 	})

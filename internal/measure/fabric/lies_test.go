@@ -13,6 +13,7 @@ import (
 
 	"github.com/topoctl/topoctl/engine"
 	"github.com/topoctl/topoctl/engine/trust"
+	"github.com/topoctl/topoctl/internal/measure/judge"
 	"github.com/topoctl/topoctl/probe"
 )
 
@@ -46,37 +47,59 @@ func results(f func(r *result)) func(answer) answer {
 	}
 }
 
-// What an agent claims and what cannot be is refused, and the error names it; the other
-// pairs of the round are measured.
+// last is what is claimed of the largest ops.
+func last(r *result) *probe.Bandwidth { return &r.Bandwidth[len(r.Bandwidth)-1] }
+
+// What an agent claims and what cannot be is refused, and the error names the agent.
+func TestImpossibleClaims(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(r *result)
+		want   string
+	}{
+		"bytes":             {func(r *result) { last(r).Bytes *= 1000 }, "is impossible"},
+		"negative bytes":    {func(r *result) { last(r).Bytes = -1 }, "is impossible"},
+		"negative duration": {func(r *result) { last(r).DurationNS = -5 }, "is impossible"},
+		"long duration":     {func(r *result) { last(r).DurationNS += int64(time.Hour); last(r).Bytes *= 1 << 20 }, "there were"},
+		"no time":           {func(r *result) { last(r).DurationNS, last(r).Bytes = 1, 1 }, "is impossible"},
+		"another size":      {func(r *result) { last(r).SizeBytes = 12345 }, "these sizes were not requested"},
+		"a size twice":      {func(r *result) { r.Bandwidth[0] = *last(r) }, "these sizes were not requested"},
+		"more sizes":        {func(r *result) { r.Bandwidth = append(r.Bandwidth, *last(r)) }, "3 sizes, 2 were requested"},
+		"a million samples": {func(r *result) { last(r).SamplesBytesPerSec = make([]int64, 1000000/5) }, "200000 samples"},
+		"negative samples":  {func(r *result) { last(r).SamplesBytesPerSec[0] = -1 }, "is impossible"},
+		"endless rate":      {func(r *result) { last(r).SamplesBytesPerSec[0] = 1 << 62 }, "is impossible"},
+		"why it stopped":    {func(r *result) { last(r).Stopped = "\x1b[2J" }, `stopped for "\x1b[2J"`},
+		"no samples":        {func(r *result) { *last(r) = probe.Bandwidth{SizeBytes: last(r).SizeBytes} }, "no sample, and no reason"},
+		"nothing at all":    {func(r *result) { *r = result{} }, "neither figures nor a reason"},
+		"round trips":       {func(r *result) { r.Latency.RTT.N = 1 << 40 }, "round trips of"},
+		"negative latency":  {func(r *result) { r.Latency.RTT.Min = -4 }, "round trips of -4"},
+		"half a round trip": {func(r *result) { r.Latency.OneWay.P50, r.Latency.OneWay.Min = 0, 0 }, "half a round trip"},
+		"processor time":    {func(r *result) { r.CPUSecondsPerGB = new(-1.0) }, "processor time"},
+		"NUMA node":         {func(r *result) { r.Binding.FromMemory = new(-7) }, "NUMA node -7"},
+	} {
+		turn, x := claimed()
+		x.spec.SizesBytes = []int64{4 << 10, 64 << 10}
+		x.result.Bandwidth = append([]probe.Bandwidth{judge.Bandwidth(4<<10, []int64{1e9, 1e9, 1e9}, 15e6, 15e6, probe.StoppedCI)}, x.result.Bandwidth...)
+		if m := turn.measurement(t.Context(), x); m.Err != nil {
+			t.Fatal(m.Err)
+		}
+		c.change(x.result)
+		if err := turn.measurement(t.Context(), x).Err; err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), "n0: ") || strings.ContainsAny(err.Error(), "\n\x1b") {
+			t.Errorf("%s: %v, want %q", name, err, c.want)
+		}
+	}
+}
+
+// The other pairs of the round are measured beside one whose agent lies.
 func TestLies(t *testing.T) {
 	checkLeaks(t)
 	var lie atomic.Pointer[func(answer) answer]
 	lie.Store(new(results(func(*result) {})))
 	f := fleetOf(t, agentOf(t, "honest", ServerOptions{}, nil, nil), agentOf(t, "liar", ServerOptions{}, nil, func(a answer) answer { return (*lie.Load())(a) }))
-	last := func(r *result) *probe.Bandwidth { return &r.Bandwidth[len(r.Bandwidth)-1] }
 	for name, c := range map[string]struct {
 		wrap func(answer) answer
 		want string
 	}{
-		"bytes":             {results(func(r *result) { last(r).Bytes *= 1000 }), "is impossible"},
-		"negative bytes":    {results(func(r *result) { last(r).Bytes = -1 }), "is impossible"},
-		"negative duration": {results(func(r *result) { last(r).DurationNS = -5 }), "is impossible"},
-		"long duration":     {results(func(r *result) { last(r).DurationNS += int64(time.Hour); last(r).Bytes *= 1 << 20 }), "there were"},
-		"no time":           {results(func(r *result) { last(r).DurationNS, last(r).Bytes = 1, 1 }), "is impossible"},
-		"another size":      {results(func(r *result) { last(r).SizeBytes = 12345 }), "these sizes were not requested"},
-		"a size twice":      {results(func(r *result) { r.Bandwidth[0] = *last(r) }), "these sizes were not requested"},
-		"more sizes":        {results(func(r *result) { r.Bandwidth = append(r.Bandwidth, *last(r)) }), "3 sizes, 2 were requested"},
-		"a million samples": {results(func(r *result) { last(r).SamplesBytesPerSec = make([]int64, 1000000/5) }), "200000 samples"},
-		"negative samples":  {results(func(r *result) { last(r).SamplesBytesPerSec[0] = -1 }), "is impossible"},
-		"endless rate":      {results(func(r *result) { last(r).SamplesBytesPerSec[0] = 1 << 62 }), "is impossible"},
-		"why it stopped":    {results(func(r *result) { last(r).Stopped = "\x1b[2J" }), `stopped for "\x1b[2J"`},
-		"no samples":        {results(func(r *result) { *last(r) = probe.Bandwidth{SizeBytes: last(r).SizeBytes} }), "no sample, and no reason"},
-		"nothing at all":    {results(func(r *result) { *r = result{} }), "neither figures nor a reason"},
-		"round trips":       {results(func(r *result) { r.Latency.RTT.N = 1 << 40 }), "round trips of"},
-		"negative latency":  {results(func(r *result) { r.Latency.RTT.Min = -4 }), "round trips of -4"},
-		"half a round trip": {results(func(r *result) { r.Latency.OneWay.P50, r.Latency.OneWay.Min = 0, 0 }), "half a round trip"},
-		"processor time":    {results(func(r *result) { r.CPUSecondsPerGB = new(-1.0) }), "processor time"},
-		"NUMA node":         {results(func(r *result) { r.Binding.FromMemory = new(-7) }), "NUMA node -7"},
+		"bytes": {results(func(r *result) { last(r).Bytes *= 1000 }), "is impossible"},
 		"live samples": {func(a answer) answer {
 			for i := range a.Jobs {
 				a.Jobs[i].Samples = make([]probe.Sample, 1000)
@@ -129,26 +152,6 @@ func TestLiesOfTargets(t *testing.T) {
 	}
 	if err := out[1].Err; err == nil || !strings.HasSuffix(err.Error(), `n2: broken \a`) || out[1].Notes[0] != `a\x1b[31m note of two lines` || len(out[1].Bandwidth) != 2 {
 		t.Errorf("%v, %q, %d", err, out[1].Notes, len(out[1].Bandwidth))
-	}
-}
-
-// A target that has no memory for a pair says nothing of what is between: the pair is waived,
-// the others are measured.
-func TestTargetWithoutMemory(t *testing.T) {
-	checkLeaks(t)
-	none := func(a answer) answer {
-		for i := range a.Regions {
-			a.Regions[i] = region{ID: a.Regions[i].ID, Error: "node 1 has no memory"}
-		}
-		return a
-	}
-	f := fleetOf(t, agentOf(t, "a", ServerOptions{}, nil, nil), agentOf(t, "b", ServerOptions{}, nil, none))
-	out := f.Round(limited(t), []probe.Pair{pair("n0", "n1"), pair("n1", "n0")}, quick(), nil)
-	if out[0].Err != nil || out[0].Waived != "n1: node 1 has no memory" {
-		t.Errorf("%v, %q", out[0].Err, out[0].Waived)
-	}
-	if out[1].Err != nil || len(out[1].Bandwidth) != 2 {
-		t.Errorf("the other pair: %v", out[1].Err)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/topoctl/topoctl/engine"
 	"github.com/topoctl/topoctl/probe"
+	"github.com/topoctl/topoctl/testkit/longtest"
 )
 
 // allocated is the memory that f takes, garbage included.
@@ -28,7 +29,7 @@ func TestAmplification(t *testing.T) {
 		return []byte(text + strings.Repeat(what+",", (most-len(text)-len(after))/(len(what)+1)-1) + what + after)
 	}
 	for _, list := range []string{`"jobs":[`, `"JOBS":[`, `"jobs":[{"result":{"bandwidth":[`, `"jobs":[{"samples":[`, `"looks":[{"path":[`} {
-		for _, what := range []string{"{}", "0"} {
+		for _, what := range longtest.Sample([]string{"{}", "0"}, 1) {
 			after := strings.Repeat("]}", strings.Count(list, "{")+1)
 			if strings.Contains(list, "result") {
 				after = "]}}]}"

@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -20,7 +19,6 @@ import (
 	"github.com/topoctl/topoctl/engine/registry/registrytest"
 	"github.com/topoctl/topoctl/engine/trust"
 	"github.com/topoctl/topoctl/probe"
-	"github.com/topoctl/topoctl/testkit/childtest"
 	"github.com/topoctl/topoctl/testkit/fixturetest"
 )
 
@@ -212,20 +210,5 @@ func TestLinkStates(t *testing.T) {
 	}
 	if l := out[0].Links[1]; l.Link != p.Path[1] || l.State != "up" || fmt.Sprint(l.Counters) != "map[rx_crc_errors:7]" {
 		t.Errorf("%+v", l)
-	}
-}
-
-// What a user can be helped with can be told from the error.
-func TestOpenErrors(t *testing.T) {
-	e, err := engine.New(t.Context(), engine.Options{Token: []byte("another token of 16")})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer e.Close()
-	for address, want := range map[string]error{e.Addrs()[0].String(): engine.ErrToken, childtest.Address(t): syscall.ECONNREFUSED} {
-		_, err := Open(limited(t), Options{Credentials: trust.OfSecret(token), DialTime: within, Hosts: []probe.Host{{Name: "n0", Address: address}}})
-		if !errors.Is(err, want) {
-			t.Errorf("%s: %v, want %v", address, err, want)
-		}
 	}
 }

@@ -79,7 +79,7 @@ func ownNetworks() (Targets, error) {
 }
 
 // allows says whether an address (host:port) is one of the targets; the error says why it is not. A name
-// is none: what it stands for is looked up where it is one of the targets' own.
+// never is: names are looked up only where they are targets themselves.
 func (t Targets) allows(ctx context.Context, address string) error {
 	at, err := netip.ParseAddrPort(address)
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 func Blame(r *probe.Report) []probe.Blame {
 	c := newJudgement(r)
 	out := []probe.Blame{}
-	for _, q := range []*faultSearch{c.searchRates(c.badRate), c.searchCongestion(), c.searchLatency(c.badLatency)} {
+	for _, q := range []*faultSearch{c.search(lowRate, c.showsRate(c.badRate)), c.search(congested, c.showsCongestion), c.search(highLatency, c.showsLatency(c.badLatency))} {
 		if q != nil {
 			out = append(out, q.blames()...)
 		}
@@ -100,7 +100,7 @@ func (q *faultSearch) congestion(blames []probe.Blame) []probe.Blame {
 // sharedLink says whether pairs crossed a link at the same time.
 func (q *faultSearch) sharedLink(key probe.LinkKey) bool {
 	for a := range q.atoms {
-		if q.shared[a] && slices.Contains(q.atoms[a].keys, key) {
+		if q.seen[a].shared && slices.Contains(q.atoms[a].keys, key) {
 			return true
 		}
 	}
@@ -115,7 +115,7 @@ func (q *faultSearch) keep(parts []int32) []int32 {
 	}
 	parts = slices.DeleteFunc(parts, func(p int32) bool { return !isLink(&q.parts[p]) || q.crossings(p) < 2 })
 	shared := func(p int32) bool {
-		return slices.ContainsFunc(q.parts[p].atoms, func(a int) bool { return q.shared[a] })
+		return slices.ContainsFunc(q.parts[p].atoms, func(a int) bool { return q.seen[a].shared })
 	}
 	if slices.ContainsFunc(parts, shared) {
 		parts = slices.DeleteFunc(parts, func(p int32) bool { return !shared(p) })

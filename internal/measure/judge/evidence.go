@@ -37,15 +37,17 @@ type bad struct {
 // evidence is what links were seen to carry.
 type evidence struct {
 	*faultSpace
-	proven       []float64 // by atom: the largest load that is proven
-	provenByGood []float64 // by atom: the same for good pairs
-	largest      []float64 // by atom: the largest load seen, for people
-	shared       []bool    // by atom: pairs crossed it at the same time
-	bad          []*bad
-	// roundLoads are what links carried in each round.
-	roundLoads map[int]map[int]load
-
+	seen                []seen // by atom
+	bad                 []*bad
+	roundLoads          map[int]map[int]load // by round: what atoms carried in it
 	clearGood, clearBad float64
+}
+
+// seen is what an atom was seen to carry.
+type seen struct {
+	proven, provenByGood float64 // the largest load that is proven: by any pairs, by good ones
+	largest              float64 // the largest load, for people
+	shared               bool    // pairs crossed it at the same time
 }
 
 // load is what the pairs of one round put on one link.
@@ -59,28 +61,34 @@ type load struct {
 // the path carries m; pairs of one round prove together what they moved in the time of the longest of
 // them.
 func newEvidence(g *faultSpace, observations []observation) *evidence {
-	e := &evidence{faultSpace: g, proven: make([]float64, len(g.atoms)), provenByGood: make([]float64, len(g.atoms)),
-		largest: make([]float64, len(g.atoms)), shared: make([]bool, len(g.atoms)), roundLoads: make(map[int]map[int]load), clearGood: clearlyGood, clearBad: clearlyBad}
-	rounds := make(map[int][]*observation)
-	for i := range observations {
-		if s := &observations[i]; s.round == 0 {
-			e.count(s, nil)
-		} else {
-			rounds[s.round] = append(rounds[s.round], s)
-		}
+	e := &evidence{faultSpace: g, seen: make([]seen, len(g.atoms)), roundLoads: make(map[int]map[int]load), clearGood: clearlyGood, clearBad: clearlyBad}
+	rounds := make(map[int][]observation)
+	for _, s := range observations {
+		rounds[s.round] = append(rounds[s.round], s)
 	}
+	delete(rounds, 0)
 	for n, round := range rounds {
-		loads := g.loads(round)
-		e.roundLoads[n] = loads
-		for _, s := range round {
-			e.count(s, loads)
+		e.roundLoads[n] = g.loads(round)
+	}
+	for i := range observations {
+		s := &observations[i]
+		for _, a := range e.paths[s.result] {
+			lo, mean, at := s.lo, s.mean, &e.seen[a]
+			if l := e.roundLoads[s.round][a]; l.pairs > 1 {
+				lo, mean = max(lo, l.sum), max(mean, l.mean)
+				at.shared = true
+			}
+			at.proven, at.largest = max(at.proven, lo), max(at.largest, mean)
+			if s.good {
+				at.provenByGood = max(at.provenByGood, lo)
+			}
 		}
 	}
 	return e
 }
 
 // loads adds up what the pairs of a round put on each link.
-func (g *faultSpace) loads(round []*observation) map[int]load {
+func (g *faultSpace) loads(round []observation) map[int]load {
 	loads := make(map[int]load)
 	for _, s := range round {
 		for _, a := range g.paths[s.result] {
@@ -105,27 +113,11 @@ func (g *faultSpace) loads(round []*observation) map[int]load {
 	return loads
 }
 
-// count adds one observation; loads are those of its round, nil if the pair was measured alone.
-func (e *evidence) count(s *observation, loads map[int]load) {
-	for _, a := range e.paths[s.result] {
-		lo, mean := s.lo, s.mean
-		if l, ok := loads[a]; ok && l.pairs > 1 {
-			lo, mean = max(lo, l.sum), max(mean, l.mean)
-			e.shared[a] = true
-		}
-		e.proven[a] = max(e.proven[a], lo)
-		e.largest[a] = max(e.largest[a], mean)
-		if s.good {
-			e.provenByGood[a] = max(e.provenByGood[a], lo)
-		}
-	}
-}
-
-// addBad adds a bad pair that moved at most hi; loads are those of its round, nil if it was measured alone.
-func (e *evidence) addBad(result int, hi float64, loads map[int]load) {
+// addBad adds a bad pair that moved at most hi, beside the others of a round or alone (0).
+func (e *evidence) addBad(result int, hi float64, round int) {
 	b := &bad{result: result, Result: &e.results[result], hi: make([]float64, len(e.paths[result]))}
 	for j, a := range e.paths[result] {
-		b.hi[j] = max(hi, loads[a].hi)
+		b.hi[j] = max(hi, e.roundLoads[round][a].hi)
 	}
 	e.bad = append(e.bad, b)
 }
@@ -148,29 +140,20 @@ func (e *evidence) suspects(b *bad) []int32 {
 	slices.Sort(out)
 	return slices.DeleteFunc(slices.Compact(out), func(p int32) bool {
 		part := &e.parts[p]
-		return len(part.atoms) > 1 && e.largestByGood(part) > most[p]*e.clearGood
+		return len(part.atoms) > 1 && slices.ContainsFunc(part.atoms, func(a int) bool { return e.seen[a].provenByGood > most[p]*e.clearGood })
 	})
 }
 
 // clears says whether an atom was seen to carry clearly more than hi.
 func (e *evidence) clears(atom int, hi float64) bool {
-	return e.proven[atom] > hi*e.clearBad || e.provenByGood[atom] > hi*e.clearGood
-}
-
-// largestByGood is the largest load that a good pair proves for a part.
-func (e *evidence) largestByGood(p *part) float64 {
-	most := 0.0
-	for _, a := range p.atoms {
-		most = max(most, e.provenByGood[a])
-	}
-	return most
+	return e.seen[atom].proven > hi*e.clearBad || e.seen[atom].provenByGood > hi*e.clearGood
 }
 
 // largestOf is the largest load that was seen on a part.
 func (e *evidence) largestOf(p *part) float64 {
 	most := 0.0
 	for _, a := range p.atoms {
-		most = max(most, e.largest[a])
+		most = max(most, e.seen[a].largest)
 	}
 	return most
 }

@@ -23,36 +23,50 @@ func (c *judgement) bandwidthSlow(i int) bool {
 	return c.hasReason(i, CodeBelowFail) || c.hasReason(i, CodeBelowWarn) || c.hasReason(i, CodeOutlier)
 }
 
-// searchRates looks for what makes pairs slow. Its evidence is every credible measurement, in rounds and
-// alone.
-func (c *judgement) searchRates(isBad func(i int) bool) *faultSearch {
-	doubtful := c.untestedNeighbours()
-	bad := c.those(func(i int) bool { return isBad(i) && !doubtful(i) || c.dead(i) })
-	if len(bad) == 0 {
+// search looks for the faults behind a symptom; nil if no result shows it. Measurements alone are no evidence of
+// congestion. A round trip uses both directions, so what delays it is a link, not a direction.
+func (c *judgement) search(s symptom, shows func(i int) bool) *faultSearch {
+	bad := c.those(shows)
+	if len(bad) == 0 || s == congested && len(bad) < 2 {
 		return nil
 	}
-	g := newFaultSpace(c, c.tried, false)
-	observations := c.observations()
-	for i := range c.r.Results {
-		for j := range c.r.Results[i].Retests {
-			if s, ok := c.retestObservation(&c.r.Results[i].Retests[j]); ok {
-				observations = append(observations, s)
-			}
-		}
+	q := &faultSearch{judgement: c, symptom: s}
+	if s == highLatency {
+		q.evidence = newEvidence(newFaultSpace(c, c.timed, true), c.delays())
+		q.clearGood, q.clearBad = clearlyFaster, clearlyFaster
+	} else {
+		q.evidence = newEvidence(newFaultSpace(c, c.tried, false), c.rates(s == lowRate))
 	}
-	e := newEvidence(g, observations)
 	for _, i := range bad {
 		switch again := c.lastRetest(i); {
-		case c.dead(i):
-			e.addBad(i, 0, nil)
-		case again != nil && again.BytesPerSec != nil && again.Confirms:
-			e.addBad(i, retestFigure(again, &c.r.Spec).hi*c.linkShare(i), nil)
+		case s == highLatency:
+			q.addBad(i, inverseDelay(c.latencyOf(i), c.groups[c.r.Results[i].Group].fastest), 0)
+		case s == lowRate && c.dead(i):
+			q.addBad(i, 0, 0)
+		case s == lowRate && again != nil && again.BytesPerSec != nil && again.Confirms:
+			q.addBad(i, retestFigure(again, &c.r.Spec).hi*c.linkShare(i), 0)
 		default:
-			e.addBad(i, c.figures[i].hi*c.linkShare(i), e.roundLoads[c.round(i)])
+			q.addBad(i, c.figures[i].hi*c.linkShare(i), c.round(i))
 		}
 	}
-	return &faultSearch{judgement: c, evidence: e, symptom: lowRate}
+	return q
 }
+
+// showsRate finds the results whose rate needs an explanation: bad ones, except neighbours of pairs that were fine
+// alone, and pairs over which nothing arrived.
+func (c *judgement) showsRate(isBad func(i int) bool) func(i int) bool {
+	doubtful := c.untestedNeighbours()
+	return func(i int) bool { return isBad(i) && !doubtful(i) || c.dead(i) }
+}
+
+// showsCongestion says whether a pair that is fine alone was held up by others.
+func (c *judgement) showsCongestion(i int) bool {
+	again := c.lastRetest(i)
+	return c.usable(i) && c.figures[i].measured && c.hasReason(i, CodeContended) && again != nil && again.BytesPerSec != nil && !again.Confirms
+}
+
+// timed says whether the latency of a pair was measured.
+func (c *judgement) timed(i int) bool { return c.usable(i) && c.figures[i].latency > 0 }
 
 // tried says whether a pair was measured, or at least attempted.
 func (c *judgement) tried(i int) bool {
@@ -90,54 +104,36 @@ func (c *judgement) untestedNeighbours() func(i int) bool {
 	}
 }
 
-// observations are the measurements as evidence. A pair without a credible figure was in its round all the
-// same: it may have put any load on its links.
-func (c *judgement) observations() []observation {
-	var observations []observation
-	for i := range c.r.Results {
-		res, f := &c.r.Results[i], &c.figures[i]
-		if !c.usable(i) || !f.measured {
-			if res.Round > 0 && res.Pair.Waived == "" {
-				observations = append(observations, observation{result: i, round: c.round(i), hi: math.Inf(1)})
-			}
-			continue
-		}
+// rates are the rates as evidence, those of retests if they count. A pair without a credible figure was in its round
+// all the same: it may have put any load on its links.
+func (c *judgement) rates(retests bool) []observation {
+	var out []observation
+	add := func(i int, f figure, o observation) {
 		part := c.linkShare(i)
-		observations = append(observations, observation{result: i, round: c.round(i), mean: f.mean * part, lo: f.lo * part, hi: f.hi * part,
-			durationNS: float64(res.Bandwidth[len(res.Bandwidth)-1].DurationNS), good: c.isGood(i)})
+		o.result, o.mean, o.lo, o.hi = i, f.mean*part, f.lo*part, f.hi*part
+		out = append(out, o)
 	}
-	return observations
-}
-
-// retestObservation is a retest as evidence about the pair that it measured.
-func (c *judgement) retestObservation(t *probe.Retest) (observation, bool) {
-	i, ok := c.index[t.Pair]
-	if !ok || t.BytesPerSec == nil || t.Error != "" {
-		return observation{}, false
+	for i := range c.r.Results {
+		switch res := &c.r.Results[i]; {
+		case c.usable(i) && c.figures[i].measured:
+			add(i, c.figures[i], observation{round: c.round(i), durationNS: float64(res.Bandwidth[len(res.Bandwidth)-1].DurationNS), good: c.isGood(i)})
+		case res.Round > 0 && res.Pair.Waived == "":
+			add(i, figure{hi: math.Inf(1)}, observation{round: c.round(i)})
+		}
 	}
-	f := retestFigure(t, &c.r.Spec)
-	if limit := c.lowestReadRate(i); f.lo > tooFast*limit {
-		return observation{}, false
+	for i := range c.r.Results {
+		for j := range c.r.Results[i].Retests {
+			t := &c.r.Results[i].Retests[j]
+			of, ok := c.index[t.Pair]
+			if !retests || !ok || t.BytesPerSec == nil || t.Error != "" {
+				continue
+			}
+			if f := retestFigure(t, &c.r.Spec); f.lo <= tooFast*c.lowestReadRate(of) {
+				add(of, f, observation{good: !t.Confirms})
+			}
+		}
 	}
-	part := c.linkShare(i)
-	return observation{result: i, mean: f.mean * part, lo: f.lo * part, hi: f.hi * part, good: !t.Confirms}, true
-}
-
-// searchCongestion looks for where pairs that are fine alone were held up. Measurements alone are no
-// evidence here.
-func (c *judgement) searchCongestion() *faultSearch {
-	bad := c.those(func(i int) bool {
-		again := c.lastRetest(i)
-		return c.usable(i) && c.figures[i].measured && c.hasReason(i, CodeContended) && again != nil && again.BytesPerSec != nil && !again.Confirms
-	})
-	if len(bad) < 2 {
-		return nil
-	}
-	e := newEvidence(newFaultSpace(c, c.tried, false), c.observations())
-	for _, i := range bad {
-		e.addBad(i, c.figures[i].hi*c.linkShare(i), e.roundLoads[c.round(i)])
-	}
-	return &faultSearch{judgement: c, evidence: e, symptom: congested}
+	return out
 }
 
 // noiseShare is the part of the smallest latency below which differences are noise.
@@ -167,22 +163,29 @@ func (c *judgement) measuredHow(i int) [3]string {
 	return [3]string{string(res.Kind), res.Transport, res.Variant}
 }
 
-// searchLatency looks for what delays pairs whose rates are fine. A round trip uses both directions, so it
-// looks for links, not directions.
-func (c *judgement) searchLatency(isBad func(i int) bool) *faultSearch {
-	measured := func(i int) bool { return c.usable(i) && c.figures[i].latency > 0 }
-	// The reasons in a document may contradict its figures: then there is no group to compare with.
-	bad := c.those(func(i int) bool { return measured(i) && c.groups[c.r.Results[i].Group] != nil && isBad(i) })
-	if len(bad) == 0 {
-		return nil
+// showsLatency finds the results whose latency needs an explanation. The reasons in a document may contradict its
+// figures: then there is no group to compare with.
+func (c *judgement) showsLatency(isBad func(i int) bool) func(i int) bool {
+	return func(i int) bool { return c.timed(i) && c.groups[c.r.Results[i].Group] != nil && isBad(i) }
+}
+
+// latencyOf is the latency of a bad pair: that of a retest which confirms it, if that is smaller.
+func (c *judgement) latencyOf(i int) float64 {
+	ns := c.figures[i].latency
+	if again := c.lastRetest(i); again != nil && again.LatencyNS != nil && again.Confirms {
+		ns = min(ns, float64(*again.LatencyNS))
 	}
-	g := newFaultSpace(c, measured, true)
-	var observations []observation
+	return ns
+}
+
+// delays are the latencies as evidence.
+func (c *judgement) delays() []observation {
+	var out []observation
 	fastest := c.fastest()
 	add := func(i int, ns float64, good bool) {
 		if ns > 0 && c.usable(i) {
 			v := inverseDelay(ns, fastest[c.measuredHow(i)])
-			observations = append(observations, observation{result: i, mean: v, lo: v, hi: v, good: good})
+			out = append(out, observation{result: i, mean: v, lo: v, hi: v, good: good})
 		}
 	}
 	for i := range c.r.Results {
@@ -193,14 +196,5 @@ func (c *judgement) searchLatency(isBad func(i int) bool) *faultSearch {
 			}
 		}
 	}
-	e := newEvidence(g, observations)
-	e.clearGood, e.clearBad = clearlyFaster, clearlyFaster
-	for _, i := range bad {
-		ns := c.figures[i].latency
-		if again := c.lastRetest(i); again != nil && again.LatencyNS != nil && again.Confirms {
-			ns = min(ns, float64(*again.LatencyNS))
-		}
-		e.addBad(i, inverseDelay(ns, c.groups[c.r.Results[i].Group].fastest), nil)
-	}
-	return &faultSearch{judgement: c, evidence: e, symptom: highLatency}
+	return out
 }

@@ -90,7 +90,7 @@ func (c *judgement) sampleOfFaults(suspicious []int) []int {
 	picked := make(map[int]bool)
 	slow := func(i int) bool { return in[i] && c.bandwidthSlow(i) }
 	late := func(i int) bool { return in[i] && c.hasReason(i, CodeLatencyOutlier) && !c.bandwidthSlow(i) }
-	for _, q := range []*faultSearch{c.searchRates(slow), c.searchLatency(late)} {
+	for _, q := range []*faultSearch{c.search(lowRate, c.showsRate(slow)), c.search(highLatency, c.showsLatency(late))} {
 		if q == nil {
 			continue
 		}
@@ -123,14 +123,14 @@ func (c *judgement) pickPairs(b probe.Blame, in []bool, picked map[int]bool) {
 	}
 }
 
-// AddRetest adds what measuring a result's pair again alone gave, and says whether it confirms the result:
-// whether the pair is still slow compared with its expectation or group. The first measurement, taken beside
-// others, stays as it is.
-func AddRetest(r *probe.Report, id string, m probe.Measurement) {
+// AddRetest adds what measuring a result's pair again alone gave, and whether that confirms the result: whether the pair
+// is still slow compared with its expectation or group. The first measurement, taken beside others, stays as it is.
+// It returns the result, nil if the report has none of this ID.
+func AddRetest(r *probe.Report, id string, m probe.Measurement) *probe.Result {
 	c := newJudgement(r)
 	i, ok := c.index[id]
 	if !ok {
-		return
+		return nil
 	}
 	t := probe.Retest{How: probe.RetestAlone, Pair: id}
 	f := figureOf(&m, &r.Spec)
@@ -156,6 +156,7 @@ func AddRetest(r *probe.Report, id string, m probe.Measurement) {
 		t.Confirms = c.confirms(i, &f)
 	}
 	r.Results[i].Retests = append(r.Results[i].Retests, t)
+	return &r.Results[i]
 }
 
 // slowRate says whether a rate of a result would be too low.

@@ -212,13 +212,13 @@ func (q *faultSearch) summary(pairs []*bad) string {
 	n := len(pairs) - broken
 	switch {
 	case q.symptom == highLatency:
-		return fmt.Sprintf("late: %s, median %s; rates are fine", text.Plural(n, "pair"), rangeText(ns(lo), ns(hi)))
+		return fmt.Sprintf("late: %s, median %s; rates are fine", text.Plural(n, "pair"), text.Range(ns(lo), ns(hi)))
 	case q.symptom == congested:
-		return fmt.Sprintf("congested, not broken: %s slow while other pairs run, %s, but fine when measured alone", text.Plural(n, "pair"), rangeText(q.rateOf(lo), q.rateOf(hi)))
+		return fmt.Sprintf("congested, not broken: %s slow while other pairs run, %s, but fine when measured alone", text.Plural(n, "pair"), text.Range(q.rateOf(lo), q.rateOf(hi)))
 	case n == 0:
 		return "failed with an error: " + text.Plural(broken, "pair")
 	}
-	text := fmt.Sprintf("slow: %s, %s", text.Plural(n, "pair"), rangeText(q.rateOf(lo), q.rateOf(hi)))
+	text := fmt.Sprintf("slow: %s, %s", text.Plural(n, "pair"), text.Range(q.rateOf(lo), q.rateOf(hi)))
 	if w, ok := q.expectedText(pairs); ok {
 		text += " of " + w + " expected"
 	}
@@ -266,7 +266,7 @@ func (q *faultSearch) cleared(f *fault, pairs []*bad) string {
 	}
 	l := q.atoms[clear[0]].link
 	return fmt.Sprintf("%s on the path carried more for other pairs, among them %s (%s): %s", text.Plural(len(clear), "link"),
-		q.linkName(l.Key), directionText(l.Kind, l.Direction), q.rateOf(q.largest[clear[0]]))
+		q.linkName(l.Key), directionText(l.Kind, l.Direction), q.rateOf(q.seen[clear[0]].largest))
 }
 
 // sharedLoad says that a link which several pairs used at once never carried what it should. It may be
@@ -376,7 +376,7 @@ func (q *faultSearch) commonCause(pairs []*bad) probe.Blame {
 	for _, p := range pairs {
 		lo, hi = min(lo, q.figures[p.result].mean), max(hi, q.figures[p.result].mean)
 	}
-	rates := rangeText(q.rateText(pairs[0].result, lo), q.rateText(pairs[0].result, hi))
+	rates := text.Range(q.rateText(pairs[0].result, lo), q.rateText(pairs[0].result, hi))
 	b.Evidence = []string{fmt.Sprintf("all %d pairs of their kind are equally slow, %s: a common cause, no single part", len(pairs), rates)}
 	b.Next = "look at what all ends share: processors, settings (MTU, queues), the version of what moves the bytes, and whether the expected rate is realistic"
 	if q.symptom == congested {

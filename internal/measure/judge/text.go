@@ -100,11 +100,3 @@ func clean(s string) string { return text.Cut(text.Printable(s), longestName, te
 
 // cleanSentence does the same for a sentence.
 func cleanSentence(s string) string { return text.Cut(text.Printable(s), longestText, text.Ellipsis) }
-
-// rangeText is a range of figures, or one figure if both ends print alike.
-func rangeText(lo, hi string) string {
-	if lo == hi {
-		return lo
-	}
-	return lo + " to " + hi
-}

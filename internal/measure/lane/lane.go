@@ -1,5 +1,5 @@
 // Package lane measures one lane between two engines: bandwidth by size, and round trips, in
-// samples of so long until there are enough.
+// samples of a given time until there are enough.
 // It is what internal/measure/local does within a host, and agents do between hosts.
 //
 // Isolate takes every other lane between an engine and its peer out of use, and Measure fails
@@ -86,12 +86,7 @@ func Isolate(e *engine.Engine, p *engine.Peer, local *engine.Region, remote *eng
 	return name, nil
 }
 
-func orAny(port topo.ID) string {
-	if port == "" {
-		return "any port"
-	}
-	return string(port)
-}
+const anyPort topo.ID = "any port"
 
 // noLane says why there is no such lane, in the words of the engine.
 func noLane(x *engine.Explanation, transport string, from, to topo.ID, all []string) error {
@@ -117,7 +112,7 @@ func noLane(x *engine.Explanation, transport string, from, to topo.ID, all []str
 		slices.Sort(all)
 		why = []string{"the lanes are " + strings.Join(slices.Compact(all), ", ")}
 	}
-	return pkgerr.Errorf("probe", "lane: %w over %s from %s to the peer's %s: %s", engine.ErrNoLane, transport, orAny(from), orAny(to), strings.Join(why, "; "))
+	return pkgerr.Errorf("probe", "lane: %w over %s from %s to the peer's %s: %s", engine.ErrNoLane, transport, cmp.Or(from, anyPort), cmp.Or(to, anyPort), strings.Join(why, "; "))
 }
 
 // Measure measures a lane: round trips first, while it is idle, then bandwidth by size. If it fails or ctx

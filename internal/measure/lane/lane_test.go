@@ -247,7 +247,7 @@ func TestRateLimit(t *testing.T) {
 	x := open(t, 4<<20, both(), both())
 	x.only("shm", "", "")
 	spec := quick()
-	spec.SizesBytes, spec.LatencySamples, spec.RateLimit, spec.SampleTime = []int64{4096, 256 << 10}, 0, 10e6, 100*time.Millisecond
+	spec.SizesBytes, spec.LatencySamples, spec.RateLimit, spec.SampleTime = []int64{4096, 256 << 10}, 0, 10e6, 50*time.Millisecond
 	m := Measure(t.Context(), x.lane, spec, nil)
 	if m.Err != nil {
 		t.Fatal(m.Err)
@@ -318,6 +318,7 @@ func TestPlaces(t *testing.T) {
 
 // A lane over which nothing comes is an error in time, not a wait for the engine's own limit.
 func TestStalled(t *testing.T) {
+	stallSoon(t)
 	n := enginetest.NewNetwork()
 	still := enginetest.Options{Latency: time.Minute}
 	x := open(t, 1<<20, []engine.TransportFactory{n.RDMA(still, "b0")}, []engine.TransportFactory{n.RDMA(still, "a0")})

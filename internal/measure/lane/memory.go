@@ -2,6 +2,9 @@ package lane
 
 import (
 	"fmt"
+	"net"
+	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -30,4 +33,14 @@ func BoundTo(r *engine.Region) *int {
 		return &nodes[0]
 	}
 	return nil
+}
+
+// OwnAddress says whether an address belongs to this machine.
+func OwnAddress(a netip.Addr) bool {
+	a = a.Unmap().WithZone("")
+	own, err := net.InterfaceAddrs()
+	return a.IsLoopback() || err == nil && slices.ContainsFunc(own, func(x net.Addr) bool {
+		p, err := netip.ParsePrefix(x.String())
+		return err == nil && p.Addr().Unmap().WithZone("") == a
+	})
 }

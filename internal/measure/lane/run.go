@@ -1,18 +1,20 @@
 package lane
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/topoctl/topoctl/internal/measure/judge"
 	"github.com/topoctl/topoctl/internal/pkgerr"
 	"github.com/topoctl/topoctl/probe"
 )
 
-// This file takes samples of bandwidth by the rules of probe.Spec: warm-up, samples of so long
-// until there are enough, and no longer than the pair may take.
+// This file takes samples of bandwidth by the rules of probe.Spec: a warm-up, then samples until there
+// are enough, for no longer than the pair may take.
 
 // Clock is time since some moment, by a clock that nobody steps.
 type Clock func() time.Duration
@@ -52,15 +54,15 @@ type Run struct {
 func (r *Run) Size(ctx context.Context, size int64, out *probe.Measurement) error {
 	m := r.meter(size)
 	err := m.run(ctx)
-	if len(m.series.samples) > 0 || err == nil {
-		out.Bandwidth = append(out.Bandwidth, m.series.bandwidth())
+	if len(m.samples) > 0 || err == nil {
+		out.Bandwidth = append(out.Bandwidth, m.bandwidth())
 	}
 	out.CPUSecondsPerGB = m.cpu.perGB(m.moved)
 	return err
 }
 
 func (r *Run) meter(size int64) *meter {
-	return &meter{r: r, series: series{size: size, spec: r.Spec, tell: r.Tell, samples: []int64{}}, cpu: cpuMeter{ask: r.CPU}}
+	return &meter{r: r, size: size, samples: []int64{}, cpu: cpuMeter{ask: r.CPU}}
 }
 
 // run has the workers move until there are enough samples.
@@ -102,14 +104,14 @@ func (m *meter) run(ctx context.Context) error {
 	err := errors.Join(errs...)
 	switch {
 	case err != nil:
-		m.series.stop(probe.StoppedError)
+		m.stop(probe.StoppedError)
 	case errors.Is(context.Cause(ctx), ErrStalled):
-		m.series.stop(probe.StoppedTime)
-		if len(m.series.samples) == 0 {
+		m.stop(probe.StoppedTime)
+		if len(m.samples) == 0 {
 			err = ErrStalled
 		}
 	case ctx.Err() != nil:
-		m.series.stop(stopReason(ctx))
+		m.stop(stopReason(ctx))
 		err = context.Cause(ctx)
 	}
 	return err
@@ -122,8 +124,8 @@ func (r *Run) begin(worker int) (stop func(), err error) {
 	return r.Start(worker)
 }
 
-// stallTime is how long after the end of the time outstanding moves are waited for.
-const stallTime = time.Second
+// stallTime is how long after the end of the time outstanding moves are waited for. Tests wait less.
+var stallTime = time.Second
 
 // ErrStalled says that nothing was moved in the time for a pair.
 var ErrStalled = pkgerr.New("probe", "nothing arrived within the time for the pair")
@@ -137,16 +139,20 @@ func cancelStalled(left time.Duration, cancel context.CancelCauseFunc) (stop fun
 // meter makes samples of completions.
 type meter struct {
 	r    *Run
+	size int64
 	ctx  context.Context // of the processor time
 	over atomic.Bool
 
-	mu     sync.Mutex
-	series series
-	cpu    cpuMeter
-	began  bool
-	start  time.Duration // of the present sample; before that, the end of the warm-up
-	bytes  int64
-	moved  int64 // from the end of the warm-up to the end
+	mu       sync.Mutex
+	cpu      cpuMeter
+	began    bool
+	start    time.Duration // of the present sample; before that, the end of the warm-up
+	bytes    int64         // of the present sample
+	moved    int64         // from the end of the warm-up to the end
+	samples  []int64
+	sampled  int64         // bytes of all samples
+	duration time.Duration // of all samples
+	stopped  string        // why there are no more; "" there are
 }
 
 func (m *meter) add(bytes int64) {
@@ -164,18 +170,51 @@ func (m *meter) add(bytes int64) {
 	case m.began:
 		m.bytes += bytes
 		m.moved += bytes
-		if now-m.start >= m.r.Spec.SampleTime || late && len(m.series.samples) == 0 {
-			late = m.series.add(m.bytes, now-m.start) || late
-			m.start, m.bytes = now, 0
+		if now-m.start >= m.r.Spec.SampleTime || late && len(m.samples) == 0 {
+			late = m.sample(now) || late
 		}
 	}
 	if late {
-		m.series.stop(probe.StoppedTime)
+		m.stop(probe.StoppedTime)
 		m.over.Store(true)
 		if m.began {
 			m.cpu.end(m.ctx, m.r.Beside.Load())
 		}
 	}
+}
+
+// sample ends a sample, and says whether there are enough.
+func (m *meter) sample(now time.Duration) (enough bool) {
+	bytes, took := m.bytes, now-m.start
+	m.start, m.bytes = now, 0
+	if took <= 0 {
+		return false
+	}
+	rate := int64(float64(bytes) / took.Seconds())
+	m.samples = append(m.samples, rate)
+	m.sampled += bytes
+	m.duration += took
+	if m.r.Tell != nil {
+		m.r.Tell(probe.Sample{SizeBytes: m.size, BytesPerSec: rate})
+	}
+	m.stopped, enough = judge.Enough(m.samples, *m.r.Spec)
+	return enough
+}
+
+// stop says why there are no more samples, unless there were enough.
+func (m *meter) stop(why string) { m.stopped = cmp.Or(m.stopped, why) }
+
+// bandwidth sums the samples up.
+func (m *meter) bandwidth() probe.Bandwidth {
+	return judge.Bandwidth(m.size, m.samples, m.sampled, int64(m.duration), m.stopped)
+}
+
+// stopReason says why ctx ended sampling: Spec.PairTime, the end of the run, or the user.
+func stopReason(ctx context.Context) string {
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return probe.StoppedTime
+	}
+	return probe.StoppedInterrupted
 }
 
 // Deadline is when the time for a pair that begins now is over; 0: it has no limit.

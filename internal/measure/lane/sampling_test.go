@@ -76,16 +76,16 @@ func TestStopped(t *testing.T) {
 	}
 	s := spec()
 	m, err := measure(t.Context(), steps(&s, 0, unsteady))
-	if b := m.series.bandwidth(); err != nil || b.Stopped != probe.StoppedMaxSamples || len(b.SamplesBytesPerSec) != 10 {
+	if b := m.bandwidth(); err != nil || b.Stopped != probe.StoppedMaxSamples || len(b.SamplesBytesPerSec) != 10 {
 		t.Errorf("unsteady: %+v, %v", b, err)
 	}
 	m, err = measure(t.Context(), steps(&s, 450*time.Millisecond, unsteady))
-	if b := m.series.bandwidth(); err != nil || b.Stopped != probe.StoppedTime || len(b.SamplesBytesPerSec) != 4 {
+	if b := m.bandwidth(); err != nil || b.Stopped != probe.StoppedTime || len(b.SamplesBytesPerSec) != 4 {
 		t.Errorf("no time: %+v, %v", b, err)
 	}
 	// A sample that the end cuts short is taken where there is no other.
 	m, err = measure(t.Context(), steps(&s, 130*time.Millisecond, func(int) (time.Duration, int64, error) { return 60 * time.Millisecond, 600, nil }))
-	if b := m.series.bandwidth(); err != nil || b.Stopped != probe.StoppedTime || !slices.Equal(b.SamplesBytesPerSec, []int64{10000}) {
+	if b := m.bandwidth(); err != nil || b.Stopped != probe.StoppedTime || !slices.Equal(b.SamplesBytesPerSec, []int64{10000}) {
 		t.Errorf("hardly any time: %+v, %v", b, err)
 	}
 	broken := errors.New("broken")
@@ -95,7 +95,7 @@ func TestStopped(t *testing.T) {
 		}
 		return unsteady(k)
 	}))
-	if b := m.series.bandwidth(); !errors.Is(err, broken) || b.Stopped != probe.StoppedError || len(b.SamplesBytesPerSec) != 3 {
+	if b := m.bandwidth(); !errors.Is(err, broken) || b.Stopped != probe.StoppedError || len(b.SamplesBytesPerSec) != 3 {
 		t.Errorf("broken: %+v, %v", b, err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -105,25 +105,33 @@ func TestStopped(t *testing.T) {
 		}
 		return 100 * time.Millisecond, int64(1000 + k*1000), nil
 	}))
-	if b := m.series.bandwidth(); !errors.Is(err, context.Canceled) || b.Stopped != probe.StoppedInterrupted || len(b.SamplesBytesPerSec) < 3 {
+	if b := m.bandwidth(); !errors.Is(err, context.Canceled) || b.Stopped != probe.StoppedInterrupted || len(b.SamplesBytesPerSec) < 3 {
 		t.Errorf("interrupted: %+v, %v", b, err)
 	}
 	ctx, cancel = context.WithTimeout(t.Context(), 30*time.Millisecond)
 	defer cancel()
 	r := Run{Workers: 2, Now: Monotonic(), Spec: &s, Move: func(ctx context.Context, _ int) (int64, error) { <-ctx.Done(); return 0, ctx.Err() }}
 	m, err = measure(ctx, &r)
-	if b := m.series.bandwidth(); len(m.series.samples) > 0 || !errors.Is(err, context.DeadlineExceeded) || b.Stopped != probe.StoppedTime || b.SamplesBytesPerSec == nil {
+	if b := m.bandwidth(); len(m.samples) > 0 || !errors.Is(err, context.DeadlineExceeded) || b.Stopped != probe.StoppedTime || b.SamplesBytesPerSec == nil {
 		t.Errorf("the run's end: %+v, %v", b, err)
 	}
 }
 
+// stallSoon has a test wait less for moves that never end.
+func stallSoon(t *testing.T) {
+	before := stallTime
+	stallTime = 20 * time.Millisecond
+	t.Cleanup(func() { stallTime = before })
+}
+
 // Where nothing comes in at all, the time for the pair ends it, and it is an error.
 func TestSamplingStalled(t *testing.T) {
+	stallSoon(t)
 	s := spec()
 	now := Monotonic()
 	r := Run{Workers: 1, Now: now, Spec: &s, Until: now() + time.Millisecond, Move: func(ctx context.Context, _ int) (int64, error) { <-ctx.Done(); return 0, ctx.Err() }}
 	m, err := measure(t.Context(), &r)
-	if b := m.series.bandwidth(); len(m.series.samples) > 0 || !errors.Is(err, ErrStalled) || b.Stopped != probe.StoppedTime {
+	if b := m.bandwidth(); len(m.samples) > 0 || !errors.Is(err, ErrStalled) || b.Stopped != probe.StoppedTime {
 		t.Errorf("%+v, %v", b, err)
 	}
 }

@@ -28,32 +28,31 @@ type arena struct {
 	faultedIn int64 // bytes from the beginning that are there
 }
 
-// arenas are those that no pair uses now, by NUMA node.
+// arenas are those that no pair uses now, by NUMA node; of a node at most one, because rounds have at most one pair of
+// its memory.
 type arenas struct {
 	mu   sync.Mutex
-	free map[int][]*arena
+	free map[int]*arena
 }
 
-// get returns an arena of a node that was used before, nil if there is none.
+// get returns the arena of a node that was used before, nil if there is none.
 func (a *arenas) get(node int) *arena {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	all := a.free[node]
-	if len(all) == 0 {
-		return nil
-	}
-	a.free[node] = all[:len(all)-1]
-	return all[len(all)-1]
+	x := a.free[node]
+	delete(a.free, node)
+	return x
 }
 
-// put writes the beginning of the memory at an end.
-func (a *arenas) put(node int, x *arena) {
+// put keeps an arena for the next pair of its node.
+func (a *arenas) put(node int, x *arena) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.free == nil {
-		a.free = map[int][]*arena{}
+	if a.free[node] != nil {
+		return x.block.Free()
 	}
-	a.free[node] = append(a.free[node], x)
+	a.free[node] = x
+	return nil
 }
 
 // freeAll frees the arenas that are not in use.
@@ -61,10 +60,8 @@ func (a *arenas) freeAll() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	var errs []error
-	for _, all := range a.free {
-		for _, x := range all {
-			errs = append(errs, x.block.Free())
-		}
+	for _, x := range a.free {
+		errs = append(errs, x.block.Free())
 	}
 	clear(a.free)
 	return errors.Join(errs...)

@@ -1,7 +1,6 @@
 package local
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -111,15 +110,6 @@ func (j *gpuJob) allocate(pair *probe.Pair, ctx [2]*cuda.Context) (err error) {
 // oppositeStreams is how many streams keep the other direction busy: while one is waited for, the other
 // copies.
 const oppositeStreams = 2
-
-// verify checks once, before anything is timed, that what is copied arrives.
-func (j *gpuJob) verify() error {
-	bounce, err := j.pinned("", cmp.Or(j.from.ctx, j.to.ctx), verifyBytes)
-	if err != nil {
-		return err
-	}
-	return j.main.verify(bounce)
-}
 
 // close undoes what open did, the last first.
 func (j *gpuJob) close() error {

@@ -1,7 +1,6 @@
 package local
 
 import (
-	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -128,72 +127,66 @@ func (c *copies) queue(size int64, times int) (recorded bool, err error) {
 // verifyBytes is how many bytes are checked.
 const verifyBytes = 1 << 20
 
-// verify copies a pattern and checks that it has arrived. bounce is pinned memory of verifyBytes.
-func (c *copies) verify(bounce *gpuEnd) error {
-	n := min(verifyBytes, c.bytes)
-	want := make([]byte, n)
-	for i := range want {
-		want[i] = byte(i*7 + i>>8)
-	}
-	if err := c.put(c.from, bounce, want); err != nil {
-		return err
-	}
-	if err := c.put(c.to, bounce, make([]byte, n)); err != nil {
-		return err
-	}
-	c.at = 0
-	if _, err := c.run(n, 1); err != nil {
-		return err
-	}
-	c.at = 0
-	got, err := c.get(c.to, bounce, n)
+// verify checks once, before anything is timed, that what is copied arrives.
+func (j *gpuJob) verify() error {
+	bounce, err := j.pinned("", cmp.Or(j.from.ctx, j.to.ctx), verifyBytes)
 	if err != nil {
 		return err
 	}
-	if !bytes.Equal(got, want) {
-		wrong := 0
-		for i := range got {
-			if got[i] != want[i] {
-				wrong++
-			}
+	n := min(verifyBytes, j.main.bytes)
+	want, got := make([]byte, n), make([]byte, n)
+	for i := range want {
+		want[i] = byte(i*7 + i>>8)
+	}
+	if err := errors.Join(j.put(j.from, bounce, want), j.put(j.to, bounce, got)); err != nil {
+		return err
+	}
+	if _, err := j.main.run(n, 1); err != nil {
+		return err
+	}
+	j.main.at = 0
+	if err := j.get(j.to, bounce, got); err != nil {
+		return err
+	}
+	wrong := 0
+	for i := range got {
+		if got[i] != want[i] {
+			wrong++
 		}
+	}
+	if wrong > 0 {
 		return fmt.Errorf("%d of %d bytes that were copied are wrong: the path corrupts data", wrong, n)
 	}
 	return nil
 }
 
 // put writes the beginning of an end's memory, get reads it.
-func (c *copies) put(e, bounce *gpuEnd, data []byte) error {
+func (j *gpuJob) put(e, bounce *gpuEnd, data []byte) error {
 	if e.ctx == nil {
-		copy(e.block.Bytes()[c.offset:], data)
+		copy(e.block.Bytes(), data)
 		return nil
 	}
 	copy(bounce.block.Bytes(), data)
-	return c.through(bounce, e, int64(len(data)), false)
+	return j.move(bounce, e, int64(len(data)))
 }
 
-// get reads the beginning of the memory at an end.
-func (c *copies) get(e, bounce *gpuEnd, n int64) ([]byte, error) {
-	if e.ctx == nil {
-		return e.block.Bytes()[c.offset : c.offset+n], nil
+func (j *gpuJob) get(e, bounce *gpuEnd, data []byte) error {
+	from := e
+	if e.ctx != nil {
+		if err := j.move(e, bounce, int64(len(data))); err != nil {
+			return err
+		}
+		from = bounce
 	}
-	err := c.through(bounce, e, n, true)
-	return bounce.block.Bytes()[:n], err
+	copy(data, from.block.Bytes())
+	return nil
 }
 
-// through copies between the bounce buffer and a GPU, on a stream of that GPU.
-func (c *copies) through(bounce, e *gpuEnd, n int64, toHost bool) error {
-	stream, err := e.ctx.NewStream()
-	if err != nil {
-		return err
+// move copies between memory of the host and of a GPU, on a stream of that GPU.
+func (j *gpuJob) move(from, to *gpuEnd, n int64) error {
+	c, err := j.copies(from, to, 0, n)
+	if err == nil {
+		_, err = c.run(n, 1)
 	}
-	event, err := e.ctx.NewEvent()
-	if err != nil {
-		return errors.Join(err, stream.Close())
-	}
-	recorded, err := stream.Copy(toHost, []cuda.Piece{{Device: e.address + uint64(c.offset), Host: bounce.address, Bytes: uint64(n)}}, event)
-	if recorded {
-		err = errors.Join(err, event.Wait())
-	}
-	return errors.Join(err, event.Close(), stream.Close())
+	return err
 }

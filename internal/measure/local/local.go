@@ -88,7 +88,7 @@ func newProber(o Options, h system) *Prober {
 	if o.Now == nil {
 		o.Now = lane.Monotonic()
 	}
-	return &Prober{o: o, system: h, regionBytes: regionBytes, copyBytes: copyBytes, engines: map[engineKey]*engineAtPort{}}
+	return &Prober{o: o, system: h, regionBytes: regionBytes, copyBytes: copyBytes, engines: map[engineKey]*engineAtPort{}, arenas: arenas{free: map[int]*arena{}}}
 }
 
 // DefaultSpec is how pairs of one host are measured by default: a pair takes at most 4 s, and up to 2 s

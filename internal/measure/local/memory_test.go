@@ -3,7 +3,6 @@ package local
 import (
 	"bytes"
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -404,30 +403,5 @@ func TestThread(t *testing.T) {
 	y.src[100] = 1
 	if _, err := y.move(t.Context(), 4096); err == nil {
 		t.Error("the halves differ, and nobody has looked")
-	}
-}
-
-// BenchmarkLoads compares ways to load memory that no cache holds.
-func BenchmarkLoads(b *testing.B) {
-	block, err := memory.Alloc(1<<30, memory.Options{Backing: memory.Private, Pages: memory.Huge})
-	if err != nil {
-		b.Skipf("no 1 GiB of memory in huge pages: %v", err)
-	}
-	defer block.Free()
-	sum := uint64(0)
-	for name, load := range map[string]func([]byte){
-		"loads": func(p []byte) { loadAll(p) },
-		"loop": func(p []byte) {
-			for ; len(p) >= 32; p = p[32:] {
-				sum += binary.LittleEndian.Uint64(p) + binary.LittleEndian.Uint64(p[8:]) + binary.LittleEndian.Uint64(p[16:]) + binary.LittleEndian.Uint64(p[24:])
-			}
-		},
-	} {
-		b.Run(name, func(b *testing.B) {
-			b.SetBytes(pieceBytes)
-			for at := 0; b.Loop(); at = (at + pieceBytes) % len(block.Bytes()) {
-				load(block.Bytes()[at : at+pieceBytes])
-			}
-		})
 	}
 }

@@ -2,14 +2,14 @@ package plan
 
 import "fmt"
 
-// SelectionError is a pattern that is none, or that picks no pair.
+// SelectionError is a malformed pattern, or one that selects no pair.
 type SelectionError struct{ Pattern, Problem string }
 
 func (e *SelectionError) Error() string {
 	return fmt.Sprintf("plan: selection %.80q: %s", e.Pattern, e.Problem)
 }
 
-// DuplicateHostError is a name that two hosts have.
+// DuplicateHostError is the name of two hosts.
 type DuplicateHostError struct{ Name string }
 
 func (e *DuplicateHostError) Error() string {

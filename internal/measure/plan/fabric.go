@@ -73,11 +73,10 @@ func Fabric(hosts []Host, o FabricOptions) (*Pairs, error) {
 		return nil, pkgerr.Errorf("plan", "fabric of %d hosts: want at most %d", len(hosts), maxHosts)
 	}
 	o.Rails = cmp.Or(o.Rails, RailsAll)
-	b, err := newBuilder("fabric", o.Select)
+	b, err := newBuilder("fabric", o.Select, o.BothWays)
 	if err != nil {
 		return nil, err
 	}
-	b.setBothWays(o.BothWays)
 	f := fabric{b: b, o: &o, tcp: map[int]*hostPorts{}}
 	if err := f.prepare(hosts); err != nil {
 		return nil, err

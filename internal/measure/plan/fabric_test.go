@@ -158,7 +158,7 @@ func TestFabricErrors(t *testing.T) {
 // The order of hosts and of pairs does not matter.
 func TestOrderDoesNotMatter(t *testing.T) {
 	top := fixturetest.Topology(t, "dgx-h100")
-	hosts := plantest.Hosts(top, 6)
+	hosts := plantest.Hosts(top, 4)
 	want := fabric(t, hosts, plan.FabricOptions{Fabric: plantest.Rails(t, top)})
 	wantRounds := ids(makePlan(t, want, plan.Options{}))
 	random := rand.New(rand.NewPCG(1, 2))

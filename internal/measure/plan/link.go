@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -39,49 +40,42 @@ func (h *host) link(id topo.LinkID, dir topo.Direction) *probe.Link {
 	return out
 }
 
+// linkWords are what links are called that are neither a wire nor PCIe.
+var linkWords = map[topo.LinkKind]string{topo.LinkRootComplex: "root complex", topo.LinkSocket: "socket link", probe.LinkMemory: "memory", topo.LinkC2C: "C2C link",
+	topo.LinkNVLink: "NVLink", topo.LinkXGMI: "xGMI link"}
+
 // describe names a link and the devices that it is part of, the nearest first.
 func (h *host) describe(l *topo.Link) (name string, on []string) {
-	end := h.prefix // before the name of an end
 	switch l.Kind {
 	case topo.LinkPort:
 		return h.describeWire(l)
 	case topo.LinkPCIe:
 		return h.describePCIe(l)
-	case topo.LinkRootComplex:
-		if numa := string(pathsel.LocationOf(l.A)); strings.HasPrefix(numa, "cpu:") {
-			on = append(on, h.device("numa", l.A, numa))
-		}
-		name = "root complex " + end + strings.TrimPrefix(string(l.ID), "rc:")
-	case topo.LinkSocket:
-		a, b := string(pathsel.LocationOf(l.A)), string(pathsel.LocationOf(l.B))
-		on = append(on, h.device("numa", l.A, a), h.device("numa", l.B, b))
-		name = "socket link " + end + a + " - " + b
-	case probe.LinkMemory:
-		numa := string(pathsel.LocationOf(l.A))
-		on = append(on, h.device("numa", l.A, numa))
-		name = "memory of " + end + numa
-	case topo.LinkC2C:
-		on = append(on, h.device("gpu", l.A, string(l.A)), h.device("numa", l.B, string(pathsel.LocationOf(l.B))))
-		name = "C2C link of " + end + string(l.A)
-	default:
-		kind := "NVLink"
-		if l.Kind == topo.LinkXGMI {
-			kind = "xGMI link"
-		}
-		a, b := l.A, l.B
-		if a == topo.FabricID {
-			a, b = b, a
-		}
-		on = append(on, h.device("gpu", a, string(a)))
-		name = kind + " " + end + string(a) + " - " + string(b)
-		if b == topo.FabricID {
-			on = append(on, h.device("switch", b, "NVSwitches"))
-			name = kind + " of " + end + string(a)
-		} else {
-			on = append(on, h.device("gpu", b, string(b)))
+	}
+	a, b := l.A, l.B
+	if a == topo.FabricID {
+		a, b = b, a
+	}
+	for _, id := range []topo.ID{a, b} {
+		switch short := string(pathsel.LocationOf(id)); {
+		case id == topo.FabricID:
+			on = append(on, h.device("switch", id, "NVSwitches"))
+		case isNUMA(id):
+			on = append(on, h.device("numa", id, short))
+		case strings.HasPrefix(short, "gpu:"):
+			on = append(on, h.device("gpu", id, short))
 		}
 	}
-	return name, append(on, h.self())
+	near := h.prefix + string(pathsel.LocationOf(a))
+	switch {
+	case l.Kind == topo.LinkRootComplex:
+		name = " " + h.prefix + strings.TrimPrefix(string(l.ID), "rc:")
+	case l.Kind == probe.LinkMemory, l.Kind == topo.LinkC2C, b == topo.FabricID:
+		name = " of " + near
+	default:
+		name = " " + near + " - " + string(pathsel.LocationOf(b))
+	}
+	return cmp.Or(linkWords[l.Kind], "link") + name, append(on, h.self())
 }
 
 func (h *host) describeWire(l *topo.Link) (name string, on []string) {

@@ -32,11 +32,10 @@ func Local(t *topo.Topology, o LocalOptions) (*Pairs, error) {
 	if t == nil {
 		return nil, pkgerr.New("plan", "no topology")
 	}
-	b, err := newBuilder("local", o.Select)
+	b, err := newBuilder("local", o.Select, o.BothWays)
 	if err != nil {
 		return nil, err
 	}
-	b.setBothWays(o.BothWays)
 	h, err := newHost(b, cmp.Or(o.Name, t.Host.Name, "localhost"), "", t)
 	if err != nil {
 		return nil, err

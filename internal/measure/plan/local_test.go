@@ -218,7 +218,6 @@ func TestLocalWithoutHardware(t *testing.T) {
 	}
 }
 
-// A link of a rate that no machine has does no harm.
 // Loopback that is switched off is no finding: it was so before anybody measured.
 func TestLoopbackDown(t *testing.T) {
 	for name, change := range map[string]func(*topo.Netdev){
@@ -250,6 +249,7 @@ func TestLoopbackDown(t *testing.T) {
 	}
 }
 
+// A link of a rate that no machine has does no harm.
 func TestAbsurdRates(t *testing.T) {
 	top := fixturetest.Topology(t, "dgx-h100")
 	for i := range top.Links {

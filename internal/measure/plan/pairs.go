@@ -88,19 +88,17 @@ type builder struct {
 	expected map[bottleneck]probe.Expected
 }
 
-func newBuilder(mode string, patterns []string) (*builder, error) {
+func newBuilder(mode string, patterns []string, bothWays bool) (*builder, error) {
 	sel, err := parseSelection(patterns)
 	if err != nil {
 		return nil, err
 	}
-	return &builder{out: &Pairs{Mode: mode}, sel: sel, links: map[probe.LinkKey]*probe.Link{}, devices: map[string]probe.Device{},
-		expected: map[bottleneck]probe.Expected{}}, nil
-}
-
-func (b *builder) setBothWays(yes bool) {
-	if yes {
+	b := &builder{out: &Pairs{Mode: mode}, sel: sel, links: map[probe.LinkKey]*probe.Link{}, devices: map[string]probe.Device{},
+		expected: map[bottleneck]probe.Expected{}}
+	if bothWays {
 		b.variant = probe.VariantBothWays
 	}
+	return b, nil
 }
 
 // add takes a pair if it is selected. distance is what sets pairs apart beside their

@@ -34,10 +34,8 @@ type Options struct {
 
 // Plan is the rounds in which pairs are measured.
 type Plan struct {
-	Pairs    *Pairs // what it was made of
-	Schedule Schedule
-	Contend  probe.LinkKey
-	Spec     probe.Spec
+	Pairs *Pairs // what it was made of
+	Options
 	// Rounds are places in Pairs.Pairs, ascending; every pair that is not waived is in
 	// one of them.
 	Rounds [][]int
@@ -63,7 +61,7 @@ func Make(p *Pairs, o Options) (*Plan, error) {
 	if o.Contend != "" && o.Schedule == Serial {
 		return nil, pkgerr.Errorf("plan", "schedule serial puts no two pairs together: contend on %q wants link or endpoint", o.Contend)
 	}
-	out := &Plan{Pairs: p, Schedule: o.Schedule, Contend: o.Contend, Spec: o.Spec}
+	out := &Plan{Pairs: p, Options: o}
 	links := make(map[probe.LinkKey]*probe.Link, len(p.Links))
 	for i := range p.Links {
 		links[p.Links[i].Key] = &p.Links[i]

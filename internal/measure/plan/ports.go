@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 
@@ -159,16 +160,7 @@ func nearest(ph *pathsel.Host, memory Where) ([]nearMemory, error) {
 }
 
 func (p *nearMemory) before(o *nearMemory) bool {
-	if c := p.class.Compare(o.class); c != 0 {
-		return c < 0
-	}
-	switch {
-	case p.rate != o.rate:
-		return p.rate > o.rate
-	case p.hops != o.hops:
-		return p.hops < o.hops
-	}
-	return p.used < o.used
+	return cmp.Or(p.class.Compare(o.class), cmp.Compare(o.rate, p.rate), cmp.Compare(p.hops, o.hops), cmp.Compare(p.used, o.used)) < 0
 }
 
 // rejectPorts lists the ports that take no part. A data port that is down makes the run partial; a virtual

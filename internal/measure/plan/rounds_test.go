@@ -13,6 +13,7 @@ import (
 	"github.com/topoctl/topoctl/internal/measure/plan/plantest"
 	"github.com/topoctl/topoctl/testkit/fixturetest"
 	"github.com/topoctl/topoctl/testkit/golden"
+	"github.com/topoctl/topoctl/testkit/longtest"
 )
 
 // mostOverBound is how many rounds a plan may have, as a multiple of the bound.
@@ -21,7 +22,8 @@ const mostOverBound = 1.25
 const roundsFile = "testdata/rounds.golden"
 
 // Every fixture alone, and two and eight of it: no plan has more than 1.25 times the
-// rounds that it must have. The table of all is kept; TOPOCTL_PLANS=all plans the largest too.
+// rounds that it must have. The table of all is kept; an ordinary run samples the
+// fixtures, and TOPOCTL_PLANS=all plans the largest too.
 func TestRoundsOfFixtures(t *testing.T) {
 	kept := map[string]string{}
 	if data, err := os.ReadFile(roundsFile); err == nil {
@@ -30,7 +32,7 @@ func TestRoundsOfFixtures(t *testing.T) {
 			kept[key] = line
 		}
 	}
-	// The largest take 20 s: .ci/run has them planned in a step of its own.
+	// The largest take 20 s: .ci/long plans them.
 	all := os.Getenv("TOPOCTL_PLANS") == "all"
 	var lines []string
 	check := func(name string, pairs *plan.Pairs) {
@@ -50,7 +52,11 @@ func TestRoundsOfFixtures(t *testing.T) {
 			t.Errorf("%s differs (-update rewrites it):\n got %swant %s", roundsFile, line, kept[key])
 		}
 	}
-	for _, name := range slices.Concat(fixtures.Names(), fixtures.Captures()) {
+	names := slices.Concat(fixtures.Names(), fixtures.Captures())
+	if !all {
+		names = longtest.Sample(names, 16)
+	}
+	for _, name := range names {
 		top := fixturetest.Topology(t, name)
 		ports := usable(t, top)
 		if all || ports <= 32 {
@@ -85,6 +91,9 @@ func TestRoundsOfOddFabrics(t *testing.T) {
 		{fixturetest.Topology(t, "vm-flat"), map[int]int{3: 128, 5: 256, 7: 385}},
 	} {
 		for n, want := range c.want {
+			if n == 7 && !longtest.On() {
+				continue
+			}
 			p := makePlan(t, fabric(t, plantest.Hosts(c.top, n), plan.FabricOptions{}), plan.Options{})
 			valid(t, p)
 			if len(p.Rounds) != want {

@@ -20,77 +20,24 @@ import (
 	"github.com/topoctl/topoctl/testkit/golden"
 )
 
-// twoSockets is the example of the research notes: two sockets with four switches each,
-// a GPU and a NIC below each switch.
-func twoSockets(t testing.TB) *topo.Topology {
-	t.Helper()
-	text := "machine: example\ndescription: 8 GPUs, 8 NICs, 2 sockets\ncpu: {vendor: GenuineIntel, family: 6, model: 143, name: Intel(R) Xeon(R), threads: 1}\n" +
-		"numa:\n- {node: 0, package: 0, cpus: 0-7, mem: 64GiB}\n- {node: 1, package: 1, cpus: 8-15, mem: 64GiB}\npci:\n"
-	for i := range 8 {
-		bus := 0x10 + 0x10*i
-		text += fmt.Sprintf("- root: 0000:%02x\n  numa: %d\n  below:\n  - port: %02x:01.0\n    below:\n    - switch: %02x:00.0\n      part: broadcom-c030\n      below:\n"+
-			"      - {down: %02x:00.0, below: [{gpu: %02x:00.0, part: h100-pcie}]}\n"+
-			"      - {down: %02x:01.0, below: [{nic: %02x:00.0, part: connectx7, layer: ib, rdma: mlx5_%d, net: ib%d, lid: %d}]}\n",
-			bus, i/4, bus, bus+1, bus+2, bus+3, bus+2, bus+4, i, i, 10+i)
-	}
-	return fixturetest.Spec(t, text)
-}
-
-// gpuToNIC are the 64 pairs of the example: every GPU's memory out by every NIC.
-func gpuToNIC(t testing.TB, top *topo.Topology) *plan.Pairs {
-	t.Helper()
-	out := &plan.Pairs{Mode: "local", Hosts: []probe.Host{{Name: "h"}}}
-	g := topo.NewGraph(top, nil)
-	known := map[probe.LinkKey]bool{}
-	for i := range 8 {
-		for j := range 8 {
-			gpu, nic := topo.GPUID(i), topo.RDMAID(fmt.Sprintf("mlx5_%d", j))
-			steps, ok := g.Path(gpu, nic)
-			if !ok {
-				t.Fatalf("no path from %s to %s", gpu, nic)
-			}
-			p := probe.Pair{Kind: probe.Port, Transport: probe.RDMA, PathKnown: true,
-				From: probe.End{Host: "h", Node: gpu, Name: string(gpu), Location: pathsel.Location(gpu)}, To: probe.End{Host: "h", Node: nic, Name: nic.Name()}}
-			p.ID = probe.PairID(p.Kind, p.From, p.To, p.Transport, "")
-			limit, _ := topo.Bottleneck(steps)
-			p.Expected = probe.Expected{BytesPerSec: limit.BytesPerSec, Basis: limit.Basis, Why: string(limit.Link)}
-			for _, s := range steps {
-				direction := []string{"down", "up", "both"}[s.Dir]
-				key := probe.Key("h", s.Link, direction)
-				p.Path = append(p.Path, key)
-				if !known[key] {
-					known[key] = true
-					out.Links = append(out.Links, probe.Link{Key: key, Host: "h", Link: s.Link, Kind: s.Kind, Direction: direction, Name: string(s.Link), BytesPerSec: s.BytesPerSec, Basis: s.Basis})
-				}
-			}
-			out.Pairs = append(out.Pairs, p)
-		}
-	}
-	return out
-}
-
-// 16 rounds are the fewest at one flow on each direction of the socket link; schedules
-// that look at ends alone put four there.
-func TestEightByEight(t *testing.T) {
-	pairs := gpuToNIC(t, twoSockets(t))
-	for schedule, want := range map[plan.Schedule]int{plan.ByLink: 16, plan.ByEndpoint: 8, plan.Serial: 64} {
+// Schedules that look at ends alone put several pairs on the link between the sockets.
+func TestSchedules(t *testing.T) {
+	pairs := local(t, fixturetest.Topology(t, "dgx-h100"), plan.LocalOptions{Kinds: []probe.Kind{probe.GPU}})
+	for schedule, want := range map[plan.Schedule]struct{ rounds, bound, most int }{plan.ByLink: {32, 32, 1}, plan.ByEndpoint: {32, 32, 4}, plan.Serial: {144, 144, 1}} {
 		p := makePlan(t, pairs, plan.Options{Schedule: schedule})
 		valid(t, p)
-		if len(p.Rounds) != want || p.LowerBound != want {
-			t.Errorf("schedule %s: %d rounds, bound %d, want %d", schedule, len(p.Rounds), p.LowerBound, want)
-		}
 		most := 0
-		for _, round := range p.Rounds {
-			users := map[probe.LinkKey]int{}
-			for _, i := range round {
-				for _, k := range p.Pairs.Pairs[i].Path {
-					users[k]++
+		for i := range p.Rounds {
+			crossing := 0
+			for _, x := range p.Round(i) {
+				if slices.Contains(x.Path, "dgx-h100 smp:0/1 down") {
+					crossing++
 				}
 			}
-			most = max(most, users["h smp:0/1 down"], users["h smp:0/1 up"])
+			most = max(most, crossing)
 		}
-		if schedule == plan.ByEndpoint && most < 2 || schedule != plan.ByEndpoint && most != 1 {
-			t.Errorf("schedule %s: %d pairs on one direction of the socket link", schedule, most)
+		if len(p.Rounds) != want.rounds || p.LowerBound != want.bound || most != want.most {
+			t.Errorf("schedule %s: %d rounds, at best %d, %d pairs on the link between sockets: want %+v", schedule, len(p.Rounds), p.LowerBound, most, want)
 		}
 	}
 }
@@ -299,18 +246,6 @@ func BenchmarkFabric(b *testing.B) {
 				b.ReportMetric(float64(len(p.Rounds)), "rounds")
 				b.ReportMetric(float64(p.LowerBound), "bound")
 				b.ReportMetric(float64(len(p.Pairs.Pairs)), "pairs")
-			}
-		})
-	}
-}
-
-func BenchmarkLocal(b *testing.B) {
-	for _, name := range []string{"dgx-h100", "nvl72-synthetic"} {
-		b.Run(name, func(b *testing.B) {
-			top := fixturetest.Topology(b, name)
-			b.ReportAllocs()
-			for b.Loop() {
-				makePlan(b, local(b, top, plan.LocalOptions{Kinds: []probe.Kind{probe.Memory, probe.GPU}}), plan.Options{})
 			}
 		})
 	}

@@ -63,7 +63,7 @@ func (p *Plan) headline() string {
 	}
 	out += fmt.Sprintf(" (at best %d)\n", p.LowerBound)
 	e := &p.Estimate
-	out += fmt.Sprintf("time %s, data %s", span(e.Time, e.MostTime), amount(e.Bytes, e.MostBytes))
+	out += fmt.Sprintf("time %s, data %s", span(e.Time, e.MostTime), text.Range(units.Bytes(e.Bytes), units.Bytes(e.MostBytes)))
 	if e.UnknownRates > 0 {
 		out += fmt.Sprintf(" and that of %s of unknown rate", text.Plural(e.UnknownRates, "pair"))
 	}
@@ -71,12 +71,7 @@ func (p *Plan) headline() string {
 }
 
 // span is a time, or from the least to the most.
-func span(least, most time.Duration) string {
-	if a, b := short(least), short(most); a != b {
-		return a + " to " + b
-	}
-	return short(least)
-}
+func span(least, most time.Duration) string { return text.Range(short(least), short(most)) }
 
 func short(d time.Duration) string {
 	switch {
@@ -86,13 +81,6 @@ func short(d time.Duration) string {
 		return d.Round(100 * time.Millisecond).String()
 	}
 	return d.Round(time.Second).String()
-}
-
-func amount(least, most int64) string {
-	if a, b := units.Bytes(least), units.Bytes(most); a != b {
-		return a + " to " + b
-	}
-	return units.Bytes(least)
 }
 
 // names are the names of the pairs at some places.

@@ -196,20 +196,11 @@ func (r *runner) retests(ctx context.Context) {
 				r.interrupted = true
 				return
 			}
-			judge.AddRetest(r.report, pair.ID, m)
-			r.reportRetest(pair.ID)
+			if x := judge.AddRetest(r.report, pair.ID, m); x != nil {
+				r.emit(&probe.Event{Type: probe.EventRetest, Retest: &probe.RetestEvent{Of: x.ID, Retest: x.Retests[len(x.Retests)-1]}})
+			}
 		}
 		r.updateVerdicts()
-	}
-}
-
-// reportRetest reports the last retest of a result.
-func (r *runner) reportRetest(id string) {
-	for i := range r.report.Results {
-		x := &r.report.Results[i]
-		if n := len(x.Retests); x.ID == id && n > 0 {
-			r.emit(&probe.Event{Type: probe.EventRetest, Retest: &probe.RetestEvent{Of: x.ID, Retest: x.Retests[n-1]}})
-		}
 	}
 }
 

@@ -23,7 +23,7 @@ type Prober interface {
 	Round(ctx context.Context, pairs []probe.Pair, spec probe.Spec, tell func(pair int, s probe.Sample)) []probe.Measurement
 }
 
-// Options say what to run, and who is told of it.
+// Options say what to run, and whom to tell.
 type Options struct {
 	Tool   topo.Tool
 	Plan   *plan.Plan

@@ -358,15 +358,10 @@ func (a *answer) rates(fits func(*probe.Result) bool) string {
 		return ""
 	}
 	lo, hi := plainRate(slices.Min(list), u), plainRate(slices.Max(list), u)
-	low, unit, _ := strings.Cut(lo, " ")
-	high, unitHigh, _ := strings.Cut(hi, " ")
-	switch {
-	case lo == hi:
-		return lo
-	case unit == unitHigh:
-		return low + " to " + high + " " + unit
+	if low, unit, _ := strings.Cut(lo, " "); lo != hi && strings.HasSuffix(hi, " "+unit) {
+		lo = low
 	}
-	return lo + " to " + hi
+	return text.Range(lo, hi)
 }
 
 // plainRate prints a rate with three digits, in megabits below a gigabit: tables need one unit for all rates,
@@ -397,7 +392,7 @@ func (a *answer) latencies(fits func(*probe.Result) bool) string {
 		return ""
 	}
 	s := section{nsUnit: unit}
-	return fromTo(s.ns(slices.Min(list)), s.ns(slices.Max(list)), unit)
+	return text.Range(s.ns(slices.Min(list)), s.ns(slices.Max(list))) + " " + unit
 }
 
 // busyNote says which hosts were busy while pairs were measured that did not pass, "" none.

@@ -12,7 +12,7 @@ import (
 // Changes is what differs between two reports: how much in the first line, then a line for each change.
 // Pairs that were not compared for one reason are one line.
 func Changes(changes []Change, o Options) string {
-	t := &report.Text{Look: o.look()}
+	t := &report.Text{Look: o.Look}
 	t.Answer(changesText(changes), report.Strong)
 	rows := &report.Table{}
 	alike := map[string]int{}

@@ -23,7 +23,7 @@ const (
 	NotCompared Kind = "not-compared" // rates that cannot be compared
 )
 
-// leastChange is the part of the old rate below which a difference of rates is none.
+// leastChange is the part of the old rate below which a difference does not count.
 const leastChange = 0.02
 
 // Change is one difference between two reports, A and B.
@@ -178,7 +178,7 @@ func compareReason(x *probe.Result) string {
 // Differ says whether one of the changes is a difference.
 func Differ(changes []Change) bool { return slices.ContainsFunc(changes, IsDifference) }
 
-// IsDifference says whether a change is one: settings, and what was not compared, are none.
+// IsDifference says whether a change counts: other settings, and rates that were not compared, do not.
 func IsDifference(c Change) bool { return c.Kind != NotCompared && c.Kind != Settings }
 
 // Schema is the name and major version of a comparison.

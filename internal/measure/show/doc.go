@@ -11,6 +11,7 @@ import (
 
 // Options say how a report is shown.
 type Options struct {
+	report.Look
 	// Units are those of rates; Auto is gigabits for ports, gigabytes for the rest.
 	Units units.System
 	// All lists every pair with its first reason, all evidence and all notes. Without it there is what needs
@@ -18,17 +19,6 @@ type Options struct {
 	All bool
 	// Wide does the same with everything else that is known of a pair.
 	Wide bool
-	// Width is that of lines, where reasons and evidence are wrapped; 0 is no limit.
-	Width int
-	// Color uses the terminal's own colours; they never carry a meaning alone.
-	Color bool
-	// ASCII leaves out all other characters.
-	ASCII bool
-}
-
-// look is how text is printed.
-func (o Options) look() report.Look {
-	return report.Look{Width: o.Width, Color: o.Color, ASCII: o.ASCII}
 }
 
 // everything says whether nothing is folded.

@@ -21,7 +21,7 @@ const (
 // variant. Options.All and Wide list everything; without them only pairs that need attention are listed, the
 // others are summed up, and a report in which all is well is one line.
 func Table(r *probe.Report, o Options) string {
-	t := &report.Text{Look: o.look()}
+	t := &report.Text{Look: o.Look}
 	v, blamed := newOverview(r, o.Units), newAnswer(r, o.Units).blamed
 	t.Answer(v.Answer, report.Strong)
 	say := func(lead string, lines []string) {
@@ -203,20 +203,12 @@ func (s *section) groups(listed, rest []*probe.Result) (out []string) {
 		}
 		line := text.Plural(len(list), what) + " " + string(list[0].Verdict)
 		if len(rates) > 0 {
-			line += ", " + fromTo(units.RateNumber(slices.Min(rates), s.unit), units.RateNumber(slices.Max(rates), s.unit), s.unit.Suffix())
+			line += ", " + text.Range(units.RateNumber(slices.Min(rates), s.unit), units.RateNumber(slices.Max(rates), s.unit)) + " " + s.unit.Suffix()
 		}
 		if len(efficiencies) > 0 {
-			line += ", " + fromTo(number(slices.Min(efficiencies)*100), number(slices.Max(efficiencies)*100), "% of what was expected")
+			line += ", " + text.Range(number(slices.Min(efficiencies)*100), number(slices.Max(efficiencies)*100)) + " % of what was expected"
 		}
 		out = append(out, line)
 	}
 	return out
-}
-
-// fromTo is "97 to 98 %", "98 %".
-func fromTo(a, b, unit string) string {
-	if a == b {
-		return a + " " + unit
-	}
-	return a + " to " + b + " " + unit
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/charmbracelet/x/ansi"
 
 	"github.com/topoctl/topoctl/internal/measure/show"
+	"github.com/topoctl/topoctl/internal/report"
 	"github.com/topoctl/topoctl/internal/text"
 	"github.com/topoctl/topoctl/internal/units"
 	"github.com/topoctl/topoctl/probe"
@@ -249,7 +250,7 @@ func (v *ProbeView) report(env *ui.Env) *probe.Report {
 func running(env *ui.Env) bool { return env.State.Probe != nil && env.State.Probe.Running }
 
 func options(env *ui.Env) show.Options {
-	return show.Options{Units: env.Look.Units, ASCII: env.Look.ASCII}
+	return show.Options{Look: report.Look{ASCII: env.Look.ASCII}, Units: env.Look.Units}
 }
 
 // keyOf is how the key of an action is written.

@@ -13,6 +13,7 @@ import (
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/measure/show"
 	"github.com/topoctl/topoctl/internal/pkgerr"
+	"github.com/topoctl/topoctl/internal/report"
 	"github.com/topoctl/topoctl/internal/text"
 	"github.com/topoctl/topoctl/internal/units"
 	"github.com/topoctl/topoctl/probe"
@@ -116,7 +117,7 @@ func (m *Measured) find(t *topo.Topology) (string, error) {
 
 // ReportOptions say how a report is printed for people.
 func (in *Host) ReportOptions() show.Options {
-	return show.Options{Units: units.System(in.Globals.Units), Wide: in.Format == formatWide, Width: in.Streams.Columns(), Color: in.Color(), ASCII: in.Globals.ASCII}
+	return show.Options{Look: report.Look{Width: in.Streams.Columns(), Color: in.Color(), ASCII: in.Globals.ASCII}, Units: units.System(in.Globals.Units), Wide: in.Format == formatWide}
 }
 
 // ReadReport reads a report, or the events of a run.

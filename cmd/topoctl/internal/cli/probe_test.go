@@ -15,6 +15,7 @@ import (
 	"github.com/topoctl/topoctl/internal/measure/plan"
 	proberun "github.com/topoctl/topoctl/internal/measure/run"
 	"github.com/topoctl/topoctl/internal/measure/show"
+	"github.com/topoctl/topoctl/internal/report"
 	"github.com/topoctl/topoctl/probe"
 )
 
@@ -192,7 +193,7 @@ func TestProgressLine(t *testing.T) {
 		{proberun.Progress{Round: 9, Rounds: 16, Done: 32, Total: 64, Pairs: pairs("gpu:0 > gpu:1"), Left: time.Hour}, 30, false, "round 9/16, 32 of 64 pairs, 1…"},
 		{proberun.Progress{Round: 9, Rounds: 16, Done: 32, Total: 64, Pairs: pairs("gpu:0 > gpu:1"), Left: 2 * time.Hour}, 30, true, "round 9/16, 32 of 64 pairs, 2~"},
 	} {
-		if got := progressLine(&tt.p, tt.width, show.Options{ASCII: tt.ascii}); got != tt.want {
+		if got := progressLine(&tt.p, tt.width, show.Options{Look: report.Look{ASCII: tt.ascii}}); got != tt.want {
 			t.Errorf("%q, want %q", got, tt.want)
 		}
 	}

@@ -47,6 +47,6 @@ func TestConformance(t *testing.T) {
 // The limits that RDMA labs have: small slices of one span, few at a time.
 func TestConformanceSmall(t *testing.T) {
 	h := harness(fake.Options{MaxSpans: 1, MaxBytes: 3000, MaxPosted: 3, Latency: 10 * time.Microsecond})
-	h.RegionBytes, h.Requests, h.Cycles = 1<<18, 300, 50
+	h.RegionBytes, h.Requests, h.Cycles, h.Virtual = 1<<18, 300, 50, true
 	transporttest.Run(t, h)
 }

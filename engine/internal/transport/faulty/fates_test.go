@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"sync"
 	"testing"
 	"time"
 
@@ -13,6 +12,7 @@ import (
 	"github.com/topoctl/topoctl/engine/internal/transport"
 	"github.com/topoctl/topoctl/engine/internal/transport/fake"
 	"github.com/topoctl/topoctl/engine/internal/transport/faulty"
+	"github.com/topoctl/topoctl/engine/internal/transport/transporttest"
 )
 
 // rig is one connection with faults, and two regions.
@@ -21,12 +21,8 @@ type rig struct {
 	from          *faulty.Transport
 	to            *fake.Transport
 	local, remote *memory.Region
-	conn          transport.Conn
+	client        *transporttest.Client
 	origin        transport.Origin
-
-	mu   sync.Mutex
-	ends map[*transport.Request]transport.Completion
-	lost chan error
 }
 
 const regionBytes = 1 << 20
@@ -35,7 +31,7 @@ func newRig(t *testing.T, plan faulty.Plan) *rig {
 	t.Helper()
 	n := fake.NewNetwork()
 	tables := []*memory.Table{memory.NewTable(4), memory.NewTable(4)}
-	r := &rig{t: t, ends: map[*transport.Request]transport.Completion{}, lost: make(chan error, 1)}
+	r := &rig{t: t, client: transporttest.NewClient(t)}
 	r.from = faulty.Wrap(n.Transport("a", tables[0], fake.Options{}), plan)
 	r.to = n.Transport("b", tables[1], fake.Options{})
 	r.local, r.remote = region(t, tables[0]), region(t, tables[1])
@@ -65,33 +61,10 @@ func (r *rig) dial() error {
 	conn, err := r.from.Dial(context.Background(), transport.Dial{
 		Session: r.origin.Session, Conn: r.origin.Conn, Remote: r.to.Endpoint(""),
 		Exchange: func(ctx context.Context, b []byte) ([]byte, error) { return r.to.Accept(ctx, r.origin, b) },
-		Events: transport.Events{
-			Done: func(_ transport.Conn, done []transport.Completion) { r.record(done) },
-			Lost: func(_ transport.Conn, err error) { r.lost <- err },
-		},
+		Events:   r.client.Events(),
 	})
-	r.conn = conn
+	r.client.Conn = conn
 	return err
-}
-
-func (r *rig) record(done []transport.Completion) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, d := range done {
-		r.ends[d.Request] = d
-	}
-}
-
-func (r *rig) end(q *transport.Request) transport.Completion {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.ends[q]
-}
-
-func (r *rig) ended() int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return len(r.ends)
 }
 
 // post posts n requests of 1 KiB each, every second one a WRITE.
@@ -104,24 +77,11 @@ func (r *rig) post(n int) []*transport.Request {
 		q := &transport.Request{Op: transport.Op(1 - i%2), Bytes: 1 << 10, Check: true, Spans: []transport.Span{
 			{Local: r.local, LocalOffset: at, Remote: remote, RemoteOffset: at, Bytes: 1 << 10},
 		}}
-		k, done := r.conn.Post([]*transport.Request{q}, nil)
-		r.record(done)
-		if k == 1 {
+		if r.client.TryPost([]*transport.Request{q}) == 1 {
 			out = append(out, q)
 		}
 	}
 	return out
-}
-
-func (r *rig) waitLost() error {
-	r.t.Helper()
-	select {
-	case err := <-r.lost:
-		return err
-	case <-time.After(time.Minute):
-		r.t.Fatal("the connection is not lost")
-		return nil
-	}
 }
 
 func fill(r *memory.Region, b byte) {
@@ -137,14 +97,15 @@ func TestSeedDecides(t *testing.T) {
 		}
 		requests := r.post(100)
 		for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(time.Millisecond) { // all but those have ended
-			if counts = r.from.Counts(); r.ended() == len(requests)-int(counts.Dropped+counts.Held) {
+			left := slices.DeleteFunc(slices.Clone(requests), r.client.HasEnded)
+			if counts = r.from.Counts(); len(left) == int(counts.Dropped+counts.Held) {
 				break
 			}
 		}
-		r.conn.Close(nil)
-		r.waitLost()
+		r.client.Conn.Close(nil)
+		_ = r.client.WaitLost()
 		for _, q := range requests {
-			d := r.end(q)
+			d := r.client.End(q)
 			switch {
 			case d.Err == nil:
 				out = append(out, "done")
@@ -204,13 +165,13 @@ func lateWrite(t *testing.T, left bool, latest time.Duration) int64 {
 	fill(r.local, 0xaa)
 	fill(r.remote, 0x11)
 	requests := r.post(20) // ten WRITEs, to odd places
-	r.conn.Close(nil)
-	if err := r.waitLost(); err != nil {
+	r.client.Conn.Close(nil)
+	if err := r.client.WaitLost(); err != nil {
 		t.Errorf("lost: %v", err)
 	}
 	fill(r.local, 0xbb) // ours again
 	for i, q := range requests {
-		if d := r.end(q); i%2 == 1 && (d.Err == nil || !d.MayLand) {
+		if d := r.client.End(q); i%2 == 1 && (d.Err == nil || !d.MayLand) {
 			t.Errorf("a write that was held ended with %v, may land: %v", d.Err, d.MayLand)
 		}
 	}
@@ -236,11 +197,11 @@ func TestKillAndDials(t *testing.T) {
 		t.Fatal(err)
 	}
 	requests := r.post(3)
-	if err := r.waitLost(); !errors.Is(err, faulty.ErrInjected) {
+	if err := r.client.WaitLost(); !errors.Is(err, faulty.ErrInjected) {
 		t.Errorf("lost: %v", err)
 	}
 	for _, q := range requests {
-		if err := r.end(q).Err; !errors.Is(err, transport.ErrClosed) {
+		if err := r.client.End(q).Err; !errors.Is(err, transport.ErrClosed) {
 			t.Errorf("a request on a connection that was killed: %v", err)
 		}
 	}

@@ -22,6 +22,8 @@ type Line struct {
 	// CorruptEvery flips one bit in about that many bytes, 0 none, but not in the first
 	// CorruptAfter bytes of a connection.
 	CorruptEvery, CorruptAfter int64
+	// CutAfter cuts a connection when so many bytes of it have gone this way, 0 never.
+	CutAfter int64
 	// Change is given what has come, from a place of the connection on, and says what goes on. It
 	// is that of connections from now on.
 	Change func(at int64, b []byte) []byte
@@ -44,7 +46,7 @@ type Proxy struct {
 }
 
 // Listen starts a proxy on an address ("127.0.0.1:0") that forwards to a target.
-// What it does at random hangs on the seed and on how the bytes come in pieces.
+// What it does at random depends on the seed and on how the bytes come in pieces.
 func Listen(address, target string, seed uint64) (*Proxy, error) {
 	l, err := net.Listen("tcp", address)
 	if err != nil {
@@ -93,6 +95,13 @@ func (p *Proxy) Conns() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return len(p.pipes)
+}
+
+// Accepted is how many connections there were so far.
+func (p *Proxy) Accepted() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return int(p.accepted)
 }
 
 // Flipped is how many bits were flipped so far.
@@ -209,6 +218,7 @@ type flow struct {
 	hidden bool  // the sender's end: it happened while bytes were held
 	failed bool  // the receiver is gone; nothing goes any more
 	place  int64 // of the next byte in the connection
+	wrote  int64 // bytes that the receiver was given
 	next   int64 // place of the next bit that flips, 0 not drawn
 	change func(at int64, b []byte) []byte
 }
@@ -259,6 +269,9 @@ func (f *flow) write() {
 			return
 		}
 		_, err := f.to.Write(b)
+		if f.spent(len(b)) {
+			return
+		}
 		if err != nil {
 			p.mu.Lock()
 			f.failed, f.chunks = true, nil
@@ -320,7 +333,24 @@ func (f *flow) pop() []byte {
 	if f.change != nil {
 		b = f.change(at, b)
 	}
+	if most := f.line.CutAfter; most > 0 {
+		b = b[:min(int64(len(b)), max(most-f.wrote, 0))]
+	}
 	return b
+}
+
+// spent cuts the connection where the line is to be cut after what was written.
+func (f *flow) spent(wrote int) bool {
+	p := f.proxy
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	f.wrote += int64(wrote)
+	if f.line.CutAfter == 0 || f.wrote < f.line.CutAfter {
+		return false
+	}
+	f.pipe.cut()
+	p.changed.Broadcast()
+	return true
 }
 
 // corrupt flips the bits whose place is in these bytes.

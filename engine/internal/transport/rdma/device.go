@@ -8,6 +8,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -42,7 +44,7 @@ type device struct {
 	over    bool     // nothing is registered any more
 	mrs     sync.Map // of *memory.Region to *mr: what is registered
 
-	turn    sync.Mutex // of whoever takes completions
+	turn    sync.Mutex // held while completions are taken
 	wcs     [verbs.MaxBatch]verbs.WC
 	touched []*conn
 	stop    atomic.Bool
@@ -90,13 +92,12 @@ func (t *Transport) scan(now time.Time) error {
 			t.retire(d, &PortError{Local: name, What: "the device was removed", Advice: "it is opened again when it comes back"})
 		}
 	}
-	for name := range t.attempts {
-		if _, ok := there[name]; !ok {
-			delete(t.attempts, name)
-		}
-	}
+	maps.DeleteFunc(t.attempts, func(name string, _ *attempt) bool {
+		_, ok := there[name]
+		return !ok
+	})
 	var open []string
-	for _, name := range sortedKeys(there) {
+	for _, name := range slices.Sorted(maps.Keys(there)) {
 		if t.closed || t.devices[name] != nil || t.isClosing(name) {
 			continue
 		}
@@ -156,10 +157,7 @@ func (t *Transport) open(name string, guid uint64) (*device, error) {
 	}
 	t.mu.Lock()
 	t.devices[name] = d
-	regions := make([]*memory.Region, 0, len(t.regions))
-	for r := range t.regions {
-		regions = append(regions, r)
-	}
+	regions := slices.Collect(maps.Keys(t.regions))
 	t.mu.Unlock()
 	d.t.wg.Go(d.poll)
 	d.t.wg.Go(d.listen)
@@ -236,14 +234,7 @@ func (t *Transport) isClosing(name string) bool {
 // allDevices are those that may know a region, those that are being closed as well.
 // The mutex is held.
 func (t *Transport) allDevices() []*device {
-	list := make([]*device, 0, len(t.devices)+len(t.closing))
-	for _, d := range t.devices {
-		list = append(list, d)
-	}
-	for d := range t.closing {
-		list = append(list, d)
-	}
-	return list
+	return slices.AppendSeq(slices.Collect(maps.Values(t.devices)), maps.Keys(t.closing))
 }
 
 // lose gives the device up.

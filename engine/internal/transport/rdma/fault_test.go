@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -48,21 +47,21 @@ func TestEveryStatusHasCauseAndAdvice(t *testing.T) {
 			w.f.Stall("a0", true)
 			bad, behind := requestOf(transport.Write, span(here, 0, remote, 0, 100)), requestOf(transport.Write, span(here, 200, remote, 200, 100))
 			w.f.Inject("a0", 1, status, 0x77)
-			e.post(bad, behind)
+			e.Post(bad, behind)
 			w.f.Stall("a0", false)
-			c := e.ended(bad)
+			c := e.Ended(bad)
 			if status == verbs.WCRemoteAccess {
 				if !errors.Is(c.Err, transport.ErrRefused) || !errors.Is(c.Err, memory.ErrNoRegion) || c.MayLand {
 					t.Errorf("access that was refused ended with %+v", c)
 				}
 				says(t, c.Err, "a0/1", "peer's b0/1", s.what, s.advice)
 				// The region counts as gone, so the one behind is refused too.
-				if err := e.ended(behind).Err; !errors.Is(err, memory.ErrNoRegion) {
+				if err := e.Ended(behind).Err; !errors.Is(err, memory.ErrNoRegion) {
 					t.Errorf("the request behind it: %v", err)
 				}
 				w.works(e)
-				e.conn.Close(nil)
-				if err := e.waitLost(); err != nil {
+				e.Conn.Close(nil)
+				if err := e.WaitLost(); err != nil {
 					t.Error(err)
 				}
 				return
@@ -71,8 +70,8 @@ func TestEveryStatusHasCauseAndAdvice(t *testing.T) {
 				t.Errorf("it ended with %+v", c)
 			}
 			says(t, c.Err, "a0/1", "peer's b0/1", s.what, s.advice, "vendor error 0x77")
-			says(t, e.ended(behind).Err, s.what)
-			says(t, e.waitLost(), "a0/1", "peer's b0/1", s.what, s.advice)
+			says(t, e.Ended(behind).Err, s.what)
+			says(t, e.WaitLost(), "a0/1", "peer's b0/1", s.what, s.advice)
 		})
 	}
 }
@@ -177,13 +176,13 @@ func lossOf(t *testing.T, w *world, e *end, happen func(), words ...string) {
 	remote := w.b.remote(there)
 	w.f.Stall("a0", true)
 	r := requestOf(transport.Read, span(here, 0, remote, 0, 4096))
-	e.post(r)
+	e.Post(r)
 	happen()
-	c := e.ended(r)
+	c := e.Ended(r)
 	if !errors.Is(c.Err, transport.ErrClosed) || c.MayLand {
 		t.Errorf("the READ ended with %+v", c)
 	}
-	says(t, e.waitLost(), words...)
+	says(t, e.WaitLost(), words...)
 	w.f.Stall("a0", false)
 }
 
@@ -257,7 +256,7 @@ func TestDeviceThatComesBack(t *testing.T) {
 	old, oldPort := w.b.remote(there), w.b.Offers()[0]
 	e := w.dial()
 	w.b.hide("b0")
-	if err := e.waitLost(); err == nil {
+	if err := e.WaitLost(); err == nil {
 		t.Error("the peer's device was removed, and Lost has no error")
 	}
 	eventually(t, "the device is still held", func() bool { return w.f.Objects("b0") == verbsfake.Objects{} })
@@ -276,12 +275,12 @@ func TestDeviceThatComesBack(t *testing.T) {
 	}
 	e = w.dial()
 	// The old key is of another life of the device: not refused for ever, but not now.
-	err := e.do(requestOf(transport.Write, span(here, 0, old, 0, 10)))
+	err := e.Do(requestOf(transport.Write, span(here, 0, old, 0, 10)))
 	if !errors.Is(err, transport.ErrClosed) || errors.Is(err, transport.ErrRefused) {
 		t.Errorf("with the old key: %v", err)
 	}
 	says(t, err, "no key for the peer's device")
-	if err := e.do(requestOf(transport.Write, span(here, 0, w.b.remote(there), 0, 10))); err != nil {
+	if err := e.Do(requestOf(transport.Write, span(here, 0, w.b.remote(there), 0, 10))); err != nil {
 		t.Errorf("with the new key: %v", err)
 	}
 	if !bytes.Equal(here.Bytes(0, 10), there.Bytes(0, 10)) {
@@ -297,21 +296,19 @@ func TestSilentDevice(t *testing.T) {
 	e := w.dial()
 	w.f.Silence("a0", true)
 	write, read := requestOf(transport.Write, span(here, 0, remote, 0, 4096)), requestOf(transport.Read, span(here, 8192, remote, 8192, 4096))
-	e.post(write, read)
-	select {
-	case err := <-e.lost:
-		t.Fatalf("lost by itself: %v", err)
-	case <-time.After(20 * time.Millisecond):
+	e.Post(write, read)
+	if time.Sleep(20 * time.Millisecond); e.LostNow() {
+		t.Fatalf("lost by itself: %v", e.WaitLost())
 	}
 	stalled := errors.New("nothing moves")
-	e.conn.Close(stalled)
-	if err := e.waitLost(); err != nil {
+	e.Conn.Close(stalled)
+	if err := e.WaitLost(); err != nil {
 		t.Errorf("after Close, Lost says %v", err)
 	}
-	if c := e.ended(write); !errors.Is(c.Err, stalled) || !errors.Is(c.Err, transport.ErrClosed) || !c.MayLand {
+	if c := e.Ended(write); !errors.Is(c.Err, stalled) || !errors.Is(c.Err, transport.ErrClosed) || !c.MayLand {
 		t.Errorf("the WRITE ended with %+v", c)
 	}
-	if c := e.ended(read); !errors.Is(c.Err, stalled) || c.MayLand {
+	if c := e.Ended(read); !errors.Is(c.Err, stalled) || c.MayLand {
 		t.Errorf("the READ ended with %+v", c)
 	}
 	before := bytes.Clone(here.Bytes(0, 1<<16))
@@ -334,12 +331,12 @@ func TestLateWriteIsFenced(t *testing.T) {
 		w.lossy.Store(true)
 		w.f.Hold("a0", true)
 		r := requestOf(transport.Write, span(here, 0, w.b.remote(there), 0, 4096))
-		e.post(r)
+		e.Post(r)
 		eventually(t, "the WRITE has not left", func() bool { return w.f.Held("a0") == 1 })
 		before := bytes.Clone(there.Bytes(0, 4096))
-		e.conn.Close(nil)
-		_ = e.waitLost()
-		if c := e.ended(r); c.Err == nil || !c.MayLand {
+		e.Conn.Close(nil)
+		_ = e.WaitLost()
+		if c := e.Ended(r); c.Err == nil || !c.MayLand {
 			t.Errorf("the WRITE ended with %+v", c)
 		}
 		if leave {
@@ -366,7 +363,7 @@ func TestLeaveIsHonestWhereDestroyingTakesLong(t *testing.T) {
 	w.f.DestroyDelay("b0", 200*time.Millisecond)
 	ctx, cancel := context.WithDeadline(t.Context(), time.Now()) // it has no time at all
 	defer cancel()
-	err := w.b.Leave(ctx, w.origin(e.conn.ID()), e.conn.ID())
+	err := w.b.Leave(ctx, w.origin(e.Conn.ID()), e.Conn.ID())
 	if !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("leave: %v", err)
 	}
@@ -379,7 +376,7 @@ func TestLeaveIsTriedAgain(t *testing.T) {
 	w := newWorld(t, verbsfake.Options{}, Options{KeepAlive: time.Hour, QueuePairs: 1})
 	e := w.dial()
 	w.f.Fail("b0", "ibv_destroy_qp", 1, syscall.EBUSY)
-	err := w.b.Leave(t.Context(), w.origin(e.conn.ID()), e.conn.ID())
+	err := w.b.Leave(t.Context(), w.origin(e.Conn.ID()), e.Conn.ID())
 	if !errors.Is(err, syscall.EBUSY) {
 		t.Errorf("leave: %v", err)
 	}
@@ -397,8 +394,8 @@ func TestOwnQueuePairThatIsNotDestroyedAtOnce(t *testing.T) {
 	w := newWorld(t, verbsfake.Options{}, Options{KeepAlive: time.Hour, QueuePairs: 1})
 	e := w.dial()
 	w.f.Fail("a0", "ibv_destroy_qp", 1, syscall.EBUSY)
-	e.conn.Close(nil)
-	if err := e.waitLost(); err != nil {
+	e.Conn.Close(nil)
+	if err := e.WaitLost(); err != nil {
 		t.Error(err)
 	}
 }
@@ -409,9 +406,8 @@ const (
 	never  = 0
 )
 
-// A device that was removed gives EIO to whoever ends something on it, for ever: the kernel
-// has ended it already. Leave must say so, but not before; and everything must come to its
-// end.
+// On a device that was removed, ending anything fails with EIO for ever, because the kernel has ended it already. Leave
+// succeeds once that is so and not before, and everything comes to its end.
 func TestRemovedDeviceIsLeftAndClosed(t *testing.T) {
 	w := newWorld(t, verbsfake.Options{}, Options{KeepAlive: time.Hour, Watch: 10 * time.Millisecond})
 	here, there := w.a.region(4096, memory.None), w.b.region(4096, both)
@@ -419,19 +415,19 @@ func TestRemovedDeviceIsLeftAndClosed(t *testing.T) {
 	w.lossy.Store(true)
 	w.f.Hold("a0", true)
 	r := requestOf(transport.Write, span(here, 0, w.b.remote(there), 0, 4096))
-	e.post(r)
+	e.Post(r)
 	eventually(t, "the WRITE has not left", func() bool { return w.f.Held("a0") == 1 })
 	w.f.Remove("b0", false)
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	if err := w.b.Leave(ctx, w.origin(e.conn.ID()), e.conn.ID()); err == nil {
+	if err := w.b.Leave(ctx, w.origin(e.Conn.ID()), e.Conn.ID()); err == nil {
 		t.Error("the peer has left a connection whose queue pairs still take WRITEs")
 	}
 	w.f.Remove("b0", true)
 	eventually(t, "the connection is never left", func() bool {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		return w.b.Leave(ctx, w.origin(e.conn.ID()), e.conn.ID()) == nil
+		return w.b.Leave(ctx, w.origin(e.Conn.ID()), e.Conn.ID()) == nil
 	})
 	eventually(t, "the device is not closed", func() bool { return w.f.Objects("b0") == verbsfake.Objects{} })
 	if err := w.b.Deregister(there); err != nil {
@@ -440,7 +436,7 @@ func TestRemovedDeviceIsLeftAndClosed(t *testing.T) {
 	before := bytes.Clone(there.Bytes(0, 4096))
 	w.f.Hold("a0", false)
 	w.f.Release("a0")
-	if c := e.ended(r); c.Err == nil {
+	if c := e.Ended(r); c.Err == nil {
 		t.Error("a WRITE to a removed device succeeded")
 	}
 	if !bytes.Equal(before, there.Bytes(0, 4096)) {
@@ -455,12 +451,12 @@ func TestRemovedDeviceEndsConnections(t *testing.T) {
 	e := w.dial()
 	w.f.Stall("a0", true)
 	r := requestOf(transport.Read, span(here, 0, w.b.remote(there), 0, 4096))
-	e.post(r)
+	e.Post(r)
 	w.f.Remove("a0", true)
-	if c := e.ended(r); !errors.Is(c.Err, transport.ErrClosed) {
+	if c := e.Ended(r); !errors.Is(c.Err, transport.ErrClosed) {
 		t.Errorf("the READ ended with %+v", c)
 	}
-	_ = e.waitLost()
+	_ = e.WaitLost()
 	eventually(t, "the device is not closed", func() bool { return w.f.Objects("a0") == verbsfake.Objects{} })
 }
 
@@ -472,14 +468,12 @@ func TestReadWaitsForItsQueuePair(t *testing.T) {
 	w.lossy.Store(true)
 	w.f.Stall("a0", true)
 	r := requestOf(transport.Read, span(here, 0, w.b.remote(there), 0, 4096))
-	e.post(r)
+	e.Post(r)
 	w.f.Fail("a0", "ibv_modify_qp", always, syscall.EBUSY)
 	w.f.Fail("a0", "ibv_destroy_qp", always, syscall.EBUSY)
-	e.conn.Close(nil)
+	e.Conn.Close(nil)
 	time.Sleep(time.Second) // longer than 10 tries
-	e.mu.Lock()
-	_, over := e.done[r]
-	e.mu.Unlock()
+	over := e.HasEnded(r)
 	before := bytes.Clone(here.Bytes(0, 4096))
 	w.f.Stall("a0", false)
 	time.Sleep(5 * time.Millisecond)
@@ -491,7 +485,7 @@ func TestReadWaitsForItsQueuePair(t *testing.T) {
 	}
 	w.f.Fail("a0", "ibv_modify_qp", never, 0)
 	w.f.Fail("a0", "ibv_destroy_qp", never, 0)
-	_ = e.waitLost()
+	_ = e.WaitLost()
 }
 
 // A passive queue pair that cannot be destroyed at once keeps its device from being closed
@@ -561,7 +555,7 @@ func TestDeregisterWhileTheDeviceIsClosed(t *testing.T) {
 	e := w.dial()
 	w.lossy.Store(true)
 	w.f.Hold("a0", true)
-	e.post(requestOf(transport.Write, span(here, 0, w.b.remote(there), 0, 4096)))
+	e.Post(requestOf(transport.Write, span(here, 0, w.b.remote(there), 0, 4096)))
 	eventually(t, "the WRITE has not left", func() bool { return w.f.Held("a0") == 1 })
 	w.f.Fail("b0", "ibv_destroy_qp", always, syscall.EBUSY)
 	w.f.Fail("b0", "ibv_modify_qp", always, syscall.EBUSY)
@@ -582,7 +576,7 @@ func TestDeregisterWhileTheDeviceIsClosed(t *testing.T) {
 	eventually(t, "the device is not closed", func() bool { return w.f.Objects("b0") == verbsfake.Objects{} })
 }
 
-// Whoever deregisters at the same time as somebody else hears that it is done when it is.
+// A device that is being closed takes no more regions: they would keep it from being closed.
 func TestNothingIsRegisteredWithADeviceThatIsClosed(t *testing.T) {
 	w := newWorld(t, verbsfake.Options{}, Options{})
 	r := w.b.region(4096, both)
@@ -622,43 +616,9 @@ func TestKeysThatAreUsedAgain(t *testing.T) {
 	}
 	before := bytes.Clone(there.Bytes(0, size))
 	copy(here.Bytes(0, 4096), bytes.Repeat([]byte("bad!"), 1024))
-	err := w.dial().do(requestOf(transport.Write, span(here, 0, stale, size/2, 4096)))
+	err := w.dial().Do(requestOf(transport.Write, span(here, 0, stale, size/2, 4096)))
 	if !errors.Is(err, transport.ErrRefused) || !bytes.Equal(before, there.Bytes(0, size)) {
 		t.Errorf("a WRITE with the key of a closed region: %v", err)
-	}
-}
-
-// One peer does not use up what all peers and our own lanes need.
-func TestOnePeerCannotTakeAll(t *testing.T) {
-	w := newWorld(t, verbsfake.Options{}, Options{KeepAlive: time.Hour, MaxQueuePairs: 100})
-	port, generation := w.b.Offers()[0].Port, w.b.openDevices()[0].generation
-	flood := func(session byte) (n int, err error) {
-		for id := range transport.ConnID(100) {
-			q := connectRequest()
-			q.target, q.generation = port, generation
-			q.toGID, q.from.gid = g(0, v2, "10.0.0.2", 0).raw(), g(0, v2, "10.0.0.1", 0).raw()
-			from := transport.Origin{Session: transport.SessionID{session}, Conn: id, Account: transport.Account(fmt.Sprint("peer ", session))}
-			if _, err := w.b.Accept(t.Context(), from, q.encode()); err != nil {
-				return n, err
-			}
-			n += len(q.qps)
-			if _, err := w.b.Accept(t.Context(), from, (&request{kind: askArrived}).encode()); err != nil {
-				return n, err
-			}
-		}
-		return n, nil
-	}
-	for session := range byte(3) {
-		n, err := flood(session + 10)
-		if n == 0 || n > 25 || !errors.Is(err, ErrBudget) {
-			t.Errorf("peer %d got %d of 100 queue pairs, and then: %v", session, n, err)
-		}
-	}
-	w.works(w.dial())
-	for session := range byte(3) {
-		if err := w.b.LeaveAll(t.Context(), transport.SessionID{session + 10}); err != nil {
-			t.Error(err)
-		}
 	}
 }
 
@@ -674,16 +634,16 @@ func TestPostThatFails(t *testing.T) {
 		for i := range int64(5) {
 			list = append(list, requestOf(transport.Write, span(here, i*4096, w.b.remote(there), i*8192, 4096)))
 		}
-		e.post(list[:2]...)
+		e.Post(list[:2]...)
 		w.f.Fail("a0", verb, 1, syscall.EINVAL)
-		e.post(list[2:]...)
-		says(t, e.waitLost(), "the device takes no requests")
+		e.Post(list[2:]...)
+		says(t, e.WaitLost(), "the device takes no requests")
 		for i, r := range list {
-			if c := e.ended(r); !errors.Is(c.Err, transport.ErrClosed) || c.MayLand != (mayLand || i < 2) {
+			if c := e.Ended(r); !errors.Is(c.Err, transport.ErrClosed) || c.MayLand != (mayLand || i < 2) {
 				t.Errorf("%s: request %d ended with %+v", verb, i, c)
 			}
 		}
-		if n, done := e.conn.Post(list[:1], nil); n != 0 || len(done) != 0 {
+		if n, done := e.Conn.Post(list[:1], nil); n != 0 || len(done) != 0 {
 			t.Errorf("%s: %d requests were taken after Lost", verb, n)
 		}
 	}
@@ -700,36 +660,15 @@ func TestEachRequestEndsOnce(t *testing.T) {
 	here, there := w.a.region(1<<18, memory.None), w.b.region(1<<18, both)
 	remote := w.b.remote(there)
 	for round := range rounds {
-		e, d := w.request()
-		var lost atomic.Bool
-		events := d.Events
-		d.Events.Done = func(c transport.Conn, list []transport.Completion) {
-			if lost.Load() {
-				t.Error("a completion came after Lost")
-			}
-			events.Done(c, list)
-		}
-		d.Events.Lost = func(c transport.Conn, err error) {
-			lost.Store(true)
-			events.Lost(c, err)
-		}
-		d.Remote = w.b.Offers()[0]
-		c, err := w.a.Dial(t.Context(), d)
-		if err != nil {
-			t.Fatal(err)
-		}
-		e.conn = c
+		e := w.dial()
+		c := e.Conn
 		var wg sync.WaitGroup
-		var taken atomic.Int64
 		for k := range 3 {
 			wg.Go(func() {
 				for i := range 200 {
 					op := transport.Op((i + k + 1) % 2)
 					r := requestOf(op, span(here, int64(k)<<16, remote, int64(k)<<16, int64(i%5)*1000))
-					n, done := c.Post([]*transport.Request{r}, nil)
-					taken.Add(int64(n))
-					e.events().Done(c, done)
-					if n == 0 && lost.Load() {
+					if e.TryPost([]*transport.Request{r}) == 0 && e.LostNow() {
 						return
 					}
 				}
@@ -759,14 +698,9 @@ func TestEachRequestEndsOnce(t *testing.T) {
 		})
 		wg.Wait()
 		c.Close(nil)
-		_ = e.waitLost()
+		_ = e.WaitLost()
 		w.f.Inject("a0", 0, 0, 0) // what was not used
 		after := bytes.Clone(here.Bytes(0, 1<<18))
-		e.mu.Lock()
-		if n := len(e.done); int64(n) != taken.Load() {
-			t.Fatalf("round %d: %d of %d requests that were taken have ended", round, n, taken.Load())
-		}
-		e.mu.Unlock()
 		time.Sleep(time.Millisecond)
 		if !bytes.Equal(after, here.Bytes(0, 1<<18)) {
 			t.Fatalf("round %d: our memory changed after Lost", round)

@@ -15,16 +15,19 @@ import (
 	"github.com/topoctl/topoctl/internal/verbs/verbsfake"
 )
 
-// However many sessions somebody opens, a part of the queue pairs is left for our own
-// lanes.
+// However many sessions peers open, and whether their connections arrive or not: none of them gets more than a
+// quarter of the queue pairs, and a part is left for our own lanes.
 func TestManySessionsCannotTakeAll(t *testing.T) {
 	const all = 100
 	w := newWorld(t, verbsfake.Options{}, Options{KeepAlive: time.Hour, MaxQueuePairs: all})
 	q := connectRequest()
 	q.target, q.generation = w.b.Offers()[0].Port, w.b.openDevices()[0].generation
 	q.toGID, q.from.gid = g(0, v2, "10.0.0.2", 0).raw(), g(0, v2, "10.0.0.1", 0).raw()
-	peers := map[transport.Account]bool{}
+	peers := map[transport.Account]int{}
 	for session := range byte(50) {
+		if session == 30 { // three peers have what they may
+			w.works(w.dial())
+		}
 		for id := range transport.ConnID(50) {
 			from := transport.Origin{Session: transport.SessionID{100 + session}, Conn: id, Name: "a", Account: transport.Account(fmt.Sprint(session / 10))}
 			if _, err := w.b.Accept(t.Context(), from, q.encode()); err != nil {
@@ -33,7 +36,12 @@ func TestManySessionsCannotTakeAll(t *testing.T) {
 				}
 				break
 			}
-			peers[from.Account] = true
+			peers[from.Account] += len(q.qps)
+			if id%2 == 0 {
+				if _, err := w.b.Accept(t.Context(), from, (&request{kind: askArrived}).encode()); err != nil {
+					t.Fatal(err)
+				}
+			}
 		}
 	}
 	w.b.mu.Lock()
@@ -43,6 +51,11 @@ func TestManySessionsCannotTakeAll(t *testing.T) {
 	w.b.mu.Unlock()
 	if len(peers) < 4 {
 		t.Errorf("%d of 5 peers got queue pairs", len(peers))
+	}
+	for peer, n := range peers {
+		if n > all/4 {
+			t.Errorf("peer %s got %d of %d queue pairs", peer, n, all)
+		}
 	}
 	for session := range byte(50) {
 		if err := w.b.LeaveAll(t.Context(), transport.SessionID{100 + session}); err != nil {
@@ -66,9 +79,9 @@ func TestLeftIsKeptForEachSession(t *testing.T) {
 	}
 	d.Remote = w.b.Offers()[0]
 	var err error
-	if e.conn, err = w.a.Dial(t.Context(), d); err == nil {
+	if e.Conn, err = w.a.Dial(t.Context(), d); err == nil {
 		t.Error("a connection that was left was let in")
-		e.conn.Close(nil)
+		e.Conn.Close(nil)
 	} else {
 		says(t, err, fmt.Sprintf("connection %d was there before", d.Conn))
 	}
@@ -114,8 +127,8 @@ func TestCompletionQueueDoesNotOverflow(t *testing.T) {
 	for range 60 { // and its places come back
 		e := w.dial()
 		w.works(e)
-		e.conn.Close(nil)
-		_ = e.waitLost()
+		e.Conn.Close(nil)
+		_ = e.WaitLost()
 	}
 	if d := w.a.openDevices(); len(d) != 1 || d[0] != dev {
 		t.Error("the device was lost")
@@ -158,11 +171,11 @@ func TestPeersLargestMessage(t *testing.T) {
 	}
 	w := newWorld(t, verbsfake.Options{Devices: devices}, Options{QueuePairs: 1, KeepAlive: time.Hour})
 	e := w.dial()
-	if n := e.conn.(*conn).maxMsg; n != 8192 {
+	if n := e.Conn.(*conn).maxMsg; n != 8192 {
 		t.Errorf("messages of %d bytes to a port that takes 8192", n)
 	}
 	here, there := w.a.region(1<<16, memory.None), w.b.region(1<<16, both)
-	if err := e.do(requestOf(transport.Write, span(here, 0, w.b.remote(there), 0, 1<<16))); err != nil {
+	if err := e.Do(requestOf(transport.Write, span(here, 0, w.b.remote(there), 0, 1<<16))); err != nil {
 		t.Error(err)
 	}
 	_, err := parsePort("rdma1 b0/1 link=eth state=active mtu=4096 msg=1")

@@ -5,6 +5,7 @@ package rdma
 import (
 	"context"
 	"errors"
+	"maps"
 	"net"
 	"slices"
 	"strings"
@@ -157,27 +158,18 @@ func (t *Transport) Problems() map[string]error {
 func (t *Transport) problems() []error {
 	var errs []error
 	all := t.Problems()
-	for _, name := range sortedKeys(all) {
+	for _, name := range slices.Sorted(maps.Keys(all)) {
 		errs = append(errs, all[name])
 	}
 	return errs
-}
-
-func sortedKeys[V any](m map[string]V) []string {
-	keys := make([]string, 0, len(m))
-	for k := range m {
-		keys = append(keys, k)
-	}
-	slices.Sort(keys)
-	return keys
 }
 
 // openDevices are those that can be used, in the order of their names.
 func (t *Transport) openDevices() []*device {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	list := make([]*device, 0, len(t.devices))
-	for _, name := range sortedKeys(t.devices) {
+	var list []*device
+	for _, name := range slices.Sorted(maps.Keys(t.devices)) {
 		if d := t.devices[name]; d.ready {
 			list = append(list, d)
 		}
@@ -284,7 +276,7 @@ func (t *Transport) every(d time.Duration, do func(now time.Time)) {
 func (t *Transport) conns(d *device) []*conn {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	list := make([]*conn, 0, len(t.active))
+	var list []*conn
 	for c := range t.active {
 		if d == nil || c.dev == d {
 			list = append(list, c)
@@ -317,7 +309,7 @@ func (t *Transport) Close() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	var errs []error
-	for _, name := range sortedKeys(t.attempts) {
+	for _, name := range slices.Sorted(maps.Keys(t.attempts)) {
 		if a := t.attempts[name]; a.closeErr != nil {
 			errs = append(errs, a.closeErr)
 		}

@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"os"
 	"slices"
@@ -57,8 +58,8 @@ type entry struct {
 	over bool
 }
 
-// Register registers the region with every device that is open, all at once. One
-// that refuses is an error: whoever asked for RDMA does not get less in silence.
+// Register registers the region with every device that is open, all at once. If one refuses,
+// that is an error: a program that asked for RDMA must not silently get less.
 func (t *Transport) Register(r *memory.Region) (string, error) {
 	t.mu.Lock()
 	if t.closed {
@@ -66,10 +67,7 @@ func (t *Transport) Register(r *memory.Region) (string, error) {
 		return "", pkgerr.Errorf("rdma", "register region %q: %w", r.Name(), net.ErrClosed)
 	}
 	t.regions[r] = true
-	devices := make([]*device, 0, len(t.devices))
-	for _, d := range t.devices {
-		devices = append(devices, d)
-	}
+	devices := slices.Collect(maps.Values(t.devices))
 	t.mu.Unlock()
 	errs := transport.Concurrently(devices, func(d *device) error { return d.register(r) })
 	t.mu.Lock()
@@ -251,7 +249,7 @@ func (d *device) deregister(r *memory.Region) error {
 	if e == nil {
 		return nil
 	}
-	e.mu.Lock() // it waits for whoever else does this
+	e.mu.Lock() // waits for another call that does the same
 	defer e.mu.Unlock()
 	e.over = true
 	if e.mr != nil {
@@ -273,12 +271,8 @@ func (d *device) deregister(r *memory.Region) error {
 func (d *device) deregisterAll() error {
 	d.entries.Lock()
 	d.over = true
-	list := make([]*memory.Region, 0, len(d.known))
-	for r := range d.known {
-		list = append(list, r)
-	}
+	list := slices.Collect(maps.Keys(d.known))
 	d.entries.Unlock()
-	slices.SortFunc(list, func(a, b *memory.Region) int { return int(int64(a.ID()) - int64(b.ID())) })
 	var errs []error
 	for _, r := range list {
 		errs = append(errs, d.deregister(r))

@@ -47,25 +47,25 @@ func TestReadThatOnlySeemsDone(t *testing.T) {
 			if x.behind != 0 {
 				requests = append(requests, requestOf(x.behind, span(here, 1<<13, remote, 1<<13, 100)))
 			}
-			if err := e.do(good); err != nil || !bytes.Equal(here.Bytes(1<<12, 100), there.Bytes(1<<12, 100)) {
+			if err := e.Do(good); err != nil || !bytes.Equal(here.Bytes(1<<12, 100), there.Bytes(1<<12, 100)) {
 				t.Errorf("a good READ: %v", err)
 			}
 			w.f.Stall("a0", true)
 			w.f.Inject("a0", 1, verbs.WCSuccess, 0)
-			e.post(requests...)
+			e.Post(requests...)
 			w.f.Stall("a0", false)
 			if !x.lost {
-				if c := e.ended(bad); c.Err != nil || bytes.Equal(here.Bytes(0, 100), there.Bytes(0, 100)) {
+				if c := e.Ended(bad); c.Err != nil || bytes.Equal(here.Bytes(0, 100), there.Bytes(0, 100)) {
 					t.Errorf("it ended with %+v, and what is there was read: nothing is shown here", c)
 				}
 				return
 			}
 			for _, r := range requests {
-				if c := e.ended(r); !errors.Is(c.Err, transport.ErrClosed) || c.MayLand != (r.Op == transport.Write) {
+				if c := e.Ended(r); !errors.Is(c.Err, transport.ErrClosed) || c.MayLand != (r.Op == transport.Write) {
 					t.Errorf("%v ended with %+v", r.Op, c)
 				}
 			}
-			says(t, e.waitLost(), "a0/1", "flushed")
+			says(t, e.WaitLost(), "a0/1", "flushed")
 		})
 	}
 }
@@ -79,12 +79,12 @@ func TestReadBeforeARefusal(t *testing.T) {
 	w.f.Stall("a0", true)
 	w.f.Inject("a0", 2, verbs.WCRemoteAccess, 0)
 	read, refused := requestOf(transport.Read, span(here, 0, remote, 0, 100)), requestOf(transport.Write, span(here, 200, remote, 200, 100))
-	e.post(read, refused)
+	e.Post(read, refused)
 	w.f.Stall("a0", false)
-	if c := e.ended(read); c.Err != nil || !bytes.Equal(here.Bytes(0, 100), there.Bytes(0, 100)) {
+	if c := e.Ended(read); c.Err != nil || !bytes.Equal(here.Bytes(0, 100), there.Bytes(0, 100)) {
 		t.Errorf("the READ ended with %+v", c)
 	}
-	if c := e.ended(refused); !errors.Is(c.Err, transport.ErrRefused) {
+	if c := e.Ended(refused); !errors.Is(c.Err, transport.ErrRefused) {
 		t.Errorf("what was refused ended with %+v", c)
 	}
 	w.works(e)

@@ -84,7 +84,7 @@ func TestSoftRoCEFaults(t *testing.T) {
 					case <-stop:
 						return
 					default:
-						e.conn.Post([]*transport.Request{requestOf(transport.Write, span(here, 0, remote, 0, 1<<14))}, nil)
+						e.Conn.Post([]*transport.Request{requestOf(transport.Write, span(here, 0, remote, 0, 1<<14))}, nil)
 						time.Sleep(time.Millisecond)
 					}
 				}
@@ -93,7 +93,7 @@ func TestSoftRoCEFaults(t *testing.T) {
 			if err := fault.away(); err != nil {
 				t.Errorf("%s: %v", fault.name, err)
 			}
-			lost := e.waitLost()
+			lost := e.WaitLost()
 			t.Logf("%s: lost after %v: %v", fault.name, time.Since(began).Round(time.Millisecond), lost)
 			close(stop)
 			traffic.Wait()
@@ -109,8 +109,8 @@ func TestSoftRoCEFaults(t *testing.T) {
 				if err != nil {
 					return false
 				}
-				e.conn.Close(nil)
-				_ = e.waitLost()
+				e.Conn.Close(nil)
+				_ = e.WaitLost()
 				return true
 			})
 			w.works(w.dial())

@@ -15,6 +15,7 @@ import (
 
 	"github.com/topoctl/topoctl/engine/internal/memory"
 	"github.com/topoctl/topoctl/engine/internal/transport"
+	"github.com/topoctl/topoctl/engine/internal/transport/transporttest"
 	"github.com/topoctl/topoctl/internal/verbs"
 	"github.com/topoctl/topoctl/internal/verbs/verbsfake"
 )
@@ -108,39 +109,17 @@ func (h *host) remote(r *memory.Region) *transport.RemoteRegion {
 // both is what peers may do in most tests.
 const both = memory.PeerRead | memory.PeerWrite
 
-// end collects what a connection reports.
-type end struct {
-	t    testing.TB
-	conn transport.Conn
-	mu   sync.Mutex
-	done map[*transport.Request]transport.Completion
-	lost chan error
-}
-
-func (e *end) events() transport.Events {
-	return transport.Events{
-		Done: func(_ transport.Conn, list []transport.Completion) {
-			e.mu.Lock()
-			defer e.mu.Unlock()
-			for _, c := range list {
-				if _, twice := e.done[c.Request]; twice {
-					e.t.Error("a request was completed twice")
-				}
-				e.done[c.Request] = c
-			}
-		},
-		Lost: func(_ transport.Conn, err error) { e.lost <- err },
-	}
-}
+// end is the active end of a connection.
+type end = transporttest.Client
 
 func (w *world) request() (*end, transport.Dial) {
-	e := &end{t: w.t, done: map[*transport.Request]transport.Completion{}, lost: make(chan error, 1)}
+	e := transporttest.NewClient(w.t)
 	w.last++
 	id := w.last
 	asked := 0
 	var mu sync.Mutex
 	return e, transport.Dial{
-		Session: w.session, Conn: id, Events: e.events(),
+		Session: w.session, Conn: id, Events: e.Events(),
 		Exchange: func(ctx context.Context, ask []byte) ([]byte, error) {
 			mu.Lock()
 			asked++
@@ -169,7 +148,7 @@ func (w *world) try() (*end, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	var err error
-	e.conn, err = w.a.Dial(ctx, d)
+	e.Conn, err = w.a.Dial(ctx, d)
 	return e, err
 }
 
@@ -186,7 +165,7 @@ func (w *world) leave(e *end) {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	if err := w.b.Leave(ctx, w.origin(e.conn.ID()), e.conn.ID()); err != nil {
+	if err := w.b.Leave(ctx, w.origin(e.Conn.ID()), e.Conn.ID()); err != nil {
 		w.t.Error(err)
 	}
 }
@@ -203,48 +182,6 @@ func requestOf(op transport.Op, spans ...transport.Span) *transport.Request {
 	return r
 }
 
-// post posts requests; all must be taken.
-func (e *end) post(requests ...*transport.Request) {
-	e.t.Helper()
-	n, done := e.conn.Post(requests, nil)
-	e.events().Done(e.conn, done)
-	if n != len(requests) {
-		e.t.Fatalf("%d of %d requests were taken", n, len(requests))
-	}
-}
-
-// ended waits for the end of a request.
-func (e *end) ended(r *transport.Request) transport.Completion {
-	e.t.Helper()
-	var c transport.Completion
-	eventually(e.t, "the request has not ended", func() bool {
-		e.mu.Lock()
-		defer e.mu.Unlock()
-		var ok bool
-		c, ok = e.done[r]
-		return ok
-	})
-	return c
-}
-
-// do posts one request and gives its error.
-func (e *end) do(r *transport.Request) error {
-	e.t.Helper()
-	e.post(r)
-	return e.ended(r).Err
-}
-
-func (e *end) waitLost() error {
-	e.t.Helper()
-	select {
-	case err := <-e.lost:
-		return err
-	case <-time.After(patience):
-		e.t.Fatal("the connection was not lost")
-		return nil
-	}
-}
-
 func eventually(t testing.TB, what string, is func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(patience); !is(); time.Sleep(200 * time.Microsecond) {
@@ -259,14 +196,14 @@ func (w *world) works(e *end) {
 	w.t.Helper()
 	here, there := w.a.region(4096, memory.None), w.b.region(4096, both)
 	remote := w.b.remote(there)
-	if err := e.do(requestOf(transport.Write, span(here, 0, remote, 0, 4096))); err != nil {
+	if err := e.Do(requestOf(transport.Write, span(here, 0, remote, 0, 4096))); err != nil {
 		w.t.Fatal(err)
 	}
 	if !bytes.Equal(here.Bytes(0, 4096), there.Bytes(0, 4096)) {
 		w.t.Fatal("what was written is not what was sent")
 	}
 	there.Bytes(0, 4096)[77]++
-	if err := e.do(requestOf(transport.Read, span(here, 0, remote, 0, 4096))); err != nil {
+	if err := e.Do(requestOf(transport.Read, span(here, 0, remote, 0, 4096))); err != nil {
 		w.t.Fatal(err)
 	}
 	if !bytes.Equal(here.Bytes(0, 4096), there.Bytes(0, 4096)) {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/topoctl/topoctl/engine/internal/memory"
 	"github.com/topoctl/topoctl/engine/internal/transport"
+	"github.com/topoctl/topoctl/engine/internal/transport/transporttest"
 )
 
 // mover posts batches and waits for them without allocating.
@@ -60,7 +61,7 @@ func shared(b *testing.B, workers int) (*mover, *memory.Region, *memory.Region) 
 	local := active.region(footprint, memory.None, memory.Options{})
 	far := passive.region(footprint, memory.PeerRead|memory.PeerWrite, memory.Options{})
 	m := &mover{idle: make(chan struct{}, 1)}
-	d := dialOf(passive, 1, newEnd(b))
+	d := dialOf(passive, 1, transporttest.NewClient(b))
 	d.Events = m.events()
 	var err error
 	if m.conn, err = active.Dial(within(b), d); err != nil {

@@ -6,12 +6,12 @@ import (
 	"bytes"
 	"errors"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/topoctl/topoctl/engine/internal/memory"
 	"github.com/topoctl/topoctl/engine/internal/transport"
+	"github.com/topoctl/topoctl/engine/internal/transport/transporttest"
 	"github.com/topoctl/topoctl/internal/cpuset"
 )
 
@@ -49,10 +49,6 @@ func TestRefusals(t *testing.T) {
 		t.Fatal(err)
 	}
 	e := dialTo(t, a, p, 1)
-	wrongBytes := one(transport.Write, local, 0, remote(shared), 0, 100)
-	wrongBytes.Bytes = 99
-	wrongOp := one(9, local, 0, remote(shared), 0, 100)
-	many := &transport.Request{Op: transport.Read, Spans: make([]transport.Span, maxSpans+1)}
 	for name, c := range map[string]struct {
 		r    *transport.Request
 		want error
@@ -60,18 +56,12 @@ func TestRefusals(t *testing.T) {
 	}{
 		"private":      {one(transport.Write, local, 0, remote(private), 0, 10), transport.ErrRefused, "is not shared memory"},
 		"unregistered": {one(transport.Write, local, 0, remote(unregistered), 0, 10), memory.ErrNoRegion, ""},
-		"local range":  {one(transport.Write, local, 990, remote(shared), 0, 11), memory.ErrRange, "local region"},
-		"local before": {one(transport.Read, local, -1, remote(shared), 0, 11), memory.ErrRange, "local region"},
-		"wrong sum":    {wrongBytes, transport.ErrRefused, "spans of 100 bytes"},
-		"wrong op":     {wrongOp, transport.ErrRefused, "op 9"},
-		"many spans":   {many, transport.ErrRefused, "at most"},
-		"many bytes":   {&transport.Request{Op: transport.Read, Bytes: maxBytes + 1}, transport.ErrRefused, "at most"},
 	} {
-		if err := e.do(c.r); !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.says) {
+		if err := e.Do(c.r); !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: %v, want %v and %q", name, err, c.want, c.says)
 		}
 	}
-	if err := e.do(one(transport.Write, local, 0, remote(shared), 0, 1000), &transport.Request{Op: transport.Read}); err != nil {
+	if err := e.Do(one(transport.Write, local, 0, remote(shared), 0, 1000), &transport.Request{Op: transport.Read}); err != nil {
 		t.Error(err)
 	}
 }
@@ -84,20 +74,20 @@ func TestRevokeUnmaps(t *testing.T) {
 	keep, gone := p.region(1<<20, both, memory.Options{}), p.region(1<<20, both, memory.Options{})
 	e := dialTo(t, a, p, 1)
 	for _, r := range []*memory.Region{keep, gone} {
-		if err := e.do(one(transport.Write, local, 0, remote(r), 0, 1<<20)); err != nil {
+		if err := e.Do(one(transport.Write, local, 0, remote(r), 0, 1<<20)); err != nil {
 			t.Fatal(err)
 		}
 	}
 	before := mappings(t)["memfd:topoctl"]
-	if !strings.Contains(e.conn.Describe(), "2 regions mapped") {
-		t.Error(e.conn.Describe())
+	if !strings.Contains(e.Conn.Describe(), "2 regions mapped") {
+		t.Error(e.Conn.Describe())
 	}
 	if err := errors.Join(gone.Close(t.Context()), p.Deregister(gone)); err != nil {
 		t.Fatal(err)
 	}
-	for deadline := time.Now().Add(patience); !strings.Contains(e.conn.Describe(), "1 regions mapped"); {
+	for deadline := time.Now().Add(patience); !strings.Contains(e.Conn.Describe(), "1 regions mapped"); {
 		if time.Now().After(deadline) {
-			t.Fatal(e.conn.Describe())
+			t.Fatal(e.Conn.Describe())
 		}
 		time.Sleep(time.Millisecond)
 	}
@@ -105,11 +95,11 @@ func TestRevokeUnmaps(t *testing.T) {
 		t.Errorf("%d mappings, %d before", now, before)
 	}
 	for range 2 {
-		if err := e.do(one(transport.Write, local, 0, remote(gone), 0, 10)); !errors.Is(err, memory.ErrNoRegion) {
+		if err := e.Do(one(transport.Write, local, 0, remote(gone), 0, 10)); !errors.Is(err, memory.ErrNoRegion) {
 			t.Error(err)
 		}
 	}
-	if err := e.do(one(transport.Read, local, 0, remote(keep), 0, 10)); err != nil {
+	if err := e.Do(one(transport.Read, local, 0, remote(keep), 0, 10)); err != nil {
 		t.Error(err)
 	}
 }
@@ -120,10 +110,10 @@ func TestFaultIsAnError(t *testing.T) {
 	local := a.region(4<<20, memory.None, memory.Options{})
 	far := p.region(4<<20, both, memory.Options{})
 	e := dialTo(t, a, p, 1)
-	if err := e.do(one(transport.Write, local, 0, remote(far), 0, 10)); err != nil {
+	if err := e.Do(one(transport.Write, local, 0, remote(far), 0, 10)); err != nil {
 		t.Fatal(err)
 	}
-	c := e.conn.(*conn)
+	c := e.Conn.(*conn)
 	c.mu.Lock()
 	err := c.regions[far.ID()].block.Hide()
 	c.mu.Unlock()
@@ -131,7 +121,7 @@ func TestFaultIsAnError(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, n := range []int64{100, 4 << 20} {
-		if err := e.do(one(transport.Read, local, 0, remote(far), 0, n)); err == nil || errors.Is(err, transport.ErrRefused) || !strings.Contains(err.Error(), "gone") {
+		if err := e.Do(one(transport.Read, local, 0, remote(far), 0, n)); err == nil || errors.Is(err, transport.ErrRefused) || !strings.Contains(err.Error(), "gone") {
 			t.Errorf("%d bytes: %v", n, err)
 		}
 	}
@@ -143,7 +133,7 @@ func TestNoAllocations(t *testing.T) {
 	local := a.region(8<<20, memory.None, memory.Options{})
 	far := p.region(8<<20, both, memory.Options{})
 	m := &mover{idle: make(chan struct{}, 1)}
-	d := dialOf(p, 1, newEnd(t))
+	d := dialOf(p, 1, transporttest.NewClient(t))
 	d.Events = m.events()
 	var err error
 	if m.conn, err = a.Dial(within(t), d); err != nil {
@@ -168,53 +158,11 @@ func TestNoAllocations(t *testing.T) {
 	if err := m.failed.Load(); err != nil {
 		t.Error(*err)
 	}
-}
-
-// TestDoneOneAtATime posts from several goroutines.
-func TestDoneOneAtATime(t *testing.T) {
-	a, p := newHost(t, 4), newHost(t, 1)
-	local := a.region(8<<20, memory.None, memory.Options{})
-	far := p.region(8<<20, both, memory.Options{})
-	var inside sync.Mutex
-	e := newEnd(t)
-	d := dialOf(p, 1, e)
-	done := d.Events.Done
-	d.Events.Done = func(c transport.Conn, list []transport.Completion) {
-		if !inside.TryLock() {
-			t.Error("Done is called by two at a time")
-			return
-		}
-		defer inside.Unlock()
-		done(c, list)
-	}
-	var err error
-	if e.conn, err = a.Dial(within(t), d); err != nil {
-		t.Fatal(err)
-	}
-	var wg sync.WaitGroup
-	var all []*transport.Request
-	for g := range int64(4) {
-		var list []*transport.Request
-		for i := range int64(100) {
-			n := int64(300<<10) + i
-			list = append(list, one(transport.Read, local, g<<21, remote(far), g<<21+i, n))
-		}
-		all = append(all, list...)
-		wg.Go(func() { e.post(list...) })
-	}
-	wg.Wait()
-	if err := e.wait(all...); err != nil {
-		t.Error(err)
-	}
-	c := e.conn.(*conn)
+	c := m.conn.(*conn)
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	if c.posted != 0 || c.flying != 0 || c.inside != 0 || len(c.free) == 0 {
 		t.Errorf("all is done, and %d requests of %d bytes are posted, %d calls copy, %d jobs are free", c.posted, c.flying, c.inside, len(c.free))
-	}
-	c.mu.Unlock()
-	e.conn.Close(nil)
-	if err := e.waitLost(); err != nil {
-		t.Error(err)
 	}
 }
 
@@ -236,7 +184,7 @@ func TestWorkersOfNodes(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := e.do(one(transport.Write, local, 1, remote(far), 2, 8<<20-2)); err != nil {
+		if err := e.Do(one(transport.Write, local, 1, remote(far), 2, 8<<20-2)); err != nil {
 			t.Fatal(err)
 		}
 		if !bytes.Equal(b.Bytes()[1:8<<20-1], far.Block().Bytes()[2:]) {

@@ -7,12 +7,12 @@ import (
 	"errors"
 	"math/rand/v2"
 	"os"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/topoctl/topoctl/engine/internal/memory"
 	"github.com/topoctl/topoctl/engine/internal/transport"
+	"github.com/topoctl/topoctl/engine/internal/transport/transporttest"
 )
 
 const patience = time.Minute
@@ -94,112 +94,18 @@ func remote(r *memory.Region) *transport.RemoteRegion {
 // dialTo dials where a test answers by hand.
 func (h *host) dialTo(d transport.Dial) *end {
 	h.t.Helper()
-	e := newEnd(h.t)
-	d.Events = e.events()
+	e := transporttest.NewClient(h.t)
+	d.Events = e.Events()
 	conn, err := h.Dial(within(h.t), d)
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	e.conn = conn
+	e.Conn = conn
 	return e
 }
 
-// end collects what a connection reports.
-type end struct {
-	t    testing.TB
-	conn transport.Conn
-	mu   sync.Mutex
-	done map[*transport.Request]transport.Completion
-	seen chan struct{} // holds a token after something was reported
-	lost chan error
-}
-
-func newEnd(t testing.TB) *end {
-	return &end{t: t, done: map[*transport.Request]transport.Completion{}, seen: make(chan struct{}, 1), lost: make(chan error, 1)}
-}
-
-func (e *end) events() transport.Events {
-	return transport.Events{
-		Done: func(_ transport.Conn, list []transport.Completion) { e.note(list) },
-		Lost: func(_ transport.Conn, err error) { e.lost <- err },
-	}
-}
-
-func (e *end) note(list []transport.Completion) {
-	e.mu.Lock()
-	for _, c := range list {
-		if _, twice := e.done[c.Request]; twice {
-			e.t.Error("a request completed twice")
-		}
-		e.done[c.Request] = c
-	}
-	e.mu.Unlock()
-	select {
-	case e.seen <- struct{}{}:
-	default:
-	}
-}
-
-// post has the connection take all requests.
-func (e *end) post(requests ...*transport.Request) {
-	e.t.Helper()
-	for deadline := time.Now().Add(patience); len(requests) > 0; {
-		n, done := e.conn.Post(requests, nil)
-		e.note(done)
-		if requests = requests[n:]; n == 0 {
-			if time.Now().After(deadline) {
-				e.t.Fatal("the connection takes no requests")
-			}
-			time.Sleep(50 * time.Microsecond)
-		}
-	}
-}
-
-// wait waits for requests' completions and gives the first error.
-func (e *end) wait(requests ...*transport.Request) error {
-	e.t.Helper()
-	after := time.After(patience)
-	var first error
-	for _, r := range requests {
-		for {
-			e.mu.Lock()
-			c, ok := e.done[r]
-			e.mu.Unlock()
-			if ok {
-				if c.MayLand {
-					e.t.Error("a request may land")
-				}
-				if first == nil {
-					first = c.Err
-				}
-				break
-			}
-			select {
-			case <-e.seen:
-			case <-after:
-				e.t.Fatal("a request does not complete")
-			}
-		}
-	}
-	return first
-}
-
-func (e *end) do(requests ...*transport.Request) error {
-	e.t.Helper()
-	e.post(requests...)
-	return e.wait(requests...)
-}
-
-func (e *end) waitLost() error {
-	e.t.Helper()
-	select {
-	case err := <-e.lost:
-		return err
-	case <-time.After(patience):
-		e.t.Fatal("the connection is not lost")
-		return nil
-	}
-}
+// end is the active end of a connection.
+type end = transporttest.Client
 
 var (
 	session = transport.SessionID{1, 2, 3}
@@ -209,18 +115,18 @@ var (
 // dialTo connects a to p.
 func dialTo(t testing.TB, a, p *host, id transport.ConnID) *end {
 	t.Helper()
-	e := newEnd(t)
+	e := transporttest.NewClient(t)
 	c, err := a.Dial(within(t), dialOf(p, id, e))
 	if err != nil {
 		t.Fatal(err)
 	}
-	e.conn = c
+	e.Conn = c
 	return e
 }
 
 func dialOf(p *host, id transport.ConnID, e *end) transport.Dial {
 	return transport.Dial{
-		Session: session, Conn: id, Remote: p.Endpoint(), Events: e.events(),
+		Session: session, Conn: id, Remote: p.Endpoint(), Events: e.Events(),
 		Exchange: func(ctx context.Context, request []byte) ([]byte, error) {
 			o := origin
 			o.Conn = id

@@ -333,7 +333,7 @@ func TestGreedy(t *testing.T) {
 	active := newHost(t, 1)
 	local := active.region(8192, memory.None, memory.Options{})
 	e := dialTo(t, active, h, 2)
-	if err := e.do(one(transport.Write, local, 0, remote(region), 0, 100)); err != nil {
+	if err := e.Do(one(transport.Write, local, 0, remote(region), 0, 100)); err != nil {
 		t.Error(err)
 	}
 	_ = r.c.Close()
@@ -483,13 +483,13 @@ func TestHostileAnswers(t *testing.T) {
 		})
 		e := a.dialTo(d)
 		to := &transport.RemoteRegion{ID: id, Bytes: 8192, Grant: 3}
-		if err := e.do(one(transport.Write, local, 0, to, 0, 100)); !errors.Is(err, c.want) {
+		if err := e.Do(one(transport.Write, local, 0, to, 0, 100)); !errors.Is(err, c.want) {
 			t.Errorf("%s: %v, want %v", name, err, c.want)
 		}
 		if !c.lost {
-			e.conn.Close(nil)
+			e.Conn.Close(nil)
 		}
-		if err := e.waitLost(); (err != nil) != c.lost {
+		if err := e.WaitLost(); (err != nil) != c.lost {
 			t.Errorf("%s: lost with %v", name, err)
 		}
 	}
@@ -528,16 +528,16 @@ func TestSilentPeer(t *testing.T) {
 	for i := range 2 * maxPosted {
 		list = append(list, one(transport.Read, local, 0, &transport.RemoteRegion{ID: memory.ID(i/10 + 1), Bytes: 10}, 0, 10))
 	}
-	n, done := e.conn.Post(list, nil)
-	if n != maxPosted || len(done) != 0 {
-		t.Errorf("%d were taken, %d complete", n, len(done))
+	n := e.TryPost(list)
+	if n != maxPosted || e.HasEnded(list[0]) {
+		t.Errorf("%d were taken; the first has ended: %t", n, e.HasEnded(list[0]))
 	}
 	cause := errors.New("enough")
-	e.conn.Close(cause)
-	if err := e.wait(list[:n]...); !errors.Is(err, cause) || !errors.Is(err, transport.ErrClosed) {
+	e.Conn.Close(cause)
+	if err := e.Wait(list[:n]...); !errors.Is(err, cause) || !errors.Is(err, transport.ErrClosed) {
 		t.Errorf("%v", err)
 	}
-	if err := e.waitLost(); err != nil {
+	if err := e.WaitLost(); err != nil {
 		t.Errorf("lost with %v", err)
 	}
 }
@@ -599,8 +599,8 @@ func TestDirectories(t *testing.T) {
 	}
 }
 
-// Who takes the name of our directory first, which everybody can in /tmp, does not keep us from
-// having a socket that only we can enter.
+// Another user may have taken the name of our directory, as everybody can in /tmp. There is a socket that only we can
+// reach all the same.
 func TestDirectoryIsTaken(t *testing.T) {
 	base := shortDir(t)
 	t.Setenv("XDG_RUNTIME_DIR", base)

@@ -20,6 +20,7 @@ import (
 
 	"github.com/topoctl/topoctl/engine/internal/memory"
 	"github.com/topoctl/topoctl/engine/internal/transport"
+	"github.com/topoctl/topoctl/engine/internal/transport/transporttest"
 	"github.com/topoctl/topoctl/testkit/childtest"
 )
 
@@ -218,21 +219,21 @@ func TestServerDies(t *testing.T) {
 	}
 	a := newHost(t, 2)
 	local := a.region(in.Region.Bytes, memory.None, memory.Options{})
-	e := newEnd(t)
+	e := transporttest.NewClient(t)
 	c, err := a.Dial(within(t), transport.Dial{
-		Session: session, Conn: 1, Remote: in.Endpoint, Events: e.events(),
+		Session: session, Conn: 1, Remote: in.Endpoint, Events: e.Events(),
 		Exchange: func(context.Context, []byte) ([]byte, error) { return hex.DecodeString(in.Answer) },
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	e.conn = c
-	if err := e.do(one(transport.Write, local, 0, &in.Region, 0, in.Region.Bytes)); err != nil {
+	e.Conn = c
+	if err := e.Do(one(transport.Write, local, 0, &in.Region, 0, in.Region.Bytes)); err != nil {
 		t.Fatal(err)
 	}
 	want := bytes.Clone(local.Block().Bytes())
 	clear(local.Block().Bytes())
-	if err := e.do(one(transport.Read, local, 0, &in.Region, 0, in.Region.Bytes)); err != nil {
+	if err := e.Do(one(transport.Read, local, 0, &in.Region, 0, in.Region.Bytes)); err != nil {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(local.Block().Bytes(), want) {
@@ -241,7 +242,7 @@ func TestServerDies(t *testing.T) {
 	if err := p.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	if err := e.waitLost(); err == nil {
+	if err := e.WaitLost(); err == nil {
 		t.Error("lost without an error")
 	}
 	if n, _ := c.Post([]*transport.Request{one(transport.Read, local, 0, &in.Region, 0, 10)}, nil); n != 0 {

@@ -72,16 +72,14 @@ func TestWindowsArePipelined(t *testing.T) {
 	e := dialTo(t, a, p, 1)
 	cudafake.Hold(true)
 	w := one(transport.Write, local, 0, remote(there), 0, size)
-	e.post(w)
+	e.Post(w)
 	eventually(t, "that all slots wait for the device", func() bool { return cudafake.Count().MostQueued == windowSlots })
 	time.Sleep(20 * time.Millisecond)
-	e.mu.Lock()
-	if _, over := e.done[w]; over {
+	if e.HasEnded(w) {
 		t.Error("complete while the copy to the device stands still")
 	}
-	e.mu.Unlock()
 	cudafake.Hold(false)
-	if err := e.wait(w); err != nil {
+	if err := e.Wait(w); err != nil {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(held(there), local.Bytes(0, size)) {
@@ -89,10 +87,10 @@ func TestWindowsArePipelined(t *testing.T) {
 	}
 	want := held(there)
 	clear(local.Bytes(0, size))
-	if err := e.do(one(transport.Read, local, 0, remote(there), 0, size)); err != nil || !bytes.Equal(local.Bytes(0, size), want) {
+	if err := e.Do(one(transport.Read, local, 0, remote(there), 0, size)); err != nil || !bytes.Equal(local.Bytes(0, size), want) {
 		t.Errorf("what was read is something else (%v)", err)
 	}
-	if s := e.conn.Describe(); !strings.Contains(s, "0 regions mapped") || !strings.Contains(s, "pinned windows") {
+	if s := e.Conn.Describe(); !strings.Contains(s, "0 regions mapped") || !strings.Contains(s, "pinned windows") {
 		t.Error(s)
 	}
 }
@@ -116,7 +114,7 @@ func TestMixedRequest(t *testing.T) {
 		spans = append(spans, transport.Span{Local: local, LocalOffset: at, Remote: remote(places[i%3]), RemoteOffset: at, Bytes: n})
 		at += n
 	}
-	if err := e.do(&transport.Request{Op: transport.Write, Spans: spans, Bytes: size}); err != nil {
+	if err := e.Do(&transport.Request{Op: transport.Write, Spans: spans, Bytes: size}); err != nil {
 		t.Fatal(err)
 	}
 	want := bytes.Clone(local.Bytes(0, size))
@@ -127,7 +125,7 @@ func TestMixedRequest(t *testing.T) {
 		}
 	}
 	clear(local.Bytes(0, size))
-	if err := e.do(&transport.Request{Op: transport.Read, Spans: spans, Bytes: size},
+	if err := e.Do(&transport.Request{Op: transport.Read, Spans: spans, Bytes: size},
 		one(transport.Read, local, 0, remote(places[1]), 10, 0)); err != nil || !bytes.Equal(local.Bytes(0, size), want) {
 		t.Errorf("what was read is something else (%v)", err)
 	}
@@ -140,26 +138,24 @@ func TestLeaveWaitsForTheDevice(t *testing.T) {
 	a, p := newHost(t, 1), newHost(t, 1)
 	local, there := a.region(1<<20, memory.None, memory.Options{}), p.onGPU(g.GPU, 1<<20, both)
 	e := dialTo(t, a, p, 1)
-	if err := e.do(one(transport.Read, local, 0, remote(there), 0, 100)); err != nil {
+	if err := e.Do(one(transport.Read, local, 0, remote(there), 0, 100)); err != nil {
 		t.Fatal(err)
 	}
 	cudafake.Hold(true)
 	w, r := one(transport.Write, local, 0, remote(there), 0, 1<<20), one(transport.Read, local, 0, remote(there), 0, 100)
 	before := cudafake.Count().Copies
-	e.post(w, r)
+	e.Post(w, r)
 	eventually(t, "that both pieces wait for the device", func() bool { return cudafake.Count().MostQueued >= 2 })
-	e.conn.Close(errors.New("enough"))
-	if err := e.waitLost(); err != nil {
+	e.Conn.Close(errors.New("enough"))
+	if err := e.WaitLost(); err != nil {
 		t.Error(err)
 	}
-	e.mu.Lock()
-	if c := e.done[w]; c.Err == nil || !c.MayLand {
+	if c := e.End(w); c.Err == nil || !c.MayLand {
 		t.Errorf("the write ended with %+v", c)
 	}
-	if c := e.done[r]; c.Err == nil || c.MayLand {
+	if c := e.End(r); c.Err == nil || c.MayLand {
 		t.Errorf("the read ended with %+v", c)
 	}
-	e.mu.Unlock()
 	short, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
 	defer cancel()
 	if err := p.Leave(short, origin, 1); !errors.Is(err, context.DeadlineExceeded) {
@@ -185,7 +181,7 @@ func TestLostDevice(t *testing.T) {
 	a, p := newHost(t, 1), newHost(t, 1)
 	local, there, host := a.region(1<<20, memory.None, memory.Options{}), p.onGPU(g.GPU, 1<<20, both), p.region(1<<20, both, memory.Options{})
 	e := dialTo(t, a, p, 1)
-	do := func(op transport.Op, r *memory.Region) error { return e.do(one(op, local, 0, remote(r), 0, 1<<20)) }
+	do := func(op transport.Op, r *memory.Region) error { return e.Do(one(op, local, 0, remote(r), 0, 1<<20)) }
 	if err := do(transport.Write, there); err != nil {
 		t.Fatal(err)
 	}
@@ -205,10 +201,10 @@ func TestLostDevice(t *testing.T) {
 	// No window can be made for the next connection: its requests fail, and say so.
 	other := dialTo(t, a, p, 2)
 	cudafake.Fail("cuMemHostRegister_v2", 2, 0, 1)
-	if err := other.do(one(transport.Write, local, 0, remote(there), 0, 1<<20)); !errors.Is(err, memory.ErrDevice) {
+	if err := other.Do(one(transport.Write, local, 0, remote(there), 0, 1<<20)); !errors.Is(err, memory.ErrDevice) {
 		t.Error(err)
 	}
-	if err := other.do(one(transport.Write, local, 0, remote(there), 0, 1<<20)); err != nil {
+	if err := other.Do(one(transport.Write, local, 0, remote(there), 0, 1<<20)); err != nil {
 		t.Error(err)
 	}
 }
@@ -225,7 +221,7 @@ func TestWindowsAreShared(t *testing.T) {
 		local := a.region(4<<20, memory.None, memory.Options{})
 		wg.Go(func() {
 			for range 3 {
-				if err := e.do(one(transport.Read, local, 0, remote(there), 0, 4<<20)); err != nil {
+				if err := e.Do(one(transport.Read, local, 0, remote(there), 0, 4<<20)); err != nil {
 					t.Error(err)
 				}
 				if n := cudafake.Count().PinnedBytes; n > 3*4*memory.PieceBytes {
@@ -454,8 +450,8 @@ func TestHostileWindows(t *testing.T) {
 				}
 			})
 			e := a.dialTo(d)
-			e.post(one(transport.Read, local, 0, &transport.RemoteRegion{ID: id, Bytes: 1 << 20, Grant: 3}, 0, 100))
-			if err := e.waitLost(); err == nil {
+			e.Post(one(transport.Read, local, 0, &transport.RemoteRegion{ID: id, Bytes: 1 << 20, Grant: 3}, 0, 100))
+			if err := e.WaitLost(); err == nil {
 				t.Error("the connection goes on")
 			}
 		})

@@ -46,7 +46,7 @@ func noAllocations(t *testing.T, level transport.Protection) {
 						req.Spans = append(req.Spans, transport.Span{Local: mine, LocalOffset: i * s.bytes, Remote: theirs, RemoteOffset: i * s.bytes, Bytes: s.bytes})
 					}
 					reqs := []*transport.Request{req}
-					const runs = 100
+					const runs = 40
 					var least uint64
 					// The runtime's own objects for waiting are made now and then, and
 					// used again: it settles.

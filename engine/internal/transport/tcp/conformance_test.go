@@ -1,126 +1,23 @@
 package tcp
 
 import (
-	"net"
-	"sync"
 	"testing"
 
 	"github.com/topoctl/topoctl/engine/internal/memory"
 	"github.com/topoctl/topoctl/engine/internal/transport"
+	"github.com/topoctl/topoctl/engine/internal/transport/faulty"
 	"github.com/topoctl/topoctl/engine/internal/transport/transporttest"
 )
 
-// middle forwards connections, and can hold back what goes to the server.
-type middle struct {
-	l      net.Listener
-	server string
-	wg     sync.WaitGroup
-
-	mu      sync.Mutex
-	change  sync.Cond
-	stalled bool
-	over    bool
-	held    map[string]bool // by the client's address
-	conns   []net.Conn
-}
-
-func newMiddle(t testing.TB, server string) *middle {
+// newProxy forwards connections to a server until the test ends.
+func newProxy(t testing.TB, server string) *faulty.Proxy {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	p, err := faulty.Listen("127.0.0.1:0", server, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := &middle{l: l, server: server, held: map[string]bool{}}
-	m.change.L = &m.mu
-	m.wg.Go(m.accept)
-	t.Cleanup(m.close)
-	return m
-}
-
-func (m *middle) close() {
-	m.mu.Lock()
-	m.over = true
-	m.l.Close()
-	for _, c := range m.conns {
-		c.Close()
-	}
-	m.change.Broadcast()
-	m.mu.Unlock()
-	m.wg.Wait()
-}
-
-func (m *middle) accept() {
-	for {
-		client, err := m.l.Accept()
-		if err != nil {
-			return
-		}
-		server, err := net.Dial("tcp", m.server)
-		if err != nil {
-			client.Close()
-			continue
-		}
-		m.mu.Lock()
-		m.conns = append(m.conns, client, server)
-		if m.over {
-			client.Close()
-			server.Close()
-		}
-		m.mu.Unlock()
-		m.wg.Go(func() { m.up(client, server) })
-		m.wg.Go(func() {
-			forward(client, server)
-			client.Close()
-		})
-	}
-}
-
-func forward(to, from net.Conn) {
-	b := make([]byte, 64<<10)
-	for {
-		n, err := from.Read(b)
-		if _, werr := to.Write(b[:n]); werr != nil || err != nil {
-			return
-		}
-	}
-}
-
-// up forwards to the server. What is held back is read all the same: the client's
-// end must not take it away.
-func (m *middle) up(client, server net.Conn) {
-	defer server.Close()
-	name := client.RemoteAddr().String()
-	var kept []byte
-	b := make([]byte, 64<<10)
-	for {
-		n, err := client.Read(b)
-		m.mu.Lock()
-		for m.stalled && !m.over {
-			m.change.Wait()
-		}
-		kept = append(kept, b[:n]...)
-		for err != nil && m.held[name] && !m.over {
-			m.change.Wait()
-		}
-		held := m.held[name]
-		m.mu.Unlock()
-		if !held {
-			if _, werr := server.Write(kept); werr != nil {
-				return
-			}
-			kept = kept[:0]
-		}
-		if err != nil {
-			return
-		}
-	}
-}
-
-func (m *middle) set(f func()) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	f()
-	m.change.Broadcast()
+	t.Cleanup(func() { _ = p.Close() })
+	return p
 }
 
 func TestConformance(t *testing.T) {
@@ -144,19 +41,15 @@ func protectedEnds(t testing.TB, level transport.Protection) *transporttest.Ends
 	a, regions := bare(t, level)
 	a.dial = plainDial
 	b := suiteEnd(t)
-	m := newMiddle(t, b.Endpoint.Address)
-	b.Endpoint.Address = m.l.Addr().String()
+	way := newProxy(t, b.Endpoint.Address)
+	b.Endpoint.Address = way.Address()
 	return &transporttest.Ends{
 		Active:  transporttest.End{Transport: a, Regions: regions},
 		Passive: b,
-		Stall:   func(on bool) { m.set(func() { m.stalled = on }) },
-		Hold: func(c transport.Conn) func() {
-			if w, ok := c.(interface{ Unwrap() transport.Conn }); ok {
-				c = w.Unwrap()
-			}
-			name := c.(*conn).link.conn.LocalAddr().String()
-			m.set(func() { m.held[name] = true })
-			return func() { m.set(func() { m.held[name] = false }) }
+		Stall:   func(on bool) { way.Update(func(up, _ *faulty.Line) { up.Stall = on }) },
+		Hold: func(transport.Conn) func() {
+			way.Update(func(up, _ *faulty.Line) { up.Hold = true })
+			return func() { way.Update(func(up, _ *faulty.Line) { up.Hold = false }) }
 		},
 		Restart: suiteEnd,
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/topoctl/topoctl/engine/internal/memory"
 	"github.com/topoctl/topoctl/engine/internal/session"
 	"github.com/topoctl/topoctl/engine/internal/transport"
+	"github.com/topoctl/topoctl/engine/internal/transport/faulty"
 )
 
 // between are two ends with an attacker between them, who hands over what he likes.
@@ -428,49 +429,23 @@ func TestFlippedTLS(t *testing.T) {
 	}
 }
 
-// flipping forwards one connection, and changes a byte on the way.
+// flipping forwards connections, and changes a byte on the way.
 func flipping(t testing.TB, server string, up bool, at int) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	over := make(chan struct{})
-	t.Cleanup(func() { l.Close(); <-over })
-	go func() {
-		defer close(over)
-		in, err := l.Accept()
-		if err != nil {
-			return
+	way := newProxy(t, server)
+	way.Update(func(there, back *faulty.Line) {
+		line := back
+		if up {
+			line = there
 		}
-		defer in.Close()
-		out, err := net.Dial("tcp", server)
-		if err != nil {
-			return
-		}
-		defer out.Close()
-		way := func(to, from net.Conn, flip bool) {
-			defer to.Close()
-			defer from.Close()
-			if flip {
-				b := make([]byte, at+1)
-				n, err := io.ReadFull(io.TeeReader(from, to), b[:at])
-				if err == nil {
-					_, err = io.ReadFull(from, b[n:])
-				}
-				if err != nil {
-					return
-				}
-				_, _ = to.Write([]byte{b[at] ^ 4})
+		line.Change = func(place int64, b []byte) []byte {
+			if i := int64(at) - place; i >= 0 && i < int64(len(b)) {
+				b[i] ^= 4
 			}
-			forward(to, from)
+			return b
 		}
-		other := make(chan struct{})
-		go func() { defer close(other); way(in, out, !up) }()
-		way(out, in, up)
-		<-other
-	}()
-	return l.Addr().String()
+	})
+	return way.Address()
 }
 
 // A connection without TLS is not let in where TLS was agreed on, and the other way round.

@@ -38,7 +38,7 @@ func checkPostNeverBlocks(p *pair) {
 			requestOn(transport.Read, p.local, p.remote, piece{n, n, size}),
 		}
 		taken := make(chan int, 1)
-		go func() { taken <- l.post(requests) }()
+		go func() { taken <- l.TryPost(requests) }()
 		select {
 		case k := <-taken:
 			posted = append(posted, requests[:k]...)
@@ -57,7 +57,7 @@ func checkPostNeverBlocks(p *pair) {
 		p.FailNow()
 	}
 	for _, r := range posted {
-		if err := l.end(r).Err; err != nil {
+		if err := l.End(r).Err; err != nil {
 			p.Fatalf("after the passive end stood still: %v", err)
 		}
 	}
@@ -68,10 +68,10 @@ func checkPostNeverBlocks(p *pair) {
 
 // postAfter posts on a connection that is over: nothing is taken, or it fails at
 // once.
-func (p *pair) postAfter(l *link) {
+func (p *pair) postAfter(l *Client) {
 	p.Helper()
 	r := requestOn(transport.Write, p.local, p.remote, piece{0, 0, 8})
-	if l.post([]*transport.Request{r}) == 1 && (!l.hasEnded(r) || l.end(r).Err == nil) {
+	if l.TryPost([]*transport.Request{r}) == 1 && (!l.HasEnded(r) || l.End(r).Err == nil) {
 		p.Error("a connection that is over took a request and did not fail it")
 	}
 }
@@ -79,29 +79,29 @@ func (p *pair) postAfter(l *link) {
 func checkCloseIdle(p *pair) {
 	l := p.dial()
 	p.usable(l, "before close")
-	l.conn.Close(nil)
-	l.conn.Close(errTest)
-	if err := l.waitLost(); err != nil {
+	l.Conn.Close(nil)
+	l.Conn.Close(errTest)
+	if err := l.WaitLost(); err != nil {
 		p.Errorf("after Close, Lost says: %v", err)
 	}
 	p.postAfter(l)
-	l.conn.Close(errTest)
+	l.Conn.Close(errTest)
 	p.eventually("the passive end is still open", func() bool { return p.ends.Passive.Transport.Served().Conns == 0 })
 	p.usable(p.dial(), "on another connection")
 }
 
 // settled is for a connection that has ended under load: everything has exactly
 // one completion, what ended well is in place, what failed was closed.
-func (p *pair) settled(l *link, requests []*transport.Request, pieces []piece) {
+func (p *pair) settled(l *Client, requests []*transport.Request, pieces []piece) {
 	p.Helper()
 	for _, r := range requests {
 		l.mu.Lock()
 		known := l.state[r] != 0
 		l.mu.Unlock()
-		if known && !l.hasEnded(r) {
+		if known && !l.HasEnded(r) {
 			p.Fatalf("Lost came before all completions: %s", l.summary())
 		}
-		if err := l.end(r).Err; err != nil && !errors.Is(err, transport.ErrClosed) {
+		if err := l.End(r).Err; err != nil && !errors.Is(err, transport.ErrClosed) {
 			p.Fatalf("a request on a connection that was closed: %v", err)
 		}
 	}
@@ -110,7 +110,7 @@ func (p *pair) settled(l *link, requests []*transport.Request, pieces []piece) {
 
 // nothingLands waits a little after Lost: our memory does not change any more, and
 // the peer's only where a completion said so.
-func (p *pair) nothingLands(l *link, requests []*transport.Request, pieces []piece) {
+func (p *pair) nothingLands(l *Client, requests []*transport.Request, pieces []piece) {
 	p.Helper()
 	p.local.fill(p.local.seed + 1)
 	before := bytes.Clone(p.remote.bytes())
@@ -119,7 +119,7 @@ func (p *pair) nothingLands(l *link, requests []*transport.Request, pieces []pie
 	after := p.remote.bytes()
 	for i, r := range requests {
 		s := pieces[i]
-		c := l.end(r)
+		c := l.End(r)
 		if !c.MayLand && !bytes.Equal(before[s.remote:s.remote+s.bytes], after[s.remote:s.remote+s.bytes]) {
 			p.Errorf("a %s landed after its completion, which did not say that it may (%v)", r.Op, c.Err)
 		}
@@ -128,7 +128,7 @@ func (p *pair) nothingLands(l *link, requests []*transport.Request, pieces []pie
 
 func checkCloseUnderLoad(p *pair) {
 	rng := rand.New(rand.NewPCG(10, 10))
-	for round := range 12 {
+	for round := range rounds(12) {
 		l := p.dial()
 		_, maxBytes, _ := p.limits(l)
 		p.refill(uint64(10000 + 2*round))
@@ -136,15 +136,15 @@ func checkCloseUnderLoad(p *pair) {
 		posted := make(chan int, 1)
 		go func() { posted <- l.start(requests) }()
 		time.Sleep(time.Duration(rng.IntN(1500)) * time.Microsecond)
-		l.conn.Close(errTest)
-		if err := l.waitLost(); err != nil {
+		l.Conn.Close(errTest)
+		if err := l.WaitLost(); err != nil {
 			p.Errorf("after Close, Lost says: %v", err)
 		}
 		<-posted
 		p.settled(l, requests, pieces)
 		p.postAfter(l)
 		p.nothingLands(l, requests, pieces)
-		p.leave(l.conn.ID())
+		p.leave(l.Conn.ID())
 		p.remote.fill(uint64(10001 + 2*round))
 		time.Sleep(time.Millisecond)
 		p.verify(fmt.Sprintf("round %d, after the peer left the connection", round))
@@ -155,10 +155,10 @@ func checkCloseFromDone(p *pair) {
 	l := p.dial()
 	_, maxBytes, _ := p.limits(l)
 	requests, pieces := p.traffic(100, maxBytes, rand.New(rand.NewPCG(11, 11)))
-	l.onDone = func() { l.conn.Close(errTest) }
+	l.onDone = func() { l.Conn.Close(errTest) }
 	l.start(requests)
-	l.conn.Close(errTest) // a transport that completes at once makes no Done
-	_ = l.waitLost()
+	l.Conn.Close(errTest) // a transport that completes at once makes no Done
+	_ = l.WaitLost()
 	p.settled(l, requests, pieces)
 }
 
@@ -171,21 +171,21 @@ func checkCloseStalled(p *pair) {
 	p.ends.Stall(true)
 	requests, pieces := p.traffic(50, maxBytes, rand.New(rand.NewPCG(12, 12)))
 	for rest := requests; len(rest) > 0; {
-		n := l.post(rest)
+		n := l.TryPost(rest)
 		if n == 0 {
 			break // nothing moves, so there will be no room
 		}
 		rest = rest[n:]
 	}
 	time.Sleep(quiet)
-	l.conn.Close(errTest)
-	_ = l.waitLost()
+	l.Conn.Close(errTest)
+	_ = l.WaitLost()
 	p.settled(l, requests, pieces)
 	p.local.fill(77)
 	p.ends.Stall(false)
 	time.Sleep(quiet)
 	p.local.verify(p, "after a peer that stood still goes on")
-	p.leave(l.conn.ID())
+	p.leave(l.Conn.ID())
 	p.remote.fill(78)
 	time.Sleep(quiet)
 	p.remote.verify(p, "after the peer has left the connection")
@@ -193,7 +193,7 @@ func checkCloseStalled(p *pair) {
 
 func checkCloseTransport(p *pair) {
 	rng := rand.New(rand.NewPCG(13, 13))
-	links := []*link{p.dial(), p.dial()}
+	links := []*Client{p.dial(), p.dial()}
 	_, maxBytes, _ := p.limits(links[0])
 	requests, pieces := p.traffic(600, maxBytes, rng)
 	posted := make(chan int, len(links))
@@ -205,7 +205,7 @@ func checkCloseTransport(p *pair) {
 		p.Errorf("close: %v", err)
 	}
 	for _, l := range links {
-		if !l.lostNow() {
+		if !l.LostNow() {
 			p.Error("the transport is closed, and a connection was not lost")
 		}
 	}

@@ -21,7 +21,7 @@ func checkRestart(p *pair) {
 		p.Errorf("closing the passive transport: %v", err)
 	}
 	p.remote.fill(18)
-	if err := l.waitLost(); err == nil {
+	if err := l.WaitLost(); err == nil {
 		p.Error("the peer ended, and Lost has no error")
 	}
 	traffic.Wait()
@@ -104,7 +104,7 @@ func checkDialNobody(p *pair) {
 		d.Remote.Address = address
 		conn, err := p.ends.Active.Transport.Dial(ctx, d)
 		if err == nil {
-			l.conn = conn
+			l.Conn = conn
 			p.links = append(p.links, l)
 		}
 		cancel()
@@ -137,14 +137,14 @@ func checkServed(p *pair) {
 	if serving, ok := transport.As[transport.Serving](passive); ok {
 		p.checkServes(serving, passive.Served(), a, b)
 	}
-	a.conn.Close(nil)
-	b.conn.Close(nil)
+	a.Conn.Close(nil)
+	b.Conn.Close(nil)
 	p.eventually("closed connections are still counted", func() bool { return passive.Served().Conns == 0 })
 	p.verify("after a few requests")
 }
 
 // checkServes holds the list of passive ends to what is counted of all of them.
-func (p *pair) checkServes(serving transport.Serving, all transport.Served, links ...*link) {
+func (p *pair) checkServes(serving transport.Serving, all transport.Served, links ...*Client) {
 	list := serving.Serves()
 	if len(list) != len(links) {
 		p.Errorf("served: %d connections are listed, want %d", len(list), len(links))
@@ -152,8 +152,8 @@ func (p *pair) checkServes(serving transport.Serving, all transport.Served, link
 	var read, written int64
 	for i := range list {
 		x := &list[i]
-		if !slices.ContainsFunc(links, func(l *link) bool { return l.conn.ID() == x.Conn }) {
-			p.Errorf("served: connection %d is listed, which is none", x.Conn)
+		if !slices.ContainsFunc(links, func(l *Client) bool { return l.Conn.ID() == x.Conn }) {
+			p.Errorf("served: connection %d is listed, and does not exist", x.Conn)
 		}
 		if (x.ReadBytes == nil || x.WrittenBytes == nil) != p.h.Uncounted {
 			p.Errorf("served: connection %d counts bytes: %v and %v, want that to be %v", x.Conn, x.ReadBytes != nil, x.WrittenBytes != nil, !p.h.Uncounted)
@@ -178,11 +178,11 @@ func checkCycles(p *pair) {
 		l.do(p.move(bothOps[i%2], piece{at, at, 100}))
 		switch i % 3 {
 		case 0:
-			p.leave(l.conn.ID())
+			p.leave(l.Conn.ID())
 		default:
-			l.conn.Close(nil)
+			l.Conn.Close(nil)
 		}
-		_ = l.waitLost()
+		_ = l.WaitLost()
 		l.finish()
 		p.links = p.links[:len(p.links)-1]
 	}

@@ -86,18 +86,18 @@ func checkNotExpected(p *pair) {
 func checkLeaveUnknown(p *pair) {
 	p.leave(1 << 40)
 	l := p.dial()
-	// Another session's connection of this number is none of ours.
+	// Another session's connection of this number is not ours.
 	ctx, cancel := p.context()
 	defer cancel()
-	other := p.origin(l.conn.ID())
+	other := p.origin(l.Conn.ID())
 	other.Session[3] ^= 1
-	if err := p.ends.Passive.Transport.Leave(ctx, other, l.conn.ID()); err != nil {
+	if err := p.ends.Passive.Transport.Leave(ctx, other, l.Conn.ID()); err != nil {
 		p.Errorf("leave of an unknown connection: %v", err)
 	}
 	p.usable(l, "after another session left")
-	p.leave(l.conn.ID())
-	p.leave(l.conn.ID())
-	if err := l.waitLost(); err == nil {
+	p.leave(l.Conn.ID())
+	p.leave(l.Conn.ID())
+	if err := l.WaitLost(); err == nil {
 		p.Error("the peer left the connection, and Lost has no error")
 	}
 	p.postAfter(l)
@@ -106,7 +106,7 @@ func checkLeaveUnknown(p *pair) {
 
 // stream writes the whole local area to the remote one again and again, until the
 // connection is over. It returns once the first requests have completed.
-func (p *pair) stream(l *link) (traffic *sync.WaitGroup) {
+func (p *pair) stream(l *Client) (traffic *sync.WaitGroup) {
 	_, maxBytes, _ := p.limits(l)
 	size := min(maxBytes, 128<<10)
 	began := make(chan struct{})
@@ -114,7 +114,7 @@ func (p *pair) stream(l *link) (traffic *sync.WaitGroup) {
 	traffic.Go(func() {
 		once := sync.OnceFunc(func() { close(began) })
 		defer once()
-		for !l.lostNow() {
+		for !l.LostNow() {
 			var requests []*transport.Request
 			for at := int64(0); at+size <= p.h.RegionBytes && len(requests) < 64; at += size {
 				requests = append(requests, requestOn(transport.Write, p.local, p.remote, piece{at, at, size}))
@@ -130,7 +130,7 @@ func (p *pair) stream(l *link) (traffic *sync.WaitGroup) {
 
 func checkLeaveDuringTraffic(p *pair) {
 	rng := rand.New(rand.NewPCG(14, 14))
-	for round := range 20 {
+	for round := range rounds(20) {
 		l := p.dial()
 		p.refill(uint64(14000 + 2*round))
 		traffic := p.stream(l)
@@ -141,14 +141,14 @@ func checkLeaveDuringTraffic(p *pair) {
 			leavers.Go(func() {
 				ctx, cancel := p.context()
 				defer cancel()
-				if err := p.ends.Passive.Transport.Leave(ctx, p.origin(l.conn.ID()), l.conn.ID()); err != nil {
+				if err := p.ends.Passive.Transport.Leave(ctx, p.origin(l.Conn.ID()), l.Conn.ID()); err != nil {
 					p.Errorf("leave: %v", err)
 				}
 			})
 		}
 		leavers.Wait()
 		p.remote.fill(uint64(14001 + 2*round))
-		if err := l.waitLost(); err == nil {
+		if err := l.WaitLost(); err == nil {
 			p.Error("the peer left the connection, and Lost has no error")
 		}
 		traffic.Wait()
@@ -159,17 +159,17 @@ func checkLeaveDuringTraffic(p *pair) {
 
 // The active end closes and the passive one leaves at the same time.
 func checkLeaveClosed(p *pair) {
-	for round := range 12 {
+	for round := range rounds(12) {
 		l := p.dial()
 		p.refill(uint64(15000 + 2*round))
 		traffic := p.stream(l)
-		l.conn.Close(errTest)
+		l.Conn.Close(errTest)
 		if round%2 == 0 {
-			_ = l.waitLost()
+			_ = l.WaitLost()
 		}
-		p.leave(l.conn.ID())
+		p.leave(l.Conn.ID())
 		p.remote.fill(uint64(15001 + 2*round))
-		_ = l.waitLost()
+		_ = l.WaitLost()
 		traffic.Wait()
 		time.Sleep(time.Millisecond)
 		p.verify(fmt.Sprintf("round %d, after a closed connection was left", round))
@@ -177,7 +177,7 @@ func checkLeaveClosed(p *pair) {
 }
 
 // holdWrites posts writes that do not land, and closes the connection.
-func (p *pair) holdWrites(round int) (l *link, requests []*transport.Request, pieces []piece, release func()) {
+func (p *pair) holdWrites(round int) (l *Client, requests []*transport.Request, pieces []piece, release func()) {
 	p.Helper()
 	if p.ends.Hold == nil {
 		p.Skip("the harness cannot hold writes back")
@@ -186,15 +186,15 @@ func (p *pair) holdWrites(round int) (l *link, requests []*transport.Request, pi
 	_, maxBytes, maxPosted := p.limits(l)
 	p.refill(uint64(16000 + 3*round))
 	p.usable(l, "before writes are held back")
-	release = p.ends.Hold(l.conn)
+	release = p.ends.Hold(l.Conn)
 	pieces = p.cells(min(32, maxPosted), min(maxBytes, 4096), rand.New(rand.NewPCG(15, uint64(round))))
 	for _, s := range pieces {
 		requests = append(requests, requestOn(transport.Write, p.local, p.remote, s))
 	}
 	l.start(requests)
 	time.Sleep(quiet / 4)
-	l.conn.Close(errTest)
-	_ = l.waitLost()
+	l.Conn.Close(errTest)
+	_ = l.WaitLost()
 	p.settled(l, requests, pieces)
 	return l, requests, pieces, release
 }
@@ -202,9 +202,9 @@ func (p *pair) holdWrites(round int) (l *link, requests []*transport.Request, pi
 // A WRITE that was held back when its connection was closed lands after the peer
 // has left: it must not.
 func checkLeaveHeld(p *pair) {
-	for round := range 10 {
+	for round := range rounds(10) {
 		l, _, _, release := p.holdWrites(round)
-		p.leave(l.conn.ID())
+		p.leave(l.Conn.ID())
 		p.remote.fill(uint64(16001 + 3*round))
 		release()
 		time.Sleep(quiet / 4)
@@ -215,14 +215,14 @@ func checkLeaveHeld(p *pair) {
 // One that lands because nobody left the connection was announced by MayLand.
 func checkMayLand(p *pair) {
 	landed := 0
-	for round := range 10 {
+	for round := range rounds(10) {
 		l, requests, pieces, release := p.holdWrites(round)
 		before := bytes.Clone(p.remote.bytes())
 		release()
 		time.Sleep(quiet / 4)
 		after := p.remote.bytes()
 		for i, r := range requests {
-			s, c := pieces[i], l.end(r)
+			s, c := pieces[i], l.End(r)
 			if bytes.Equal(before[s.remote:s.remote+s.bytes], after[s.remote:s.remote+s.bytes]) {
 				continue
 			}
@@ -231,7 +231,7 @@ func checkMayLand(p *pair) {
 				p.Errorf("a write landed after its completion, which did not say that it may (%v)", c.Err)
 			}
 		}
-		p.leave(l.conn.ID())
+		p.leave(l.Conn.ID())
 	}
 	p.Logf("%d writes landed after their connection was closed", landed)
 }
@@ -252,8 +252,8 @@ func checkLeaveAll(p *pair) {
 		p.Errorf("leaving a session: %v", err)
 	}
 	p.remote.fill(17)
-	for _, l := range []*link{a, b} {
-		if err := l.waitLost(); err == nil {
+	for _, l := range []*Client{a, b} {
+		if err := l.WaitLost(); err == nil {
 			p.Error("the peer left the session, and Lost has no error")
 		}
 	}

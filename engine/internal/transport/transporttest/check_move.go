@@ -15,17 +15,17 @@ func checkLimits(p *pair) {
 	}
 	caps := t.Caps()
 	l := p.dial()
-	limits := l.conn.Limits()
+	limits := l.Conn.Limits()
 	if limits.MaxSpans < 1 || limits.MaxBytes < 1 || limits.MaxPosted < 1 {
 		p.Errorf("limits of a connection %+v: nothing fits", limits)
 	}
 	if limits.MaxSpans > caps.MaxSpans || limits.MaxBytes > caps.MaxBytes || limits.MaxPosted > caps.MaxPosted {
 		p.Errorf("limits of a connection %+v are above those of the transport %+v", limits, caps)
 	}
-	if l.conn.Describe() == "" {
+	if l.Conn.Describe() == "" {
 		p.Error("the connection does not describe itself")
 	}
-	if n, done := l.conn.Post(nil, nil); n != 0 || len(done) != 0 {
+	if n, done := l.Conn.Post(nil, nil); n != 0 || len(done) != 0 {
 		p.Errorf("posting nothing took %d and completed %d", n, len(done))
 	}
 	p.usable(l, "after posting nothing")
@@ -169,7 +169,7 @@ func (p *pair) traffic(n int, maxBytes int64, rng *rand.Rand) ([]*transport.Requ
 
 func checkMixed(p *pair) {
 	l := p.dial()
-	_, maxBytes, _ := p.limits(l)
+	maxSpans, maxBytes, _ := p.limits(l)
 	rng := rand.New(rand.NewPCG(5, 5))
 	for round := range 6 {
 		p.refill(uint64(5000 + round))
@@ -177,10 +177,25 @@ func checkMixed(p *pair) {
 		l.do(requests...)
 		p.verify(fmt.Sprintf("%d reads and writes", len(requests)))
 	}
+	for round := range 6 {
+		p.refill(uint64(5100 + round))
+		var requests []*transport.Request
+		for cells := p.cells(600, maxBytes, rng); len(cells) > 0; {
+			n, sum := 1, cells[0].bytes
+			for most := rng.IntN(min(maxSpans, 128)); n <= most && n < len(cells) && sum+cells[n].bytes <= maxBytes; n++ {
+				sum += cells[n].bytes
+			}
+			r := p.move(bothOps[rng.IntN(2)], cells[:n]...)
+			r.Check = rng.IntN(2) == 0
+			requests, cells = append(requests, r), cells[n:]
+		}
+		l.do(requests...)
+		p.verify(fmt.Sprintf("%d reads and writes of several pieces", len(requests)))
+	}
 }
 
 // concurrently shares the work out and waits for all of it.
-func (p *pair) concurrently(links []*link, requests []*transport.Request, workers int) {
+func (p *pair) concurrently(links []*Client, requests []*transport.Request, workers int) {
 	p.Helper()
 	var all sync.WaitGroup
 	for w := range workers {
@@ -196,7 +211,7 @@ func (p *pair) concurrently(links []*link, requests []*transport.Request, worker
 			}
 			l.wait(mine)
 			for _, r := range mine {
-				if c := l.end(r); c.Err != nil {
+				if c := l.End(r); c.Err != nil {
 					p.Errorf("poster %d: %v", w, c.Err)
 				}
 			}
@@ -211,19 +226,19 @@ func checkPosters(p *pair) {
 	rng := rand.New(rand.NewPCG(6, 6))
 	for round := range 3 {
 		p.refill(uint64(6000 + round))
-		requests, _ := p.traffic(800, maxBytes, rng)
-		p.concurrently([]*link{l}, requests, 8)
+		requests, _ := p.traffic(min(800, p.h.Requests), maxBytes, rng)
+		p.concurrently([]*Client{l}, requests, 8)
 		p.verify("after concurrent posters")
 	}
 }
 
 func checkConnections(p *pair) {
-	links := []*link{p.dial(), p.dial(), p.dial(), p.dial()}
+	links := []*Client{p.dial(), p.dial(), p.dial(), p.dial()}
 	_, maxBytes, _ := p.limits(links[0])
 	rng := rand.New(rand.NewPCG(7, 7))
 	for round := range 3 {
 		p.refill(uint64(7000 + round))
-		requests, _ := p.traffic(800, maxBytes, rng)
+		requests, _ := p.traffic(min(800, p.h.Requests), maxBytes, rng)
 		p.concurrently(links, requests, len(links))
 		p.verify("after transfers over several connections")
 	}
@@ -238,15 +253,15 @@ func checkPostFromDone(p *pair) {
 	post := func() {
 		mu.Lock()
 		defer mu.Unlock()
-		for next < len(requests) && l.post(requests[next:next+1]) == 1 {
+		for next < len(requests) && l.TryPost(requests[next:next+1]) == 1 {
 			next++
-			if !l.hasEnded(requests[next-1]) {
+			if !l.HasEnded(requests[next-1]) {
 				return // its Done goes on
 			}
 		}
 	}
 	l.onDone = post
 	post()
-	p.eventually("the chain of posts from Done stopped", func() bool { return l.hasEnded(requests[len(requests)-1]) })
+	p.eventually("the chain of posts from Done stopped", func() bool { return l.HasEnded(requests[len(requests)-1]) })
 	p.verify("after a chain of posts from Done")
 }

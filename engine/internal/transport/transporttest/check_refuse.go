@@ -13,16 +13,46 @@ import (
 
 // refused posts a request that the peer must refuse for a reason. The poster
 // believes what the descriptor says, so descriptors here lie.
-func (p *pair) refused(l *link, r *transport.Request, reason error) {
+func (p *pair) refused(l *Client, r *transport.Request, reason error) {
 	p.Helper()
 	err := l.fails(r)
 	if !errors.Is(err, transport.ErrRefused) || !errors.Is(err, reason) {
 		p.Errorf("%s at %d of region %d: %v; want it refused: %v",
 			r.Op, r.Spans[0].RemoteOffset, r.Spans[0].Remote.ID, err, reason)
 	}
-	if l.end(r).MayLand {
+	if l.End(r).MayLand {
 		p.Errorf("%s that was refused may land", r.Op)
 	}
+}
+
+// A request that is not what the limits say, or outside of our own region, is refused, and costs nothing else.
+func checkAgainstLimits(p *pair) {
+	l := p.dial()
+	limits := l.Conn.Limits()
+	for name, change := range map[string]func(r *transport.Request){
+		"another sum":       func(r *transport.Request) { r.Bytes-- },
+		"an unknown op":     func(r *transport.Request) { r.Op = 9 },
+		"no op":             func(r *transport.Request) { r.Op = 0 },
+		"before our region": func(r *transport.Request) { r.Spans[0].LocalOffset = -1 },
+		"over its end":      func(r *transport.Request) { r.Spans[0].LocalOffset = p.h.RegionBytes - 99 },
+		"a negative length": func(r *transport.Request) { r.Spans[0].Bytes, r.Bytes = -1, -1 },
+		"a negative part":   func(r *transport.Request) { r.Spans = append(r.Spans, transport.Span{Bytes: -1}); r.Bytes-- },
+		"more bytes":        func(r *transport.Request) { r.Spans[0].Bytes, r.Bytes = limits.MaxBytes+1, limits.MaxBytes+1 },
+		"more spans":        func(r *transport.Request) { r.Spans, r.Bytes = make([]transport.Span, limits.MaxSpans+1), 0 },
+	} {
+		r := requestOn(transport.Read, p.local, p.remote, piece{0, 0, 100})
+		span := r.Spans[0]
+		change(r)
+		for i := range r.Spans {
+			if r.Spans[i].Local == nil {
+				r.Spans[i].Local, r.Spans[i].Remote = span.Local, span.Remote
+			}
+		}
+		if err := l.fails(r); !errors.Is(err, transport.ErrRefused) {
+			p.Errorf("%s: %v, want it refused", name, err)
+		}
+	}
+	p.usable(l, "after requests against the limits")
 }
 
 // lie is a remote region as no honest descriptor has it.
@@ -80,8 +110,16 @@ func checkGrant(p *pair) {
 		a.remote.Grant = memory.PeerRead | memory.PeerWrite
 	}
 	l := p.dial()
-	p.refused(l, requestOn(transport.Write, p.local, readable, piece{0, 10, 100}), memory.ErrDenied)
-	p.refused(l, requestOn(transport.Read, p.local, writable, piece{0, 10, 100}), memory.ErrDenied)
+	_, maxBytes, _ := p.limits(l)
+	for _, size := range []int64{100, min(maxBytes, 50_000)} {
+		for _, check := range []bool{false, true} {
+			w, r := requestOn(transport.Write, p.local, readable, piece{0, 10, size}), requestOn(transport.Read, p.local, writable, piece{0, 10, size})
+			w.Check, r.Check = check, check
+			p.refused(l, w, memory.ErrDenied)
+			p.refused(l, r, memory.ErrDenied)
+			p.usable(l, "after requests that are not granted")
+		}
+	}
 	p.refused(l, requestOn(transport.Write, p.local, private, piece{0, 10, 100}), memory.ErrNoRegion)
 	p.refused(l, requestOn(transport.Read, p.local, private, piece{0, 10, 100}), memory.ErrNoRegion)
 	for _, a := range []*area{readable, writable, private} {
@@ -121,7 +159,7 @@ func checkOneRefused(p *pair) {
 		p.Fatalf("%d of %d requests were taken: %s", n, len(all), l.summary())
 	}
 	for i, r := range all {
-		err := l.end(r).Err
+		err := l.End(r).Err
 		if wrong := r.Spans[len(r.Spans)-1].Remote.ID == 0; wrong != errors.Is(err, transport.ErrRefused) || !wrong && err != nil {
 			p.Errorf("request %d, against the rules: %v, ended with %v", i, wrong, err)
 		}
@@ -135,7 +173,7 @@ func checkOneRefused(p *pair) {
 func checkRegionClosed(p *pair) {
 	l := p.dial()
 	_, maxBytes, _ := p.limits(l)
-	for round := range 6 {
+	for round := range rounds(6) {
 		op := bothOps[round%2]
 		extra := p.area(p.ends.Passive, "extra", p.h.RegionBytes, memory.PeerRead|memory.PeerWrite)
 		var traffic sync.WaitGroup
@@ -154,7 +192,7 @@ func checkRegionClosed(p *pair) {
 
 // useUntilRefused moves until the region is gone, which it must be once dropped is
 // closed.
-func (p *pair) useUntilRefused(l *link, op transport.Op, a *area, size int64, began, dropped chan struct{}) {
+func (p *pair) useUntilRefused(l *Client, op transport.Op, a *area, size int64, began, dropped chan struct{}) {
 	once := sync.OnceFunc(func() { close(began) })
 	defer once()
 	for {
@@ -174,7 +212,7 @@ func (p *pair) useUntilRefused(l *link, op transport.Op, a *area, size int64, be
 		once()
 		refused := 0
 		for _, r := range requests {
-			switch err := l.end(r).Err; {
+			switch err := l.End(r).Err; {
 			case err == nil:
 			case errors.Is(err, transport.ErrRefused) && (errors.Is(err, memory.ErrNoRegion) || errors.Is(err, memory.ErrClosed)):
 				refused++

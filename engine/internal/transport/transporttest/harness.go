@@ -11,6 +11,7 @@ import (
 	"cmp"
 	"net/netip"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/topoctl/topoctl/engine/internal/memory"
@@ -38,6 +39,9 @@ type Harness struct {
 	Write func(b *memory.Block, p []byte, off int64)
 	// Patience is how long anything may take that must happen, default 30 s.
 	Patience time.Duration
+	// Virtual is for transports without a socket, a device or a process: time passes only while
+	// everything waits, as in package testing/synctest.
+	Virtual bool
 	// Uncounted is for transports whose passive side does not see the requests
 	// (the requester or hardware moves the bytes): Served counts connections only.
 	Uncounted bool
@@ -99,6 +103,7 @@ func checks() []check {
 		{"move/concurrent posters", checkPosters},
 		{"move/several connections", checkConnections},
 		{"move/post from done", checkPostFromDone},
+		{"refuse/against the limits", checkAgainstLimits},
 		{"refuse/no such region", checkNoRegion},
 		{"refuse/stale region", checkStaleRegion},
 		{"refuse/outside the region", checkRange},
@@ -132,7 +137,13 @@ func checks() []check {
 // Run runs every check as a subtest.
 func Run(t *testing.T, h Harness) {
 	for _, c := range checks() {
-		t.Run(c.name, func(t *testing.T) { h.run(t, c) })
+		t.Run(c.name, func(t *testing.T) {
+			if h.Virtual {
+				synctest.Test(t, func(t *testing.T) { h.run(t, c) })
+				return
+			}
+			h.run(t, c)
+		})
 	}
 }
 
@@ -147,6 +158,15 @@ func (h Harness) run(t testing.TB, c check) {
 	})
 	p := newPair(t, h)
 	c.run(p)
+}
+
+// rounds is how often something is tried that may go wrong by chance: all of n times with
+// longtest, a third of them otherwise.
+func rounds(n int) int {
+	if longtest.On() {
+		return n
+	}
+	return n / 3
 }
 
 func (h Harness) withDefaults() Harness {

@@ -17,7 +17,7 @@ type pair struct {
 	ends    *Ends
 	session transport.SessionID
 	lastID  transport.ConnID
-	links   []*link
+	links   []*Client
 	local   *area // at the active side, granted to nobody
 	remote  *area // at the passive side, granted for both
 }
@@ -107,7 +107,7 @@ func (p *pair) context() (context.Context, context.CancelFunc) {
 // also what came late.
 func (p *pair) close() {
 	for _, l := range p.links {
-		l.conn.Close(nil)
+		l.Conn.Close(nil)
 	}
 	if err := p.ends.Active.Transport.Close(); err != nil {
 		p.Errorf("closing the active transport: %v", err)
@@ -146,16 +146,16 @@ func (p *pair) exchange(conn transport.ConnID) func(context.Context, []byte) ([]
 }
 
 // request for a dial that works.
-func (p *pair) request(l *link) transport.Dial {
+func (p *pair) request(l *Client) transport.Dial {
 	p.lastID++
 	return transport.Dial{
 		Session: p.session, Conn: p.lastID, Local: p.ends.Local, Interface: p.ends.Interface,
-		Remote: p.ends.Passive.Endpoint, Exchange: p.exchange(p.lastID), Events: l.events(),
+		Remote: p.ends.Passive.Endpoint, Exchange: p.exchange(p.lastID), Events: l.Events(),
 	}
 }
 
 // dial makes a connection.
-func (p *pair) dial() *link {
+func (p *pair) dial() *Client {
 	p.Helper()
 	ctx, cancel := p.context()
 	defer cancel()
@@ -168,7 +168,7 @@ func (p *pair) dial() *link {
 	if conn.ID() != d.Conn {
 		p.Fatalf("dialled connection %d, got %d", d.Conn, conn.ID())
 	}
-	l.conn = conn
+	l.Conn = conn
 	p.links = append(p.links, l)
 	return l
 }

@@ -51,8 +51,8 @@ func (p *pair) refill(seed uint64) {
 }
 
 // limits of requests on a connection, as far as the regions reach.
-func (p *pair) limits(l *link) (spans int, bytes int64, posted int) {
-	c := l.conn.Limits()
+func (p *pair) limits(l *Client) (spans int, bytes int64, posted int) {
+	c := l.Conn.Limits()
 	return c.MaxSpans, min(c.MaxBytes, p.h.RegionBytes), c.MaxPosted
 }
 
@@ -81,11 +81,11 @@ func (p *pair) here(s piece) []byte { return p.local.read(s.local, s.bytes) }
 
 // verifyEnds looks at requests of one piece each that may have failed: those that
 // ended well are in place.
-func (p *pair) verifyEnds(l *link, requests []*transport.Request, pieces []piece) {
+func (p *pair) verifyEnds(l *Client, requests []*transport.Request, pieces []piece) {
 	p.Helper()
 	there := p.remote.bytes()
 	for i, r := range requests {
-		if l.end(r).Request == nil || l.end(r).Err != nil {
+		if l.End(r).Request == nil || l.End(r).Err != nil {
 			continue
 		}
 		if s := pieces[i]; !bytes.Equal(p.here(s), there[s.remote:s.remote+s.bytes]) {
@@ -96,7 +96,7 @@ func (p *pair) verifyEnds(l *link, requests []*transport.Request, pieces []piece
 }
 
 // usable moves something both ways and verifies all bytes.
-func (p *pair) usable(l *link, what string) {
+func (p *pair) usable(l *Client, what string) {
 	p.Helper()
 	n := min(1000, p.h.RegionBytes/8)
 	l.do(p.move(transport.Write, piece{11, 2 * n, n}))

@@ -6,15 +6,17 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"testing"
 	"time"
 
 	"github.com/topoctl/topoctl/engine/internal/transport"
 )
 
-// link is a connection and everything that it reported.
-type link struct {
+// Client is the active end of a connection and everything that it reported. What is against the rules
+// of package transport fails the test.
+type Client struct {
+	Conn transport.Conn // what Dial gave
 	p    *pair
-	conn transport.Conn
 
 	mu      sync.Mutex
 	changed chan struct{} // closed and replaced with each report
@@ -37,29 +39,76 @@ const (
 	completed
 )
 
-func newLink(p *pair) *link {
-	return &link{
+func newLink(p *pair) *Client {
+	return &Client{
 		p: p, changed: make(chan struct{}),
 		state: map[*transport.Request]state{}, ended: map[*transport.Request]transport.Completion{},
 	}
 }
 
-func (l *link) events() transport.Events {
+// NewClient is for a test that dials by itself, with Events. What the connection is goes to Conn.
+func NewClient(t testing.TB) *Client {
+	l := newLink(&pair{TB: t, h: Harness{Patience: time.Minute}})
+	t.Cleanup(l.check)
+	return l
+}
+
+// Post posts requests, which must all be taken.
+func (l *Client) Post(requests ...*transport.Request) {
+	l.p.Helper()
+	if n := l.start(requests); n != len(requests) {
+		l.p.Fatalf("%d of %d requests were taken: %s", n, len(requests), l.summary())
+	}
+}
+
+// Wait waits for the ends of requests, and gives the first error. None of them may land later.
+func (l *Client) Wait(requests ...*transport.Request) (first error) {
+	l.p.Helper()
+	for _, r := range requests {
+		x := l.Ended(r)
+		if x.MayLand {
+			l.p.Errorf("a request may land: %v", x.Err)
+		}
+		if first == nil {
+			first = x.Err
+		}
+	}
+	return first
+}
+
+// Do posts requests, and waits.
+func (l *Client) Do(requests ...*transport.Request) error {
+	l.p.Helper()
+	l.Post(requests...)
+	return l.Wait(requests...)
+}
+
+// Ended waits for the end of a request.
+func (l *Client) Ended(r *transport.Request) transport.Completion {
+	l.p.Helper()
+	if !l.wait([]*transport.Request{r}) {
+		l.p.FailNow()
+	}
+	return l.End(r)
+}
+
+// Events are for Dial.
+func (l *Client) Events() transport.Events {
 	return transport.Events{Done: l.done, Lost: l.isLost}
 }
 
-func (l *link) fault(format string, args ...any) {
+func (l *Client) fault(format string, args ...any) {
 	if len(l.faults) < 10 {
 		l.faults = append(l.faults, fmt.Sprintf(format, args...))
 	}
 }
 
-func (l *link) notify() {
+func (l *Client) notify() {
 	close(l.changed)
 	l.changed = make(chan struct{})
 }
 
-func (l *link) done(c transport.Conn, completions []transport.Completion) {
+func (l *Client) done(c transport.Conn, completions []transport.Completion) {
 	l.enter(c, "Done")
 	l.mu.Lock()
 	if calledFromPost() {
@@ -76,7 +125,7 @@ func (l *link) done(c transport.Conn, completions []transport.Completion) {
 	l.exit()
 }
 
-func (l *link) isLost(c transport.Conn, err error) {
+func (l *Client) isLost(c transport.Conn, err error) {
 	l.enter(c, "Lost")
 	l.mu.Lock()
 	if l.lost {
@@ -92,7 +141,7 @@ func (l *link) isLost(c transport.Conn, err error) {
 }
 
 // enter and exit see that events come one at a time and not after Lost.
-func (l *link) enter(c transport.Conn, event string) {
+func (l *Client) enter(c transport.Conn, event string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.inEvent {
@@ -102,19 +151,19 @@ func (l *link) enter(c transport.Conn, event string) {
 	if event == "Done" && l.lost {
 		l.fault("Done was called after Lost")
 	}
-	if l.conn != nil && c != l.conn {
+	if l.Conn != nil && c != l.Conn {
 		l.fault("%s was called with another connection", event)
 	}
 }
 
-func (l *link) exit() {
+func (l *Client) exit() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.inEvent = false
 }
 
 // record takes completions, in the lock.
-func (l *link) record(completions []transport.Completion) {
+func (l *Client) record(completions []transport.Completion) {
 	for _, c := range completions {
 		switch l.state[c.Request] {
 		case completed:
@@ -141,7 +190,7 @@ func calledFromPost() bool {
 	frames := runtime.CallersFrames(pcs[:runtime.Callers(2, pcs[:])])
 	for {
 		f, more := frames.Next()
-		if strings.HasSuffix(f.Function, "transporttest.(*link).post") {
+		if strings.HasSuffix(f.Function, "transporttest.(*Client).TryPost") {
 			return true
 		}
 		if !more {
@@ -150,14 +199,14 @@ func calledFromPost() bool {
 	}
 }
 
-// post calls Post once and says how many it took.
-func (l *link) post(requests []*transport.Request) int {
+// TryPost calls Post once and says how many it took.
+func (l *Client) TryPost(requests []*transport.Request) int {
 	l.mu.Lock()
 	for _, r := range requests {
 		l.state[r] = offered
 	}
 	l.mu.Unlock()
-	n, done := l.conn.Post(requests, nil)
+	n, done := l.Conn.Post(requests, nil)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if n < 0 || n > len(requests) {
@@ -187,7 +236,7 @@ func (l *link) post(requests []*transport.Request) int {
 
 // start posts all requests, as room comes, and does not wait for their ends. It
 // says how many were taken before the connection ended.
-func (l *link) start(requests []*transport.Request) int {
+func (l *Client) start(requests []*transport.Request) int {
 	total := 0
 	for total < len(requests) {
 		l.mu.Lock()
@@ -196,7 +245,7 @@ func (l *link) start(requests []*transport.Request) int {
 		if lost {
 			return total
 		}
-		n := l.post(requests[total:])
+		n := l.TryPost(requests[total:])
 		total += n
 		if n == 0 {
 			if !l.await(changed) {
@@ -208,26 +257,26 @@ func (l *link) start(requests []*transport.Request) int {
 }
 
 // await waits for a report; false where none comes.
-func (l *link) await(changed chan struct{}) bool {
+func (l *Client) await(changed chan struct{}) bool {
 	timer := time.NewTimer(l.p.h.Patience)
 	defer timer.Stop()
 	select {
 	case <-changed:
 		return true
 	case <-timer.C:
-		l.p.Errorf("connection %d: nothing happened for %v: %s", l.conn.ID(), l.p.h.Patience, l.summary())
+		l.p.Errorf("connection %d: nothing happened for %v: %s", l.Conn.ID(), l.p.h.Patience, l.summary())
 		return false
 	}
 }
 
-func (l *link) summary() string {
+func (l *Client) summary() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return fmt.Sprintf("%d requests ended, %d have no completion, lost: %v", len(l.ended), l.open, l.lost)
 }
 
 // wait waits for the ends of requests that were taken.
-func (l *link) wait(requests []*transport.Request) bool {
+func (l *Client) wait(requests []*transport.Request) bool {
 	for _, r := range requests {
 		for {
 			l.mu.Lock()
@@ -245,43 +294,44 @@ func (l *link) wait(requests []*transport.Request) bool {
 }
 
 // do posts and waits; every request must end well.
-func (l *link) do(requests ...*transport.Request) {
+func (l *Client) do(requests ...*transport.Request) {
 	l.p.Helper()
 	n := l.start(requests)
 	if n < len(requests) {
-		l.p.Fatalf("connection %d took %d of %d requests: %s", l.conn.ID(), n, len(requests), l.summary())
+		l.p.Fatalf("connection %d took %d of %d requests: %s", l.Conn.ID(), n, len(requests), l.summary())
 	}
 	if !l.wait(requests) {
 		l.p.FailNow()
 	}
 	for _, r := range requests {
-		if err := l.end(r).Err; err != nil {
-			l.p.Fatalf("connection %d: request of %d bytes in %d spans: %v", l.conn.ID(), r.Bytes, len(r.Spans), err)
+		if err := l.End(r).Err; err != nil {
+			l.p.Fatalf("connection %d: request of %d bytes in %d spans: %v", l.Conn.ID(), r.Bytes, len(r.Spans), err)
 		}
 	}
 }
 
 // fails posts one request, which must fail, and gives its error.
-func (l *link) fails(r *transport.Request) error {
+func (l *Client) fails(r *transport.Request) error {
 	l.p.Helper()
 	if l.start([]*transport.Request{r}) != 1 || !l.wait([]*transport.Request{r}) {
-		l.p.Fatalf("connection %d did not take or complete the request: %s", l.conn.ID(), l.summary())
+		l.p.Fatalf("connection %d did not take or complete the request: %s", l.Conn.ID(), l.summary())
 	}
-	err := l.end(r).Err
+	err := l.End(r).Err
 	if err == nil {
-		l.p.Fatalf("connection %d: the request succeeded", l.conn.ID())
+		l.p.Fatalf("connection %d: the request succeeded", l.Conn.ID())
 	}
 	return err
 }
 
-func (l *link) end(r *transport.Request) transport.Completion {
+// End is the end of a request, nothing as long as there was none.
+func (l *Client) End(r *transport.Request) transport.Completion {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.ended[r]
 }
 
-// waitLost waits for Lost and gives its error.
-func (l *link) waitLost() error {
+// WaitLost waits for Lost and gives its error.
+func (l *Client) WaitLost() error {
 	l.p.Helper()
 	for {
 		l.mu.Lock()
@@ -296,28 +346,29 @@ func (l *link) waitLost() error {
 	}
 }
 
-func (l *link) hasEnded(r *transport.Request) bool { return l.end(r).Request != nil }
+// HasEnded says whether a request has ended.
+func (l *Client) HasEnded(r *transport.Request) bool { return l.End(r).Request != nil }
 
-// lostNow says whether Lost came.
-func (l *link) lostNow() bool {
+// LostNow says whether Lost came.
+func (l *Client) LostNow() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.lost
 }
 
 // check reports what was against the rules until now.
-func (l *link) check() {
+func (l *Client) check() {
 	l.p.Helper()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, f := range l.faults {
-		l.p.Errorf("connection %d: %s", l.conn.ID(), f)
+		l.p.Errorf("connection %d: %s", l.Conn.ID(), f)
 	}
 	l.faults = nil
 }
 
 // finish is called when both transports are closed: everything must have ended.
-func (l *link) finish() {
+func (l *Client) finish() {
 	l.mu.Lock()
 	if !l.lost {
 		l.fault("the transport is closed, and Lost was not called")
