@@ -90,6 +90,7 @@ type lifetime struct {
 	closed    bool
 	tasks     sync.WaitGroup
 	closeTime time.Duration // that Peer.Close waits for batches
+	leaveTime time.Duration // that transports have to leave the connections of a session that is over
 }
 
 // scheduler is the core and what the engine keeps for it. Whoever holds mu steps the
@@ -132,7 +133,7 @@ func New(ctx context.Context, o Options) (*Engine, error) {
 		answering: answering{shares: transport.NewShares("calls", int64(o.Limits.Calls)), by: map[*session.Session]int{}},
 		digests:   transport.NewShares("digests", int64(max(runtime.GOMAXPROCS(0), 2))),
 		presence:  presence{name: o.Name, portsChanged: make(chan struct{}, 1)},
-		lifetime:  lifetime{stop: make(chan struct{}), closeTime: closeTimeout},
+		lifetime:  lifetime{stop: make(chan struct{}), closeTime: closeTimeout, leaveTime: leaveTimeout},
 		scheduler: scheduler{
 			wake: make(chan struct{}, 1), core: sched.New(sched.DefaultConfig()), wakeAt: sched.Never,
 			peers: map[*Peer]bool{}, conns: map[sched.ConnID]*conn{},

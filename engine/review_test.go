@@ -295,10 +295,11 @@ func TestSubmitWhileClosing(t *testing.T) {
 // engine from closing.
 func TestCloseWithPeerThatDoesNotStop(t *testing.T) {
 	if testing.Short() {
-		t.Skip("-short: waits for four seconds")
+		t.Skip("-short: waits for two seconds")
 	}
 	checkLeaks(t)
 	server := newEngine(t, Options{Name: "server", Transports: []TransportFactory{SHM()}})
+	server.leaveTime = 50 * time.Millisecond
 	ctx := testContext(t)
 	s, err := session.Dial(ctx, session.DialOptions{
 		Identity: session.Identity{Name: "hostile", Epoch: 7},

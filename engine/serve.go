@@ -270,7 +270,7 @@ func (e *Engine) sessionEnded(s *session.Session, _ error) {
 // do not come back. A peer of this host may never say that it has stopped.
 func (e *Engine) leaveAll(s *session.Session) bool {
 	errs := transport.Concurrently(e.carriers, func(c *carrier) error {
-		ctx, cancel := context.WithTimeout(context.Background(), leaveTimeout)
+		ctx, cancel := context.WithTimeout(context.Background(), e.leaveTime)
 		defer cancel()
 		err := c.t.LeaveAll(ctx, s.ID())
 		if err != nil {

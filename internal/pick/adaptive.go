@@ -43,17 +43,17 @@ type taker struct {
 	busy, takes float64 // seconds that they take the lane
 }
 
-// start is when the lane is free of what it and its ports have to do already, in seconds from now.
-func (t *taker) start(st *States) float64 {
-	if held := st.lane(t.lane).Inflight; held != t.held {
-		t.held, t.busy = held, float64(held)/t.rate
-	}
-	// A port that holds no more than the lane and carries no less is free no later.
-	here, there := st.Local.Of(t.local), st.Remote.Of(t.remote)
-	if here > t.held || there > t.held || t.narrow {
-		return max(t.busy, float64(here)/t.here, float64(there)/t.there)
+// busyWith is how long the lane takes for what it holds, in seconds.
+func (t *taker) busyWith(bytes int64) float64 {
+	if bytes != t.held {
+		t.held, t.busy = bytes, float64(bytes)/t.rate
 	}
 	return t.busy
+}
+
+// start is when the lane is free of what it and its ports have to do already, in seconds from now.
+func (t *taker) start(st *States) float64 {
+	return max(t.busyWith(st.lane(t.lane).Inflight), float64(st.Local.Of(t.local))/t.here, float64(st.Remote.Of(t.remote))/t.there)
 }
 
 // takesFor is how long it takes for a slice, in seconds.
@@ -151,7 +151,11 @@ func (p *Picker) soonest(tier int, slice Slice, st *States) (best *taker, plain 
 		if !t.healthy && l.Inflight != 0 {
 			continue
 		}
-		start := t.start(st)
+		start := t.busyWith(l.Inflight)
+		// A port that holds no more than the lane and carries no less is free no later.
+		if t.narrow || st.Local.Of(t.local) > t.held || st.Remote.Of(t.remote) > t.held {
+			start = t.start(st)
+		}
 		if t.healthy {
 			work, rates = work+start*t.rate, rates+t.rate
 			if start > latest {
