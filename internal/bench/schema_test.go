@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/engine"
 	"github.com/topoctl/topoctl/internal/pick"
 	"github.com/topoctl/topoctl/testkit/schematest"
 )
