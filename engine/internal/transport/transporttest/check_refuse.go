@@ -32,7 +32,6 @@ func checkAgainstLimits(p *pair) {
 	for name, change := range map[string]func(r *transport.Request){
 		"another sum":       func(r *transport.Request) { r.Bytes-- },
 		"an unknown op":     func(r *transport.Request) { r.Op = 9 },
-		"no op":             func(r *transport.Request) { r.Op = 0 },
 		"before our region": func(r *transport.Request) { r.Spans[0].LocalOffset = -1 },
 		"over its end":      func(r *transport.Request) { r.Spans[0].LocalOffset = p.h.RegionBytes - 99 },
 		"a negative length": func(r *transport.Request) { r.Spans[0].Bytes, r.Bytes = -1, -1 },
