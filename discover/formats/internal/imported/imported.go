@@ -56,8 +56,8 @@ func (h Host) GPU(d *topo.PCIDevice) topo.GPU {
 	g := topo.GPU{Node: topo.Node{Evidence: d.Evidence}, Vendor: gpulink.Vendor(d.Vendor), KnownFrom: "import"}
 	g.PCI, g.BDF, g.NUMA = On(d)
 	g.Facts.Set("pci", h.Source, "")
-	for _, name := range []string{"vendor", "numa_node"} {
-		if from, known := d.Facts.Get(name); known {
+	for name, told := range map[string]bool{"vendor": true, "numa_node": g.NUMA != nil} {
+		if from, known := d.Facts.Get(name); known && told {
 			g.Facts.Set(name, from.Source, from.Where)
 		}
 	}

@@ -1,4 +1,4 @@
-package lspci
+package texts
 
 import (
 	"regexp"
@@ -8,10 +8,10 @@ import (
 	"github.com/topoctl/topoctl/discover/topo"
 )
 
-// classes are the numbers of the classes that a topology is about, by the name that lspci prints
+// pciClasses are the numbers of the classes that a topology is about, by the name that lspci prints
 // without -nn. Of others the class stays unknown.
 // Source: the list of classes in pci.ids.
-var classes = map[string]string{
+var pciClasses = map[string]string{
 	"Non-Volatile memory controller": "0108", "RAID bus controller": "0104", "SATA controller": "0106",
 	"Serial Attached SCSI controller": "0107", "Ethernet controller": "0200", "Infiniband controller": "0207",
 	"InfiniBand controller": "0207", "Fabric controller": "0208", "Network controller": "0280",
@@ -29,7 +29,7 @@ var (
 
 // hexClass is the class with its programming interface, "" where the text has a name that is not known.
 func (f *function) hexClass() topo.HexID {
-	number := classes[f.class]
+	number := pciClasses[f.class]
 	if m := classID.FindStringSubmatch(f.class); m != nil {
 		number = m[1]
 	}
@@ -39,19 +39,19 @@ func (f *function) hexClass() topo.HexID {
 	return topo.HexID("0x" + number + f.progIF)
 }
 
-// names finds vendors and devices by name.
-type names struct {
+// pciNames finds vendors and devices by name.
+type pciNames struct {
 	db      *sysfs.IDs
 	vendors map[string]topo.HexID
 	devices map[string]topo.HexID // by vendor and name; "" where two have the same
 }
 
-func openNames() (*names, error) {
+func openNames() (*pciNames, error) {
 	db, err := sysfs.OpenIDs(nil, sysfs.EmbeddedIDs())
 	if err != nil {
 		return nil, err
 	}
-	n := &names{db: db, vendors: map[string]topo.HexID{}, devices: map[string]topo.HexID{}}
+	n := &pciNames{db: db, vendors: map[string]topo.HexID{}, devices: map[string]topo.HexID{}}
 	db.Each(func(vendor, device string) {
 		name := db.Vendor(vendor)
 		if device == "" {
@@ -73,7 +73,7 @@ type ids struct{ vendor, device topo.HexID }
 // identify gives the numbers of a vendor and device as lspci prints them, with or without them in
 // brackets, and their names apart. What the text has no number for and no database names once stays
 // unknown.
-func (n *names) identify(text string) (id ids, vendor, device string) {
+func (n *pciNames) identify(text string) (id ids, vendor, device string) {
 	if m := pairID.FindStringSubmatch(text); m != nil {
 		id = ids{topo.HexID("0x" + m[1]), topo.HexID("0x" + m[2])}
 		text = strings.TrimSuffix(strings.TrimSuffix(strings.TrimSuffix(text, "]"), m[1]+":"+m[2]), " [")

@@ -1,4 +1,4 @@
-package nettext
+package texts
 
 import (
 	"fmt"
@@ -50,7 +50,7 @@ type pair struct {
 // differently is not known; a warning names what differs, and what is about no device of the topology.
 // Relations are derived anew. The error is for texts in which one tool tells a fact in two ways, as those
 // of two hosts do: the topology is of no use then.
-func Lay(t *topo.Topology, reports []*Report) error {
+func Lay(t *topo.Topology, reports []*Network) error {
 	l := &layer{t: t, origin: t.Origin, place: map[topo.ID]topo.BDF{}, rdma: map[string]int{}, netdevs: map[string]int{},
 		texts: map[string]bool{}, told: map[fact]telling{},
 		function: map[topo.BDF]*topo.PCIDevice{}}
@@ -91,7 +91,7 @@ func (l *layer) warn(code topo.Code, subject topo.ID, source topo.Source, eviden
 // findPairs collects which interface is which port's: as ibdev2netdev and rdma say, and by the port's
 // GUID, which the hardware address of an IPoIB interface ends with.
 // Source: RFC 4391, 9.1.1.
-func (l *layer) findPairs(reports []*Report) {
+func (l *layer) findPairs(reports []*Network) {
 	byGUID := map[string]string{}
 	for _, r := range reports {
 		for _, n := range r.interfaces {
@@ -118,7 +118,7 @@ func (l *layer) findPairs(reports []*Report) {
 
 // findPlaces collects the PCI addresses of names, from the texts and the topology; a port and its
 // interface have the same.
-func (l *layer) findPlaces(reports []*Report) {
+func (l *layer) findPlaces(reports []*Network) {
 	note := func(id topo.ID, bdf *topo.BDF) {
 		if _, known := l.place[id]; bdf != nil && !known {
 			l.place[id] = *bdf
@@ -288,7 +288,7 @@ func (l *layer) port(d *device, r *topo.RDMADevice, p *port) {
 
 // interfaces lays a text's word on interfaces over the topology's. Those of no device are named
 // together: every host has some.
-func (l *layer) interfaces(r *Report) {
+func (l *layer) interfaces(r *Network) {
 	var strangers []string
 	var source topo.Source
 	for _, n := range l.layInterfaces(l.layInterfaces(r.interfaces)) { // a bond is found by its legs
@@ -436,7 +436,7 @@ func (l *layer) join() {
 }
 
 // source reports a text among the sources, by tool.
-func (l *layer) source(r *Report) {
+func (l *layer) source(r *Network) {
 	tools := map[topo.Source]int{}
 	for _, d := range r.devices {
 		tools[d.source]++
@@ -444,9 +444,9 @@ func (l *layer) source(r *Report) {
 	for _, n := range r.interfaces {
 		tools[n.source]++
 	}
-	for _, tool := range sources {
-		if n := tools[tool]; n > 0 {
-			l.t.Sources = append(l.t.Sources, topo.SourceReport{Source: tool, Status: topo.StatusOK,
+	for _, t := range networkTexts {
+		if n := tools[t.source]; n > 0 {
+			l.t.Sources = append(l.t.Sources, topo.SourceReport{Source: t.source, Status: topo.StatusOK,
 				Detail: fmt.Sprintf("%s, %s", r.file, text.Plural(n, "entry", "entries"))})
 		}
 	}
@@ -470,7 +470,7 @@ func (s setter) tell(name, value string) (before telling, ok bool) {
 		s.told[key] = telling{s.source, value, s.evidence}
 	case before.value == value:
 	case before.source == s.source && s.err == nil:
-		s.err = pkgerr.Errorf("nettext", "%s: %s says %s %s (%s) and %s (%s): texts of two hosts, or of one host at two times; give those of one",
+		s.err = pkgerr.Errorf("texts", "%s: %s says %s %s (%s) and %s (%s): texts of two hosts, or of one host at two times; give those of one",
 			s.node.ID, s.source, name, before.value, before.evidence, value, s.evidence)
 	}
 	return before, !again || before.value == value
@@ -479,7 +479,7 @@ func (s setter) tell(name, value string) (before telling, ok bool) {
 // known says whether an attribute is from a text.
 func (s setter) known(name string) bool {
 	from, ok := s.node.Facts.Get(name)
-	return ok && slices.Contains(sources, from.Source)
+	return ok && slices.ContainsFunc(networkTexts, func(t networkText) bool { return t.source == from.Source })
 }
 
 // lay is layKnown for what is unknown when it is empty.

@@ -1,17 +1,16 @@
-// Package nvsmi reads the matrices that vendor tools print: the
-// text of nvidia-smi topo -m (with NICs, any driver since 2016), of
-// nvidia-smi topo -p2p, and of rocm-smi --showtopo.
-//
-// Such a text states classes without the tree behind them, so a topology made
-// from it carries asserted classes, no PCI devices and no link rates.
-package nvsmi
+package texts
 
 import (
-	"bytes"
 	"slices"
 
 	"github.com/topoctl/topoctl/discover/topo"
 )
+
+// The matrices that vendor tools print: the text of nvidia-smi topo -m (with NICs, any driver since 2016),
+// of nvidia-smi topo -p2p, and of rocm-smi --showtopo.
+//
+// Such a text states classes without the tree behind them, so a topology made
+// from it carries asserted classes, no PCI devices and no link rates.
 
 // tableKind says which tool's matrix a table is.
 type tableKind string
@@ -38,7 +37,7 @@ type matrix struct {
 	Affinities int
 	// Across are the pairs of devices whose NUMA nodes differ, as rocm-smi's table of hops says.
 	Across   map[[2]string]bool
-	Problems []topo.Warning // what could not be understood or was left out, each with its line
+	Problems problems
 }
 
 // tableRow is one device's line.
@@ -74,28 +73,21 @@ func (t *matrix) nameOf(label string) string {
 	return label
 }
 
-// Detect says whether head, the first bytes of a text, holds a matrix: column heads that start with a
-// GPU, and a row of one of them.
-func Detect(head []byte) bool {
-	if trimmed := bytes.TrimSpace(head); len(trimmed) > 0 && (trimmed[0] == '<' || trimmed[0] == '{') {
+// detectMatrix finds column heads that start with a GPU, and a row of one of them.
+func detectMatrix(head []byte) bool {
+	if isDocument(head) {
 		return false
 	}
 	found, err := matrices(lines(head))
 	return err != nil || slices.ContainsFunc(found, (*matrix).readable)
 }
 
-// Decode reads a matrix as a topology; its relations are derived.
-func Decode(data []byte) (*topo.Topology, error) {
-	table, err := parse(data)
+func decodeMatrix(data []byte) (*topo.Topology, error) {
+	table, err := parseMatrix(data)
 	if err != nil {
 		return nil, err
 	}
-	t, err := table.topology()
-	if err != nil {
-		return nil, err
-	}
-	t.Derive()
-	return t, nil
+	return table.topology()
 }
 
 // NICs are those that nvidia-smi topo -m has of a host: the RDMA devices with hardware. Of a host without

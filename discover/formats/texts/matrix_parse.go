@@ -1,4 +1,4 @@
-package nvsmi
+package texts
 
 import (
 	"bytes"
@@ -7,30 +7,26 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"unicode"
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/pkgerr"
 	"github.com/topoctl/topoctl/internal/text"
 )
 
-// maxDevices bounds the columns of a matrix: far more than any machine has.
-const maxDevices = 512
+// maxColumns bounds the columns of a matrix: far more than any machine has.
+const maxColumns = 512
 
 var (
-	gpuName  = regexp.MustCompile(`^GPU(0|[1-9][0-9]{0,3})$`)
-	device   = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_.:-]{0,63}$`)
-	cellWord = regexp.MustCompile(`^([A-Z]{1,8}|NV[0-9]{1,3}|[CP]2C|\?)$`) // not NVME0, a column of some machines
-	cpuTitle = regexp.MustCompile(`CPU( Affinity)?\b`)
-	quoted   = regexp.MustCompile(`^[ \t]*(?:>[ \t]?)+`)
-	nicEntry = regexp.MustCompile(`^([A-Za-z][A-Za-z0-9_]{0,31}):\s+([!-~]{1,64})$`)
-	nicLabel = regexp.MustCompile(`^NIC[0-9]{1,4}$`)
-	rocmNUMA = regexp.MustCompile(`^GPU\[([0-9]{1,4})\]\s*:\s*\(Topology\) Numa Affinity:\s*([0-9]{1,6})$`)
-	rocmHead = regexp.MustCompile(`^=+ (Link Type|Hops|Weight) between two GPUs =+$`)
+	gpuName    = regexp.MustCompile(`^GPU(0|[1-9][0-9]{0,3})$`)
+	columnName = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_.:-]{0,63}$`)
+	cellWord   = regexp.MustCompile(`^([A-Z]{1,8}|NV[0-9]{1,3}|[CP]2C|\?)$`) // not NVME0, a column of some machines
+	cpuTitle   = regexp.MustCompile(`CPU( Affinity)?\b`)
+	nicEntry   = regexp.MustCompile(`^([A-Za-z][A-Za-z0-9_]{0,31}):\s+([!-~]{1,64})$`)
+	nicLabel   = regexp.MustCompile(`^NIC[0-9]{1,4}$`)
+	rocmNUMA   = regexp.MustCompile(`^GPU\[([0-9]{1,4})\]\s*:\s*\(Topology\) Numa Affinity:\s*([0-9]{1,6})$`)
+	rocmHead   = regexp.MustCompile(`^=+ (Link Type|Hops|Weight) between two GPUs =+$`)
 	// nvidia-smi's word that its matrix leaves NICs out.
-	leftOut = regexp.MustCompile(`\b([0-9]{1,6}) NICs? found, only displaying ([0-9]{1,6})\b`)
-	// Escape sequences, also as what shows or carries a text leaves them: "^[[4m", "\u001b[4m", "[4m".
-	ansi      = regexp.MustCompile(`(?:[\x1b\x{241b}\x{fffd}]|\^\[|\\(?:x1b|u001b|033|e))\[[0-9;]*[A-Za-z]|\[[0-9;]+m`)
+	leftOut   = regexp.MustCompile(`\b([0-9]{1,6}) NICs? found, only displaying ([0-9]{1,6})\b`)
 	gluedHead = regexp.MustCompile(`^((GPU|NIC)[0-9]{1,4}|mlx[45]_[0-9]{1,4})+$`)
 	headWord  = regexp.MustCompile(`(GPU|NIC)[0-9]{1,4}|mlx[45]_[0-9]{1,4}`)
 	gluedRow  = regexp.MustCompile(`^(XGMI|X|SYS|NODE|PHB|PXB|PIX|NV[1-9][0-9]?|C2C)+$`)
@@ -41,26 +37,9 @@ var (
 	rocmWords = []string{"XGMI", "PCIE", "N/A"}
 )
 
-// lines gives the text's lines without what editors, terminals, mail and Markdown put around them: a
-// byte order mark, escapes, no-break spaces, line ends of Windows, and the marks of a quotation.
-func lines(data []byte) []string {
-	data = bytes.TrimPrefix(data, []byte("\ufeff"))
-	data = bytes.Map(func(r rune) rune { // no-break spaces of web pages, carriage returns
-		if unicode.IsSpace(r) && r != '\n' && r != '\t' {
-			return ' '
-		}
-		return r
-	}, ansi.ReplaceAll(data, nil))
-	out := strings.Split(string(data), "\n")
-	for i, l := range out {
-		out[i] = strings.TrimRight(l[len(quoted.FindString(l)):], " ")
-	}
-	return out
-}
-
-// parse reads the matrix of a text. Lines that belong to none are passed over. What kind a matrix is,
+// parseMatrix reads the matrix of a text. Lines that belong to none are passed over. What kind a matrix is,
 // and of which host, is what its own lines say: a text of two hosts is refused.
-func parse(data []byte) (*matrix, error) {
+func parseMatrix(data []byte) (*matrix, error) {
 	all := lines(data)
 	found, err := matrices(all)
 	if err != nil {
@@ -69,16 +48,16 @@ func parse(data []byte) (*matrix, error) {
 	i := max(0, slices.IndexFunc(found, func(t *matrix) bool { return t.Kind != kindNumbers && t.readable() }))
 	if len(found) == 0 {
 		if bytes.IndexByte(data, 0) >= 0 {
-			return nil, pkgerr.New("nvsmi", "binary data, not the text of nvidia-smi topo -m")
+			return nil, pkgerr.New("texts", "binary data, not the text of nvidia-smi topo -m")
 		}
-		return nil, pkgerr.New("nvsmi", "no line with column heads (GPU0 ...): not a matrix of nvidia-smi topo or rocm-smi --showtopo")
+		return nil, pkgerr.New("texts", "no line with column heads (GPU0 ...): not a matrix of nvidia-smi topo or rocm-smi --showtopo")
 	}
 	t := found[i]
 	switch {
 	case len(t.Rows) == 0:
-		return nil, pkgerr.Errorf("nvsmi", "line %d: column heads without a row below: truncated?", t.Line)
+		return nil, pkgerr.Errorf("texts", "line %d: column heads without a row below: truncated?", t.Line)
 	case t.Kind == kindNumbers:
-		return nil, pkgerr.Errorf("nvsmi", "line %d: a table of numbers, which are not link types: want the text of rocm-smi --showtopo", t.Line)
+		return nil, pkgerr.Errorf("texts", "line %d: a table of numbers, which are not link types: want the text of rocm-smi --showtopo", t.Line)
 	}
 	if err := t.others(found); err != nil {
 		return nil, err
@@ -88,7 +67,7 @@ func parse(data []byte) (*matrix, error) {
 	}
 	for i, l := range all {
 		if m := leftOut.FindStringSubmatch(l); m != nil {
-			t.problem(topo.CodeSkipped, "line %d: the tool found %s NICs and shows %s: the others are missing", i+1, m[1], m[2])
+			t.Problems.add(topo.CodeSkipped, "line %d: the tool found %s NICs and shows %s: the others are missing", i+1, m[1], m[2])
 		}
 	}
 	return t, nil
@@ -102,12 +81,12 @@ func matrices(all []string) (found []*matrix, err error) {
 		if !ok {
 			continue
 		}
-		if len(h.devices) > maxDevices {
-			return nil, pkgerr.Errorf("nvsmi", "line %d: %d columns, at most %d are read", i+1, len(h.devices), maxDevices)
+		if len(h.devices) > maxColumns {
+			return nil, pkgerr.Errorf("texts", "line %d: %d columns, at most %d are read", i+1, len(h.devices), maxColumns)
 		}
 		for k, d := range h.devices {
 			if slices.Contains(h.devices[:k], d) {
-				return nil, pkgerr.Errorf("nvsmi", "line %d: two columns are called %q", i+1, d)
+				return nil, pkgerr.Errorf("texts", "line %d: two columns are called %q", i+1, d)
 			}
 		}
 		t := &matrix{Line: i + 1, Title: titleAbove(all[:i]), Devices: h.devices, Affinities: h.affinity, Kind: kindTopo}
@@ -126,13 +105,13 @@ func matrices(all []string) (found []*matrix, err error) {
 func titleAbove(before []string) string {
 	for _, l := range slices.Backward(before) {
 		if l = strings.TrimSpace(l); l != "" {
-			return at(rocmHead.FindStringSubmatch(l), 1)
+			return wordAt(rocmHead.FindStringSubmatch(l), 1)
 		}
 	}
 	return ""
 }
 
-func at(words []string, i int) string {
+func wordAt(words []string, i int) string {
 	if i < len(words) {
 		return words[i]
 	}
@@ -146,8 +125,8 @@ func (t *matrix) ownCell(below []string) string {
 			break
 		}
 		words := strings.Fields(l)
-		if i := slices.Index(t.Devices, at(words, 0)); i >= 0 {
-			if own := at(words, 1+i); own == "X" || own == "0" {
+		if i := slices.Index(t.Devices, wordAt(words, 0)); i >= 0 {
+			if own := wordAt(words, 1+i); own == "X" || own == "0" {
 				return own
 			}
 		}
@@ -168,15 +147,15 @@ func (t *matrix) others(found []*matrix) error {
 		same := slices.IndexFunc(found[:i], func(f *matrix) bool { return f.Kind == o.Kind && f.Title == o.Title })
 		switch {
 		case same >= 0 && o.Kind != kindP2P && !o.equal(found[same]):
-			return pkgerr.Errorf("nvsmi", "lines %d and %d begin two matrices that differ, of two hosts or of one host at two times: give each a file", found[same].Line, o.Line)
+			return pkgerr.Errorf("texts", "lines %d and %d begin two matrices that differ, "+twoHosts, found[same].Line, o.Line)
 		case o.Kind == kindNumbers:
 			if o.Title == "Hops" && t.Kind == kindROCm && slices.Equal(o.Devices, t.Devices) {
 				t.addHops(o)
 			}
 		case same >= 0 && o.equal(found[same]):
-			t.problem(topo.CodeLossyImport, "line %d: the matrix of line %d again, of this host or of one like it: read once", o.Line, found[same].Line)
+			t.Problems.add(topo.CodeLossyImport, "line %d: the matrix of line %d again, of this host or of one like it: read once", o.Line, found[same].Line)
 		case o != t:
-			t.problem(topo.CodeSkipped, "line %d: a second matrix is not read: that of line %d is", o.Line, t.Line)
+			t.Problems.add(topo.CodeSkipped, "line %d: a second matrix is not read: that of line %d is", o.Line, t.Line)
 		}
 	}
 	return nil
@@ -200,8 +179,8 @@ type header struct {
 func headerAt(all []string, i int) (header, bool) {
 	h, ok := parseHeader(all[i])
 	if ok && len(h.devices)+h.affinity == 1 {
-		row := strings.Fields(at(all, i+1))
-		ok = at(row, 0) == h.devices[0] && (at(row, 1) == "X" || at(row, 1) == "0")
+		row := strings.Fields(wordAt(all, i+1))
+		ok = wordAt(row, 0) == h.devices[0] && (wordAt(row, 1) == "X" || wordAt(row, 1) == "0")
 	}
 	return h, ok
 }
@@ -227,7 +206,7 @@ func parseHeader(line string) (header, bool) {
 		return header{}, false
 	}
 	for _, d := range h.devices {
-		if !device.MatchString(d) || !strings.ContainsAny(d, "0123456789") || isClassWord(d) {
+		if !columnName.MatchString(d) || !strings.ContainsAny(d, "0123456789") || isClassWord(d) {
 			return header{}, false
 		}
 	}
@@ -260,11 +239,11 @@ func (t *matrix) parseRows(all []string, from int) int {
 		}
 		name, rest := cutWord(line)
 		if !slices.Contains(t.Devices, name) {
-			t.problem(topo.CodeMalformed, "line %d: %q is no column's name: line not read", i+1, text.Clip(name, maxQuoted))
+			t.Problems.add(topo.CodeMalformed, "line %d: %q is no column's name: line not read", i+1, text.Clip(name, maxQuoted))
 			continue
 		}
 		if t.row(name) != nil {
-			t.problem(topo.CodeSkipped, "line %d: a second row %q: another matrix begins, without column heads: not read", i+1, name)
+			t.Problems.add(topo.CodeSkipped, "line %d: a second row %q: another matrix begins, without column heads: not read", i+1, name)
 			return len(all)
 		}
 		t.Rows = append(t.Rows, t.parseRow(name, rest, i+1))
@@ -289,7 +268,7 @@ func (t *matrix) parseRow(name, rest string, line int) tableRow {
 		cells, rest = append(cells, unglue(word, gluedRow, rowWord)...), after
 	}
 	if len(cells) != len(r.Cells) {
-		t.problem(topo.CodeMalformed, "line %d: row %q has %d cells for %d columns: not read", line, name, len(cells), len(r.Cells))
+		t.Problems.add(topo.CodeMalformed, "line %d: row %q has %d cells for %d columns: not read", line, name, len(cells), len(r.Cells))
 		return r
 	}
 	copy(r.Cells, cells)
@@ -330,7 +309,7 @@ func (t *matrix) parseAffinity(r *tableRow, rest string) {
 		*dst[i] = words[i]
 	}
 	if len(words) > len(dst) {
-		t.problem(topo.CodeMalformed, "line %d: row %q: %d words after the cells for %d columns",
+		t.Problems.add(topo.CodeMalformed, "line %d: row %q: %d words after the cells for %d columns",
 			r.Line, r.Name, len(words), len(dst))
 	}
 }
@@ -360,7 +339,7 @@ func (t *matrix) parseLegend(all []string, from int, cut bool) int {
 			break
 		}
 		if words := strings.Fields(strings.ReplaceAll(all[i], "|", " ")); len(words) > 1 && gpuName.MatchString(words[0]) && (isClassWord(words[1]) || words[1] == "0") {
-			t.problem(topo.CodeSkipped, "line %d: another matrix begins, without column heads: not read", i+1)
+			t.Problems.add(topo.CodeSkipped, "line %d: another matrix begins, without column heads: not read", i+1)
 			break
 		}
 		m := nicEntry.FindStringSubmatch(strings.TrimSpace(all[i]))
@@ -378,7 +357,7 @@ func (t *matrix) parseLegend(all []string, from int, cut bool) int {
 	}
 	if why != "" {
 		t.NICNames = nil
-		t.problem(topo.CodeMalformed, "%s: no name of a NIC is taken from it", why)
+		t.Problems.add(topo.CodeMalformed, "%s: no name of a NIC is taken from it", why)
 	}
 	return i
 }
@@ -397,7 +376,7 @@ func (t *matrix) parseNUMA(all []string) error {
 		case told[r.Name] == 0:
 			r.NUMAAffinity, told[r.Name] = m[2], i+1
 		case r.NUMAAffinity != m[2]:
-			return pkgerr.Errorf("nvsmi", "%s has NUMA node %s in line %d and %s in line %d, by texts of two hosts or of one host at two times: give each a file",
+			return pkgerr.Errorf("texts", "%s has NUMA node %s in line %d and %s in line %d, by texts "+twoHosts,
 				r.Name, r.NUMAAffinity, told[r.Name], m[2], i+1)
 		}
 	}
@@ -418,16 +397,7 @@ func (t *matrix) addHops(hops *matrix) {
 	}
 }
 
-const (
-	maxProblems = 32 // bounds what a text that is mostly something else can cause
-	maxQuoted   = 40 // bytes of it in a message
-)
-
-func (t *matrix) problem(code topo.Code, format string, args ...any) {
-	if len(t.Problems) < maxProblems {
-		t.Problems = append(t.Problems, topo.Warning{Code: code, Detail: fmt.Sprintf(format, args...), Source: topo.SourceSMI})
-	}
-}
+const maxQuoted = 40 // bytes of a text in a message
 
 // cutWord splits off the first word.
 func cutWord(s string) (word, rest string) {

@@ -1,4 +1,4 @@
-package nettext
+package texts
 
 import (
 	"fmt"
@@ -59,17 +59,17 @@ const ipJSON = `[{},{"ifindex":4,"ifname":"ib0","flags":["BROADCAST","MULTICAST"
 	`"address":"00:00:10:49:fe:80:00:00:00:00:00:00:0a:0b:0c:03:00:00:00:10","parentbus":"pci","parentdev":"0000:1a:00.0",` +
 	`"addr_info":[{"family":"inet","local":"10.1.0.4","prefixlen":24,"scope":"global"},{"family":"inet6","local":"fe80::a0b:c03:0:10","prefixlen":64,"scope":"link"}]}]`
 
-func parse(t *testing.T, text string) *Report {
+func parseNetwork(t *testing.T, text string) *Network {
 	t.Helper()
-	r, err := Parse("text", []byte(text))
+	r, err := ParseNetwork("text", []byte(text))
 	if err != nil {
 		t.Fatal(err)
 	}
 	return r
 }
 
-// summary is what a report says, a line for each port and interface.
-func summary(r *Report) string {
+// networkSummary is what a report says, a line for each port and interface.
+func networkSummary(r *Network) string {
 	var b strings.Builder
 	show := func(words ...any) {
 		for _, w := range words {
@@ -107,7 +107,7 @@ func summary(r *Report) string {
 	return b.String()
 }
 
-func TestParse(t *testing.T) {
+func TestParseNetwork(t *testing.T) {
 	for name, c := range map[string]struct{ text, want string }{
 		"ibstat": {ibstat, "ibstat mlx5_0 <nil> 0a0b:0c03:0000:0010 28.39.1002 MT4129 \n port 1 ACTIVE LinkUp InfiniBand 50000000000 12 1 0a0b:0c03:0000:0010  \n"},
 		"ibdev2netdev -v": {mapping, "ibdev2netdev mlx5_0 0000:1a:00.0  28.39.1002 MT4129 \n port 1 ACTIVE   <nil> <nil> <nil>  ib0 \n" +
@@ -125,31 +125,31 @@ func TestParse(t *testing.T) {
 		"ip -j addr":                           {ipJSON, "ip ib0 4 2044 up true true infiniband 00:00:10:49:fe:80:00:00:00:00:00:00:0a:0b:0c:03:00:00:00:10   0000:1a:00.0 [10.1.0.4/24 fe80::a0b:c03:0:10/64] \n"},
 		"with a prompt, and Windows line ends": {"$ ibstat\r\n" + strings.ReplaceAll(ibstat, "\n", "\r\n"), "ibstat mlx5_0 <nil> 0a0b:0c03:0000:0010 28.39.1002 MT4129 \n port 1 ACTIVE LinkUp InfiniBand 50000000000 12 1 0a0b:0c03:0000:0010  \n"},
 	} {
-		if diff := cmp.Diff(c.want, summary(parse(t, c.text))); diff != "" {
+		if diff := cmp.Diff(c.want, networkSummary(parseNetwork(t, c.text))); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 	}
 }
 
-func TestParseRefuses(t *testing.T) {
+func TestParseNetworkRefuses(t *testing.T) {
 	many := strings.Builder{}
-	for i := range maxDevices {
+	for i := range maxRDMA {
 		fmt.Fprintf(&many, "mlx5_%d port 1 ==> ib%d (Up)\n", i, i)
 	}
 	for text, want := range map[string]string{
-		"hello\n":        "nettext: none of the texts that are known: ibstat, ibdev2netdev, rdma link, ip addr",
-		many.String():    "nettext: line 513: more than 1024 RDMA devices and ports, which are not read",
-		`[{"ifname":1}]`: `nettext: line 1: `,
-		`[`:              "nettext: the document ends in the middle",
+		"hello\n":        "texts: none of the texts that are known: ibstat, ibdev2netdev, rdma link, ip addr",
+		many.String():    "texts: line 513: more than 1024 RDMA devices and ports, which are not read",
+		`[{"ifname":1}]`: `texts: line 1: `,
+		`[`:              "texts: the document ends in the middle",
 	} {
-		if _, err := Parse("text", []byte(text)); err == nil || !strings.HasPrefix(err.Error(), want) {
+		if _, err := ParseNetwork("text", []byte(text)); err == nil || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("%.20q: %v, want %q", text, err, want)
 		}
 	}
 }
 
-// host is a host of which an importer knows two functions, one by its name.
-func host() *topo.Topology {
+// networkHost is a host of which an importer knows two functions, one by its name.
+func networkHost() *topo.Topology {
 	bdf := func(s string) topo.BDF {
 		b, err := topo.ParseBDF(s)
 		if err != nil {
@@ -174,9 +174,9 @@ func host() *topo.Topology {
 
 func lays(t *testing.T, top *topo.Topology, texts ...string) {
 	t.Helper()
-	var reports []*Report
+	var reports []*Network
 	for _, text := range texts {
-		reports = append(reports, parse(t, text))
+		reports = append(reports, parseNetwork(t, text))
 	}
 	if err := Lay(top, reports); err != nil {
 		t.Fatal(err)
@@ -193,7 +193,7 @@ func warnings(top *topo.Topology) string {
 }
 
 func TestLay(t *testing.T) {
-	top := host()
+	top := networkHost()
 	lays(t, top, ibstat, mapping, rdmaText, ipText)
 	x := topo.NewIndex(top)
 	p := x.Port("port:mlx5_0/1")
@@ -231,7 +231,7 @@ func TestLay(t *testing.T) {
 
 // The interface of a port is found by its GUID where no text pairs them.
 func TestLayPairsByGUID(t *testing.T) {
-	top := host()
+	top := networkHost()
 	lays(t, top, ibstat, strings.ReplaceAll(ipText, " parentbus pci parentdev 0000:1a:00.0", ""))
 	x := topo.NewIndex(top)
 	if p, n := x.Port("port:mlx5_0/1"), x.NetdevNamed("ib0"); p == nil || !cmp.Equal(p.Netdevs, []string{"ib0"}) || n == nil || n.PCI != "pci:0000:1a:00.0" {
@@ -245,7 +245,7 @@ func TestLayPairsByGUID(t *testing.T) {
 // An RDMA device over an interface whose driver has none is of software.
 func TestLaySoftware(t *testing.T) {
 	for driver, software := range map[string]bool{"virtio-pci": true, "bnxt_en": false, "": false} {
-		top := host()
+		top := networkHost()
 		top.RDMADevices = nil
 		top.PCIDevices[0].Driver = driver
 		lays(t, top, strings.ReplaceAll(rdmaText, "mlx5_0", "dev0"), ipText)
@@ -279,7 +279,7 @@ func TestLayConflicts(t *testing.T) {
 		"no name to go by": {func(*topo.Topology) {}, strings.Replace(ibstat, "mlx5_0", "mlx5_9", 1),
 			"skipped: ibstat tells of mlx5_9, which is no device of the input by name: ibdev2netdev -v, or rdma link with ip -d addr, tells the PCI addresses (text line 1)"},
 	} {
-		top := host()
+		top := networkHost()
 		c.change(top)
 		lays(t, top, c.text)
 		if diff := cmp.Diff(c.want, warnings(top)); diff != "" {
@@ -302,18 +302,18 @@ func TestLayRefusesTwoHosts(t *testing.T) {
 		"address": {changed(ipText, "10.1.0.4", "10.1.0.5"), "net:ib0: ip says addresses 10.1.0.4/24 fe80::a0b:c03:0:10/64 (text line 4) and 10.1.0.5/24 fe80::a0b:c03:0:10/64 (text line 17)"},
 	} {
 		for _, texts := range [][]string{{c.text}, {c.text[:len(c.text)/2], c.text[len(c.text)/2:]}} {
-			var reports []*Report
+			var reports []*Network
 			for i, text := range texts {
 				if len(texts) > 1 && c.want == "" {
 					break
 				}
-				r, err := Parse(map[int]string{0: "text", 1: "other"}[i], []byte(text))
+				r, err := ParseNetwork(map[int]string{0: "text", 1: "other"}[i], []byte(text))
 				if err != nil {
 					t.Fatal(err)
 				}
 				reports = append(reports, r)
 			}
-			top := host()
+			top := networkHost()
 			for i := range top.RDMADevices { // of a matrix, say
 				top.RDMADevices[i].BDF, top.RDMADevices[i].PCI = nil, ""
 			}
@@ -351,17 +351,17 @@ func TestFactsAreOfOneHost(t *testing.T) {
 			return b.String()
 		}
 		states := func(text string) map[topo.ID]string {
-			r, err := Parse("text", []byte(text))
+			r, err := ParseNetwork("text", []byte(text))
 			if err != nil {
 				t.Fatal(err)
 			}
-			top := host()
+			top := networkHost()
 			top.RDMADevices[0].Name, top.RDMADevices[0].ID = "mlx5_1", "rdma:mlx5_1"
 			if top.RDMADevices[1].Name != "mlx5_0" {
 				t.Fatal("another host")
 			}
 			out := map[topo.ID]string{}
-			if Lay(top, []*Report{r}) != nil {
+			if Lay(top, []*Network{r}) != nil {
 				return nil
 			}
 			for _, p := range top.Ports {
@@ -379,18 +379,18 @@ func TestFactsAreOfOneHost(t *testing.T) {
 	})
 }
 
-func FuzzLay(f *testing.F) {
+func FuzzNetwork(f *testing.F) {
 	for _, text := range []string{ibstat, mapping, rdmaText, rdmaJSON, ipText, ipJSON} {
 		f.Add([]byte(text), []byte(mapping))
 	}
 	f.Fuzz(func(t *testing.T, a, b []byte) {
-		var reports []*Report
+		var reports []*Network
 		for _, data := range [][]byte{a, b} {
-			if r, err := Parse("text", data); err == nil {
+			if r, err := ParseNetwork("text", data); err == nil {
 				reports = append(reports, r)
 			}
 		}
-		top := host()
+		top := networkHost()
 		if Lay(top, reports) != nil {
 			return
 		}

@@ -1,4 +1,4 @@
-package lspci
+package texts
 
 import (
 	"fmt"
@@ -14,21 +14,21 @@ import (
 	"github.com/topoctl/topoctl/testkit/fixturetest"
 )
 
-func read(t *testing.T, name string) *topo.Topology {
+func readLspci(t *testing.T, name string) *topo.Topology {
 	t.Helper()
-	data, err := os.ReadFile("testdata/" + name)
+	data, err := os.ReadFile("testdata/lspci-" + name)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return decode(t, string(data))
+	return lspciHostOf(t, string(data))
 }
 
-func decode(t *testing.T, text string) *topo.Topology {
+func lspciHostOf(t *testing.T, text string) *topo.Topology {
 	t.Helper()
-	if !Detect([]byte(text)) {
+	if !detectLspci([]byte(text)) {
 		t.Error("not recognised")
 	}
-	top, err := Decode([]byte(text))
+	top, err := decodeLspci([]byte(text))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,7 +47,7 @@ func functionOf(t *testing.T, top *topo.Topology, id topo.ID) *topo.PCIDevice {
 
 // What root sees: numbers, port types, links, ACS, virtual functions.
 func TestRootSees(t *testing.T) {
-	top := read(t, "root-nnvv.txt")
+	top := readLspci(t, "root-nnvv.txt")
 	up, down, nic, vf := functionOf(t, top, "pci:0000:17:00.0"), functionOf(t, top, "pci:0000:18:01.0"), functionOf(t, top, "pci:0000:1a:00.0"), functionOf(t, top, "pci:0000:1a:00.1")
 	got := map[string]any{
 		"up role": up.Role, "up device": up.Vendor + " " + up.Device, "up parent": up.Parent, "up class": up.Class, "up revision": up.Revision,
@@ -79,7 +79,7 @@ func TestRootSees(t *testing.T) {
 // Without root, numbers and domains the same devices are at the same places; what lspci could not
 // read is not known.
 func TestUserSees(t *testing.T) {
-	root, user := read(t, "root-nnvv.txt"), read(t, "user-vv.txt")
+	root, user := readLspci(t, "root-nnvv.txt"), readLspci(t, "user-vv.txt")
 	if diff := cmp.Diff(classesOf(root), classesOf(user)); diff != "" {
 		t.Errorf("(-root +user):\n%s", diff)
 	}
@@ -125,11 +125,11 @@ func classesOf(top *topo.Topology) map[string]string {
 }
 
 // The classes of described machines come back from the text that lspci would print there.
-func TestMachines(t *testing.T) {
+func TestLspciOfMachines(t *testing.T) {
 	for _, name := range []string{"a10-2nic", "b300-16nic", "dgx-a100", "dgx-h100", "epyc-nps4", "gb200-tray", "mi300x-8nic"} {
 		t.Run(name, func(t *testing.T) {
 			before := fixturetest.Topology(t, name)
-			after, err := Decode([]byte(asText(before)))
+			after, err := decodeLspci([]byte(asText(before)))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -180,7 +180,7 @@ func asText(top *topo.Topology) string {
 
 // Of a part of a text places are not known, and nothing follows from them.
 func TestPartOfText(t *testing.T) {
-	data, err := os.ReadFile("testdata/root-nnvv.txt")
+	data, err := os.ReadFile("testdata/lspci-root-nnvv.txt")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -190,7 +190,7 @@ func TestPartOfText(t *testing.T) {
 			part = append(part, entry)
 		}
 	}
-	top := decode(t, strings.Join(part, "\n\n"))
+	top := lspciHostOf(t, strings.Join(part, "\n\n"))
 	if rel := top.Relate("gpu:0", "rdma:0000:1a:00.0"); rel.Class.Known() || top.Complete {
 		t.Errorf("class %s, complete %t: the bridges are not in the text", rel.Class, top.Complete)
 	}
@@ -199,16 +199,16 @@ func TestPartOfText(t *testing.T) {
 	}
 }
 
-func TestSmallTexts(t *testing.T) {
+func TestSmallLspci(t *testing.T) {
 	const gpu = "17:00.0 3D controller [0302]: NVIDIA Corporation Device [10de:2331] (rev a1)\n"
 	for name, c := range map[string]struct{ text, err string }{
-		"nothing":      {"Linux\n", "lspci: no line with a PCI address and a class: not the text of lspci"},
-		"no details":   {"$ lspci -nn\n" + gpu, "lspci: line 2: a list of functions without details, which does not tell how they hang together: want the text of lspci -vv"},
-		"odd address":  {"17:3f.0 3D controller [0302]: NVIDIA Corporation Device [10de:2331]\n\tControl: I/O-\n", `lspci: line 1: "17:3f.0" is no PCI address`},
+		"nothing":      {"Linux\n", "texts: no line with a PCI address and a class: not the text of lspci"},
+		"no details":   {"$ lspci -nn\n" + gpu, "texts: line 2: a list of functions without details, which does not tell how they hang together: want the text of lspci -vv"},
+		"odd address":  {"17:3f.0 3D controller [0302]: NVIDIA Corporation Device [10de:2331]\n\tControl: I/O-\n", `texts: line 1: "17:3f.0" is no PCI address`},
 		"Windows ends": {"\r\n" + strings.ReplaceAll(gpu+"\tControl: I/O-\n\tNUMA node: 1\n", "\n", "\r\n"), ""},
 		"blanks":       {"    " + gpu + "            Control: I/O-\n", ""},
 	} {
-		_, err := Decode([]byte(c.text))
+		_, err := decodeLspci([]byte(c.text))
 		if got := fmt.Sprint(err); got != c.err && !(err == nil && c.err == "") {
 			t.Errorf("%s: error %q, want %q", name, got, c.err)
 		}
@@ -219,7 +219,7 @@ func TestSmallTexts(t *testing.T) {
 func TestACSNotPrinted(t *testing.T) {
 	text := "16:01.0 PCI bridge [0604]: Intel Corporation Device [8086:352a] (prog-if 00 [Normal decode])\n\tFlags: bus master, fast devsel, latency 0, NUMA node 1, IOMMU group 4\n" +
 		"\tBus: primary=16, secondary=17, subordinate=17, sec-latency=0\n\tCapabilities: [40] Express Root Port (Slot+), MSI 00\n\tCapabilities: [148] Access Control Services\n"
-	d := functionOf(t, decode(t, text), "pci:0000:16:01.0")
+	d := functionOf(t, lspciHostOf(t, text), "pci:0000:16:01.0")
 	if from, _ := d.Facts.Get("role"); d.ACS != nil || from.Source == topo.SourceConfig || *d.NUMA != 1 || *d.IOMMUGroup != 4 {
 		t.Errorf("ACS %v, role from %s, node %v, group %v", d.ACS, from.Source, *d.NUMA, *d.IOMMUGroup)
 	}
@@ -235,14 +235,14 @@ func TestATS(t *testing.T) {
 		"\tCapabilities: [100 v2] Advanced Error Reporting\n":                                                                                                        "absent",
 		"\tCapabilities: [9c] MSI-X: Enable+ Count=64 Masked-\n":                                                                                                     "",
 	} {
-		if got := functionOf(t, decode(t, head+text), "pci:0000:17:00.0").ATS; got != want {
+		if got := functionOf(t, lspciHostOf(t, head+text), "pci:0000:17:00.0").ATS; got != want {
 			t.Errorf("%q: %q, want %q", text, got, want)
 		}
 	}
 }
 
 // Vendor and device are found by name where only one has it.
-func TestNames(t *testing.T) {
+func TestLspciNames(t *testing.T) {
 	n, err := openNames()
 	if err != nil {
 		t.Fatal(err)
@@ -265,9 +265,9 @@ func TestNames(t *testing.T) {
 	}
 }
 
-func FuzzDecode(f *testing.F) {
+func FuzzLspci(f *testing.F) {
 	for _, name := range []string{"root-nnvv.txt", "user-vv.txt"} {
-		data, err := os.ReadFile("testdata/" + name)
+		data, err := os.ReadFile("testdata/lspci-" + name)
 		if err != nil {
 			f.Fatal(err)
 		}
@@ -275,8 +275,8 @@ func FuzzDecode(f *testing.F) {
 	}
 	f.Add([]byte("00:00.0 PCI bridge: x\n\tBus: primary=00, secondary=01, subordinate=ff, sec-latency=0\n\n01:00.0 PCI bridge: y\n\tBus: primary=01, secondary=01, subordinate=01\n\tACSCtl:\tSrcValid+\n"))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		Detect(data)
-		if top, err := Decode(data); err == nil {
+		detectLspci(data)
+		if top, err := decodeLspci(data); err == nil {
 			fixturetest.ReadBack(t, top)
 		}
 	})
@@ -300,7 +300,7 @@ func TestTextsOfOneHost(t *testing.T) {
 		"another driver":       {one + strings.Replace(one, "nvidia", "vfio-pci", 1), "lines 7 and 18 differ in what they say of 0000:01:00.0, in texts of two hosts"},
 		"another sort of card": {"01:00.0 Ethernet controller: Intel Corporation I350\n" + one, "lines 1 and 8 differ in what they say of 0000:01:00.0"},
 	} {
-		top, err := Decode([]byte(c.text))
+		top, err := decodeLspci([]byte(c.text))
 		switch {
 		case c.want != "":
 			if err == nil || !strings.Contains(err.Error(), c.want) {
@@ -328,7 +328,7 @@ func TestFunctionsAreOfOneHost(t *testing.T) {
 		return b.String()
 	}
 	told := func(text string) (out []string) {
-		functions, err := parse([]byte(text))
+		functions, err := parseLspci([]byte(text))
 		if err != nil {
 			return nil
 		}

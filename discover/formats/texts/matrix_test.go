@@ -1,4 +1,4 @@
-package nvsmi
+package texts
 
 import (
 	"bytes"
@@ -45,10 +45,10 @@ func tokens(text string) (devices []string, cells map[string][]string) {
 func TestPublishedMatricesParseAndPrintAgain(t *testing.T) {
 	for name, data := range fixturetest.Published(t, published) {
 		t.Run(name, func(t *testing.T) {
-			if !Detect(data[:min(len(data), 4096)]) {
+			if !detectMatrix(data[:min(len(data), 4096)]) {
 				t.Error("not recognised")
 			}
-			table, err := parse(data)
+			table, err := parseMatrix(data)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -77,12 +77,12 @@ func TestPublishedMatricesParseAndPrintAgain(t *testing.T) {
 
 func TestPublishedMatricesKeepTheirClasses(t *testing.T) {
 	for name, data := range fixturetest.Published(t, published) {
-		top, err := Decode(data)
+		top, err := decodeMatrix(data)
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
-		table, _ := parse(data)
+		table, _ := parseMatrix(data)
 		if table.Kind != kindTopo {
 			continue
 		}
@@ -111,7 +111,7 @@ func reparse(t *testing.T, table *matrix) *matrix {
 	if _, err := table.write(&b); err != nil {
 		t.Fatal(err)
 	}
-	again, err := parse(b.Bytes())
+	again, err := parseMatrix(b.Bytes())
 	if err != nil {
 		t.Fatalf("our own print: %v\n%s", err, b.String())
 	}
@@ -131,7 +131,7 @@ func printed(t *matrix) matrix {
 func TestFactsOfPublishedMachines(t *testing.T) {
 	files := fixturetest.Published(t, published)
 	decode := func(name string) *topo.Topology {
-		top, err := Decode(files[name])
+		top, err := decodeMatrix(files[name])
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
@@ -187,13 +187,13 @@ func TestFactsOfPublishedMachines(t *testing.T) {
 	}
 }
 
-// sample is a matrix as a terminal shows it: underlined head, tabs, CR LF.
-const sample = "$ nvidia-smi topo -m\r\n\t\x1b[4mGPU0\tGPU1\tNIC0\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID\x1b[0m\r\n" +
+// matrixText is a matrix as a terminal shows it: underlined head, tabs, CR LF.
+const matrixText = "$ nvidia-smi topo -m\r\n\t\x1b[4mGPU0\tGPU1\tNIC0\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID\x1b[0m\r\n" +
 	"GPU0\t X \tNV4\tPIX\t0-3\t0\t\tN/A\r\nGPU1\tNV4\t X \tSOC\t4-7\t1\t\t2\r\nNIC0\tPIX\tSOC\t X \t\t\t\t\r\n" +
 	"\r\nNIC Legend:\r\n\r\n  NIC0: mlx5_bond_0\r\n"
 
 func TestTerminalText(t *testing.T) {
-	top, err := Decode([]byte(sample))
+	top, err := decodeMatrix([]byte(matrixText))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -203,7 +203,7 @@ func TestTerminalText(t *testing.T) {
 	if g := top.GPUs[1]; g.CPUAffinity != "4-7" || *g.NUMA != 1 || *g.MemoryNUMA != 2 {
 		t.Errorf("GPU1: %+v", g)
 	}
-	table, _ := parse([]byte(sample))
+	table, _ := parseMatrix([]byte(matrixText))
 	if table.Rows[1].Cells[2] != "SOC" {
 		t.Errorf("cells are kept as written, got %q", table.Rows[1].Cells[2])
 	}
@@ -223,7 +223,7 @@ func TestBadTextsSayWhere(t *testing.T) {
 		"two nodes": {"\tGPU0\tGPU1\nGPU0\t0\tXGMI\nGPU1\tXGMI\t0\n== Numa Nodes ==\nGPU[0]\t: (Topology) Numa Affinity: 0\nGPU[0]\t: (Topology) Numa Affinity: 1\n",
 			"GPU0 has NUMA node 0 in line 5 and 1 in line 6"},
 	} {
-		_, err := Decode([]byte(c.text))
+		_, err := decodeMatrix([]byte(c.text))
 		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: error %v, want %q", name, err, c.want)
 		}
@@ -245,7 +245,7 @@ func TestDamagedTextsKeepTheRest(t *testing.T) {
 		"row twice":     {"\tGPU0\tGPU1\nGPU0\tX\tNV4\nGPU0\tX\tSYS\n", `a second row "GPU0"`},
 		"numa range":    {"\tGPU0\tGPU1\tCPU Affinity\tNUMA Affinity\nGPU0\tX\tNV4\t0-3\t0-1\nGPU1\tNV4\tX\t0-3\tzero\n", `NUMA affinity "zero"`},
 	} {
-		top, err := Decode([]byte(c.text))
+		top, err := decodeMatrix([]byte(c.text))
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue
@@ -268,7 +268,7 @@ func TestGluedColumns(t *testing.T) {
 	const heads = "\tGPU0\tGPU1\tNIC0\tNIC1NIC2\tNIC3\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID\n"
 	const gpu1 = "GPU1\tNV18\t X \tSYS\tSYSSYS\tPIX\t56-111\t1\t\tN/A\n"
 	class := func(t *testing.T, text string, gpu, nic int) string {
-		top, err := Decode([]byte(text))
+		top, err := decodeMatrix([]byte(text))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -300,7 +300,7 @@ func TestROCmHops(t *testing.T) {
 	hops := "========= Hops between two GPUs =========\n       GPU0  GPU1  GPU2\nGPU0   0     1     3\nGPU1   1     0     2\nGPU2   3     2     0\n\n"
 	types := "========= Link Type between two GPUs =========\n       GPU0  GPU1  GPU2\nGPU0   0     XGMI  PCIE\nGPU1   XGMI  0     PCIE\nGPU2   PCIE  PCIE  0\n\n"
 	for _, text := range []string{hops + types, types + hops} {
-		top, err := Decode([]byte("=== ROCm System Management Interface ===\n" + text + "========= Numa Nodes =========\n"))
+		top, err := decodeMatrix([]byte("=== ROCm System Management Interface ===\n" + text + "========= Numa Nodes =========\n"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -318,7 +318,7 @@ func TestROCmHops(t *testing.T) {
 func TestNICsKeepTheirNumbers(t *testing.T) {
 	const text = "\tGPU0\tNIC0\tNIC1\tNIC2\nGPU0\tX\tPIX\tNODE\tSYS\nNIC0\tPIX\tX\tNODE\tSYS\nNIC1\tNODE\tNODE\tX\tSYS\nNIC2\tSYS\tSYS\tSYS\tX\n" +
 		"\nNIC Legend:\n\n  NIC0: rocep9s0\n  NIC1: mlx5_1\n  NIC2: ibp3s0\n"
-	top, err := Decode([]byte(text))
+	top, err := decodeMatrix([]byte(text))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -361,12 +361,12 @@ func TestWrappedTexts(t *testing.T) {
 		"narrow titles": strings.NewReplacer("CPU Affinity", "CPU", "NUMA Affinity", "NUMA", "GPU NUMA ID", "GPU NUMA").Replace(plain),
 		"a drive":       strings.NewReplacer("NIC0\tCPU", "NIC0\tNVME0\tCPU", "PIX\t0", "PIX\tPHB\t0", "SYS\t4", "SYS\tSYS\t4", " X \n\n", " X \tPHB\nNVME0\tPHB\tSYS\tPHB\t X \n\n").Replace(plain),
 	} {
-		top, err := Decode([]byte(text))
+		top, err := decodeMatrix([]byte(text))
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
-		if !Detect([]byte(text)) || !top.Complete || len(top.RDMADevices) != 1 {
+		if !detectMatrix([]byte(text)) || !top.Complete || len(top.RDMADevices) != 1 {
 			t.Errorf("%s: %d NICs, warnings %v", name, len(top.RDMADevices), top.Warnings)
 		}
 		if c := top.Relate(topo.GPUID(1), topo.RDMAID("mlx5_3")).Class.String(); c != "SYS" {
@@ -380,7 +380,7 @@ func TestWrappedTexts(t *testing.T) {
 
 // On Grace the NUMA affinity lists the CPUs' node and those of the memory of the GPUs near it.
 func TestNodesOfGPUMemoryAreNotTheGPUsPlace(t *testing.T) {
-	top, err := Decode([]byte("\tGPU0\tGPU1\tGPU2\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID\nGPU0\tX\tNV18\tNV18\t0-71\t0,3-9,11-17\t\t2\n" +
+	top, err := decodeMatrix([]byte("\tGPU0\tGPU1\tGPU2\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID\nGPU0\tX\tNV18\tNV18\t0-71\t0,3-9,11-17\t\t2\n" +
 		"GPU1\tNV18\tX\tNV18\t0-71\t0,3-9,11-17\t\t10\nGPU2\tNV18\tNV18\tX\t72-143\t1,19-25,27-33\t\t18\n"))
 	if err != nil {
 		t.Fatal(err)
@@ -397,7 +397,7 @@ func TestNodesOfGPUMemoryAreNotTheGPUsPlace(t *testing.T) {
 
 func TestDetectRefusesOtherFormats(t *testing.T) {
 	for _, s := range []string{"", `{"schema":"topoctl.topology/v1"}`, "<system version=\"1\">\n GPU0 GPU1\n", "GPU0 is fine\n"} {
-		if Detect([]byte(s)) {
+		if detectMatrix([]byte(s)) {
 			t.Errorf("%q is no matrix", s)
 		}
 	}
@@ -405,10 +405,10 @@ func TestDetectRefusesOtherFormats(t *testing.T) {
 
 // What kind a matrix is, its own lines say: neither words around it nor another tool's title change it.
 func TestProseAroundAMatrix(t *testing.T) {
-	nvidia := sample[strings.Index(sample, "\t"):]
+	nvidia := matrixText[strings.Index(matrixText, "\t"):]
 	amd := "=== Link Type between two GPUs ===\n  GPU0 GPU1\nGPU0 0 XGMI\nGPU1 XGMI 0\n=== Numa Nodes ===\nGPU[0]\t\t: (Topology) Numa Affinity: 1\n"
 	facts := func(t rapid.TB, text string) *topo.Topology {
-		top, err := Decode([]byte(text))
+		top, err := decodeMatrix([]byte(text))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -476,11 +476,11 @@ func TestTwoHostsInOneText(t *testing.T) {
 		if rapid.Bool().Draw(t, "unread") { // the heads of the second in a form that is not read
 			second = strings.Replace(second, "\tGPU0", "| |GPU0", 1)
 		}
-		want, err := Decode([]byte(first))
+		want, err := decodeMatrix([]byte(first))
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := Decode([]byte(first + second))
+		got, err := decodeMatrix([]byte(first + second))
 		if err != nil {
 			return
 		}
@@ -490,15 +490,15 @@ func TestTwoHostsInOneText(t *testing.T) {
 	})
 }
 
-func FuzzDecode(f *testing.F) {
-	f.Add([]byte(sample))
+func FuzzMatrix(f *testing.F) {
+	f.Add([]byte(matrixText))
 	f.Add([]byte(" \tGPU0\tGPU1\t\n GPU0\tX\tGNS\t\n GPU1\tGNS\tX\t\n"))
 	f.Add([]byte("=== ROCm System Management Interface ===\n=== Link Type between two GPUs ===\n  GPU0 GPU1\nGPU0 0 XGMI\nGPU1 PCIE 0\n=== Numa Nodes ===\nGPU[0]\t\t: (Topology) Numa Affinity: 1\n"))
 	f.Add([]byte("\tGPU0\tNIC0NIC1\nGPU0\tX\tNODENODE\n"))
 	f.Add([]byte("        GPU0    mlx5_0  CPU Affinity    NUMA Affinity\nGPU0     X      PIX     0-19,40-59      0\nmlx5_0  PIX      X\n"))
 	f.Add([]byte("> \ufeff```\n> \tGPU0\tNVME0\tCPU\tNUMA\tGPU NUMA\n> GPU0\tX\tPHB\t0-71\t0,3-9\t\t2\n> ```\n"))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		table, err := parse(data)
+		table, err := parseMatrix(data)
 		if err != nil {
 			return
 		}
@@ -508,7 +508,7 @@ func FuzzDecode(f *testing.F) {
 				t.Errorf("row %s printed again:\n%s", r.Name, diff)
 			}
 		}
-		top, err := Decode(data)
+		top, err := decodeMatrix(data)
 		if err != nil {
 			return
 		}

@@ -1,4 +1,4 @@
-package nvsmi
+package texts
 
 import (
 	"fmt"
@@ -8,14 +8,15 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/topoctl/topoctl/discover/formats/internal/imported"
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/cpuset"
 	"github.com/topoctl/topoctl/internal/pkgerr"
 	"github.com/topoctl/topoctl/internal/text"
 )
 
-// lacks is what no matrix tells.
-var lacks = []string{
+// matrixLacks is what no matrix tells.
+var matrixLacks = []string{
 	"PCI addresses, the PCI tree and link rates: the text states classes only",
 	"NIC ports, states and speeds, and the NUMA node of NICs",
 	"GPU models, UUIDs and memory",
@@ -29,58 +30,39 @@ var p2pState = map[string]string{
 
 // topology makes a topology of a table: GPUs and RDMA devices without PCI
 // functions, NUMA nodes from the affinity columns, and the cells as asserted
-// classes. Derive is not called.
+// classes.
 func (t *matrix) topology() (*topo.Topology, error) {
-	b := &builder{table: t, t: &topo.Topology{Origin: string(topo.SourceSMI), Complete: true}, numa: map[int]int{}}
-	b.t.Host.Lacks = slices.Clone(lacks)
+	b := &matrixHost{Host: begin(topo.SourceSMI, t.Problems, matrixLacks...), table: t, numa: map[int]int{}}
+	lack := func(what string) { b.Topology.Host.Lacks = append(b.Topology.Host.Lacks, what) }
 	if t.Affinities < 2 {
-		b.t.Host.Lacks = append(b.t.Host.Lacks, "NUMA nodes of GPUs: the text has no column of NUMA affinity")
-	}
-	status := topo.StatusOK
-	if b.t.Warnings = t.Problems; slices.ContainsFunc(t.Problems, topo.Warning.Partial) {
-		status = topo.StatusPartial
+		lack("NUMA nodes of GPUs: the text has no column of NUMA affinity")
 	}
 	ids, err := b.devices()
 	if err != nil {
 		return nil, err
 	}
-	if n := len(b.t.NUMANodes); n > maxDevices {
-		return nil, pkgerr.Errorf("nvsmi", "%d NUMA nodes: at most %d are read", n, maxDevices)
-	}
-	switch t.Kind {
-	case kindP2P:
-		b.t.Host.Lacks = append(b.t.Host.Lacks, "classes: a peer access matrix says what the driver allows, not where devices are")
+	if t.Kind == kindP2P {
+		lack("classes: a peer access matrix says what the driver allows, not where devices are")
 		b.peers()
-	default:
+	} else {
 		b.asserted(ids)
 	}
-	b.lossy()
-	b.t.Complete = !slices.ContainsFunc(b.t.Warnings, topo.Warning.Partial)
-	b.t.Sources = []topo.SourceReport{{Source: topo.SourceSMI, Status: status,
-		Detail: fmt.Sprintf("%s matrix, %d devices, %d rows", t.Kind, len(t.Devices), len(t.Rows))}}
-	return b.t, nil
-}
-
-type builder struct {
-	table *matrix
-	t     *topo.Topology
-	numa  map[int]int // NUMA index -> place in t.NUMANodes
-}
-
-func (b *builder) warn(code topo.Code, subject topo.ID, detail, evidence string) {
-	b.t.Warnings = append(b.t.Warnings, topo.Warning{Code: code, Subject: subject, Detail: detail, Evidence: evidence, Source: topo.SourceSMI})
-}
-
-func (b *builder) lossy() {
 	detail := "a matrix of classes has no PCI tree: rates, ports and NUMA nodes of NICs are not known"
-	if b.table.Kind == kindROCm {
+	if t.Kind == kindROCm {
 		detail = "rocm-smi tells XGMI from PCIe, and PCIe across NUMA nodes: other PCIe pairs and NICs have no class"
 	}
-	b.warn(topo.CodeLossyImport, "", detail, "")
+	b.Warn(topo.CodeLossyImport, "", detail, "")
+	return finish(b.Host, fmt.Sprintf("%s matrix, %d devices, %d rows", t.Kind, len(t.Devices), len(t.Rows)))
+}
+
+type matrixHost struct {
+	imported.Host
+	table *matrix
+	numa  map[int]int // NUMA index -> place in NUMANodes
 }
 
 // devices adds a node for each column and gives their IDs in column order.
-func (b *builder) devices() ([]topo.ID, error) {
+func (b *matrixHost) devices() ([]topo.ID, error) {
 	ids := make([]topo.ID, len(b.table.Devices))
 	seen := map[topo.ID]bool{}
 	for i, label := range b.table.Devices {
@@ -88,10 +70,10 @@ func (b *builder) devices() ([]topo.ID, error) {
 		case gpuName.MatchString(label):
 			n, err := strconv.Atoi(label[len("GPU"):])
 			if err != nil {
-				return nil, pkgerr.Errorf("nvsmi", "column %q: %w", label, err)
+				return nil, pkgerr.Errorf("texts", "column %q: %w", label, err)
 			}
 			if ids[i] = topo.GPUID(n); seen[ids[i]] {
-				return nil, pkgerr.Errorf("nvsmi", "two columns are called GPU%d", n)
+				return nil, pkgerr.Errorf("texts", "two columns are called GPU%d", n)
 			}
 			b.gpu(n, label)
 		case strings.HasPrefix(label, "NVME"):
@@ -100,11 +82,11 @@ func (b *builder) devices() ([]topo.ID, error) {
 		default:
 			name := b.table.nameOf(label)
 			if seen[topo.RDMAID(name)] {
-				b.warn(topo.CodeConflict, topo.RDMAID(name), fmt.Sprintf("two columns are called %q; %s is kept under its column's name", name, label), "")
+				b.Warn(topo.CodeConflict, topo.RDMAID(name), fmt.Sprintf("two columns are called %q; %s is kept under its column's name", name, label), "")
 				name = label
 			}
 			if ids[i] = topo.RDMAID(name); seen[ids[i]] {
-				return nil, pkgerr.Errorf("nvsmi", "two columns are called %q", name)
+				return nil, pkgerr.Errorf("texts", "two columns are called %q", name)
 			}
 			b.nic(name, label)
 		}
@@ -113,29 +95,29 @@ func (b *builder) devices() ([]topo.ID, error) {
 	return ids, nil
 }
 
-// where is the line that tells of a device; a device whose row is missing is
+// whereOf is the line that tells of a device; a device whose row is missing is
 // known from the column heads.
-func (b *builder) where(label string) string {
+func (b *matrixHost) whereOf(label string) string {
 	if r := b.table.row(label); r != nil {
-		return fmt.Sprintf("line %d", r.Line)
+		return where(r.Line)
 	}
 	return "column " + label
 }
 
-func (b *builder) nvme(label string) {
-	n := topo.NVMe{Node: topo.Node{ID: topo.NVMeID(label), Kind: topo.KindNVMe, Evidence: b.where(label)}, Name: label}
+func (b *matrixHost) nvme(label string) {
+	n := topo.NVMe{Node: topo.Node{ID: topo.NVMeID(label), Kind: topo.KindNVMe, Evidence: b.whereOf(label)}, Name: label}
 	n.Facts.Set("name", topo.SourceSMI, "")
-	b.t.NVMes = append(b.t.NVMes, n)
+	b.NVMes = append(b.NVMes, n)
 }
 
-func (b *builder) nic(name, label string) {
-	r := topo.RDMADevice{Node: topo.Node{ID: topo.RDMAID(name), Kind: topo.KindRDMA, Evidence: b.where(label)}, Name: name, Uverbs: "unknown"}
+func (b *matrixHost) nic(name, label string) {
+	r := topo.RDMADevice{Node: topo.Node{ID: topo.RDMAID(name), Kind: topo.KindRDMA, Evidence: b.whereOf(label)}, Name: name, Uverbs: "unknown"}
 	r.Facts.Set("name", topo.SourceSMI, "NIC Legend "+label)
-	b.t.RDMADevices = append(b.t.RDMADevices, r)
+	b.RDMADevices = append(b.RDMADevices, r)
 }
 
-func (b *builder) gpu(n int, label string) {
-	g := topo.GPU{Node: topo.Node{ID: topo.GPUID(n), Kind: topo.KindGPU, Evidence: b.where(label)}, Index: n, KnownFrom: "import", Vendor: "nvidia"}
+func (b *matrixHost) gpu(n int, label string) {
+	g := topo.GPU{Node: topo.Node{ID: topo.GPUID(n), Kind: topo.KindGPU, Evidence: b.whereOf(label)}, Index: n, KnownFrom: "import", Vendor: "nvidia"}
 	if b.table.Kind == kindROCm || b.table.hasCell("XGMI") { // the latter in our own print
 		g.Vendor = "amd"
 	} else {
@@ -146,7 +128,7 @@ func (b *builder) gpu(n int, label string) {
 	if row := b.table.row(label); row != nil {
 		b.affinity(&g, row)
 	}
-	b.t.GPUs = append(b.t.GPUs, g)
+	b.GPUs = append(b.GPUs, g)
 }
 
 // hasCell says whether any row has such a cell.
@@ -156,11 +138,11 @@ func (t *matrix) hasCell(cell string) bool {
 
 // affinity takes the affinity columns of a GPU's row. Several NUMA nodes of CPUs
 // say that the GPU's node is not known.
-func (b *builder) affinity(g *topo.GPU, row *tableRow) {
+func (b *matrixHost) affinity(g *topo.GPU, row *tableRow) {
 	cpus := row.CPUAffinity
 	if _, err := cpuset.Parse(cpus); err != nil {
 		if cpus != "N/A" {
-			b.warn(topo.CodeMalformed, g.ID, fmt.Sprintf("CPU affinity %q is no list of CPUs", text.Clip(cpus, maxQuoted)), g.Evidence)
+			b.Warn(topo.CodeMalformed, g.ID, fmt.Sprintf("CPU affinity %q is no list of CPUs", text.Clip(cpus, maxQuoted)), g.Evidence)
 		}
 		cpus = ""
 	}
@@ -172,7 +154,7 @@ func (b *builder) affinity(g *topo.GPU, row *tableRow) {
 	nodes = slices.DeleteFunc(nodes, func(n int) bool { return n >= memories })
 	switch {
 	case !ok:
-		b.warn(topo.CodeMalformed, g.ID, fmt.Sprintf("NUMA affinity %q is no list of NUMA nodes", text.Clip(row.NUMAAffinity, maxQuoted)), g.Evidence)
+		b.Warn(topo.CodeMalformed, g.ID, fmt.Sprintf("NUMA affinity %q is no list of NUMA nodes", text.Clip(row.NUMAAffinity, maxQuoted)), g.Evidence)
 	case len(nodes) == 1:
 		g.NUMA = &nodes[0]
 		g.Facts.Set("numa_node", topo.SourceSMI, "")
@@ -183,7 +165,7 @@ func (b *builder) affinity(g *topo.GPU, row *tableRow) {
 		for _, n := range nodes {
 			b.node(n, g.Evidence)
 		}
-		b.warn(topo.CodeNUMAUnknown, g.ID, fmt.Sprintf("NUMA affinity %q names no single node", row.NUMAAffinity), g.Evidence)
+		b.Warn(topo.CodeNUMAUnknown, g.ID, fmt.Sprintf("NUMA affinity %q names no single node", row.NUMAAffinity), g.Evidence)
 	}
 	if memory, ok := parseList(row.GPUNUMAID); ok && len(memory) == 1 {
 		g.MemoryNUMA = &memory[0]
@@ -198,7 +180,7 @@ func (b *builder) affinity(g *topo.GPU, row *tableRow) {
 // firstMemory is the first NUMA node of a GPU's memory. On Grace each GPU has eight of them (for MIG),
 // behind those of the CPUs, and the affinity of a GPU lists all near it but its own: "0,3-9,11-17" of
 // GPUs with the nodes 2 and 10. Source: published texts of GB200 and GB300 trays.
-func (b *builder) firstMemory() int {
+func (b *matrixHost) firstMemory() int {
 	first := math.MaxInt
 	for _, r := range b.table.Rows {
 		if n, err := strconv.Atoi(r.GPUNUMAID); err == nil {
@@ -209,28 +191,28 @@ func (b *builder) firstMemory() int {
 }
 
 // node gives the NUMA node of an index, made when it is first seen.
-func (b *builder) node(index int, evidence string) *topo.NUMANode {
+func (b *matrixHost) node(index int, evidence string) *topo.NUMANode {
 	i, ok := b.numa[index]
 	if !ok {
-		i = len(b.t.NUMANodes)
+		i = len(b.NUMANodes)
 		b.numa[index] = i
 		n := topo.NUMANode{Node: topo.Node{ID: topo.NUMAID(index), Kind: topo.KindNUMA, Evidence: evidence}, Index: index}
 		n.Facts.Set("index", topo.SourceSMI, "NUMA Affinity")
-		b.t.NUMANodes = append(b.t.NUMANodes, n)
+		b.NUMANodes = append(b.NUMANodes, n)
 	}
-	return &b.t.NUMANodes[i]
+	return &b.NUMANodes[i]
 }
 
 // numaCPUs takes a GPU's CPU affinity for its NUMA node's CPUs. It is only a
 // part of them where the tool ran in a smaller cpuset.
-func (b *builder) numaCPUs(n *topo.NUMANode, cpus, evidence string) {
+func (b *matrixHost) numaCPUs(n *topo.NUMANode, cpus, evidence string) {
 	switch {
 	case cpus == "":
 	case n.CPUs == "":
 		n.CPUs, n.MemoryOnly, n.Owner = cpus, false, ""
 		n.Facts.Set("cpus", topo.SourceSMI, "CPU Affinity")
 	case n.CPUs != cpus:
-		b.warn(topo.CodeConflict, n.ID, fmt.Sprintf("two GPUs of this node have CPU affinity %s and %s; the first is kept", text.Clip(n.CPUs, maxQuoted), text.Clip(cpus, maxQuoted)), evidence)
+		b.Warn(topo.CodeConflict, n.ID, fmt.Sprintf("two GPUs of this node have CPU affinity %s and %s; the first is kept", text.Clip(n.CPUs, maxQuoted), text.Clip(cpus, maxQuoted)), evidence)
 	}
 }
 
@@ -248,7 +230,7 @@ func parseList(s string) ([]int, bool) {
 
 // asserted takes the cells as classes. A missing row is filled from the
 // columns of the others: a class holds in both directions.
-func (b *builder) asserted(ids []topo.ID) {
+func (b *matrixHost) asserted(ids []topo.ID) {
 	table := b.table
 	n := len(ids)
 	a := &topo.Asserted{Source: topo.SourceSMI, Axis: ids, Class: make([][]topo.Class, n)}
@@ -275,17 +257,17 @@ func (b *builder) asserted(ids []topo.ID) {
 			case !y.Known():
 				a.Class[i][j] = x
 			case x != y:
-				b.warn(topo.CodeConflict, ids[j], fmt.Sprintf("row %s says %s to %s, row %s says %s; the first is kept",
-					table.Devices[j], x, table.Devices[i], table.Devices[i], y), b.where(table.Devices[j]))
+				b.Warn(topo.CodeConflict, ids[j], fmt.Sprintf("row %s says %s to %s, row %s says %s; the first is kept",
+					table.Devices[j], x, table.Devices[i], table.Devices[i], y), b.whereOf(table.Devices[j]))
 				a.Class[i][j] = x
 			}
 		}
 		a.Class[i][i] = topo.Class{Kind: topo.ClassSelf}
 	}
 	for _, cell := range slices.Sorted(maps.Keys(unknown)) {
-		b.warn(topo.CodeLossyImport, "", fmt.Sprintf("cells %q name no class that this program knows: taken as unknown", cell), "")
+		b.Warn(topo.CodeLossyImport, "", fmt.Sprintf("cells %q name no class that this program knows: taken as unknown", cell), "")
 	}
-	b.t.Asserted = a
+	b.Asserted = a
 }
 
 // class reads one cell; words that name no class are collected in unknown.
@@ -301,9 +283,9 @@ func (t *matrix) class(cell string, self bool, unknown map[string]bool) topo.Cla
 }
 
 // peers takes the cells as answers on peer access.
-func (b *builder) peers() {
-	for i := range b.t.GPUs {
-		g := &b.t.GPUs[i]
+func (b *matrixHost) peers() {
+	for i := range b.GPUs {
+		g := &b.GPUs[i]
 		row := b.table.row(fmt.Sprintf("GPU%d", g.Index))
 		if row == nil {
 			continue

@@ -1,4 +1,4 @@
-package nvsmi
+package texts
 
 import (
 	"bytes"

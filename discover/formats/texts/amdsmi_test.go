@@ -1,4 +1,4 @@
-package amdsmi
+package texts
 
 import (
 	"fmt"
@@ -12,23 +12,23 @@ import (
 	"github.com/topoctl/topoctl/testkit/fixturetest"
 )
 
-var files = []string{"tables.txt", "links.json", "tables.json", "tables.csv"}
+var amdFiles = []string{"tables.txt", "links.json", "tables.json", "tables.csv"}
 
-func read(t testing.TB, name string) []byte {
+func readAMD(t testing.TB, name string) []byte {
 	t.Helper()
-	data, err := os.ReadFile("testdata/" + name)
+	data, err := os.ReadFile("testdata/amdsmi-" + name)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return data
 }
 
-func decode(t *testing.T, data []byte) *topo.Topology {
+func amdHost(t *testing.T, data []byte) *topo.Topology {
 	t.Helper()
-	if !Detect(data) {
+	if !detectAMD(data) {
 		t.Error("not recognised")
 	}
-	top, err := Decode(data)
+	top, err := decodeAMD(data)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,7 +37,7 @@ func decode(t *testing.T, data []byte) *topo.Topology {
 }
 
 // The same machine in all forms: classes, and links with what is known of them.
-func TestForms(t *testing.T) {
+func TestAMDForms(t *testing.T) {
 	want := `gpu:0 0000:0c:00.0 X XGMI XGMI SYS
 gpu:1 0000:2a:00.0 XGMI X SYS SYS
 gpu:2 0000:8c:00.0 XGMI SYS X XGMI
@@ -47,14 +47,14 @@ xgmi:gpu:0/gpu:2 0 2 hops unknown
 xgmi:gpu:2/gpu:3 2 100.0 read
 complete true
 `
-	for _, name := range files {
-		if diff := cmp.Diff(want, summary(decode(t, read(t, name)))); diff != "" {
+	for _, name := range amdFiles {
+		if diff := cmp.Diff(want, amdSummary(amdHost(t, readAMD(t, name)))); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 	}
 }
 
-func summary(top *topo.Topology) string {
+func amdSummary(top *topo.Topology) string {
 	var b strings.Builder
 	for i := range top.GPUs {
 		fmt.Fprintf(&b, "%s %s", top.GPUs[i].ID, top.GPUs[i].BDF)
@@ -82,7 +82,7 @@ func summary(top *topo.Topology) string {
 }
 
 // What one table alone tells, and what none tells.
-func TestTables(t *testing.T) {
+func TestAMDTables(t *testing.T) {
 	const head = "TABLE:\n             0000:03:00.0 0000:0c:00.0\n"
 	two := func(a, b string) string { return "gpu:0 0000:03:00.0 X " + a + "\ngpu:1 0000:0c:00.0 " + b + " X\n" }
 	for name, c := range map[string]struct{ text, want string }{
@@ -97,58 +97,58 @@ func TestTables(t *testing.T) {
 		"a table that is not read, blanks and line ends": {"ACCESS " + head + "0000:03:00.0 ENABLED      DISABLED\r\n\r\n  LINK TYPE " + head + "  0000:03:00.0 SELF         XGMI\r\n  0000:0c:00.0 XGMI         SELF\r\n\nLegend:\n  SELF = Current GPU\n",
 			two("XGMI", "XGMI") + "xgmi:gpu:0/gpu:1 1 unknown\ncomplete true\n"},
 	} {
-		if diff := cmp.Diff(c.want, summary(decode(t, []byte(c.text)))); diff != "" {
+		if diff := cmp.Diff(c.want, amdSummary(amdHost(t, []byte(c.text)))); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 	}
 }
 
-func TestDecodeRefuses(t *testing.T) {
+func TestAMDRefuses(t *testing.T) {
 	for text, want := range map[string]string{
-		"ACCESS TABLE:\n             0000:03:00.0\n0000:03:00.0 ENABLED\n": "amdsmi: no table of link types, hops or weights: not the text of amd-smi topology",
-		"HOPS TABLE:\n             0000:03:00.0 GPU1\n":                    `amdsmi: line 2: "GPU1" is no PCI address`,
-		"HOPS TABLE:\n             0000:03:00.0 0000:03:00.0\n":            "amdsmi: line 2: a second GPU at 0000:03:00.0",
-		"HOPS TABLE:\n 0000:03:00.0\nLINK TYPE TABLE:\n 0000:04:00.0\n":    `amdsmi: line 4: "0000:04:00.0" is no GPU of the tables above, or is there twice`,
-		`[{"gpu":0,"bdf":"x","links":[]}]`:                                 `amdsmi: element 0: "x" is no PCI address`,
-		`[{"gpu":0,"bdf":"0000:03:00.0","links":[`:                         "amdsmi: [0]: the document ends in the middle",
-		"gpu,bdf,hops_gpu_0\n0,0000:03:00.0\n":                             "amdsmi: record on line 2: wrong number of fields",
-		"gpu,bdf,hops_gpu_0\n0,zero,0\n":                                   `amdsmi: line 2: "zero" is no PCI address`,
+		"ACCESS TABLE:\n             0000:03:00.0\n0000:03:00.0 ENABLED\n": "texts: no table of link types, hops or weights: not the text of amd-smi topology",
+		"HOPS TABLE:\n             0000:03:00.0 GPU1\n":                    `texts: line 2: "GPU1" is no PCI address`,
+		"HOPS TABLE:\n             0000:03:00.0 0000:03:00.0\n":            "texts: line 2: a second GPU at 0000:03:00.0",
+		"HOPS TABLE:\n 0000:03:00.0\nLINK TYPE TABLE:\n 0000:04:00.0\n":    `texts: line 4: "0000:04:00.0" is no GPU of the tables above, or is there twice`,
+		`[{"gpu":0,"bdf":"x","links":[]}]`:                                 `texts: element 0: "x" is no PCI address`,
+		`[{"gpu":0,"bdf":"0000:03:00.0","links":[`:                         "texts: [0]: the document ends in the middle",
+		"gpu,bdf,hops_gpu_0\n0,0000:03:00.0\n":                             "texts: record on line 2: wrong number of fields",
+		"gpu,bdf,hops_gpu_0\n0,zero,0\n":                                   `texts: line 2: "zero" is no PCI address`,
 	} {
-		if _, err := Decode([]byte(text)); err == nil || !strings.HasPrefix(err.Error(), want) {
+		if _, err := decodeAMD([]byte(text)); err == nil || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("%.40q: %v, want %q", text, err, want)
 		}
 	}
 }
 
 // Texts of other tools are none of these.
-func TestDetectOthers(t *testing.T) {
+func TestAMDOthers(t *testing.T) {
 	for _, text := range []string{"", "{}", "[]", "<system/>", "\tGPU0\tGPU1\n", `[{"ifname":"lo"}]`, "HOPS:\n"} {
-		if Detect([]byte(text)) {
+		if detectAMD([]byte(text)) {
 			t.Errorf("%q is taken for amd-smi's", text)
 		}
 	}
 }
 
-func FuzzDecode(f *testing.F) {
-	for _, name := range files {
-		f.Add(read(f, name))
+func FuzzAMD(f *testing.F) {
+	for _, name := range amdFiles {
+		f.Add(readAMD(f, name))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		Detect(data)
-		if top, err := Decode(data); err == nil {
+		detectAMD(data)
+		if top, err := decodeAMD(data); err == nil {
 			fixturetest.ReadBack(t, top)
 		}
 	})
 }
 
 // Tables of two hosts are refused; those of one may be there twice.
-func TestTablesAgain(t *testing.T) {
-	text := string(read(t, "tables.txt"))
-	if diff := cmp.Diff(summary(decode(t, []byte(text))), strings.Replace(summary(decode(t, []byte(text+text))), "complete false", "complete true", 1)); diff != "" {
+func TestAMDTablesAgain(t *testing.T) {
+	text := string(readAMD(t, "tables.txt"))
+	if diff := cmp.Diff(amdSummary(amdHost(t, []byte(text))), strings.Replace(amdSummary(amdHost(t, []byte(text+text))), "complete false", "complete true", 1)); diff != "" {
 		t.Error(diff)
 	}
 	for _, other := range []string{strings.Replace(text, "XGMI", "PCIE", 1), strings.ReplaceAll(text, "0000:0c:00.0", "0000:0d:00.0")} {
-		if _, err := Decode([]byte(text + other)); err == nil || !strings.Contains(err.Error(), "host") {
+		if _, err := decodeAMD([]byte(text + other)); err == nil || !strings.Contains(err.Error(), "host") {
 			t.Errorf("error %v", err)
 		}
 	}

@@ -1,7 +1,6 @@
-package lspci
+package texts
 
 import (
-	"bytes"
 	"fmt"
 	"reflect"
 	"regexp"
@@ -41,6 +40,8 @@ type function struct {
 // virtual is the SR-IOV capability.
 type virtual struct{ total, active, offset, stride int }
 
+const maxFunctions = 1 << 16
+
 var (
 	headLine = regexp.MustCompile(`^[ \t]*((?:[0-9a-f]{4,8}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]) ([^:]{1,80}): (.{1,400})$`)
 	tail     = regexp.MustCompile(` \((rev|prog-if) ([0-9a-f]{2})(?: \[.*\])?\)$`)
@@ -53,36 +54,34 @@ var (
 	vfPlace  = regexp.MustCompile(`^VF offset: ([0-9]{1,5}), stride: ([0-9]{1,5})`)
 )
 
-// parse reads all functions of a text. Lines before the first one are passed over, as are those
+// parseLspci reads all functions of a text. Lines before the first one are passed over, as are those
 // that are about nothing that a topology holds.
-func parse(data []byte) ([]function, error) {
+func parseLspci(data []byte) ([]function, error) {
 	var out []function
-	number := 0
-	for raw := range bytes.Lines(data) {
-		number++
-		line := strings.TrimRight(string(raw), " \t\r\n")
+	for i, line := range lines(data) {
+		number := i + 1
 		if m := headLine.FindStringSubmatch(line); m != nil {
 			bdf, err := topo.ParseBDF(m[1])
 			if err != nil {
-				return nil, pkgerr.Errorf("lspci", "line %d: %q is no PCI address", number, m[1])
+				return nil, pkgerr.Errorf("texts", "line %d: %q is no PCI address", number, m[1])
 			}
 			if len(out) == maxFunctions {
-				return nil, pkgerr.Errorf("lspci", "line %d: more than %d functions, which are not read", number, maxFunctions)
+				return nil, pkgerr.Errorf("texts", "line %d: more than %d functions, which are not read", number, maxFunctions)
 			}
 			f := function{line: number, bdf: bdf, class: m[2], name: m[3], progIF: "00", secondary: -1, subordinate: -1}
 			f.cutTail()
 			out = append(out, f)
 		} else if len(out) > 0 {
-			out[len(out)-1].detail(strings.TrimLeft(line, " \t"))
+			out[len(out)-1].detail(strings.Trim(line, " \t"))
 		}
 	}
 	if len(out) == 0 {
-		return nil, pkgerr.New("lspci", "no line with a PCI address and a class: not the text of lspci")
+		return nil, pkgerr.New("texts", "no line with a PCI address and a class: not the text of lspci")
 	}
 	if slices.ContainsFunc(out, func(f function) bool { return f.detailed }) {
 		return once(out)
 	}
-	return nil, pkgerr.Errorf("lspci", "line %d: a list of functions without details, which does not tell how they hang together: want the text of lspci -vv", out[0].line)
+	return nil, pkgerr.Errorf("texts", "line %d: a list of functions without details, which does not tell how they hang together: want the text of lspci -vv", out[0].line)
 }
 
 // once gives each function once, with details where the text has them: lspci without -v is often beside
@@ -105,11 +104,10 @@ func once(list []function) ([]function, error) {
 			runs = append(runs, []*function{f})
 		}
 	}
-	const hosts = "of two hosts or of one host at two times: give each a file"
 	for i := range list {
 		f := &list[i]
 		if first := best[f.bdf]; classOf(first) != classOf(f) || f.detailed && !first.equal(f) {
-			return nil, pkgerr.Errorf("lspci", "lines %d and %d differ in what they say of %s, in texts "+hosts, min(first.line, f.line), max(first.line, f.line), f.bdf)
+			return nil, pkgerr.Errorf("texts", "lines %d and %d differ in what they say of %s, in texts "+twoHosts, min(first.line, f.line), max(first.line, f.line), f.bdf)
 		}
 	}
 	longest := map[topo.BDF]int{} // of the runs that have it
@@ -123,7 +121,7 @@ func once(list []function) ([]function, error) {
 		part := false // of an earlier one
 		for k, n := range shared {
 			if n != len(run) && n != len(runs[k]) {
-				return nil, pkgerr.Errorf("lspci", "lines %d and %d begin two lists that share some functions only, "+hosts, runs[k][0].line, run[0].line)
+				return nil, pkgerr.Errorf("texts", "lines %d and %d begin two lists that share some functions only, "+twoHosts, runs[k][0].line, run[0].line)
 			}
 			part = part || n == len(run)
 		}
@@ -189,8 +187,8 @@ func (f *function) detail(line string) {
 		f.detailed = true
 	case "Flags":
 		f.detailed = true
-		setNumber(&f.numa, first(flagNUMA, rest))
-		setNumber(&f.group, first(flagIOMU, rest))
+		setNumber(&f.numa, group1(flagNUMA, rest))
+		setNumber(&f.group, group1(flagIOMU, rest))
 	case "Subsystem":
 		setText(&f.subsystem, rest)
 	case "Bus":
@@ -292,7 +290,7 @@ func parseACS(text string) *topo.ACS {
 	}
 }
 
-func first(re *regexp.Regexp, s string) string {
+func group1(re *regexp.Regexp, s string) string {
 	if m := re.FindStringSubmatch(s); m != nil {
 		return m[1]
 	}
@@ -308,17 +306,11 @@ func setText(dst *string, s string) {
 
 // setNumber keeps the first number of a kind.
 func setNumber(dst **int, s string) {
-	if n, err := strconv.ParseUint(s, 10, 31); err == nil && *dst == nil {
-		*dst = new(int(n))
+	if *dst == nil {
+		*dst = number(s)
 	}
 }
 
-func hexByte(s string) int {
-	n, _ := strconv.ParseUint(s, 16, 8) // a pattern saw to it
-	return int(n)
-}
-
-func decimal(s string) int {
-	n, _ := strconv.Atoi(s) // a pattern saw to it
-	return n
-}
+// hexByte and decimal read what a pattern has found to be a number.
+func hexByte(s string) int { return *number("0x" + s) }
+func decimal(s string) int { return *number(s) }
