@@ -45,37 +45,6 @@ func functionOf(t *testing.T, top *topo.Topology, id topo.ID) *topo.PCIDevice {
 	return d
 }
 
-// What root sees: numbers, port types, links, ACS, virtual functions.
-func TestRootSees(t *testing.T) {
-	top := readLspci(t, "root-nnvv.txt")
-	up, down, nic, vf := functionOf(t, top, "pci:0000:17:00.0"), functionOf(t, top, "pci:0000:18:01.0"), functionOf(t, top, "pci:0000:1a:00.0"), functionOf(t, top, "pci:0000:1a:00.1")
-	got := map[string]any{
-		"up role": up.Role, "up device": up.Vendor + " " + up.Device, "up parent": up.Parent, "up class": up.Class, "up revision": up.Revision,
-		"down role": down.Role, "down acs": down.ACS.Control, "down redirects": down.ACS.RequestRedirect,
-		"nic parent": nic.Parent, "nic now": nic.Link.String(), "nic could": []int{*nic.Link.MaxSpeedMTs, *nic.Link.MaxWidth},
-		"nic driver": nic.Driver, "nic node": *nic.NUMA, "nic group": *nic.IOMMUGroup, "nic name": nic.VendorName + "|" + nic.DeviceName,
-		"nic sub": nic.SubVendor + " " + nic.SubDevice, "nic vfs": nic.SRIOV.VFs, "vf of": vf.PF, "vf parent": vf.Parent,
-		"config": *top.Host.ConfigBytes, "complete": top.Complete,
-		"redirect": functionOf(t, top, "pci:0000:18:00.0").ACS.RequestRedirect,
-	}
-	want := map[string]any{
-		"up role": topo.RoleUpstream, "up device": topo.HexID("0x1000 0xc030"), "up parent": topo.ID("pci:0000:16:01.0"), "up class": topo.HexID("0x060400"), "up revision": topo.HexID("0xb0"),
-		"down role": topo.RoleDownstream, "down acs": topo.HexID("0x0000"), "down redirects": false,
-		"nic parent": topo.ID("pci:0000:18:01.0"), "nic now": "32 GT/s x8", "nic could": []int{32000, 16},
-		"nic driver": "mlx5_core", "nic node": 0, "nic group": 16, "nic name": "Mellanox Technologies|MT2910 Family [ConnectX-7]",
-		"nic sub": topo.HexID("0x15b3 0x0041"), "nic vfs": []topo.ID{"pci:0000:1a:00.1"}, "vf of": topo.ID("pci:0000:1a:00.0"), "vf parent": topo.ID("pci:0000:18:01.0"),
-		"config": 4096, "complete": true, "redirect": true,
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Error(diff)
-	}
-	for _, w := range top.Warnings {
-		if w.Code != topo.CodeLossyImport {
-			t.Error(w)
-		}
-	}
-}
-
 // Without root, numbers and domains the same devices are at the same places; what lspci could not
 // read is not known.
 func TestUserSees(t *testing.T) {

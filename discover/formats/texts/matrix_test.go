@@ -1,8 +1,8 @@
 package texts
 
 import (
-	"bytes"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -107,15 +107,44 @@ func idOf(table *matrix, label string) topo.ID {
 // reparse prints a table and parses the print.
 func reparse(t *testing.T, table *matrix) *matrix {
 	t.Helper()
-	var b bytes.Buffer
-	if _, err := table.write(&b); err != nil {
-		t.Fatal(err)
-	}
-	again, err := parseMatrix(b.Bytes())
+	text := table.text()
+	again, err := parseMatrix([]byte(text))
 	if err != nil {
-		t.Fatalf("our own print: %v\n%s", err, b.String())
+		t.Fatalf("our own print: %v\n%s", err, text)
 	}
 	return again
+}
+
+// text is the table with its cells, affinities and names in the look of the tool that it came from.
+func (t *matrix) text() string {
+	var b strings.Builder
+	if t.Kind == kindROCm {
+		b.WriteString("== Link Type between two GPUs ==\n")
+	}
+	titles := []string{"CPU Affinity", "NUMA Affinity", "GPU NUMA ID"}[:t.Affinities]
+	fmt.Fprintf(&b, "\t%s\n", strings.Join(slices.Concat(t.Devices, titles), "\t"))
+	for _, r := range t.Rows {
+		cells := r.Cells
+		for len(cells) > 0 && cells[len(cells)-1] == "" {
+			cells = cells[:len(cells)-1]
+		}
+		b.WriteString(strings.Join(slices.Concat([]string{r.Name}, cells), "\t"))
+		affinity := []string{r.CPUAffinity, r.NUMAAffinity, "\t" + r.GPUNUMAID}[:t.Affinities]
+		if strings.TrimSpace(strings.Join(affinity, "")) != "" {
+			b.WriteString("\t" + strings.Join(affinity, "\t"))
+		}
+		b.WriteString("\n")
+	}
+	b.WriteString("\nLegend:\n\n")
+	for _, r := range t.Rows {
+		if t.Kind == kindROCm && r.NUMAAffinity != "" {
+			fmt.Fprintf(&b, "GPU[%s]\t\t: (Topology) Numa Affinity: %s\n", strings.TrimPrefix(r.Name, "GPU"), r.NUMAAffinity)
+		}
+	}
+	for _, n := range t.NICNames {
+		fmt.Fprintf(&b, "  %s: %s\n", n.Label, n.Name)
+	}
+	return b.String()
 }
 
 // printed is what printing keeps: not the line numbers.
@@ -126,65 +155,6 @@ func printed(t *matrix) matrix {
 		c.Rows = append(c.Rows, r)
 	}
 	return c
-}
-
-func TestFactsOfPublishedMachines(t *testing.T) {
-	files := fixturetest.Published(t, published)
-	decode := func(name string) *topo.Topology {
-		top, err := decodeMatrix(files[name])
-		if err != nil {
-			t.Fatalf("%s: %v", name, err)
-		}
-		return top
-	}
-	gh := decode("gh200-4gpu-daint")
-	for i, want := range []int{4, 12, 20, 28} {
-		g := gh.GPUs[i]
-		if g.MemoryNUMA == nil || *g.MemoryNUMA != want || g.NUMA == nil || *g.NUMA != i {
-			t.Errorf("gh200 %s: NUMA %v, memory NUMA %v", g.ID, g.NUMA, g.MemoryNUMA)
-		}
-	}
-	if n := len(gh.NUMANodes); n != 8 {
-		t.Errorf("gh200: %d NUMA nodes, want 4 of CPUs and 4 of GPU memory", n)
-	}
-	if n := gh.NUMANodes[4]; !n.MemoryOnly || n.Owner != topo.GPUID(0) {
-		t.Errorf("gh200: node 4 is GPU 0's memory, got %+v", n)
-	}
-	container := decode("container-a100-2gpu-8nic")
-	if g := container.GPUs[0]; g.NUMA != nil || g.CPUAffinity != "" || len(container.NUMANodes) != 0 {
-		t.Errorf("container: blank affinity read as %v %q, %d NUMA nodes", g.NUMA, g.CPUAffinity, len(container.NUMANodes))
-	}
-	h20 := decode("h20-8gpu-8nic")
-	if c := h20.Relate(topo.GPUID(0), topo.RDMAID("mlx5_1")).Class.String(); c != "PIX" {
-		t.Errorf("h20: NIC0 is mlx5_1 and PIX to GPU 0, got %q", c)
-	}
-	partial := decode("dgx-h100-12nic-partial")
-	if len(partial.RDMADevices) != 12 {
-		t.Errorf("dgx-h100: %d NICs, want 12", len(partial.RDMADevices))
-	}
-	if c := partial.Relate(topo.RDMAID("NIC11"), topo.GPUID(7)).Class.String(); c != "PXB" {
-		t.Errorf("dgx-h100: row NIC11 is missing but its column says PXB to GPU 7, got %q", c)
-	}
-	if c := partial.Relate(topo.RDMAID("NIC11"), topo.RDMAID("NIC10")).Class; c.Known() {
-		t.Errorf("dgx-h100: nothing tells of NIC10 and NIC11, got %q", c)
-	}
-	amd := decode("mi355x-8gpu-rocm-smi")
-	if c := amd.Relate(topo.GPUID(0), topo.GPUID(7)).Class.String(); c != "XGMI" || amd.GPUs[0].Vendor != "amd" {
-		t.Errorf("mi355x: %q, vendor %q", c, amd.GPUs[0].Vendor)
-	}
-	p2p := decode("p2p-matrix-example")
-	if s := p2p.GPUs[0].P2P[topo.GPUID(1)]; s != "gpu not supported" {
-		t.Errorf("p2p: GPU 0 to 1 %q", s)
-	}
-	if p2p.Asserted != nil || p2p.Relate(topo.GPUID(0), topo.GPUID(1)).Class.Known() {
-		t.Error("p2p: a peer access matrix states no class")
-	}
-	for name := range files {
-		top := decode(name)
-		if len(top.Host.Lacks) == 0 || top.Origin != "import:nvsmi" {
-			t.Errorf("%s: origin %q, lacks %q", name, top.Origin, top.Host.Lacks)
-		}
-	}
 }
 
 // matrixText is a matrix as a terminal shows it: underlined head, tabs, CR LF.
