@@ -18,6 +18,7 @@ import (
 	"github.com/topoctl/topoctl/fixtures"
 	"github.com/topoctl/topoctl/internal/counters"
 	"github.com/topoctl/topoctl/internal/hosttree"
+	"github.com/topoctl/topoctl/testkit/longtest"
 )
 
 // sampler opens a sampler and the topology of the same host. A machine that is busy with
@@ -76,7 +77,7 @@ func put(t testing.TB, name, text string) {
 // Every fixture can be sampled: all its ports and interfaces are there, in order, with what
 // the topology says of them, and nothing that is there is noted as missing.
 func TestSampleFixtures(t *testing.T) {
-	for _, name := range append(fixtures.Names(), fixtures.Captures()...) {
+	for _, name := range longtest.Sample(append(fixtures.Names(), fixtures.Captures()...), 12) {
 		t.Run(name, func(t *testing.T) {
 			tree, err := fixtures.Open(name)
 			if err != nil {
