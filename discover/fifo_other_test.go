@@ -4,11 +4,7 @@ package discover
 
 import (
 	"testing"
-	"time"
 )
 
 // fifo does nothing where there are none.
 func fifo(*testing.T, string) {}
-
-// cpuTime is not known.
-func cpuTime() time.Duration { return 0 }

@@ -9,10 +9,6 @@ import (
 	"github.com/topoctl/topoctl/discover/topo"
 )
 
-// nvFabric is the far end of NVLinks that lead to NVSwitches: all GPUs with
-// links to it reach each other, with as many links as the smaller of the two.
-const nvFabric topo.ID = "nvfabric"
-
 // peers turns what NVML says between GPUs into links and relations.
 type peers struct {
 	t      *topo.Topology
@@ -64,7 +60,7 @@ func (p *peers) nvlinks() {
 		g, ends := l.gpu, p.nvlinkEnds(l)
 		all[g] = ends
 		if ends.fabric > 0 {
-			p.link(g, nvFabric, ends.fabric, gpulink.NVLinkRate(g.ComputeCap), "to NVSwitches")
+			p.link(g, topo.FabricID, ends.fabric, gpulink.NVLinkRate(g.ComputeCap), "to NVSwitches")
 		}
 		if ends.cpu > 0 && g.NUMA != nil {
 			p.link(g, topo.NUMAID(*g.NUMA), ends.cpu, gpulink.NVLinkRate(g.ComputeCap), "to the CPU")

@@ -43,7 +43,7 @@ type Sampler struct {
 	of     *topo.Topology
 	meters []*sysfs.Meter
 	reader *meterReader
-	hung   map[topo.ID]hungDevice
+	hung   map[topo.ID]<-chan sysfs.Reading // of devices whose readers were given up: where the reading arrives if the driver returns after all
 	gpus   gpuLoads
 }
 
@@ -54,7 +54,7 @@ func NewSampler(opts Options) (*Sampler, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Sampler{target: p, closeTree: closeTree, patience: devicePatience, limit: sampleLimit, hung: map[topo.ID]hungDevice{}}
+	s := &Sampler{target: p, closeTree: closeTree, patience: devicePatience, limit: sampleLimit, hung: map[topo.ID]<-chan sysfs.Reading{}}
 	if source, ok := opts.GPUs.(GPULoadSource); ok && p.live && newPipeline(p, opts).wanted(topo.SourceNVML) {
 		s.gpus.source = source
 	}
@@ -96,8 +96,7 @@ func (s *Sampler) Sample(ctx context.Context, t *topo.Topology, at time.Duration
 // setTopology makes the meters of a topology.
 func (s *Sampler) setTopology(t *topo.Topology) {
 	s.of = t
-	s.closeMeters()
-	s.meters = sysfs.Meters(s.tree, s.live, t)
+	s.meters = sysfs.Meters(s.tree, t)
 	slices.SortStableFunc(s.meters, func(a, b *sysfs.Meter) int { return topo.NaturalCompare(string(a.ID), string(b.ID)) })
 	s.gpus.absent = false
 }
@@ -131,12 +130,12 @@ func (s *Sampler) readMeters(ctx context.Context, out *counters.Sample) {
 
 // hangs says whether a device that was given up still hangs.
 func (s *Sampler) hangs(id topo.ID) bool {
-	h, hangs := s.hung[id]
+	back, hangs := s.hung[id]
 	if !hangs {
 		return false
 	}
 	select {
-	case <-h.back:
+	case <-back:
 		delete(s.hung, id)
 		return false
 	default:
@@ -158,7 +157,7 @@ func (s *Sampler) readMeter(ctx context.Context, m *sysfs.Meter, patience <-chan
 	case <-ctx.Done():
 		why = "no answer before the time was up"
 	}
-	s.hung[m.ID] = hungDevice{meter: m, back: s.reader.answer}
+	s.hung[m.ID] = s.reader.answer
 	close(s.reader.ask)
 	s.reader = nil
 	return sysfs.Reading{Note: fmt.Sprintf("%s: %s", m.ID, why)}
@@ -179,26 +178,8 @@ func (s *Sampler) Close() error {
 		s.reader = nil
 	}
 	err := s.gpus.close(s.patience)
-	s.closeMeters()
 	s.closeTree()
 	return err
-}
-
-// closeMeters closes the files of all meters but those that still read.
-func (s *Sampler) closeMeters() {
-	for _, m := range s.meters {
-		if !s.hangs(m.ID) || s.hung[m.ID].meter != m {
-			m.Close()
-		}
-	}
-	s.meters = nil
-}
-
-// hungDevice is a device whose reader was given up, and the channel on which its reading
-// arrives if the driver returns after all.
-type hungDevice struct {
-	meter *sysfs.Meter
-	back  <-chan sysfs.Reading
 }
 
 // meterReader is a goroutine that reads devices one after the other. It shares nothing with its

@@ -3,7 +3,7 @@ package pathsel_test
 import (
 	"testing"
 
-	"github.com/topoctl/topoctl/discover/formats/nvsmi"
+	"github.com/topoctl/topoctl/discover/formats/texts"
 	"github.com/topoctl/topoctl/pathsel"
 	"github.com/topoctl/topoctl/testkit/fixturetest"
 )
@@ -11,7 +11,7 @@ import (
 // The text of nvidia-smi has classes and no link at all: lanes from there are of
 // unknown rate, and the other host's links are still its own.
 func TestLanesOfAHostWithoutLinks(t *testing.T) {
-	bare, err := nvsmi.Decode([]byte("\tGPU0\tNIC0\tCPU Affinity\tNUMA Affinity\nGPU0\t X \tPIX\t0-7\t0\nNIC0\tPIX\t X \n\nLegend:\n\n  X    = Self\n\nNIC Legend:\n\n  NIC0: mlx5_0\n"))
+	bare, err := texts.Decode([]byte("\tGPU0\tNIC0\tCPU Affinity\tNUMA Affinity\nGPU0\t X \tPIX\t0-7\t0\nNIC0\tPIX\t X \n\nLegend:\n\n  X    = Self\n\nNIC Legend:\n\n  NIC0: mlx5_0\n"))
 	if err != nil {
 		t.Fatal(err)
 	}

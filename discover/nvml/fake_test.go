@@ -71,9 +71,9 @@ func buildFake(t *testing.T, flags ...string) string {
 	return so
 }
 
-// askFake asks a library in a child process with the given machine. The exit
+// askChild asks a library in a child process with the given machine, and decodes what it answers. The exit
 // status is 0, 3 for a failure and 4 for an absent library.
-func askFake(t *testing.T, so string, machine string) (report *replies.GPUReport, status int, stderr string) {
+func askChild(t *testing.T, answer any, so, machine string, env ...string) (status int, stderr string) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "machine")
 	if err := os.WriteFile(file, []byte(machine), 0o600); err != nil {
@@ -81,21 +81,27 @@ func askFake(t *testing.T, so string, machine string) (report *replies.GPUReport
 	}
 	var out, errs bytes.Buffer
 	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), envLibrary+"="+so, "FAKE_NVML="+file)
+	cmd.Env = append(append(os.Environ(), envLibrary+"="+so, "FAKE_NVML="+file), env...)
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	err := cmd.Run()
-	var exit *exec.ExitError
-	if errors.As(err, &exit) {
-		return nil, exit.ExitCode(), errs.String()
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
+		return exit.ExitCode(), errs.String()
+	}
+	if err == nil {
+		err = json.Unmarshal(out.Bytes(), answer)
 	}
 	if err != nil {
-		t.Fatal(err)
-	}
-	report = &replies.GPUReport{}
-	if err := json.Unmarshal(out.Bytes(), report); err != nil {
 		t.Fatalf("%v\n%s", err, out.String())
 	}
-	return report, 0, errs.String()
+	return 0, errs.String()
+}
+
+// askFake asks a library for its report.
+func askFake(t *testing.T, so, machine string) (report *replies.GPUReport, status int, stderr string) {
+	t.Helper()
+	report = &replies.GPUReport{}
+	status, stderr = askChild(t, report, so, machine)
+	return report, status, stderr
 }
 
 // hopper is a pair of GPUs: one joined to the other by two NVLinks and to a

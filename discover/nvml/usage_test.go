@@ -3,14 +3,11 @@
 package nvml
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -76,28 +73,11 @@ func loadChild(path string) int {
 	return 0
 }
 
-// askLoad asks a library for load in a child process.
+// askLoad asks a library for load.
 func askLoad(t *testing.T, so, machine, how string) (answer loadAnswer, status int, stderr string) {
 	t.Helper()
-	file := filepath.Join(t.TempDir(), "machine")
-	if err := os.WriteFile(file, []byte(machine), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	var out, errs bytes.Buffer
-	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), envLibrary+"="+so, "FAKE_NVML="+file, envLoad+"="+how)
-	cmd.Stdout, cmd.Stderr = &out, &errs
-	err := cmd.Run()
-	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
-		return answer, exit.ExitCode(), errs.String()
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := json.Unmarshal(out.Bytes(), &answer); err != nil {
-		t.Fatalf("%v\n%s", err, out.String())
-	}
-	return answer, 0, errs.String()
+	status, stderr = askChild(t, &answer, so, machine, envLoad+"="+how)
+	return answer, status, stderr
 }
 
 // busy has a GPU that tells everything, one that tells nothing, and one that is lost.

@@ -11,7 +11,7 @@ import (
 // Source names where a fact came from.
 type Source string
 
-// The sources of facts. Each package of discover/formats has its own beside these.
+// The sources of facts. The readers of discover/formats have others beside these.
 const (
 	SourceSysfs   Source = "sysfs"        // a file of /sys
 	SourceProc    Source = "proc"         // a file of /proc

@@ -10,7 +10,7 @@ import (
 
 	"github.com/topoctl/topoctl/discover/formats/hwlocxml"
 	"github.com/topoctl/topoctl/discover/formats/ncclxml"
-	"github.com/topoctl/topoctl/discover/formats/nvsmi"
+	"github.com/topoctl/topoctl/discover/formats/texts"
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/diff"
 	"github.com/topoctl/topoctl/internal/redact"
@@ -230,7 +230,7 @@ func TestOtherTranscripts(t *testing.T) {
 		t.Fatal(err)
 	}
 	matrix := func(text string) *topo.Topology {
-		out, err := nvsmi.Decode([]byte(text))
+		out, err := texts.Decode([]byte(text))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/topoctl/topoctl/discover/formats/ncclxml"
-	"github.com/topoctl/topoctl/discover/formats/nvsmi"
+	"github.com/topoctl/topoctl/discover/formats/texts"
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/fixtures"
 	"github.com/topoctl/topoctl/internal/fleet"
@@ -50,7 +50,7 @@ func throughMatrix(t *topo.Topology) (*topo.Topology, error) {
 	for i := range t.GPUs {
 		heads = append(heads, fmt.Sprintf("GPU%d", t.GPUs[i].Index))
 	}
-	for i, id := range nvsmi.NICs(t) {
+	for i, id := range texts.NICs(t) {
 		ids, heads = append(ids, id), append(heads, fmt.Sprintf("NIC%d", i))
 		legend += fmt.Sprintf("  NIC%d: %s\n", i, id.Name())
 	}
@@ -66,7 +66,7 @@ func throughMatrix(t *topo.Topology) (*topo.Topology, error) {
 		}
 		text += "\n"
 	}
-	return nvsmi.Decode([]byte(text + legend))
+	return texts.Decode([]byte(text + legend))
 }
 
 // asHwloc is a host as a file of hwloc's tells it, which has no rates of ports and no maxima of links.

@@ -4,11 +4,7 @@ import (
 	"errors"
 	"io/fs"
 	"os"
-	"path"
 	"path/filepath"
-	"slices"
-	"strings"
-	"sync"
 	"syscall"
 
 	"github.com/topoctl/topoctl/internal/pkgerr"
@@ -23,22 +19,16 @@ var ErrNotHostTree = errors.New("no sys directory below it")
 type Dir struct {
 	path string
 	in   backend
-	// real has the directories whose names are known to contain no link, so that RealPath
-	// looks at each once.
-	real sync.Map
 }
 
-// backend reads below one directory. Its errors are bare. It may refuse a path
-// with an absolute link: crossed recognizes that error, and the path is then tried again
-// with its links resolved.
+// backend opens what is below one directory. It may refuse a path with an absolute link: crossed
+// recognizes that error, and the path is then tried again with its links resolved.
 type backend interface {
-	// open opens a regular file.
+	// open opens a file or directory for reading, and does not wait for the other end of a FIFO.
 	open(name string) (*os.File, error)
+	// readFile reads a regular file.
 	readFile(name string) ([]byte, error)
-	readDir(name string) ([]dirEntry, error)
 	readLink(name string) (string, error)
-	// linkAt is readLink of a name that contains no link before its end.
-	linkAt(name string) (string, error)
 	stat(name string, follow bool) (fs.FileInfo, error)
 	crossed(err error) bool
 	close() error
@@ -120,27 +110,66 @@ func (d *Dir) Path() string { return d.path }
 // Close closes the directory.
 func (d *Dir) Close() error { return d.in.close() }
 
-// ReadFile reads a regular file of at most MaxFileSize bytes. It never waits
-// for another process: a FIFO is refused, or below sys gives what is in it.
+// ReadFile reads a regular file of at most MaxFileSize bytes.
 func (d *Dir) ReadFile(name string) ([]byte, error) {
 	return within(d, "open", name, true, d.in.readFile)
 }
 
-// ReadDir lists a directory, sorted by name.
-func (d *Dir) ReadDir(name string) ([]fs.DirEntry, error) {
-	in := &listing{d, name}
-	list, err := within(d, "readdir", name, true, d.in.readDir)
+// regular opens a file and refuses all but regular ones.
+func regular(in backend, name string) (*os.File, error) {
+	f, err := in.open(name)
 	if err != nil {
 		return nil, err
 	}
-	slices.SortFunc(list, func(a, b dirEntry) int { return strings.Compare(a.name, b.name) })
-	entries := make([]fs.DirEntry, len(list))
-	for i := range list {
-		list[i].in = in
-		entries[i] = &list[i]
+	info, err := f.Stat()
+	if err == nil {
+		err = checkFile(info.Mode().Type())
 	}
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+func checkFile(kind fs.FileMode) error {
+	switch {
+	case kind.IsDir():
+		return syscall.EISDIR
+	case kind != 0:
+		return ErrNotRegular
+	}
+	return nil
+}
+
+// ReadDir lists a directory, sorted by name.
+func (d *Dir) ReadDir(name string) ([]fs.DirEntry, error) {
+	entries, err := within(d, "readdir", name, true, func(name string) ([]fs.DirEntry, error) {
+		f, err := d.in.open(name)
+		if err != nil {
+			return nil, err
+		}
+		defer f.Close()
+		return f.ReadDir(-1)
+	})
+	if err != nil {
+		return nil, err
+	}
+	for i, e := range entries { // the system's own entries look at the directory by its name outside
+		entries[i] = entry{e, d, childName(name, e.Name())}
+	}
+	sortEntries(entries)
 	return entries, nil
 }
+
+// entry is an entry of a listed directory.
+type entry struct {
+	fs.DirEntry
+	tree *Dir
+	name string
+}
+
+func (e entry) Info() (fs.FileInfo, error) { return e.tree.Lstat(e.name) }
 
 // ReadLink gives a link's target as it was written.
 func (d *Dir) ReadLink(name string) (string, error) {
@@ -160,7 +189,7 @@ func (d *Dir) Stat(name string) (fs.FileInfo, error) {
 // Open opens a regular file or a directory for reading. A file may be of any size and is not
 // read before the caller does.
 func (d *Dir) Open(name string) (fs.File, error) {
-	f, err := within(d, "open", name, true, d.in.open)
+	f, err := within(d, "open", name, true, func(name string) (*os.File, error) { return regular(d.in, name) })
 	if errors.Is(err, syscall.EISDIR) {
 		return open(d, name)
 	}
@@ -195,21 +224,14 @@ func (d *Dir) realPath(name string) (string, error) {
 	if err != nil {
 		return "", pathError("realpath", name, cause(err))
 	}
-	d.rememberReal(path.Dir(real))
 	return real, nil
 }
 
 // link and isDir implement links.
 func (d *Dir) link(name string) (string, error) {
-	if _, known := d.real.Load(name); known {
+	target, err := d.in.readLink(name)
+	if errors.Is(err, syscall.EINVAL) {
 		return "", nil
-	}
-	target, err := d.in.linkAt(name)
-	switch {
-	case errors.Is(err, syscall.EINVAL):
-		return "", nil
-	case err == nil:
-		d.rememberReal(path.Dir(name))
 	}
 	return target, err
 }
@@ -217,35 +239,4 @@ func (d *Dir) link(name string) (string, error) {
 func (d *Dir) isDir(name string) bool {
 	info, err := d.in.stat(name, false)
 	return err == nil && info.IsDir()
-}
-
-// rememberReal adds a directory and those above it to real.
-func (d *Dir) rememberReal(dir string) {
-	for ; dir != "."; dir = path.Dir(dir) {
-		if _, known := d.real.LoadOrStore(dir, nil); known {
-			return
-		}
-	}
-}
-
-// listing is a directory that was listed.
-type listing struct {
-	tree *Dir
-	name string
-}
-
-// dirEntry is one entry of a listing.
-type dirEntry struct {
-	name string
-	kind fs.FileMode // type bits
-	in   *listing
-}
-
-func (e *dirEntry) Name() string      { return e.name }
-func (e *dirEntry) IsDir() bool       { return e.kind.IsDir() }
-func (e *dirEntry) Type() fs.FileMode { return e.kind }
-func (e *dirEntry) String() string    { return fs.FormatDirEntry(e) }
-
-func (e *dirEntry) Info() (fs.FileInfo, error) {
-	return e.in.tree.Lstat(childName(e.in.name, e.name))
 }

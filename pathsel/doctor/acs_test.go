@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/topoctl/topoctl/discover/formats/lspci"
+	"github.com/topoctl/topoctl/discover/formats/texts"
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/pathsel/doctor"
 )
@@ -63,7 +63,7 @@ func acsText(lines string) string {
 func acsHost(lines string) machine {
 	return func(tb testing.TB) *topo.Topology {
 		tb.Helper()
-		t, err := lspci.Decode([]byte(acsText(lines)))
+		t, err := texts.Decode([]byte(acsText(lines)))
 		if err != nil {
 			tb.Fatal(err)
 		}

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/topoctl/topoctl/discover/formats/ncclxml"
-	"github.com/topoctl/topoctl/discover/formats/nvsmi"
+	"github.com/topoctl/topoctl/discover/formats/texts"
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/fixtures"
 	"github.com/topoctl/topoctl/internal/replies"
@@ -68,7 +68,7 @@ func matrix(tb testing.TB) *topo.Topology {
 		"NIC0\tPIX\tSYS\t X \tSYS\n" +
 		"NIC1\tSYS\tPIX\tSYS\t X \n\n" +
 		"NIC Legend:\n\n  NIC0: mlx5_0\n  NIC1: mlx5_1\n"
-	t, err := nvsmi.Decode([]byte(text))
+	t, err := texts.Decode([]byte(text))
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -78,7 +78,7 @@ func matrix(tb testing.TB) *topo.Topology {
 // linksOfMatrix has four GPUs in a matrix of classes, one without NVLink.
 func linksOfMatrix(tb testing.TB) *topo.Topology {
 	tb.Helper()
-	t, err := nvsmi.Decode([]byte("\tGPU0\tGPU1\tGPU2\tGPU3\tCPU Affinity\tNUMA Affinity\n" +
+	t, err := texts.Decode([]byte("\tGPU0\tGPU1\tGPU2\tGPU3\tCPU Affinity\tNUMA Affinity\n" +
 		"GPU0\t X \tNODE\tNODE\tNODE\t0-7\t0\nGPU1\tNODE\t X \tNV18\tNV18\t0-7\t0\n" +
 		"GPU2\tNODE\tNV18\t X \tNV18\t0-7\t0\nGPU3\tNODE\tNV18\tNV18\t X \t0-7\t0\n"))
 	if err != nil {

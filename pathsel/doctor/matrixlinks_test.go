@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/topoctl/topoctl/discover/formats/nvsmi"
+	"github.com/topoctl/topoctl/discover/formats/texts"
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/pathsel/doctor"
 )
@@ -29,7 +29,7 @@ func gpuMatrix(tb testing.TB, n int, class func(i, j int) string) *topo.Topology
 		}
 		b.WriteString("\t0-7\t0\n")
 	}
-	t, err := nvsmi.Decode([]byte(b.String()))
+	t, err := texts.Decode([]byte(b.String()))
 	if err != nil {
 		tb.Fatal(err)
 	}

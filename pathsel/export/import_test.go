@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/topoctl/topoctl/discover/formats/ncclxml"
-	"github.com/topoctl/topoctl/discover/formats/nvsmi"
+	"github.com/topoctl/topoctl/discover/formats/texts"
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/pathsel"
 	"github.com/topoctl/topoctl/pathsel/export"
@@ -18,7 +18,7 @@ import (
 // smi is nvidia-smi's matrix of two GPUs and two NICs, with legend below it.
 func smi(t testing.TB, legend string) *topo.Topology {
 	t.Helper()
-	top, err := nvsmi.Decode([]byte("\tGPU0\tGPU1\tNIC0\tNIC1\tCPU Affinity\tNUMA Affinity\n" +
+	top, err := texts.Decode([]byte("\tGPU0\tGPU1\tNIC0\tNIC1\tCPU Affinity\tNUMA Affinity\n" +
 		"GPU0\t X \tNV18\tPXB\tSYS\t0-7\t0\nGPU1\tNV18\t X \tSYS\tPXB\t8-15\t1\n" +
 		"NIC0\tPXB\tSYS\t X \tSYS\nNIC1\tSYS\tPXB\tSYS\t X \n\n" + legend))
 	if err != nil {
@@ -120,7 +120,7 @@ func TestImportWithoutNames(t *testing.T) {
 func TestEnvOfAPastedMatrix(t *testing.T) {
 	const pasted = "\tGPU0\tGPU1\tNIC0\tNIC1\nGPU0\t X \tNV18\tPIX\tSYS\nGPU1\tNV18\t X \tSYS\tPIX\n" +
 		"NIC0\tPIX\tSYS\t X \tSYS\nNIC1\tSYS\tPIX\tSYS\t X \n\nNIC Legend:\n\n  NIC0: mlx5_0\n  NIC1: mlx5_1\n"
-	top, err := nvsmi.Decode([]byte(pasted))
+	top, err := texts.Decode([]byte(pasted))
 	if err != nil {
 		t.Fatal(err)
 	}

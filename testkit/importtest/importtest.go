@@ -7,7 +7,7 @@ import (
 
 	"github.com/topoctl/topoctl/discover/formats/hwlocxml"
 	"github.com/topoctl/topoctl/discover/formats/ncclxml"
-	"github.com/topoctl/topoctl/discover/formats/nvsmi"
+	"github.com/topoctl/topoctl/discover/formats/texts"
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/testkit/fixturetest"
 )
@@ -31,7 +31,7 @@ func HostsIfThere(tb testing.TB) map[string]*topo.Topology {
 		folder, ending string
 		decode         func([]byte) (*topo.Topology, error)
 	}{
-		{"nccl-xml", "xml", ncclxml.Decode}, {"captures/hwloc-xml", "xml.gz", hwlocxml.Decode}, {"topo-matrices", "txt", nvsmi.Decode},
+		{"nccl-xml", "xml", ncclxml.Decode}, {"captures/hwloc-xml", "xml.gz", hwlocxml.Decode}, {"topo-matrices", "txt", texts.Decode},
 	} {
 		for name, data := range fixturetest.PublishedIfThere(tb, format.folder+"/*."+format.ending) {
 			top, err := format.decode(data)

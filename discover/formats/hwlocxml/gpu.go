@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/topoctl/topoctl/discover/internal/gpulink"
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/document"
 )
@@ -17,7 +18,7 @@ type gpuItem struct {
 
 // functionNodes adds what a PCI function is by its class: GPU or NVSwitch.
 func (d *decoder) functionNodes(e *document.Element, index int) {
-	p := &d.t.PCIDevices[index]
+	p := &d.PCIDevices[index]
 	var compute []*document.Element
 	for _, c := range e.All("object") {
 		if kind(c) == "OSDev" && d.osKindOf(c)&(osGPU|osCoproc) != 0 {
@@ -26,16 +27,14 @@ func (d *decoder) functionNodes(e *document.Element, index int) {
 	}
 	switch {
 	case p.Accelerator() || slices.ContainsFunc(compute, isVendorDevice):
-		item := gpuItem{gpu: newGPU(p), objects: []string{e.Get("gp_index")}}
+		item := gpuItem{gpu: d.GPU(p), objects: []string{e.Get("gp_index")}}
+		item.gpu.Model = p.DeviceName
 		for _, c := range compute {
 			d.gpuFacts(&item, c)
 		}
 		d.gpus = append(d.gpus, item)
-	case p.Class.Uint()>>8 == 0x0680 && p.Vendor == "0x10de", e.Get("subtype") == subtypeNVSwitch:
-		bdf := p.BDF
-		s := topo.NVSwitch{Node: topo.Node{ID: topo.NVSwitchID(bdf), Evidence: e.Path()}, PCI: p.ID, BDF: &bdf, NUMA: p.NUMA}
-		s.Facts.Set("pci", topo.SourceHwloc, "pci_type")
-		d.t.NVSwitches = append(d.t.NVSwitches, s)
+	case p.Class.Uint()>>8 == 0x0680 && p.Vendor == gpulink.VendorNVIDIA, e.Get("subtype") == subtypeNVSwitch:
+		d.AddNVSwitch(p, "pci_type")
 		d.objects[e.Get("gp_index")] = topo.FabricID
 	}
 }
@@ -55,26 +54,6 @@ func isVendorDevice(e *document.Element) bool {
 	return false
 }
 
-// newGPU is a GPU as its function tells.
-func newGPU(p *topo.PCIDevice) topo.GPU {
-	g := topo.GPU{Node: topo.Node{Evidence: p.Evidence}, Model: p.DeviceName, KnownFrom: "import"}
-	g.PCI, g.BDF, g.NUMA = identity(p)
-	switch g.Vendor = string(p.Vendor); p.Vendor {
-	case "0x10de":
-		g.Vendor = "nvidia"
-	case "0x1002":
-		g.Vendor = "amd"
-	case "0x8086":
-		g.Vendor = "intel"
-	}
-	g.Facts.Set("pci", topo.SourceHwloc, "")
-	g.Facts.Set("vendor", topo.SourceHwloc, "pci_type")
-	if g.NUMA != nil {
-		g.Facts.Set("numa_node", topo.SourceHwloc, "nodeset above")
-	}
-	return g
-}
-
 // gpuFacts takes what an OS device (nvml0, cuda0, rsmi0, opencl0d0) says.
 func (d *decoder) gpuFacts(item *gpuItem, e *document.Element) {
 	g := &item.gpu
@@ -86,10 +65,7 @@ func (d *decoder) gpuFacts(item *gpuItem, e *document.Element) {
 		{&g.Serial, "NVIDIASerial", "serial"}, {&g.Serial, "AMDSerial", "serial"},
 		{&g.UUID, "NVIDIAUUID", "uuid"}, {&g.UUID, "AMDUUID", "uuid"},
 	} {
-		if v := info(e, f.name); v != "" && *f.dst == "" {
-			*f.dst = v
-			g.Facts.Set(f.fact, topo.SourceHwloc, e.Get("name")+" info "+f.name)
-		}
+		d.Text(&g.Facts, f.fact, f.dst, info(e, f.name), e.Get("name")+" info "+f.name)
 	}
 	_, told := g.Facts.Get("model")
 	if model := info(e, "GPUModel"); model != "" && (!told || strings.HasPrefix(e.Get("name"), "nvml")) {

@@ -5,16 +5,13 @@ package hwlocxml
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
+	"github.com/topoctl/topoctl/discover/formats/internal/imported"
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/document"
 	"github.com/topoctl/topoctl/internal/pkgerr"
 )
-
-// maxDevices bounds the relations, which grow with its square.
-const maxDevices = 1024
 
 // Detect says whether head, the first bytes of a text, is hwloc's XML.
 func Detect(head []byte) bool { return document.FirstElement(head) == "topology" }
@@ -46,11 +43,10 @@ func Decode(data []byte) (*topo.Topology, error) {
 	}
 	d.numberGPUs()
 	d.matrices()
-	if n := len(d.t.GPUs) + len(d.t.RDMADevices) + len(d.t.Netdevs) + len(d.t.NUMANodes); n > maxDevices {
-		return nil, pkgerr.Errorf("hwlocxml", "%d GPUs, NICs and NUMA nodes: at most %d are read", n, maxDevices)
+	if err := d.finish(); err != nil {
+		return nil, pkgerr.Errorf("hwlocxml", "%w", err)
 	}
-	d.finish()
-	return d.t, nil
+	return d.Topology, nil
 }
 
 // lacks is what no file of hwloc's tells.
@@ -61,7 +57,7 @@ var lacks = []string{
 }
 
 type decoder struct {
-	t       *topo.Topology
+	imported.Host
 	version int // major
 	root    *document.Element
 
@@ -77,9 +73,8 @@ type decoder struct {
 }
 
 func newDecoder(root *document.Element) *decoder {
-	d := &decoder{root: root, t: &topo.Topology{Origin: string(topo.SourceHwloc)}, cpuNodes: map[int]bool{}, functions: map[topo.BDF]bool{},
+	d := &decoder{root: root, Host: imported.New(topo.SourceHwloc, lacks...), cpuNodes: map[int]bool{}, functions: map[topo.BDF]bool{},
 		bridges: map[topo.ID]bool{}, names: map[topo.ID]bool{}, raw: map[topo.ID]topo.Rate{}, objects: map[string]topo.ID{}, memoryOf: map[int]string{}}
-	d.t.Host.Lacks = slices.Clone(lacks)
 	switch version, _ := root.Attr("version"); {
 	case strings.HasPrefix(version, "3."):
 		d.version = 3
@@ -87,16 +82,12 @@ func newDecoder(root *document.Element) *decoder {
 		d.version = 2
 	case version == "":
 		d.version = 1
-		d.warn(topo.CodeLossyImport, "", "a file of hwloc 1.x: read as far as it goes", root.Path())
+		d.Warn(topo.CodeLossyImport, "", "a file of hwloc 1.x: read as far as it goes", root.Path())
 	default:
 		d.version = 3
-		d.warn(topo.CodeLossyImport, "", fmt.Sprintf("version %.20q is not known: read as 3", version), root.Path())
+		d.Warn(topo.CodeLossyImport, "", fmt.Sprintf("version %.20q is not known: read as 3", version), root.Path())
 	}
 	return d
-}
-
-func (d *decoder) warn(code topo.Code, subject topo.ID, detail, evidence string) {
-	d.t.Warnings = append(d.t.Warnings, topo.Warning{Code: code, Subject: subject, Detail: detail, Evidence: evidence, Source: topo.SourceHwloc})
 }
 
 // kind is an object's type in the words of version 2.
@@ -122,20 +113,16 @@ func info(e *document.Element, name string) string {
 }
 
 // finish derives, and fills in the rates that hwloc gives without speed and width.
-func (d *decoder) finish() {
+func (d *decoder) finish() error {
 	if d.strays > 0 {
-		d.warn(topo.CodeLossyImport, "", fmt.Sprintf("%d compute devices (OpenCL, CUDA) name no PCI function: left out", d.strays), "")
+		d.Warn(topo.CodeLossyImport, "", fmt.Sprintf("%d compute devices (OpenCL, CUDA) name no PCI function: left out", d.strays), "")
 	}
-	d.warn(topo.CodeLossyImport, "", "hwloc keeps no network rates and no PCIe maxima", "")
-	d.t.Complete = !slices.ContainsFunc(d.t.Warnings, topo.Warning.Partial)
-	status := topo.StatusOK
-	if !d.t.Complete {
-		status = topo.StatusPartial
+	d.Warn(topo.CodeLossyImport, "", "hwloc keeps no network rates and no PCIe maxima", "")
+	if err := d.Finish(fmt.Sprintf("version %d, %d NUMA nodes, %d PCI functions", d.version, len(d.NUMANodes), len(d.PCIDevices))); err != nil {
+		return err
 	}
-	d.t.Sources = []topo.SourceReport{{Source: topo.SourceHwloc, Status: status,
-		Detail: fmt.Sprintf("version %d, %d NUMA nodes, %d PCI functions", d.version, len(d.t.NUMANodes), len(d.t.PCIDevices))}}
-	d.t.Derive()
 	if d.fillRates() {
-		d.t.Derive()
+		d.Derive()
 	}
+	return nil
 }

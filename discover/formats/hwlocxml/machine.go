@@ -19,7 +19,7 @@ func (d *decoder) machine(e *document.Element, pkg *int) {
 		d.hostFacts(e)
 	case "Package":
 		d.pkg(e)
-		pkg = &d.t.Packages[len(d.t.Packages)-1].Index
+		pkg = &d.Packages[len(d.Packages)-1].Index
 		d.cpuFacts(e)
 	case "Core":
 		if pkg != nil {
@@ -43,7 +43,7 @@ func (d *decoder) set(e *document.Element, attr string) cpuset.Set {
 	}
 	s, err := cpuset.ParseHwlocMask(text)
 	if err != nil {
-		d.warn(topo.CodeMalformed, "", attr+" "+err.Error(), e.Path())
+		d.Warn(topo.CodeMalformed, "", attr+" "+err.Error(), e.Path())
 	}
 	return s
 }
@@ -58,9 +58,9 @@ func osIndex(e *document.Element) int {
 }
 
 func (d *decoder) pkg(e *document.Element) {
-	p := topo.Package{Index: osIndex(e), CPUs: d.set(e, "cpuset").String(), Model: info(e, "CPUModel")}
+	p := topo.Package{Index: osIndex(e), CPUs: d.set(e, "cpuset").String()}
 	taken := func(n int) bool {
-		return slices.ContainsFunc(d.t.Packages, func(o topo.Package) bool { return o.Index == n })
+		return slices.ContainsFunc(d.Packages, func(o topo.Package) bool { return o.Index == n })
 	}
 	if p.Index < 0 || taken(p.Index) {
 		for p.Index = 0; taken(p.Index); p.Index++ {
@@ -68,15 +68,13 @@ func (d *decoder) pkg(e *document.Element) {
 	}
 	p.ID, p.Evidence = topo.PackageID(p.Index), e.Path()
 	p.Facts.Set("cpus", topo.SourceHwloc, "cpuset")
-	if p.Model != "" {
-		p.Facts.Set("model", topo.SourceHwloc, "info CPUModel")
-	}
-	d.t.Packages = append(d.t.Packages, p)
+	d.Text(&p.Facts, "model", &p.Model, info(e, "CPUModel"), "info CPUModel")
+	d.Packages = append(d.Packages, p)
 }
 
 // core counts one core of the package that was read last.
 func (d *decoder) core() {
-	p := &d.t.Packages[len(d.t.Packages)-1]
+	p := &d.Packages[len(d.Packages)-1]
 	if p.Cores == nil {
 		p.Cores = new(int)
 		p.Facts.Set("cores", topo.SourceHwloc, "objects of type Core")
@@ -86,8 +84,8 @@ func (d *decoder) core() {
 
 func (d *decoder) numaNode(e *document.Element) {
 	index := osIndex(e)
-	if index < 0 || slices.ContainsFunc(d.t.NUMANodes, func(o topo.NUMANode) bool { return o.Index == index }) {
-		d.warn(topo.CodeMalformed, "", fmt.Sprintf("NUMA node with os_index %.20q, which is no number or a second one: left out", e.Get("os_index")), e.Path())
+	if index < 0 || slices.ContainsFunc(d.NUMANodes, func(o topo.NUMANode) bool { return o.Index == index }) {
+		d.Warn(topo.CodeMalformed, "", fmt.Sprintf("NUMA node with os_index %.20q, which is no number or a second one: left out", e.Get("os_index")), e.Path())
 		return
 	}
 	n := topo.NUMANode{Node: topo.Node{ID: topo.NUMAID(index), Evidence: e.Path()}, Index: index, CPUs: d.set(e, "cpuset").String()}
@@ -98,18 +96,18 @@ func (d *decoder) numaNode(e *document.Element) {
 		n.Facts.Set("memory_bytes", topo.SourceHwloc, "local_memory")
 	}
 	// Two nodes with the same CPUs: the second is other memory (HBM, CXL).
-	n.MemoryOnly = n.CPUs == "" || slices.ContainsFunc(d.t.NUMANodes, func(o topo.NUMANode) bool { return o.CPUs == n.CPUs })
+	n.MemoryOnly = n.CPUs == "" || slices.ContainsFunc(d.NUMANodes, func(o topo.NUMANode) bool { return o.CPUs == n.CPUs })
 	if e.Get("subtype") == "GPUMemory" {
 		n.MemoryOnly = true
 		d.memoryOf[index] = info(e, "PCIBusID")
 	}
-	d.t.NUMANodes = append(d.t.NUMANodes, n)
+	d.NUMANodes = append(d.NUMANodes, n)
 }
 
 // finishMachine puts NUMA nodes into packages. A machine without NUMA objects
 // (hwloc 1.x leaves a single node out) has one.
 func (d *decoder) finishMachine(machine *document.Element) {
-	t := d.t
+	t := d.Topology
 	if len(t.NUMANodes) == 0 {
 		n := topo.NUMANode{Node: topo.Node{ID: topo.NUMAID(0), Evidence: machine.Path()}, CPUs: t.Host.CPUs, MemoryBytes: t.Host.MemoryBytes}
 		n.Facts.Set("index", topo.SourceDerived, "no NUMA node in the file: the machine is one")
@@ -139,8 +137,8 @@ func (d *decoder) packageOf(n *topo.NUMANode) {
 	if err != nil || cpus.IsEmpty() {
 		return
 	}
-	for i := range d.t.Packages {
-		p := &d.t.Packages[i]
+	for i := range d.Packages {
+		p := &d.Packages[i]
 		if all, err := cpuset.Parse(p.CPUs); err == nil && cpus.SubsetOf(all) {
 			index := p.Index
 			n.Package = &index
@@ -152,7 +150,7 @@ func (d *decoder) packageOf(n *topo.NUMANode) {
 }
 
 func (d *decoder) hostFacts(e *document.Element) {
-	h := &d.t.Host
+	h := &d.Topology.Host
 	for _, f := range []struct {
 		dst        *string
 		name, fact string
@@ -161,16 +159,12 @@ func (d *decoder) hostFacts(e *document.Element) {
 		{&h.Vendor, "DMISysVendor", "vendor"}, {&h.Product, "DMIProductName", "product"}, {&h.Product, "PlatformModel", "product"},
 	} {
 		for _, at := range []*document.Element{e, d.root} { // version 3 keeps some at the root
-			if v := info(at, f.name); v != "" && *f.dst == "" {
-				*f.dst = v
-				h.Facts.Set(f.fact, topo.SourceHwloc, at.Path()+" info "+f.name)
-			}
+			d.Text(&h.Facts, f.fact, f.dst, info(at, f.name), at.Path()+" info "+f.name)
 		}
 	}
 	cpus := d.set(e, "cpuset")
-	if h.CPUs = cpus.String(); h.CPUs != "" {
-		h.Facts.Set("cpus", topo.SourceHwloc, e.Path()+" cpuset")
-	}
+	h.CPUs = cpus.String()
+	d.Fact(&h.Facts, h.CPUs != "", "cpus", e.Path()+" cpuset")
 	if allowed := d.set(e, "allowed_cpuset"); !allowed.IsEmpty() && !cpus.SubsetOf(allowed) {
 		h.AllowedCPUs = allowed.String()
 		h.Facts.Set("allowed_cpus", topo.SourceHwloc, e.Path()+" allowed_cpuset")
@@ -181,15 +175,9 @@ func (d *decoder) hostFacts(e *document.Element) {
 // cpuFacts takes the processor's name and numbers from the first object that
 // has them.
 func (d *decoder) cpuFacts(e *document.Element) {
-	h := &d.t.Host
-	set := func(dst *string, name, fact string) {
-		if v := info(e, name); v != "" && *dst == "" {
-			*dst = v
-			h.Facts.Set(fact, topo.SourceHwloc, e.Path()+" info "+name)
-		}
-	}
-	set(&h.CPUVendor, "CPUVendor", "cpu_vendor")
-	set(&h.CPUModel, "CPUModel", "cpu_model")
+	h := &d.Topology.Host
+	d.Text(&h.Facts, "cpu_vendor", &h.CPUVendor, info(e, "CPUVendor"), e.Path()+" info CPUVendor")
+	d.Text(&h.Facts, "cpu_model", &h.CPUModel, info(e, "CPUModel"), e.Path()+" info CPUModel")
 	number := func(dst **int, name, fact string) {
 		if v, err := strconv.Atoi(info(e, name)); err == nil && v >= 0 && *dst == nil {
 			*dst = &v

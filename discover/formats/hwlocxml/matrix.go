@@ -27,14 +27,14 @@ func words(e *document.Element, name string) []string {
 func (d *decoder) matrixValues(e *document.Element, n int) [][]int64 {
 	values := words(e, "u64values")
 	if n < 1 || n > maxMatrix || len(values) != n*n {
-		d.warn(topo.CodeMalformed, "", fmt.Sprintf("matrix %.40q of %d objects has %d values: left out", e.Get("name"), n, len(values)), e.Path())
+		d.Warn(topo.CodeMalformed, "", fmt.Sprintf("matrix %.40q of %d objects has %d values: left out", e.Get("name"), n, len(values)), e.Path())
 		return nil
 	}
 	m := make([][]int64, n)
 	for i, v := range values {
 		x, err := strconv.ParseInt(v, 10, 64)
 		if err != nil || x < 0 {
-			d.warn(topo.CodeMalformed, "", fmt.Sprintf("matrix %.40q holds %.20q: left out", e.Get("name"), v), e.Path())
+			d.Warn(topo.CodeMalformed, "", fmt.Sprintf("matrix %.40q holds %.20q: left out", e.Get("name"), v), e.Path())
 			return nil
 		}
 		m[i/n] = append(m[i/n], x)
@@ -44,7 +44,7 @@ func (d *decoder) matrixValues(e *document.Element, n int) [][]int64 {
 
 // distances reads the latencies between NUMA nodes, which are SLIT values.
 func (d *decoder) distances() {
-	nodes := d.t.NUMANodes
+	nodes := d.NUMANodes
 	slices.SortStableFunc(nodes, func(a, b topo.NUMANode) int { return a.Index - b.Index })
 	for _, e := range d.root.All("distances2") {
 		if e.Get("type") != "NUMANode" || e.Get("name") != "NUMALatency" && e.Get("name") != "" || nodes == nil {
@@ -76,7 +76,7 @@ func (d *decoder) distances() {
 
 // setDistances fills the rows of all NUMA nodes, or none.
 func (d *decoder) setDistances(e *document.Element, value func(i, j int) (int64, bool)) {
-	nodes := d.t.NUMANodes
+	nodes := d.NUMANodes
 	rows := make([][]int, len(nodes))
 	for i := range nodes {
 		for j := range nodes {
@@ -100,7 +100,7 @@ func (d *decoder) oldDistances(e *document.Element) {
 		for _, m := range o.All("distances") {
 			cells := m.All("latency")
 			base, err := strconv.ParseFloat(m.Get("latency_base"), 64)
-			n := len(d.t.NUMANodes)
+			n := len(d.NUMANodes)
 			if err != nil || m.Get("nbobjs") != strconv.Itoa(n) || len(cells) != n*n {
 				continue
 			}
@@ -158,7 +158,7 @@ func (d *decoder) gpuMatrix(e *document.Element, kind topo.LinkKind) {
 		}
 	}
 	for _, key := range order {
-		d.t.Links = append(d.t.Links, d.gpuLink(kind, key, sums[key], e.Path()))
+		d.Links = append(d.Links, d.gpuLink(kind, key, sums[key], e.Path()))
 	}
 }
 
@@ -180,8 +180,8 @@ func (d *decoder) gpuLink(kind topo.LinkKind, key [2]topo.ID, mbs int64, path st
 // nvlinkRate is hwloc's constant for one NVLink in MB/s: 20000 for the first
 // version (P100), 25000 since. Source: hwloc topology-nvml.c.
 func (d *decoder) nvlinkRate(gpu topo.ID, mbs int64) int64 {
-	for i := range d.t.GPUs {
-		if g := &d.t.GPUs[i]; g.ID == gpu && strings.Contains(g.Model, "P100") {
+	for i := range d.GPUs {
+		if g := &d.GPUs[i]; g.ID == gpu && strings.Contains(g.Model, "P100") {
 			return 20000
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/topoctl/topoctl/discover/formats/internal/imported"
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/document"
 )
@@ -45,7 +46,7 @@ func (d *decoder) osKindOf(e *document.Element) osKind {
 func (d *decoder) osDevice(e *document.Element, at place) {
 	var pci *topo.PCIDevice
 	if at.pci >= 0 {
-		pci = &d.t.PCIDevices[at.pci]
+		pci = &d.PCIDevices[at.pci]
 	}
 	k := d.osKindOf(e)
 	switch {
@@ -60,19 +61,10 @@ func (d *decoder) osDevice(e *document.Element, at place) {
 	}
 }
 
-// identity is the part of a NIC that its PCI function tells.
-func identity(pci *topo.PCIDevice) (id topo.ID, bdf *topo.BDF, numa *int) {
-	if pci == nil {
-		return "", nil, nil
-	}
-	b := pci.BDF
-	return pci.ID, &b, pci.NUMA
-}
-
 // fresh says whether a name is not taken yet.
 func (d *decoder) fresh(id topo.ID, e *document.Element) bool {
 	if id.Name() == "" || len(id) > 300 || d.names[id] {
-		d.warn(topo.CodeConflict, "", fmt.Sprintf("a device called %.40q, which is no name or a second one: left out", e.Get("name")), e.Path())
+		d.Warn(topo.CodeConflict, "", fmt.Sprintf("a device called %.40q, which is no name or a second one: left out", e.Get("name")), e.Path())
 		return false
 	}
 	d.names[id] = true
@@ -84,9 +76,8 @@ func (d *decoder) rdma(e *document.Element, pci *topo.PCIDevice) {
 	if !d.fresh(topo.RDMAID(name), e) {
 		return
 	}
-	r := topo.RDMADevice{Node: topo.Node{ID: topo.RDMAID(name), Evidence: e.Path()}, Name: name,
-		NodeGUID: info(e, "NodeGUID"), SysImageGUID: info(e, "SysImageGUID"), Uverbs: "unknown", Software: pci == nil}
-	r.PCI, r.BDF, r.NUMA = identity(pci)
+	r := topo.RDMADevice{Node: topo.Node{ID: topo.RDMAID(name), Evidence: e.Path()}, Name: name, Uverbs: "unknown", Software: pci == nil}
+	r.PCI, r.BDF, r.NUMA = imported.On(pci)
 	r.Facts.Set("name", topo.SourceHwloc, "")
 	if pci != nil {
 		r.Facts.Set("pci", topo.SourceHwloc, "")
@@ -96,15 +87,11 @@ func (d *decoder) rdma(e *document.Element, pci *topo.PCIDevice) {
 		}
 	} else {
 		r.Transport = "software"
-		d.warn(topo.CodeNoPCIParent, topo.RDMAID(name), "on no PCI function: taken for a software device", e.Path())
+		d.Warn(topo.CodeNoPCIParent, topo.RDMAID(name), "on no PCI function: taken for a software device", e.Path())
 	}
-	if r.NodeGUID != "" {
-		r.Facts.Set("node_guid", topo.SourceHwloc, "info NodeGUID")
-	}
-	if r.SysImageGUID != "" {
-		r.Facts.Set("sys_image_guid", topo.SourceHwloc, "info SysImageGUID")
-	}
-	d.t.RDMADevices = append(d.t.RDMADevices, r)
+	d.Text(&r.Facts, "node_guid", &r.NodeGUID, info(e, "NodeGUID"), "info NodeGUID")
+	d.Text(&r.Facts, "sys_image_guid", &r.SysImageGUID, info(e, "SysImageGUID"), "info SysImageGUID")
+	d.RDMADevices = append(d.RDMADevices, r)
 	d.ports(e, &r)
 }
 
@@ -139,7 +126,7 @@ func (d *decoder) ports(e *document.Element, r *topo.RDMADevice) {
 	for _, n := range numbers {
 		p := byNumber[n]
 		p.ID, p.Evidence = topo.PortID(r.Name, n), e.Path()
-		d.t.Ports = append(d.t.Ports, *p)
+		d.Ports = append(d.Ports, *p)
 	}
 }
 
@@ -176,7 +163,7 @@ func (d *decoder) netdev(e *document.Element, pci *topo.PCIDevice) {
 		return
 	}
 	n := topo.Netdev{Node: topo.Node{ID: topo.NetdevID(name), Evidence: e.Path()}, Name: name, MAC: info(e, "Address"), Virtual: pci == nil}
-	n.PCI, n.BDF, n.NUMA = identity(pci)
+	n.PCI, n.BDF, n.NUMA = imported.On(pci)
 	n.Facts.Set("name", topo.SourceHwloc, "")
 	if n.MAC != "" {
 		n.Facts.Set("mac", topo.SourceHwloc, "info Address")
@@ -188,7 +175,7 @@ func (d *decoder) netdev(e *document.Element, pci *topo.PCIDevice) {
 		}
 		n.Facts.Set("type", topo.SourceDerived, "length of the address")
 	}
-	d.t.Netdevs = append(d.t.Netdevs, n)
+	d.Netdevs = append(d.Netdevs, n)
 }
 
 var nvmeName = regexp.MustCompile(`^(nvme[0-9]{1,5})(c[0-9]{1,5})?(n[0-9]{1,5})?$`)
@@ -200,8 +187,8 @@ func (d *decoder) nvme(e *document.Element, pci *topo.PCIDevice) {
 		return
 	}
 	id := topo.NVMeID(m[1])
-	for i := range d.t.NVMes {
-		if n := &d.t.NVMes[i]; n.ID == id {
+	for i := range d.NVMes {
+		if n := &d.NVMes[i]; n.ID == id {
 			if m[3] != "" && !slices.Contains(n.Namespaces, m[1]+m[3]) {
 				n.Namespaces = append(n.Namespaces, m[1]+m[3])
 			}
@@ -212,12 +199,12 @@ func (d *decoder) nvme(e *document.Element, pci *topo.PCIDevice) {
 	if strings.HasPrefix(n.Model, "LVM PV ") {
 		n.Model = "" // udev's word for the volume on it. Source: LVM2 udev/69-dm-lvm.rules.in
 	}
-	n.PCI, n.BDF, n.NUMA = identity(pci)
+	n.PCI, n.BDF, n.NUMA = imported.On(pci)
 	if m[3] != "" {
 		n.Namespaces = []string{m[1] + m[3]}
 	}
 	n.Facts.Set("name", topo.SourceHwloc, "")
-	d.t.NVMes = append(d.t.NVMes, n)
+	d.NVMes = append(d.NVMes, n)
 }
 
 // numberGPUs gives the GPUs their indices in PCI order.
@@ -229,21 +216,21 @@ func (d *decoder) numberGPUs() {
 		for _, gp := range d.gpus[i].objects {
 			d.objects[gp] = g.ID
 		}
-		d.t.GPUs = append(d.t.GPUs, *g)
+		d.GPUs = append(d.GPUs, *g)
 	}
 	d.gpuMemory()
 }
 
 // gpuMemory ties NUMA nodes that are GPU memory to their GPUs.
 func (d *decoder) gpuMemory() {
-	for i := range d.t.NUMANodes {
-		n := &d.t.NUMANodes[i]
+	for i := range d.NUMANodes {
+		n := &d.NUMANodes[i]
 		bdf, err := topo.ParseBDF(d.memoryOf[n.Index])
 		if err != nil {
 			continue
 		}
-		for j := range d.t.GPUs {
-			if g := &d.t.GPUs[j]; g.BDF != nil && *g.BDF == bdf {
+		for j := range d.GPUs {
+			if g := &d.GPUs[j]; g.BDF != nil && *g.BDF == bdf {
 				index := n.Index
 				n.Owner, g.MemoryNUMA = g.ID, &index
 				g.Facts.Set("memory_numa_node", topo.SourceHwloc, n.Evidence)

@@ -81,7 +81,7 @@ func (d *decoder) hostBridge(e *document.Element, at place) place {
 	name := fmt.Sprintf("%04x:%02x", domain, bus)
 	if !ok {
 		hb.Synthetic, name = true, "hwloc:"+e.Path()
-		d.warn(topo.CodeMalformed, topo.HostBridgeID(name), fmt.Sprintf("bridge_pci %.40q has no domain and bus", e.Get("bridge_pci")), e.Path())
+		d.Warn(topo.CodeMalformed, topo.HostBridgeID(name), fmt.Sprintf("bridge_pci %.40q has no domain and bus", e.Get("bridge_pci")), e.Path())
 	}
 	at.bridge, at.parent, at.pci = d.addBridge(hb, name, e), "", -1
 	return at
@@ -98,9 +98,9 @@ func (d *decoder) addBridge(hb topo.HostBridge, name string, e *document.Element
 	if hb.NUMA != nil {
 		hb.Facts.Set("numa_node", topo.SourceHwloc, "nodeset above")
 	} else {
-		d.warn(topo.CodeNUMAUnknown, hb.ID, "hangs from an object with several NUMA nodes", e.Path())
+		d.Warn(topo.CodeNUMAUnknown, hb.ID, "hangs from an object with several NUMA nodes", e.Path())
 	}
-	d.t.HostBridges = append(d.t.HostBridges, hb)
+	d.HostBridges = append(d.HostBridges, hb)
 	return hb.ID
 }
 
@@ -108,12 +108,12 @@ func (d *decoder) addBridge(hb topo.HostBridge, name string, e *document.Element
 func (d *decoder) function(e *document.Element, at place) place {
 	bdf, err := topo.ParseBDF(e.Get("pci_busid"))
 	if err != nil {
-		d.warn(topo.CodeMalformed, "", fmt.Sprintf("pci_busid %.40q is no PCI address: what is below hangs from the level above", e.Get("pci_busid")), e.Path())
+		d.Warn(topo.CodeMalformed, "", fmt.Sprintf("pci_busid %.40q is no PCI address: what is below hangs from the level above", e.Get("pci_busid")), e.Path())
 		return at
 	}
 	id := topo.PCIID(bdf)
 	if d.functions[bdf] {
-		d.warn(topo.CodeConflict, id, "a second object with this address: left out", e.Path())
+		d.Warn(topo.CodeConflict, id, "a second object with this address: left out", e.Path())
 		return place{numa: at.numa, bridge: at.bridge, parent: id, pci: -1}
 	}
 	d.functions[bdf] = true
@@ -128,8 +128,8 @@ func (d *decoder) function(e *document.Element, at place) place {
 	}
 	d.pciType(&p, e)
 	d.link(&p, id, e)
-	d.t.PCIDevices = append(d.t.PCIDevices, p)
-	index := len(d.t.PCIDevices) - 1
+	d.PCIDevices = append(d.PCIDevices, p)
+	index := len(d.PCIDevices) - 1
 	d.functionNodes(e, index)
 	return place{numa: at.numa, bridge: at.bridge, parent: id, pci: index}
 }
@@ -140,7 +140,7 @@ func (d *decoder) lostBridge(bdf topo.BDF, at place, e *document.Element) topo.I
 	name := fmt.Sprintf("%04x:%02x", bdf.Domain, bdf.Bus)
 	id := topo.HostBridgeID(name)
 	if !d.bridges[id] {
-		d.warn(topo.CodeLossyImport, id, "the file has no bridge above this bus: one is invented", e.Path())
+		d.Warn(topo.CodeLossyImport, id, "the file has no bridge above this bus: one is invented", e.Path())
 	}
 	return d.addBridge(topo.HostBridge{Domain: bdf.Domain, Bus: bdf.Bus, NUMA: at.numa, Synthetic: true}, name, e)
 }
@@ -151,7 +151,7 @@ func (d *decoder) pciType(p *topo.PCIDevice, e *document.Element) {
 	text := e.Get("pci_type")
 	f := strings.FieldsFunc(text, func(r rune) bool { return strings.ContainsRune(" []:", r) })
 	if len(f) < 5 || len(f[0]) != 4 {
-		d.warn(topo.CodeMalformed, topo.ID("pci:"+e.Get("pci_busid")), fmt.Sprintf("pci_type %.60q: want class, ids and revision", text), e.Path())
+		d.Warn(topo.CodeMalformed, topo.ID("pci:"+e.Get("pci_busid")), fmt.Sprintf("pci_type %.60q: want class, ids and revision", text), e.Path())
 		return
 	}
 	if strings.Trim(strings.Join(f[:5], ""), "0") == "" {
@@ -223,10 +223,10 @@ func (d *decoder) fillRates() bool {
 	if len(d.raw) == 0 {
 		return false
 	}
-	x := topo.NewIndex(d.t)
+	x := topo.NewIndex(d.Topology)
 	changed := false
-	for i := range d.t.Links {
-		l := &d.t.Links[i]
+	for i := range d.Links {
+		l := &d.Links[i]
 		below := x.PCIDevice(l.B)
 		if l.Kind != topo.LinkPCIe || below == nil || below.Implausible || leadsToGPU(x, l) {
 			continue

@@ -36,9 +36,9 @@ func (d *decoder) cpuAt(e, at *document.Element) *cpu {
 		hb.Facts.Set("numa_node", topo.SourceNCCL, "numaid")
 		c.cpus = d.numaNode(e, numa)
 	} else {
-		d.warn(topo.CodeNUMAUnknown, c.bridge, "no NUMA node is named: the devices below share one invented bridge", at.Path())
+		d.Warn(topo.CodeNUMAUnknown, c.bridge, "no NUMA node is named: the devices below share one invented bridge", at.Path())
 	}
-	d.t.HostBridges = append(d.t.HostBridges, hb)
+	d.HostBridges = append(d.HostBridges, hb)
 	d.cpus[name] = c
 	return c
 }
@@ -51,7 +51,7 @@ func (d *decoder) numaID(e *document.Element) int {
 	}
 	n, err := strconv.Atoi(text)
 	if err != nil || n < 0 || n > maxNUMA {
-		d.warn(topo.CodeMalformed, "", fmt.Sprintf("numaid %q is no NUMA node: taken as unknown", text), e.Path())
+		d.Warn(topo.CodeMalformed, "", fmt.Sprintf("numaid %q is no NUMA node: taken as unknown", text), e.Path())
 		return -1
 	}
 	return n
@@ -64,30 +64,24 @@ func (d *decoder) numaNode(e *document.Element, index int) string {
 	if mask, ok := e.Attr("affinity"); ok {
 		cpus, err := cpuset.ParseHwlocMask(mask)
 		if err != nil {
-			d.warn(topo.CodeMalformed, n.ID, "affinity "+err.Error(), e.Path())
+			d.Warn(topo.CodeMalformed, n.ID, "affinity "+err.Error(), e.Path())
 		} else {
 			n.CPUs = cpus.String()
 			n.Facts.Set("cpus", topo.SourceNCCL, "affinity")
 		}
 	}
-	d.t.NUMANodes = append(d.t.NUMANodes, n)
+	d.NUMANodes = append(d.NUMANodes, n)
 	return n.CPUs
 }
 
 // hostFacts takes architecture and CPU from the first element that has them.
 func (d *decoder) hostFacts(e *document.Element) {
-	h := &d.t.Host
-	set := func(dst *string, attr, fact string) {
-		if v := e.Get(attr); v != "" && *dst == "" {
-			*dst = v
-			h.Facts.Set(fact, topo.SourceNCCL, e.Path()+" "+attr)
-		}
-	}
-	set(&h.Arch, "arch", "arch")
+	h := &d.Topology.Host
+	d.Text(&h.Facts, "arch", &h.Arch, e.Get("arch"), e.Path()+" arch")
 	if h.Arch == "arm64" {
 		h.Arch = "aarch64" // as uname says
 	}
-	set(&h.CPUVendor, "vendor", "cpu_vendor")
+	d.Text(&h.Facts, "cpu_vendor", &h.CPUVendor, e.Get("vendor"), e.Path()+" vendor")
 	family, errF := strconv.Atoi(e.Get("familyid"))
 	model, errM := strconv.Atoi(e.Get("modelid"))
 	if h.Arch != "x86_64" || h.CPUFamily != nil || errF != nil || errM != nil || family < 0 || family > 0xfff || model < 0 || model > 0xff {

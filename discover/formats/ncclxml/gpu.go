@@ -20,16 +20,18 @@ type gpuElement struct {
 }
 
 // gpu adds one GPU. e is its gpu element, nil where there is only the function.
-func (d *decoder) gpu(e, at *document.Element, p *topo.PCIDevice, c *cpu) {
-	bdf := p.BDF
-	g := topo.GPU{PCI: p.ID, BDF: &bdf, NUMA: c.numa, CPUAffinity: c.cpus, Vendor: vendorName(p, e), KnownFrom: "import"}
-	g.Evidence = at.Path()
-	g.Facts.Set("pci", topo.SourceNCCL, "")
-	g.Facts.Set("vendor", topo.SourceNCCL, "")
-	if c.numa != nil {
-		g.Facts.Set("numa_node", topo.SourceNCCL, "numaid of the cpu")
-		g.Facts.Set("cpu_affinity", topo.SourceNCCL, "affinity of the cpu")
+func (d *decoder) gpu(e *document.Element, p *topo.PCIDevice, c *cpu) {
+	g := d.GPU(p)
+	g.CPUAffinity = c.cpus
+	d.Fact(&g.Facts, c.numa != nil, "cpu_affinity", "affinity of the cpu")
+	switch { // where the file tells no vendor, by what the element holds
+	case g.Vendor != "" || e == nil:
+	case e.Get("gcn") != "":
+		g.Vendor = "amd"
+	case e.Get("sm") != "":
+		g.Vendor = "nvidia"
 	}
+	g.Facts.Set("vendor", topo.SourceNCCL, "")
 	item := gpuElement{gpu: g, e: e, cpu: c}
 	if e != nil {
 		item.gpu.Evidence = e.Path()
@@ -70,28 +72,6 @@ func gfxName(gcn string) string {
 	return "gfx" + gcn
 }
 
-// vendorName is the GPU's vendor, from the PCI number or else from what its
-// element holds.
-func vendorName(p *topo.PCIDevice, e *document.Element) string {
-	switch {
-	case p.Vendor == vendorNVIDIA:
-		return "nvidia"
-	case p.Vendor == vendorAMD:
-		return "amd"
-	case p.Vendor == vendorIntel:
-		return "intel"
-	case p.Vendor != "":
-		return string(p.Vendor)
-	case e == nil:
-		return ""
-	case e.Get("gcn") != "":
-		return "amd"
-	case e.Get("sm") != "":
-		return "nvidia"
-	}
-	return ""
-}
-
 // numberGPUs gives the GPUs their indices, in PCI order.
 func (d *decoder) numberGPUs() {
 	slices.SortStableFunc(d.gpus, func(a, b gpuElement) int {
@@ -100,7 +80,7 @@ func (d *decoder) numberGPUs() {
 	for i := range d.gpus {
 		g := &d.gpus[i].gpu
 		g.ID, g.Index = topo.GPUID(i), i
-		d.t.GPUs = append(d.t.GPUs, *g)
+		d.GPUs = append(d.GPUs, *g)
 	}
 }
 

@@ -41,7 +41,7 @@ func (d *decoder) gpuLinks() {
 				}
 			case "c2c":
 				if e != d.gpus[i].e.All("c2c")[0] {
-					d.warn(topo.CodeConflict, d.gpus[i].gpu.ID, "a second c2c element: the first is kept", e.Path())
+					d.Warn(topo.CodeConflict, d.gpus[i].gpu.ID, "a second c2c element: the first is kept", e.Path())
 					continue
 				}
 				d.c2c(&d.gpus[i], e)
@@ -49,7 +49,7 @@ func (d *decoder) gpuLinks() {
 		}
 	}
 	for _, id := range order {
-		d.t.Links = append(d.t.Links, d.link2(pairs[id]))
+		d.Links = append(d.Links, d.link2(pairs[id]))
 	}
 }
 
@@ -72,7 +72,7 @@ func (d *decoder) peerLink(i int, e *document.Element, byBDF map[topo.BDF]int) (
 	target, tclass := e.Get("target"), strings.TrimPrefix(e.Get("tclass"), "0x")
 	count, err := strconv.Atoi(e.Get("count"))
 	if err != nil || count < 1 || count > maxLinks {
-		d.warn(topo.CodeMalformed, g.ID, fmt.Sprintf("%s count %.40q is no count of links", e.Name, e.Get("count")), e.Path())
+		d.Warn(topo.CodeMalformed, g.ID, fmt.Sprintf("%s count %.40q is no count of links", e.Name, e.Get("count")), e.Path())
 		return pair{}, false
 	}
 	p := pair{kind: topo.LinkNVLink, a: i, z: -1, path: e.Path()}
@@ -83,12 +83,12 @@ func (d *decoder) peerLink(i int, e *document.Element, byBDF map[topo.BDF]int) (
 	peer, known := byBDF[bdf]
 	switch {
 	case err == nil && bdf == *g.BDF:
-		d.warn(topo.CodeMalformed, g.ID, e.Name+" to itself: left out", e.Path())
+		d.Warn(topo.CodeMalformed, g.ID, e.Name+" to itself: left out", e.Path())
 		return pair{}, false
 	case err == nil && known:
 		p.z = peer
 	case p.kind == topo.LinkXGMI, tclass == "068001", err == nil && !strings.HasPrefix(tclass, "0680"):
-		d.warn(topo.CodeLossyImport, g.ID, fmt.Sprintf("%s to %.40q, which is no GPU of this file: left out", e.Name, target), e.Path())
+		d.Warn(topo.CodeLossyImport, g.ID, fmt.Sprintf("%s to %.40q, which is no GPU of this file: left out", e.Name, target), e.Path())
 		return pair{}, false
 	}
 	if p.z < 0 {
@@ -115,7 +115,7 @@ func (d *decoder) link2(p *pair) topo.Link {
 	if count == 0 {
 		count = max(p.count[0], p.count[1])
 	} else if p.count[0] != p.count[1] {
-		d.warn(topo.CodeConflict, d.gpus[p.a].gpu.ID, fmt.Sprintf("one end states %d links, the other %d: the smaller is kept", p.count[0], p.count[1]), p.path)
+		d.Warn(topo.CodeConflict, d.gpus[p.a].gpu.ID, fmt.Sprintf("one end states %d links, the other %d: the smaller is kept", p.count[0], p.count[1]), p.path)
 	}
 	l := topo.Link{ID: p.id, Kind: p.kind, A: d.gpus[p.a].gpu.ID, B: topo.FabricID, Count: count, Basis: topo.BasisUnknown}
 	one := d.gpus[p.a].linkRate(p.kind)
@@ -145,7 +145,7 @@ func (d *decoder) c2c(g *gpuElement, e *document.Element) {
 	bw, err1 := strconv.ParseInt(e.Get("bw"), 10, 32)
 	count, err2 := strconv.Atoi(e.Get("count"))
 	if err1 != nil || err2 != nil || bw < 1 || count < 1 || count > maxLinks {
-		d.warn(topo.CodeMalformed, g.gpu.ID, fmt.Sprintf("c2c bw %.40q count %.40q: want two positive numbers", e.Get("bw"), e.Get("count")), e.Path())
+		d.Warn(topo.CodeMalformed, g.gpu.ID, fmt.Sprintf("c2c bw %.40q count %.40q: want two positive numbers", e.Get("bw"), e.Get("count")), e.Path())
 		return
 	}
 	r := topo.Rate(bw) * topo.MBPerSec * topo.Rate(count)
@@ -155,5 +155,5 @@ func (d *decoder) c2c(g *gpuElement, e *document.Element) {
 	}
 	l := topo.Link{ID: topo.C2CLinkID(g.gpu.ID), Kind: topo.LinkC2C, A: g.gpu.ID, B: end, Count: count, BytesPerSec: &r, Basis: topo.BasisRead}
 	l.Facts.Set("bytes_per_sec", topo.SourceNCCL, e.Path()+" bw")
-	d.t.Links = append(d.t.Links, l)
+	d.Links = append(d.Links, l)
 }

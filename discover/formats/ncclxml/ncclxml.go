@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/topoctl/topoctl/discover/formats/internal/imported"
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/document"
 	"github.com/topoctl/topoctl/internal/pkgerr"
@@ -49,7 +50,7 @@ func Decode(data []byte) (*topo.Topology, error) {
 		case "cpu":
 			d.cpu(e)
 		case "pci":
-			d.warn(topo.CodeLossyImport, "", "a fragment: the CPU and the switches above are not in it", e.Path())
+			d.Warn(topo.CodeLossyImport, "", "a fragment: the CPU and the switches above are not in it", e.Path())
 			d.pci(e, d.cpuAt(nil, e), nil)
 		case "graphs":
 			return nil, pkgerr.Errorf("ncclxml", "line %d: a NCCL graph file, not a topology: it holds channels, use the file of NCCL_TOPO_DUMP_FILE", e.Line)
@@ -60,16 +61,11 @@ func Decode(data []byte) (*topo.Topology, error) {
 	if len(d.cpus) == 0 {
 		return nil, pkgerr.New("ncclxml", "no <cpu> in it: not a topology")
 	}
-	d.finish()
-	if n := len(d.t.GPUs) + len(d.names) + len(d.t.NUMANodes); n > maxDevices {
-		return nil, pkgerr.Errorf("ncclxml", "%d GPUs, NICs and NUMA nodes: at most %d are read", n, maxDevices)
+	if err := d.finish(); err != nil {
+		return nil, pkgerr.Errorf("ncclxml", "%w", err)
 	}
-	d.t.Derive()
-	return d.t, nil
+	return d.Topology, nil
 }
-
-// maxDevices bounds the relations, which grow with its square.
-const maxDevices = 1024
 
 // lacks is what no file of NCCL's tells.
 var lacks = []string{
@@ -80,7 +76,7 @@ var lacks = []string{
 }
 
 type decoder struct {
-	t      *topo.Topology
+	imported.Host
 	cpus   map[string]*cpu        // by host bridge name
 	pcis   map[topo.BDF]int       // how many elements have an address
 	cards  map[topo.BDF]*function // with NICs
@@ -98,20 +94,14 @@ type cpu struct {
 }
 
 func newDecoder() *decoder {
-	t := &topo.Topology{Origin: string(topo.SourceNCCL)}
-	t.Host.Lacks = slices.Clone(lacks)
-	return &decoder{t: t, cpus: map[string]*cpu{}, pcis: map[topo.BDF]int{}, cards: map[topo.BDF]*function{}, names: map[topo.ID]bool{}}
-}
-
-func (d *decoder) warn(code topo.Code, subject topo.ID, detail, evidence string) {
-	d.t.Warnings = append(d.t.Warnings, topo.Warning{Code: code, Subject: subject, Detail: detail, Evidence: evidence, Source: topo.SourceNCCL})
+	return &decoder{Host: imported.New(topo.SourceNCCL, lacks...), cpus: map[string]*cpu{}, pcis: map[topo.BDF]int{}, cards: map[topo.BDF]*function{}, names: map[topo.ID]bool{}}
 }
 
 func (d *decoder) system(e *document.Element) {
 	if v := e.Get("version"); v != "" && v != "1" && v != "2" {
-		d.warn(topo.CodeLossyImport, "", fmt.Sprintf("version %q is newer than 1 (NCCL) and 2 (RCCL)", v), e.Path())
+		d.Warn(topo.CodeLossyImport, "", fmt.Sprintf("version %q is newer than 1 (NCCL) and 2 (RCCL)", v), e.Path())
 	}
-	d.t.Host.Name = e.Get("name")
+	d.Topology.Host.Name = e.Get("name")
 	for _, c := range e.Children {
 		if c.Name == "cpu" {
 			d.cpu(c)
@@ -145,22 +135,16 @@ func (d *decoder) cpu(e *document.Element) {
 }
 
 // finish numbers the GPUs, adds their links and says what is missing.
-func (d *decoder) finish() {
+func (d *decoder) finish() error {
 	d.numberGPUs()
 	d.gpuLinks()
-	h := &d.t.Host
+	h := &d.Topology.Host
 	if d.noName > 0 {
 		h.Lacks = append(h.Lacks, fmt.Sprintf("NIC names: %d NICs are called by their PCI address", d.noName))
 	}
 	if d.bare > 0 {
 		h.Lacks = append(h.Lacks, fmt.Sprintf("device classes: %d PCI functions may be GPUs, NICs or others", d.bare))
 	}
-	d.warn(topo.CodeLossyImport, "", "NCCL's tree has no host bridges and no switch ports: PHB stands for PHB or NODE", "")
-	d.t.Complete = !slices.ContainsFunc(d.t.Warnings, topo.Warning.Partial)
-	status := topo.StatusOK
-	if !d.t.Complete {
-		status = topo.StatusPartial
-	}
-	d.t.Sources = []topo.SourceReport{{Source: topo.SourceNCCL, Status: status,
-		Detail: fmt.Sprintf("%d CPUs, %d PCI functions, %d GPUs, %d NICs", len(d.cpus), len(d.t.PCIDevices), len(d.t.GPUs), len(d.names))}}
+	d.Warn(topo.CodeLossyImport, "", "NCCL's tree has no host bridges and no switch ports: PHB stands for PHB or NODE", "")
+	return d.Finish(fmt.Sprintf("%d CPUs, %d PCI functions, %d GPUs, %d NICs", len(d.cpus), len(d.PCIDevices), len(d.GPUs), len(d.names)))
 }

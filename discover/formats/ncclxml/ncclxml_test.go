@@ -2,6 +2,7 @@ package ncclxml
 
 import (
 	"bytes"
+	_ "embed"
 	"encoding/xml"
 	"fmt"
 	"slices"
@@ -24,6 +25,15 @@ func files(t *testing.T) map[string][]byte {
 }
 
 const published = "nccl-xml/*.xml"
+
+// small is a file by hand: two NUMA nodes, a card that NCCL merged, direct NVLinks. In repeated switches of one
+// level have one address, and a NIC that of a switch, as in RCCL's models of cascaded switches.
+var (
+	//go:embed testdata/small.xml
+	small string
+	//go:embed testdata/repeated.xml
+	repeated string
+)
 
 func decode(t *testing.T, data []byte) *topo.Topology {
 	t.Helper()
@@ -212,79 +222,6 @@ func TestRoundTripKeepsNCCLsClasses(t *testing.T) {
 	}
 }
 
-func TestFactsOfPublishedFiles(t *testing.T) {
-	all := fixturetest.Published(t, published)
-	delete(all, "azure-ncv4-graph") // channels, no topology
-	oracleH100 := decode(t, all["oracle-bm-h100-topology-kubernetes"])
-	if n := len(oracleH100.RDMADevices); n != 16 {
-		t.Errorf("oracle H100: %d RDMA devices, want 16 ports of 8 dual-port cards", n)
-	}
-	a, b := rdma(t, oracleH100, "mlx5_18"), rdma(t, oracleH100, "mlx5_19")
-	if a.SysImageGUID != "946d:ae03:0050:709a" || a.SysImageGUID != b.SysImageGUID {
-		t.Errorf("oracle H100: card GUIDs %q and %q", a.SysImageGUID, b.SysImageGUID)
-	}
-	if g := oracleH100.GPUs[0]; g.ComputeCap != "9.0" || g.Vendor != "nvidia" || *g.NUMA != 0 || g.CPUAffinity != "0-55,112-167" {
-		t.Errorf("oracle H100: GPU 0 %+v", g)
-	}
-	if r := oracleH100.Relate(topo.GPUID(0), topo.GPUID(7)); r.Class != topo.NV(18) || *r.BytesPerSec != 18*20_600_000_000 || r.Basis != topo.BasisTypical {
-		t.Errorf("oracle H100: GPU 0 to 7: %v", r)
-	}
-	rel := oracleH100.Relate(topo.GPUID(0), topo.RDMAID("mlx5_18"))
-	if rel.Class.String() != "PXB" || rel.NCCL != "PIX" {
-		t.Errorf("oracle H100: a two-level Broadcom switch is PXB and NCCL's PIX, got %s and %s", rel.Class, rel.NCCL)
-	}
-	if f := *oracleH100.Host.CPUFamily; f != 6 || oracleH100.Host.CPUVendor != "GenuineIntel" {
-		t.Errorf("oracle H100: CPU family %d", f)
-	}
-	if f := *decode(t, all["oracle-bm-gpu-b4-flattened"]).Host.CPUFamily; f != 25 {
-		t.Errorf("oracle A100: familyid 175 is AMD family 25, got %d", f)
-	}
-
-	mi300 := decode(t, all["rccl-topo_8p_940vm"])
-	if g := mi300.GPUs[0]; g.Vendor != "amd" || g.ComputeCap != "gfx942" || g.NVMLIndex != nil {
-		t.Errorf("MI300X: %+v", g)
-	}
-	if r := mi300.Relate(topo.GPUID(0), topo.GPUID(7)); r.Class.Kind != topo.ClassXGMI || *r.BytesPerSec != 48_000_000_000 {
-		t.Errorf("MI300X: GPU 0 to 7 %v", r)
-	}
-	ncv4 := decode(t, all["azure-ncv4-topo"])
-	if len(ncv4.Links) == 0 || ncv4.Relate(topo.GPUID(0), topo.GPUID(1)).Class.Kind != topo.ClassSYS {
-		t.Error("NCv4: an NVLink to the GPU itself is no NVLink to others")
-	}
-	if n := ncv4.Netdevs; len(n) != 1 || n[0].Name != "eth0" || n[0].PCI != "" || *n[0].BytesPerSec != topo.FromMbps(100000) {
-		t.Errorf("NCv4: eth0 %+v", n)
-	}
-	kvm := decode(t, all["h200-kvm-flat-partial"])
-	if g := kvm.GPUs[0]; g.NUMA != nil || kvm.Relate(g.ID, topo.RDMAID("mlx5_0")).Class.Kind != topo.ClassPHB {
-		t.Errorf("H200 in KVM: NUMA %v", g.NUMA)
-	}
-	if l := linkOf(t, kvm, topo.NVLinkID(topo.GPUID(0), topo.FabricID)); l.Count != 18 {
-		t.Errorf("H200 in KVM: %d NVLinks to invisible switches, want 18", l.Count)
-	}
-	gb10 := decode(t, all["gb10-spark-nccl"])
-	if l := linkOf(t, gb10, topo.C2CLinkID(topo.GPUID(0))); *l.BytesPerSec != 345_000_000_000 || gb10.Host.Arch != "aarch64" {
-		t.Errorf("GB10: C2C %v, arch %q", *l.BytesPerSec, gb10.Host.Arch)
-	}
-	g5 := decode(t, all["aws-g5.48xl-topo"])
-	if len(g5.PCIDevices) != 9 || len(g5.GPUs) != 0 || !slices.ContainsFunc(g5.Host.Lacks, func(s string) bool { return strings.HasPrefix(s, "device classes: 9") }) {
-		t.Errorf("g5: %d functions, lacks %q", len(g5.PCIDevices), g5.Host.Lacks)
-	}
-	ndv4 := decode(t, all["azure-ndv4-topo"])
-	if r := ndv4.Relate(topo.GPUID(0), topo.RDMAID("0101:00:00.0")); r.Class.Kind != topo.ClassPIX {
-		t.Errorf("NDv4: GPU 0001:00:00.0 and NIC 0101:00:00.0 share a switch, got %q", r.Class)
-	}
-	slingshot := decode(t, all["rccl-topo_4p_940"])
-	if p := slingshot.Ports[0]; p.BytesPerSec != nil || !hasWarning(slingshot, topo.CodeImplausible, "200000000 Mb/s") {
-		t.Errorf("Slingshot at 200 Tb/s is believed: %+v", p)
-	}
-	for name, data := range all {
-		top := decode(t, data)
-		if len(top.Host.Lacks) == 0 || top.Origin != "import:nccl" || !hasWarning(top, topo.CodeLossyImport, "PHB or NODE") {
-			t.Errorf("%s: says not what it lacks", name)
-		}
-	}
-}
-
 func rdma(t *testing.T, top *topo.Topology, name string) topo.RDMADevice {
 	t.Helper()
 	for _, r := range top.RDMADevices {
@@ -294,17 +231,6 @@ func rdma(t *testing.T, top *topo.Topology, name string) topo.RDMADevice {
 	}
 	t.Fatalf("no RDMA device %q", name)
 	return topo.RDMADevice{}
-}
-
-func linkOf(t *testing.T, top *topo.Topology, id topo.LinkID) topo.Link {
-	t.Helper()
-	for _, l := range top.Links {
-		if l.ID == id {
-			return l
-		}
-	}
-	t.Fatalf("no link %q", id)
-	return topo.Link{}
 }
 
 func hasWarning(top *topo.Topology, code topo.Code, part string) bool {
@@ -365,130 +291,6 @@ func manyGPUs() string {
 		fmt.Fprintf(&b, `<pci busid="%04x:00:00.0" class="0x030200"/>`, i)
 	}
 	return b.String()
-}
-
-// small is a file by hand: two NUMA nodes, a card that NCCL merged, direct NVLinks.
-const small = `<system version="1">
-  <cpu numaid="0" affinity="0000000f,00000001" arch="x86_64" vendor="AuthenticAMD" familyid="175" modelid="17">
-    <pci busid="0000:10:00.0" class="0x060400" link_speed="32.0 GT/s PCIe" link_width="16">
-      <pci busid="0000:11:00.0" class="0x030200" vendor="0x10de" link_speed="32.0 GT/s PCIe" link_width="16">
-        <gpu dev="0" sm="80" rank="0" gdr="1">
-          <nvlink target="0000:21:00.0" count="4" tclass="0x030200"/>
-        </gpu>
-      </pci>
-      <pci busid="0000:12:00.0" class="0x020000" vendor="0x15b3" link_speed="16 GT/s" link_width="8">
-        <nic>
-          <net name="mlx5_0" dev="0" speed="100000" port="1" guid="0x9a70500003ae6d94"/>
-          <net name="mlx5_1" dev="1" speed="100000" port="2" guid="0x9a70500003ae6d94"/>
-        </nic>
-      </pci>
-    </pci>
-  </cpu>
-  <cpu numaid="1" affinity="000000f0,00000000">
-    <pci busid="0000:21:00.0" class="0x030200" vendor="0x10de" link_speed="" link_width="0">
-      <gpu dev="1" sm="80" rank="1" gdr="1">
-        <nvlink target="0000:11:00.0" count="4" tclass="0x030200"/>
-        <c2c bw="1000" count="2"/>
-      </gpu>
-    </pci>
-    <pci busid="0000:22:00.0" class="0x020000"><nic>
-      <net name="mlx4_0" dev="2" speed="40000" port="1" guid="0x1"/>
-      <net name="mlx4_0" dev="3" speed="40000" port="2" guid="0x1"/>
-    </nic></pci>
-  </cpu>
-</system>`
-
-func TestSmallFile(t *testing.T) {
-	top := decode(t, []byte(small))
-	if r := top.Relate(topo.GPUID(0), topo.GPUID(1)); r.Class != topo.NV(4) || *r.BytesPerSec != 80*topo.GBPerSec {
-		t.Errorf("GPU 0 to 1: %v", r)
-	}
-	if l := linkOf(t, top, topo.C2CLinkID(topo.GPUID(1))); *l.BytesPerSec != 2*topo.GBPerSec || l.B != topo.NUMAID(1) {
-		t.Errorf("C2C %+v", l)
-	}
-	r := top.Relate(topo.GPUID(0), topo.RDMAID("mlx5_1"))
-	if r.Class.Kind != topo.ClassPIX || *r.BytesPerSec != topo.FromMbps(100000) {
-		t.Errorf("GPU 0 to mlx5_1: %s %d by %s", r.Class, *r.BytesPerSec, r.Limit)
-	}
-	var ports []string
-	for _, p := range top.Ports {
-		ports = append(ports, string(p.ID))
-	}
-	want := []string{"port:mlx4_0/1", "port:mlx4_0/2", "port:mlx5_0/1", "port:mlx5_1/1"}
-	if diff := cmp.Diff(want, ports); diff != "" {
-		t.Errorf("ports:\n%s", diff)
-	}
-	if top.NUMANodes[0].CPUs != "0,32-35" || top.PCIDevices[0].Evidence != "system/cpu[0]/pci[0]" {
-		t.Errorf("CPUs %q, evidence %q", top.NUMANodes[0].CPUs, top.PCIDevices[0].Evidence)
-	}
-	nic := top.PCIDevices[2]
-	if *nic.Link.MaxSpeedMTs != 16000 || *nic.Link.MaxWidth != 8 || nic.Link.SpeedMTs != nil {
-		t.Errorf("link of %s: %+v", nic.BDF, nic.Link)
-	}
-	if top.PCIDevices[3].Link != nil {
-		t.Error("an empty link_speed and width 0 are unknown")
-	}
-	if !top.Complete {
-		t.Errorf("warnings %v", top.Warnings)
-	}
-}
-
-// repeated is a tree whose switches of one level have one address, and a NIC that of a switch, as in
-// RCCL's models of cascaded switches.
-const repeated = `<system version="2">
-  <cpu numaid="0" affinity="00000000,0000ffff" arch="x86_64" vendor="AuthenticAMD" familyid="143" modelid="49">
-    <pci busid="0000:20:00.0" class="0x060400" link_speed="16.0 GT/s PCIe" link_width="16">
-      <pci busid="0000:22:00.0" class="0x060400" link_speed="8.0 GT/s PCIe" link_width="16">
-        <pci busid="0000:2a:00.0" class="0x038000" vendor="0x1002" link_speed="16.0 GT/s PCIe" link_width="16">
-          <gpu dev="0" gcn="gfx908" rank="0" gdr="1"><xgmi target="0000:29:00.0" count="1" tclass="0x038000"/></gpu>
-        </pci>
-        <pci busid="0000:24:00.0" class="0x020700" vendor="0x15b3" link_speed="16.0 GT/s PCIe" link_width="16"><nic><net name="mlx5_1" dev="1" speed="200000" port="1"/></nic></pci>
-      </pci>
-      <pci busid="0000:22:00.0" class="0x060400" link_speed="16.0 GT/s PCIe" link_width="16">
-        <pci busid="0000:29:00.0" class="0x038000" vendor="0x1002" link_speed="16.0 GT/s PCIe" link_width="16">
-          <gpu dev="1" gcn="gfx908" rank="1" gdr="1"><xgmi target="0000:2a:00.0" count="1" tclass="0x038000"/></gpu>
-        </pci>
-        <pci busid="0000:23:00.0" class="0x020700" vendor="0x15b3" link_speed="16.0 GT/s PCIe" link_width="16"><nic><net name="mlx5_0" dev="0" speed="200000" port="1"/></nic></pci>
-      </pci>
-    </pci>
-  </cpu>
-  <cpu numaid="1" affinity="00000000,ffff0000" arch="x86_64" vendor="AuthenticAMD" familyid="143" modelid="49">
-    <pci busid="0000:20:00.0" class="0x060400" link_speed="16.0 GT/s PCIe" link_width="16">
-      <pci busid="0000:22:00.0" class="0x060400" link_speed="16.0 GT/s PCIe" link_width="16">
-        <pci busid="0000:2b:00.0" class="0x038000" vendor="0x1002" link_speed="16.0 GT/s PCIe" link_width="16"><gpu dev="2" gcn="gfx908" rank="2" gdr="1"/></pci>
-        <pci busid="0000:25:00.0" class="0x020700" vendor="0x15b3" link_speed="16.0 GT/s PCIe" link_width="16"><nic><net name="mlx5_2" dev="2" speed="200000" port="1"/></nic></pci>
-      </pci>
-    </pci>
-    <pci busid="0000:22:00.0" class="0x060400" link_speed="16.0 GT/s PCIe" link_width="16">
-      <pci busid="0000:2c:00.0" class="0x038000" vendor="0x1002" link_speed="16.0 GT/s PCIe" link_width="16"><gpu dev="3" gcn="gfx908" rank="3" gdr="1"/></pci>
-      <pci busid="0000:20:00.0" class="0x020700" vendor="0x15b3" link_speed="16.0 GT/s PCIe" link_width="16"><nic><net name="mlx5_3" dev="3" speed="200000" port="1"/></nic></pci>
-    </pci>
-  </cpu>
-</system>`
-
-// An element with an address that another element has is a function of its own, with its own
-// link, switch and name; a document and a file of it tell the same.
-func TestRepeatedAddressesAreToldApartByPlace(t *testing.T) {
-	top := decode(t, []byte(repeated))
-	var switches []string
-	for _, s := range top.Switches {
-		switches = append(switches, string(s.ID))
-	}
-	want := []string{"sw:0000:20:00.0", "sw:0000:20:00.0#2", "sw:0000:22:00.0", "sw:0000:22:00.0#2", "sw:0000:22:00.0#3", "sw:0000:22:00.0#4"}
-	if diff := cmp.Diff(want, switches); diff != "" {
-		t.Errorf("switches:\n%s", diff)
-	}
-	slow := top.Relate(topo.GPUID(1), topo.RDMAID("mlx5_0")) // 0000:2a:00.0, below the first 22:00.0
-	if slow.Limit != "pcie:0000:22:00.0" {
-		t.Errorf("GPU 1 to mlx5_0 is limited by %s, want the link of the first switch", slow.Limit)
-	}
-	if r := top.Relate(topo.GPUID(0), topo.RDMAID("mlx5_0")); r.Class.Kind != topo.ClassPIX || r.Limit != "port:mlx5_0/1" {
-		t.Errorf("GPU 0 to mlx5_0: %s by %s", r.Class, r.Limit)
-	}
-	if !hasWarning(top, topo.CodeConflict, "another element with the busid of pci:0000:22:00.0") {
-		t.Errorf("no word of it in %v", top.Warnings)
-	}
-	fixturetest.ReadBack(t, top)
 }
 
 func TestNICsOnNoFunction(t *testing.T) {

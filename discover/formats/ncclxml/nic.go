@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/topoctl/topoctl/discover/formats/internal/imported"
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/document"
 	"github.com/topoctl/topoctl/internal/group"
@@ -24,7 +25,7 @@ const maxMbps = 6_400_000
 func (d *decoder) nic(e *document.Element, c *cpu, at *function) {
 	named := slices.DeleteFunc(e.All("net"), func(net *document.Element) bool {
 		if net.Get("name") == "" {
-			d.warn(topo.CodeMalformed, "", "a net element without a name", net.Path())
+			d.Warn(topo.CodeMalformed, "", "a net element without a name", net.Path())
 			return true
 		}
 		return false
@@ -42,7 +43,7 @@ func (d *decoder) nic(e *document.Element, c *cpu, at *function) {
 			id = d.rdma(nets, at, numa, len(devices) > 1)
 		}
 		if at == nil {
-			d.warn(topo.CodeNoPCIParent, id, "on no PCI function: it has no class to any device", nets[0].Path())
+			d.Warn(topo.CodeNoPCIParent, id, "on no PCI function: it has no class to any device", nets[0].Path())
 		}
 	}
 }
@@ -67,7 +68,7 @@ func (d *decoder) rdma(nets []*document.Element, at *function, numa *int, merged
 		r.SysImageGUID = guid
 		r.Facts.Set("sys_image_guid", topo.SourceNCCL, "guid, bytes in network order")
 	}
-	d.t.RDMADevices = append(d.t.RDMADevices, r)
+	d.RDMADevices = append(d.RDMADevices, r)
 	used := map[int]bool{}
 	for _, net := range nets {
 		number, adapterPort := 1, (*int)(nil)
@@ -78,7 +79,7 @@ func (d *decoder) rdma(nets []*document.Element, at *function, numa *int, merged
 			}
 		}
 		if used[number] {
-			d.warn(topo.CodeConflict, r.ID, fmt.Sprintf("two net elements of %.40q port %d: the first is kept", name, number), net.Path())
+			d.Warn(topo.CodeConflict, r.ID, fmt.Sprintf("two net elements of %.40q port %d: the first is kept", name, number), net.Path())
 			continue
 		}
 		used[number] = true
@@ -87,7 +88,7 @@ func (d *decoder) rdma(nets []*document.Element, at *function, numa *int, merged
 		if p.BytesPerSec = d.rate(net, p.ID); p.BytesPerSec != nil {
 			p.Facts.Set("bytes_per_sec", topo.SourceNCCL, "speed")
 		}
-		d.t.Ports = append(d.t.Ports, p)
+		d.Ports = append(d.Ports, p)
 	}
 	return r.ID
 }
@@ -103,7 +104,7 @@ func (d *decoder) free(id func(string) topo.ID, name string, at *function, e *do
 		for n := 2; d.names[id(name)]; n++ {
 			name = fmt.Sprintf("%s-%d", other, n)
 		}
-		d.warn(topo.CodeConflict, id(name), fmt.Sprintf("a second NIC is called %q", other), e.Path())
+		d.Warn(topo.CodeConflict, id(name), fmt.Sprintf("a second NIC is called %q", other), e.Path())
 	}
 	d.names[id(name)] = true
 	return name
@@ -120,7 +121,7 @@ func (d *decoder) netdev(net *document.Element, at *function, numa *int) topo.ID
 	if n.BytesPerSec = d.rate(net, n.ID); n.BytesPerSec != nil {
 		n.Facts.Set("bytes_per_sec", topo.SourceNCCL, "speed")
 	}
-	d.t.Netdevs = append(d.t.Netdevs, n)
+	d.Netdevs = append(d.Netdevs, n)
 	return n.ID
 }
 
@@ -128,12 +129,12 @@ func (d *decoder) netdev(net *document.Element, at *function, numa *int) topo.ID
 // for virtual machines name none, NCCL finds them on the host.
 func (d *decoder) unnamedNIC(e *document.Element, p *topo.PCIDevice) {
 	d.noName++
-	bdf := p.BDF
-	name := d.free(topo.RDMAID, bdf.String(), nil, e)
-	r := topo.RDMADevice{Node: topo.Node{ID: topo.RDMAID(name), Evidence: e.Path()}, Name: name, PCI: p.ID, BDF: &bdf, NUMA: p.NUMA, Uverbs: "unknown"}
+	name := d.free(topo.RDMAID, p.BDF.String(), nil, e)
+	r := topo.RDMADevice{Node: topo.Node{ID: topo.RDMAID(name), Evidence: e.Path()}, Name: name, Uverbs: "unknown"}
+	r.PCI, r.BDF, r.NUMA = imported.On(p)
 	r.Facts.Set("name", topo.SourceDerived, "PCI address: the file names no NIC")
 	r.Facts.Set("pci", topo.SourceNCCL, "class")
-	d.t.RDMADevices = append(d.t.RDMADevices, r)
+	d.RDMADevices = append(d.RDMADevices, r)
 }
 
 // rate is a net element's speed (Mb/s); nil where it is not told or absurd.
@@ -145,12 +146,12 @@ func (d *decoder) rate(net *document.Element, id topo.ID) *topo.Rate {
 	mbps, err := strconv.ParseInt(text, 10, 64)
 	switch {
 	case err != nil:
-		d.warn(topo.CodeMalformed, id, fmt.Sprintf("speed %.40q is no number of Mb/s", text), net.Path())
+		d.Warn(topo.CodeMalformed, id, fmt.Sprintf("speed %.40q is no number of Mb/s", text), net.Path())
 		return nil
 	case mbps <= 0:
 		return nil
 	case mbps > maxMbps:
-		d.warn(topo.CodeImplausible, id, fmt.Sprintf("speed %d Mb/s is beyond any port: not believed", mbps), net.Path())
+		d.Warn(topo.CodeImplausible, id, fmt.Sprintf("speed %d Mb/s is beyond any port: not believed", mbps), net.Path())
 		return nil
 	}
 	r := topo.FromMbps(mbps)

@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/topoctl/topoctl/discover/internal/gpulink"
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/document"
 	"github.com/topoctl/topoctl/internal/text"
@@ -24,12 +25,12 @@ type function struct {
 func (d *decoder) pci(e *document.Element, c *cpu, parent *function) {
 	bdf, err := topo.ParseBDF(e.Get("busid"))
 	if err != nil {
-		d.warn(topo.CodeMalformed, "", fmt.Sprintf("busid %.40q is no PCI address: what is below hangs from the level above", e.Get("busid")), e.Path())
+		d.Warn(topo.CodeMalformed, "", fmt.Sprintf("busid %.40q is no PCI address: what is below hangs from the level above", e.Get("busid")), e.Path())
 		d.below(e, c, parent)
 		return
 	}
 	if first := d.cards[bdf]; first != nil && len(e.All("nic")) > 0 {
-		d.warn(topo.CodeConflict, first.id, "a second NIC with this busid: taken for the first one's", e.Path())
+		d.Warn(topo.CodeConflict, first.id, "a second NIC with this busid: taken for the first one's", e.Path())
 		d.below(e, c, first)
 		return
 	}
@@ -37,7 +38,7 @@ func (d *decoder) pci(e *document.Element, c *cpu, parent *function) {
 	d.pcis[bdf]++
 	if n := d.pcis[bdf]; n > 1 {
 		at.id = topo.RepeatedPCIID(bdf, n)
-		d.warn(topo.CodeConflict, at.id, fmt.Sprintf("another element with the busid of %s: told apart by their places", topo.PCIID(bdf)), e.Path())
+		d.Warn(topo.CodeConflict, at.id, fmt.Sprintf("another element with the busid of %s: told apart by their places", topo.PCIID(bdf)), e.Path())
 	}
 	if len(e.All("nic")) > 0 {
 		d.cards[bdf] = at
@@ -58,21 +59,21 @@ func (d *decoder) pci(e *document.Element, c *cpu, parent *function) {
 		p.Role = topo.RoleUpstream
 	case len(e.All("gpu")) > 0:
 		for _, g := range e.All("gpu") { // one, or one for each part that NCCL uses on its own (mlopart)
-			d.gpu(g, e, &p, c)
+			d.gpu(g, &p, c)
 		}
 	case len(e.All("nic")) > 0:
 	case isGPU(&p):
-		d.gpu(nil, e, &p, c)
+		d.gpu(nil, &p, c)
 	case class>>8 == 0x02:
 		d.unnamedNIC(e, &p)
-	case class == 0x0680 && p.Vendor == vendorNVIDIA:
-		d.nvswitch(e, &p)
+	case class == 0x0680 && p.Vendor == gpulink.VendorNVIDIA:
+		d.AddNVSwitch(&p, "class")
 	case class == 0:
 		d.bare++
 	}
-	d.t.PCIDevices = append(d.t.PCIDevices, p)
+	d.PCIDevices = append(d.PCIDevices, p)
 	for _, link := range e.All("pcilink") {
-		d.warn(topo.CodeLossyImport, at.id, fmt.Sprintf("a link between switches to %.40q is left out: classes follow the tree alone", link.Get("target")), link.Path())
+		d.Warn(topo.CodeLossyImport, at.id, fmt.Sprintf("a link between switches to %.40q is left out: classes follow the tree alone", link.Get("target")), link.Path())
 	}
 	d.below(e, c, at)
 }
@@ -88,13 +89,6 @@ func (d *decoder) below(e *document.Element, c *cpu, at *function) {
 		}
 	}
 }
-
-// PCI vendors as topo spells them.
-const (
-	vendorNVIDIA = topo.HexID("0x10de")
-	vendorAMD    = topo.HexID("0x1002")
-	vendorIntel  = topo.HexID("0x8086")
-)
 
 // isGPU says whether a function is a GPU. Where the file names no vendor, the
 // class alone decides: display controllers (0x03) and processing accelerators
@@ -126,7 +120,7 @@ func (d *decoder) hexIDs(p *topo.PCIDevice, e *document.Element) {
 		}
 		v, err := topo.ParseHexID(text, a.digits)
 		if err != nil || len(v) != a.digits+2 {
-			d.warn(topo.CodeMalformed, p.ID, fmt.Sprintf("%s %.40q is no number of %d hexadecimal digits", a.attr, text, a.digits), e.Path())
+			d.Warn(topo.CodeMalformed, p.ID, fmt.Sprintf("%s %.40q is no number of %d hexadecimal digits", a.attr, text, a.digits), e.Path())
 			continue
 		}
 		*a.dst = v
@@ -144,14 +138,14 @@ func (d *decoder) link(p *topo.PCIDevice, e *document.Element) *topo.PCILink {
 			l.MaxSpeedMTs = &speed
 		} else {
 			l.RawMaxSpeed = text.Clip(word, maxName)
-			d.warn(topo.CodeMalformed, p.ID, fmt.Sprintf("link_speed %.40q is no speed in GT/s", word), e.Path())
+			d.Warn(topo.CodeMalformed, p.ID, fmt.Sprintf("link_speed %.40q is no speed in GT/s", word), e.Path())
 		}
 	}
 	if text := e.Get("link_width"); text != "" {
 		width, err := strconv.Atoi(text)
 		switch {
 		case err != nil || width < 0 || width > 32:
-			d.warn(topo.CodeMalformed, p.ID, fmt.Sprintf("link_width %.40q is no count of lanes", text), e.Path())
+			d.Warn(topo.CodeMalformed, p.ID, fmt.Sprintf("link_width %.40q is no count of lanes", text), e.Path())
 		case width > 0:
 			l.MaxWidth = &width
 		}
@@ -174,12 +168,6 @@ func parseSpeed(text string) (int, bool) {
 		return 0, false
 	}
 	return int(gts*1000 + 0.5), true
-}
-
-func (d *decoder) nvswitch(e *document.Element, p *topo.PCIDevice) {
-	s := topo.NVSwitch{Node: topo.Node{ID: topo.ID("nvsw:" + p.ID.Name()), Evidence: e.Path()}, PCI: p.ID, BDF: &p.BDF, NUMA: p.NUMA}
-	s.Facts.Set("pci", topo.SourceNCCL, "class")
-	d.t.NVSwitches = append(d.t.NVSwitches, s)
 }
 
 const maxName = 64 // bytes of a name that a file gives

@@ -1,4 +1,4 @@
-// Package gpulink says what links between GPUs carry: NVLinks by the GPU, and xGMI also by the numbers
+// Package gpulink names the vendors of GPUs, and says what links between GPUs carry: NVLinks by the GPU, and xGMI also by the numbers
 // of AMD's compute driver, which its files have and amd-smi prints.
 // Source: drivers/gpu/drm/amd/amdkfd/kfd_crat.h and kfd_crat.c.
 package gpulink
@@ -107,4 +107,24 @@ func NVLinkRate(computeCap string) topo.Rate {
 		}
 	}
 	return 0
+}
+
+// PCI vendors with GPUs.
+const (
+	VendorNVIDIA topo.HexID = "0x10de"
+	VendorAMD    topo.HexID = "0x1002"
+	VendorIntel  topo.HexID = "0x8086"
+)
+
+// Vendor is the name of a GPU's vendor, its number where there is no name.
+func Vendor(id topo.HexID) string {
+	switch id {
+	case VendorNVIDIA:
+		return "nvidia"
+	case VendorAMD:
+		return "amd"
+	case VendorIntel:
+		return "intel"
+	}
+	return string(id)
 }

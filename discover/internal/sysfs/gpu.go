@@ -8,17 +8,11 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/topoctl/topoctl/discover/internal/gpulink"
 	"github.com/topoctl/topoctl/discover/topo"
 )
 
 const nvidiaProc = "proc/driver/nvidia/gpus"
-
-// PCI vendors with accelerators.
-const (
-	vendorNVIDIA topo.HexID = "0x10de"
-	vendorAMD    topo.HexID = "0x1002"
-	vendorIntel  topo.HexID = "0x8086"
-)
 
 // nvidiaGPU is what the NVIDIA driver tells of one GPU in /proc.
 type nvidiaGPU struct {
@@ -52,7 +46,7 @@ func (r *reader) readGPUs() {
 }
 
 func (r *reader) addGPU(d *topo.PCIDevice, name string, known, driverLists bool) {
-	g := topo.GPU{Index: len(r.t.GPUs), PCI: d.ID, BDF: new(d.BDF), Vendor: vendorName(d.Vendor), Driver: d.Driver, KnownFrom: "pci"}
+	g := topo.GPU{Index: len(r.t.GPUs), PCI: d.ID, BDF: new(d.BDF), Vendor: gpulink.Vendor(d.Vendor), Driver: d.Driver, KnownFrom: "pci"}
 	g.Node = topo.Node{ID: topo.GPUID(g.Index), Kind: topo.KindGPU, Evidence: d.Evidence}
 	f := files{facts: &g.Facts}
 	f.fact(true, "bdf", "")
@@ -74,18 +68,6 @@ func (r *reader) addGPU(d *topo.PCIDevice, name string, known, driverLists bool)
 // driver was saved without the links.
 func (r *reader) tellsDrivers() bool {
 	return slices.ContainsFunc(r.t.PCIDevices, func(d topo.PCIDevice) bool { return d.Driver != "" })
-}
-
-func vendorName(id topo.HexID) string {
-	switch id {
-	case vendorNVIDIA:
-		return "nvidia"
-	case vendorAMD:
-		return "amd"
-	case vendorIntel:
-		return "intel"
-	}
-	return string(id)
 }
 
 // readNVIDIA adds what the driver's /proc directory of a GPU tells.
@@ -232,7 +214,7 @@ func (r *reader) warnHidden() {
 func (r *reader) readNVSwitches() {
 	for i := range r.t.PCIDevices {
 		d := &r.t.PCIDevices[i]
-		if d.Vendor != vendorNVIDIA || !strings.HasPrefix(string(d.Class), "0x0680") {
+		if d.Vendor != gpulink.VendorNVIDIA || !strings.HasPrefix(string(d.Class), "0x0680") {
 			continue
 		}
 		s := topo.NVSwitch{

@@ -3,7 +3,7 @@ package sysfs
 import (
 	"fmt"
 	"maps"
-	"slices"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -186,41 +186,19 @@ func newMachine() *machine {
 	return m
 }
 
+var nodeID = regexp.MustCompile(`(?m)^\{"id":"([^"]+)"`) // a node is a line of the document
+
 // ids are the IDs of all nodes, for comparing what two reads found.
-func ids(t *topo.Topology) []topo.ID {
+func ids(t testing.TB, top *topo.Topology) []topo.ID {
+	t.Helper()
+	document, err := top.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
 	var out []topo.ID
-	add := func(n topo.Node) { out = append(out, n.ID) }
-	for _, x := range t.Packages {
-		add(x.Node)
+	for _, m := range nodeID.FindAllSubmatch(document, -1) {
+		out = append(out, topo.ID(m[1]))
 	}
-	for _, x := range t.NUMANodes {
-		add(x.Node)
-	}
-	for _, x := range t.HostBridges {
-		add(x.Node)
-	}
-	for _, x := range t.PCIDevices {
-		add(x.Node)
-	}
-	for _, x := range t.GPUs {
-		add(x.Node)
-	}
-	for _, x := range t.RDMADevices {
-		add(x.Node)
-	}
-	for _, x := range t.Ports {
-		add(x.Node)
-	}
-	for _, x := range t.Netdevs {
-		add(x.Node)
-	}
-	for _, x := range t.NVMes {
-		add(x.Node)
-	}
-	for _, x := range t.NVSwitches {
-		add(x.Node)
-	}
-	slices.Sort(out)
 	return out
 }
 
@@ -249,19 +227,6 @@ func pciOf(t testing.TB, top *topo.Topology, bdf string) *topo.PCIDevice {
 	return find(t, top.PCIDevices, topo.ID("pci:"+bdf), func(d *topo.PCIDevice) topo.ID { return d.ID })
 }
 
-func netdevOf(t testing.TB, top *topo.Topology, name string) *topo.Netdev {
-	return find(t, top.Netdevs, topo.NetdevID(name), func(d *topo.Netdev) topo.ID { return d.ID })
-}
-
 func rdmaOf(t testing.TB, top *topo.Topology, name string) *topo.RDMADevice {
 	return find(t, top.RDMADevices, topo.RDMAID(name), func(d *topo.RDMADevice) topo.ID { return d.ID })
-}
-
-func portOf(t testing.TB, top *topo.Topology, name string, n int) *topo.Port {
-	return find(t, top.Ports, topo.PortID(name, n), func(d *topo.Port) topo.ID { return d.ID })
-}
-
-// fact is the provenance of an attribute that was read from a file of /sys.
-func fact(name, file string) topo.Fact {
-	return topo.Fact{Name: name, Source: topo.SourceSysfs, Where: file}
 }

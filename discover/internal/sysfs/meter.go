@@ -6,7 +6,6 @@ import (
 	"math"
 	"strconv"
 	"strings"
-	"sync/atomic"
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/counters"
@@ -23,7 +22,6 @@ type Meter struct {
 	read         func(*Meter, *Reading)
 	softwarePort *topo.Port // the port, of a device without hardware
 
-	open    *openFiles // nil where no file stays open
 	ready   bool
 	f       files
 	present map[string]bool // the files in its directory
@@ -40,19 +38,11 @@ type Reading struct {
 }
 
 // Meters returns the meters of all ports and interfaces of a host, and of the PCIe links of its
-// GPUs, NICs and the bridges above them, each kind in the topology's order. On a live tree they
-// keep files open until Close.
-func Meters(tree hosttree.Tree, live bool, t *topo.Topology) []*Meter {
+// GPUs, NICs and the bridges above them, each kind in the topology's order.
+func Meters(tree hosttree.Tree, t *topo.Topology) []*Meter {
 	var all []*Meter
-	var left atomic.Int64
-	left.Store(openFilesLimit())
 	add := func(id topo.ID, class string, read func(*Meter, *Reading)) {
-		m := &Meter{ID: id, r: &reader{tree: tree, t: &topo.Topology{}}, class: class, read: read}
-		if live {
-			m.open = newOpenFiles(tree, &left)
-			m.r.tree = m.open
-		}
-		all = append(all, m)
+		all = append(all, &Meter{ID: id, r: &reader{tree: tree, t: &topo.Topology{}}, class: class, read: read})
 	}
 	index := topo.NewIndex(t)
 	for i := range t.Ports {
@@ -104,13 +94,6 @@ func (m *Meter) Read() Reading {
 	m.read(m, &out)
 	out.Note = m.note()
 	return out
-}
-
-// Close closes the device's files; the next reading opens them again.
-func (m *Meter) Close() {
-	if m.open != nil {
-		m.open.close()
-	}
 }
 
 // find resolves the device's directory, so that no reading walks through links.

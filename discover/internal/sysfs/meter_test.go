@@ -60,7 +60,7 @@ func meterTopology() *topo.Topology {
 
 // readAll reads each meter of a tree once.
 func readAll(tree hosttree.Tree) (port, netdev *counters.Port, link *counters.Link, notes []string) {
-	for _, m := range Meters(tree, false, meterTopology()) {
+	for _, m := range Meters(tree, meterTopology()) {
 		out := m.Read()
 		if out.Note != "" {
 			notes = append(notes, out.Note)
@@ -179,7 +179,7 @@ func TestMeterVanishes(t *testing.T) {
 	top.PCIDevices = nil
 	full, empty := meterTree(t, map[string]string{netAt + "statistics/tx_bytes": "9\n"}), hosttree.NewMem()
 	tree := &switchTree{Tree: full}
-	meters := Meters(tree, false, top)
+	meters := Meters(tree, top)
 	for i, m := range meters {
 		if out := m.Read(); out.Note != "" || out.Port == nil {
 			t.Errorf("%s: %+v", m.ID, out)
@@ -193,7 +193,7 @@ func TestMeterVanishes(t *testing.T) {
 			t.Errorf("%s gone: note %q, %+v", m.ID, out.Note, out.Port)
 		}
 	}
-	for _, m := range Meters(tree, false, top) {
+	for _, m := range Meters(tree, top) {
 		if out := m.Read(); out.Port != nil || !strings.Contains(out.Note, string(m.ID)) {
 			t.Errorf("%s never there: %+v", m.ID, out)
 		}

@@ -23,7 +23,7 @@ func TestMutations(t *testing.T) {
 	sriov := "sys/devices/pci0000:97/0000:97:01.0/0000:98:00.0/0000:99:01.0/0000:9b:00.0"
 	base.dir(sriov, "sriov_totalvfs", "8", "sriov_numvfs", "0")
 	base.file("sys/devices/pci0000:17/0000:17:01.0/0000:18:00.0/config", "\x00\x10\x30\xc0"+strings.Repeat("\x00", 60))
-	want := ids(base.read(t))
+	want := ids(t, base.read(t))
 	if w := base.read(t).Warnings; len(w) > 0 {
 		t.Fatalf("before: %q", texts(w))
 	}
@@ -35,7 +35,7 @@ func TestMutations(t *testing.T) {
 				delete(m.files, name)
 			}
 			top := m.read(t)
-			got := ids(top)
+			got := ids(t, top)
 			for _, id := range want {
 				if !slices.Contains(got, id) && !about(id, name) {
 					t.Errorf("%s %s: %s disappeared", name, how, id)

@@ -2,7 +2,6 @@ package sysfs
 
 import (
 	"errors"
-	"fmt"
 	"io/fs"
 	"strings"
 	"syscall"
@@ -40,73 +39,6 @@ func TestKernelOptions(t *testing.T) {
 	}
 }
 
-func TestParseGPUModule(t *testing.T) {
-	for text, want := range map[string]string{
-		"NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  570.133.20  Release Build  (root@gpu12)  Sat\nGCC version:  x\n": "open",
-		"NVRM version: NVIDIA UNIX Open Kernel Module for aarch64  560.35.03  Release Build":                                       "open",
-		"NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.129.03  Thu Oct 19 18:56:32 UTC 2023\nGCC version:  x\n":              "proprietary",
-		"NVRM version: NVIDIA UNIX aarch64 Kernel Module  550.54.15":                                                               "proprietary",
-		"GCC version: Open Kernel Module":    "",
-		"NVRM version: something else":       "",
-		"\nNVIDIA UNIX x86_64 Kernel Module": "",
-		"":                                   "",
-	} {
-		if got, err := parseGPUModule([]byte(text)); got != want || (err == nil) != (want != "") {
-			t.Errorf("%q: %q, %v, want %q", text, got, err, want)
-		}
-	}
-}
-
-func TestParseMemlock(t *testing.T) {
-	eight, zero := new(int64(8<<20)), new(int64(0))
-	for _, tt := range []struct {
-		text string
-		want *topo.Memlock
-		err  string
-	}{
-		{limits("8388608", "8388608"), &topo.Memlock{SoftBytes: eight, HardBytes: eight}, ""},
-		{limits("8388608", "unlimited"), &topo.Memlock{SoftBytes: eight}, ""},
-		{limits("unlimited", "unlimited"), &topo.Memlock{}, ""},
-		{limits("8388608", "18446744073708503040"), &topo.Memlock{SoftBytes: eight}, ""},
-		{limits("0", "8388608"), &topo.Memlock{SoftBytes: zero, HardBytes: eight}, ""},
-		{"Max locked memory 0 0", &topo.Memlock{SoftBytes: zero, HardBytes: zero}, ""},
-		{"Max open files 1 2 files\n", nil, `no line "Max locked memory"`},
-		{"", nil, `no line "Max locked memory"`},
-		{"Max locked memory 5\n", nil, "want two limits"},
-		{limits("-1", "8388608"), nil, `"-1": want bytes`},
-		{limits("8388608", "99999999999999999999"), nil, `"99999999999999999999": want bytes`},
-		{limits("much", "more"), nil, `"much": want bytes`},
-	} {
-		got, err := parseMemlock([]byte(tt.text))
-		if diff := cmp.Diff(tt.want, got); diff != "" || (err == nil) != (tt.err == "") || err != nil && !strings.Contains(err.Error(), tt.err) {
-			t.Errorf("%q: %v, want %q\n%s", tt.text, err, tt.err, diff)
-		}
-	}
-}
-
-func TestModules(t *testing.T) {
-	tests := []struct {
-		name   string
-		change func(*machine)
-		want   []string
-	}{
-		{"two and one of nobody's business", func(*machine) {}, []string{"mlx5_core", "nvidia"}},
-		{"one more", func(m *machine) { m.dir("sys/module", "nvidia_peermem/initstate", "live") }, []string{"mlx5_core", "nvidia", "nvidia_peermem"}},
-		{"none of them", func(m *machine) { m.remove("sys/module/nvidia"); m.remove("sys/module/mlx5_core") }, []string{}},
-		{"no list", func(m *machine) { m.remove("sys/module") }, nil},
-		{"not a directory", func(m *machine) { m.remove("sys/module"); m.file("sys/module", "") }, nil},
-	}
-	for _, tt := range tests {
-		m := newMachine()
-		tt.change(m)
-		top := m.read(t)
-		_, told := top.Host.Facts.Get("modules")
-		if diff := cmp.Diff(tt.want, top.Host.Software.Modules); diff != "" || told != (tt.want != nil) || len(top.Warnings) > 0 {
-			t.Errorf("%s: fact %v, %q (-want +got):\n%s", tt.name, told, texts(top.Warnings), diff)
-		}
-	}
-}
-
 // denied is a tree that does not let one directory be searched.
 type denied struct {
 	hosttree.Tree
@@ -127,62 +59,6 @@ func TestModulesDenied(t *testing.T) {
 		if top.Host.Software.Modules != nil || !warned(top, topo.CodeUnreadable, "permission denied (/sys/module)") || len(top.Warnings) != 1 {
 			t.Errorf("%s: %q, %q", dir, top.Host.Software.Modules, texts(top.Warnings))
 		}
-	}
-}
-
-// TestSoftware: each file that is not there costs its own fact and no warning;
-// one that cannot be read or understood leaves a warning with its name.
-func TestSoftware(t *testing.T) {
-	files := map[string]string{
-		"proc/cmdline": "kernel_options", "proc/self/limits": "memlock", "proc/driver/nvidia/version": "gpu_module",
-	}
-	full := newMachine().read(t).Host.Facts
-	for name, attr := range files {
-		if f, ok := full.Get(attr); !ok || f.Source != topo.SourceProc || f.Where != "/"+name {
-			t.Errorf("%s: fact %+v", attr, f)
-		}
-		for how, change := range map[string]func(*machine){
-			"gone":    func(m *machine) { m.remove(name) },
-			"denied":  func(m *machine) { m.errors[name] = syscall.EACCES },
-			"garbled": func(m *machine) { m.file(name, "\x00\x01") },
-		} {
-			m := newMachine()
-			change(m)
-			top := m.read(t)
-			if _, told := top.Host.Facts.Get(attr); told {
-				t.Errorf("%s %s: %s is told", name, how, attr)
-			}
-			code := map[string]topo.Code{"denied": topo.CodeUnreadable, "garbled": topo.CodeMalformed}[how]
-			if how == "gone" && len(top.Warnings) > 0 || how != "gone" && (len(top.Warnings) != 1 || !warned(top, code, "(/"+name+")")) {
-				t.Errorf("%s %s: %q", name, how, texts(top.Warnings))
-			}
-			if len(top.Host.Facts) != len(full)-1 {
-				t.Errorf("%s %s: %d facts, want one less than %d", name, how, len(top.Host.Facts), len(full))
-			}
-		}
-	}
-	m := newMachine()
-	m.remove("sys/module")
-	for name := range files {
-		m.remove(name)
-	}
-	if s := m.read(t).Host.Software; s != nil {
-		t.Errorf("nothing is there: %+v", s)
-	}
-}
-
-// TestSelfIsALink: a live host has a link to the process's directory.
-func TestSelfIsALink(t *testing.T) {
-	m := newMachine()
-	m.remove("proc/self")
-	m.file("proc/4711/limits", limits("65536", "65536"))
-	m.link("proc/self", "4711")
-	if l := m.read(t).Host.Software.Memlock; l == nil || *l.SoftBytes != 65536 {
-		t.Errorf("%+v", l)
-	}
-	m.remove("proc/4711") // of a process that is not there
-	if top := m.read(t); top.Host.Software.Memlock != nil || len(top.Warnings) > 0 {
-		t.Errorf("%+v, %q", top.Host.Software.Memlock, texts(top.Warnings))
 	}
 }
 
@@ -208,81 +84,6 @@ func TestForCapture(t *testing.T) {
 		}
 		if again := ForCapture(tt.name, got); string(again) != tt.want && tt.want != "" {
 			t.Errorf("%s again: %q", tt.name, again)
-		}
-	}
-}
-
-// TestEnvironment: of the environment and the host's files only the settings that
-// count are kept, files first; an environment that cannot be read is not an empty
-// one.
-func TestEnvironment(t *testing.T) {
-	m := newMachine()
-	if got := m.read(t).Host.Software.Environment; got != nil {
-		t.Errorf("no environment: %+v", got)
-	}
-	m.file("proc/self/environ", "")
-	if got := m.read(t).Host.Software.Environment; got == nil || got.Settings == nil || len(got.Settings) > 0 {
-		t.Errorf("an empty environment: %+v", got)
-	}
-	m.file("proc/self/environ", "PASSWORD=x\x00UCX_IB_GID_INDEX=auto\x00XNCCL_IB_GID_INDEX=9\x00NCCL_IB_GID_INDEX=3\x00")
-	m.file("etc/nccl.conf", "NCCL_IB_GID_INDEX=1\n#NCCL_IB_GID_INDEX=5\nNCCL_SOCKET_IFNAME=eth0\n")
-	m.file("etc/ucx/ucx.conf", "UCX_IB_GID_INDEX=\"2\"\n")
-	top := m.read(t)
-	want := []topo.Setting{
-		{Name: "NCCL_IB_GID_INDEX", Value: "1", Where: "/etc/nccl.conf"}, {Name: "UCX_IB_GID_INDEX", Value: "2", Where: "/etc/ucx/ucx.conf"},
-		{Name: "UCX_IB_GID_INDEX", Value: "auto", Where: "/proc/self/environ"}, {Name: "NCCL_IB_GID_INDEX", Value: "3", Where: "/proc/self/environ"},
-	}
-	if diff := cmp.Diff(want, top.Host.Software.Environment.Settings); diff != "" {
-		t.Errorf("-want +got:\n%s", diff)
-	}
-	if f, ok := top.Host.Facts.Get("environment"); !ok || f.Where != "/proc/self/environ" {
-		t.Errorf("fact %+v", f)
-	}
-	m.errors["proc/self/environ"] = syscall.EACCES
-	if top := m.read(t); top.Host.Software.Environment != nil || len(top.Warnings) > 0 {
-		t.Errorf("denied: %+v, %q", top.Host.Software.Environment, texts(top.Warnings))
-	}
-}
-
-// TestLockExempt: CAP_IPC_LOCK counts in the first user namespace only.
-func TestLockExempt(t *testing.T) {
-	first, other := "         0          0 4294967295\n", "         0     100000      65536\n"
-	for _, tt := range []struct {
-		status, uidMap string
-		want           *bool
-	}{
-		{"", "", nil},
-		{"CapEff:\t000001ffffffffff\n", "", nil},
-		{"CapEff:\t000001ffffffffff\n", first, new(true)},
-		{"CapEff:\t0000000000004000\n", first, new(true)},
-		{"CapEff:\t000001ffffffffff\n", other, new(false)},
-		{"CapEff:\t0000000000000000\n", first, new(false)},
-		{"CapInh:\t0000000000004000\nCapEff:\t0000000000000001\n", first, new(false)},
-		{"Name:\tx\n", first, nil},
-	} {
-		m := newMachine()
-		if tt.status != "" {
-			m.file("proc/self/status", tt.status)
-		}
-		if tt.uidMap != "" {
-			m.file("proc/self/uid_map", tt.uidMap)
-		}
-		if diff := cmp.Diff(tt.want, m.read(t).Host.Software.Memlock.Exempt); diff != "" {
-			t.Errorf("%q %q: -want +got:\n%s", tt.status, tt.uidMap, diff)
-		}
-	}
-	m := newMachine()
-	m.file("proc/self/status", "CapEff:\tall\n")
-	if top := m.read(t); !warned(top, topo.CodeMalformed, `"all": want a hexadecimal number (/proc/self/status)`) {
-		t.Errorf("%q", texts(top.Warnings))
-	}
-}
-
-func TestParseAdminUp(t *testing.T) {
-	for text, want := range map[string]string{"0x1003": "true", "0x1002": "false", "0x0": "false", "1003": "", "": "", "0xup": "", "0x100000000": ""} {
-		got, err := parseAdminUp(text)
-		if (err == nil) != (want != "") || err == nil && fmt.Sprint(got) != want {
-			t.Errorf("%q: %v, %v", text, got, err)
 		}
 	}
 }
@@ -322,14 +123,4 @@ func FuzzSoftware(f *testing.F) {
 		same(nvidiaVersion, func(b []byte) (any, error) { return parseGPUModule(b) })
 		same("tc/1/traffic_class", func(b []byte) (any, error) { return parseTrafficClass(b) })
 	})
-}
-
-func TestRelevantModules(t *testing.T) {
-	seen := ""
-	for _, name := range relevantModules {
-		if name <= seen || strings.Contains(name, "-") {
-			t.Errorf("%s after %s: want names sorted, as /sys/module spells them", name, seen)
-		}
-		seen = name
-	}
 }

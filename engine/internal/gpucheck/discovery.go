@@ -14,7 +14,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/topoctl/topoctl/discover/formats/nvsmi"
+	"github.com/topoctl/topoctl/discover/formats/texts"
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/cpuset"
 	"github.com/topoctl/topoctl/internal/units"
@@ -152,7 +152,7 @@ func compareMatrix(ctx context.Context, c *check, t *topo.Topology) error {
 		return err
 	}
 	fmt.Fprintf(os.Stdout, "nvidia-smi topo -m:\n%s", data)
-	theirs, err := nvsmi.Decode(data)
+	theirs, err := texts.Decode(data)
 	if err != nil {
 		return fmt.Errorf("nvidia-smi topo -m: %w", err)
 	}

@@ -1,8 +1,6 @@
 package machine_test
 
 import (
-	"io/fs"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -85,47 +83,6 @@ func TestNVIDIAModule(t *testing.T) {
 		m := tree(t, parse(t, head+tt.text+"pci: [{root: 0000:10, below: [{gpu: 10:00.0, part: "+tt.gpu+"}]}]\n"))
 		if got := read(t, m, "proc/driver/nvidia/version"); !strings.HasPrefix(got, "NVRM version: "+tt.want) {
 			t.Errorf("%s with %q: %s, want %s", tt.gpu, tt.text, got, tt.want)
-		}
-	}
-}
-
-// TestPortSettings checks partition keys and traffic class.
-func TestPortSettings(t *testing.T) {
-	m := tree(t, parse(t, head+`pci:
-- root: 0000:10
-  numa: 0
-  below:
-  - {nic: 10:00.0, part: connectx7, layer: ib, rdma: a}
-  - {nic: 10:01.0, part: connectx7, layer: ib, rdma: b, pkeys: [0x7fff, 0x8001], tc: 106}
-  - {nic: 10:02.0, part: connectx7, layer: eth, rdma: c, tc: unset}
-  - {nic: 10:03.0, part: connectx7, layer: eth, rdma: d, pkeys: 0x8001}
-  - {nic: 10:04.0, part: efa, rdma: e}
-patches:
-- {change: 10:00.0, tc: 0}
-`))
-	for _, tt := range []struct {
-		name, keys string
-		size       int
-		class      string
-	}{
-		{"a", "0xffff 0x0000", 128, "Global tclass=0"}, {"b", "0x7fff 0x8001 0x0000", 128, "Global tclass=106"},
-		{"c", "0xffff", 1, ""}, {"d", "0x8001", 1, "no file"}, {"e", "0xffff", 1, "no file"},
-	} {
-		dir := "sys/class/infiniband/" + tt.name
-		if got := len(names(t, m, dir+"/ports/1/pkeys")); got != tt.size {
-			t.Errorf("%s: %d entries, want %d", tt.name, got, tt.size)
-		}
-		for i, want := range strings.Fields(tt.keys) {
-			if got := read(t, m, dir+"/ports/1/pkeys/"+strconv.Itoa(i)); got != want {
-				t.Errorf("%s: entry %d is %s, want %s", tt.name, i, got, want)
-			}
-		}
-		class := "no file"
-		if _, err := fs.Stat(m, dir+"/tc/1/traffic_class"); err == nil {
-			class = read(t, m, dir+"/tc/1/traffic_class")
-		}
-		if class != tt.class {
-			t.Errorf("%s: traffic class %q, want %q", tt.name, class, tt.class)
 		}
 	}
 }

@@ -21,12 +21,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/topoctl/topoctl/discover"
-	"github.com/topoctl/topoctl/discover/formats/amdsmi"
 	"github.com/topoctl/topoctl/discover/formats/hwlocxml"
-	"github.com/topoctl/topoctl/discover/formats/lspci"
 	"github.com/topoctl/topoctl/discover/formats/ncclxml"
-	"github.com/topoctl/topoctl/discover/formats/nettext"
-	"github.com/topoctl/topoctl/discover/formats/nvsmi"
+	"github.com/topoctl/topoctl/discover/formats/texts"
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/fixtures"
 	"github.com/topoctl/topoctl/internal/build"
@@ -181,15 +178,15 @@ func (in *Host) Find(ctx context.Context) (*topo.Topology, error) {
 	if err != nil || len(in.Globals.With) == 0 {
 		return t, err
 	}
-	var texts []*nettext.Report
+	var with []*texts.Network
 	for _, name := range in.Globals.With {
 		text, err := in.readText(ctx, name)
 		if err != nil {
 			return nil, fmt.Errorf("--with %w", err)
 		}
-		texts = append(texts, text)
+		with = append(with, text)
 	}
-	if err := nettext.Lay(t, texts); err != nil {
+	if err := texts.Lay(t, with); err != nil {
 		return nil, fmt.Errorf("--with: %w", pkgerr.Plain(err))
 	}
 	return t, nil
@@ -209,12 +206,12 @@ func (in *Host) fixture() *topo.Topology {
 }
 
 // readText reads a text of network tools.
-func (in *Host) readText(ctx context.Context, name string) (*nettext.Report, error) {
+func (in *Host) readText(ctx context.Context, name string) (*texts.Network, error) {
 	data, err := in.ReadFile(ctx, name)
 	if err != nil {
 		return nil, err
 	}
-	text, err := nettext.Parse(name, data)
+	text, err := texts.ParseNetwork(name, data)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, pkgerr.Plain(err))
 	}
@@ -402,17 +399,17 @@ func (in *Host) recognize(name string, data []byte) (*topo.Topology, fs.FS, erro
 	fail := func(err error) error { return fmt.Errorf("%s: %w", name, pkgerr.Plain(err)) }
 	head := data[:min(len(data), sniffed)]
 	for i, f := range documentFormats {
-		if f.detect(head) {
+		if f.Detect(head) {
 			if len(in.Sources) > 0 {
-				return nil, nil, fmt.Errorf("%s: --sources has no effect on a document (%s)", name, f.name)
+				return nil, nil, fmt.Errorf("%s: --sources has no effect on a document (%s)", name, f.Name)
 			}
-			t, err := f.decode(data)
+			t, err := f.Decode(data)
 			if err != nil {
 				return nil, nil, fail(err)
 			}
 			for _, other := range documentFormats[i+1:] {
-				if other.detect(head) {
-					t.Warnings = append(t.Warnings, topo.Warning{Code: topo.CodeLossyImport, Detail: "the text of " + other.name + " in the same file is not read: it wants a file of its own"})
+				if other.Detect(head) {
+					t.Warnings = append(t.Warnings, topo.Warning{Code: topo.CodeLossyImport, Detail: "the text of " + other.Name + " in the same file is not read: it wants a file of its own"})
 				}
 			}
 			return t, nil, nil
@@ -432,25 +429,18 @@ func (in *Host) recognize(name string, data []byte) (*topo.Topology, fs.FS, erro
 const sniffed = 64 << 10
 
 // documentFormats are the files that hold a topology; the first that detects its own reads it. To add a
-// format: a package in discover/formats, and a line here.
-var documentFormats = []struct {
-	name   string
-	detect func(head []byte) bool
-	decode func(data []byte) (*topo.Topology, error)
-}{
-	{"topoctl JSON", topo.Detect, topo.Decode},
-	{"NCCL topology XML", ncclxml.Detect, ncclxml.Decode},
-	{"hwloc XML", hwlocxml.Detect, hwlocxml.Decode},
-	{"nvidia-smi topo -m", nvsmi.Detect, nvsmi.Decode},
-	{"amd-smi topology", amdsmi.Detect, amdsmi.Decode},
-	{"lspci -vv", lspci.Detect, lspci.Decode},
-}
+// text: a row of texts.Formats; another file: a package in discover/formats, and a row here.
+var documentFormats = append([]texts.Format{
+	{Name: "topoctl JSON", Detect: topo.Detect, Decode: topo.Decode},
+	{Name: "NCCL topology XML", Detect: ncclxml.Detect, Decode: ncclxml.Decode},
+	{Name: "hwloc XML", Detect: hwlocxml.Detect, Decode: hwlocxml.Decode},
+}, texts.Formats...)
 
 // Known lists what --from reads, by a word that joins the last.
 func Known(and string) string {
 	var out strings.Builder
 	for _, f := range documentFormats {
-		out.WriteString(f.name + ", ")
+		out.WriteString(f.Name + ", ")
 	}
 	return strings.TrimSuffix(out.String(), ", ") + " " + and + " captures"
 }

@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/topoctl/topoctl/discover/formats/nvsmi"
+	"github.com/topoctl/topoctl/discover/formats/texts"
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/explain"
 	"github.com/topoctl/topoctl/internal/picture"
@@ -79,7 +79,7 @@ func runMatrix(ctx context.Context, opts *matrixOptions) error {
 	}
 	m := t.Matrix(opts.rows, opts.cols)
 	if opts.Format == formatTable { // as nvidia-smi topo -m has it, and as we read that
-		nics := nvsmi.NICs(t)
+		nics := texts.NICs(t)
 		listed := func(e topo.MatrixEntry) bool {
 			return e.Kind == topo.KindGPU || e.Kind == topo.KindNUMA || slices.Contains(nics, e.ID)
 		}

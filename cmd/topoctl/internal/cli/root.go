@@ -17,7 +17,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/topoctl/topoctl/discover"
-	"github.com/topoctl/topoctl/discover/formats/nettext"
+	"github.com/topoctl/topoctl/discover/formats/texts"
 	"github.com/topoctl/topoctl/internal/build"
 	"github.com/topoctl/topoctl/internal/pkgerr"
 	"github.com/topoctl/topoctl/internal/replies"
@@ -186,7 +186,7 @@ func (f *Env) addGlobals(root *cobra.Command) {
 	fl.StringVar(&g.Root, "root", "", "read the captured files of another host from `DIR`")
 	fl.StringVar(&g.HostRoot, "host-root", "", "read this host's files from `DIR`, where a container mounts them")
 	fl.StringVar(&g.From, "from", "", "read a saved host from `FILE`, - for standard input ("+Known("or")+")")
-	fl.StringArrayVar(&g.With, "with", nil, "add to the host of --from what it lacks and `FILE` tells ("+either(nettext.Formats)+"); where both tell and differ, the host of --from counts, with a warning; repeatable")
+	fl.StringArrayVar(&g.With, "with", nil, "add to the host of --from what it lacks and `FILE` tells ("+either(texts.NetworkTexts())+"); where both tell and differ, the host of --from counts, with a warning; repeatable")
 	fl.StringVar(&g.Fixture, "fixture", "", "use a built-in machine description, by `NAME` or file")
 	fl.StringVarP(&g.Output, "output", "o", "", "output `FORMAT`")
 	fl.BoolVar(&g.json, "json", false, "same as -o json")
