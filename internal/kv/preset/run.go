@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strings"
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/kv"
@@ -204,28 +205,11 @@ func value(m *kv.Metrics, what Metric) *float64 {
 		return m.OutputTokensPerSec
 	case TotalTokensPerSec:
 		return m.TotalTokensPerSec
-	case TTFTMean, TTFTMedian, TTFTP99:
-		return part(m.TTFT, what)
-	case TPOTMean, TPOTMedian, TPOTP99:
-		return part(m.TPOT, what)
-	case ITLMean, ITLMedian, ITLP99:
-		return part(m.ITL, what)
-	case E2EMean, E2EP99:
-		return part(m.E2E, what)
 	}
-	return nil
-}
-
-func part(s *kv.Summary, what Metric) *float64 {
+	of, part, _ := strings.Cut(string(what), ".")
+	s := map[string]*kv.Summary{"ttft_ms": m.TTFT, "tpot_ms": m.TPOT, "itl_ms": m.ITL, "e2e_ms": m.E2E}[of]
 	if s == nil {
 		return nil
 	}
-	switch what {
-	case TTFTMean, TPOTMean, ITLMean, E2EMean:
-		return &s.Mean
-	case TTFTMedian, TPOTMedian, ITLMedian:
-		return &s.Median
-	default:
-		return &s.P99
-	}
+	return map[string]*float64{"mean": &s.Mean, "median": &s.Median, "p99": &s.P99}[part]
 }
