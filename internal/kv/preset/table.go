@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 
 	"go.yaml.in/yaml/v3"
 
@@ -47,8 +46,8 @@ type published struct {
 	figures    []Figure
 }
 
-// tables are the rows of all published tables.
-var tables = sync.OnceValue(func() []published {
+// tables reads the rows of all published tables.
+func tables() []published {
 	var out []published
 	files, err := data.ReadDir("tables")
 	must(err)
@@ -68,7 +67,7 @@ var tables = sync.OnceValue(func() []published {
 		}
 	}
 	return out
-})
+}
 
 // must is for the embedded files, which tests have read.
 func must(err error) {
@@ -86,8 +85,8 @@ type block struct {
 	PerClient int
 }
 
-// all are the presets, in the order of the reports.
-var all = sync.OnceValue(func() []*Preset {
+// all reads the presets, in the order of the reports.
+func all() []*Preset {
 	text, err := data.ReadFile("presets.yaml")
 	must(err)
 	var doc map[string]any
@@ -101,21 +100,24 @@ var all = sync.OnceValue(func() []*Preset {
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.DisallowUnknownFields()
 	must(d.Decode(&list))
+	rows, fitted := tables(), fits()
 	var out []*Preset
 	for i := range list {
 		p := &list[i].Preset
 		for _, b := range list[i].Rows {
 			for _, at := range b.At {
-				p.Rows = append(p.Rows, b.row(at, p.Software))
+				r := b.row(at)
+				p.addFigures(&r, rows, fitted)
+				p.Rows = append(p.Rows, r)
 			}
 		}
 		out = append(out, p)
 	}
 	return out
-})
+}
 
-// row is one of a block.
-func (b *block) row(at string, software *Software) Row {
+// row is one of a block, without figures.
+func (b *block) row(at string) Row {
 	r := b.Row
 	r.Key, r.Workload = strings.ReplaceAll(r.Key, "%", at), strings.ReplaceAll(r.Workload, "%", at)
 	switch x, err := strconv.ParseFloat(at, 64); {
@@ -127,18 +129,22 @@ func (b *block) row(at string, software *Software) Row {
 		must(err)
 		r.RatePerSec = x
 	}
-	i := slices.IndexFunc(tables(), func(p published) bool { return p.table == r.Table && p.key == r.Key })
-	for _, f := range tables()[i].figures {
+	return r
+}
+
+// addFigures gives a row its published figures, and marks those that something was fitted to.
+func (p *Preset) addFigures(r *Row, tables []published, fitted map[fit]string) {
+	i := slices.IndexFunc(tables, func(t published) bool { return t.table == r.Table && t.key == r.Key })
+	for _, f := range tables[i].figures {
 		if slices.Contains(requestFigures, f.Metric) {
 			continue
 		}
-		f.Fitted = fits()[fit{r.Table, r.Key, f.Metric}]
-		if s := software; s != nil && s.Table == r.Table && s.Key == r.Key && s.Metric == f.Metric {
+		f.Fitted = fitted[fit{r.Table, r.Key, f.Metric}]
+		if s := p.Software; s != nil && s.Table == r.Table && s.Key == r.Key && s.Metric == f.Metric {
 			f.Fitted = "software"
 		}
 		r.Figures = append(r.Figures, f)
 	}
-	return r
 }
 
 // fit is a figure that a parameter of compute was fitted to.
@@ -149,7 +155,7 @@ type fit struct {
 
 // fits says what was fitted to which figure by compute's settings. Their rows name a table and a row; which
 // column it was stands in the setting's Source.
-var fits = sync.OnceValue(func() map[fit]string {
+func fits() map[fit]string {
 	// Its fixed part only, which has no row: what a token costs is assumed.
 	out := map[fit]string{{"nd96asr-llama3-70b-vllm.01", "tp4_pp2_optimized_IB_qps_01", TTFTMedian}: "prefill"}
 	for _, s := range []struct {
@@ -172,4 +178,4 @@ var fits = sync.OnceValue(func() map[fit]string {
 		}
 	}
 	return out
-})
+}
