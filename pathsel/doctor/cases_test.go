@@ -9,9 +9,7 @@ import (
 	"github.com/topoctl/topoctl/discover/formats/ncclxml"
 	"github.com/topoctl/topoctl/discover/formats/nvsmi"
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/fixtures"
 	"github.com/topoctl/topoctl/internal/replies"
-	"github.com/topoctl/topoctl/pathsel"
 	"github.com/topoctl/topoctl/pathsel/doctor"
 	"github.com/topoctl/topoctl/testkit/fixturetest"
 )
@@ -979,56 +977,6 @@ func finds(t *testing.T, code doctor.Code, want ruling) {
 	if want.subjects != nil && !slices.Equal(worst.Subjects, want.subjects) {
 		t.Errorf("it is about %v, want %v", worst.Subjects, want.subjects)
 	}
-}
-
-// What doctor says of a port that is down is what the plan gives: the port, and with whom it is shared.
-func TestFallbacksAreThePlans(t *testing.T) {
-	for _, name := range fixtures.Names() {
-		down := 0
-		for _, id := range portIDs(fixturetest.Topology(t, name)) {
-			if down++; down > 2 {
-				break
-			}
-			top := edited(named(name), func(t *topo.Topology) {
-				for i := range t.Ports {
-					if t.Ports[i].ID == id {
-						t.Ports[i].State = "DOWN"
-					}
-				}
-			})(t)
-			h, err := pathsel.New(top, pathsel.Options{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			plan, err := h.Plan(nil)
-			if err != nil {
-				continue
-			}
-			for _, f := range run(t, top, "port-down").Findings() {
-				for _, a := range plan.Assignments {
-					clause, ok := between(f.Text, a.Consumer+" falls back to ", ";")
-					if !ok {
-						continue
-					}
-					with := ""
-					if load, _ := plan.Load(a.Ports[0].Port); len(load.Consumers) > 1 {
-						with = "shared with"
-					}
-					if !strings.HasPrefix(clause, a.Ports[0].Name+":") || strings.Contains(clause, "shared with") != (with != "") {
-						t.Errorf("%s, %s down: %q; the plan has %s %s", name, id, clause, a.Ports[0].Name, with)
-					}
-				}
-			}
-		}
-	}
-}
-
-// portIDs are the RDMA ports of a host.
-func portIDs(t *topo.Topology) (ids []topo.ID) {
-	for i := range t.Ports {
-		ids = append(ids, t.Ports[i].ID)
-	}
-	return ids
 }
 
 // between is what stands between a phrase and the next end of it.

@@ -174,7 +174,7 @@ func TestUnits(t *testing.T) {
 // Lines keep to the width, except for words that are longer.
 func TestTextWidth(t *testing.T) {
 	for _, name := range fixtures.Names() {
-		r := run(t, fixturetest.Topology(t, name))
+		r := fixture(t, name)
 		for _, width := range []int{60, 80, 100, 120} {
 			for line := range strings.Lines(r.Text(doctor.TextOptions{Width: width, All: true})) {
 				line = strings.TrimSuffix(line, "\n")
@@ -192,7 +192,7 @@ func TestTextWidth(t *testing.T) {
 // A host that is well takes five lines at most; what is folded is there when all is wanted.
 func TestFolded(t *testing.T) {
 	for _, name := range fixtures.Names() {
-		r := run(t, fixturetest.Topology(t, name))
+		r := fixture(t, name)
 		folded, all := r.Text(doctor.TextOptions{Width: 80}), r.Text(doctor.TextOptions{Width: 80, All: true})
 		if n := strings.Count(folded, "\n"); !r.Worst().AtLeast(doctor.Warning) && n > 5 {
 			t.Errorf("%s: well in %d lines:\n%s", name, n, folded)
@@ -223,7 +223,7 @@ func TestSchema(t *testing.T) {
 	schematest.Compare(t, schemaFile, generator.Document(doctor.Schema, reflect.TypeFor[doctor.Report]()))
 	schema := schematest.Open(t, schemaFile)
 	for _, name := range fixtures.Names() {
-		text := encoded(t, run(t, fixturetest.Topology(t, name)))
+		text := encoded(t, fixture(t, name))
 		if err := schema.Validate([]byte(text)); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
