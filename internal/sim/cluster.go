@@ -243,19 +243,11 @@ func (c *Cluster) inside(from, to End) ([]Link, error) {
 	if from.Host != to.Host {
 		return nil, pkgerr.Errorf("sim", "%s to %s: two hosts, and no ports are named", c.endName(from), c.endName(to))
 	}
-	return c.Within(from.Host, from.Location.Node(), to.Location.Node())
-}
-
-// Within lists the links between two nodes inside a host: GPUs, NUMA nodes, NICs.
-func (c *Cluster) Within(host int, a, b topo.ID) ([]Link, error) {
-	if err := c.checkHosts(host); err != nil {
-		return nil, err
-	}
-	w := c.hosts[host].kind.within(a, b)
+	w := c.hosts[from.Host].kind.within(from.Location.Node(), to.Location.Node())
 	if w.err != nil {
-		return nil, fmt.Errorf("%w (host %q)", w.err, c.names[host])
+		return nil, fmt.Errorf("%w (host %q)", w.err, c.names[from.Host])
 	}
-	base, path := c.firstLink(host), make([]Link, 0, len(w.lines))
+	base, path := c.firstLink(from.Host), make([]Link, 0, len(w.lines))
 	for _, l := range w.lines {
 		path = append(path, base+Link(l))
 	}
