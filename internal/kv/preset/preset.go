@@ -52,13 +52,15 @@ type Instances struct {
 // Software is the time that a system's software takes to move a cache, in addition to the network.
 // One of its two times was fitted; the other is 0.
 type Software struct {
-	What string
+	What string `json:"what"`
 	// PieceNS is for each contiguous piece, one after the other on a rank; HandoffNS once for a
 	// prompt.
-	PieceNS, HandoffNS int64
+	PieceNS   int64 `json:"piece_ns"`
+	HandoffNS int64 `json:"handoff_ns"`
 	// Table, Key and Metric are the figure that it was fitted to.
-	Table, Key string
-	Metric     Metric
+	Table  string `json:"fitted_table"`
+	Key    string `json:"fitted_row"`
+	Metric Metric `json:"fitted_metric"`
 }
 
 // Row is a published one.

@@ -36,7 +36,7 @@ type Comparison struct {
 	Hosts    int         `json:"hosts"`
 	Prefill  Parameters  `json:"prefill"`
 	Decode   Parameters  `json:"decode"`
-	Software *SoftwareAs `json:"software"` // null: none
+	Software *Software   `json:"software"` // null: none
 	Assumed  []string    `json:"assumed"`
 	Rows     []RowResult `json:"rows"`
 }
@@ -45,16 +45,6 @@ type Comparison struct {
 type Parameters struct {
 	Basis  serve.Basis `json:"basis"`
 	Source string      `json:"source"`
-}
-
-// SoftwareAs is a Software in JSON.
-type SoftwareAs struct {
-	What      string `json:"what"`
-	PieceNS   int64  `json:"piece_ns"`
-	HandoffNS int64  `json:"handoff_ns"`
-	Table     string `json:"fitted_table"`
-	Key       string `json:"fitted_row"`
-	Metric    Metric `json:"fitted_metric"`
 }
 
 // RowResult is a row's.
@@ -121,16 +111,13 @@ func Run(name string, o Options) (*Comparison, error) {
 }
 
 func (p *Preset) comparison(s *site) *Comparison {
-	c := &Comparison{Preset: p.Name, About: p.About, Model: p.Model, GPU: p.GPU, Host: p.Fixture, Hosts: p.Hosts, Assumed: p.Assumed, Rows: []RowResult{}}
+	c := &Comparison{Preset: p.Name, About: p.About, Model: p.Model, GPU: p.GPU, Host: p.Fixture, Hosts: p.Hosts, Software: p.Software, Assumed: p.Assumed, Rows: []RowResult{}}
 	decode := s.prefill
 	if p.Split() {
 		decode = s.decode
 	}
 	c.Prefill = Parameters{s.prefill.Prefill.Basis, s.prefill.Prefill.Source}
 	c.Decode = Parameters{decode.Decode.Basis, decode.Decode.Source}
-	if x := p.Software; x != nil {
-		c.Software = &SoftwareAs{x.What, x.PieceNS, x.HandoffNS, x.Table, x.Key, x.Metric}
-	}
 	return c
 }
 
