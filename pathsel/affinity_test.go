@@ -187,14 +187,3 @@ func TestLoadBreaksTies(t *testing.T) {
 		t.Errorf("first %s, second %s: %+v", first.Name, second.Name, second.Reason)
 	}
 }
-
-// A role that the user sets decides.
-func TestRoleOverride(t *testing.T) {
-	top := fixturetest.Topology(t, "dgx-h100")
-	h := prepare(t, top, pathsel.Options{Roles: map[topo.ID]pathsel.Role{"rdma:mlx5_1": pathsel.RoleData, "rdma:mlx5_0": pathsel.RoleStorage}})
-	for id, want := range map[topo.ID]bool{"port:mlx5_1/1": true, "port:mlx5_0/1": false} {
-		if p, ok := h.Port(id); !ok || p.Usable != want {
-			t.Errorf("%s usable: %v, want %v: %+v", id, p.Usable, want, p.Reasons)
-		}
-	}
-}
