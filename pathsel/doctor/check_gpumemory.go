@@ -57,7 +57,7 @@ func (h *host) kernelAtLeast(major, minor int) (yes, known bool) {
 }
 
 func checkGDR(h *host) (o outcome) {
-	if len(h.gpus) == 0 || len(h.hardware()) == 0 {
+	if len(h.gpus) == 0 || len(h.hardware) == 0 {
 		return notApplicable("needs a GPU and RDMA hardware")
 	}
 	var nvidia, others []topo.ID
@@ -101,7 +101,7 @@ func (h *host) nvidiaGDR(o *outcome, gpus []topo.ID) {
 	kernel := h.t.Host.Kernel
 	recent, known := h.kernelAtLeast(5, 12)
 	open := s.GPUModule == "open"
-	efa := !slices.ContainsFunc(h.hardware(), func(r *topo.RDMADevice) bool { return r.Driver != "efa" })
+	efa := !slices.ContainsFunc(h.hardware, func(r *topo.RDMADevice) bool { return r.Driver != "efa" })
 	peer, wanted := "", []string{"nvidia_peermem", "nv_peer_mem"}
 	if efa {
 		wanted = []string{"efa_nv_peermem"}
@@ -147,7 +147,7 @@ func (h *host) nvidiaGDR(o *outcome, gpus []topo.ID) {
 // noDMABuf are the RDMA devices that were tried and do not register dma-bufs.
 func (h *host) noDMABuf() []topo.ID {
 	var out []topo.ID
-	for _, r := range h.hardware() {
+	for _, r := range h.hardware {
 		if a := h.answer(r.Name); a != nil && a.DMABuf != nil && !*a.DMABuf {
 			out = append(out, r.ID)
 		}
@@ -157,7 +157,7 @@ func (h *host) noDMABuf() []topo.ID {
 
 func checkIOMMU(h *host) (o outcome) {
 	devices := h.directDevices()
-	if len(devices) == 0 && h.imported() && len(h.gpus)+len(h.hardware()) > 0 {
+	if len(devices) == 0 && h.imported() && len(h.gpus)+len(h.hardware) > 0 {
 		return couldNotCheck("the input has no PCI functions", h.lookAgain())
 	}
 	var translated []topo.ID
@@ -218,7 +218,7 @@ func (h *host) directDevices() []device {
 	for _, g := range h.gpus {
 		add(g.ID, g.PCI)
 	}
-	for _, r := range h.hardware() {
+	for _, r := range h.hardware {
 		add(r.ID, r.PCI)
 	}
 	return out

@@ -232,7 +232,7 @@ func checkDisagrees(h *host) (o outcome) {
 }
 
 func checkImplausible(h *host) (o outcome) {
-	if len(h.gpus)+len(h.hardware()) == 0 {
+	if len(h.gpus)+len(h.hardware) == 0 {
 		return notApplicable("no GPU and no RDMA hardware")
 	}
 	if len(h.t.PCIDevices) == 0 {

@@ -58,7 +58,7 @@ func (h *host) coherentEvidence(gpu topo.ID) []string {
 }
 
 func checkNearNIC(h *host) (o outcome) {
-	ports := h.dataPorts()
+	ports := h.dataPorts
 	if len(h.gpus) == 0 || len(ports) == 0 {
 		return notApplicable("needs a GPU and an RDMA data port")
 	}
@@ -114,7 +114,7 @@ func (s *siblings) odd() bool {
 }
 
 func checkC2C(h *host) (o outcome) {
-	ports := h.dataPorts()
+	ports := h.dataPorts
 	gpus := h.nvidia()
 	if len(gpus) == 0 || len(ports) == 0 {
 		return notApplicable("needs an NVIDIA GPU and an RDMA data port")
@@ -211,7 +211,7 @@ func (h *host) misled(nics, data []*pathsel.Port) (gpus []topo.ID, what []string
 }
 
 func checkIndex(h *host) (o outcome) {
-	data := byNumber(h.dataPorts())
+	data := byNumber(h.dataPorts)
 	if len(h.gpus) < 2 || len(data) < 2 {
 		return notApplicable("needs two GPUs and two RDMA data NICs")
 	}
@@ -226,7 +226,7 @@ func checkIndex(h *host) (o outcome) {
 		severity = Info
 	}
 	if len(gpus) == 0 {
-		gpus, what = h.misled(byNumber(h.hardwarePorts()), data)
+		gpus, what = h.misled(byNumber(h.hardwarePorts), data)
 		severity, which = Info, "all RDMA devices, storage and others included,"
 	}
 	if len(gpus) > 0 {
@@ -247,7 +247,7 @@ func checkRoles(h *host) (o outcome) {
 		text string
 	}
 	var by groups[key, *pathsel.Port]
-	for _, p := range byNumber(h.hardwarePorts()) {
+	for _, p := range byNumber(h.hardwarePorts) {
 		o.judged++
 		switch {
 		case p.Role != pathsel.RoleData:

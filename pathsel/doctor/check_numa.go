@@ -20,7 +20,7 @@ type resident struct {
 
 func (h *host) residents() []resident {
 	list := mapped(h.gpus, func(g *topo.GPU) resident { return resident{g.ID, h.PCIDevice(g.PCI), g.NUMA, g.Evidence} })
-	return append(list, mapped(h.hardware(), func(r *topo.RDMADevice) resident { return resident{r.ID, h.PCIDevice(r.PCI), r.NUMA, r.Evidence} })...)
+	return append(list, mapped(h.hardware, func(r *topo.RDMADevice) resident { return resident{r.ID, h.PCIDevice(r.PCI), r.NUMA, r.Evidence} })...)
 }
 
 // unlisted are devices on NUMA nodes that the topology does not list.
@@ -141,7 +141,7 @@ func (h *host) socketsOf() (of map[int]int, sockets []int) {
 
 func checkSockets(h *host) (o outcome) {
 	packageOf, sockets := h.socketsOf()
-	ports := h.dataPorts()
+	ports := h.dataPorts
 	unlisted := h.unlisted(h.residents())
 	switch {
 	case len(h.gpus) == 0 || len(ports) == 0:

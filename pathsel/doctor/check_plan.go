@@ -13,7 +13,7 @@ import (
 // plan is the balanced plan over all GPUs. If it is nil, the outcome says why there is no
 // plan to judge.
 func (h *host) plan() (*pathsel.Plan, outcome) {
-	if len(h.gpus) == 0 || len(h.hardware()) == 0 {
+	if len(h.gpus) == 0 || len(h.hardware) == 0 {
 		return nil, notApplicable("needs GPUs and RDMA hardware")
 	}
 	if h.paths.Transport() != pathsel.RDMA {
@@ -126,7 +126,7 @@ func (h *host) shared(p *pathsel.Plan, most pathsel.PortLoad) Finding {
 // fewPorts says what can be done about fewer ports than GPUs.
 func (h *host) fewPorts(p *pathsel.Plan) string {
 	var out []string
-	for _, port := range h.dataPorts() {
+	for _, port := range h.dataPorts {
 		if !port.Usable {
 			out = append(out, port.Name)
 		}

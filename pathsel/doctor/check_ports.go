@@ -13,7 +13,7 @@ import (
 )
 
 func checkPortDown(h *host) (o outcome) {
-	for _, p := range h.rdmaPorts() {
+	for _, p := range h.rdmaPorts {
 		switch state := h.state(p); {
 		case p.Role == pathsel.RoleDecoy:
 		case state == "":
@@ -120,7 +120,7 @@ func (h *host) downPort(p *pathsel.Port, state string) Finding {
 func (h *host) spare(p *pathsel.Port) bool {
 	type card struct{ up, ports int }
 	cards := map[topo.ID]card{}
-	for _, q := range h.dataPorts() {
+	for _, q := range h.dataPorts {
 		c := cards[q.Card]
 		c.ports++
 		if h.state(q) == "ACTIVE" {
@@ -173,7 +173,7 @@ func (h *host) bounded(r topo.Rate, basis topo.Basis) string {
 }
 
 func checkVFs(h *host) (o outcome) {
-	o.judged = len(h.hardware())
+	o.judged = len(h.hardware)
 	var by groups[topo.ID, *pathsel.Port]
 	for _, p := range matching(h.ports, func(p *pathsel.Port) bool { return p.RDMA() && p.PF != "" }) {
 		by.add(p.PF, p)
@@ -191,7 +191,7 @@ func checkVFs(h *host) (o outcome) {
 		}
 		o.find(f)
 	})
-	for _, r := range h.hardware() {
+	for _, r := range h.hardware {
 		d := h.PCIDevice(r.PCI)
 		if d == nil || d.SRIOV == nil || d.SRIOV.NumVFs == nil {
 			continue
@@ -334,7 +334,7 @@ func (h *host) ownNetdev(p *pathsel.Port) *topo.Netdev {
 }
 
 func checkUsable(h *host) (o outcome) {
-	hardware := h.hardwarePorts()
+	hardware := h.hardwarePorts
 	switch n := len(h.networkFunctions()); {
 	case len(h.ports) > 0:
 	case n > 0:
@@ -403,7 +403,7 @@ func (h *host) unusable(ports []*pathsel.Port, severity Severity, intro string) 
 func checkUverbs(h *host) (o outcome) {
 	var shut groups[string, *topo.RDMADevice]
 	bad := 0
-	for _, r := range h.rdmaDevices() {
+	for _, r := range h.rdmaDevices {
 		o.judged++
 		switch r.Uverbs {
 		case "rw":
@@ -439,7 +439,7 @@ func checkUverbs(h *host) (o outcome) {
 }
 
 func checkLAG(h *host) (o outcome) {
-	for _, p := range h.hardwarePorts() {
+	for _, p := range h.hardwarePorts {
 		if len(p.Legs) == 0 && p.LinkLayer != "InfiniBand" && h.RDMADevice(p.NIC).Transport != "efa" && p.Netdev == "" {
 			o.missing("the interface of the port is not visible, so whether it is a bond", h.seeInterfaces(), p.ID)
 			continue

@@ -15,7 +15,7 @@ import (
 func checkRates(h *host) (o outcome) {
 	var unknown []topo.ID
 	var layers groups[string, *pathsel.Port]
-	for _, p := range h.dataPorts() {
+	for _, p := range h.dataPorts {
 		switch {
 		case !h.active(p):
 		case p.BytesPerSec == nil:
@@ -71,7 +71,7 @@ func (h *host) rateHow(ports []topo.ID) string {
 
 func checkLayers(h *host) (o outcome) {
 	var by groups[string, *pathsel.Port]
-	for _, p := range h.hardwarePorts() {
+	for _, p := range h.hardwarePorts {
 		switch {
 		case p.Role == pathsel.RoleDecoy || !h.active(p):
 		case p.LinkLayer == "":
@@ -113,7 +113,7 @@ func checkLayers(h *host) (o outcome) {
 func checkFirmware(h *host) (o outcome) {
 	var boards groups[string, *topo.RDMADevice]
 	var unknown []topo.ID
-	for _, r := range h.hardware() {
+	for _, r := range h.hardware {
 		switch {
 		case r.Transport == "efa":
 		case r.Board == "" || r.Firmware == "":

@@ -18,7 +18,7 @@ import (
 // roce lists the RoCE ports that are up. It notes ports whose link layer is not known
 // as missing.
 func (h *host) roce(o *outcome) []*pathsel.Port {
-	return slices.DeleteFunc(h.rdmaPorts(), func(p *pathsel.Port) bool {
+	return slices.DeleteFunc(slices.Clone(h.rdmaPorts), func(p *pathsel.Port) bool {
 		r := h.RDMADevice(p.NIC)
 		if p.Role == pathsel.RoleDecoy || !h.active(p) || r.Transport == "iwarp" || r.Transport == "efa" {
 			return true
@@ -54,7 +54,7 @@ func onlyData(ports []*pathsel.Port) []*pathsel.Port {
 }
 
 func checkGIDs(h *host) (o outcome) {
-	for _, p := range h.rdmaPorts() {
+	for _, p := range h.rdmaPorts {
 		x, r := h.Port(p.ID), h.RDMADevice(p.NIC)
 		switch {
 		case p.Role == pathsel.RoleDecoy || r.Transport == "efa" || r.Transport == "iwarp" || x != nil && x.State != "" && x.State != "ACTIVE":
@@ -420,7 +420,7 @@ func (h *host) foreignAddress(p *pathsel.Port, g *topo.GID, a netip.Addr) bool {
 // ethernetData lists the Ethernet data ports that are up: those that RDMA uses, or the
 // interfaces on a host without such ports.
 func (h *host) ethernetData(o *outcome) []*pathsel.Port {
-	if all := h.roce(o); len(h.hardware())+len(all)+len(o.unknown) > 0 {
+	if all := h.roce(o); len(h.hardware)+len(all)+len(o.unknown) > 0 {
 		return onlyData(all)
 	}
 	var ports []*pathsel.Port
@@ -528,7 +528,7 @@ const fullMember = 0x8000
 
 func checkPKeys(h *host) (o outcome) {
 	var by groups[string, *pathsel.Port]
-	for _, p := range h.dataPorts() {
+	for _, p := range h.dataPorts {
 		if !h.active(p) || p.LinkLayer == "Ethernet" || h.RDMADevice(p.NIC).Transport == "efa" {
 			continue
 		}

@@ -167,7 +167,7 @@ func (h *host) slotFiles(l *topo.Link) []string {
 }
 
 func checkNoPCI(h *host) (o outcome) {
-	for _, r := range h.hardware() {
+	for _, r := range h.hardware {
 		o.judged++
 		switch {
 		case r.PCI != "":

@@ -10,7 +10,7 @@ import (
 )
 
 func checkFlat(h *host) (o outcome) {
-	gpus, nics := len(h.gpus), len(h.hardware())
+	gpus, nics := len(h.gpus), len(h.hardware)
 	if gpus == 0 || gpus+nics < 2 {
 		return notApplicable("needs a GPU, and a second GPU or RDMA hardware")
 	}
