@@ -215,7 +215,7 @@ func TestFindingsRestOnEvidence(t *testing.T) {
 		}
 	}
 	t.Logf("%d removals on %d machines", len(removals), len(machines))
-	for _, r := range longtest.Sample(removals, 24) {
+	for _, r := range longtest.Sample(removals, 12) {
 		t.Run(r.on.name+" "+strings.ReplaceAll(r.at, "/", "_"), func(t *testing.T) {
 			t.Parallel()
 			tree := r.on.without(t, r.paths)
@@ -301,7 +301,7 @@ func TestFindingsOutliveFiles(t *testing.T) {
 		}
 	}
 	t.Logf("%d removals", len(removals))
-	for _, r := range longtest.Sample(removals, 24) {
+	for _, r := range longtest.Sample(removals, 12) {
 		t.Run(r.on.name+" "+strings.ReplaceAll(r.sort, "/", "_"), func(t *testing.T) {
 			t.Parallel()
 			top, err := discover.Discover(t.Context(), discover.Options{FS: r.on.without(t, r.paths), Origin: "fixture"})

@@ -10,7 +10,10 @@ import (
 	"github.com/topoctl/topoctl/pathsel/doctor"
 	"github.com/topoctl/topoctl/testkit/fixturetest"
 	"github.com/topoctl/topoctl/testkit/golden"
+	"github.com/topoctl/topoctl/testkit/longtest"
 )
+
+func TestMain(m *testing.M) { longtest.Main(m) }
 
 func run(tb testing.TB, t *topo.Topology, codes ...doctor.Code) *doctor.Report {
 	tb.Helper()
