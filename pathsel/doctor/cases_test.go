@@ -468,6 +468,8 @@ var rulings = map[doctor.Code]ruling{
 				text: "its interface waits to be authorized"},
 			"the driver": {found: variant(ethernet, `{set: sys/class/infiniband/mlx5_0/ports/1/state, to: "1: DOWN"}`), severity: doctor.Error, text: "though its interface is up and has carrier"},
 			"half-way":   {found: variant(healthy, `{set: sys/class/infiniband/mlx5_0/ports/1/state, to: "3: ARMED"}`), severity: doctor.Error, text: "has begun and not finished"},
+			"switched off, InfiniBand": {found: variant(healthy, `{set: sys/class/infiniband/mlx5_0/ports/1/state, to: "1: DOWN"}`, `{set: sys/class/infiniband/mlx5_0/ports/1/phys_state, to: "3: Disabled"}`),
+				severity: doctor.Error, text: "port is DOWN (Disabled), it is switched off"},
 			"training": {found: variant(healthy, `{set: sys/class/infiniband/mlx5_0/ports/1/state, to: "1: DOWN"}`, `{set: sys/class/infiniband/mlx5_0/ports/1/phys_state, to: "4: PortConfigurationTraining"}`),
 				severity: doctor.Error, text: "cannot agree on speed and width"},
 			"software": {found: variant("lab-softrdma", `{set: sys/class/infiniband/rxe0/ports/1/state, to: "1: DOWN"}`, `{set: sys/class/infiniband/rxe0/ports/1/phys_state, to: "3: Disabled"}`,

@@ -143,7 +143,7 @@ func TestFindingsAreNotForgotten(t *testing.T) {
 			}
 		}
 	}
-	for _, r := range longtest.Sample(removals, 75) {
+	for _, r := range longtest.Sample(removals, 150) {
 		var codes []doctor.Code
 		for _, f := range r.found {
 			codes = append(codes, f.Code)
@@ -202,7 +202,7 @@ func TestUnknownIsNotOK(t *testing.T) {
 				const i = 0 // the first of the nodes that have it
 				if len(f.nodes(fixturetest.Topology(t, name))) > i {
 					otherwise := ok[:0:0]
-					for _, v := range longtest.Sample(values[f.String()], 2) {
+					for _, v := range longtest.Sample(values[f.String()], 4) {
 						top := fixturetest.Topology(t, name)
 						f.of(f.nodes(top)[i]).Set(v)
 						top.Derive()
