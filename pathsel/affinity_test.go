@@ -84,7 +84,7 @@ func capacityText(c *pathsel.Capacity) string {
 func TestAffinityOfFixtures(t *testing.T) {
 	for _, name := range fixtures.Names() {
 		t.Run(name, func(t *testing.T) {
-			golden.Check(t, "testdata/affinity/"+name+".txt", digest(t, prepare(t, fixturetest.Topology(t, name), pathsel.Options{})))
+			golden.Check(t, "testdata/affinity/"+name+".txt", digest(t, fixture(t, name)))
 		})
 	}
 }
@@ -100,7 +100,7 @@ func TestAffinityOfImports(t *testing.T) {
 // The first differing criterion is the reason that is shown, and it is true.
 func TestReasonsAreTrue(t *testing.T) {
 	for _, name := range fixtures.Names() {
-		h := prepare(t, fixturetest.Topology(t, name), pathsel.Options{})
+		h := fixture(t, name)
 		for _, l := range h.Locations() {
 			a, err := h.Affinity(l, nil)
 			if err != nil {
@@ -150,7 +150,7 @@ func checkReason(t *testing.T, where string, before, c *pathsel.Candidate) {
 }
 
 func TestAffinityRefuses(t *testing.T) {
-	h := prepare(t, fixturetest.Topology(t, "a10-2nic"), pathsel.Options{})
+	h := fixture(t, "a10-2nic")
 	for _, l := range []pathsel.Location{"", "gpu:2", "numa:0", "cpu:-1", "nic:mlx5_0"} {
 		if _, err := h.Affinity(l, nil); err == nil || !strings.Contains(err.Error(), "want gpu:N or cpu:N") {
 			t.Errorf("%q: %v", l, err)
@@ -171,7 +171,7 @@ func TestAffinityRefuses(t *testing.T) {
 
 // Load decides between ports that are equal in all else, and nothing more.
 func TestLoadBreaksTies(t *testing.T) {
-	h := prepare(t, fixturetest.Topology(t, "dgx-a100"), pathsel.Options{})
+	h := fixture(t, "dgx-a100")
 	busy, ok := h.Port("port:mlx5_0/1")
 	if !ok {
 		t.Fatal("no port mlx5_0/1")
@@ -185,16 +185,5 @@ func TestLoadBreaksTies(t *testing.T) {
 	if first, second := a.Ranked[0], a.Ranked[1]; first.Name != "mlx5_1" || second.Name != "mlx5_0" ||
 		second.Reason.Code != "load" || second.Verdict != pathsel.Preferred {
 		t.Errorf("first %s, second %s: %+v", first.Name, second.Name, second.Reason)
-	}
-}
-
-// A role that the user sets decides.
-func TestRoleOverride(t *testing.T) {
-	top := fixturetest.Topology(t, "dgx-h100")
-	h := prepare(t, top, pathsel.Options{Roles: map[topo.ID]pathsel.Role{"rdma:mlx5_1": pathsel.RoleData, "rdma:mlx5_0": pathsel.RoleStorage}})
-	for id, want := range map[topo.ID]bool{"port:mlx5_1/1": true, "port:mlx5_0/1": false} {
-		if p, ok := h.Port(id); !ok || p.Usable != want {
-			t.Errorf("%s usable: %v, want %v: %+v", id, p.Usable, want, p.Reasons)
-		}
 	}
 }

@@ -104,7 +104,7 @@ func TestCapacityUsesMeasurements(t *testing.T) {
 }
 
 func TestCapacityRefuses(t *testing.T) {
-	h := prepare(t, fixturetest.Topology(t, "a10-2nic"), pathsel.Options{})
+	h := fixture(t, "a10-2nic")
 	for _, tt := range []struct {
 		location pathsel.Location
 		ports    []topo.ID

@@ -130,7 +130,7 @@ func TestParseFabricRefuses(t *testing.T) {
 // A file and a host that do not fit together are never silent: the host's own
 // entry must be right, the one for every host may name ports that this host has not.
 func TestFabricAgainstHost(t *testing.T) {
-	host := prepare(t, fixturetest.Topology(t, "hgx-h100-8nic"), pathsel.Options{})
+	host := fixture(t, "hgx-h100-8nic")
 	for _, tt := range []struct{ name, hosts, err, note string }{
 		{"a port that the host has not", `[{"host":"hgx-h100-8nic","ports":[{"port":"mlx5_8"}]}]`, `host "hgx-h100-8nic", port "mlx5_8": the host has no such port: want one of eno1, eno2, mlx5_0`, ""},
 		{"the same for every host", `[{"host":"*","ports":[{"port":"mlx5_8"}]}]`, "", `has no port "mlx5_8"`},

@@ -12,7 +12,7 @@ import (
 
 // A port that is taken as down changes the answer as one that is down does.
 func TestDownIsAsDown(t *testing.T) {
-	want := digest(t, prepare(t, fixturetest.Topology(t, "dgx-h100-port-down"), pathsel.Options{}))
+	want := digest(t, fixture(t, "dgx-h100-port-down"))
 	for _, id := range []topo.ID{"rdma:mlx5_6", "port:mlx5_6/1"} {
 		got := digest(t, prepare(t, fixturetest.Topology(t, "dgx-h100"), pathsel.Options{Down: []topo.ID{id}}))
 		got = strings.ReplaceAll(got, "taken-down: taken to be down", "port-down: port state DOWN, physical state Polling")

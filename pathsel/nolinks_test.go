@@ -5,7 +5,6 @@ import (
 
 	"github.com/topoctl/topoctl/discover/formats/texts"
 	"github.com/topoctl/topoctl/pathsel"
-	"github.com/topoctl/topoctl/testkit/fixturetest"
 )
 
 // The text of nvidia-smi has classes and no link at all: lanes from there are of
@@ -15,7 +14,7 @@ func TestLanesOfAHostWithoutLinks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	here, there := prepare(t, bare, pathsel.Options{}), prepare(t, fixturetest.Topology(t, "dgx-h100"), pathsel.Options{})
+	here, there := prepare(t, bare, pathsel.Options{}), fixture(t, "dgx-h100")
 	for _, hosts := range [][2]*pathsel.Host{{here, there}, {there, here}} {
 		pair, err := pathsel.Connect(hosts[0], hosts[1], pathsel.PairOptions{LocalName: "a", RemoteName: "b"})
 		if err != nil {

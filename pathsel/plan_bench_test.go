@@ -4,14 +4,13 @@ import (
 	"testing"
 
 	"github.com/topoctl/topoctl/pathsel"
-	"github.com/topoctl/topoctl/testkit/fixturetest"
 )
 
 // The plan of 72 GPUs and 72 NICs: the goal is under 10 ms.
 func BenchmarkPlan(b *testing.B) {
 	for _, name := range []string{"dgx-h100", "b300-16nic", "aws-p5-44nic-synthetic", "nvl72-synthetic"} {
 		b.Run(name, func(b *testing.B) {
-			h := prepare(b, fixturetest.Topology(b, name), pathsel.Options{})
+			h := fixture(b, name)
 			b.ReportAllocs()
 			for b.Loop() {
 				if _, err := h.Plan(nil); err != nil {
@@ -25,7 +24,7 @@ func BenchmarkPlan(b *testing.B) {
 // 72 ranks on two NUMA nodes: every pair of one node is alike, so only the
 // order tells them apart.
 func BenchmarkPlanOfEquals(b *testing.B) {
-	h := prepare(b, fixturetest.Topology(b, "nvl72-synthetic"), pathsel.Options{})
+	h := fixture(b, "nvl72-synthetic")
 	consumers := make([]pathsel.Consumer, 72)
 	for i := range consumers {
 		consumers[i] = pathsel.Consumer{Name: string(rune('A' + i)), Location: h.GPUs()[i%2]}

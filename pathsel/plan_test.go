@@ -33,7 +33,7 @@ func planOf(t testing.TB, h *pathsel.Host, consumers []pathsel.Consumer) *pathse
 func TestPlanOfFixtures(t *testing.T) {
 	for _, name := range fixtures.Names() {
 		t.Run(name, func(t *testing.T) {
-			h := prepare(t, fixturetest.Topology(t, name), pathsel.Options{})
+			h := fixture(t, name)
 			p := planOf(t, h, nil)
 			checkPlan(t, h, p)
 			golden.Check(t, "testdata/plan/"+name+".txt", p.Text())
@@ -403,7 +403,7 @@ func TestPlanByLocalRank(t *testing.T) {
 		{"a10-2nic", 4, nil, "rank 0=mlx5_0 rank 1=mlx5_1 rank 2=mlx5_0 rank 3=mlx5_1"},
 	} {
 		t.Run(fmt.Sprint(tt.fixture, " ", tt.size, tt.gpus), func(t *testing.T) {
-			h := prepare(t, fixturetest.Topology(t, tt.fixture), pathsel.Options{})
+			h := fixture(t, tt.fixture)
 			ranks, err := h.Ranks(tt.size, tt.gpus...)
 			if err != nil {
 				t.Fatal(err)
@@ -422,7 +422,7 @@ func TestPlanByLocalRank(t *testing.T) {
 }
 
 func TestPlanRefuses(t *testing.T) {
-	h := prepare(t, fixturetest.Topology(t, "a10-2nic"), pathsel.Options{})
+	h := fixture(t, "a10-2nic")
 	for _, tt := range []struct {
 		consumers []pathsel.Consumer
 		want      string
@@ -493,7 +493,7 @@ func TestPlanBottleneck(t *testing.T) {
 		{"v100-8gpu", "pcie:0000:1c:00.0", []string{"gpu:0", "gpu:1"}, topo.PCIeRate(8000, 16) / 2, topo.BasisRead},
 		{"h100-nvl-8gpu-2nic", "smp:0/1", []string{"gpu:4", "gpu:5", "gpu:6", "gpu:7"}, 4 * gb, topo.BasisTypical},
 	} {
-		b := planOf(t, prepare(t, fixturetest.Topology(t, tt.fixture), pathsel.Options{}), nil).Bottleneck
+		b := planOf(t, fixture(t, tt.fixture), nil).Bottleneck
 		if b == nil || b.Link != tt.link || !slices.Equal(b.Consumers, tt.consumers) || b.SlowestBytesPerSec != tt.slowest || b.Basis != tt.basis {
 			t.Errorf("%s: %+v, want %s with %v at %d (%s)", tt.fixture, b, tt.link, tt.consumers, tt.slowest, tt.basis)
 		}
@@ -503,7 +503,7 @@ func TestPlanBottleneck(t *testing.T) {
 // A consumer whose own link is full is held by that, however slow one of its
 // ports is.
 func TestPlanLimitOfAConsumer(t *testing.T) {
-	h := prepare(t, fixturetest.Topology(t, "dgx-h100"), pathsel.Options{})
+	h := fixture(t, "dgx-h100")
 	for l, want := range map[pathsel.Location]topo.LinkID{"gpu:0": "pcie:0000:1b:00.0", "cpu:0": "smp:0/1"} {
 		p := planOf(t, h, []pathsel.Consumer{{"a", l}, {"b", l}})
 		for _, a := range p.Assignments {
@@ -581,7 +581,7 @@ func TestPlanAfterMeasurement(t *testing.T) {
 }
 
 func TestPlanDocument(t *testing.T) {
-	data, err := json.Marshal(planOf(t, prepare(t, fixturetest.Topology(t, "a10-2nic"), pathsel.Options{}), nil))
+	data, err := json.Marshal(planOf(t, fixture(t, "a10-2nic"), nil))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -620,7 +620,7 @@ func TestPlanSchema(t *testing.T) {
 	strict := bytes.ReplaceAll(text, []byte(`"type": "object"`), []byte(`"type": "object", "additionalProperties": false`))
 	schema := schematest.Compile(t, strict)
 	for _, name := range fixtures.Names() {
-		data, err := json.Marshal(planOf(t, prepare(t, fixturetest.Topology(t, name), pathsel.Options{}), nil))
+		data, err := json.Marshal(planOf(t, fixture(t, name), nil))
 		if err == nil {
 			err = schema.Validate(data)
 		}

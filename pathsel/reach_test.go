@@ -6,7 +6,6 @@ import (
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/pathsel"
-	"github.com/topoctl/topoctl/testkit/fixturetest"
 )
 
 // oneNIC is a host with one GPU and one NIC, for tests that change it.
@@ -217,7 +216,7 @@ func TestBestAddressesWin(t *testing.T) {
 }
 
 func TestLanesRefuse(t *testing.T) {
-	h := prepare(t, fixturetest.Topology(t, "a10-2nic"), pathsel.Options{})
+	h := fixture(t, "a10-2nic")
 	if _, err := pathsel.Connect(h, nil, pathsel.PairOptions{}); err == nil {
 		t.Error("one host was taken as two")
 	}

@@ -32,7 +32,7 @@ func TestResolve(t *testing.T) {
 }
 
 func TestResolveRefuses(t *testing.T) {
-	h := prepare(t, fixturetest.Topology(t, "dgx-h100"), pathsel.Options{})
+	h := fixture(t, "dgx-h100")
 	for ref, want := range map[string]string{
 		"":                       "this host has gpu:0 to gpu:7 and cpu:0 to cpu:1",
 		"gpu:8":                  "this host has gpu:0 to gpu:7 and cpu:0 to cpu:1",

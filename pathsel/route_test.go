@@ -5,15 +5,13 @@ import (
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/fixtures"
-	"github.com/topoctl/topoctl/pathsel"
-	"github.com/topoctl/topoctl/testkit/fixturetest"
 )
 
 // The slowest link of a route is what the port carries alone, for every location
 // and port of every machine, and routes end with a wire where there is one.
 func TestRoutes(t *testing.T) {
 	for _, name := range fixtures.Names() {
-		h := prepare(t, fixturetest.Topology(t, name), pathsel.Options{})
+		h := fixture(t, name)
 		for _, loc := range h.Locations() {
 			for _, p := range h.Ports() {
 				steps, err := h.Route(loc, p.ID)

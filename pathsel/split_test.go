@@ -4,12 +4,10 @@ import (
 	"testing"
 
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/pathsel"
-	"github.com/topoctl/topoctl/testkit/fixturetest"
 )
 
 func TestSplit(t *testing.T) {
-	h := prepare(t, fixturetest.Topology(t, "dgx-a100"), pathsel.Options{})
+	h := fixture(t, "dgx-a100")
 	near := []topo.ID{"port:mlx5_0/1", "port:mlx5_1/1"}
 	for _, tt := range []struct {
 		name    string

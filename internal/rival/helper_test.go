@@ -8,7 +8,6 @@ import (
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/rival"
 	"github.com/topoctl/topoctl/pathsel"
-	"github.com/topoctl/topoctl/testkit/fixturetest"
 	"github.com/topoctl/topoctl/testkit/longtest"
 )
 
@@ -59,10 +58,4 @@ func pairHost() string {
 		}
 	}
 	return b.String()
-}
-
-func TestHostsOfTheTests(t *testing.T) {
-	if top := fixturetest.Spec(t, pairHost()); len(top.GPUs) != 8 || len(top.RDMADevices) != 8 || len(top.Warnings) > 0 {
-		t.Errorf("%d GPUs, %d NICs, %v", len(top.GPUs), len(top.RDMADevices), top.Warnings)
-	}
 }

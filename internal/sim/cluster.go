@@ -32,15 +32,18 @@ type Cluster struct {
 	fabric *Fabric
 	file   *pathsel.Fabric
 	seed   uint64
-	// up and down are the first of the links from each leaf to each spine and back:
-	// [leaf*Spines+spine], with one after the other for parallel ones.
-	up, down Link
-	stride   int               // links from one leaf and spine to the next
-	unequal  map[[2]int]Uplink // by leaf and spine
-	leafOf   []map[topo.ID]int // the cable of each port, by host
+	joined map[[2]int]bundle // by leaf and spine
+	equal  bool              // every leaf and spine alike
+	leafOf []map[topo.ID]int // the cable of each port, by host
 
 	portListeners []func(host, port int, up bool)
 	pairs         map[[2]int]*pathsel.Pair
+}
+
+// bundle is the parallel links that join a leaf and a spine, the first of each direction.
+type bundle struct {
+	up, down Link
+	links    int
 }
 
 type host struct {
@@ -60,7 +63,7 @@ func New(s Spec) (*Cluster, error) {
 	if err := f.check(len(s.Hosts)); err != nil {
 		return nil, err
 	}
-	c := &Cluster{Net: NewNet(), fabric: f, seed: s.Seed, up: NoLink, down: NoLink, stride: f.maxLinks(), unequal: f.unequal(),
+	c := &Cluster{Net: NewNet(), fabric: f, seed: s.Seed, joined: map[[2]int]bundle{}, equal: f.equal(),
 		leafOf: make([]map[topo.ID]int, len(s.Hosts)), pairs: map[[2]int]*pathsel.Pair{}}
 	seen := map[string]bool{}
 	for i, h := range s.Hosts {
@@ -92,17 +95,12 @@ func New(s Spec) (*Cluster, error) {
 }
 
 func (c *Cluster) addUplinks() {
-	f := c.fabric
-	for _, first := range []*Link{&c.up, &c.down} {
-		*first = Link(c.Links())
-		for leaf := range f.Leaves {
-			for spine := range f.Spines {
-				rate := cmp.Or(f.uplink(c.unequal, leaf, spine).BytesPerSec, -1)
-				for range c.stride { // Path never uses those that do not exist
-					c.AddLink(rate, uplinkNS+switchNS)
-				}
-			}
+	for _, u := range c.fabric.Uplinks {
+		b := bundle{Link(c.Links()), Link(c.Links() + u.Links), u.Links}
+		for range 2 * u.Links {
+			c.AddLink(cmp.Or(u.BytesPerSec, -1), uplinkNS+switchNS)
 		}
+		c.joined[[2]int{u.Leaf, u.Spine}] = b
 	}
 }
 
@@ -245,19 +243,11 @@ func (c *Cluster) inside(from, to End) ([]Link, error) {
 	if from.Host != to.Host {
 		return nil, pkgerr.Errorf("sim", "%s to %s: two hosts, and no ports are named", c.endName(from), c.endName(to))
 	}
-	return c.Within(from.Host, from.Location.Node(), to.Location.Node())
-}
-
-// Within lists the links between two nodes inside a host: GPUs, NUMA nodes, NICs.
-func (c *Cluster) Within(host int, a, b topo.ID) ([]Link, error) {
-	if err := c.checkHosts(host); err != nil {
-		return nil, err
-	}
-	w := c.hosts[host].kind.within(a, b)
+	w := c.hosts[from.Host].kind.within(from.Location.Node(), to.Location.Node())
 	if w.err != nil {
-		return nil, fmt.Errorf("%w (host %q)", w.err, c.names[host])
+		return nil, fmt.Errorf("%w (host %q)", w.err, c.names[from.Host])
 	}
-	base, path := c.firstLink(host), make([]Link, 0, len(w.lines))
+	base, path := c.firstLink(from.Host), make([]Link, 0, len(w.lines))
 	for _, l := range w.lines {
 		path = append(path, base+Link(l))
 	}
@@ -294,18 +284,19 @@ func (c *Cluster) across(path []Link, from, to End, entropy uint64) ([]Link, err
 	if !joined {
 		return nil, pkgerr.Errorf("sim", "%s to %s: no spine connects %s and %s", c.endName(from), c.endName(to), leafName(src), leafName(dst))
 	}
-	return append(path, c.parallel(c.up, src, spine, hash(c.seed, append(key, 2)...)), c.parallel(c.down, dst, spine, hash(c.seed, append(key, 3)...))), nil
+	up, down := c.joined[[2]int{src, spine}], c.joined[[2]int{dst, spine}]
+	return append(path, up.up+Link(hash(c.seed, append(key, 2)...)%uint64(up.links)), down.down+Link(hash(c.seed, append(key, 3)...)%uint64(down.links))), nil
 }
 
 // spine draws one that joins two leaves, if there is any. Where their links are unequal, a spine
 // is weighted by the number of links that the first leaf has to it, as with ECMP.
 func (c *Cluster) spine(src, dst int, h uint64) (int, bool) {
-	if len(c.unequal) == 0 {
+	if c.equal {
 		return int(h % uint64(c.fabric.Spines)), true
 	}
 	var joining []int
 	for s := range c.fabric.Spines {
-		for range c.parallels(src, s) * min(c.parallels(dst, s), 1) {
+		for range c.joined[[2]int{src, s}].links * min(c.joined[[2]int{dst, s}].links, 1) {
 			joining = append(joining, s)
 		}
 	}
@@ -313,16 +304,6 @@ func (c *Cluster) spine(src, dst int, h uint64) (int, bool) {
 		return 0, false
 	}
 	return joining[h%uint64(len(joining))], true
-}
-
-// parallels is how many links a leaf and a spine have.
-func (c *Cluster) parallels(leaf, spine int) int {
-	return c.fabric.uplink(c.unequal, leaf, spine).Links
-}
-
-// parallel draws one of the parallel links of a leaf and a spine, of those that begin with first.
-func (c *Cluster) parallel(first Link, leaf, spine int, h uint64) Link {
-	return first + Link((leaf*c.fabric.Spines+spine)*c.stride) + Link(h%uint64(c.parallels(leaf, spine)))
 }
 
 func (c *Cluster) endName(e End) string {

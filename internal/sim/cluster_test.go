@@ -281,7 +281,7 @@ func TestClusterRefuses(t *testing.T) {
 		{Spec{Hosts: named(1, k), Fabric: &Fabric{Leaves: 1, Cables: []Cable{{Port: port, Leaf: 1}}}}, "is on leaf 1"},
 		{Spec{Hosts: named(1, k), Fabric: &Fabric{Leaves: 1, Cables: []Cable{{Port: "port:x/1"}}}}, "no port"},
 		{Spec{Hosts: named(1, k), Fabric: &Fabric{Leaves: 1, Cables: []Cable{{Port: port}, {Port: port}}}}, "cabled twice"},
-		{Spec{Hosts: named(1, k), Fabric: &Fabric{Leaves: 1 << 20, Spines: 1 << 20}}, "uplinks"},
+		{Spec{Hosts: named(1, k), Fabric: &Fabric{Leaves: 1, Spines: 1, Uplinks: []Uplink{{Links: 1<<20 + 1}}}}, "uplinks"},
 		{Spec{Hosts: named(1, k), Fabric: &Fabric{Leaves: -1}}, "below 0"},
 	} {
 		if _, err := New(tt.s); err == nil || !strings.Contains(err.Error(), tt.want) {
@@ -337,10 +337,7 @@ func TestPortDown(t *testing.T) {
 // What File says is a fabric file, with the uplinks that links are named by.
 func TestFileIsAFabricFile(t *testing.T) {
 	k := kind(t, "dgx-h100")
-	f, err := Shape{Hosts: 8, Ports: k.DataPorts(), PortBytesPerSec: 50 * gb, HostsPerGroup: 4, Spines: 2, Oversubscription: 2}.RailOptimized()
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := Shape{Hosts: 8, Ports: k.DataPorts(), Rate: 50 * gb, HostsPerGroup: 4, Spines: 2, Oversubscription: 2}.fabric(false)
 	c := build(t, Spec{Hosts: named(8, k), Fabric: f})
 	data, err := json.Marshal(c.File())
 	if err != nil {
@@ -357,10 +354,11 @@ func TestFileIsAFabricFile(t *testing.T) {
 		t.Fatalf("%d uplinks, want one for each of 16 leaves and 2 spines", n)
 	}
 	last := back.Uplinks[len(back.Uplinks)-1]
-	if rate, ok := c.Rate(c.parallel(c.up, 15, 1, 0)); !ok || last.Leaf != "leaf15" || last.Spine != "spine1" || last.BytesPerSec == nil || *last.BytesPerSec != rate || last.Count != c.parallels(15, 1) {
-		t.Errorf("%+v, want what %d links of %d bytes/s are", last, c.parallels(15, 1), rate)
+	b := c.joined[[2]int{15, 1}]
+	if rate, ok := c.Rate(b.up); !ok || last.Leaf != "leaf15" || last.Spine != "spine1" || last.BytesPerSec == nil || *last.BytesPerSec != rate || last.Count != b.links {
+		t.Errorf("%+v, want what %d links of %d bytes/s are", last, b.links, rate)
 	}
-	f.UplinkBytesPerSec = 0
+	f.Uplinks[0].BytesPerSec = 0
 	if u := f.File(c.Names()).Uplinks; u[0].BytesPerSec != nil {
 		t.Errorf("a rate that is not known became %d", *u[0].BytesPerSec)
 	}

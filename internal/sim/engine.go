@@ -70,9 +70,7 @@ type Work struct {
 	Local       pathsel.Location // of the engine's host
 	Remote      pathsel.Location
 	Kind        direction.Direction
-	Bytes       int64      // contiguous; or use Ops
-	Ops         []sched.Op // strided or several pieces
-	Priority    sched.Priority
+	Bytes       int64 // contiguous
 	DeadlineNS  int64 // from now; 0: none
 	LaneOptions pathsel.LaneOptions
 	// Done is called when the job is over and its Result final.
@@ -164,11 +162,7 @@ func (e *Engine) Submit(w Work) (*sched.Job, error) {
 	if err != nil {
 		return nil, err
 	}
-	ops := w.Ops
-	if len(ops) == 0 {
-		ops = []sched.Op{{Kind: w.Kind, Local: 1, Remote: 2, Bytes: w.Bytes, Count: 1}}
-	}
-	j := &sched.Job{Route: r.r, Ops: ops, Priority: w.Priority}
+	j := &sched.Job{Route: r.r, Ops: []sched.Op{{Kind: w.Kind, Local: 1, Remote: 2, Bytes: w.Bytes, Count: 1}}}
 	if w.DeadlineNS > 0 {
 		j.DeadlineNS = e.c.now + w.DeadlineNS
 	}

@@ -98,11 +98,7 @@ func TestTransfersEndAsPredicted(t *testing.T) {
 		for _, way := range []direction.Direction{direction.Write, direction.Read} {
 			name := fmt.Sprintf("%s %s %s %s", tt.fixture, tt.src, tt.dst, way)
 			k := kind(t, tt.fixture)
-			s := Shape{Hosts: 2, Ports: k.DataPorts(), PortBytesPerSec: 400 * gb, Spines: 1}
-			f, err := s.RailOptimized()
-			if err != nil {
-				t.Fatal(err)
-			}
+			f := Shape{Hosts: 2, Ports: k.DataPorts(), Rate: 400 * gb, Spines: 1}.fabric(false)
 			c := build(t, Spec{Hosts: named(2, k), Fabric: f})
 			e := engineOf(t, c, 0, EngineOptions{})
 			const bytes = 4 << 30
@@ -132,11 +128,7 @@ func TestTransfersEndAsPredicted(t *testing.T) {
 // and gives each its part.
 func TestEngineFindsOut(t *testing.T) {
 	k := kind(t, "a10-2nic")
-	s := Shape{Hosts: 2, Ports: k.DataPorts(), PortBytesPerSec: 400 * gb, Spines: 1}
-	f, err := s.RailOptimized()
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := Shape{Hosts: 2, Ports: k.DataPorts(), Rate: 400 * gb, Spines: 1}.fabric(false)
 	for i := range f.Cables {
 		if f.Cables[i].Port == "port:mlx5_1/1" {
 			f.Cables[i].BytesPerSec = 6 * gb

@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"math"
 	"slices"
 	"testing"
 
@@ -10,62 +9,8 @@ import (
 	"github.com/topoctl/topoctl/discover/topo"
 )
 
-// naive shares all links among all flows by the definition: all grow alike until
-// a link is full or a flow has what it wants, round after round.
-func naive(caps []float64, flows []*Flow) []float64 {
-	rates, fixed := make([]float64, len(flows)), make([]bool, len(flows))
-	for {
-		level := math.Inf(1)
-		full := func(l Link) (float64, bool) {
-			used, n := 0.0, 0
-			for i, f := range flows {
-				for _, x := range f.spec.Path {
-					if x == l && fixed[i] {
-						used += rates[i]
-					} else if x == l {
-						n++
-					}
-				}
-			}
-			return max(0, caps[l]-used) / float64(n), n > 0 && !math.IsInf(caps[l], 1)
-		}
-		open := false
-		for i, f := range flows {
-			if fixed[i] {
-				continue
-			}
-			open = true
-			for _, l := range f.spec.Path {
-				if v, ok := full(l); ok {
-					level = min(level, v)
-				}
-			}
-		}
-		if !open {
-			return rates
-		}
-		var stop []int
-		for i, f := range flows {
-			if fixed[i] {
-				continue
-			}
-			at := math.IsInf(level, 1)
-			for _, l := range f.spec.Path {
-				v, ok := full(l)
-				at = at || ok && v <= level*(1+1e-9)
-			}
-			if at {
-				stop = append(stop, i)
-			}
-		}
-		for _, i := range stop {
-			rates[i], fixed[i] = level, true
-		}
-	}
-}
-
-// checkFair: no link is above its rate, every flow has what it wants or a full link
-// on which nobody has more, and the shares are those of the definition.
+// checkFair: no link is above its rate, and every flow has what it wants or a full link on which nobody has
+// more. Only one set of shares is so: the max-min fair one.
 func checkFair(t *rapid.T, n *Net, flows []*Flow) {
 	n.share()
 	var live []*Flow
@@ -90,7 +35,6 @@ func checkFair(t *rapid.T, n *Net, flows []*Flow) {
 			t.Fatalf("link %d carries %g of %g", i, load[i], caps[i])
 		}
 	}
-	want := naive(caps, live)
 	for k, f := range live {
 		bound := f.rate == float64(Unlimited)
 		for _, l := range f.spec.Path {
@@ -99,17 +43,13 @@ func checkFair(t *rapid.T, n *Net, flows []*Flow) {
 		if !bound {
 			t.Fatalf("flow %d at %g has no bottleneck", k, f.rate)
 		}
-		if got, want := f.rate, min(want[k], float64(Unlimited)); math.Abs(got-want) > 1e-6*(1+want) {
-			t.Fatalf("flow %d has %g, want %g", k, got, want)
-		}
 		if f.limiter != NoLink && !slices.Contains(f.spec.Path, f.limiter) {
 			t.Fatalf("flow %d is limited by link %d, which it does not cross", k, f.limiter)
 		}
 	}
 }
 
-// Whatever begins, ends or changes, and in whatever order, shares are max-min fair
-// and equal to those of the definition.
+// Whatever begins, ends or changes, and in whatever order, shares are max-min fair.
 func TestSharesAreMaxMinFair(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		n := NewNet()

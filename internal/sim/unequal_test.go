@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -11,12 +12,21 @@ import (
 )
 
 // unequalPair is two hosts on leaves of their own, a port each, and three spines: 20 GB/s links, one each,
-// but for what is unequal.
+// but for what is unequal, where no links take the pair out of the list.
 func unequalPair(t *testing.T, unequal ...Uplink) (*Cluster, End, End) {
 	t.Helper()
 	k := kind(t, "dgx-h100")
 	port := k.DataPorts()[0]
-	f := &Fabric{Leaves: 2, Spines: 3, UplinkBytesPerSec: 20 * gb, Unequal: unequal, Cables: []Cable{{Host: 0, Port: port, Leaf: 0, Rail: -1}, {Host: 1, Port: port, Leaf: 1, Rail: -1}}}
+	f := &Fabric{Leaves: 2, Spines: 3, Cables: []Cable{{Host: 0, Port: port, Leaf: 0, Rail: -1}, {Host: 1, Port: port, Leaf: 1, Rail: -1}}}
+	for at := range f.Leaves * f.Spines {
+		u := Uplink{at / f.Spines, at % f.Spines, 1, 20 * gb}
+		if i := slices.IndexFunc(unequal, func(x Uplink) bool { return x.Leaf == u.Leaf && x.Spine == u.Spine }); i >= 0 {
+			u = unequal[i]
+		}
+		if u.Links > 0 {
+			f.Uplinks = append(f.Uplinks, u)
+		}
+	}
 	return build(t, Spec{Hosts: named(2, k), Fabric: f}), End{Host: 0, Port: port}, End{Host: 1, Port: port}
 }
 
@@ -34,7 +44,7 @@ func spines(t *testing.T, c *Cluster, a, b End) [3]int {
 			if leaf, spine, number, _, ok := uplinks(c, l); ok {
 				out[spine]++
 				seen++
-				if links := c.parallels(leaf, spine); number >= links {
+				if links := c.joined[[2]int{leaf, spine}].links; number >= links {
 					t.Fatalf("link %d of %d of leaf %d and spine %d", number, links, leaf, spine)
 				}
 			}
@@ -67,11 +77,12 @@ func TestUnequalUplinks(t *testing.T) {
 		spine, links int
 		rate         topo.Rate
 	}{{0, 1, 20 * gb}, {1, 3, 10 * gb}, {2, 0, 0}} {
-		if n := c.parallels(0, tt.spine); n != tt.links {
-			t.Fatalf("spine %d: %d links, want %d", tt.spine, n, tt.links)
+		b := c.joined[[2]int{0, tt.spine}]
+		if b.links != tt.links {
+			t.Fatalf("spine %d: %d links, want %d", tt.spine, b.links, tt.links)
 		}
 		for i := range tt.links {
-			if rate, ok := c.Rate(c.parallel(c.up, 0, tt.spine, uint64(i))); !ok || rate != tt.rate {
+			if rate, ok := c.Rate(b.up + Link(i)); !ok || rate != tt.rate {
 				t.Errorf("link %d to spine %d carries %d, want %d", i, tt.spine, rate, tt.rate)
 			}
 		}
@@ -83,22 +94,13 @@ func TestUnequalUplinks(t *testing.T) {
 	}
 }
 
-// Fabrics whose list of unequal links says what all have are the same as those without.
-func TestUnequalThatIsEqual(t *testing.T) {
-	c, a, b := unequalPair(t)
-	d, _, _ := unequalPair(t, Uplink{0, 1, 1, 20 * gb})
-	if one, two := spines(t, c, a, b), spines(t, d, a, b); one != two {
-		t.Errorf("by spine: %v and %v", one, two)
-	}
-}
-
 func TestUnequalRefuses(t *testing.T) {
 	c, a, b := unequalPair(t, Uplink{0, 0, 0, 0}, Uplink{0, 1, 0, 0}, Uplink{1, 2, 0, 0})
 	if _, err := c.Path(a, b, 0); err == nil || !strings.Contains(err.Error(), "no spine connects leaf0 and leaf1") {
 		t.Errorf("leaves without a common spine: %v", err)
 	}
-	for _, bad := range [][]Uplink{{{2, 0, 1, 1}}, {{0, 3, 1, 1}}, {{-1, 0, 1, 1}}, {{0, 0, -1, 1}}, {{0, 0, 1, -1}}, {{0, 0, 1, 1}, {0, 0, 2, 1}}, {{0, 0, 1 << 21, 1}}} {
-		if _, err := New(Spec{Hosts: named(1, kind(t, "dgx-h100")), Fabric: &Fabric{Leaves: 2, Spines: 3, Unequal: bad}}); err == nil {
+	for _, bad := range [][]Uplink{{{2, 0, 1, 1}}, {{0, 3, 1, 1}}, {{-1, 0, 1, 1}}, {{0, 0, 0, 1}}, {{0, 0, 1, -1}}, {{0, 0, 1, 1}, {0, 0, 2, 1}}, {{0, 0, 1 << 21, 1}}} {
+		if _, err := New(Spec{Hosts: named(1, kind(t, "dgx-h100")), Fabric: &Fabric{Leaves: 2, Spines: 3, Uplinks: bad}}); err == nil {
 			t.Errorf("%+v was taken", bad)
 		}
 	}

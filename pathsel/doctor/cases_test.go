@@ -9,9 +9,7 @@ import (
 	"github.com/topoctl/topoctl/discover/formats/ncclxml"
 	"github.com/topoctl/topoctl/discover/formats/texts"
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/fixtures"
 	"github.com/topoctl/topoctl/internal/replies"
-	"github.com/topoctl/topoctl/pathsel"
 	"github.com/topoctl/topoctl/pathsel/doctor"
 	"github.com/topoctl/topoctl/testkit/fixturetest"
 )
@@ -470,6 +468,8 @@ var rulings = map[doctor.Code]ruling{
 				text: "its interface waits to be authorized"},
 			"the driver": {found: variant(ethernet, `{set: sys/class/infiniband/mlx5_0/ports/1/state, to: "1: DOWN"}`), severity: doctor.Error, text: "though its interface is up and has carrier"},
 			"half-way":   {found: variant(healthy, `{set: sys/class/infiniband/mlx5_0/ports/1/state, to: "3: ARMED"}`), severity: doctor.Error, text: "has begun and not finished"},
+			"switched off, InfiniBand": {found: variant(healthy, `{set: sys/class/infiniband/mlx5_0/ports/1/state, to: "1: DOWN"}`, `{set: sys/class/infiniband/mlx5_0/ports/1/phys_state, to: "3: Disabled"}`),
+				severity: doctor.Error, text: "port is DOWN (Disabled), it is switched off"},
 			"training": {found: variant(healthy, `{set: sys/class/infiniband/mlx5_0/ports/1/state, to: "1: DOWN"}`, `{set: sys/class/infiniband/mlx5_0/ports/1/phys_state, to: "4: PortConfigurationTraining"}`),
 				severity: doctor.Error, text: "cannot agree on speed and width"},
 			"software": {found: variant("lab-softrdma", `{set: sys/class/infiniband/rxe0/ports/1/state, to: "1: DOWN"}`, `{set: sys/class/infiniband/rxe0/ports/1/phys_state, to: "3: Disabled"}`,
@@ -740,11 +740,7 @@ var elsewhere = []struct {
 	{"types of GIDs that are not known", "gid-index-wrong", doctor.CouldNotCheck, told(edited(named(ethernet), noGIDTypes), "MC_GID_INDEX", "3", "/proc/self/environ")},
 	{"the environment wins over files", "gid-index-wrong", doctor.OK, told(named(ethernet), "NCCL_IB_GID_INDEX", "7", "/etc/nccl.conf", "NCCL_IB_GID_INDEX", "3", "/proc/self/environ")},
 	{"no index for InfiniBand", "gid-index-wrong", doctor.NotApplicable, told(named(healthy), "NCCL_IB_GID_INDEX", "7", "/proc/self/environ")},
-	{"nothing is set", "gid-index-wrong", doctor.NotApplicable, named(ethernet)},
-	{"no RDMA", "registration-refused", doctor.NotApplicable, named("cpu-2eth")},
-	{"no peer", "mtu-peer", doctor.NotApplicable, named(ethernet)},
 	{"a narrow link whose upper end is invented", "link-degraded", doctor.CouldNotCheck, variant("vm-flat", "{change: 0000:06:00.0, at: x8}")},
-	{"full links below invented ports", "link-degraded", doctor.OK, named("vm-flat")},
 	{"a guest whose switch reads clean", "acs-redirect", doctor.CouldNotCheck, edited(aces("0x01"), func(t *topo.Topology) { t.Host.Virtual = "kvm" })},
 	{"GPUs that have NVLinks", "acs-redirect", doctor.NotApplicable, written(linked)},
 	{"dies of packages, which differ by design", "nvlink-uneven", doctor.OK, dies(7, 6, 7, 6)},
@@ -759,8 +755,6 @@ var elsewhere = []struct {
 	{"a bond without RDMA", "rails-share-subnet", doctor.OK, written(bonded)},
 	{"a bond without RDMA and its legs", "mtu-mismatch", doctor.OK, written(bonded)},
 	{"no switch at all", "acs-redirect", doctor.NotApplicable, written(scattered)},
-	{"NVLink beside, PCIe redirected", "acs-redirect", doctor.CouldNotCheck, named("h20-3e-8gpu-2nic")},
-	{"AMD", "no-gdr-path", doctor.CouldNotCheck, named("mi300x-8nic")},
 	{"a GPU that may be a GeForce", "no-gdr-path", doctor.CouldNotCheck, edited(named(healthy), func(t *topo.Topology) {
 		for i := range t.GPUs {
 			t.GPUs[i].Model = ""
@@ -769,9 +763,7 @@ var elsewhere = []struct {
 			t.PCIDevices[i].DeviceName = ""
 		}
 	})},
-	{"EFA", "no-gdr-path", doctor.CouldNotCheck, named("aws-p5-44nic-synthetic")},
 	{"EFA with its module", "no-gdr-path", doctor.OK, edited(named("aws-p5-44nic-synthetic"), func(t *topo.Topology) { t.Host.Software.Modules = []string{"efa", "efa_nv_peermem", "nvidia"} })},
-	{"no RDMA", "no-gdr-path", doctor.NotApplicable, named("gh200-4gpu")},
 	{"the open module, modules unknown", "no-gdr-path", doctor.OK, edited(named("gb200-tray"), func(t *topo.Topology) { t.Host.Software.Modules = nil })},
 	{"booted with pass-through, types unknown", "iommu-translate", doctor.OK, variant(healthy, "{remove: sys/kernel/iommu_groups/*/type}", "{set: proc/cmdline, to: quiet iommu=pt}")},
 	{"no IOMMU groups", "iommu-translate", doctor.OK, edited(named(healthy), func(t *topo.Topology) {
@@ -787,12 +779,6 @@ var elsewhere = []struct {
 	{"a hidden GPU is not asked", "p2p-disabled", doctor.OK, edited(named(healthy), func(t *topo.Topology) {
 		t.GPUs[0].Visible, t.GPUs[0].P2P = new(false), nil
 	})},
-	{"a decoy's narrow slot", "nic-slot-limited", doctor.OK, named("b200")},
-	{"bonds stand for their legs", "shared-slot", doctor.NotApplicable, named("bonds")},
-	{"a guest with NUMA nodes", "vm-flat", doctor.OK, named("nd96asr-v4")},
-	{"bare metal", "vm-flat", doctor.NotApplicable, named(healthy)},
-	{"InfiniBand has no traffic class", "traffic-class-unset", doctor.NotApplicable, named(healthy)},
-	{"one NUMA node", "numa-unknown", doctor.NotApplicable, named("vm-flat")},
 	{"no list of NUMA nodes", "numa-unknown", doctor.CouldNotCheck, variant("dgx-h100", "{remove: sys/devices/system/node}")},
 	{"no list of NUMA nodes", "asymmetric-sockets", doctor.CouldNotCheck, variant("dgx-h100", "{remove: sys/devices/system/node}")},
 	{"a kernel without NUMA", "numa-unknown", doctor.CouldNotCheck, variant("dgx-h100", "{remove: sys/devices/system/node}", "{set: sys/bus/pci/devices/*/numa_node, to: -1}")},
@@ -807,9 +793,7 @@ var elsewhere = []struct {
 	{"a GID that cannot be read", "gid-index-differs", doctor.CouldNotCheck, variant(ethernet, "{unreadable: sys/class/infiniband/mlx5_0/ports/1/gids/3, error: EACCES}")},
 	{"no GID that can be read", "gid-missing", doctor.CouldNotCheck, edited(variant(ethernet, "{unreadable: sys/class/infiniband/mlx5_0/ports/1/gids/3, error: EACCES}"),
 		func(t *topo.Topology) { t.Ports[0].GIDs = nil })},
-	{"C2C is near", "gpu-without-near-nic", doctor.OK, named("gb200-tray")},
 	{"a data direct function beside the GPU", "gpu-without-near-nic", doctor.CouldNotCheck, direct("0x19", "0x15")},
-	{"no RDMA hardware", "port-down", doctor.NotApplicable, named("cpu-2eth")},
 	{"one source", "facts-conflict", doctor.CouldNotCheck, edited(named(healthy), func(t *topo.Topology) { t.Sources = t.Sources[:1] })},
 	{"incomplete and not where", "facts-unread", doctor.CouldNotCheck, edited(named(healthy), func(t *topo.Topology) { t.Complete = false })},
 }
@@ -868,21 +852,14 @@ func TestWords(t *testing.T) {
 		has, lacks string
 	}{
 		"an empty link":            {"implausible-bridge-link", invented, "report a link, which the hypervisor invented", "report ,"},
-		"too large for NCCL":       {"implausible-bridge-link", named("aws-p5-44nic-synthetic"), "may fail with \"too many XML nodes\"", "topo.xml"},
 		"small enough for NCCL":    {"implausible-bridge-link", fewer("aws-p5-44nic-synthetic"), "set NCCL_TOPO_FILE=topo.xml", "too many"},
 		"an unknown maximum":       {"implausible-bridge-link", invented, "the maximum, which is not known here", "not that low"},
-		"a known maximum":          {"implausible-bridge-link", named("vm-flat"), "not that low", "not told here"},
 		"a card that is not known": {"nic-slot-limited", mute, "compare what the card and its slot can do", "can do no more"},
 		"a card that can do more":  {"nic-slot-limited", narrow, "move the card, which can do gen5 x16", "compare"},
 		"a card that cannot":       {"nic-slot-limited", variant(healthy, "{change: 0000:19:00.0, link: gen3x16}"), "the card itself can do no more", "compare"},
-		"C2C of the driver":        {"c2c-path", named("gb200-tray"), "nvmlDeviceGetFieldValues (C2C links)", "c2c[0]"},
 		"C2C of NCCL's file":       {"c2c-path", throughNCCL("gb200-tray"), "/c2c[0]", "nvml"},
-		"sockets of sysfs":         {"asymmetric-sockets", named("h100-nvl-8gpu-2nic"), "/numa_node = 1", "*"},
 		"sockets of NCCL's file":   {"asymmetric-sockets", throughNCCL("h100-nvl-8gpu-2nic"), "system/cpu[1]", "/sys/"},
-		"sockets that are known":   {"asymmetric-sockets", named("h100-nvl-8gpu-2nic"), "crosses the link between sockets", "is not known"},
 		"sockets are not known":    {"asymmetric-sockets", throughNCCL("h100-nvl-8gpu-2nic"), "crosses the link between NUMA nodes; whether they are of one socket is not known", "that socket"},
-		"one NIC for several GPUs": {"nic-oversubscribed", named("dgx-a100"), "--for ucx (or vllm, nvshmem, mooncake) sets it for each rank; NCCL gets one list", "nccl sets"},
-		"numbers that mislead":     {"gpu-nic-index", named("b300-16nic"), "--for ucx (or vllm, nvshmem, mooncake) sets it for each rank; NCCL gets one list", "nccl sets"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -979,56 +956,6 @@ func finds(t *testing.T, code doctor.Code, want ruling) {
 	if want.subjects != nil && !slices.Equal(worst.Subjects, want.subjects) {
 		t.Errorf("it is about %v, want %v", worst.Subjects, want.subjects)
 	}
-}
-
-// What doctor says of a port that is down is what the plan gives: the port, and with whom it is shared.
-func TestFallbacksAreThePlans(t *testing.T) {
-	for _, name := range fixtures.Names() {
-		down := 0
-		for _, id := range portIDs(fixturetest.Topology(t, name)) {
-			if down++; down > 2 {
-				break
-			}
-			top := edited(named(name), func(t *topo.Topology) {
-				for i := range t.Ports {
-					if t.Ports[i].ID == id {
-						t.Ports[i].State = "DOWN"
-					}
-				}
-			})(t)
-			h, err := pathsel.New(top, pathsel.Options{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			plan, err := h.Plan(nil)
-			if err != nil {
-				continue
-			}
-			for _, f := range run(t, top, "port-down").Findings() {
-				for _, a := range plan.Assignments {
-					clause, ok := between(f.Text, a.Consumer+" falls back to ", ";")
-					if !ok {
-						continue
-					}
-					with := ""
-					if load, _ := plan.Load(a.Ports[0].Port); len(load.Consumers) > 1 {
-						with = "shared with"
-					}
-					if !strings.HasPrefix(clause, a.Ports[0].Name+":") || strings.Contains(clause, "shared with") != (with != "") {
-						t.Errorf("%s, %s down: %q; the plan has %s %s", name, id, clause, a.Ports[0].Name, with)
-					}
-				}
-			}
-		}
-	}
-}
-
-// portIDs are the RDMA ports of a host.
-func portIDs(t *topo.Topology) (ids []topo.ID) {
-	for i := range t.Ports {
-		ids = append(ids, t.Ports[i].ID)
-	}
-	return ids
 }
 
 // between is what stands between a phrase and the next end of it.

@@ -10,21 +10,6 @@ import (
 	"github.com/topoctl/topoctl/internal/text"
 )
 
-var acsRedirect = Check{
-	Code: "acs-redirect", Severity: Error,
-	Title: "no PCIe port sends transfers of GPUs and NICs up to the root complex or the IOMMU",
-	Judged: "The ACS control register of the ports between each GPU and the NICs and GPUs that it reaches over PCIe. " +
-		"At ports of one switch, request or completion redirect is an error; a warning where direct translated requests are let through, unless the devices are known to use ATS, and where a device of the host is bound to vfio. " +
-		"At root ports of one socket it is a warning where an IOMMU is on that is not known to pass addresses through; Grace and Vera want it there. " +
-		"Inside ConnectX switches it depends on the use, which the NICs show: without ATS (bare metal) nothing should be redirected; with ATS (passthrough) redirection is right where the NIC's port lets translated requests through; " +
-		"with a data direct function, its port must not redirect requests and the GPU's no completions. " +
-		"A guest does not see the switches of its host, so there a clean look proves nothing.",
-	Facts: "the ACS and ATS capabilities in config of /sys/bus/pci/devices, beyond byte 256: root only; IOMMU groups and their types",
-	Fix: "Where no device is passed through to a virtual machine: boot with pci=disable_acs_redir=BDF;BDF (Linux 4.19), or turn ACS off in the firmware set-up. Either merges IOMMU groups, and the devices of a group can be passed through only together. " +
-		"pci=config_acs=BITS@BDF;BITS@BDF (Linux 6.11) sets single bits; rdma_topo of rdma-core writes it for ConnectX switches. Linux 6.11 to 6.14 takes one address only of either option, unless the fix was backported.",
-	run: checkACS,
-}
-
 // Bits of the ACS control register. Source: PCI Express Base Specification, ACS Control Register.
 const directTranslated = 1 << 6
 

@@ -42,16 +42,6 @@ func (h *host) askNVML() string {
 	return "record the host where NVML can be loaded"
 }
 
-var nvlinkMissing = Check{
-	Code: "nvlink-missing", Severity: Error,
-	Title: "every GPU that should have NVLinks has some that are active",
-	Judged: "GPUs without an active NVLink on a host with NVSwitches are an error; GPUs without one beside GPUs of the same model " +
-		"that have some are a warning. Without NVML this is not known.",
-	Facts: "NVML (nvmlDeviceGetNvLinkState), NVSwitches in /sys/bus/pci/devices",
-	Fix:   "Start NVIDIA's fabric manager in the version of the driver (systemctl status nvidia-fabricmanager); look at nvidia-smi nvlink -s and dmesg.",
-	run:   checkNVLinkMissing, noun: "GPU", none: "no NVIDIA GPU",
-}
-
 func checkNVLinkMissing(h *host) (o outcome) {
 	gpus := h.nvidia()
 	var unlinked []topo.ID // without links on a host with switches
@@ -132,18 +122,6 @@ func (h *host) hiddenLinks(g topo.ID) bool {
 	return slices.ContainsFunc(h.t.Warnings, func(w topo.Warning) bool {
 		return w.Code == topo.CodePartialView && w.Subject == g && strings.HasPrefix(w.Evidence, "nvmlDeviceGetNvLink")
 	})
-}
-
-var nvlinkUneven = Check{
-	Code: "nvlink-uneven", Severity: Warning,
-	Title: "GPUs of one model have equally many active links to each other",
-	Judged: "The number of active NVLinks (of AMD GPUs, xGMI links) of each GPU against the others of its model. Of GPUs that are the two dies of a package (MI250X), which have " +
-		"most of their links to each other, the one with more links is held against those with more, and the one with fewer against those with fewer: they differ by design. " +
-		"Of a matrix of classes (nvidia-smi topo -m), in which NV18 stands for 18 links, also each pair against what both GPUs have to others. " +
-		"GPUs whose links lead to devices that are hidden here are not judged.",
-	Facts: "NVML (nvmlDeviceGetNvLinkState); the amdgpu driver's topology in /sys/class/kfd; another tool's links or classes",
-	Fix:   "NVIDIA: nvidia-smi nvlink -s shows which link is down, nvidia-smi nvlink -e its errors. AMD: amd-smi xgmi. Reset the GPU or have the board looked at.",
-	run:   checkNVLinkUneven, none: "no two GPUs of one model",
 }
 
 func checkNVLinkUneven(h *host) (o outcome) {
@@ -275,16 +253,6 @@ func (h *host) linksBetween(a, b topo.ID) (n int) {
 	return n
 }
 
-var p2pDisabled = Check{
-	Code: "p2p-disabled", Severity: Error,
-	Title: "GPUs may reach each other's memory",
-	Judged: "NVML's answer for each pair of NVIDIA GPUs. Refused beside an NVLink is an error (NCCL stops), below a common PCIe switch " +
-		"a warning, elsewhere info: such pairs go through host memory anyway.",
-	Facts: "NVML (nvmlDeviceGetP2PStatus)",
-	Fix:   "Look at the reason: registry keys of the driver (NVreg_...), MIG, confidential computing, IOMMU and ACS, a guest without the peer in the same clique.",
-	run:   checkP2P,
-}
-
 func checkP2P(h *host) (o outcome) {
 	gpus := h.nvidia()
 	if len(gpus) < 2 {
@@ -353,15 +321,6 @@ func refusalFix(reason string, s Severity) string {
 		return "nothing, unless it was expected: such pairs exchange data through host memory"
 	}
 	return "nvidia-smi topo -p2p r shows all pairs; look for MIG, confidential computing, IOMMU and ACS, and in a guest for peers outside its clique"
-}
-
-var migEnabled = Check{
-	Code: "mig-enabled", Severity: Info,
-	Title:  "no GPU is partitioned with MIG",
-	Judged: "MIG takes peer access and NVLink from a GPU: transfers between its partitions and other GPUs go through host memory.",
-	Facts:  "NVML (nvmlDeviceGetMigMode)",
-	Fix:    "nvidia-smi -i N -mig 0, if transfers between GPUs matter more than partitions.",
-	run:    checkMIG, noun: "GPU", none: "no NVIDIA GPU",
 }
 
 func checkMIG(h *host) (o outcome) {

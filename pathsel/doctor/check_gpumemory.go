@@ -12,16 +12,6 @@ import (
 	"github.com/topoctl/topoctl/internal/units"
 )
 
-var gpuDriverMissing = Check{
-	Code: "gpu-driver-missing", Severity: Error,
-	Title: "every GPU has the driver that programs use it with",
-	Judged: "GPUs without a bound driver, or with nouveau, cannot be used for computing: an error. GPUs that are bound to vfio-pci " +
-		"belong to a virtual machine: info.",
-	Facts: "driver in /sys/bus/pci/devices, /proc/driver/nvidia/gpus, NVML",
-	Fix:   "Install and load the vendor's driver; dmesg says why it did not bind.",
-	run:   checkGPUDriver, noun: "GPU", none: "no GPU",
-}
-
 func checkGPUDriver(h *host) (o outcome) {
 	for _, g := range h.gpus {
 		o.judged++
@@ -66,20 +56,8 @@ func (h *host) kernelAtLeast(major, minor int) (yes, known bool) {
 	return x > major || x == major && y >= minor, true
 }
 
-var noGDRPath = Check{
-	Code: "no-gdr-path", Severity: Error,
-	Title: "RDMA devices can reach GPU memory (GPUDirect RDMA)",
-	Judged: "NVIDIA: the module nvidia_peermem (or nv_peer_mem) is loaded, or the kernel module is the open one and the kernel is 5.12 or newer (dma-buf). " +
-		"Neither is an error, and so is dma-buf alone where a device that was tried on the running host does not register them; EFA has efa_nv_peermem, or none in older drivers, which cannot be seen. dma-buf alone is info, because older programs only know peer memory. GeForce GPUs have neither. " +
-		"Of AMD and Intel GPUs the kernel's configuration decides, which is not read.",
-	Facts:       "/sys/module, /proc/driver/nvidia/version, the kernel's release, ibv_reg_dmabuf_mr",
-	Fix:         "modprobe nvidia_peermem (after the RDMA modules), or install the driver's open kernel module.",
-	AsksDevices: true,
-	run:         checkGDR,
-}
-
 func checkGDR(h *host) (o outcome) {
-	if len(h.gpus) == 0 || len(h.hardware()) == 0 {
+	if len(h.gpus) == 0 || len(h.hardware) == 0 {
 		return notApplicable("needs a GPU and RDMA hardware")
 	}
 	var nvidia, others []topo.ID
@@ -123,7 +101,7 @@ func (h *host) nvidiaGDR(o *outcome, gpus []topo.ID) {
 	kernel := h.t.Host.Kernel
 	recent, known := h.kernelAtLeast(5, 12)
 	open := s.GPUModule == "open"
-	efa := !slices.ContainsFunc(h.hardware(), func(r *topo.RDMADevice) bool { return r.Driver != "efa" })
+	efa := !slices.ContainsFunc(h.hardware, func(r *topo.RDMADevice) bool { return r.Driver != "efa" })
 	peer, wanted := "", []string{"nvidia_peermem", "nv_peer_mem"}
 	if efa {
 		wanted = []string{"efa_nv_peermem"}
@@ -169,7 +147,7 @@ func (h *host) nvidiaGDR(o *outcome, gpus []topo.ID) {
 // noDMABuf are the RDMA devices that were tried and do not register dma-bufs.
 func (h *host) noDMABuf() []topo.ID {
 	var out []topo.ID
-	for _, r := range h.hardware() {
+	for _, r := range h.hardware {
 		if a := h.answer(r.Name); a != nil && a.DMABuf != nil && !*a.DMABuf {
 			out = append(out, r.ID)
 		}
@@ -177,19 +155,9 @@ func (h *host) noDMABuf() []topo.ID {
 	return out
 }
 
-var iommuTranslate = Check{
-	Code: "iommu-translate", Severity: Warning,
-	Title: "the IOMMU does not translate what GPUs and RDMA NICs move",
-	Judged: "The type of each device's IOMMU group: DMA and DMA-FQ translate, identity and no group do not. Groups that belong to a " +
-		"virtual machine (vfio) are left out.",
-	Facts: "/sys/kernel/iommu_groups/N/type, /proc/cmdline",
-	Fix:   "Boot with iommu=pt (x86) or iommu.passthrough=1 (Arm), if no virtual machine and no security policy needs translation.",
-	run:   checkIOMMU, noun: "device", none: "no GPU and no RDMA hardware",
-}
-
 func checkIOMMU(h *host) (o outcome) {
 	devices := h.directDevices()
-	if len(devices) == 0 && h.imported() && len(h.gpus)+len(h.hardware()) > 0 {
+	if len(devices) == 0 && h.imported() && len(h.gpus)+len(h.hardware) > 0 {
 		return couldNotCheck("the input has no PCI functions", h.lookAgain())
 	}
 	var translated []topo.ID
@@ -250,7 +218,7 @@ func (h *host) directDevices() []device {
 	for _, g := range h.gpus {
 		add(g.ID, g.PCI)
 	}
-	for _, r := range h.hardware() {
+	for _, r := range h.hardware {
 		add(r.ID, r.PCI)
 	}
 	return out
@@ -272,17 +240,6 @@ func (h *host) passthrough() (yes, known bool) {
 		}
 	}
 	return yes, true
-}
-
-var registrationRefused = Check{
-	Code: "registration-refused", Severity: Error,
-	Title: "memory can be registered with every RDMA device that can be opened",
-	Judged: "On the running host each device is opened by libibverbs and given one page, then 16 MiB of host memory, for a moment. A refusal or no answer is an error; the finding says what the error number means. " +
-		"Devices that this process may not open are left to uverbs-inaccessible.",
-	Facts:       "ibv_open_device, ibv_query_device, ibv_alloc_pd and ibv_reg_mr, on the running host only; they need libibverbs and a topoctl built with cgo",
-	Fix:         "ENOMEM: the limit on locked memory (memlock). EPERM: no memory may be locked, or the device file's permissions. ENODEV, EIO: the device is gone or broken, dmesg. EAGAIN: the rdma cgroup. EOPNOTSUPP: the driver.",
-	AsksDevices: true,
-	run:         checkRegistration, noun: "device",
 }
 
 func checkRegistration(h *host) (o outcome) {
@@ -436,17 +393,6 @@ func errorName(e *replies.VerbsError) string {
 // leastLocked is the smallest limit on locked memory that some RDMA program can
 // live with, in bytes: what the devices are tried with.
 const leastLocked = 16 << 20
-
-var memlock = Check{
-	Code: "memlock", Severity: Error,
-	Title: "programs may lock as much memory as they register with RDMA devices",
-	Judged: "The soft limit on locked memory of the process that ran topoctl, on hosts with RDMA devices. Registered memory is locked, queues too. " +
-		"Less than 16 MiB is an error: it is too little for the queues of a few connections and one small region. Other limits below the memory of the host are a warning. " +
-		"A process with CAP_IPC_LOCK outside of user namespaces (root) has no limit: info, because programs of other users do. Services have limits of their own.",
-	Facts: "Max locked memory in /proc/self/limits, CapEff in /proc/self/status, /proc/self/uid_map",
-	Fix:   "ulimit -l unlimited; for good: memlock in /etc/security/limits.d, LimitMEMLOCK=infinity in the unit, --ulimit memlock=-1 for containers.",
-	run:   checkMemlock,
-}
 
 func checkMemlock(h *host) (o outcome) {
 	if len(h.t.RDMADevices) == 0 {

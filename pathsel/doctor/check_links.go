@@ -79,17 +79,6 @@ func (h *host) noLink(e *end, ends *picture.Ends) bool {
 // ends is what both ends say of the link.
 func (e *end) ends() picture.Ends { return picture.EndsOf(e.up, e.dev) }
 
-var linkDegraded = Check{
-	Code: "link-degraded", Severity: Warning,
-	Title: "every PCIe link of GPUs, NICs, switches and drives runs at what both of its ends can do",
-	Judged: "The current width and speed of a link against the lower of what its two ends can do. A GPU's speed is never judged " +
-		"when it is lower, because an idle GPU lowers it: look again while the GPU works. Its width is always judged. " +
-		"Virtual functions and links that a hypervisor invented are left out. Drives are reported as info.",
-	Facts: "current_link_width, current_link_speed, max_link_width and max_link_speed of both ends in /sys/bus/pci/devices",
-	Fix:   "Reseat the card, check riser and cable, look for a limit of the slot in the firmware set-up (speed, bifurcation).",
-	run:   checkDegraded, noun: "link", none: "no GPU, NIC or drive with a PCIe link",
-}
-
 func checkDegraded(h *host) (o outcome) {
 	var unknown, idle, hidden []topo.ID
 	for _, e := range h.ends() {
@@ -212,15 +201,6 @@ func (h *host) limited(id topo.LinkID) (n int) {
 	return n
 }
 
-var linkDisagrees = Check{
-	Code: "link-disagrees", Severity: Warning,
-	Title:  "both ends of every PCIe link report the same state",
-	Judged: "Width and speed at the device against those at the port above it. Speeds of GPUs are left out, because an idle GPU changes its own between two reads.",
-	Facts:  "current_link_width and current_link_speed of both ends in /sys/bus/pci/devices",
-	Fix:    "Read again; if it stays, the link is unstable (reseat the card) or one end's report is wrong (update firmware and kernel).",
-	run:    checkDisagrees, noun: "link", none: "no link with two ends that can be believed",
-}
-
 func checkDisagrees(h *host) (o outcome) {
 	for _, e := range h.ends() {
 		ends := e.ends()
@@ -251,18 +231,8 @@ func checkDisagrees(h *host) (o outcome) {
 	return o
 }
 
-var implausibleBridgeLink = Check{
-	Code: "implausible-bridge-link", Severity: Warning,
-	Title: "no bridge above a GPU or NIC reports a link state that is invented",
-	Judged: "Bridges that a hypervisor made up, and in guests those that claim a quarter or less of what is below them. " +
-		"They are never a bottleneck here; it is a warning where the maximum, which NCCL reads, is invented too.",
-	Facts: "vendor, device and link files of bridges in /sys/bus/pci/devices; the hypervisor of the host",
-	Fix:   "Give NCCL a topology file with true links: topoctl export nccl-xml > topo.xml; NCCL_TOPO_FILE=topo.xml. Not where it is too large for NCCL, which the export says: there take the provider's file or plugin.",
-	run:   checkImplausible,
-}
-
 func checkImplausible(h *host) (o outcome) {
-	if len(h.gpus)+len(h.hardware()) == 0 {
+	if len(h.gpus)+len(h.hardware) == 0 {
 		return notApplicable("no GPU and no RDMA hardware")
 	}
 	if len(h.t.PCIDevices) == 0 {

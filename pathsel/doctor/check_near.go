@@ -57,18 +57,8 @@ func (h *host) coherentEvidence(gpu topo.ID) []string {
 	return []string{where}
 }
 
-var gpuWithoutNearNIC = Check{
-	Code: "gpu-without-near-nic", Severity: Warning,
-	Title: "every GPU has a NIC below its own PCIe switch, or reaches NICs over its CPU's C2C link",
-	Judged: "The best class of each GPU to the RDMA data ports, up or down: farther than PXB is a warning where most GPUs of the host have a near one, or where the near NICs are not spread " +
-		"over the sockets as evenly as their number allows. It is info otherwise, because then that is how the host is built: many boards have fewer NICs than switches.",
-	Facts: "the PCI tree, the NUMA nodes of GPUs",
-	Fix:   "Use the nearest one by name (topoctl path gpu:N). Where like hosts have a NIC at that switch, look for one that is missing, switched off or in another slot.",
-	run:   checkNearNIC, noun: "GPU",
-}
-
 func checkNearNIC(h *host) (o outcome) {
-	ports := h.dataPorts()
+	ports := h.dataPorts
 	if len(h.gpus) == 0 || len(ports) == 0 {
 		return notApplicable("needs a GPU and an RDMA data port")
 	}
@@ -123,18 +113,8 @@ func (s *siblings) odd() bool {
 	return s.near > s.all-s.near || most-least > 1
 }
 
-var c2cPath = Check{
-	Code: "c2c-path", Severity: Info,
-	Title: "no GPU depends on its C2C link to reach NICs",
-	Judged: "GPUs with NVLink-C2C to their CPU and no NIC below their own switch (Grace Hopper, Grace Blackwell): transfers go over C2C and the CPU, which is fast, " +
-		"but programs that only count PCIe switches see no near NIC and copy through host memory.",
-	Facts: "NVML (C2C links), the PCI tree",
-	Fix:   "NCCL: NCCL_NET_GDR_C2C=1 where it is not the default, and NCCL_NET_GDR_LEVEL; see NCCL's path type P2C in topoctl matrix --show nccl.",
-	run:   checkC2C, noun: "GPU",
-}
-
 func checkC2C(h *host) (o outcome) {
-	ports := h.dataPorts()
+	ports := h.dataPorts
 	gpus := h.nvidia()
 	if len(gpus) == 0 || len(ports) == 0 {
 		return notApplicable("needs an NVIDIA GPU and an RDMA data port")
@@ -230,18 +210,8 @@ func (h *host) misled(nics, data []*pathsel.Port) (gpus []topo.ID, what []string
 	return gpus, what
 }
 
-var gpuNICIndex = Check{
-	Code: "gpu-nic-index", Severity: Warning,
-	Title: "pairing GPU and NIC by their numbers gives each GPU a nearest NIC",
-	Judged: "The i-th data NIC in the order of names for gpu:i, as scripts and some engines pair them. A warning where that NIC is farther than the GPU's nearest. " +
-		"Info where there are fewer NICs than GPUs, so that no script has a number for each, or where only the order of all RDMA devices misleads, storage and others included.",
-	Facts: "the PCI tree, the names of RDMA devices",
-	Fix:   "Pair by topology instead: topoctl path gpu:N; " + perRank + ".",
-	run:   checkIndex,
-}
-
 func checkIndex(h *host) (o outcome) {
-	data := byNumber(h.dataPorts())
+	data := byNumber(h.dataPorts)
 	if len(h.gpus) < 2 || len(data) < 2 {
 		return notApplicable("needs two GPUs and two RDMA data NICs")
 	}
@@ -256,7 +226,7 @@ func checkIndex(h *host) (o outcome) {
 		severity = Info
 	}
 	if len(gpus) == 0 {
-		gpus, what = h.misled(byNumber(h.hardwarePorts()), data)
+		gpus, what = h.misled(byNumber(h.hardwarePorts), data)
 		severity, which = Info, "all RDMA devices, storage and others included,"
 	}
 	if len(gpus) > 0 {
@@ -271,23 +241,13 @@ func checkIndex(h *host) (o outcome) {
 	return o
 }
 
-var nicRole = Check{
-	Code: "nic-role", Severity: Info,
-	Title: "every RDMA device is made for data",
-	Judged: "Devices that topoctl leaves out of data transfers, with the reason: decoys (ConnectX functions that manage NVLink, slots of two lanes), management " +
-		"(a fraction of the fastest rate), storage (another fabric, or away from GPUs that all have NICs of their own).",
-	Facts: "PCI subsystem, link width, rates, link layers, routes, the PCI tree",
-	Fix:   "Leave them out elsewhere too: NCCL_IB_HCA=^NAME, UCX_NET_DEVICES; topoctl export env --for nccl.",
-	run:   checkRoles, noun: "RDMA device", none: "no RDMA hardware",
-}
-
 func checkRoles(h *host) (o outcome) {
 	type key struct {
 		role pathsel.Role
 		text string
 	}
 	var by groups[key, *pathsel.Port]
-	for _, p := range byNumber(h.hardwarePorts()) {
+	for _, p := range byNumber(h.hardwarePorts) {
 		o.judged++
 		switch {
 		case p.Role != pathsel.RoleData:
@@ -311,16 +271,6 @@ func checkRoles(h *host) (o outcome) {
 // blueFields are the network functions of BlueField 1, 2 and 3. Source: the PCI
 // ID repository, vendor 15b3.
 var blueFields = map[topo.HexID]string{"0xa2d2": "BlueField", "0xa2d6": "BlueField-2", "0xa2dc": "BlueField-3"}
-
-var dpu = Check{
-	Code: "dpu", Severity: Info,
-	Title: "no NIC is a DPU with a system of its own",
-	Judged: "BlueField functions, and representors of virtual functions. A DPU in DPU mode has its own operating system between the port and the host. " +
-		"Representors stand for virtual functions and are never counted as NICs.",
-	Facts: "vendor and device in /sys/bus/pci/devices, phys_port_name in /sys/class/net, DMI product",
-	Fix:   "mlxconfig -d BDF q INTERNAL_CPU_OFFLOAD_ENGINE shows DPU mode (0) or NIC mode (1).",
-	run:   checkDPU, noun: "network function", none: "no NIC on PCI",
-}
 
 func checkDPU(h *host) (o outcome) {
 	if h.imported() && len(h.t.RDMADevices) > 0 && len(h.t.PCIDevices) == 0 {

@@ -20,7 +20,7 @@ type resident struct {
 
 func (h *host) residents() []resident {
 	list := mapped(h.gpus, func(g *topo.GPU) resident { return resident{g.ID, h.PCIDevice(g.PCI), g.NUMA, g.Evidence} })
-	return append(list, mapped(h.hardware(), func(r *topo.RDMADevice) resident { return resident{r.ID, h.PCIDevice(r.PCI), r.NUMA, r.Evidence} })...)
+	return append(list, mapped(h.hardware, func(r *topo.RDMADevice) resident { return resident{r.ID, h.PCIDevice(r.PCI), r.NUMA, r.Evidence} })...)
 }
 
 // unlisted are devices on NUMA nodes that the topology does not list.
@@ -43,16 +43,6 @@ func (h *host) nodesHow() string {
 		return h.lookAgain()
 	}
 	return "look at /sys/devices/system/node on the host: a kernel that knows NUMA has it"
-}
-
-var numaUnknown = Check{
-	Code: "numa-unknown", Severity: Warning,
-	Title: "the NUMA node of every GPU and NIC is known",
-	Judged: "On hosts with several NUMA nodes: a GPU or RDMA device whose numa_node is -1 and which nothing else reports is a warning; " +
-		"one whose node was taken from elsewhere (local CPUs, the bridge above) is info.",
-	Facts: "numa_node and local_cpulist in /sys/bus/pci/devices, cpulistaffinity of the bus",
-	Fix:   "Update the firmware (its ACPI tables lack _PXM), turn NUMA on in the set-up; in a guest, have the hypervisor expose it.",
-	run:   checkNUMA,
 }
 
 func checkNUMA(h *host) (o outcome) {
@@ -149,19 +139,9 @@ func (h *host) socketsOf() (of map[int]int, sockets []int) {
 	return of, sockets
 }
 
-var asymmetricSockets = Check{
-	Code: "asymmetric-sockets", Severity: Warning,
-	Title: "GPUs and data NICs are spread evenly over the sockets",
-	Judged: "GPUs and RDMA data ports by socket; by NUMA node where it is not known which of them are of one socket. Where there are GPUs and no data port it is a warning, because all of their traffic crosses the link between sockets; " +
-		"other differences are info.",
-	Facts: "numa_node of the devices, physical_package_id of the CPUs",
-	Fix:   "Let a plan that knows the host share the NICs: topoctl path --plan. Where the board has a free slot on that socket, a NIC there takes load off the link.",
-	run:   checkSockets,
-}
-
 func checkSockets(h *host) (o outcome) {
 	packageOf, sockets := h.socketsOf()
-	ports := h.dataPorts()
+	ports := h.dataPorts
 	unlisted := h.unlisted(h.residents())
 	switch {
 	case len(h.gpus) == 0 || len(ports) == 0:

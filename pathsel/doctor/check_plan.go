@@ -13,7 +13,7 @@ import (
 // plan is the balanced plan over all GPUs. If it is nil, the outcome says why there is no
 // plan to judge.
 func (h *host) plan() (*pathsel.Plan, outcome) {
-	if len(h.gpus) == 0 || len(h.hardware()) == 0 {
+	if len(h.gpus) == 0 || len(h.hardware) == 0 {
 		return nil, notApplicable("needs GPUs and RDMA hardware")
 	}
 	if h.paths.Transport() != pathsel.RDMA {
@@ -42,16 +42,6 @@ func (h *host) plan() (*pathsel.Plan, outcome) {
 	}
 	o.note = fmt.Sprintf("%s for %s", text.Plural(len(p.Ports), "port"), text.Plural(len(p.Assignments), "GPU"))
 	return p, o
-}
-
-var nicUnassigned = Check{
-	Code: "nic-unassigned", Severity: Warning,
-	Title: "every usable data NIC is among the nearest of some GPU",
-	Judged: "The balanced plan over all GPUs and usable ports. A port that it gives to a GPU that has nearer ones, because no other GPU is nearer to it, stays idle in " +
-		"every engine that takes the nearest NIC.",
-	Facts: "the PCI tree, port states and rates",
-	Fix:   "Let a plan share the NICs: topoctl path --plan; " + perRank + ".",
-	run:   checkUnassigned,
 }
 
 func checkUnassigned(h *host) outcome {
@@ -86,16 +76,6 @@ func (h *host) rdmaEvidence(port topo.ID) string {
 		return x.Evidence
 	}
 	return ""
-}
-
-var nicOversubscribed = Check{
-	Code: "nic-oversubscribed", Severity: Warning,
-	Title: "no two GPUs have to share a NIC, and taking the first of the nearest spreads them as well as a plan does",
-	Judged: "The balanced plan over all GPUs and usable ports. Fewer ports than GPUs is info, with what each GPU gets; a port that carries at least two GPUs more than " +
-		"another of its rate is a warning. Info too: GPUs whose first choice by class and name is one NIC, while a plan would spread them over equals.",
-	Facts: "the PCI tree, port states and rates",
-	Fix:   "Give each rank the planned NIC: " + perRank + ".",
-	run:   checkOversubscribed,
 }
 
 func checkOversubscribed(h *host) outcome {
@@ -146,7 +126,7 @@ func (h *host) shared(p *pathsel.Plan, most pathsel.PortLoad) Finding {
 // fewPorts says what can be done about fewer ports than GPUs.
 func (h *host) fewPorts(p *pathsel.Plan) string {
 	var out []string
-	for _, port := range h.dataPorts() {
+	for _, port := range h.dataPorts {
 		if !port.Usable {
 			out = append(out, port.Name)
 		}

@@ -12,21 +12,8 @@ import (
 	"github.com/topoctl/topoctl/pathsel"
 )
 
-var portDown = Check{
-	Code: "port-down", Severity: Error,
-	Title: "every RDMA port is ACTIVE",
-	Judged: "A port that is not ACTIVE is an error if it is nearer to a GPU than every port that is left: the fallback and its cost are named. " +
-		"It is a warning if an equally near port is left (bandwidth is lost) or one of unknown place, and info if no GPU prefers it, or if it looks unused on purpose: " +
-		"the card's other port is up, and no card has all of its ports up. " +
-		"Decoys are left out, and virtual functions beside their physical function. Software devices count on hosts without RDMA hardware: a warning. " +
-		"The cause comes from the port's interface (switched off, no carrier, something below it down), on InfiniBand from the physical state.",
-	Facts: "state and phys_state in /sys/class/infiniband/DEV/ports/N; flags, carrier and operstate in /sys/class/net",
-	Fix:   "Switched off: ip link set DEV up. No carrier, Polling: cable, transceiver, switch port. INIT or ARMED: the subnet manager. Carrier and yet DOWN: the driver, dmesg.",
-	run:   checkPortDown, noun: "port", none: "no RDMA port",
-}
-
 func checkPortDown(h *host) (o outcome) {
-	for _, p := range h.rdmaPorts() {
+	for _, p := range h.rdmaPorts {
 		switch state := h.state(p); {
 		case p.Role == pathsel.RoleDecoy:
 		case state == "":
@@ -133,7 +120,7 @@ func (h *host) downPort(p *pathsel.Port, state string) Finding {
 func (h *host) spare(p *pathsel.Port) bool {
 	type card struct{ up, ports int }
 	cards := map[topo.ID]card{}
-	for _, q := range h.dataPorts() {
+	for _, q := range h.dataPorts {
 		c := cards[q.Card]
 		c.ports++
 		if h.state(q) == "ACTIVE" {
@@ -185,17 +172,8 @@ func (h *host) bounded(r topo.Rate, basis topo.Basis) string {
 	return basis.Text(h.rate(r))
 }
 
-var pfAndVFVisible = Check{
-	Code: "pf-and-vf-visible", Severity: Warning,
-	Title:  "no virtual function is visible beside its physical function",
-	Judged: "RDMA devices that are virtual functions of another RDMA device here. They share its wire and slot, but programs that list devices count each as bandwidth.",
-	Facts:  "physfn in /sys/bus/pci/devices",
-	Fix:    "Name the physical functions: NCCL_IB_HCA, UCX_NET_DEVICES (topoctl export env --for nccl); or hide the virtual functions (RDMA namespaces); sriov_numvfs takes them away from virtual machines and containers too.",
-	run:    checkVFs, noun: "RDMA device", none: "no RDMA hardware",
-}
-
 func checkVFs(h *host) (o outcome) {
-	o.judged = len(h.hardware())
+	o.judged = len(h.hardware)
 	var by groups[topo.ID, *pathsel.Port]
 	for _, p := range matching(h.ports, func(p *pathsel.Port) bool { return p.RDMA() && p.PF != "" }) {
 		by.add(p.PF, p)
@@ -213,7 +191,7 @@ func checkVFs(h *host) (o outcome) {
 		}
 		o.find(f)
 	})
-	for _, r := range h.hardware() {
+	for _, r := range h.hardware {
 		d := h.PCIDevice(r.PCI)
 		if d == nil || d.SRIOV == nil || d.SRIOV.NumVFs == nil {
 			continue
@@ -226,16 +204,6 @@ func checkVFs(h *host) (o outcome) {
 		o.missingOfHost("the input does not distinguish virtual functions from physical ones", h.lookAgain())
 	}
 	return o
-}
-
-var softwareRDMA = Check{
-	Code: "software-rdma", Severity: Warning,
-	Title: "no RDMA device is software",
-	Judged: "rxe and siw devices are info: they have no hardware, cannot reach GPU memory and cost CPU time. siw on a host with NVIDIA GPUs " +
-		"is a warning, because nvidia-smi topo -m then fails as a whole.",
-	Facts: "/sys/class/infiniband, /sys/module",
-	Fix:   "rdma link delete NAME, if nothing needs it.",
-	run:   checkSoftware, noun: "RDMA device", none: "no RDMA device",
 }
 
 func checkSoftware(h *host) (o outcome) {
@@ -365,17 +333,8 @@ func (h *host) ownNetdev(p *pathsel.Port) *topo.Netdev {
 	return nil
 }
 
-var noUsablePort = Check{
-	Code: "no-usable-port", Severity: Error,
-	Title:  "data can leave the host by a usable port, and by RDMA where the host has the hardware",
-	Judged: "No usable port at all is an error; RDMA hardware of which no port is usable, so that TCP is left, is a warning.",
-	Facts:  "port states, GID tables, LIDs, device files, interface states and addresses",
-	Fix:    "Each port is listed with the first reason that rules it out.",
-	run:    checkUsable,
-}
-
 func checkUsable(h *host) (o outcome) {
-	hardware := h.hardwarePorts()
+	hardware := h.hardwarePorts
 	switch n := len(h.networkFunctions()); {
 	case len(h.ports) > 0:
 	case n > 0:
@@ -441,19 +400,10 @@ func (h *host) unusable(ports []*pathsel.Port, severity Severity, intro string) 
 	return f
 }
 
-var uverbsInaccessible = Check{
-	Code: "uverbs-inaccessible", Severity: Error,
-	Title:  "this process may use every RDMA device",
-	Judged: "The device file is opened for reading and writing. No device that can be used is an error, some are a warning.",
-	Facts:  "/dev/infiniband/uverbsN, opened on the running host only",
-	Fix:    "In a container: --device /dev/infiniband, or the RDMA device plugin. On a host: the permissions of /dev/infiniband (rdma-core's udev rules); modprobe ib_uverbs.",
-	run:    checkUverbs, noun: "RDMA device", none: "no RDMA device",
-}
-
 func checkUverbs(h *host) (o outcome) {
 	var shut groups[string, *topo.RDMADevice]
 	bad := 0
-	for _, r := range h.rdmaDevices() {
+	for _, r := range h.rdmaDevices {
 		o.judged++
 		switch r.Uverbs {
 		case "rw":
@@ -488,17 +438,8 @@ func checkUverbs(h *host) (o outcome) {
 	return o
 }
 
-var rdmaLAG = Check{
-	Code: "rdma-lag", Severity: Warning,
-	Title:  "no RDMA device is a bond, or its legs are all up",
-	Judged: "A bond is info: one connection uses one leg, so programs need several. A leg that is down is a warning.",
-	Facts:  "bonding, master and operstate in /sys/class/net",
-	Fix:    "At least as many queue pairs for each peer as there are legs: NCCL_IB_QPS_PER_CONNECTION=2 or more; xmit_hash_policy layer3+4.",
-	run:    checkLAG, noun: "port", none: "no RDMA hardware",
-}
-
 func checkLAG(h *host) (o outcome) {
-	for _, p := range h.hardwarePorts() {
+	for _, p := range h.hardwarePorts {
 		if len(p.Legs) == 0 && p.LinkLayer != "InfiniBand" && h.RDMADevice(p.NIC).Transport != "efa" && p.Netdev == "" {
 			o.missing("the interface of the port is not visible, so whether it is a bond", h.seeInterfaces(), p.ID)
 			continue

@@ -12,19 +12,10 @@ import (
 	"github.com/topoctl/topoctl/pathsel"
 )
 
-var rateMismatch = Check{
-	Code: "rate-mismatch", Severity: Warning,
-	Title:  "data ports of one kind run at one rate",
-	Judged: "The rates of the RDMA data ports that are up, separately for InfiniBand and Ethernet. A slower rail holds back every transfer that is spread evenly.",
-	Facts:  "rate in /sys/class/infiniband/DEV/ports/N",
-	Fix:    "Look at cable, transceiver and switch port of the slower one (mlxlink -d DEV), or leave it out.",
-	run:    checkRates, noun: "port",
-}
-
 func checkRates(h *host) (o outcome) {
 	var unknown []topo.ID
 	var layers groups[string, *pathsel.Port]
-	for _, p := range h.dataPorts() {
+	for _, p := range h.dataPorts {
 		switch {
 		case !h.active(p):
 		case p.BytesPerSec == nil:
@@ -78,19 +69,9 @@ func (h *host) rateHow(ports []topo.ID) string {
 	return "EFA has no rate file: see what the cloud provider says of the instance type"
 }
 
-var mixedLinkLayer = Check{
-	Code: "mixed-link-layer", Severity: Warning,
-	Title: "the RDMA ports that are up have one link layer",
-	Judged: "InfiniBand and Ethernet side by side. A warning where both seem made for data; info where the ports of one kind are recognised as " +
-		"storage or management, because topoctl leaves those out and other programs need to be configured.",
-	Facts: "link_layer in /sys/class/infiniband/DEV/ports/N; the roles of NICs",
-	Fix:   "NCCL_IB_HCA, UCX_NET_DEVICES, Mooncake's device list: topoctl export writes them.",
-	run:   checkLayers, none: "no RDMA hardware port is up",
-}
-
 func checkLayers(h *host) (o outcome) {
 	var by groups[string, *pathsel.Port]
-	for _, p := range h.hardwarePorts() {
+	for _, p := range h.hardwarePorts {
 		switch {
 		case p.Role == pathsel.RoleDecoy || !h.active(p):
 		case p.LinkLayer == "":
@@ -129,19 +110,10 @@ func checkLayers(h *host) (o outcome) {
 	return o
 }
 
-var firmwareDiffers = Check{
-	Code: "firmware-differs", Severity: Info,
-	Title:  "NICs of one board have one firmware version",
-	Judged: "fw_ver of the RDMA devices with the same board_id.",
-	Facts:  "fw_ver and board_id in /sys/class/infiniband/DEV",
-	Fix:    "Update the older ones: mlxfwmanager; the NIC is down while it starts the new firmware.",
-	run:    checkFirmware, noun: "RDMA device",
-}
-
 func checkFirmware(h *host) (o outcome) {
 	var boards groups[string, *topo.RDMADevice]
 	var unknown []topo.ID
-	for _, r := range h.hardware() {
+	for _, r := range h.hardware {
 		switch {
 		case r.Transport == "efa":
 		case r.Board == "" || r.Firmware == "":
@@ -177,16 +149,6 @@ func checkFirmware(h *host) (o outcome) {
 		o.missing("firmware or board is not known", h.lookAgain(), unknown...)
 	}
 	return o
-}
-
-var railsShareSubnet = Check{
-	Code: "rails-share-subnet", Severity: Info,
-	Title: "each Ethernet data port has an IP network of its own",
-	Judged: "Data ports that are up with addresses in one IP network. The kernel then sends all TCP, and connections that rdma_cm makes, by one of them, unless there are " +
-		"rules that choose by source address, which are not read.",
-	Facts: "addresses of the interfaces (netlink)",
-	Fix:   "A network for each rail; or ip rule by source address with arp_ignore=1, arp_announce=2.",
-	run:   checkSubnets, noun: "port",
 }
 
 func checkSubnets(h *host) (o outcome) {

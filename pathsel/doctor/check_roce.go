@@ -18,7 +18,7 @@ import (
 // roce lists the RoCE ports that are up. It notes ports whose link layer is not known
 // as missing.
 func (h *host) roce(o *outcome) []*pathsel.Port {
-	return slices.DeleteFunc(h.rdmaPorts(), func(p *pathsel.Port) bool {
+	return slices.DeleteFunc(slices.Clone(h.rdmaPorts), func(p *pathsel.Port) bool {
 		r := h.RDMADevice(p.NIC)
 		if p.Role == pathsel.RoleDecoy || !h.active(p) || r.Transport == "iwarp" || r.Transport == "efa" {
 			return true
@@ -53,17 +53,8 @@ func onlyData(ports []*pathsel.Port) []*pathsel.Port {
 	return slices.DeleteFunc(slices.Clone(ports), func(p *pathsel.Port) bool { return p.Role != pathsel.RoleData })
 }
 
-var gidMissing = Check{
-	Code: "gid-missing", Severity: Error,
-	Title:  "every RDMA port that is up has GIDs",
-	Judged: "An ACTIVE port whose GID table is empty cannot be connected to. EFA and iWARP do not need GIDs.",
-	Facts:  "gids in /sys/class/infiniband/DEV/ports/N",
-	Fix:    "RoCE: bring its interface up and give it an address; in a container, the interface must be in the same network namespace.",
-	run:    checkGIDs, noun: "port", none: "no RDMA port that is up and needs GIDs",
-}
-
 func checkGIDs(h *host) (o outcome) {
-	for _, p := range h.rdmaPorts() {
+	for _, p := range h.rdmaPorts {
 		x, r := h.Port(p.ID), h.RDMADevice(p.NIC)
 		switch {
 		case p.Role == pathsel.RoleDecoy || r.Transport == "efa" || r.Transport == "iwarp" || x != nil && x.State != "" && x.State != "ACTIVE":
@@ -95,15 +86,6 @@ func (h *host) unreadGIDs(p *pathsel.Port) bool {
 	return slices.ContainsFunc(h.t.Warnings, func(w topo.Warning) bool {
 		return w.Partial() && w.Subject == p.ID && (strings.Contains(w.Evidence, "/gids") || strings.Contains(w.Evidence, "/gid_attrs"))
 	})
-}
-
-var gidNoneRoutable = Check{
-	Code: "gid-none-routable", Severity: Warning,
-	Title:  "every RoCE port has a RoCE v2 GID that peers on other networks can reach",
-	Judged: "Ports that have GIDs, of which none is both RoCE v2 and made from a routable address (not fe80::).",
-	Facts:  "gids, gid_attrs/types and gid_attrs/ndevs in /sys/class/infiniband/DEV/ports/N",
-	Fix:    "Give the interface an IP address (a GID goes when its address goes); in a container, look at the network namespace.",
-	run:    checkRoutable,
 }
 
 func checkRoutable(h *host) (o outcome) {
@@ -183,15 +165,6 @@ func (h *host) routableAddress(n *topo.Netdev) string {
 	return ""
 }
 
-var gidIndexDiffers = Check{
-	Code: "gid-index-differs", Severity: Warning,
-	Title:  "the GID index to use is the same on all RoCE data ports",
-	Judged: "The first RoCE v2 GID with a routable address, IPv4 before IPv6, of each data port. One NCCL_IB_GID_INDEX for all ports is wrong where they differ.",
-	Facts:  "gids and gid_attrs/types in /sys/class/infiniband/DEV/ports/N",
-	Fix:    "Leave NCCL_IB_GID_INDEX unset: it is one for all ports, and NCCL 2.21 and newer choose by themselves. UCX and NVSHMEM take it for each rank: topoctl export env --for ucx.",
-	run:    checkGIDIndex,
-}
-
 func checkGIDIndex(h *host) (o outcome) {
 	var by groups[int, *pathsel.Port]
 	for _, p := range onlyData(h.roce(&o)) {
@@ -221,16 +194,6 @@ func checkGIDIndex(h *host) (o outcome) {
 		o.note += ", index " + strconv.Itoa(by.order[0])
 	}
 	return o
-}
-
-var trafficClassUnset = Check{
-	Code: "traffic-class-unset", Severity: Warning,
-	Title: "RoCE ports mark their packets for the lossless queue of the network",
-	Judged: "The traffic class that the driver package forces on connections: none, or different ones, are a warning. Without NVIDIA's driver package there is no such file, and " +
-		"each program sets its own: that cannot be checked.",
-	Facts: "tc/N/traffic_class in /sys/class/infiniband/DEV (MLNX_OFED, DOCA)",
-	Fix:   "cma_roce_tos and tc/N/traffic_class as the network wants it (often 106), or for each program: NCCL_IB_TC, UCX_IB_TRAFFIC_CLASS.",
-	run:   checkTrafficClass, noun: "port", none: noRoCE,
 }
 
 func checkTrafficClass(h *host) (o outcome) {
@@ -334,18 +297,6 @@ func (h *host) chosenIndices(o *outcome) (list []chosenIndex, known bool) {
 	}
 	slices.SortStableFunc(list, func(a, b chosenIndex) int { return strings.Compare(a.name, b.name) })
 	return list, true
-}
-
-var gidIndexWrong = Check{
-	Code: "gid-index-wrong", Severity: Error,
-	Title: "the GID index that programs are configured to use works on every RoCE data port",
-	Judged: "Each GID index that is set, on each RoCE data port that is up. An index without a GID is an error: connections from there fail. " +
-		"One of RoCE v1, of a link-local address, or of an address that the interface does not have, is a warning. " +
-		"The check looks at NCCL_IB_GID_INDEX, NVSHMEM_IB_GID_INDEX, UCX_IB_GID_INDEX and MC_GID_INDEX, and at the index of --gid-index; -1 and auto choose nothing. " +
-		"It does not apply where none is set. sudo clears the environment: run doctor the way the programs are run.",
-	Facts: "the environment of the process that ran topoctl (/proc/self/environ), /etc/nccl.conf, /etc/ucx/ucx.conf; gids, gid_attrs/types and gid_attrs/ndevs in /sys/class/infiniband/DEV/ports/N; addresses by netlink",
-	Fix:   "Unset it, so that programs choose by themselves, or set the index that the finding names. A GID that is gone comes back with the address of its interface: ip addr add.",
-	run:   checkWrongIndex,
 }
 
 func checkWrongIndex(h *host) (o outcome) {
@@ -469,7 +420,7 @@ func (h *host) foreignAddress(p *pathsel.Port, g *topo.GID, a netip.Addr) bool {
 // ethernetData lists the Ethernet data ports that are up: those that RDMA uses, or the
 // interfaces on a host without such ports.
 func (h *host) ethernetData(o *outcome) []*pathsel.Port {
-	if all := h.roce(o); len(h.hardware())+len(all)+len(o.unknown) > 0 {
+	if all := h.roce(o); len(h.hardware)+len(all)+len(o.unknown) > 0 {
 		return onlyData(all)
 	}
 	var ports []*pathsel.Port
@@ -508,15 +459,6 @@ func (h *host) mtu(p *pathsel.Port) *int {
 		return n.MTU
 	}
 	return nil
-}
-
-var mtuMismatch = Check{
-	Code: "mtu-mismatch", Severity: Warning,
-	Title:  "Ethernet data ports, and the legs of bonds, have one MTU",
-	Judged: "The MTU of the interfaces of all data ports that are up, and of each bond against its legs.",
-	Facts:  "mtu in /sys/class/net",
-	Fix:    "ip link set DEV mtu N on all of them, as the switches have it.",
-	run:    checkMTU,
 }
 
 func checkMTU(h *host) (o outcome) {
@@ -566,15 +508,6 @@ func (h *host) legMTUs(o *outcome) (legs int) {
 	return legs
 }
 
-var mtuSmall = Check{
-	Code: "mtu-small", Severity: Info,
-	Title:  "RoCE ports have an MTU that lets RDMA use its largest packets",
-	Judged: "RDMA packets of 4096 bytes need an interface MTU of about 4200; at 1500 they have 1024.",
-	Facts:  "mtu in /sys/class/net",
-	Fix:    "ip link set DEV mtu 9000, if all switches on the way have it.",
-	run:    checkSmallMTU, noun: "port", none: noRoCE,
-}
-
 func checkSmallMTU(h *host) (o outcome) {
 	ports := h.roce(&o)
 	by := h.byMTU(&o, ports)
@@ -593,18 +526,9 @@ func checkSmallMTU(h *host) (o outcome) {
 // Source: InfiniBand Architecture Specification, volume 1, 10.9.1.1.
 const fullMember = 0x8000
 
-var pkeyMismatch = Check{
-	Code: "pkey-mismatch", Severity: Warning,
-	Title:  "InfiniBand data ports are full members of the same partitions",
-	Judged: "Ports whose keys are all limited (two limited members cannot talk to each other), and ports whose set of keys differs from the others.",
-	Facts:  "pkeys in /sys/class/infiniband/DEV/ports/N",
-	Fix:    "Have the subnet manager put them in the same partitions (partitions.conf, UFM).",
-	run:    checkPKeys, noun: "port", none: "no InfiniBand data port is up",
-}
-
 func checkPKeys(h *host) (o outcome) {
 	var by groups[string, *pathsel.Port]
-	for _, p := range h.dataPorts() {
+	for _, p := range h.dataPorts {
 		if !h.active(p) || p.LinkLayer == "Ethernet" || h.RDMADevice(p.NIC).Transport == "efa" {
 			continue
 		}
@@ -666,17 +590,6 @@ func (h *host) verbsPort(p *pathsel.Port) *replies.VerbsPort {
 		return nil
 	}
 	return &a.Ports[i]
-}
-
-var mtuActive = Check{
-	Code: "mtu-active", Severity: Warning,
-	Title: "RoCE ports send RDMA packets as large as the MTU of their interface allows",
-	Judged: "The active MTU of each RoCE port that is up, as libibverbs reports it, against the largest of 256, 512, 1024, 2048 and 4096 bytes that fits the MTU of its interface with 96 bytes of headers, " +
-		"and that the device can do.",
-	Facts:       "ibv_query_port active_mtu and max_mtu, on the running host only; mtu in /sys/class/net",
-	Fix:         "ip link set DEV down and up, so that the driver takes the interface's MTU over, which drops its connections; restart the programs, for connections keep the packet size that they began with.",
-	AsksDevices: true,
-	run:         checkActiveMTU, noun: "port", none: noRoCE,
 }
 
 func checkActiveMTU(h *host) (o outcome) {
@@ -747,16 +660,6 @@ func (h *host) lanesToPeer() (lanes []pathsel.Lane, there *pathsel.Host, err err
 		return nil, there, err
 	}
 	return set.Lanes, there, nil
-}
-
-var mtuPeer = Check{
-	Code: "mtu-peer", Severity: Warning,
-	Title: "both ends of every lane to the peer have one MTU",
-	Judged: "The MTU of the interfaces at both ends of each Ethernet lane between this host and the one of --peer, whichever ports reach each other. " +
-		"Without --peer it does not apply.",
-	Facts: "mtu in /sys/class/net of both hosts; addresses and routes by netlink",
-	Fix:   "ip link set DEV mtu N: one MTU at both ends and on the switches between.",
-	run:   checkPeerMTU,
 }
 
 func checkPeerMTU(h *host) (o outcome) {

@@ -41,17 +41,6 @@ func (h *host) slotPorts() []*pathsel.Port {
 	})
 }
 
-var nicSlotLimited = Check{
-	Code: "nic-slot-limited", Severity: Warning,
-	Title: "the PCIe link of every NIC carries what its port can",
-	Judged: "The rate of each port that is up against what its PCIe link can carry after line coding, at the maximum of both ends. " +
-		"A switch uplink above that carries less than the port is info: it limits transfers to host memory and to GPUs elsewhere. " +
-		"Ports that are down, decoys and virtual functions are left out.",
-	Facts: "ports/N/rate in /sys/class/infiniband, speed in /sys/class/net, link files in /sys/bus/pci/devices",
-	Fix:   "Move the card to a slot with more lanes or a newer generation; otherwise plan with the lower rate.",
-	run:   checkSlots, noun: "port", none: "no port of a PCIe card is up",
-}
-
 func checkSlots(h *host) (o outcome) {
 	var rates, links []topo.ID
 	for _, p := range h.slotPorts() {
@@ -116,16 +105,6 @@ func (h *host) slotFinding(p *pathsel.Port, l *topo.Link, lane topo.LaneRate, ow
 	return f
 }
 
-var sharedSlot = Check{
-	Code: "shared-slot", Severity: Warning,
-	Title: "ports of one card that are up fit through its slot together",
-	Judged: "The sum of the rates of a card's ports that are up against what the slot can carry. Fewer than two data ports among them make it info. " +
-		"Virtual functions are not counted beside their port, nor legs beside the RDMA device of their bond.",
-	Facts: "ports/N/rate in /sys/class/infiniband, speed in /sys/class/net, link files in /sys/bus/pci/devices",
-	Fix:   "Use one port of the card, prefer ports of different cards, or move the card to a wider slot. topoctl counts the slot once.",
-	run:   checkSharedSlot, noun: "card", none: "no card has two ports that are up",
-}
-
 func checkSharedSlot(h *host) (o outcome) {
 	var cards groups[topo.ID, *pathsel.Port]
 	for _, p := range h.slotPorts() {
@@ -187,17 +166,8 @@ func (h *host) slotFiles(l *topo.Link) []string {
 	return e.files("current_link_speed", "current_link_width")
 }
 
-var rdmaNoPCI = Check{
-	Code: "rdma-no-pci", Severity: Warning,
-	Title:  "every RDMA device that is hardware has its PCI function here",
-	Judged: "RDMA hardware without a PCI function: its slot, NUMA node and distance to GPUs are not known, so it ranks last.",
-	Facts:  "the device link in /sys/class/infiniband/DEV, /sys/bus/pci/devices",
-	Fix:    "In a container, give it all of /sys; on a host, look at the driver: the device link is missing.",
-	run:    checkNoPCI, noun: "RDMA device", none: "no RDMA hardware",
-}
-
 func checkNoPCI(h *host) (o outcome) {
-	for _, r := range h.hardware() {
+	for _, r := range h.hardware {
 		o.judged++
 		switch {
 		case r.PCI != "":

@@ -9,18 +9,8 @@ import (
 	"github.com/topoctl/topoctl/internal/text"
 )
 
-var vmFlat = Check{
-	Code: "vm-flat", Severity: Warning,
-	Title: "a virtual machine shows which GPUs and NICs are near each other",
-	Judged: "In a guest with GPUs and NICs: no GPU shares a PCIe switch with another GPU or NIC, and their NUMA nodes are unknown or all the same. " +
-		"Near and far are then not known, and engines choose blindly.",
-	Facts: "the hypervisor (CPU flags, DMI), the PCI tree, numa_node",
-	Fix:   "Get the true layout from the cloud provider, or write it with topoctl remap from a topology of the hypervisor's host: NCCL_TOPO_FILE, a topology document for topoctl --from; or have the hypervisor build PCIe switches and NUMA nodes for passed-through devices.",
-	run:   checkFlat,
-}
-
 func checkFlat(h *host) (o outcome) {
-	gpus, nics := len(h.gpus), len(h.hardware())
+	gpus, nics := len(h.gpus), len(h.hardware)
 	if gpus == 0 || gpus+nics < 2 {
 		return notApplicable("needs a GPU, and a second GPU or RDMA hardware")
 	}
@@ -57,16 +47,6 @@ func (h *host) hypervisorFile() string {
 		return f.Where
 	}
 	return ""
-}
-
-var partialView = Check{
-	Code: "partial-view", Severity: Warning,
-	Title: "this process sees and may use all of the host",
-	Judged: "GPUs that are on PCI and cannot be used, devices whose function is hidden, NVLinks to hidden devices: a warning. Fewer CPUs than the host has: info. " +
-		"This can be seen on the running host only.",
-	Facts: "/dev, /proc/driver/nvidia, NVML, the process's CPU set, signs of a container",
-	Fix:   "Nothing, if that is intended; else give the container all devices and all of /sys. topoctl keeps the whole host in view and marks what cannot be used.",
-	run:   checkView,
 }
 
 func checkView(h *host) (o outcome) {
@@ -135,15 +115,6 @@ func subjects(warnings ...topo.Warning) []topo.ID {
 	return out
 }
 
-var factsUnread = Check{
-	Code: "facts-unread", Severity: Warning,
-	Title:  "everything that is there could be read",
-	Judged: "Files that exist and could not be read, made no sense, or are missing where every such device has them; sources that failed. Other checks may lack these facts.",
-	Facts:  "the warnings of discovery",
-	Fix:    "Each warning names its file; topoctl discover lists all of them.",
-	run:    checkUnread,
-}
-
 func checkUnread(h *host) (o outcome) {
 	var by groups[topo.Code, topo.Warning]
 	for _, w := range h.t.Warnings {
@@ -175,15 +146,6 @@ func warned(w topo.Warning) string {
 		return w.Evidence + " does not exist"
 	}
 	return w.Evidence
-}
-
-var factsConflict = Check{
-	Code: "facts-conflict", Severity: Info,
-	Title:  "the sources of facts agree with each other",
-	Judged: "Facts on which sysfs, netlink and NVML disagree. Which one is kept is a rule (discover/doc.go), and the warning has both.",
-	Facts:  "the warnings of discovery",
-	Fix:    "Look at both; usually one of them is out of date or a driver's mistake.",
-	run:    checkConflicts,
 }
 
 func checkConflicts(h *host) (o outcome) {

@@ -27,16 +27,11 @@ type Options struct {
 	Peer *topo.Topology
 }
 
-// Check describes one check: what is true where it is ok, how it is judged, by
-// which facts, and what can be done about a finding.
+// Check describes one check; docs/doctor.md says how each is judged, by which facts, and what can be done.
 type Check struct {
 	Code     Code
-	Family   string
 	Severity Severity // the worst that it gives
-	Title    string
-	Judged   string
-	Facts    string
-	Fix      string
+	Title    string   // what is true where it is ok
 	// AsksDevices says that the check uses Options.Verbs.
 	AsksDevices bool
 	run         func(*host) outcome
@@ -47,7 +42,7 @@ type Check struct {
 // Codes lists the codes of all checks, sorted.
 func Codes() []Code {
 	var out []Code
-	for _, c := range Checks() {
+	for _, c := range checks {
 		out = append(out, c.Code)
 	}
 	slices.Sort(out)

@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/topoctl/topoctl/discover"
@@ -15,7 +16,6 @@ import (
 	"github.com/topoctl/topoctl/internal/hosttree"
 	"github.com/topoctl/topoctl/internal/replies"
 	"github.com/topoctl/topoctl/pathsel/doctor"
-	"github.com/topoctl/topoctl/testkit/fixturetest"
 	"github.com/topoctl/topoctl/testkit/longtest"
 )
 
@@ -128,15 +128,26 @@ func diagnose(tb testing.TB, tree fs.FS) *doctor.Report {
 	return run(tb, top)
 }
 
-// examine looks at all fixtures and faulty machines.
-func examine(tb testing.TB) (list []examined) {
+// examine looks at all fixtures and faulty machines, once for all tests.
+func examine(tb testing.TB) []examined {
+	tb.Helper()
+	all.Do(func() { allMachines = examineAll(tb) })
+	return allMachines
+}
+
+var (
+	all         sync.Once
+	allMachines []examined
+)
+
+func examineAll(tb testing.TB) (list []examined) {
 	tb.Helper()
 	for _, name := range machines() {
 		tree, err := fixtures.Open(name)
 		if err != nil {
 			tb.Fatal(err)
 		}
-		list = append(list, examined{name, memory(tb, tree), run(tb, fixturetest.Topology(tb, name))})
+		list = append(list, examined{name, memory(tb, tree), fixture(tb, name)})
 	}
 	for _, name := range slices.Sorted(maps.Keys(faulty)) {
 		tree, err := fixtures.OpenFile([]byte("machine: v\ndescription: a variant\n" + faulty[name] + "\n"))
@@ -204,7 +215,7 @@ func TestFindingsRestOnEvidence(t *testing.T) {
 		}
 	}
 	t.Logf("%d removals on %d machines", len(removals), len(machines))
-	for _, r := range longtest.Sample(removals, 24) {
+	for _, r := range longtest.Sample(removals, 12) {
 		t.Run(r.on.name+" "+strings.ReplaceAll(r.at, "/", "_"), func(t *testing.T) {
 			t.Parallel()
 			tree := r.on.without(t, r.paths)
@@ -290,7 +301,7 @@ func TestFindingsOutliveFiles(t *testing.T) {
 		}
 	}
 	t.Logf("%d removals", len(removals))
-	for _, r := range longtest.Sample(removals, 24) {
+	for _, r := range longtest.Sample(removals, 12) {
 		t.Run(r.on.name+" "+strings.ReplaceAll(r.sort, "/", "_"), func(t *testing.T) {
 			t.Parallel()
 			top, err := discover.Discover(t.Context(), discover.Options{FS: r.on.without(t, r.paths), Origin: "fixture"})

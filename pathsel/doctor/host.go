@@ -23,6 +23,12 @@ type host struct {
 	near  topo.Nearness
 	links topo.GPULinks
 
+	hardware      []*topo.RDMADevice // that is not software
+	hardwarePorts []*pathsel.Port    // of hardware, without virtual functions whose physical function is here too
+	dataPorts     []*pathsel.Port    // of these, those made for data
+	rdmaDevices   []*topo.RDMADevice // that RDMA uses: hardware, or software on a host without RDMA hardware
+	rdmaPorts     []*pathsel.Port    // likewise
+
 	verbs    *replies.VerbsReport // nil: not tried
 	gidIndex *int
 	peer     *topo.Topology
@@ -36,6 +42,13 @@ func newHost(t *topo.Topology, paths *pathsel.Host, o Options) *host {
 		if p := &h.ports[i]; p.RDMA() && (h.Port(p.ID) == nil || h.Port(p.ID).LinkLayer == "") {
 			p.LinkLayer = ""
 		}
+	}
+	h.hardware = matching(t.RDMADevices, func(r *topo.RDMADevice) bool { return !r.Software })
+	h.hardwarePorts = matching(h.ports, func(p *pathsel.Port) bool { return p.RDMA() && !p.Software && p.PF == "" })
+	h.dataPorts = onlyData(h.hardwarePorts)
+	if h.rdmaDevices, h.rdmaPorts = h.hardware, h.hardwarePorts; len(h.hardware) == 0 {
+		h.rdmaDevices = matching(t.RDMADevices, func(*topo.RDMADevice) bool { return true })
+		h.rdmaPorts = matching(h.ports, func(p *pathsel.Port) bool { return p.RDMA() && p.PF == "" })
 	}
 	return h
 }
@@ -107,40 +120,6 @@ func (h *host) rate(r topo.Rate) string { return units.Rate(int64(r), h.units.Or
 
 // wire prints what a network port carries.
 func (h *host) wire(r topo.Rate) string { return units.Rate(int64(r), h.units.Or(units.Gbit)) }
-
-// hardware lists the RDMA devices that are not software.
-func (h *host) hardware() []*topo.RDMADevice {
-	return matching(h.t.RDMADevices, func(r *topo.RDMADevice) bool { return !r.Software })
-}
-
-// hardwarePorts are the ports of RDMA hardware, without virtual functions
-// whose physical function is here too.
-func (h *host) hardwarePorts() []*pathsel.Port {
-	return matching(h.ports, func(p *pathsel.Port) bool { return p.RDMA() && !p.Software && p.PF == "" })
-}
-
-// rdmaDevices lists the devices that RDMA uses: hardware, or software on a host without RDMA
-// hardware.
-func (h *host) rdmaDevices() []*topo.RDMADevice {
-	if out := h.hardware(); len(out) > 0 {
-		return out
-	}
-	return matching(h.t.RDMADevices, func(*topo.RDMADevice) bool { return true })
-}
-
-// rdmaPorts lists the ports that RDMA uses: those of hardware, or those of software on a host
-// without RDMA hardware.
-func (h *host) rdmaPorts() []*pathsel.Port {
-	if len(h.hardware()) > 0 {
-		return h.hardwarePorts()
-	}
-	return matching(h.ports, func(p *pathsel.Port) bool { return p.RDMA() && p.PF == "" })
-}
-
-// dataPorts are the hardware ports that are made for data.
-func (h *host) dataPorts() []*pathsel.Port {
-	return slices.DeleteFunc(h.hardwarePorts(), func(p *pathsel.Port) bool { return p.Role != pathsel.RoleData })
-}
 
 // state is the state of an RDMA port, "" where it is not known.
 func (h *host) state(p *pathsel.Port) string {

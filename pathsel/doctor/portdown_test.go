@@ -105,6 +105,9 @@ func agrees(rt *rapid.T, top *topo.Topology, h *pathsel.Host, plan *pathsel.Plan
 		if !strings.HasPrefix(clause, is.Name+": "+is.Class.String()+" instead of "+was.String()) || was.Compare(is.Class) >= 0 {
 			rt.Errorf("%s down: %q; the plan has %s %s, it was %s", down, clause, is.Name, is.Class, was)
 		}
+		if load, _ := plan.Load(is.Port); strings.Contains(clause, "shared with") != (len(load.Consumers) > 1) {
+			rt.Errorf("%s down: %q; the plan gives %s to %v", down, clause, is.Name, load.Consumers)
+		}
 	}
 	if falls && strings.Contains(f.Text, "another port as near is left") {
 		rt.Errorf("%s down: %s", down, f.Text)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os/exec"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -77,74 +78,30 @@ func readMetrics(data []byte) ([]point, error) {
 	return out, nil
 }
 
+// The forms of a sample and of one of its labels.
+var (
+	sampleForm = regexp.MustCompile(`^(topoctl_[a-z0-9_]+)(?:\{(.+)\})? (-?[0-9]+)$`)
+	labelForm  = regexp.MustCompile(`^([a-z0-9_]+)="((?:[^"\\]|\\[\\n"])+)"(,|$)`)
+)
+
 // readSample reads one line: name{label="value",...} number.
 func readSample(line string) (point, error) {
 	p := point{labels: map[string]string{}}
-	isName := func(c byte) bool {
-		return c == '_' || c >= 'a' && c <= 'z' || c >= '0' && c <= '9'
+	m := sampleForm.FindStringSubmatch(line)
+	if m == nil {
+		return p, errors.New("no sample of ours")
 	}
-	word := func() string {
-		n := 0
-		for n < len(line) && isName(line[n]) {
-			n++
+	p.name = m[1]
+	for rest := m[2]; rest != ""; {
+		l := labelForm.FindStringSubmatch(rest)
+		if l == nil || p.labels[l[1]] != "" || l[3] == "," && len(l[0]) == len(rest) {
+			return p, fmt.Errorf("labels %q", rest)
 		}
-		w := line[:n]
-		line = line[n:]
-		return w
+		p.labels[l[1]], rest = strings.NewReplacer(`\\`, `\`, `\n`, "\n", `\"`, `"`).Replace(l[2]), rest[len(l[0]):]
 	}
-	if p.name = word(); !strings.HasPrefix(p.name, "topoctl_") {
-		return p, errors.New("no name of ours")
-	}
-	if strings.HasPrefix(line, "{") {
-		for line = line[1:]; ; line = line[1:] {
-			label := word()
-			if label == "" || p.labels[label] != "" || !strings.HasPrefix(line, `="`) {
-				return p, fmt.Errorf("label %q", label)
-			}
-			value, rest, err := readValue(line[2:])
-			if err != nil {
-				return p, err
-			}
-			if value == "" {
-				return p, fmt.Errorf("label %s is empty", label)
-			}
-			p.labels[label], line = value, rest
-			if !strings.HasPrefix(line, ",") {
-				break
-			}
-		}
-		if !strings.HasPrefix(line, "}") {
-			return p, errors.New("labels have no end")
-		}
-		line = line[1:]
-	}
-	number, ok := strings.CutPrefix(line, " ")
-	if !ok {
-		return p, errors.New("no value")
-	}
-	v, err := strconv.ParseInt(number, 10, 64)
+	v, err := strconv.ParseInt(m[3], 10, 64)
 	p.value = float64(v)
 	return p, err
-}
-
-// readValue reads a label's value up to its closing quote.
-func readValue(s string) (value, rest string, err error) {
-	var b strings.Builder
-	for i := 0; i < len(s); i++ {
-		switch s[i] {
-		case '"':
-			return b.String(), s[i+1:], nil
-		case '\\':
-			i++
-			if i == len(s) || !strings.ContainsRune(`\n"`, rune(s[i])) {
-				return "", "", errors.New("bad escape")
-			}
-			b.WriteString(map[byte]string{'\\': `\`, 'n': "\n", '"': `"`}[s[i]])
-		default:
-			b.WriteByte(s[i])
-		}
-	}
-	return "", "", errors.New("value has no end")
 }
 
 func strictly(t testing.TB, data []byte) []point {
@@ -184,12 +141,18 @@ func TestPrometheusOfFixtures(t *testing.T) {
 			if got := len(find(strictly(t, all), "topoctl_path_class")); got > gpus*ports || got < len(find(some, "topoctl_path_class")) {
 				t.Errorf("%d pairs of %d GPUs and %d ports", got, gpus, ports)
 			}
+			classes := map[string]int{} // of each GPU
+			for _, p := range some {
+				if p.name == "topoctl_path_class" {
+					classes[p.labels["gpu"]]++
+				}
+			}
 			for _, l := range h.GPUs() {
 				a, err := h.Affinity(l, nil)
 				if err != nil {
 					t.Fatal(err)
 				}
-				if got := len(find(some, "topoctl_path_class", "gpu", l.Node().Name())); got > len(a.Preferred()) {
+				if got := classes[l.Node().Name()]; got > len(a.Preferred()) {
 					t.Errorf("%d ports of %s, which prefers %d", got, l, len(a.Preferred()))
 				}
 			}

@@ -26,11 +26,7 @@ func activations(s *serve.Spec, w *kv.Workload, m *kv.Metrics) (*float64, error)
 		tokens += int64(w.Requests[i].Input)
 	}
 	tokens /= int64(len(w.Requests))
-	fabric, err := sim.Shape{Hosts: len(s.Hosts), Ports: s.Hosts[0].Kind.DataPorts(), HostsPerGroup: len(s.Hosts)}.ByHost()
-	if err != nil {
-		return nil, err
-	}
-	c, err := sim.New(sim.Spec{Hosts: s.Hosts, Fabric: fabric})
+	c, err := sim.New(sim.Spec{Hosts: s.Hosts, Fabric: s.Fabric})
 	if err != nil {
 		return nil, err
 	}

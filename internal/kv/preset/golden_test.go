@@ -136,7 +136,7 @@ func rowText(c *Comparison, r *RowResult) string {
 		heldOut = "yes"
 	}
 	cells := []string{c.Preset, r.Table + ": " + r.Row, heldOut, fmt.Sprintf("%.0f, %.0f", ttft.Published, *ttft.Predicted)}
-	for _, m := range []Metric{TTFTMean, TTFTMedian, TTFTP99, TPOTMean, E2EMean, RequestsPerSec} {
+	for _, m := range []Metric{TTFTMean, TTFTMedian, "ttft_ms.p99", TPOTMean, E2EMean, RequestsPerSec} {
 		x := r.column(m)
 		switch {
 		case x == nil:

@@ -2,6 +2,7 @@ package preset
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
@@ -51,13 +52,15 @@ type Instances struct {
 // Software is the time that a system's software takes to move a cache, in addition to the network.
 // One of its two times was fitted; the other is 0.
 type Software struct {
-	What string
+	What string `json:"what"`
 	// PieceNS is for each contiguous piece, one after the other on a rank; HandoffNS once for a
 	// prompt.
-	PieceNS, HandoffNS int64
+	PieceNS   int64 `json:"piece_ns"`
+	HandoffNS int64 `json:"handoff_ns"`
 	// Table, Key and Metric are the figure that it was fitted to.
-	Table, Key string
-	Metric     Metric
+	Table  string `json:"fitted_table"`
+	Key    string `json:"fitted_row"`
+	Metric Metric `json:"fitted_metric"`
 }
 
 // Row is a published one.
@@ -121,32 +124,6 @@ func Find(name string) (*Preset, error) {
 	return nil, fmt.Errorf("no preset %.64q: there are %s", name, strings.Join(near, ", "))
 }
 
-func all() []*Preset {
-	return slices.Concat(a10Presets(), qwen32Presets(), r1Presets(), nd96Presets())
-}
-
-// addRow adds a row of a table with its figures, and marks those that were fitted.
-func (p *Preset) addRow(r Row) {
-	t := tableOf(r.Table)
-	known := fits()
-	for _, m := range t.columns {
-		if slices.Contains(requestFigures, m) {
-			continue
-		}
-		f := Figure{Metric: m, Value: t.figure(r.Key, m)}
-		for _, x := range known {
-			if x.table == r.Table && x.key == r.Key && x.metric == m {
-				f.Fitted = x.what
-			}
-		}
-		if s := p.Software; s != nil && s.Table == r.Table && s.Key == r.Key && s.Metric == m {
-			f.Fitted = "software"
-		}
-		r.Figures = append(r.Figures, f)
-	}
-	p.Rows = append(p.Rows, r)
-}
-
 // requests makes a row's workload.
 func (p *Preset) requests(r Row, most int) (*kv.Workload, error) {
 	if most > 0 {
@@ -185,3 +162,6 @@ func scale(requests []kv.Request, input, output int) {
 		r.Input, r.Output = round(float64(r.Input)*float64(input)*n/in), round(float64(r.Output)*float64(output)*n/out)
 	}
 }
+
+// round is to a whole number, at least 1.
+func round(x float64) int { return max(1, int(math.Round(x))) }

@@ -135,7 +135,7 @@ func TestArrivals(t *testing.T) {
 // The published runs had these arrivals: at each rate they took 0.1 to 0.5 s longer than ours,
 // up to 1 %, where the standard deviation of a draw is 7 %.
 func TestArrivalsArePublished(t *testing.T) {
-	c, err := Run("a10-qwen2.5-7b-base", Options{Topology: topologies(t), Rows: func(r Row) bool { return r.Table == a10Short }})
+	c, err := Run("a10-qwen2.5-7b-base", Options{Topology: topologies(t), Rows: func(r Row) bool { return r.Table == "mooncake-a10-v0.1.02" }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -179,8 +179,8 @@ func TestLengthsAreSettings(t *testing.T) {
 // A row of which one figure was fitted, or an input computed, is not held out for any other figure.
 func TestHeldOutRows(t *testing.T) {
 	notHeldOut := map[string]Metric{ // a figure of each row that was not fitted itself
-		a10Long + ": Non-disaggregated": TTFTMean, a10Short + ": 2,Non-disaggregated": TTFTMean, a10Short + ": 2,MooncakeTransferEngine with TCP backend": TTFTMean,
-		qwen32Report + ".02: 4": TTFTMean, r1Report + ".05: 64": TTFTMean, r1Report + ".01: 1": E2EMean, nd96Table + ": tp4_pp2_optimized_IB_qps_16": TTFTMean,
+		"mooncake-a10-v0.1.01" + ": Non-disaggregated": TTFTMean, "mooncake-a10-v0.1.02" + ": 2,Non-disaggregated": TTFTMean, "mooncake-a10-v0.1.02" + ": 2,MooncakeTransferEngine with TCP backend": TTFTMean,
+		qwen32Report + ".02: 4": TTFTMean, r1Report + ".05: 64": TTFTMean, r1Report + ".01: 1": E2EMean, "nd96asr-llama3-70b-vllm.01: tp4_pp2_optimized_IB_qps_16": TTFTMean,
 	}
 	heldOut := 0
 	for _, name := range Names() {
@@ -205,10 +205,12 @@ func TestHeldOutRows(t *testing.T) {
 	}
 }
 
+const qwen32Report, r1Report = "h20-qwen3-32b-dynamo-vllm", "h20-deepseek-r1-dynamo-vllm"
+
 // settings are the tokens of prompts and answers by table: of the titles, or of the columns that
 // count the tokens of all requests.
 var settings = func() map[string][2]int {
-	out := map[string][2]int{a10Long: {1012, 6}, a10Short: {245, 6}, a10TP: {1010, 6}, a10Rate: {1010, 6}}
+	out := map[string][2]int{"mooncake-a10-v0.1.01": {1012, 6}, "mooncake-a10-v0.1.02": {245, 6}, "mooncake-a10-v0.2.01": {1010, 6}, "mooncake-a10-v0.2.02": {1010, 6}}
 	for _, first := range []int{1, 5, 9, 13, 17} {
 		for i, l := range [][2]int{{3000, 150}, {1000, 1000}, {500, 1000}} {
 			out[fmt.Sprintf("%s.%02d", qwen32Report, first+i)] = l
@@ -250,13 +252,13 @@ const tablesDir = "../../../../shared/data/serving-tables"
 
 // metricOf is what a column of a file is; "" one that names the row.
 var metricOf = map[string]Metric{
-	"Successful Requests": Requests, "# of req.": Requests, "Duration (s)": DurationS, "Total Input Tokens": InputTokens, "Total Generated Tokens": OutputTokens,
+	"Successful Requests": "requests", "# of req.": "requests", "Duration (s)": DurationS, "Total Input Tokens": "input_tokens", "Total Generated Tokens": "output_tokens",
 	"Req Throughput (req/s)": RequestsPerSec, "Reqeuest Throughput (req/s)": RequestsPerSec, "Tput (req/s)": RequestsPerSec,
 	"Output Token Throughput (tok/s)": OutputTokensPerSec, "Output Tput (tok/s)": OutputTokensPerSec,
 	"Total Token Throughput (tok/s)": TotalTokensPerSec, "Total Tput (tok/s)": TotalTokensPerSec,
-	"Mean E2E Lantency (ms)": E2EMean, "P99 E2E Lantency (ms)": E2EP99,
-	"Mean TTFT (ms)": TTFTMean, "Median TTFT (ms)": TTFTMedian, "P99 TTFT (ms)": TTFTP99, "Mean TPOT (ms)": TPOTMean, "Median TPOT (ms)": TPOTMedian, "P99 TPOT (ms)": TPOTP99,
-	"Mean ITL (ms)": ITLMean, "Median ITL (ms)": ITLMedian, "P99 ITL (ms)": ITLP99,
+	"Mean E2E Lantency (ms)": E2EMean, "P99 E2E Lantency (ms)": "e2e_ms.p99",
+	"Mean TTFT (ms)": TTFTMean, "Median TTFT (ms)": TTFTMedian, "P99 TTFT (ms)": "ttft_ms.p99", "Mean TPOT (ms)": TPOTMean, "Median TPOT (ms)": "tpot_ms.median",
+	"P99 TPOT (ms)": "tpot_ms.p99", "Mean ITL (ms)": "itl_ms.mean", "Median ITL (ms)": ITLMedian, "P99 ITL (ms)": "itl_ms.p99",
 }
 
 // Every figure is the files', and every row of every file is in some preset.
@@ -274,26 +276,27 @@ func TestTablesAreTheFiles(t *testing.T) {
 	}
 	for _, file := range files {
 		name := strings.TrimSuffix(filepath.Base(file), ".csv")
-		table := tableOf(name)
-		if table == nil {
-			t.Errorf("no table %s", name)
-			continue
+		var table []published
+		for _, row := range tables() {
+			if row.table == name {
+				table = append(table, row)
+			}
 		}
 		rows := readTable(t, file)
-		if len(rows) != len(table.rows) {
-			t.Errorf("%s: %d rows, the file has %d", name, len(table.rows), len(rows))
+		if len(rows) != len(table) {
+			t.Errorf("%s: %d rows, the file has %d", name, len(table), len(rows))
 			continue
 		}
 		for i, row := range rows {
 			got := map[Metric]float64{}
-			for k, m := range table.columns {
-				got[m] = table.rows[i].figures[k]
+			for _, f := range table[i].figures {
+				got[f.Metric] = f.Value
 			}
 			if !reflect.DeepEqual(got, row.figures) {
-				t.Errorf("%s, row %s: %v, the file has %v", name, table.rows[i].key, got, row.figures)
+				t.Errorf("%s, row %s: %v, the file has %v", name, table[i].key, got, row.figures)
 			}
-			if !strings.HasPrefix(row.key, table.rows[i].key) || carried[name+": "+table.rows[i].key] != 1 {
-				t.Errorf("%s: row %q, in the file %q, is in %d presets", name, table.rows[i].key, row.key, carried[name+": "+table.rows[i].key])
+			if !strings.HasPrefix(row.key, table[i].key) || carried[name+": "+table[i].key] != 1 {
+				t.Errorf("%s: row %q, in the file %q, is in %d presets", name, table[i].key, row.key, carried[name+": "+table[i].key])
 			}
 		}
 	}

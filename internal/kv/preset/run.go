@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strings"
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/kv"
@@ -35,7 +36,7 @@ type Comparison struct {
 	Hosts    int         `json:"hosts"`
 	Prefill  Parameters  `json:"prefill"`
 	Decode   Parameters  `json:"decode"`
-	Software *SoftwareAs `json:"software"` // null: none
+	Software *Software   `json:"software"` // null: none
 	Assumed  []string    `json:"assumed"`
 	Rows     []RowResult `json:"rows"`
 }
@@ -44,16 +45,6 @@ type Comparison struct {
 type Parameters struct {
 	Basis  serve.Basis `json:"basis"`
 	Source string      `json:"source"`
-}
-
-// SoftwareAs is a Software in JSON.
-type SoftwareAs struct {
-	What      string `json:"what"`
-	PieceNS   int64  `json:"piece_ns"`
-	HandoffNS int64  `json:"handoff_ns"`
-	Table     string `json:"fitted_table"`
-	Key       string `json:"fitted_row"`
-	Metric    Metric `json:"fitted_metric"`
 }
 
 // RowResult is a row's.
@@ -120,16 +111,13 @@ func Run(name string, o Options) (*Comparison, error) {
 }
 
 func (p *Preset) comparison(s *site) *Comparison {
-	c := &Comparison{Preset: p.Name, About: p.About, Model: p.Model, GPU: p.GPU, Host: p.Fixture, Hosts: p.Hosts, Assumed: p.Assumed, Rows: []RowResult{}}
+	c := &Comparison{Preset: p.Name, About: p.About, Model: p.Model, GPU: p.GPU, Host: p.Fixture, Hosts: p.Hosts, Software: p.Software, Assumed: p.Assumed, Rows: []RowResult{}}
 	decode := s.prefill
 	if p.Split() {
 		decode = s.decode
 	}
 	c.Prefill = Parameters{s.prefill.Prefill.Basis, s.prefill.Prefill.Source}
 	c.Decode = Parameters{decode.Decode.Basis, decode.Decode.Source}
-	if x := p.Software; x != nil {
-		c.Software = &SoftwareAs{x.What, x.PieceNS, x.HandoffNS, x.Table, x.Key, x.Metric}
-	}
 	return c
 }
 
@@ -204,28 +192,11 @@ func value(m *kv.Metrics, what Metric) *float64 {
 		return m.OutputTokensPerSec
 	case TotalTokensPerSec:
 		return m.TotalTokensPerSec
-	case TTFTMean, TTFTMedian, TTFTP99:
-		return part(m.TTFT, what)
-	case TPOTMean, TPOTMedian, TPOTP99:
-		return part(m.TPOT, what)
-	case ITLMean, ITLMedian, ITLP99:
-		return part(m.ITL, what)
-	case E2EMean, E2EP99:
-		return part(m.E2E, what)
 	}
-	return nil
-}
-
-func part(s *kv.Summary, what Metric) *float64 {
+	of, part, _ := strings.Cut(string(what), ".")
+	s := map[string]*kv.Summary{"ttft_ms": m.TTFT, "tpot_ms": m.TPOT, "itl_ms": m.ITL, "e2e_ms": m.E2E}[of]
 	if s == nil {
 		return nil
 	}
-	switch what {
-	case TTFTMean, TPOTMean, ITLMean, E2EMean:
-		return &s.Mean
-	case TTFTMedian, TPOTMedian, ITLMedian:
-		return &s.Median
-	default:
-		return &s.P99
-	}
+	return map[string]*float64{"mean": &s.Mean, "median": &s.Median, "p99": &s.P99}[part]
 }

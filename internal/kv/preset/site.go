@@ -17,15 +17,18 @@ type site struct {
 	prefill, decode serve.Params // decode's is empty where prefill's instances do both
 }
 
-// site builds it. The hosts are of one kind, of the topology of the preset's fixture.
+// site builds it. The hosts are of one kind, of the topology of the preset's fixture, and all on one switch.
 func (p *Preset) site(t *topo.Topology) (*site, error) {
 	kind, err := sim.NewKind(t, p.Transport)
 	if err != nil {
 		return nil, err
 	}
-	s := &site{spec: serve.Spec{Serve: p.Serving, Network: serve.Network{Name: p.Name}, Seed: 1, SliceBytes: p.SliceBytes}}
+	s := &site{spec: serve.Spec{Serve: p.Serving, Network: serve.Network{Name: p.Name}, Fabric: &sim.Fabric{Leaves: 1}, Seed: 1, SliceBytes: p.SliceBytes}}
 	for i := range p.Hosts {
 		s.spec.Hosts = append(s.spec.Hosts, sim.HostSpec{Name: fmt.Sprintf("n%d", i), Kind: kind})
+		for rail, port := range kind.DataPorts() {
+			s.spec.Fabric.Cables = append(s.spec.Fabric.Cables, sim.Cable{Host: i, Port: port, Rail: rail})
+		}
 	}
 	if s.prefill, err = p.pool(&s.spec.Serve.Prefill, p.Prefill); err != nil {
 		return nil, err
@@ -49,7 +52,7 @@ func (s *site) sharing() int64 {
 	return int64(len(s.spec.Prefill[0]) / len(ranks))
 }
 
-// network is the fabric, the ports and the layout.
+// network is the ports and the layout.
 func (p *Preset) network(kind *sim.Kind, s *serve.Spec) error {
 	model, err := kv.Find(p.Model)
 	if err != nil {
@@ -69,8 +72,7 @@ func (p *Preset) network(kind *sim.Kind, s *serve.Spec) error {
 			s.Network.Ports[i] = ports[:p.NICs]
 		}
 	}
-	s.Fabric, err = sim.Shape{Hosts: p.Hosts, Ports: ports, HostsPerGroup: p.Hosts}.ByHost()
-	return err
+	return nil
 }
 
 // pool puts what computes and the memory into a pool.

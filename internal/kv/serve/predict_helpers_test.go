@@ -41,20 +41,31 @@ func pair(t testing.TB, fixture, model string, tp int, rate topo.Rate, w *kv.Wor
 	if err != nil {
 		t.Fatal(err)
 	}
-	fabric, err := sim.Shape{Hosts: 2, Ports: k.DataPorts(), PortBytesPerSec: rate}.ByHost()
-	if err != nil {
-		t.Fatal(err)
-	}
 	var p, d Instance
 	for i := range tp {
 		loc := k.Host().Locations()[i]
 		p, d = append(p, Rank{0, loc}), append(d, Rank{1, loc})
 	}
 	pool := Pool{Compute: linear{TokenNS: 20_000, DecodeNS: 20_000_000}, PageTokens: 16, MaxBatchedTokens: 1 << 20}
-	return Spec{Hosts: []sim.HostSpec{{Name: "n0", Kind: k}, {Name: "n1", Kind: k}}, Fabric: fabric, Prefill: []Instance{p}, Decode: []Instance{d},
+	return Spec{Hosts: []sim.HostSpec{{Name: "n0", Kind: k}, {Name: "n1", Kind: k}}, Fabric: cabled(2, k, rate, oneLeaf), Prefill: []Instance{p}, Decode: []Instance{d},
 		Serve:    Config{Prefill: pool, Decode: pool, Cache: cache, Move: Push, Admit: After, FirstToken: FromDecode, Router: LeastTokens, LayersPerMove: 4},
 		Workload: w, Seed: 1}
 }
+
+// cabled joins the data ports of hosts of a kind to leaves.
+func cabled(hosts int, k *sim.Kind, rate topo.Rate, leaf func(host, port int) int) *sim.Fabric {
+	f := &sim.Fabric{RailOnly: leaf(0, 1) != leaf(0, 0)}
+	for h := range hosts {
+		for p, id := range k.DataPorts() {
+			f.Leaves = max(f.Leaves, leaf(h, p)+1)
+			f.Cables = append(f.Cables, sim.Cable{Host: h, Port: id, Leaf: leaf(h, p), Rail: p, BytesPerSec: rate})
+		}
+	}
+	return f
+}
+
+func oneLeaf(_, _ int) int   { return 0 }
+func railed(_, port int) int { return port }
 
 // prompts come so far apart that each is alone.
 func prompts(n, tokens, output int, gapNS int64) *kv.Workload {

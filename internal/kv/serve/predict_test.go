@@ -203,9 +203,10 @@ func TestOtherSplit(t *testing.T) {
 // A prefill pool on another leaf shares the uplinks: a quarter of the ports' rate.
 func TestPoolsOnOtherLeaves(t *testing.T) {
 	s := pair(t, "hgx-h100-8nic", "Llama-3.1-8B", 8, 50*gb, prompts(3, 16_000, 2, 10*second))
-	far, err := sim.Shape{Hosts: 2, Ports: s.Hosts[0].Kind.DataPorts(), PortBytesPerSec: 50 * gb, HostsPerGroup: 1, Spines: 2, Oversubscription: 4}.ByHost()
-	if err != nil {
-		t.Fatal(err)
+	far := cabled(2, s.Hosts[0].Kind, 50*gb, func(host, _ int) int { return host })
+	far.Spines = 2
+	for at := range 4 {
+		far.Uplinks = append(far.Uplinks, sim.Uplink{Leaf: at / 2, Spine: at % 2, Links: 1, BytesPerSec: 50 * gb})
 	}
 	rs, err := Compare(s, []Network{{Name: "one leaf"}, {Name: "two leaves", Fabric: far}}, nil)
 	if err != nil {
@@ -266,7 +267,7 @@ func TestErrors(t *testing.T) {
 		`choice of lanes "best"`:          func(s *Spec) { s.Network.Choice = "best" },
 		"no lane of the fabric joins the ports that may be used: mlx5_0/1 and mlx5_1/1": func(s *Spec) {
 			ports := s.Hosts[0].Kind.DataPorts()
-			s.Fabric, _ = sim.Shape{Hosts: 2, Ports: ports, PortBytesPerSec: full}.RailOptimized()
+			s.Fabric = cabled(2, s.Hosts[0].Kind, full, railed)
 			s.Network.Ports = map[int][]topo.ID{0: ports[:1], 1: ports[1:]}
 		},
 		`has no port "port:mlx5_9"`: func(s *Spec) { s.Network.Down = []Port{{Host: 0, Port: "port:mlx5_9"}} },
@@ -335,10 +336,7 @@ func TestManyPrefillHosts(t *testing.T) {
 	s := pair(t, "hgx-h100-8nic", "Llama-3.1-8B", 8, 50*gb, w)
 	k, decode := s.Hosts[0].Kind, s.Decode[0]
 	s.Hosts = []sim.HostSpec{{Name: "p0", Kind: k}, {Name: "p1", Kind: k}, {Name: "p2", Kind: k}, {Name: "d", Kind: k}}
-	var err error
-	if s.Fabric, err = (sim.Shape{Hosts: 4, Ports: k.DataPorts(), PortBytesPerSec: 50 * gb}).ByHost(); err != nil {
-		t.Fatal(err)
-	}
+	s.Fabric = cabled(4, k, 50*gb, oneLeaf)
 	s.Prefill = nil
 	for host := range 3 {
 		p := Instance{}
@@ -373,9 +371,7 @@ func TestRanksOnTwoHosts(t *testing.T) {
 	s.Serve.Prefill.PageTokens, s.Serve.Decode.PageTokens = 128, 128
 	k := s.Hosts[0].Kind
 	s.Hosts = []sim.HostSpec{{Name: "p0", Kind: k}, {Name: "p1", Kind: k}, {Name: "d0", Kind: k}, {Name: "d1", Kind: k}}
-	if s.Fabric, err = (sim.Shape{Hosts: 4, Ports: k.DataPorts(), PortBytesPerSec: 50 * gb}).RailOptimized(); err != nil {
-		t.Fatal(err)
-	}
+	s.Fabric = cabled(4, k, 50*gb, railed)
 	p, d := Instance{}, Instance{}
 	for rank := range 16 {
 		at := k.Host().Locations()[rank%8]

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -333,32 +332,29 @@ func joinLeaves(f *sim.Fabric, file *pathsel.Fabric, number map[string]int) (not
 	type pair struct{ leaf, spine string }
 	joined := map[pair]*pathsel.FabricUplink{}
 	spines := map[string]bool{}
-	var first *pathsel.FabricUplink
 	unknown := 0
 	for i := range file.Uplinks {
 		u := &file.Uplinks[i]
 		if _, here := number[u.Leaf]; !here {
 			continue
 		}
-		first = cmp.Or(first, u)
 		joined[pair{u.Leaf, u.Spine}], spines[u.Spine] = u, true
 		if u.BytesPerSec == nil {
 			unknown++
 		}
 	}
-	if first == nil {
+	if len(joined) == 0 {
 		f.Spines = 1
+		for leaf := range f.Leaves {
+			f.Uplinks = append(f.Uplinks, sim.Uplink{Leaf: leaf, Links: 1})
+		}
 		return []string{"the fabric file has no uplinks of these leaves; traffic between leaves is not limited here"}
 	}
-	f.Spines, f.Uplinks, f.UplinkBytesPerSec = len(spines), first.Links(), rateOr(first.BytesPerSec)
+	f.Spines = len(spines)
 	for _, name := range slices.Sorted(maps.Keys(number)) {
 		for spine, other := range slices.Sorted(maps.Keys(spines)) {
-			x := sim.Uplink{Leaf: number[name], Spine: spine}
 			if u := joined[pair{name, other}]; u != nil {
-				x.Links, x.BytesPerSec = u.Links(), rateOr(u.BytesPerSec)
-			}
-			if x.Links != f.Uplinks || x.BytesPerSec != f.UplinkBytesPerSec {
-				f.Unequal = append(f.Unequal, x)
+				f.Uplinks = append(f.Uplinks, sim.Uplink{Leaf: number[name], Spine: spine, Links: u.Links(), BytesPerSec: rateOr(u.BytesPerSec)})
 			}
 		}
 	}

@@ -10,7 +10,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/topoctl/topoctl/discover/topo"
 	kvreport "github.com/topoctl/topoctl/internal/kv/report"
 	"github.com/topoctl/topoctl/internal/sim"
 	"github.com/topoctl/topoctl/pathsel"
@@ -186,23 +185,22 @@ func TestFabricOf(t *testing.T) {
 		name, file     string
 		leaves, spines int
 		cables         int
-		uplink         topo.Rate
 		note, err      string
-		unequal        []sim.Uplink
+		uplinks        []sim.Uplink
 	}{
 		{name: "one leaf", file: head + both(`"leaf": "x"`, `"leaf": "x"`) + `}`, leaves: 1, cables: 4},
 		{name: "rails on one switch", file: head + `"hosts": [{"host": "*", "ports": [{"port": "mlx5_0", "rail": 0}, {"port": "mlx5_1", "rail": 1}]}]}`, leaves: 1, cables: 4},
 		{name: "separate rails", file: head + `"rail_only": true, "hosts": [{"host": "*", "ports": [{"port": "mlx5_0", "rail": 0}, {"port": "mlx5_1", "rail": 1}]}]}`, leaves: 2, cables: 4},
-		{name: "no uplinks", file: head + both(`"leaf": "x"`, `"leaf": "y"`) + `}`, leaves: 2, spines: 1, cables: 4, note: "no uplinks"},
+		{name: "no uplinks", file: head + both(`"leaf": "x"`, `"leaf": "y"`) + `}`, leaves: 2, spines: 1, cables: 4, note: "no uplinks", uplinks: []sim.Uplink{{Leaf: 0, Links: 1}, {Leaf: 1, Links: 1}}},
 		{name: "uplinks", file: head + both(`"leaf": "x"`, `"leaf": "y"`) + `, "uplinks": [{"leaf": "x", "spine": "s", "count": 2, "bytes_per_sec": 7}, {"leaf": "y", "spine": "s", "count": 2, "bytes_per_sec": 7}]}`,
-			leaves: 2, spines: 1, cables: 4, uplink: 7},
-		{name: "uplinks of nobody", file: head + both(`"leaf": "x"`, `"leaf": "y"`) + `, "uplinks": [{"leaf": "x", "spine": "s"}, {"leaf": "y", "spine": "s"}]}`, leaves: 2, spines: 1, cables: 4, note: "no rates"},
+			leaves: 2, spines: 1, cables: 4, uplinks: []sim.Uplink{{Leaf: 0, Links: 2, BytesPerSec: 7}, {Leaf: 1, Links: 2, BytesPerSec: 7}}},
+		{name: "uplinks of nobody", file: head + both(`"leaf": "x"`, `"leaf": "y"`) + `, "uplinks": [{"leaf": "x", "spine": "s"}, {"leaf": "y", "spine": "s"}]}`, leaves: 2, spines: 1, cables: 4, note: "no rates", uplinks: []sim.Uplink{{Leaf: 0, Links: 1}, {Leaf: 1, Links: 1}}},
 		{name: "a missing uplink", file: head + both(`"leaf": "x"`, `"leaf": "y"`) + `, "uplinks": [{"leaf": "x", "spine": "s"}, {"leaf": "x", "spine": "r"}, {"leaf": "y", "spine": "s"}]}`,
-			leaves: 2, spines: 2, cables: 4, note: "no rates", unequal: []sim.Uplink{{Leaf: 1, Spine: 0}}},
+			leaves: 2, spines: 2, cables: 4, note: "no rates", uplinks: []sim.Uplink{{Leaf: 0, Spine: 0, Links: 1}, {Leaf: 0, Spine: 1, Links: 1}, {Leaf: 1, Spine: 1, Links: 1}}},
 		{name: "uneven uplinks", file: head + both(`"leaf": "x"`, `"leaf": "y"`) + `, "uplinks": [{"leaf": "x", "spine": "s", "bytes_per_sec": 9}, {"leaf": "y", "spine": "s", "count": 2, "bytes_per_sec": 7}]}`,
-			leaves: 2, spines: 1, cables: 4, uplink: 9, unequal: []sim.Uplink{{Leaf: 1, Spine: 0, Links: 2, BytesPerSec: 7}}},
+			leaves: 2, spines: 1, cables: 4, uplinks: []sim.Uplink{{Leaf: 0, Links: 1, BytesPerSec: 9}, {Leaf: 1, Links: 2, BytesPerSec: 7}}},
 		{name: "a rate that is not known", file: head + both(`"leaf": "x"`, `"leaf": "y"`) + `, "uplinks": [{"leaf": "x", "spine": "s", "bytes_per_sec": 9}, {"leaf": "y", "spine": "s"}]}`,
-			leaves: 2, spines: 1, cables: 4, uplink: 9, note: "without a rate in the fabric file (1)", unequal: []sim.Uplink{{Leaf: 1, Spine: 0, Links: 1}}},
+			leaves: 2, spines: 1, cables: 4, note: "without a rate in the fabric file (1)", uplinks: []sim.Uplink{{Leaf: 0, Links: 1, BytesPerSec: 9}, {Leaf: 1, Links: 1}}},
 		{name: "a port without leaf", file: head + `"hosts": [{"host": "*", "ports": [{"port": "mlx5_0", "leaf": "x"}, {"port": "mlx5_1", "rail": 1}]}]}`, leaves: 1, cables: 2, note: "a/mlx5_1,"},
 		{name: "nothing known", file: head + `"hosts": [{"host": "*", "ports": [{"port": "mlx5_0"}]}]}`, err: "any usable port"},
 		{name: "another host's", file: head + `"hosts": [{"host": "a", "ports": [{"port": "mlx5_9", "leaf": "x"}]}]}`, err: "no such port"},
@@ -223,11 +221,11 @@ func TestFabricOf(t *testing.T) {
 			t.Errorf("%s: %v", tt.name, err)
 			continue
 		}
-		if f.Leaves != tt.leaves || f.Spines != tt.spines || len(f.Cables) != tt.cables || f.UplinkBytesPerSec != tt.uplink || f.RailOnly != file.RailOnly {
+		if f.Leaves != tt.leaves || f.Spines != tt.spines || len(f.Cables) != tt.cables || f.RailOnly != file.RailOnly {
 			t.Errorf("%s: %+v", tt.name, f)
 		}
-		if diff := cmp.Diff(tt.unequal, f.Unequal); diff != "" {
-			t.Errorf("%s: unequal links (-want +got)\n%s", tt.name, diff)
+		if diff := cmp.Diff(tt.uplinks, f.Uplinks); diff != "" {
+			t.Errorf("%s: uplinks (-want +got)\n%s", tt.name, diff)
 		}
 		if text := strings.Join(notes, "\n"); (tt.note == "") != (text == "") || !strings.Contains(text, tt.note) {
 			t.Errorf("%s: notes %q, want %q", tt.name, text, tt.note)
