@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,7 +17,7 @@ import (
 	"github.com/topoctl/topoctl/internal/units"
 )
 
-func runBench(ctx context.Context, o *benchOptions) error {
+func (o *benchOptions) run(ctx context.Context) error {
 	if !o.Globals.Quiet {
 		fmt.Fprintln(o.Streams.Err, "topoctl: "+text.Printable(o.announce()))
 	}
@@ -30,24 +31,24 @@ func runBench(ctx context.Context, o *benchOptions) error {
 	if o.Globals.Verbose {
 		o.Say(t)
 	}
-	if o.run.Overlay, err = o.measured.Start(o.Host, t); err != nil {
+	if o.job.Overlay, err = o.measured.Start(o.Host, t); err != nil {
 		return err
 	}
-	o.run.Topology, o.run.Tool = t, build.Tool()
+	o.job.Topology, o.job.Tool = t, build.Tool()
 	// What a peer is asked beside the measurements goes over shm or tcp where RDMA is not for that.
-	o.run.Protection = o.transports.Protection
-	o.run.Engine = o.transports.Factories(append(slices.Clone(o.run.Transports), "shm", "tcp")...)
+	o.job.Protection = o.transports.Protection
+	o.job.Engine = o.transports.Factories(append(slices.Clone(o.job.Transports), "shm", "tcp")...)
 	if !o.Globals.Quiet && o.Streams.ErrTTY {
-		o.run.Progress = o.progress
+		o.job.Progress = o.progress
 	}
-	if o.run.Peer == "" {
-		a, err := startAgent(ctx, o.Host, &o.transports.RDMA, "--size", fmt.Sprint(o.run.Memory))
+	if o.job.Peer == "" {
+		a, err := startAgent(ctx, o.Host, &o.transports.RDMA, "--size", fmt.Sprint(o.job.Memory))
 		if err != nil {
 			return err
 		}
 		defer a.Stop() //nolint:errcheck // the measurements are done
-		o.run.Peer, o.run.ChildPID, o.run.Credentials = a.Address, a.PID, a.Credentials
-	} else if o.run.Credentials, err = o.credentials.Read(waiting, o.Host, nil); err != nil {
+		o.job.Peer, o.job.ChildPID, o.job.Credentials = a.Address, a.PID, a.Credentials
+	} else if o.job.Credentials, err = o.credentials.Read(waiting, o.Host, nil); err != nil {
 		return err
 	}
 	names, err := o.registry.Open(waiting, o.Host, nil)
@@ -56,14 +57,14 @@ func runBench(ctx context.Context, o *benchOptions) error {
 	}
 	if names != nil {
 		defer names.Close() //nolint:errcheck // it only finds the peer
-		o.run.Registry = finder(names)
+		o.job.Registry = finder(names)
 	}
 	if len(o.http) > 0 {
-		o.run.Show = func(e *engine.Engine) (func(), error) { return o.show(ctx, e) }
+		o.job.Show = func(e *engine.Engine) (func(), error) { return o.show(ctx, e) }
 	}
-	o.run.Timeout, o.run.Waited = o.Globals.Timeout, time.Since(began)
-	report, err := bench.Run(ctx, o.run)
-	if o.run.Progress != nil {
+	o.job.Timeout, o.job.Waited = o.Globals.Timeout, time.Since(began)
+	report, err := bench.Run(ctx, o.job)
+	if o.job.Progress != nil {
 		fmt.Fprint(o.Streams.Err, clearLine)
 	}
 	if report != nil {
@@ -75,7 +76,7 @@ func runBench(ctx context.Context, o *benchOptions) error {
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return ctx.Err()
-	case errors.As(err, &gone) && o.run.ChildPID != 0:
+	case errors.As(err, &gone) && o.job.ChildPID != 0:
 		return badAnswer(gone, "something ended the agent that bench had started, such as the kernel when memory ran out (journalctl -k)")
 	case errors.As(err, &gone):
 		return badAnswer(gone, gone.Hint())
@@ -109,16 +110,16 @@ func (o *benchOptions) show(ctx context.Context, e *engine.Engine) (stop func(),
 
 // announce says what is going to happen.
 func (o *benchOptions) announce() string {
-	peer := o.run.Peer
+	peer := o.job.Peer
 	if peer == "" {
 		peer = "an agent on this host"
 	}
-	return fmt.Sprintf("%s of %s with %s, and their limits", text.Plural(o.measurements(), "measurement"), o.run.Duration, peer)
+	return fmt.Sprintf("%s of %s with %s, and their limits", text.Plural(o.measurements(), "measurement"), o.job.Duration, peer)
 }
 
 // measurements is how many are asked for.
 func (o *benchOptions) measurements() int {
-	r := &o.run
+	r := &o.job
 	return len(r.Ops) * len(r.Sizes) * len(r.Transports)
 }
 
@@ -157,12 +158,9 @@ func peerHint(err error) error {
 func (o *benchOptions) progress(p bench.Progress) {
 	line := fmt.Sprintf("[%d/%d] %s", p.Step, p.Steps, p.What)
 	if p.BytesPerSec > 0 {
-		line += "  " + units.Rate(p.BytesPerSec, o.look.Units)
+		line += "  " + units.Rate(p.BytesPerSec, o.Look().Units)
 	}
 	line += fmt.Sprintf("  %s left", p.Left.Round(time.Second))
-	width := max(20, o.look.Width)
-	if o.look.Width == 0 {
-		width = 80
-	}
+	width := max(20, cmp.Or(o.Streams.Width, 80))
 	fmt.Fprint(o.Streams.Err, clearLine+text.Printable(string([]rune(line)[:min(len([]rune(line)), width-1)])))
 }

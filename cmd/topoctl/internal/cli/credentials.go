@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -34,11 +33,11 @@ func (c *Credentials) Add(cmd *cobra.Command) {
 	fl.StringVar(&c.Files.CA, "ca-file", "", "`FILE` with the CAs that sign the certificates of peers")
 }
 
-// Check refuses flags without a value, and a certificate without what it needs.
+// Check refuses a certificate without what it needs.
 func (c *Credentials) Check(cmd *cobra.Command) error {
 	const hint = "--cert-file, --key-file and --ca-file come together; \"topoctl cert\" makes the files"
-	return cmp.Or(notEmpty(cmd, credentialFlags...), checkTogether(cmd,
-		flagRule{"cert-file", needs, "key-file", hint}, flagRule{"key-file", needs, "ca-file", hint}, flagRule{"ca-file", needs, "cert-file", hint}))
+	return checkTogether(cmd,
+		flagRule{"cert-file", needs, "key-file", hint}, flagRule{"key-file", needs, "ca-file", hint}, flagRule{"ca-file", needs, "cert-file", hint})
 }
 
 // Given says whether there are any.

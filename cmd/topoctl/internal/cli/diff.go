@@ -25,19 +25,14 @@ type diffOptions struct {
 	show      show.Options
 }
 
-func newDiffCmd(f *Env, runF func(context.Context, *diffOptions) error) *cobra.Command {
+func newDiffCmd(f *Env) *cobra.Command {
 	opts := &diffOptions{Host: f.Host()}
-	cmd := &cobra.Command{
-		Use:   "diff OLD [NEW]",
-		Short: "Compare two hosts, or a host with how it was",
-		Args:  diffArgs,
-		RunE:  action(opts, opts.parse, runF),
-		ValidArgsFunction: func(_ *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
-			if len(args) > 1 {
-				return nil, cobra.ShellCompDirectiveDefault
-			}
-			return hostArgs(typed, "")
-		},
+	cmd := newCommand(opts, "diff OLD [NEW]", "Compare two hosts, or a host with how it was")
+	cmd.ValidArgsFunction = func(_ *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+		if len(args) > 1 {
+			return nil, cobra.ShellCompDirectiveDefault
+		}
+		return hostArgs(typed, "")
 	}
 	fl := cmd.Flags()
 	fl.StringSliceVar(&opts.ignore, "ignore", nil, "ignore these `KINDS` of difference (removed, added, moved, renumbered, degraded, improved, changed, policy) or attributes (by their JSON names)")
@@ -50,20 +45,14 @@ func newDiffCmd(f *Env, runF func(context.Context, *diffOptions) error) *cobra.C
 	return cmd
 }
 
-func diffArgs(cmd *cobra.Command, args []string) error {
+// parse takes over the flags and arguments and refuses what makes no sense.
+func (o *diffOptions) parse(cmd *cobra.Command, args []string) error {
 	switch {
 	case len(args) == 0:
 		return withHint(errors.New("no capture to compare with"), "create one with %q", "topoctl discover > host.json")
-	case slices.Contains(args, ""):
-		return errors.New("an argument is empty")
 	case len(args) == 2 && args[0] == "-" && args[1] == "-":
 		return errors.New("only one of OLD and NEW can be standard input")
 	}
-	return atMost(cmd, args, 2)
-}
-
-// parse takes over the flags and arguments and refuses what makes no sense.
-func (o *diffOptions) parse(cmd *cobra.Command, args []string) error {
 	o.old = args[0]
 	if err := checkTogether(cmd,
 		flagRule{"all ignore structure with " + otherHost, idleWith, "probe", "--probe compares reports"},
@@ -94,7 +83,7 @@ func (o *diffOptions) parse(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-func runDiff(ctx context.Context, o *diffOptions) error {
+func (o *diffOptions) run(ctx context.Context) error {
 	if o.probe {
 		return runDiffProbe(o)
 	}

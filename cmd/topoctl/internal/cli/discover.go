@@ -23,14 +23,9 @@ type discoverOptions struct {
 	capture string
 }
 
-func newDiscoverCmd(f *Env, runF func(context.Context, *discoverOptions) error) *cobra.Command {
+func newDiscoverCmd(f *Env) *cobra.Command {
 	opts := &discoverOptions{Host: f.Host()}
-	cmd := &cobra.Command{
-		Use:   "discover",
-		Short: "Print the topology of a host as a JSON document",
-		Args:  noArgs,
-		RunE:  action(opts, opts.parse, runF),
-	}
+	cmd := newCommand(opts, "discover", "Print the topology of a host as a JSON document")
 	fl := cmd.Flags()
 	fl.StringSliceVar(&opts.Sources, "sources", nil, "use only these `SOURCES` ("+strings.Join(discover.SourceNames(), ", ")+"); sysfs is always used")
 	fl.BoolVar(&opts.redact, "redact", false, "replace names, serial numbers, UUIDs, GUIDs, and MAC and IP addresses with placeholders")
@@ -42,11 +37,11 @@ func newDiscoverCmd(f *Env, runF func(context.Context, *discoverOptions) error) 
 	return cmd
 }
 
-func (o *discoverOptions) parse(cmd *cobra.Command, _ []string) error {
-	return cmp.Or(notEmpty(cmd, "capture"), checkTogether(cmd, flagRule{"with", excludes, "capture", ""}))
+func (*discoverOptions) parse(cmd *cobra.Command, _ []string) error {
+	return checkTogether(cmd, flagRule{"with", excludes, "capture", ""})
 }
 
-func runDiscover(ctx context.Context, opts *discoverOptions) error {
+func (opts *discoverOptions) run(ctx context.Context) error {
 	if opts.capture != "" {
 		if done, err := opts.writeCapture(ctx); done || err != nil {
 			return err

@@ -11,19 +11,6 @@ import (
 	"github.com/topoctl/topoctl/pathsel/doctor"
 )
 
-func TestParseDoctor(t *testing.T) {
-	got, err := parseOnly(t, newStreams().Streams, newDoctorCmd, "port-down", "vm-flat", "--fail-on", "error", "--all", "--color", "always")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(got.codes) != 2 || got.codes[1] != "vm-flat" || got.failOn != "error" || !got.all || !got.color || got.Format != formatTable {
-		t.Errorf("got %+v", got)
-	}
-	if got, err := parseOnly(t, newStreams().Streams, newDoctorCmd); err != nil || got.failOn != "warning" || got.codes != nil || got.all {
-		t.Errorf("defaults: %+v, %v", got, err)
-	}
-}
-
 // triedTimes counts how often devices are tried.
 type triedTimes int
 

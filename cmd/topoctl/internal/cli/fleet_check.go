@@ -3,7 +3,6 @@ package cli
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -33,13 +32,10 @@ func (p *printing) add(cmd *cobra.Command) {
 	TakesLong(cmd)
 }
 
-func (p *printing) parse(cmd *cobra.Command, args []string) error {
-	if err := errors.Join(notEmpty(cmd, "fabric", "out-file"), p.out.Check()); err != nil {
-		return err
-	}
+func (p *printing) parse(_ *cobra.Command, args []string) error {
 	var err error
 	p.args, err = fleetArgs(p.Host, args)
-	return err
+	return cmp.Or(p.out.Check(), err)
 }
 
 func (p *printing) options(all bool) show.Options {
@@ -75,28 +71,20 @@ type fleetShowOptions struct {
 	by string
 }
 
-func newFleetShowCmd(f *Env, runF func(context.Context, *fleetShowOptions) error) *cobra.Command {
+func newFleetShowCmd(f *Env) *cobra.Command {
 	opts := &fleetShowOptions{printing: printing{Host: f.Host()}}
-	cmd := &cobra.Command{
-		Use:   "show FLEET | SOURCE...",
-		Short: "Show what a fleet consists of",
-		RunE:  action(opts, opts.parse, runF),
-	}
-	cmd.Flags().StringVar(&opts.by, "by", show.Views[0], "print a line for each `THING`: "+either(show.Views))
+	cmd := newCommand(opts, "show FLEET | SOURCE...", "Show what a fleet consists of")
+	wordFlag(cmd, &opts.by, "by", show.Views[0], "print a line for each `THING`: "+either(show.Views), show.Views)
 	opts.add(cmd)
-	Offer(cmd, map[string]completer{"by": Words(show.Views...)})
 	Formats(cmd, formatTable, formatJSON, formatTSV, formatSVG, formatHTML)
 	return cmd
 }
 
 func (o *fleetShowOptions) parse(cmd *cobra.Command, args []string) error {
-	if err := o.printing.parse(cmd, args); err != nil {
-		return err
-	}
-	return cmp.Or(checkWords("by", []string{o.by}, show.Views), checkTogether(cmd, flagRule{"by", needs, "output=table output=tsv", ""}))
+	return cmp.Or(o.printing.parse(cmd, args), checkTogether(cmd, flagRule{"by", needs, "output=table output=tsv", ""}))
 }
 
-func runFleetShow(ctx context.Context, o *fleetShowOptions) error {
+func (o *fleetShowOptions) run(ctx context.Context) error {
 	f, err := loadFleet(ctx, o.Host, o.args, o.fabric)
 	if err != nil {
 		return err
@@ -130,15 +118,9 @@ type fleetCheckOptions struct {
 	all     bool
 }
 
-func newFleetCheckCmd(f *Env, runF func(context.Context, *fleetCheckOptions) error) *cobra.Command {
+func newFleetCheckCmd(f *Env) *cobra.Command {
 	opts := &fleetCheckOptions{printing: printing{Host: f.Host()}}
-	cmd := &cobra.Command{
-		Use:   "check FLEET | SOURCE...",
-		Short: "Find the host, device or cable that differs from the others",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return forNagios(opts.Host, action(opts, opts.parse, runF)(cmd, args))
-		},
-	}
+	cmd := newCommand(opts, "check FLEET | SOURCE...", "Find the host, device or cable that differs from the others")
 	fl := cmd.Flags()
 	fl.StringVar(&opts.against, "against", "", "also compare with the hosts of `GOLDEN`: a fleet, or a file as for --from")
 	failOnFlag(cmd, &opts.failOn)
@@ -150,13 +132,10 @@ func newFleetCheckCmd(f *Env, runF func(context.Context, *fleetCheckOptions) err
 }
 
 func (o *fleetCheckOptions) parse(cmd *cobra.Command, args []string) error {
-	if err := o.printing.parse(cmd, args); err != nil {
-		return err
-	}
-	return errors.Join(notEmpty(cmd, "against"), checkTogether(cmd, failOnItsOwn, allInTables))
+	return cmp.Or(o.printing.parse(cmd, args), checkTogether(cmd, failOnItsOwn, allInTables))
 }
 
-func runFleetCheck(ctx context.Context, o *fleetCheckOptions) error {
+func (o *fleetCheckOptions) run(ctx context.Context) error {
 	f, err := loadFleet(ctx, o.Host, o.args, o.fabric)
 	if err != nil {
 		return err

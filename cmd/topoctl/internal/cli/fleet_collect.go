@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -44,28 +45,23 @@ const (
 	gcPercent    = 400
 )
 
-func newFleetCollectCmd(f *Env, runF func(context.Context, *fleetCollectOptions) error) *cobra.Command {
+func newFleetCollectCmd(f *Env) *cobra.Command {
 	opts := &fleetCollectOptions{Host: f.Host()}
-	cmd := &cobra.Command{
-		Use:               "collect [SOURCE...]",
-		Short:             "Put the topologies of many hosts together",
-		RunE:              action(opts, opts.parse, runF),
-		ValidArgsFunction: hostFlag,
-	}
+	cmd := newCommand(opts, "collect [SOURCE...]", "Put the topologies of many hosts together")
+	cmd.ValidArgsFunction = hostFlag
 	fl := cmd.Flags()
 	fl.StringVar(&opts.agents, "agents", "", "ask these agents over HTTP: `HOST[:PORT],...`, or a file with one per line")
 	opts.registry.Add(cmd, "ask the engines in the registry at `URL`, such as etcd://HOST/PREFIX, for what they know of their hosts")
 	opts.credentials.Add(cmd)
 	fl.StringVar(&opts.hosts, "hosts", "", "with --launch, hosts to run topoctl on, one per line of `FILE`, - for standard input")
 	fl.StringArrayVar(&opts.names, "host", nil, "with --launch, a host to run topoctl on: `[NAME=]HOST`; repeatable")
-	fl.StringVar(&opts.launch, "launch", "", "run topoctl on the hosts with `METHOD` (ssh)")
+	wordFlag(cmd, &opts.launch, "launch", "", "run topoctl on the hosts with `METHOD` (ssh)", []string{"ssh"})
 	fl.StringVar(&opts.command, "launch-command", "topoctl", "with --launch, `COMMAND` that runs topoctl on the hosts")
-	fl.IntVar(&opts.parallel, "parallel", 64, "ask at most `N` hosts at the same time")
+	intFlag(cmd, &opts.parallel, "parallel", 64, 1, mostParallel, "ask at most `N` hosts at the same time")
 	fl.StringVar(&opts.dir, "out-dir", "", "write fleet.json and the topologies to `DIR`")
 	fl.BoolVar(&opts.resume, "resume", false, "with --out-dir, do not ask hosts again whose topologies are there")
 	fl.StringVar(&opts.fabric, "fabric", "", "`FILE` with the rail and leaf of each port, and uplinks (topoctl.fabric/v1)")
 	Group(cmd, "Hosts", append([]string{"agents", "hosts", "host", "launch", "launch-command", "parallel", "registry"}, credentialFlags...)...)
-	Offer(cmd, map[string]completer{"launch": Words("ssh")})
 	Uses(cmd, "from", "timeout", "quiet")
 	Lasts(cmd)
 	Formats(cmd, formatTable, formatJSON)
@@ -73,24 +69,16 @@ func newFleetCollectCmd(f *Env, runF func(context.Context, *fleetCollectOptions)
 }
 
 func (o *fleetCollectOptions) parse(cmd *cobra.Command, args []string) error {
-	if err := errors.Join(notEmpty(cmd, "agents", "hosts", "host", "launch", "launch-command", "out-dir", "fabric"), o.registry.Check(cmd), o.credentials.Check(cmd)); err != nil {
+	if err := cmp.Or(o.registry.Check(), o.credentials.Check(cmd)); err != nil {
 		return err
-	}
-	if slices.Contains(args, "") {
-		return errors.New("an argument is empty")
 	}
 	o.args = args
 	if o.Globals.From != "" {
 		o.args = append(slices.Clone(args), o.Globals.From)
 	}
 	o.bounded = cmd.Flags().Changed("timeout")
-	switch {
-	case len(o.args) == 0 && o.agents == "" && o.hosts == "" && len(o.names) == 0 && o.launch == "" && !o.registry.Given():
+	if len(o.args) == 0 && o.agents == "" && o.hosts == "" && len(o.names) == 0 && o.launch == "" && !o.registry.Given() {
 		return withHint(errors.New("no hosts"), "name files, --agents HOST,HOST, --registry URL, or --hosts FILE --launch ssh")
-	case o.launch != "" && o.launch != "ssh":
-		return fmt.Errorf("--launch %q: want ssh", o.launch)
-	case o.parallel < 1 || o.parallel > mostParallel:
-		return fmt.Errorf("--parallel %d: want 1 to %d", o.parallel, mostParallel)
 	}
 	return checkTogether(cmd,
 		flagRule{strings.Join(credentialFlags, " "), needs, "registry", "credentials are for the engines of a registry"},
@@ -100,7 +88,7 @@ func (o *fleetCollectOptions) parse(cmd *cobra.Command, args []string) error {
 		flagRule{"resume", needs, "out-dir", ""})
 }
 
-func runFleetCollect(ctx context.Context, o *fleetCollectOptions) error {
+func (o *fleetCollectOptions) run(ctx context.Context) error {
 	waiting, stop := ctx, context.CancelFunc(func() {})
 	if o.bounded {
 		waiting, stop = o.Waiting(ctx)

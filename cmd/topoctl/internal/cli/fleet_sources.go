@@ -28,10 +28,7 @@ func fleetArgs(in *Host, args []string) ([]string, error) {
 	if in.Globals.From != "" {
 		args = append(slices.Clone(args), in.Globals.From)
 	}
-	switch {
-	case slices.Contains(args, ""):
-		return nil, errors.New("an argument is empty")
-	case len(args) == 0:
+	if len(args) == 0 {
 		return nil, withHint(errors.New("no fleet"), "name the topologies of hosts, or what \"topoctl fleet collect --out-dir DIR\" has written")
 	}
 	return args, nil

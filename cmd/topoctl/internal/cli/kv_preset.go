@@ -18,15 +18,11 @@ type presetOptions struct {
 	names []string
 }
 
-func newPresetCmd(f *Env, runF func(context.Context, *presetOptions) error) *cobra.Command {
+func newPresetCmd(f *Env) *cobra.Command {
 	opts := &presetOptions{Host: f.Host()}
-	cmd := &cobra.Command{
-		Use:   "preset [NAME...]",
-		Short: "Compare predictions with published serving benchmarks",
-		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-			return preset.Names(), cobra.ShellCompDirectiveNoFileComp
-		},
-		RunE: action(opts, opts.parse, runF),
+	cmd := newCommand(opts, "preset [NAME...]", "Compare predictions with published serving benchmarks")
+	cmd.ValidArgsFunction = func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+		return preset.Names(), cobra.ShellCompDirectiveNoFileComp
 	}
 	Uses(cmd, "timeout")
 	TakesLong(cmd)
@@ -62,7 +58,7 @@ type presetEntry struct {
 	Rows  int    `json:"rows"`
 }
 
-func runPreset(ctx context.Context, o *presetOptions) error {
+func (o *presetOptions) run(ctx context.Context) error {
 	if len(o.names) == 0 {
 		return o.list()
 	}

@@ -24,7 +24,7 @@ const (
 	layersTogether = 4
 )
 
-func runPredict(ctx context.Context, o *predictOptions) error {
+func (o *predictOptions) run(ctx context.Context) error {
 	if err := o.outFile.Check(); err != nil {
 		return err
 	}

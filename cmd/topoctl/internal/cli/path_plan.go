@@ -36,7 +36,7 @@ func (o *pathOptions) runPlan(h *pathsel.Host) error {
 		}
 		data, err = encodeJSON(p)
 	} else {
-		text := planText(h, p, o.downIDs, &o.look)
+		text := planText(h, p, o.downIDs, o.Look())
 		if note != "" {
 			text += "\nnote: " + note + "\n"
 		}
@@ -55,8 +55,9 @@ func (o *pathOptions) runPlan(h *pathsel.Host) error {
 }
 
 // planText is a plan for people.
-func planText(h *pathsel.Host, p *pathsel.Plan, down []topo.ID, l *Look) string {
+func planText(h *pathsel.Host, p *pathsel.Plan, down []topo.ID, look Look) string {
 	var b strings.Builder
+	l := &look
 	sentence, color := planHeadline(h, p, l)
 	b.WriteString(l.Wrap("", whatIf(down, sentence), color))
 	if len(p.Ports) > 0 {

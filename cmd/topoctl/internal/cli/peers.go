@@ -32,17 +32,12 @@ type peersOptions struct {
 	limit    time.Duration
 }
 
-func newPeersCmd(f *Env, runF func(context.Context, *peersOptions) error) *cobra.Command {
+func newPeersCmd(f *Env) *cobra.Command {
 	opts := &peersOptions{Host: f.Host()}
-	cmd := &cobra.Command{
-		Use:   "peers",
-		Short: "List the engines in a registry",
-		Args:  noArgs,
-		RunE:  action(opts, opts.parse, runF),
-	}
+	cmd := newCommand(opts, "peers", "List the engines in a registry")
 	opts.registry.Add(cmd, "the registry at `URL`, such as etcd://HOST/PREFIX")
 	cmd.Flags().BoolVar(&opts.watch, "watch", false, "then print changes as they happen")
-	cmd.Flags().DurationVar(&opts.limit, "duration", 0, "with --watch, stop after `TIME`")
+	timeFlag(cmd, &opts.limit, "duration", 0, 0, unbounded, "with --watch, stop after `TIME`")
 	Uses(cmd, "timeout", "quiet")
 	Lasts(cmd)
 	Formats(cmd, formatTable, formatJSON, formatJSONL, formatName)
@@ -50,14 +45,11 @@ func newPeersCmd(f *Env, runF func(context.Context, *peersOptions) error) *cobra
 }
 
 func (o *peersOptions) parse(cmd *cobra.Command, _ []string) error {
-	if err := o.registry.Check(cmd); err != nil {
+	if err := o.registry.Check(); err != nil {
 		return err
 	}
-	switch {
-	case !o.registry.Given():
+	if !o.registry.Given() {
 		return withHint(errors.New("--registry is required"), "--registry etcd://HOST/PREFIX; without a registry, engines are found by their addresses, and there is no list")
-	case o.limit < 0:
-		return fmt.Errorf("--duration %s: want 0 or more", o.limit)
 	}
 	return checkTogether(cmd, flagRule{"duration output=jsonl", needs, "watch", ""}, flagRule{"watch", excludes, "output=name", ""})
 }
@@ -103,7 +95,7 @@ func peerOf(r *registry.Record, now time.Time) peersEntry {
 	return p
 }
 
-func runPeers(ctx context.Context, o *peersOptions) error {
+func (o *peersOptions) run(ctx context.Context) error {
 	r, err := o.registry.Open(ctx, o.Host, nil)
 	if err != nil {
 		return err

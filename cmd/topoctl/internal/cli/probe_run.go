@@ -60,7 +60,7 @@ func (o *measuring) layout(pairs *plan.Pairs) (*plan.Plan, error) {
 		own.Pairs = slices.DeleteFunc(slices.Clone(pairs.Pairs), func(p probe.Pair) bool { return p.Variant == probe.VariantCopy })
 		pairs = &own
 	}
-	p := plan.Options{Schedule: plan.Schedule(o.flags.schedule), Spec: o.spec}
+	p := plan.Options{Schedule: o.flags.schedule, Spec: o.spec}
 	if o.flags.contend != "" {
 		var err error
 		if p.Contend, err = pairs.Link(o.flags.contend); err != nil {

@@ -107,19 +107,6 @@ func TestProbeProgress(t *testing.T) {
 	}
 }
 
-func TestParseProbeLocal(t *testing.T) {
-	got, err := parseOnly(t, newStreams().Streams, newProbeLocalCmd, "--size", "64KiB", "--duration", "1s", "--min-samples", "4", "--ci", "5%", "--rate-limit", "8Gb/s", "--fail-under", "0.5",
-		"--outlier", "90%/3x", "--bw", "--retest", "2", "--select", "cpu:0->gpu:*")
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, r := got.spec, got.rules
-	if len(s.SizesBytes) != 1 || s.SizesBytes[0] != 64<<10 || s.SampleTime != 250*time.Millisecond || s.MinSamples != 4 || s.CI != 0.05 || s.RateLimit != 1e9 ||
-		s.LatencySamples != 0 || s.PairTime < time.Second || r.FailUnder != 0.5 || r.OutlierUnder != 0.9 || r.OutlierOver != 3 || r.Retests != 2 || got.flags.selected[0] != "cpu:0>gpu:*" {
-		t.Errorf("%+v %+v %q", s, r, got.flags.selected)
-	}
-}
-
 // A file gets no colours, whatever the terminal shows.
 func TestProbeShowToFile(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "table")

@@ -33,9 +33,9 @@ func (r *Registry) Add(cmd *cobra.Command, usage string) {
 func (r *Registry) Given() bool { return r.URL != "" }
 
 // Check refuses what is no URL of a registry.
-func (r *Registry) Check(cmd *cobra.Command) error {
-	if err := notEmpty(cmd, "registry"); err != nil || !r.Given() {
-		return err
+func (r *Registry) Check() error {
+	if !r.Given() {
+		return nil
 	}
 	if _, rest, ok := strings.Cut(r.URL, "://"); ok {
 		hosts, _, _ := strings.Cut(rest, "/")

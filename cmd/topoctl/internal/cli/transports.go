@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -55,26 +56,18 @@ func (r *RDMA) Add(cmd *cobra.Command) {
 	fl := cmd.Flags()
 	fl.StringSliceVar(&r.devices, "rdma-device", nil, "use only RDMA device `NAME`, such as mlx5_0; repeatable")
 	for _, s := range r.settings() {
-		fl.IntVar(s.value, s.flag, unsetRDMA, s.usage)
+		intFlag(cmd, s.value, s.flag, unsetRDMA, s.low, s.top, s.usage)
 		fl.Lookup(s.flag).DefValue = "0" // which is not printed: the text says it
 	}
 }
 
-// Check refuses what is out of range, and settings of a transport that is not used.
+// Check refuses settings of a transport that is not used.
 func (r *RDMA) Check(cmd *cobra.Command) error {
 	flags := "rdma-device"
 	for _, s := range r.settings() {
 		flags += " " + s.flag
 	}
-	if err := checkTogether(cmd, flagRule{flags, needs, "transport=rdma transport=auto", ""}); err != nil {
-		return err
-	}
-	for _, s := range r.settings() {
-		if cmd.Flags().Changed(s.flag) && (*s.value < s.low || *s.value > s.top) {
-			return fmt.Errorf("--%s %d: want %d to %d", s.flag, *s.value, s.low, s.top)
-		}
-	}
-	return notEmpty(cmd, "rdma-device")
+	return checkTogether(cmd, flagRule{flags, needs, "transport=rdma transport=auto", ""})
 }
 
 // Args are the flags again, for a child.
@@ -157,27 +150,15 @@ type Transports struct {
 
 // Add registers the flags.
 func (t *Transports) Add(cmd *cobra.Command, usage string) {
-	cmd.Flags().StringSliceVar(&t.Names, "transport", []string{bench.Auto}, usage)
-	cmd.Flags().StringVar(&t.Protection, "protect", "", "`LEVEL` of protection that data over TCP has at least: "+either(engine.Protections)+" (default: headers with a token, open without)")
-	Offer(cmd, map[string]completer{"transport": WordList(transportChoices...), "protect": WordList(engine.Protections...)})
+	wordListFlag(cmd, &t.Names, "transport", []string{bench.Auto}, usage, transportChoices)
+	wordFlag(cmd, &t.Protection, "protect", "", "`LEVEL` of protection that data over TCP has at least: "+either(engine.Protections)+" (default: headers with a token, open without)", engine.Protections)
 	t.RDMA.Add(cmd)
 }
 
-// Check refuses unknown names, and settings of transports that are not used.
+// Check refuses settings of transports that are not used, and RDMA by name with a protection that it does not have.
 func (t *Transports) Check(cmd *cobra.Command) error {
-	return errors.Join(checkWords("transport", t.Names, transportChoices), t.checkProtection(cmd), t.RDMA.Check(cmd))
-}
-
-// checkProtection refuses an unknown level, and RDMA by name with one that it does not have.
-func (t *Transports) checkProtection(cmd *cobra.Command) error {
-	if !cmd.Flags().Changed("protect") {
-		return nil
-	}
-	if err := checkWords("protect", []string{t.Protection}, engine.Protections); err != nil {
-		return err
-	}
-	return checkTogether(cmd, flagRule{"protect=payload protect=sealed", excludes, "transport=rdma",
-		"network cards neither authenticate nor encrypt what they move; use --transport tcp, or --protect headers"})
+	return cmp.Or(t.RDMA.Check(cmd), checkTogether(cmd, flagRule{"protect=payload protect=sealed", excludes, "transport=rdma",
+		"network cards neither authenticate nor encrypt what they move; use --transport tcp, or --protect headers"}))
 }
 
 // Offers says whether a transport is among those of the flags.

@@ -4,11 +4,8 @@ import (
 	"cmp"
 	"fmt"
 	"math"
-	"slices"
 	"strconv"
 	"strings"
-
-	"github.com/topoctl/topoctl/internal/pick"
 )
 
 // parsePart reads a part such as "2.5%" or "0.025".
@@ -145,12 +142,6 @@ func bytesOrNone(s string) (int64, error) {
 	return n, nil
 }
 
-// Policy reads the name of a policy by which lanes share transfers.
-func Policy(s string) (pick.Policy, error) {
-	name, err := oneOf(pick.Policies()...)(s)
-	return pick.Policy(name), err
-}
-
 // partText is a part as it is typed: "2.5%".
 func partText(v float64) string { return fmt.Sprintf("%g%%", float64(int64(v*1e6+0.5))/1e4) }
 
@@ -164,20 +155,4 @@ func sizeText(n int64) string {
 		}
 	}
 	return cmp.Or(fmt.Sprint(n), "0")
-}
-
-// checkWords refuses words of a list that are unknown or come twice.
-func checkWords(flag string, given, known []string) error {
-	for i, v := range given {
-		switch {
-		case !slices.Contains(known, v):
-			return fmt.Errorf("--%s %q: want %s", flag, v, either(known))
-		case slices.Contains(given[:i], v):
-			return fmt.Errorf("--%s %s is given twice", flag, v)
-		}
-	}
-	if len(given) == 0 {
-		return fmt.Errorf("--%s is empty", flag)
-	}
-	return nil
 }

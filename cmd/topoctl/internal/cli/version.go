@@ -18,19 +18,12 @@ type versionOptions struct {
 	*Host
 }
 
-func newVersionCmd(f *Env, runF func(context.Context, *versionOptions) error) *cobra.Command {
+func newVersionCmd(f *Env) *cobra.Command {
 	opts := &versionOptions{f.Host()}
-	cmd := &cobra.Command{
-		Use:   "version",
-		Short: "Print the version and build information",
-		Args:  noArgs,
-		RunE:  action(opts, opts.parse, runF),
-	}
+	cmd := newCommand(opts, "version", "Print the version and build information")
 	Formats(cmd, formatTable, formatJSON)
 	return cmd
 }
-
-func (*versionOptions) parse(*cobra.Command, []string) error { return nil }
 
 // versionDoc is what the program knows of itself.
 type versionDoc struct {
@@ -51,7 +44,7 @@ func newVersionDoc() versionDoc {
 		Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH, NVML: b.NVML, Schemas: schemas()}
 }
 
-func runVersion(_ context.Context, opts *versionOptions) error {
+func (opts *versionOptions) run(_ context.Context) error {
 	b := newVersionDoc()
 	if opts.Format == formatJSON {
 		return printJSON(opts.Streams.Out, b)
