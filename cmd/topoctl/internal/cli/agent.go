@@ -238,10 +238,7 @@ func (o *agentOptions) run(ctx context.Context) error {
 		Rediscover: o.Find, PortState: look, InitialPortState: seen, PollInterval: o.refresh,
 		Ready: func(i agent.Info) { printed = o.print(i) }, Beside: beside,
 	})
-	if hinted, ok := registryHint(err); ok {
-		err = hinted
-	}
-	return errors.Join(o.listenHint(err), printed)
+	return errors.Join(listenHint(err), printed)
 }
 
 // webhook prepares the answers to dranet, nil for none.
@@ -311,14 +308,10 @@ func (o *agentOptions) locate(t *topo.Topology) error {
 }
 
 // listenHint says what to do where an address is taken, or is not this host's.
-func (o *agentOptions) listenHint(err error) error {
-	switch {
-	case errors.Is(err, syscall.EADDRINUSE):
-		return withHint(err, "another program, perhaps another agent, uses this port; port 0 chooses a free one")
-	case errors.Is(err, syscall.EADDRNOTAVAIL):
-		return withHint(err, "this is not an address of this host; \":%s\" listens on all of them, and --advertise tells peers another", agentPort)
-	}
-	return err
+func listenHint(err error) error {
+	return advise(advise(err, peerAdvice...),
+		advice{syscall.EADDRINUSE, "another program, perhaps another agent, uses this port; port 0 chooses a free one"},
+		advice{syscall.EADDRNOTAVAIL, "this is not an address of this host; \":" + agentPort + "\" listens on all of them, and --advertise tells peers another"})
 }
 
 // logger writes what the engine notes to stderr.

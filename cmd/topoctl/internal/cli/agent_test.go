@@ -50,7 +50,7 @@ Run on the other host:
 	if o.client(i) != nil {
 		t.Error("there is nothing for bench, and a line to run it")
 	}
-	if err := o.listenHint(errors.New("listen: address already in use")); exitCode(err) != 2 {
+	if err := listenHint(errors.New("listen: address already in use")); exitCode(err) != 2 {
 		t.Error(err)
 	}
 }

@@ -151,24 +151,14 @@ func (o *auditOptions) run(ctx context.Context) error {
 
 // finish prints the report and gives the exit code.
 func (o *auditOptions) finish(ctx context.Context, r *audit.Report) error {
-	var data []byte
-	var err error
-	if o.Format == formatJSON {
-		data, err = encodeJSON(r)
-	} else {
-		data = []byte(report.Finish(auditText(r, o.Look())))
+	to := *o.Host
+	if len(o.command) > 0 {
+		to.Streams.Out = o.Streams.Err // its standard output is the command's
 	}
-	if err == nil {
-		s := o.Streams
-		if len(o.command) > 0 {
-			s.Out = s.Err // its standard output is the command's
-		}
-		err = o.outFile.Write(s, data)
-	}
-	if err != nil {
-		return err
-	}
+	err := to.print(answer{doc: r, text: func() string { return report.Finish(auditText(r, o.Look())) }}, o.outFile)
 	switch {
+	case err != nil:
+		return err
 	case r.Command != nil && r.Command.ExitCode != 0:
 		return badAnswer(fmt.Errorf("%s exited with code %d", r.Command.Args[0], r.Command.ExitCode), "")
 	case r.Command == nil && ctx.Err() != nil:

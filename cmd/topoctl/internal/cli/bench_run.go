@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -38,8 +37,9 @@ func (o *benchOptions) run(ctx context.Context) error {
 	// What a peer is asked beside the measurements goes over shm or tcp where RDMA is not for that.
 	o.job.Protection = o.transports.Protection
 	o.job.Engine = o.transports.Factories(append(slices.Clone(o.job.Transports), "shm", "tcp")...)
-	if !o.Globals.Quiet && o.Streams.ErrTTY {
-		o.job.Progress = o.progress
+	bar := status{in: o.Host}
+	if o.Streams.ErrTTY { // elsewhere nothing runs beside the measurements
+		o.job.Progress = func(p bench.Progress) { bar.show(o.progressLine(p)) }
 	}
 	if o.job.Peer == "" {
 		a, err := startAgent(ctx, o.Host, &o.transports.RDMA, "--size", fmt.Sprint(o.job.Memory))
@@ -64,9 +64,7 @@ func (o *benchOptions) run(ctx context.Context) error {
 	}
 	o.job.Timeout, o.job.Waited = o.Globals.Timeout, time.Since(began)
 	report, err := bench.Run(ctx, o.job)
-	if o.job.Progress != nil {
-		fmt.Fprint(o.Streams.Err, clearLine)
-	}
+	bar.end()
 	if report != nil {
 		if err := o.print(report); err != nil {
 			return err
@@ -125,42 +123,26 @@ func (o *benchOptions) measurements() int {
 
 // peerHint adds the next step to what commonly goes wrong.
 func peerHint(err error) error {
-	var lane *bench.UnknownLaneError
-	var missing *engine.NotOfferedError
-	if hinted, ok := credentialHint(err); ok {
-		return hinted
-	}
-	if hinted, ok := registryHint(err); ok {
-		return hinted
-	}
-	switch {
-	case errors.Is(err, engine.ErrNoRegion):
-		return withHint(err, "\"topoctl agent\" serves %q; use --region NAME for another", benchRegion)
-	case errors.Is(err, context.DeadlineExceeded):
-		return withHint(err, "check that this is the address of \"topoctl agent\", or use --timeout DURATION to allow more time")
-	case errors.As(err, &lane):
+	if lane, ok := errors.AsType[*bench.UnknownLaneError](err); ok {
 		return suggest(err, lane.Name, lane.Lanes, "")
-	case errors.Is(err, syscall.EADDRINUSE):
-		return withHint(err, "another program uses this port; --http with port 0 chooses a free one")
-	case errors.Is(err, engine.ErrNoPeer):
-		return withHint(err, "--peer wants the address or a name of the other host, and the port of its \"topoctl agent\"")
-	case errors.Is(err, engine.ErrNotEngine):
-		return withHint(err, "--peer is the --listen address of \"topoctl agent\", not its --http address")
-	case errors.As(err, &missing) && slices.Contains(missing.Transports, "rdma"):
-		return withHint(err, "see the output of the agent on the other host for why it has no RDMA")
-	case errors.Is(err, syscall.ECONNREFUSED):
-		return withHint(err, "run \"topoctl agent\" on the other host; it prints the command to run here")
 	}
-	return err
+	if missing, ok := errors.AsType[*engine.NotOfferedError](err); ok && slices.Contains(missing.Transports, "rdma") {
+		return withHint(err, "see the output of the agent on the other host for why it has no RDMA")
+	}
+	return advise(advise(err, peerAdvice...),
+		advice{engine.ErrNoRegion, "\"topoctl agent\" serves \"" + benchRegion + "\"; use --region NAME for another"},
+		advice{context.DeadlineExceeded, "check that this is the address of \"topoctl agent\", or use --timeout DURATION to allow more time"},
+		advice{syscall.EADDRINUSE, "another program uses this port; --http with port 0 chooses a free one"},
+		advice{engine.ErrNoPeer, "--peer wants the address or a name of the other host, and the port of its \"topoctl agent\""},
+		advice{engine.ErrNotEngine, "--peer is the --listen address of \"topoctl agent\", not its --http address"},
+		advice{syscall.ECONNREFUSED, "run \"topoctl agent\" on the other host; it prints the command to run here"})
 }
 
-// progress draws one line over and over.
-func (o *benchOptions) progress(p bench.Progress) {
+// progressLine says what is being measured.
+func (o *benchOptions) progressLine(p bench.Progress) string {
 	line := fmt.Sprintf("[%d/%d] %s", p.Step, p.Steps, p.What)
 	if p.BytesPerSec > 0 {
 		line += "  " + units.Rate(p.BytesPerSec, o.Look().Units)
 	}
-	line += fmt.Sprintf("  %s left", p.Left.Round(time.Second))
-	width := max(20, cmp.Or(o.Streams.Width, 80))
-	fmt.Fprint(o.Streams.Err, clearLine+text.Printable(string([]rune(line)[:min(len([]rune(line)), width-1)])))
+	return line + fmt.Sprintf("  %s left", p.Left.Round(time.Second))
 }

@@ -115,14 +115,3 @@ func fileHint(err error) error {
 	}
 	return out
 }
-
-// credentialHint says what to do where one end refused the other's credentials.
-func credentialHint(err error) (hinted error, ok bool) {
-	switch {
-	case errors.Is(err, engine.ErrToken):
-		return withHint(err, "use the same --token-file on both hosts"), true
-	case errors.Is(err, engine.ErrCertificate):
-		return withHint(err, "\"topoctl cert show FILE --ca-file CA\" says on each host what is wrong with its certificate"), true
-	}
-	return err, false
-}

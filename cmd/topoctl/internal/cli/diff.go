@@ -13,6 +13,7 @@ import (
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/diff"
 	"github.com/topoctl/topoctl/internal/measure/show"
+	"github.com/topoctl/topoctl/internal/report"
 )
 
 type diffOptions struct {
@@ -100,7 +101,8 @@ func (o *diffOptions) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := o.print(r); err != nil {
+	err = o.print(answer{doc: r, rows: diffTable(r).TSV, text: func() string { return r.Text(diff.TextOptions{Width: o.Streams.Width, All: o.all}) }}, OutFile{})
+	if err != nil {
 		return err
 	}
 	switch {
@@ -112,16 +114,10 @@ func (o *diffOptions) run(ctx context.Context) error {
 	return nil
 }
 
-func (o *diffOptions) print(r *diff.Report) error {
-	if o.Format == formatJSON {
-		return printJSON(o.Streams.Out, r)
-	}
-	if o.Format == formatTSV {
-		t := r.Rows()
-		t.Head = []string{"KIND", "SUBJECT", "DIFFERENCE", "EFFECT"}
-		return printTable(o.Streams, t, o.Format)
-	}
-	return Write(o.Streams.Out, []byte(r.Text(diff.TextOptions{Width: o.Streams.Width, All: o.all})))
+func diffTable(r *diff.Report) *report.Table {
+	t := r.Rows()
+	t.Head = []string{"KIND", "SUBJECT", "DIFFERENCE", "EFFECT"}
+	return t
 }
 
 // label is what the report calls a side.
@@ -166,7 +162,7 @@ func runDiffProbe(o *diffOptions) error {
 		return err
 	}
 	d := show.NewDocument(older, newer, o.label(o.old), o.label(o.new))
-	if err := o.printProbe(d); err != nil {
+	if err := o.print(answer{doc: d, text: func() string { return show.Changes(d.Changes, o.show) }}, OutFile{}); err != nil {
 		return err
 	}
 	switch {
@@ -177,11 +173,4 @@ func runDiffProbe(o *diffOptions) error {
 		return errPartial
 	}
 	return nil
-}
-
-func (o *diffOptions) printProbe(d *show.Document) error {
-	if o.Format == formatJSON {
-		return printJSON(o.Streams.Out, d)
-	}
-	return Write(o.Streams.Out, []byte(show.Changes(d.Changes, o.show)))
 }

@@ -55,15 +55,16 @@ func (opts *discoverOptions) run(ctx context.Context) error {
 		t = redact.New(t).Topology(t)
 	}
 	opts.Say(t)
-	if err := opts.print(t); err != nil {
+	if err := opts.printHost(t); err != nil {
 		return err
 	}
 	return incomplete(t, opts.strict)
 }
 
-func (o *discoverOptions) print(t *topo.Topology) error {
+func (o *discoverOptions) printHost(t *topo.Topology) error {
 	if o.Format == formatTable || o.Format == formatTSV {
-		return printTable(o.Streams, o.table(t), o.Format)
+		rows := o.table(t)
+		return o.print(answer{rows: rows.TSV, text: func() string { return o.Streams.tableText(rows) }}, OutFile{})
 	}
 	return printTopology(o.Host, t)
 }

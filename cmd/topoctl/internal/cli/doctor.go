@@ -109,7 +109,7 @@ func (o *doctorOptions) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := o.print(r); err != nil {
+	if err := o.print(o.answer(r), OutFile{}); err != nil {
 		return err
 	}
 	if o.Format == formatNagios {
@@ -145,16 +145,10 @@ func tryDevices(ctx context.Context, in *Host, rdma RDMASource, t *topo.Topology
 	return rdma.Try(limited)
 }
 
-func (o *doctorOptions) print(r *doctor.Report) error {
-	switch o.Format {
-	case formatJSON:
-		return printJSON(o.Streams.Out, r)
-	case formatTSV:
-		return printTable(o.Streams, doctorTable(r), o.Format)
-	case formatNagios:
-		return Write(o.Streams.Out, []byte(nagiosText(r)))
-	}
-	return Write(o.Streams.Out, []byte(r.Text(doctor.TextOptions{Width: o.Streams.Width, All: o.all || len(o.codes) > 0, Color: o.Color()})))
+func (o *doctorOptions) answer(r *doctor.Report) answer {
+	return answer{doc: r, rows: doctorTable(r).TSV, nagios: func() string { return nagiosText(r) }, text: func() string {
+		return r.Text(doctor.TextOptions{Width: o.Streams.Width, All: o.all || len(o.codes) > 0, Color: o.Color()})
+	}}
 }
 
 // doctorTable has a line for each finding, and for each fact that a check lacks.

@@ -84,23 +84,3 @@ func TestNagios(t *testing.T) {
 		t.Error("a check that could not be made is OK")
 	}
 }
-
-// What a host calls itself cannot speak to the terminal.
-func TestDoctorPrintsNoControlCharacters(t *testing.T) {
-	host := &topo.Topology{Complete: true, RDMADevices: []topo.RDMADevice{{Node: topo.Node{ID: "rdma:x\x1b[2J"}, Name: "x\x1b[2J", Software: true}}}
-	host.Derive()
-	r, err := doctor.Run(host, doctor.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, format := range []string{formatTable, formatNagios} {
-		f := newStreams()
-		o := &doctorOptions{Host: &Host{Streams: f.Streams, Format: format}}
-		if err := o.print(r); err != nil {
-			t.Fatal(err)
-		}
-		if strings.Contains(f.Stdout.String(), "\x1b") || !strings.Contains(f.Stdout.String(), "software-rdma") {
-			t.Errorf("%s: %q", format, f.Stdout.String())
-		}
-	}
-}

@@ -40,8 +40,5 @@ func (o *fixturesOptions) run(_ context.Context) error {
 		doc.Fixtures = append(doc.Fixtures, f)
 		t.Add(f.Name, f.Machine)
 	}
-	if o.Format == formatJSON {
-		return printJSON(o.Streams.Out, doc)
-	}
-	return printTable(o.Streams, t, o.Format)
+	return o.print(answer{doc: doc, rows: t.TSV, text: func() string { return o.Streams.tableText(t) }}, OutFile{})
 }

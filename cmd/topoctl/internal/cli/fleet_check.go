@@ -11,7 +11,6 @@ import (
 
 	model "github.com/topoctl/topoctl/internal/fleet"
 	"github.com/topoctl/topoctl/internal/fleet/show"
-	"github.com/topoctl/topoctl/internal/report"
 	"github.com/topoctl/topoctl/internal/units"
 	"github.com/topoctl/topoctl/pathsel/doctor"
 )
@@ -46,24 +45,9 @@ func (p *printing) options(all bool) show.Options {
 	return o
 }
 
-// document writes what all formats but the table have in common.
-func (p *printing) document(f *model.Fleet, table func() string) error {
-	var data []byte
-	var err error
-	switch p.Format {
-	case formatJSON:
-		data, err = safeJSON(f.Encode())
-	case formatSVG:
-		data = show.SVG(f)
-	case formatHTML:
-		data, err = show.HTML(f)
-	default:
-		data = []byte(table())
-	}
-	if err != nil {
-		return err
-	}
-	return p.out.Write(p.Streams, data)
+// answer is what all formats but the table and rows have in common.
+func (p *printing) answer(f *model.Fleet) answer {
+	return answer{doc: f, svg: func() []byte { return show.SVG(f) }, html: func() ([]byte, error) { return show.HTML(f) }}
 }
 
 type fleetShowOptions struct {
@@ -89,19 +73,10 @@ func (o *fleetShowOptions) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if o.Format == formatTSV {
-		err = o.rows(show.Rows(f, o.by))
-	} else {
-		err = o.document(f, func() string { return show.Show(f, o.by, o.options(false)) })
-	}
-	if err != nil {
-		return err
-	}
-	return partial(f)
+	a := o.answer(f)
+	a.rows, a.text = func() string { return show.Rows(f, o.by).TSV() }, func() string { return show.Show(f, o.by, o.options(false)) }
+	return cmp.Or(o.print(a, o.out), partial(f))
 }
-
-// rows prints rows for programs.
-func (p *printing) rows(t *report.Table) error { return p.out.Write(p.Streams, []byte(t.TSV())) }
 
 // partial is the error of a fleet that is known in part.
 func partial(f *model.Fleet) error {
@@ -150,15 +125,10 @@ func (o *fleetCheckOptions) run(ctx context.Context) error {
 		}
 		f.Against(golden, o.against)
 	}
-	switch o.Format {
-	case formatTSV:
-		err = o.rows(show.Findings(f))
-	case formatNagios:
-		err = o.out.Write(o.Streams, []byte(fleetNagiosText(f)))
-	default:
-		err = o.document(f, func() string { return show.Check(f, o.options(o.all)) })
-	}
-	switch {
+	a := o.answer(f)
+	a.rows, a.text = func() string { return show.Findings(f).TSV() }, func() string { return show.Check(f, o.options(o.all)) }
+	a.nagios = func() string { return fleetNagiosText(f) }
+	switch err := o.print(a, o.out); {
 	case err != nil:
 		return err
 	case o.Format == formatNagios:

@@ -19,7 +19,6 @@ import (
 	"github.com/topoctl/topoctl/internal/fleet/collect"
 	"github.com/topoctl/topoctl/internal/fleet/show"
 	"github.com/topoctl/topoctl/internal/pkgerr"
-	"github.com/topoctl/topoctl/internal/text"
 )
 
 type fleetCollectOptions struct {
@@ -117,8 +116,8 @@ func (o *fleetCollectOptions) run(ctx context.Context) error {
 	}
 	// Documents are garbage as soon as they are read, and what stays of a host is small.
 	defer debug.SetGCPercent(debug.SetGCPercent(gcPercent))
-	bar := collectProgress{o: o, total: total}
-	c.Progress = bar.show
+	bar := status{in: o.Host}
+	c.Progress = func(p collect.Progress) { bar.show(collectLine(p, total)) }
 	hosts, err := collect.Run(ctx, sources, c)
 	bar.end()
 	if err != nil {
@@ -238,21 +237,11 @@ func (o *fleetCollectOptions) write(f *model.Fleet, store *collect.Store) error 
 	return nil
 }
 
-// collectProgress tells on a terminal how far a collection is.
-type collectProgress struct {
-	o     *fleetCollectOptions
-	total int
-	drawn bool
-}
-
-func (b *collectProgress) show(p collect.Progress) {
-	s := &b.o.Streams
-	if !s.ErrTTY || b.o.Globals.Quiet {
-		return
-	}
+// collectLine says how far a collection is, of so many hosts; 0 is not known.
+func collectLine(p collect.Progress, total int) string {
 	line := fmt.Sprintf("collected %d", p.Done)
-	if b.total > 0 {
-		line += fmt.Sprintf(" of %d", b.total)
+	if total > 0 {
+		line += fmt.Sprintf(" of %d", total)
 	}
 	if p.Resumed > 0 {
 		line += fmt.Sprintf(", %d of them before", p.Resumed)
@@ -260,12 +249,5 @@ func (b *collectProgress) show(p collect.Progress) {
 	if p.NotReached > 0 {
 		line += fmt.Sprintf(", %d not reached", p.NotReached)
 	}
-	b.drawn = true
-	fmt.Fprint(s.Err, clearLine+text.Cut(text.Printable(line+", last "+p.Last), max(20, min(s.Columns(), 100)-1), text.Dots))
-}
-
-func (b *collectProgress) end() {
-	if b.drawn {
-		fmt.Fprint(b.o.Streams.Err, clearLine)
-	}
+	return line + ", last " + p.Last
 }

@@ -51,14 +51,8 @@ func (o *fleetDiffOptions) run(ctx context.Context) error {
 		return err
 	}
 	c := model.Compare(older, newer, o.old, o.new)
-	switch o.Format {
-	case formatJSON:
-		err = printJSON(o.Streams.Out, c)
-	case formatTSV:
-		err = Write(o.Streams.Out, []byte(show.ChangeRows(c).TSV()))
-	default:
-		err = Write(o.Streams.Out, []byte(show.Changes(c, show.Options{Width: o.Streams.Width, All: o.all})))
-	}
+	err = o.print(answer{doc: c, rows: func() string { return show.ChangeRows(c).TSV() },
+		text: func() string { return show.Changes(c, show.Options{Width: o.Streams.Width, All: o.all}) }}, OutFile{})
 	switch {
 	case err != nil:
 		return err

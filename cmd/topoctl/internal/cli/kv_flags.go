@@ -42,7 +42,7 @@ func (o *servingFlags) add(cmd *cobra.Command, gpuHelp, decodeHelp string, decod
 	fl.StringVar(&o.decodeText, "decode", "1xtp1", decodeHelp)
 	Var(cmd, &o.move, "mode", kvModeNames[0], "how caches move (`MODE`): push or pull after prefill, or layers during it", parseKVMode)
 	intFlag(cmd, &o.pageTokens, "page-tokens", 16, 1, 1<<16, "`N` tokens in a page of the cache")
-	fl.IntVar(&o.chunk, "chunk", 0, "process prompts in chunks of at most `N` tokens (default: not chunked)")
+	intFlag(cmd, &o.chunk, "chunk", 0, 1, kv.MaxTokens, "process prompts in chunks of at most `N` tokens (default: not chunked)")
 	fl.StringSliceVar(&o.sloText, "slo", nil, "count the requests that meet `LIMITS` for ttft, tpot or e2e, such as ttft=500ms,tpot=50ms")
 	fl.BoolVar(&o.all, "all", false, "also print what was run, where the time goes, prompt lengths and lanes")
 	o.outFile.Add(cmd)
@@ -79,9 +79,6 @@ func (o *servingFlags) check(cmd *cobra.Command) error {
 	}
 	if o.slo, err = parseSLO(o.sloText); err != nil {
 		return fmt.Errorf("--slo %w", err)
-	}
-	if cmd.Flags().Changed("chunk") && (o.chunk < 1 || o.chunk > kv.MaxTokens) {
-		return fmt.Errorf("--chunk %d: want 1 to %d tokens", o.chunk, kv.MaxTokens)
 	}
 	return o.load.check(cmd)
 }

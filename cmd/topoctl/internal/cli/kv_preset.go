@@ -73,10 +73,7 @@ func (o *presetOptions) run(ctx context.Context) error {
 		cs = append(cs, c)
 	}
 	r := preset.NewReport(cs)
-	if o.Format == formatJSON {
-		return printJSON(o.Streams.Out, r)
-	}
-	return o.text(r)
+	return o.print(answer{doc: r, rows: func() string { return presetTable(r).TSV() }, text: func() string { return o.text(r) }}, OutFile{})
 }
 
 func (o *presetOptions) list() error {
@@ -90,31 +87,28 @@ func (o *presetOptions) list() error {
 		l.Presets = append(l.Presets, presetEntry{p.Name, p.About, len(p.Rows)})
 		t.Add(p.Name, fmt.Sprint(len(p.Rows)), p.About)
 	}
-	if o.Format == formatJSON {
-		return printJSON(o.Streams.Out, l)
-	}
-	return printTable(o.Streams, t, o.Format)
+	return o.print(answer{doc: l, rows: t.TSV, text: func() string { return o.Streams.tableText(t) }}, OutFile{})
 }
 
-// text prints each comparison: where it is from, a line for each row and column, what is assumed.
-// As formatTSV it is the rows of all comparisons alone.
-func (o *presetOptions) text(r *preset.Report) error {
-	if o.Format == formatTSV {
-		t := &report.Table{Head: append([]string{"ROW"}, presetHeads...)}
-		for _, c := range r.Comparisons {
-			for i := range c.Rows {
-				for _, cells := range presetColumns(&c.Rows[i]) {
-					t.Add(append([]string{presetRow(&c.Rows[i])}, cells...)...)
-				}
+// presetTable has the rows of all comparisons.
+func presetTable(r *preset.Report) *report.Table {
+	t := &report.Table{Head: append([]string{"ROW"}, presetHeads...)}
+	for _, c := range r.Comparisons {
+		for i := range c.Rows {
+			for _, cells := range presetColumns(&c.Rows[i]) {
+				t.Add(append([]string{presetRow(&c.Rows[i])}, cells...)...)
 			}
 		}
-		return printTable(o.Streams, t, o.Format)
 	}
+	return t
+}
+
+// text is each comparison: where it is from, a line for each row and column, what is assumed.
+func (o *presetOptions) text(r *preset.Report) string {
+	var b strings.Builder
 	look := o.Look()
 	for _, c := range r.Comparisons {
-		if err := Write(o.Streams.Out, []byte(look.WrapLines(presetHead(c)))); err != nil {
-			return err
-		}
+		b.WriteString(look.WrapLines(presetHead(c)))
 		t := &report.Table{Head: slices.Concat([]string{"  " + presetHeads[0]}, presetHeads[1:])}
 		for i := range c.Rows {
 			t.Add(presetRow(&c.Rows[i]))
@@ -123,11 +117,9 @@ func (o *presetOptions) text(r *preset.Report) error {
 				t.Add(cells...)
 			}
 		}
-		if err := printTable(o.Streams, t, o.Format); err != nil {
-			return err
-		}
+		b.WriteString(o.Streams.tableText(t))
 	}
-	return Write(o.Streams.Out, []byte(look.WrapLines(presetFoot(r))))
+	return b.String() + look.WrapLines(presetFoot(r))
 }
 
 var presetHeads = []string{"COLUMN", "PUBLISHED", "PREDICTED", "ERROR", "USE"}

@@ -493,16 +493,10 @@ func (o *replayOptions) peerHint(ctx context.Context, err error, address string)
 		return ctx.Err()
 	}
 	err = fmt.Errorf("--peer %s: %w", address, pkgerr.Plain(err))
-	if hinted, ok := credentialHint(err); ok {
-		return hinted
-	}
 	if o.registry.Given() && errors.Is(err, engine.ErrNoPeer) {
 		return o.registry.Hint(err)
 	}
-	if errors.Is(err, engine.ErrNoPeer) {
-		return withHint(err, "--peer is the --listen address of \"topoctl agent\" on the other host")
-	}
-	return peerHint(err)
+	return peerHint(advise(advise(err, peerAdvice...), advice{engine.ErrNoPeer, "--peer is the --listen address of \"topoctl agent\" on the other host"}))
 }
 
 // regionHint says what to do where a peer has no such region.

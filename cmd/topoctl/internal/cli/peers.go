@@ -3,6 +3,7 @@ package cli
 // The command that lists the engines of a registry.
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -108,7 +109,7 @@ func (o *peersOptions) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := o.print(list); err != nil {
+	if err := o.printList(list); err != nil {
 		return err
 	}
 	if len(list.Bad) > 0 {
@@ -117,60 +118,40 @@ func (o *peersOptions) run(ctx context.Context) error {
 	return nil
 }
 
-func (o *peersOptions) hint(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
-		return ctx.Err()
-	}
-	err = fmt.Errorf("--registry %s: %w", o.registry.URL, pkgerr.Plain(err))
-	hinted, _ := registryHint(err)
-	return hinted
-}
-
-func (o *peersOptions) print(list registry.Listing) error {
+func (o *peersOptions) printList(list registry.Listing) error {
 	d := peersDocument{Schema: peersSchema, Registry: o.registry.URL, Peers: []peersEntry{}, Bad: append([]registry.BadRecord{}, list.Bad...)}
 	now := o.Now()
+	var names strings.Builder
 	for i := range list.Records {
-		d.Peers = append(d.Peers, peerOf(&list.Records[i], now))
+		p := peerOf(&list.Records[i], now)
+		d.Peers = append(d.Peers, p)
+		names.WriteString(text.Printable(p.Name) + "\n")
 	}
-	switch o.Format {
-	case formatJSON:
-		return printJSON(o.Streams.Out, d)
-	case formatName:
-		var b strings.Builder
-		for _, p := range d.Peers {
-			b.WriteString(text.Printable(p.Name) + "\n")
-		}
-		return Write(o.Streams.Out, []byte(b.String()))
+	if o.Format == formatName {
+		return Write(o.Streams.Out, []byte(names.String()))
 	}
-	return o.table(&d)
+	return o.printAnswer(d, func() string { return d.text(o.Streams) })
 }
 
-func (o *peersOptions) table(d *peersDocument) error {
-	first := text.Plural(len(d.Peers), "engine") + " in " + text.Printable(d.Registry)
+func (d *peersDocument) text(s Streams) string {
+	var b strings.Builder
+	b.WriteString(text.Plural(len(d.Peers), "engine") + " in " + d.Registry)
 	if len(d.Bad) > 0 {
-		first += ", and " + text.Plural(len(d.Bad), "record") + " that cannot be used"
+		b.WriteString(", and " + text.Plural(len(d.Bad), "record") + " that cannot be used")
 	}
-	if err := Write(o.Streams.Out, []byte(first+".\n")); err != nil {
-		return err
-	}
+	b.WriteString(".\n")
 	if len(d.Peers) > 0 {
 		t := &report.Table{Head: []string{"NAME", "AGE", "ADDRESSES", "FINGERPRINT", "EPOCH", "SERVES"}}
 		for i := range d.Peers {
 			p := &d.Peers[i]
 			t.Add(p.Name, peerAge(time.Duration(p.AgeNS)), peerAddresses(p.Addresses), shortName(p.Fingerprint), fmt.Sprint(p.Epoch), strings.Join(p.Serves, " "))
 		}
-		if err := Write(o.Streams.Out, []byte("\n")); err != nil {
-			return err
-		}
-		if err := printTable(o.Streams, t, formatTable); err != nil {
-			return err
-		}
+		b.WriteString("\n" + (&report.Look{Width: s.Width}).Table(t))
 	}
-	var b strings.Builder
 	for _, bad := range d.Bad {
 		fmt.Fprintf(&b, "\nbad  %s: %s\n", text.Printable(bad.Key), text.Printable(bad.Error))
 	}
-	return Write(o.Streams.Out, []byte(b.String()))
+	return b.String()
 }
 
 // peerAge is a duration as kubectl has it: the two largest units.
@@ -238,7 +219,7 @@ func (o *peersOptions) follow(ctx context.Context, r registry.Registry) error {
 	case limited.Err() != nil: // stopping it is how it ends
 		return nil
 	}
-	return o.hint(ctx, err)
+	return cmp.Or(ctx.Err(), advise(fmt.Errorf("--registry %s: %w", o.registry.URL, pkgerr.Plain(err)), peerAdvice...))
 }
 
 // peersWatcher makes events of listings.

@@ -32,7 +32,7 @@ type probeTarget interface {
 // there is none, and why says so. An error is one of the flags. Nobody is connected to, and nothing is
 // opened, before the prober is asked for pairs.
 func newDashboardProber(ctx context.Context, in *Host, hosts agentFlags, notLive string) (p tui.Prober, closer io.Closer, why string, err error) {
-	m := measuring{Host: quietHost(in), spec: local.DefaultSpec(), rules: probe.DefaultRules(), flags: measureFlags{planFlags: planFlags{schedule: plan.ByLink}}}
+	m := measuring{Host: quietHost(in), spec: local.DefaultSpec(), rules: probe.DefaultRules(), flags: measureFlags{schedule: plan.ByLink}}
 	ports := portFlags{transport: bench.Auto, memory: plan.OnCPU}
 	switch {
 	case hosts.file == "-" || hosts.credentials.Files.Token == "-":
@@ -42,8 +42,7 @@ func newDashboardProber(ctx context.Context, in *Host, hosts agentFlags, notLive
 	case in.Globals.Described():
 		return nil, nil, "only the running host can be measured", nil
 	}
-	var where probeTarget = &localTarget{o: probeLocalOptions{measuring: m, kinds: pairKinds, ports: ports,
-		rdma: defaultRDMA()}}
+	var where probeTarget = &localTarget{o: probeLocalOptions{measuring: m, kinds: pairKinds, ports: ports}}
 	if hosts.given() { // warnings go to in, whose streams are ours until the dashboard begins
 		if where, err = newFleetTarget(ctx, probeFabricOptions{measuring: m, ports: ports, rails: plan.RailsAll, hosts: hosts}, in.Streams.Err); err != nil {
 			return nil, nil, "", err

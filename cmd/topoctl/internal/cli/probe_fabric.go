@@ -297,24 +297,16 @@ func (o *probeFabricOptions) openFleet(ctx, waiting context.Context, hosts []pro
 
 // openHint says what to do where no agent can be used.
 func (o *probeFabricOptions) openHint(err error) error {
-	if hinted, ok := credentialHint(err); ok {
-		return hinted
-	}
-	if hinted, ok := registryHint(err); ok {
-		return hinted
-	}
-	switch {
-	case errors.Is(err, syscall.EADDRNOTAVAIL):
-		return withHint(err, "check that the interface with this address is up; for loopback, run \"ip link set lo up\"")
-	case errors.Is(err, syscall.ENETUNREACH), errors.Is(err, syscall.EHOSTUNREACH):
-		return withHint(err, "this host has no route to it; check \"ip route get ADDRESS\" and \"ip addr\"")
-	case o.launch != "":
+	err = advise(advise(err, peerAdvice...),
+		advice{syscall.EADDRNOTAVAIL, "check that the interface with this address is up; for loopback, run \"ip link set lo up\""},
+		advice{syscall.ENETUNREACH, noRoute}, advice{syscall.EHOSTUNREACH, noRoute})
+	if o.launch != "" && Hint(err) == "" {
 		return withHint(err, "check that \"ssh HOST topoctl version\" works without a password; use --launch-command if topoctl is not in the PATH there")
-	case errors.Is(err, syscall.ECONNREFUSED):
-		return withHint(err, "run \"topoctl agent --listen :%s --token-file token --serve-probes\" on each host, or use --launch ssh", agentPort)
 	}
-	return err
+	return advise(err, advice{syscall.ECONNREFUSED, "run \"topoctl agent --listen :" + agentPort + " --token-file token --serve-probes\" on each host, or use --launch ssh"})
 }
+
+const noRoute = "this host has no route to it; check \"ip route get ADDRESS\" and \"ip addr\""
 
 // usable are the hosts whose agents can be used. Warnings say what is wrong with the others.
 func (o *probeFabricOptions) usable(fleet *fabric.Fleet) ([]plan.Host, error) {
@@ -394,15 +386,13 @@ func (o *probeFabricOptions) withoutRDMA(hosts []plan.Host, agents []fabric.Host
 
 // planHint says what to do about a plan that cannot be made.
 func planHint(err error) error {
-	var selection *plan.SelectionError
-	var name *plan.DuplicateHostError
-	var rails *plan.RailsError
-	switch {
-	case errors.As(err, &selection):
+	if _, ok := errors.AsType[*plan.SelectionError](err); ok {
 		return withHint(err, "use --dry-run to list the pairs")
-	case errors.As(err, &name):
+	}
+	if _, ok := errors.AsType[*plan.DuplicateHostError](err); ok {
 		return withHint(err, "use --host NAME=HOST to name it")
-	case errors.As(err, &rails):
+	}
+	if _, ok := errors.AsType[*plan.RailsError](err); ok {
 		return withHint(err, "use --fabric FILE to give the rail of each port; \"topoctl help path\" shows an example")
 	}
 	return err

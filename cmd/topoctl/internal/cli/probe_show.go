@@ -35,7 +35,7 @@ func (o *probeShowOptions) run(_ context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := o.print(r); err != nil {
+	if err := o.printReport(r); err != nil {
 		return err
 	}
 	return o.outcome(r)

@@ -83,7 +83,8 @@ func TestProbeProgress(t *testing.T) {
 		f := newStreams()
 		f.ErrTTY, f.Width = terminal, 80
 		now := time.Duration(0)
-		b := progressBar{o: &measuring{Host: &Host{Streams: f.Streams}}, elapsed: func() time.Duration { return now }}
+		o := &measuring{Host: &Host{Streams: f.Streams}}
+		b := progressBar{o: o, status: status{in: o.Host}, elapsed: func() time.Duration { return now }}
 		for range 300 {
 			b.show(p)
 			now += 100 * time.Millisecond

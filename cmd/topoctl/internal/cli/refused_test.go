@@ -214,11 +214,11 @@ func TestSampleFlags(t *testing.T) {
 			}
 		}
 	}
-	var j judgeFlags
+	var m measureFlags
 	cmd := &cobra.Command{}
-	j.add(cmd)
+	m.addVerdicts(cmd)
 	err := cmd.ParseFlags(strings.Fields("--fail-under 0.5 --outlier 90%/3x --retest 2"))
-	if r, err2 := j.rules(); errors.Join(err, err2) != nil || r.FailUnder != 0.5 || r.OutlierUnder != 0.9 || r.OutlierOver != 3 || r.Retests != 2 {
+	if r, err2 := m.rules(); errors.Join(err, err2) != nil || r.FailUnder != 0.5 || r.OutlierUnder != 0.9 || r.OutlierOver != 3 || r.Retests != 2 {
 		t.Errorf("%+v, %v, %v", r, err, err2)
 	}
 }
