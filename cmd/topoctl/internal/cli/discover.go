@@ -41,24 +41,24 @@ func (*discoverOptions) parse(cmd *cobra.Command, _ []string) error {
 	return checkTogether(cmd, flagRule{"with", excludes, "capture", ""})
 }
 
-func (opts *discoverOptions) run(ctx context.Context) error {
-	if opts.capture != "" {
-		if done, err := opts.writeCapture(ctx); done || err != nil {
+func (o *discoverOptions) run(ctx context.Context) error {
+	if o.capture != "" {
+		if done, err := o.writeCapture(ctx); done || err != nil {
 			return err
 		}
 	}
-	t, err := opts.Find(ctx)
+	t, err := o.Find(ctx)
 	if err != nil {
 		return err
 	}
-	if opts.redact {
+	if o.redact {
 		t = redact.New(t).Topology(t)
 	}
-	opts.Say(t)
-	if err := opts.printHost(t); err != nil {
+	o.Say(t)
+	if err := o.printHost(t); err != nil {
 		return err
 	}
-	return incomplete(t, opts.strict)
+	return incomplete(t, o.strict)
 }
 
 func (o *discoverOptions) printHost(t *topo.Topology) error {

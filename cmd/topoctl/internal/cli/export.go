@@ -82,16 +82,16 @@ func (o *exportOptions) parse(cmd *cobra.Command, args []string) (err error) {
 	return wantEngine(o.vars.For)
 }
 
-func (opts *exportOptions) run(ctx context.Context) error {
-	t, err := opts.Load(ctx)
+func (o *exportOptions) run(ctx context.Context) error {
+	t, err := o.Load(ctx)
 	if err != nil {
 		return err
 	}
 	var out bytes.Buffer
-	if err := opts.format.write(opts, &out, t); err != nil {
+	if err := o.format.write(o, &out, t); err != nil {
 		return err
 	}
-	if err := opts.out.Write(opts.Streams, out.Bytes()); err != nil {
+	if err := o.out.Write(o.Streams, out.Bytes()); err != nil {
 		return err
 	}
 	return incomplete(t, false)

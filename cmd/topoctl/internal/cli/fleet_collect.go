@@ -71,10 +71,7 @@ func (o *fleetCollectOptions) parse(cmd *cobra.Command, args []string) error {
 	if err := cmp.Or(o.registry.Check(), o.credentials.Check(cmd)); err != nil {
 		return err
 	}
-	o.args = args
-	if o.Globals.From != "" {
-		o.args = append(slices.Clone(args), o.Globals.From)
-	}
+	o.args = withFrom(o.Host, args)
 	o.bounded = cmd.Flags().Changed("timeout")
 	if len(o.args) == 0 && o.agents == "" && o.hosts == "" && len(o.names) == 0 && o.launch == "" && !o.registry.Given() {
 		return withHint(errors.New("no hosts"), "name files, --agents HOST,HOST, --registry URL, or --hosts FILE --launch ssh")

@@ -41,26 +41,26 @@ func (o *matrixOptions) parse(cmd *cobra.Command, _ []string) error {
 		flagRule{"probe", needs, "show=measured show=delta output=json", ""}))
 }
 
-func (opts *matrixOptions) run(ctx context.Context) error {
-	t, err := opts.Load(ctx)
+func (o *matrixOptions) run(ctx context.Context) error {
+	t, err := o.Load(ctx)
 	if err != nil {
 		return err
 	}
-	m := t.Matrix(opts.rows, opts.cols)
-	if opts.Format == formatTable { // as nvidia-smi topo -m has it, and as we read that
+	m := t.Matrix(o.rows, o.cols)
+	if o.Format == formatTable { // as nvidia-smi topo -m has it, and as we read that
 		nics := nvsmi.NICs(t)
 		listed := func(e topo.MatrixEntry) bool {
 			return e.Kind == topo.KindGPU || e.Kind == topo.KindNUMA || slices.Contains(nics, e.ID)
 		}
 		m = explain.Part(m, listed, listed)
 	}
-	if err := opts.measure(m, t); err != nil {
+	if err := o.measure(m, t); err != nil {
 		return err
 	}
-	if opts.Format == formatJSON {
-		err = printJSON(opts.Streams.Out, m)
+	if o.Format == formatJSON {
+		err = printJSON(o.Streams.Out, m)
 	} else {
-		err = opts.draw(m, t)
+		err = o.draw(m, t)
 	}
 	return cmp.Or(err, incomplete(t, false))
 }

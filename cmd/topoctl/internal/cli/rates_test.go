@@ -18,7 +18,7 @@ import (
 // another kind than the documents give.
 func TestRatesSayHowTheyAreKnown(t *testing.T) {
 	if testing.Short() {
-		t.Skip("-short: all fixtures, in one goroutine")
+		t.Skip("-short: many commands")
 	}
 	for _, name := range longtest.Sample(fixtures.Names(), 8) {
 		t.Run(name, func(t *testing.T) {

@@ -44,10 +44,10 @@ func newVersionDoc() versionDoc {
 		Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH, NVML: b.NVML, Schemas: schemas()}
 }
 
-func (opts *versionOptions) run(_ context.Context) error {
+func (o *versionOptions) run(_ context.Context) error {
 	b := newVersionDoc()
-	if opts.Format == formatJSON {
-		return printJSON(opts.Streams.Out, b)
+	if o.Format == formatJSON {
+		return printJSON(o.Streams.Out, b)
 	}
 	commit, nvml := b.Commit, "not built in"
 	if commit == "" {
@@ -59,7 +59,7 @@ func (opts *versionOptions) run(_ context.Context) error {
 	if b.NVML {
 		nvml = "built in"
 	}
-	look := opts.Look()
-	return Write(opts.Streams.Out, fmt.Appendf(nil, "topoctl %s\ncommit:   %s\ngo:       %s %s/%s\nnvml:     %s\n%s",
+	look := o.Look()
+	return Write(o.Streams.Out, fmt.Appendf(nil, "topoctl %s\ncommit:   %s\ngo:       %s %s/%s\nnvml:     %s\n%s",
 		b.Version, commit, b.Go, b.OS, b.Arch, nvml, look.Wrap("schemas:  ", strings.Join(b.Schemas, ", "), "")))
 }
