@@ -18,9 +18,13 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"github.com/topoctl/topoctl/testkit/etcdtest"
+	"github.com/topoctl/topoctl/testkit/longtest"
 )
 
-func TestMain(m *testing.M) { os.Exit(withProgram(m)) }
+func TestMain(m *testing.M) {
+	longtest.Overlap()
+	os.Exit(withProgram(m))
+}
 
 // withProgram runs the tests with topoctl first in PATH: the program itself, built as the tests
 // are. The test binary could stand for it, but has what tests import to initialise, which takes

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -74,14 +75,9 @@ type agentTyped struct {
 	regions, probeTargets []string
 }
 
-func newAgentCmd(f *Env, runF func(context.Context, *agentOptions) error) *cobra.Command {
+func newAgentCmd(f *Env) *cobra.Command {
 	opts := &agentOptions{Host: f.Host()}
-	cmd := &cobra.Command{
-		Use:   "agent",
-		Short: "Serve memory and information about this host to other hosts",
-		Args:  noArgs,
-		RunE:  action(opts, opts.parse, runF),
-	}
+	cmd := newCommand(opts, "agent", "Serve memory and information about this host to other hosts")
 	fl := cmd.Flags()
 	fl.StringSliceVar(&opts.listen, "listen", []string{agentListen}, "listen for peers on `ADDRESS` (host:port; port 0 chooses a free one); repeatable")
 	fl.StringVar(&opts.advertise, "advertise", "", "tell peers to connect to `HOST[:PORT]`")
@@ -92,15 +88,15 @@ func newAgentCmd(f *Env, runF func(context.Context, *agentOptions) error) *cobra
 	fl.StringArrayVar(&opts.typed.regions, "region", nil, "also serve region `NAME=SIZE[@LOCATION][:read]`, on the node of cpu:N or with the lanes of gpu:N; :read: peers do not write; repeatable")
 	fl.StringVar(&opts.grants, "grants", "", "let each peer do only what `FILE` says, which is read again when it changes")
 	fl.StringVar(&opts.name, "name", "", "`NAME` of this engine (default: the host name)")
-	fl.IntVar(&opts.rank, "rank", 0, "this is engine `N` of --ranks, from 0; it uses its share of the NICs, and others if those fail")
-	fl.IntVar(&opts.ranks, "ranks", 0, "number `N` of engines that share the NICs of this host")
+	intFlag(cmd, &opts.rank, "rank", 0, 0, unbounded, "this is engine `N` of --ranks, from 0; it uses its share of the NICs, and others if those fail")
+	intFlag(cmd, &opts.ranks, "ranks", 0, 1, unbounded, "number `N` of engines that share the NICs of this host")
 	fl.StringVar(&opts.dranet, "dranet", "", "answer dranet's webhook at `ADDRESS` (unix:///PATH): rail, leaf, role, PCIe switch and nearest GPU of each network device")
 	fl.StringVar(&opts.fabric, "fabric", "", "with --dranet, `FILE` with the rail and leaf of each port (topoctl.fabric/v1)")
 	fl.BoolVar(&opts.lists, "dranet-lists", false, "with --dranet, also attributes that are lists, which need the gate DRAListTypeAttributes")
 	opts.transports.Add(cmd, "`TRANSPORT` to offer: rdma, tcp, shm, or auto for all that this host has; repeatable")
 	opts.measured.Add(cmd)
 	opts.addProbes(cmd)
-	fl.DurationVar(&opts.refresh, "refresh", time.Second, "check every `TIME` whether network ports have changed; 0 for never")
+	timeFlag(cmd, &opts.refresh, "refresh", time.Second, 0, unbounded, "check every `TIME` whether network ports have changed; 0 for never")
 	fl.BoolVar(&opts.untilEOF, "until-eof", false, "also stop when standard input ends, for child processes and ssh")
 	Offer(cmd, map[string]completer{"size": Words("256MiB", "1GiB")})
 	mainFlags(cmd, "listen", "token-file", "grants", "http", "region", "transport", "serve-probes")
@@ -112,11 +108,11 @@ func newAgentCmd(f *Env, runF func(context.Context, *agentOptions) error) *cobra
 
 // parse takes over the flags and refuses what makes no sense.
 func (o *agentOptions) parse(cmd *cobra.Command, _ []string) error {
-	if err := errors.Join(o.measured.Check(cmd), o.parseProbes(cmd), o.credentials.Check(cmd), o.registry.Check(cmd), notEmpty(cmd, "advertise", "listen", "grants", "dranet", "fabric"),
-		checkTogether(cmd,
-			flagRule{"fabric dranet-lists", needs, "dranet", ""},
-			flagRule{"rank", needs, "ranks", ""},
-			flagRule{"probe-memory probe-rate probe-time probe-targets", needs, "serve-probes", ""})); err != nil {
+	if err := cmp.Or(checkTogether(cmd,
+		flagRule{"fabric dranet-lists", needs, "dranet", ""},
+		flagRule{"rank", needs, "ranks", ""},
+		flagRule{"probe-memory probe-rate probe-time probe-targets", needs, "serve-probes", ""}),
+		o.measured.Check(cmd), o.credentials.Check(cmd), o.registry.Check(), o.parseAddresses(), o.transports.Check(cmd), o.parseProbeTargets(), o.parseRegions()); err != nil {
 		return err
 	}
 	if o.dranet != "" {
@@ -124,23 +120,10 @@ func (o *agentOptions) parse(cmd *cobra.Command, _ []string) error {
 			return fmt.Errorf("--dranet %w", err)
 		}
 	}
-	if err := o.parseAddresses(); err != nil {
-		return err
-	}
-	if err := o.transports.Check(cmd); err != nil {
-		return err
-	}
-	switch changed := cmd.Flags().Changed; {
-	case o.refresh < 0:
-		return fmt.Errorf("--refresh %s: want 0 or more", o.refresh)
-	case changed("name") && strings.TrimSpace(o.name) == "":
-		return errors.New("--name is empty")
-	case changed("ranks") && o.ranks < 1:
-		return fmt.Errorf("--ranks %d: want 1 or more", o.ranks)
-	case changed("ranks") && (o.rank < 0 || o.rank >= o.ranks):
+	if cmd.Flags().Changed("ranks") && o.rank >= o.ranks {
 		return fmt.Errorf("--rank %d: want 0 to %d", o.rank, o.ranks-1)
 	}
-	return o.parseRegions()
+	return nil
 }
 
 func (o *agentOptions) parseAddresses() error {
@@ -189,7 +172,7 @@ func (o *agentOptions) parseRegions() error {
 	return nil
 }
 
-func runAgent(ctx context.Context, o *agentOptions) error {
+func (o *agentOptions) run(ctx context.Context) error {
 	log := o.logger()
 	credentials, err := o.credentials.Read(ctx, o.Host, log)
 	if err != nil {
@@ -255,10 +238,7 @@ func runAgent(ctx context.Context, o *agentOptions) error {
 		Rediscover: o.Find, PortState: look, InitialPortState: seen, PollInterval: o.refresh,
 		Ready: func(i agent.Info) { printed = o.print(i) }, Beside: beside,
 	})
-	if hinted, ok := registryHint(err); ok {
-		err = hinted
-	}
-	return errors.Join(o.listenHint(err), printed)
+	return errors.Join(listenHint(err), printed)
 }
 
 // webhook prepares the answers to dranet, nil for none.
@@ -328,14 +308,10 @@ func (o *agentOptions) locate(t *topo.Topology) error {
 }
 
 // listenHint says what to do where an address is taken, or is not this host's.
-func (o *agentOptions) listenHint(err error) error {
-	switch {
-	case errors.Is(err, syscall.EADDRINUSE):
-		return withHint(err, "another program, perhaps another agent, uses this port; port 0 chooses a free one")
-	case errors.Is(err, syscall.EADDRNOTAVAIL):
-		return withHint(err, "this is not an address of this host; \":%s\" listens on all of them, and --advertise tells peers another", agentPort)
-	}
-	return err
+func listenHint(err error) error {
+	return advise(advise(err, peerAdvice...),
+		advice{syscall.EADDRINUSE, "another program, perhaps another agent, uses this port; port 0 chooses a free one"},
+		advice{syscall.EADDRNOTAVAIL, "this is not an address of this host; \":" + agentPort + "\" listens on all of them, and --advertise tells peers another"})
 }
 
 // logger writes what the engine notes to stderr.
@@ -523,22 +499,15 @@ func (o *agentOptions) addProbes(cmd *cobra.Command) {
 	fl.StringSliceVar(&typed.probeTargets, "probe-targets", nil, "let probes connect to `NETWORK` (10.0.0.0/8), HOST or HOST:PORT only; repeatable (default: this host's networks)")
 	Var(cmd, &o.limits.MemoryBytes, "probe-memory", sizeText(probeMemory), "memory that a probe may use (`SIZE`)", parseBytes)
 	Var(cmd, &o.limits.BytesPerSec, "probe-rate", "", "rate at which a probe may send (`RATE`), such as 10Gb/s (default: no limit)", parseRate)
-	fl.DurationVar(&o.limits.Duration, "probe-time", probeTime, "time that a probe may take for each pair (`TIME`)")
+	timeFlag(cmd, &o.limits.Duration, "probe-time", probeTime, 1, unbounded, "time that a probe may take for each pair (`TIME`)")
 	Offer(cmd, map[string]completer{"probe-memory": Words("256MiB", "1GiB"), "probe-rate": Words("10Gb/s")})
 }
 
-func (o *agentOptions) parseProbes(cmd *cobra.Command) (err error) {
-	if err := notEmpty(cmd, "probe-targets"); err != nil {
-		return err
-	}
-	typed := &o.typed
-	if len(typed.probeTargets) > 0 {
-		if o.targets, err = fabric.ParseTargets(typed.probeTargets); err != nil {
+func (o *agentOptions) parseProbeTargets() (err error) {
+	if len(o.typed.probeTargets) > 0 {
+		if o.targets, err = fabric.ParseTargets(o.typed.probeTargets); err != nil {
 			return fmt.Errorf("--probe-targets %w", err)
 		}
-	}
-	if o.limits.Duration <= 0 {
-		return fmt.Errorf("--probe-time %s: want more than 0", o.limits.Duration)
 	}
 	return nil
 }

@@ -26,11 +26,10 @@ type auditOptions struct {
 	engine    string
 	logs      []string
 	logHost   string
-	transport string
+	transport pathsel.Transport
 	tolerance float64
 	interval  time.Duration
 	outFile   OutFile
-	look      Look
 }
 
 // auditDuration is how long audit looks at a host where nothing else is said.
@@ -44,27 +43,20 @@ func auditEngines() []string {
 	return out
 }
 
-func newAuditCmd(f *Env, runF func(context.Context, *auditOptions) error) *cobra.Command {
+func newAuditCmd(f *Env) *cobra.Command {
 	opts := &auditOptions{Host: f.Host(), child: f.Streams}
-	cmd := &cobra.Command{
-		Use:   "audit [-- COMMAND [ARG...]]",
-		Short: "Show which NICs traffic really used, against the plan",
-		RunE:  action(opts, opts.parse, runF),
-	}
+	cmd := newCommand(opts, "audit [-- COMMAND [ARG...]]", "Show which NICs traffic really used, against the plan")
 	fl := cmd.Flags()
-	fl.DurationVar(&opts.duration, "duration", auditDuration, "read counters for `TIME`")
+	timeFlag(cmd, &opts.duration, "duration", auditDuration, 100*time.Millisecond, 7*24*time.Hour, "read counters for `TIME`")
 	fl.StringVar(&opts.plan, "plan", "", "compare with the plan in `FILE` (topoctl.plan/v1, from path --plan -o json)")
-	fl.StringVar(&opts.engine, "for", "", "only show variables and logs that `ENGINE` has: "+either(auditEngines()))
+	wordFlag(cmd, &opts.engine, "for", "", "only show variables and logs that `ENGINE` has: "+either(auditEngines()), auditEngines())
 	fl.StringArrayVar(&opts.logs, "log", nil, "also read the log of NCCL or UCX in `FILE`; repeatable")
 	fl.StringVar(&opts.logHost, "log-host", "", "of logs of several hosts take the lines of `NAME` (default: those of this host)")
-	fl.StringVar(&opts.transport, "transport", "", "plan for `TRANSPORT`: rdma or tcp (default: rdma if it can be used)")
+	wordFlag(cmd, &opts.transport, "transport", "", "plan for `TRANSPORT`: rdma or tcp (default: rdma if it can be used)", []pathsel.Transport{pathsel.RDMA, pathsel.TCP})
 	Var(cmd, &opts.tolerance, "tolerance", partText(audit.DefaultTolerance), "accept a share that differs from the plan's by `PART` of it", parsePart)
-	fl.DurationVar(&opts.interval, "interval", 500*time.Millisecond, "read counters and look for processes every `TIME`")
+	timeFlag(cmd, &opts.interval, "interval", 500*time.Millisecond, leastInterval, time.Minute, "read counters and look for processes every `TIME`")
 	opts.outFile.Add(cmd)
-	Offer(cmd, map[string]completer{
-		"for": Words(auditEngines()...), "transport": Words("rdma", "tcp"), "tolerance": Words("10%", "25%", "50%"),
-		"duration": Words("10s", "1m"), "interval": Words("500ms"),
-	})
+	Offer(cmd, map[string]completer{"tolerance": Words("10%", "25%", "50%"), "duration": Words("10s", "1m"), "interval": Words("500ms")})
 	mainFlags(cmd, "duration", "plan", "for", "log", "log-host", "transport", "out-file")
 	Uses(cmd, inputFlags, "units")
 	Formats(cmd, formatTable, formatJSON)
@@ -74,9 +66,6 @@ func newAuditCmd(f *Env, runF func(context.Context, *auditOptions) error) *cobra
 
 // parse takes over the flags and the command, and refuses what makes no sense.
 func (o *auditOptions) parse(cmd *cobra.Command, args []string) error {
-	if err := notEmpty(cmd, "plan", "for", "log", "log-host", "out-file"); err != nil {
-		return err
-	}
 	switch dash := cmd.ArgsLenAtDash(); {
 	case dash < 0 && len(args) > 0, dash > 0:
 		return withHint(fmt.Errorf("unexpected argument %q", args[0]), "put -- before the command: topoctl audit -- %s", args[0])
@@ -85,23 +74,8 @@ func (o *auditOptions) parse(cmd *cobra.Command, args []string) error {
 	}
 	o.command = args
 	changed := cmd.Flags().Changed
-	if o.engine != "" {
-		if err := checkWords("for", []string{o.engine}, auditEngines()); err != nil {
-			return err
-		}
-	}
-	if o.transport != "" {
-		if err := checkWords("transport", []string{o.transport}, []string{string(pathsel.RDMA), string(pathsel.TCP)}); err != nil {
-			return err
-		}
-	}
-	switch {
-	case len(o.command) > 0 && changed("duration"):
+	if len(o.command) > 0 && changed("duration") {
 		return errors.New("--duration and a command cannot be used together: the audit lasts as long as the command")
-	case o.duration < 100*time.Millisecond || o.duration > 7*24*time.Hour:
-		return fmt.Errorf("--duration %s: want 100ms or more, and a week at most", o.duration)
-	case o.interval < 100*time.Millisecond || o.interval > time.Minute:
-		return fmt.Errorf("--interval %s: want 100ms to 1m", o.interval)
 	}
 	if err := checkTogether(cmd,
 		flagRule{"duration interval", idleWith, savedHost, "that host does not change: leave out the flag that selects it, or give --log alone"},
@@ -119,18 +93,17 @@ func (o *auditOptions) parse(cmd *cobra.Command, args []string) error {
 	if len(o.logs) > 0 && len(o.command) == 0 && !changed("duration") {
 		o.duration = 0 // the log alone
 	}
-	o.look = o.Look()
 	return o.outFile.Check()
 }
 
-func runAudit(ctx context.Context, o *auditOptions) error {
+func (o *auditOptions) run(ctx context.Context) error {
 	waiting, stop := o.Waiting(ctx)
 	defer stop()
 	t, err := o.Load(waiting)
 	if err != nil {
 		return err
 	}
-	h, err := pathsel.New(t, pathsel.Options{Transport: pathsel.Transport(o.transport)})
+	h, err := pathsel.New(t, pathsel.Options{Transport: o.transport})
 	if err != nil {
 		return err
 	}
@@ -178,24 +151,14 @@ func runAudit(ctx context.Context, o *auditOptions) error {
 
 // finish prints the report and gives the exit code.
 func (o *auditOptions) finish(ctx context.Context, r *audit.Report) error {
-	var data []byte
-	var err error
-	if o.Format == formatJSON {
-		data, err = encodeJSON(r)
-	} else {
-		data = []byte(report.Finish(auditText(r, &o.look)))
+	to := *o.Host
+	if len(o.command) > 0 {
+		to.Streams.Out = o.Streams.Err // its standard output is the command's
 	}
-	if err == nil {
-		s := o.Streams
-		if len(o.command) > 0 {
-			s.Out = s.Err // its standard output is the command's
-		}
-		err = o.outFile.Write(s, data)
-	}
-	if err != nil {
-		return err
-	}
+	err := to.print(answer{doc: r, text: func() string { return report.Finish(auditText(r, o.Look())) }}, o.outFile)
 	switch {
+	case err != nil:
+		return err
 	case r.Command != nil && r.Command.ExitCode != 0:
 		return badAnswer(fmt.Errorf("%s exited with code %d", r.Command.Args[0], r.Command.ExitCode), "")
 	case r.Command == nil && ctx.Err() != nil:

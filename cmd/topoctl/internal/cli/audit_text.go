@@ -21,8 +21,9 @@ var (
 )
 
 // auditText is a report for people.
-func auditText(r *audit.Report, l *Look) string {
+func auditText(r *audit.Report, look Look) string {
 	var b strings.Builder
+	l := &look
 	color, known := answerColors[r.Answer]
 	if !known {
 		color = Bad

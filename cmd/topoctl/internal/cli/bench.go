@@ -1,7 +1,7 @@
 package cli
 
 import (
-	"context"
+	"cmp"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -23,9 +23,8 @@ type benchOptions struct {
 	credentials Credentials
 	registry    Registry
 	http        []string
-	run         bench.Options
+	job         bench.Options
 	transports  Transports
-	look        Look
 	measured    Measured
 	typed       benchFlags
 }
@@ -37,22 +36,18 @@ type benchFlags struct {
 	seed              uint64
 }
 
-func newBenchCmd(f *Env, runF func(context.Context, *benchOptions) error) *cobra.Command {
+func newBenchCmd(f *Env) *cobra.Command {
 	opts := &benchOptions{Host: f.Host()}
-	cmd := &cobra.Command{
-		Use:   "bench",
-		Short: "Benchmark transfers to a peer",
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return nil
-			}
-			return withHint(fmt.Errorf("unexpected argument %q", args[0]), "name the peer by a flag: %q", "topoctl bench --peer "+args[0])
-		},
-		RunE: action(opts, opts.parse, runF),
+	cmd := newCommand(opts, "bench", "Benchmark transfers to a peer")
+	cmd.Args = func(_ *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return nil
+		}
+		return withHint(fmt.Errorf("unexpected argument %q", args[0]), "name the peer by a flag: %q", "topoctl bench --peer "+args[0])
 	}
 	opts.addFlags(cmd)
 	Offer(cmd, map[string]completer{
-		"op": WordList(opWords()...), "size": WordList("4KiB", "64KiB", "1MiB", "16MiB"),
+		"size":     WordList("4KiB", "64KiB", "1MiB", "16MiB"),
 		"duration": Words("1s", "5s", "10s"), "memory": Words("256MiB", "1GiB"),
 	})
 	mainFlags(cmd, "peer", "token-file", "op", "size", "transport", "duration", "check")
@@ -63,18 +58,18 @@ func newBenchCmd(f *Env, runF func(context.Context, *benchOptions) error) *cobra
 }
 
 func (o *benchOptions) addFlags(cmd *cobra.Command) {
-	fl, r, typed := cmd.Flags(), &o.run, &o.typed
+	fl, r, typed := cmd.Flags(), &o.job, &o.typed
 	fl.StringVar(&r.Peer, "peer", "", "`HOST:PORT` of the peer, or its name in --registry (default: an agent that bench starts on this host)")
 	o.credentials.Add(cmd)
 	o.registry.Add(cmd, "find --peer by name in the registry at `URL`, such as etcd://HOST/PREFIX")
 	fl.StringVar(&r.Region, "region", benchRegion, "`NAME` of the peer's region")
-	fl.StringSliceVar(&typed.ops, "op", []string{engine.Write.String(), engine.Read.String()}, "`OP` to measure: read or write, as seen from this host; repeatable")
+	wordListFlag(cmd, &typed.ops, "op", []string{engine.Write.String(), engine.Read.String()}, "`OP` to measure: read or write, as seen from this host; repeatable", []string{engine.Read.String(), engine.Write.String()})
 	fl.StringSliceVar(&typed.sizes, "size", []string{"4KiB", "64KiB", "1MiB"}, "`SIZE` of each op; repeatable")
-	fl.IntVar(&r.Batch, "batch", 0, "`N` ops in a batch (default: as many as make 16 MiB, at most 128)")
-	fl.IntVar(&r.Threads, "threads", 1, "number `N` of threads that submit batches")
-	fl.IntVar(&r.InFlight, "in-flight", 2, "number `N` of batches that each thread has in flight")
-	fl.DurationVar(&r.Duration, "duration", time.Second, "`TIME` of each measurement")
-	fl.DurationVar(&r.Warmup, "warmup", 200*time.Millisecond, "`TIME` before each measurement that is not counted")
+	intFlag(cmd, &r.Batch, "batch", 0, 0, 1<<20, "`N` ops in a batch (default: as many as make 16 MiB, at most 128)")
+	intFlag(cmd, &r.Threads, "threads", 1, 1, 1<<20, "number `N` of threads that submit batches")
+	intFlag(cmd, &r.InFlight, "in-flight", 2, 1, 1<<20, "number `N` of batches that each thread has in flight")
+	timeFlag(cmd, &r.Duration, "duration", time.Second, 1, unbounded, "`TIME` of each measurement")
+	timeFlag(cmd, &r.Warmup, "warmup", 200*time.Millisecond, 0, unbounded, "`TIME` before each measurement that is not counted")
 	o.transports.Add(cmd, "`TRANSPORT` to use: rdma, tcp, shm, or auto to let the engine choose; repeatable")
 	fl.StringArrayVar(&typed.lanes, "lanes", nil, "use only lane `NAME` (repeatable), or a number for the best lanes")
 	Var(cmd, &r.Memory, "memory", units.Bytes(benchDefault), "`SIZE` of the memory used on each side", parseBytes)
@@ -85,40 +80,12 @@ func (o *benchOptions) addFlags(cmd *cobra.Command) {
 	o.measured.Add(cmd)
 }
 
-// parse takes over the flags and refuses what makes no sense.
 func (o *benchOptions) parse(cmd *cobra.Command, _ []string) error {
-	if err := o.measured.Check(cmd); err != nil {
+	if err := cmp.Or(o.measured.Check(cmd), o.parsePeer(cmd), httpAddresses(o.http, o.credentials.Given()), o.parseLists(), o.parseLanes(o.typed.lanes), o.transports.Check(cmd)); err != nil {
 		return err
 	}
-	if err := o.parsePeer(cmd); err != nil {
-		return err
-	}
-	if err := httpAddresses(o.http, o.credentials.Given()); err != nil {
-		return err
-	}
-	if err := o.parseLists(); err != nil {
-		return err
-	}
-	if err := o.transports.Check(cmd); err != nil {
-		return err
-	}
-	r, typed := &o.run, &o.typed
-	r.Transports = o.transports.Names
-	for _, n := range []struct {
-		flag        string
-		value, from int
-	}{{"batch", r.Batch, 0}, {"threads", r.Threads, 1}, {"in-flight", r.InFlight, 1}} {
-		if n.value < n.from || n.value > 1<<20 {
-			return fmt.Errorf("--%s %d: want %d to %d", n.flag, n.value, n.from, 1<<20)
-		}
-	}
-	switch {
-	case r.Duration <= 0:
-		return fmt.Errorf("--duration %s: want more than 0", r.Duration)
-	case r.Warmup < 0:
-		return fmt.Errorf("--warmup %s: want 0 or more", r.Warmup)
-	}
-	if cmd.Flags().Changed("fail-lane") {
+	r, typed := &o.job, &o.typed
+	if typed.failLane != "" {
 		var err error
 		if r.Fault, err = parseFault(typed.failLane, r.Duration); err != nil {
 			return err
@@ -127,65 +94,53 @@ func (o *benchOptions) parse(cmd *cobra.Command, _ []string) error {
 	if r.Seed = typed.seed; r.Seed == 0 {
 		r.Seed = rand.Uint64()
 	}
-	r.Now = o.Now
-	o.look = o.Look()
+	r.Transports, r.Now = o.transports.Names, o.Now
 	return nil
 }
 
 func (o *benchOptions) parsePeer(cmd *cobra.Command) error {
-	err := errors.Join(notEmpty(cmd, "peer", "region"), o.credentials.Check(cmd), o.registry.Check(cmd), checkTogether(cmd, forPeers))
-	if err != nil || o.run.Peer == "" {
+	err := cmp.Or(o.credentials.Check(cmd), o.registry.Check(), checkTogether(cmd, forPeers))
+	if err != nil || o.job.Peer == "" {
 		return err
 	}
-	o.run.Peer, err = o.registry.Peer(o.run.Peer)
+	o.job.Peer, err = o.registry.Peer(o.job.Peer)
 	return err
 }
 
-func opWords() []string { return []string{engine.Read.String(), engine.Write.String()} }
-
 // parseLists reads the flags that take several values.
 func (o *benchOptions) parseLists() error {
-	r, typed := &o.run, &o.typed
-	if err := checkWords("op", typed.ops, opWords()); err != nil {
-		return err
-	}
-	for _, word := range typed.ops {
+	for _, word := range o.typed.ops {
 		kind := engine.Write
 		if word == engine.Read.String() {
 			kind = engine.Read
 		}
-		r.Ops = append(r.Ops, kind)
+		o.job.Ops = append(o.job.Ops, kind)
 	}
-	for _, text := range typed.sizes {
+	for _, text := range o.typed.sizes {
 		size, err := parseBytes(text)
 		if err != nil {
 			return fmt.Errorf("--size %w", err)
 		}
-		if slices.Contains(r.Sizes, size) {
+		if slices.Contains(o.job.Sizes, size) {
 			return fmt.Errorf("--size %s is given twice", text)
 		}
-		r.Sizes = append(r.Sizes, size)
+		o.job.Sizes = append(o.job.Sizes, size)
 	}
-	if len(r.Sizes) == 0 {
-		return errors.New("--size is empty")
-	}
-	return o.parseLanes(typed.lanes)
+	return nil
 }
 
 func (o *benchOptions) parseLanes(given []string) error {
 	for _, text := range given {
 		n, err := strconv.Atoi(text)
 		switch {
-		case text == "":
-			return errors.New("--lanes is empty")
 		case err != nil:
-			o.run.Lanes = append(o.run.Lanes, text)
+			o.job.Lanes = append(o.job.Lanes, text)
 		case n < 1:
 			return fmt.Errorf("--lanes %d: want 1 or more", n)
 		case len(given) > 1:
 			return errors.New("--lanes: want one number, or names")
 		default:
-			o.run.LaneCount = n
+			o.job.LaneCount = n
 		}
 	}
 	return nil

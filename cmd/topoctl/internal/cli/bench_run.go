@@ -16,7 +16,7 @@ import (
 	"github.com/topoctl/topoctl/internal/units"
 )
 
-func runBench(ctx context.Context, o *benchOptions) error {
+func (o *benchOptions) run(ctx context.Context) error {
 	if !o.Globals.Quiet {
 		fmt.Fprintln(o.Streams.Err, "topoctl: "+text.Printable(o.announce()))
 	}
@@ -30,24 +30,25 @@ func runBench(ctx context.Context, o *benchOptions) error {
 	if o.Globals.Verbose {
 		o.Say(t)
 	}
-	if o.run.Overlay, err = o.measured.Start(o.Host, t); err != nil {
+	if o.job.Overlay, err = o.measured.Start(o.Host, t); err != nil {
 		return err
 	}
-	o.run.Topology, o.run.Tool = t, build.Tool()
+	o.job.Topology, o.job.Tool = t, build.Tool()
 	// What a peer is asked beside the measurements goes over shm or tcp where RDMA is not for that.
-	o.run.Protection = o.transports.Protection
-	o.run.Engine = o.transports.Factories(append(slices.Clone(o.run.Transports), "shm", "tcp")...)
-	if !o.Globals.Quiet && o.Streams.ErrTTY {
-		o.run.Progress = o.progress
+	o.job.Protection = o.transports.Protection
+	o.job.Engine = o.transports.Factories(append(slices.Clone(o.job.Transports), "shm", "tcp")...)
+	bar := status{in: o.Host}
+	if o.Streams.ErrTTY { // elsewhere nothing runs beside the measurements
+		o.job.Progress = func(p bench.Progress) { bar.show(o.progressLine(p)) }
 	}
-	if o.run.Peer == "" {
-		a, err := startAgent(ctx, o.Host, &o.transports.RDMA, "--size", fmt.Sprint(o.run.Memory))
+	if o.job.Peer == "" {
+		a, err := startAgent(ctx, o.Host, &o.transports.RDMA, "--size", fmt.Sprint(o.job.Memory))
 		if err != nil {
 			return err
 		}
 		defer a.Stop() //nolint:errcheck // the measurements are done
-		o.run.Peer, o.run.ChildPID, o.run.Credentials = a.Address, a.PID, a.Credentials
-	} else if o.run.Credentials, err = o.credentials.Read(waiting, o.Host, nil); err != nil {
+		o.job.Peer, o.job.ChildPID, o.job.Credentials = a.Address, a.PID, a.Credentials
+	} else if o.job.Credentials, err = o.credentials.Read(waiting, o.Host, nil); err != nil {
 		return err
 	}
 	names, err := o.registry.Open(waiting, o.Host, nil)
@@ -56,16 +57,14 @@ func runBench(ctx context.Context, o *benchOptions) error {
 	}
 	if names != nil {
 		defer names.Close() //nolint:errcheck // it only finds the peer
-		o.run.Registry = finder(names)
+		o.job.Registry = finder(names)
 	}
 	if len(o.http) > 0 {
-		o.run.Show = func(e *engine.Engine) (func(), error) { return o.show(ctx, e) }
+		o.job.Show = func(e *engine.Engine) (func(), error) { return o.show(ctx, e) }
 	}
-	o.run.Timeout, o.run.Waited = o.Globals.Timeout, time.Since(began)
-	report, err := bench.Run(ctx, o.run)
-	if o.run.Progress != nil {
-		fmt.Fprint(o.Streams.Err, clearLine)
-	}
+	o.job.Timeout, o.job.Waited = o.Globals.Timeout, time.Since(began)
+	report, err := bench.Run(ctx, o.job)
+	bar.end()
 	if report != nil {
 		if err := o.print(report); err != nil {
 			return err
@@ -75,7 +74,7 @@ func runBench(ctx context.Context, o *benchOptions) error {
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return ctx.Err()
-	case errors.As(err, &gone) && o.run.ChildPID != 0:
+	case errors.As(err, &gone) && o.job.ChildPID != 0:
 		return badAnswer(gone, "something ended the agent that bench had started, such as the kernel when memory ran out (journalctl -k)")
 	case errors.As(err, &gone):
 		return badAnswer(gone, gone.Hint())
@@ -109,60 +108,41 @@ func (o *benchOptions) show(ctx context.Context, e *engine.Engine) (stop func(),
 
 // announce says what is going to happen.
 func (o *benchOptions) announce() string {
-	peer := o.run.Peer
+	peer := o.job.Peer
 	if peer == "" {
 		peer = "an agent on this host"
 	}
-	return fmt.Sprintf("%s of %s with %s, and their limits", text.Plural(o.measurements(), "measurement"), o.run.Duration, peer)
+	return fmt.Sprintf("%s of %s with %s, and their limits", text.Plural(o.measurements(), "measurement"), o.job.Duration, peer)
 }
 
 // measurements is how many are asked for.
 func (o *benchOptions) measurements() int {
-	r := &o.run
+	r := &o.job
 	return len(r.Ops) * len(r.Sizes) * len(r.Transports)
 }
 
 // peerHint adds the next step to what commonly goes wrong.
 func peerHint(err error) error {
-	var lane *bench.UnknownLaneError
-	var missing *engine.NotOfferedError
-	if hinted, ok := credentialHint(err); ok {
-		return hinted
-	}
-	if hinted, ok := registryHint(err); ok {
-		return hinted
-	}
-	switch {
-	case errors.Is(err, engine.ErrNoRegion):
-		return withHint(err, "\"topoctl agent\" serves %q; use --region NAME for another", benchRegion)
-	case errors.Is(err, context.DeadlineExceeded):
-		return withHint(err, "check that this is the address of \"topoctl agent\", or use --timeout DURATION to allow more time")
-	case errors.As(err, &lane):
+	if lane, ok := errors.AsType[*bench.UnknownLaneError](err); ok {
 		return suggest(err, lane.Name, lane.Lanes, "")
-	case errors.Is(err, syscall.EADDRINUSE):
-		return withHint(err, "another program uses this port; --http with port 0 chooses a free one")
-	case errors.Is(err, engine.ErrNoPeer):
-		return withHint(err, "--peer wants the address or a name of the other host, and the port of its \"topoctl agent\"")
-	case errors.Is(err, engine.ErrNotEngine):
-		return withHint(err, "--peer is the --listen address of \"topoctl agent\", not its --http address")
-	case errors.As(err, &missing) && slices.Contains(missing.Transports, "rdma"):
-		return withHint(err, "see the output of the agent on the other host for why it has no RDMA")
-	case errors.Is(err, syscall.ECONNREFUSED):
-		return withHint(err, "run \"topoctl agent\" on the other host; it prints the command to run here")
 	}
-	return err
+	if missing, ok := errors.AsType[*engine.NotOfferedError](err); ok && slices.Contains(missing.Transports, "rdma") {
+		return withHint(err, "see the output of the agent on the other host for why it has no RDMA")
+	}
+	return advise(advise(err, peerAdvice...),
+		advice{engine.ErrNoRegion, "\"topoctl agent\" serves \"" + benchRegion + "\"; use --region NAME for another"},
+		advice{context.DeadlineExceeded, "check that this is the address of \"topoctl agent\", or use --timeout DURATION to allow more time"},
+		advice{syscall.EADDRINUSE, "another program uses this port; --http with port 0 chooses a free one"},
+		advice{engine.ErrNoPeer, "--peer wants the address or a name of the other host, and the port of its \"topoctl agent\""},
+		advice{engine.ErrNotEngine, "--peer is the --listen address of \"topoctl agent\", not its --http address"},
+		advice{syscall.ECONNREFUSED, "run \"topoctl agent\" on the other host; it prints the command to run here"})
 }
 
-// progress draws one line over and over.
-func (o *benchOptions) progress(p bench.Progress) {
+// progressLine says what is being measured.
+func (o *benchOptions) progressLine(p bench.Progress) string {
 	line := fmt.Sprintf("[%d/%d] %s", p.Step, p.Steps, p.What)
 	if p.BytesPerSec > 0 {
-		line += "  " + units.Rate(p.BytesPerSec, o.look.Units)
+		line += "  " + units.Rate(p.BytesPerSec, o.Look().Units)
 	}
-	line += fmt.Sprintf("  %s left", p.Left.Round(time.Second))
-	width := max(20, o.look.Width)
-	if o.look.Width == 0 {
-		width = 80
-	}
-	fmt.Fprint(o.Streams.Err, clearLine+text.Printable(string([]rune(line)[:min(len([]rune(line)), width-1)])))
+	return line + fmt.Sprintf("  %s left", p.Left.Round(time.Second))
 }

@@ -14,7 +14,8 @@ import (
 )
 
 func (o *benchOptions) print(r *bench.Report) error {
-	return o.printAnswer(r, func() string { return benchText(r, o.measurements(), &o.look) })
+	look := o.Look()
+	return o.printAnswer(r, func() string { return benchText(r, o.measurements(), &look) })
 }
 
 // benchText is a report for people: the answer, what was measured with, then a table for each

@@ -29,7 +29,7 @@ type certFlags struct {
 
 func (m *certFlags) add(cmd *cobra.Command, days int) {
 	fl := cmd.Flags()
-	fl.IntVar(&m.days, "days", days, "how many `DAYS` the certificate is valid")
+	intFlag(cmd, &m.days, "days", days, 1, mostDays, "how many `DAYS` the certificate is valid")
 	fl.StringVar(&m.dir, "dir", ".", "write the files to `DIR`")
 	fl.BoolVar(&m.force, "force", false, "replace files that exist")
 	if err := cmd.MarkFlagDirname("dir"); err != nil {
@@ -39,13 +39,6 @@ func (m *certFlags) add(cmd *cobra.Command, days int) {
 
 // mostDays keeps dates within those that certificates can have.
 const mostDays = 100 * 365
-
-func (m *certFlags) check(cmd *cobra.Command) error {
-	if m.days < 1 || m.days > mostDays {
-		return fmt.Errorf("--days %d: want 1 to %d", m.days, mostDays)
-	}
-	return notEmpty(cmd, "dir")
-}
 
 // validity begins a little earlier, for hosts whose clocks are behind.
 func (m *certFlags) validity(now time.Time) (from, until time.Time) {
@@ -94,28 +87,23 @@ type certCAOptions struct {
 	name string
 }
 
-func newCertCACmd(f *Env, runF func(context.Context, *certCAOptions) error) *cobra.Command {
+func newCertCACmd(f *Env) *cobra.Command {
 	opts := &certCAOptions{Host: f.Host()}
-	cmd := &cobra.Command{
-		Use:   "ca",
-		Short: "Make a CA, which signs the certificates of hosts",
-		Args:  noArgs,
-		RunE:  action(opts, opts.parse, runF),
-	}
+	cmd := newCommand(opts, "ca", "Make a CA, which signs the certificates of hosts")
 	opts.add(cmd, 10*365)
 	cmd.Flags().StringVar(&opts.name, "name", "", "the `NAME` that the certificate shows to people (default \"topoctl CA\" and the date)")
 	Prints(cmd, "what it wrote")
 	return cmd
 }
 
-func (o *certCAOptions) parse(cmd *cobra.Command, _ []string) error {
+func (o *certCAOptions) parse(*cobra.Command, []string) error {
 	if len(o.name) > 64 {
 		return errors.New("--name: want 64 bytes at most")
 	}
-	return errors.Join(o.check(cmd), notEmpty(cmd, "name"))
+	return nil
 }
 
-func runCertCA(_ context.Context, o *certCAOptions) error {
+func (o *certCAOptions) run(_ context.Context) error {
 	now := o.Now()
 	if o.name == "" {
 		o.name = "topoctl CA " + now.Format(time.DateOnly)
@@ -145,14 +133,9 @@ type certHostOptions struct {
 	subject trust.Subject
 }
 
-func newCertHostCmd(f *Env, runF func(context.Context, *certHostOptions) error) *cobra.Command {
+func newCertHostCmd(f *Env) *cobra.Command {
 	opts := &certHostOptions{Host: f.Host()}
-	cmd := &cobra.Command{
-		Use:   "host NAME",
-		Short: "Make the certificate of a host and its key",
-		Args:  func(cmd *cobra.Command, args []string) error { return atMost(cmd, args, 1) },
-		RunE:  action(opts, opts.parse, runF),
-	}
+	cmd := newCommand(opts, "host NAME", "Make the certificate of a host and its key")
 	opts.add(cmd, 365)
 	fl := cmd.Flags()
 	fl.StringSliceVar(&opts.dns, "dns", nil, "more `NAMES` of the host, comma-separated or repeated")
@@ -168,7 +151,7 @@ func newCertHostCmd(f *Env, runF func(context.Context, *certHostOptions) error) 
 // dnsName is a host name, or with a star all names of a domain.
 var dnsName = regexp.MustCompile(`^(\*\.)?[A-Za-z0-9_]([A-Za-z0-9._-]{0,250}[A-Za-z0-9_])?$`)
 
-func (o *certHostOptions) parse(cmd *cobra.Command, args []string) error {
+func (o *certHostOptions) parse(_ *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return withHint(errors.New("which host is it for?"), "topoctl cert host NAME, such as the name or address by which others reach it")
 	}
@@ -199,10 +182,10 @@ func (o *certHostOptions) parse(cmd *cobra.Command, args []string) error {
 		}
 		s.URIs = append(s.URIs, u)
 	}
-	return errors.Join(o.check(cmd), notEmpty(cmd, "ca", "ca-key", "dns", "ip", "uri"))
+	return nil
 }
 
-func runCertHost(_ context.Context, o *certHostOptions) error {
+func (o *certHostOptions) run(_ context.Context) error {
 	if o.ca == "" {
 		o.ca = filepath.Join(o.dir, "ca.crt")
 	}

@@ -27,26 +27,21 @@ type certShowOptions struct {
 	file, keyFile, caFile string
 }
 
-func newCertShowCmd(f *Env, runF func(context.Context, *certShowOptions) error) *cobra.Command {
+func newCertShowCmd(f *Env) *cobra.Command {
 	opts := &certShowOptions{Host: f.Host()}
-	cmd := &cobra.Command{
-		Use:   "show FILE",
-		Short: "Explain a certificate: whose it is, how long it is valid, what is wrong with it",
-		Args:  func(cmd *cobra.Command, args []string) error { return atMost(cmd, args, 1) },
-		RunE:  action(opts, opts.parse, runF),
-	}
+	cmd := newCommand(opts, "show FILE", "Explain a certificate: whose it is, how long it is valid, what is wrong with it")
 	cmd.Flags().StringVar(&opts.keyFile, "key-file", "", "check that the key in `FILE` belongs to it")
 	cmd.Flags().StringVar(&opts.caFile, "ca-file", "", "check that a CA in `FILE` has signed it")
 	Formats(cmd, formatTable, formatJSON)
 	return cmd
 }
 
-func (o *certShowOptions) parse(cmd *cobra.Command, args []string) error {
+func (o *certShowOptions) parse(_ *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return withHint(errors.New("which file?"), "topoctl cert show FILE")
 	}
 	o.file = args[0]
-	return notEmpty(cmd, "key-file", "ca-file")
+	return nil
 }
 
 // certSchema is the name and major version of what cert show -o json prints.
@@ -74,7 +69,7 @@ type certificate struct {
 	Fingerprint string   `json:"sha256"`
 }
 
-func runCertShow(_ context.Context, o *certShowOptions) error {
+func (o *certShowOptions) run(_ context.Context) error {
 	list, data, err := readCertificates(o.file)
 	if err != nil {
 		return err

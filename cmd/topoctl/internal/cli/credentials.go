@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -34,11 +33,11 @@ func (c *Credentials) Add(cmd *cobra.Command) {
 	fl.StringVar(&c.Files.CA, "ca-file", "", "`FILE` with the CAs that sign the certificates of peers")
 }
 
-// Check refuses flags without a value, and a certificate without what it needs.
+// Check refuses a certificate without what it needs.
 func (c *Credentials) Check(cmd *cobra.Command) error {
 	const hint = "--cert-file, --key-file and --ca-file come together; \"topoctl cert\" makes the files"
-	return cmp.Or(notEmpty(cmd, credentialFlags...), checkTogether(cmd,
-		flagRule{"cert-file", needs, "key-file", hint}, flagRule{"key-file", needs, "ca-file", hint}, flagRule{"ca-file", needs, "cert-file", hint}))
+	return checkTogether(cmd,
+		flagRule{"cert-file", needs, "key-file", hint}, flagRule{"key-file", needs, "ca-file", hint}, flagRule{"ca-file", needs, "cert-file", hint})
 }
 
 // Given says whether there are any.
@@ -115,15 +114,4 @@ func fileHint(err error) error {
 		return withHint(out, "\"topoctl cert show FILE\" explains a certificate")
 	}
 	return out
-}
-
-// credentialHint says what to do where one end refused the other's credentials.
-func credentialHint(err error) (hinted error, ok bool) {
-	switch {
-	case errors.Is(err, engine.ErrToken):
-		return withHint(err, "use the same --token-file on both hosts"), true
-	case errors.Is(err, engine.ErrCertificate):
-		return withHint(err, "\"topoctl cert show FILE --ca-file CA\" says on each host what is wrong with its certificate"), true
-	}
-	return err, false
 }

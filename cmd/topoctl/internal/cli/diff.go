@@ -13,6 +13,7 @@ import (
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/diff"
 	"github.com/topoctl/topoctl/internal/measure/show"
+	"github.com/topoctl/topoctl/internal/report"
 )
 
 type diffOptions struct {
@@ -25,19 +26,14 @@ type diffOptions struct {
 	show      show.Options
 }
 
-func newDiffCmd(f *Env, runF func(context.Context, *diffOptions) error) *cobra.Command {
+func newDiffCmd(f *Env) *cobra.Command {
 	opts := &diffOptions{Host: f.Host()}
-	cmd := &cobra.Command{
-		Use:   "diff OLD [NEW]",
-		Short: "Compare two hosts, or a host with how it was",
-		Args:  diffArgs,
-		RunE:  action(opts, opts.parse, runF),
-		ValidArgsFunction: func(_ *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
-			if len(args) > 1 {
-				return nil, cobra.ShellCompDirectiveDefault
-			}
-			return hostArgs(typed, "")
-		},
+	cmd := newCommand(opts, "diff OLD [NEW]", "Compare two hosts, or a host with how it was")
+	cmd.ValidArgsFunction = func(_ *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+		if len(args) > 1 {
+			return nil, cobra.ShellCompDirectiveDefault
+		}
+		return hostArgs(typed, "")
 	}
 	fl := cmd.Flags()
 	fl.StringSliceVar(&opts.ignore, "ignore", nil, "ignore these `KINDS` of difference (removed, added, moved, renumbered, degraded, improved, changed, policy) or attributes (by their JSON names)")
@@ -50,20 +46,14 @@ func newDiffCmd(f *Env, runF func(context.Context, *diffOptions) error) *cobra.C
 	return cmd
 }
 
-func diffArgs(cmd *cobra.Command, args []string) error {
+// parse takes over the flags and arguments and refuses what makes no sense.
+func (o *diffOptions) parse(cmd *cobra.Command, args []string) error {
 	switch {
 	case len(args) == 0:
 		return withHint(errors.New("no capture to compare with"), "create one with %q", "topoctl discover > host.json")
-	case slices.Contains(args, ""):
-		return errors.New("an argument is empty")
 	case len(args) == 2 && args[0] == "-" && args[1] == "-":
 		return errors.New("only one of OLD and NEW can be standard input")
 	}
-	return atMost(cmd, args, 2)
-}
-
-// parse takes over the flags and arguments and refuses what makes no sense.
-func (o *diffOptions) parse(cmd *cobra.Command, args []string) error {
 	o.old = args[0]
 	if err := checkTogether(cmd,
 		flagRule{"all ignore structure with " + otherHost, idleWith, "probe", "--probe compares reports"},
@@ -94,7 +84,7 @@ func (o *diffOptions) parse(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-func runDiff(ctx context.Context, o *diffOptions) error {
+func (o *diffOptions) run(ctx context.Context) error {
 	if o.probe {
 		return runDiffProbe(o)
 	}
@@ -111,7 +101,8 @@ func runDiff(ctx context.Context, o *diffOptions) error {
 	if err != nil {
 		return err
 	}
-	if err := o.print(r); err != nil {
+	err = o.print(answer{doc: r, rows: diffTable(r).TSV, text: func() string { return r.Text(diff.TextOptions{Width: o.Streams.Width, All: o.all}) }}, OutFile{})
+	if err != nil {
 		return err
 	}
 	switch {
@@ -123,16 +114,10 @@ func runDiff(ctx context.Context, o *diffOptions) error {
 	return nil
 }
 
-func (o *diffOptions) print(r *diff.Report) error {
-	if o.Format == formatJSON {
-		return printJSON(o.Streams.Out, r)
-	}
-	if o.Format == formatTSV {
-		t := r.Rows()
-		t.Head = []string{"KIND", "SUBJECT", "DIFFERENCE", "EFFECT"}
-		return printTable(o.Streams, t, o.Format)
-	}
-	return Write(o.Streams.Out, []byte(r.Text(diff.TextOptions{Width: o.Streams.Width, All: o.all})))
+func diffTable(r *diff.Report) *report.Table {
+	t := r.Rows()
+	t.Head = []string{"KIND", "SUBJECT", "DIFFERENCE", "EFFECT"}
+	return t
 }
 
 // label is what the report calls a side.
@@ -177,7 +162,7 @@ func runDiffProbe(o *diffOptions) error {
 		return err
 	}
 	d := show.NewDocument(older, newer, o.label(o.old), o.label(o.new))
-	if err := o.printProbe(d); err != nil {
+	if err := o.print(answer{doc: d, text: func() string { return show.Changes(d.Changes, o.show) }}, OutFile{}); err != nil {
 		return err
 	}
 	switch {
@@ -188,11 +173,4 @@ func runDiffProbe(o *diffOptions) error {
 		return errPartial
 	}
 	return nil
-}
-
-func (o *diffOptions) printProbe(d *show.Document) error {
-	if o.Format == formatJSON {
-		return printJSON(o.Streams.Out, d)
-	}
-	return Write(o.Streams.Out, []byte(show.Changes(d.Changes, o.show)))
 }

@@ -23,14 +23,9 @@ type discoverOptions struct {
 	capture string
 }
 
-func newDiscoverCmd(f *Env, runF func(context.Context, *discoverOptions) error) *cobra.Command {
+func newDiscoverCmd(f *Env) *cobra.Command {
 	opts := &discoverOptions{Host: f.Host()}
-	cmd := &cobra.Command{
-		Use:   "discover",
-		Short: "Print the topology of a host as a JSON document",
-		Args:  noArgs,
-		RunE:  action(opts, opts.parse, runF),
-	}
+	cmd := newCommand(opts, "discover", "Print the topology of a host as a JSON document")
 	fl := cmd.Flags()
 	fl.StringSliceVar(&opts.Sources, "sources", nil, "use only these `SOURCES` ("+strings.Join(discover.SourceNames(), ", ")+"); sysfs is always used")
 	fl.BoolVar(&opts.redact, "redact", false, "replace names, serial numbers, UUIDs, GUIDs, and MAC and IP addresses with placeholders")
@@ -42,33 +37,34 @@ func newDiscoverCmd(f *Env, runF func(context.Context, *discoverOptions) error) 
 	return cmd
 }
 
-func (o *discoverOptions) parse(cmd *cobra.Command, _ []string) error {
-	return cmp.Or(notEmpty(cmd, "capture"), checkTogether(cmd, flagRule{"with", excludes, "capture", ""}))
+func (*discoverOptions) parse(cmd *cobra.Command, _ []string) error {
+	return checkTogether(cmd, flagRule{"with", excludes, "capture", ""})
 }
 
-func runDiscover(ctx context.Context, opts *discoverOptions) error {
-	if opts.capture != "" {
-		if done, err := opts.writeCapture(ctx); done || err != nil {
+func (o *discoverOptions) run(ctx context.Context) error {
+	if o.capture != "" {
+		if done, err := o.writeCapture(ctx); done || err != nil {
 			return err
 		}
 	}
-	t, err := opts.Find(ctx)
+	t, err := o.Find(ctx)
 	if err != nil {
 		return err
 	}
-	if opts.redact {
+	if o.redact {
 		t = redact.New(t).Topology(t)
 	}
-	opts.Say(t)
-	if err := opts.print(t); err != nil {
+	o.Say(t)
+	if err := o.printHost(t); err != nil {
 		return err
 	}
-	return incomplete(t, opts.strict)
+	return incomplete(t, o.strict)
 }
 
-func (o *discoverOptions) print(t *topo.Topology) error {
+func (o *discoverOptions) printHost(t *topo.Topology) error {
 	if o.Format == formatTable || o.Format == formatTSV {
-		return printTable(o.Streams, o.table(t), o.Format)
+		rows := o.table(t)
+		return o.print(answer{rows: rows.TSV, text: func() string { return o.Streams.tableText(rows) }}, OutFile{})
 	}
 	return printTopology(o.Host, t)
 }

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -21,42 +20,32 @@ type doctorOptions struct {
 	codes    []doctor.Code
 	failOn   doctor.Severity
 	all      bool
-	color    bool
 	peer     string
-	gidIndex *int // nil: not given
+	gidIndex int // -1: not given
 	rdma     RDMASource
 }
 
 // maxGIDIndex is the largest index that a GID table can have.
 const maxGIDIndex = 1<<16 - 1
 
-func newDoctorCmd(f *Env, runF func(context.Context, *doctorOptions) error) *cobra.Command {
+func newDoctorCmd(f *Env) *cobra.Command {
 	opts := &doctorOptions{Host: f.Host(), rdma: f.RDMA}
-	var gidIndex int
-	cmd := &cobra.Command{
-		Use:   "doctor [CODE...]",
-		Short: "Check a host for problems that slow down or break data transfers",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if cmd.Flag("gid-index").Changed {
-				opts.gidIndex = &gidIndex
+	cmd := newCommand(opts, "doctor [CODE...]", "Check a host for problems that slow down or break data transfers")
+	cmd.ValidArgsFunction = func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+		var out []string
+		for _, c := range doctor.Checks() {
+			if !slices.Contains(args, string(c.Code)) {
+				out = append(out, cobra.CompletionWithDesc(string(c.Code), c.Title))
 			}
-			return forNagios(opts.Host, action(opts, opts.parse, runF)(cmd, args))
-		},
-		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-			var out []string
-			for _, c := range doctor.Checks() {
-				if !slices.Contains(args, string(c.Code)) {
-					out = append(out, cobra.CompletionWithDesc(string(c.Code), c.Title))
-				}
-			}
-			slices.Sort(out)
-			return out, cobra.ShellCompDirectiveNoFileComp
-		},
+		}
+		slices.Sort(out)
+		return out, cobra.ShellCompDirectiveNoFileComp
 	}
 	fl := cmd.Flags()
 	failOnFlag(cmd, &opts.failOn)
 	fl.StringVar(&opts.peer, "peer", "", "also compare both ends of each lane to the host in `FILE` (as for --from)")
-	fl.IntVar(&gidIndex, "gid-index", 0, "also check GID index `N`, which a program will use")
+	intFlag(cmd, &opts.gidIndex, "gid-index", -1, 0, maxGIDIndex, "also check GID index `N`, which a program will use")
+	fl.Lookup("gid-index").DefValue = "0" // which is not printed
 	fl.BoolVar(&opts.all, "all", false, "print notes, checks that could not be made, and checks that pass or do not apply in full")
 	Offer(cmd, map[string]completer{"peer": hostFlag})
 	Uses(cmd, inputFlags, "units")
@@ -64,13 +53,9 @@ func newDoctorCmd(f *Env, runF func(context.Context, *doctorOptions) error) *cob
 	return cmd
 }
 
-// parse takes over the flags and arguments and refuses what makes no sense.
 func (o *doctorOptions) parse(cmd *cobra.Command, args []string) error {
-	if err := errors.Join(notEmpty(cmd, "peer"), checkTogether(cmd, failOnItsOwn, allInTables, flagRule{"from=-", excludes, "peer=-", readOnce})); err != nil {
+	if err := checkTogether(cmd, failOnItsOwn, allInTables, flagRule{"from=-", excludes, "peer=-", readOnce}); err != nil {
 		return err
-	}
-	if o.gidIndex != nil && (*o.gidIndex < 0 || *o.gidIndex > maxGIDIndex) {
-		return fmt.Errorf("--gid-index %d: want 0 to %d", *o.gidIndex, maxGIDIndex)
 	}
 	known := doctor.Codes()
 	for _, arg := range args {
@@ -79,7 +64,6 @@ func (o *doctorOptions) parse(cmd *cobra.Command, args []string) error {
 		}
 		o.codes = append(o.codes, doctor.Code(arg))
 	}
-	o.color = o.Color()
 	return nil
 }
 
@@ -98,7 +82,7 @@ func unknownCheck(arg string, known []doctor.Code) error {
 	return suggest(fmt.Errorf("unknown check %q", arg), arg, names, otherwise)
 }
 
-func runDoctor(ctx context.Context, o *doctorOptions) error {
+func (o *doctorOptions) run(ctx context.Context) error {
 	t, err := o.Find(ctx)
 	if err != nil {
 		return err
@@ -106,7 +90,10 @@ func runDoctor(ctx context.Context, o *doctorOptions) error {
 	if o.Globals.Verbose { // the warnings of discovery are findings here
 		o.Say(t)
 	}
-	run := doctor.Options{Codes: o.codes, GIDIndex: o.gidIndex}
+	run := doctor.Options{Codes: o.codes}
+	if o.gidIndex >= 0 {
+		run.GIDIndex = &o.gidIndex
+	}
 	if asksDevices(o.codes) {
 		run.Verbs = tryDevices(ctx, o.Host, o.rdma, t)
 	}
@@ -122,7 +109,7 @@ func runDoctor(ctx context.Context, o *doctorOptions) error {
 	if err != nil {
 		return err
 	}
-	if err := o.print(r); err != nil {
+	if err := o.print(o.answer(r), OutFile{}); err != nil {
 		return err
 	}
 	if o.Format == formatNagios {
@@ -158,16 +145,10 @@ func tryDevices(ctx context.Context, in *Host, rdma RDMASource, t *topo.Topology
 	return rdma.Try(limited)
 }
 
-func (o *doctorOptions) print(r *doctor.Report) error {
-	switch o.Format {
-	case formatJSON:
-		return printJSON(o.Streams.Out, r)
-	case formatTSV:
-		return printTable(o.Streams, doctorTable(r), o.Format)
-	case formatNagios:
-		return Write(o.Streams.Out, []byte(nagiosText(r)))
-	}
-	return Write(o.Streams.Out, []byte(r.Text(doctor.TextOptions{Width: o.Streams.Width, All: o.all || len(o.codes) > 0, Color: o.color})))
+func (o *doctorOptions) answer(r *doctor.Report) answer {
+	return answer{doc: r, rows: doctorTable(r).TSV, nagios: func() string { return nagiosText(r) }, text: func() string {
+		return r.Text(doctor.TextOptions{Width: o.Streams.Width, All: o.all || len(o.codes) > 0, Color: o.Color()})
+	}}
 }
 
 // doctorTable has a line for each finding, and for each fact that a check lacks.

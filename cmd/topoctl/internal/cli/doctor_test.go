@@ -11,19 +11,6 @@ import (
 	"github.com/topoctl/topoctl/pathsel/doctor"
 )
 
-func TestParseDoctor(t *testing.T) {
-	got, err := parseOnly(t, newStreams().Streams, newDoctorCmd, "port-down", "vm-flat", "--fail-on", "error", "--all", "--color", "always")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(got.codes) != 2 || got.codes[1] != "vm-flat" || got.failOn != "error" || !got.all || !got.color || got.Format != formatTable {
-		t.Errorf("got %+v", got)
-	}
-	if got, err := parseOnly(t, newStreams().Streams, newDoctorCmd); err != nil || got.failOn != "warning" || got.codes != nil || got.all {
-		t.Errorf("defaults: %+v, %v", got, err)
-	}
-}
-
 // triedTimes counts how often devices are tried.
 type triedTimes int
 
@@ -95,25 +82,5 @@ func TestNagios(t *testing.T) {
 	}
 	if r.Checks[0].Worst = doctor.Warning; doctorCode(r) != nagiosUnknown {
 		t.Error("a check that could not be made is OK")
-	}
-}
-
-// What a host calls itself cannot speak to the terminal.
-func TestDoctorPrintsNoControlCharacters(t *testing.T) {
-	host := &topo.Topology{Complete: true, RDMADevices: []topo.RDMADevice{{Node: topo.Node{ID: "rdma:x\x1b[2J"}, Name: "x\x1b[2J", Software: true}}}
-	host.Derive()
-	r, err := doctor.Run(host, doctor.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, format := range []string{formatTable, formatNagios} {
-		f := newStreams()
-		o := &doctorOptions{Host: &Host{Streams: f.Streams, Format: format}}
-		if err := o.print(r); err != nil {
-			t.Fatal(err)
-		}
-		if strings.Contains(f.Stdout.String(), "\x1b") || !strings.Contains(f.Stdout.String(), "software-rdma") {
-			t.Errorf("%s: %q", format, f.Stdout.String())
-		}
 	}
 }

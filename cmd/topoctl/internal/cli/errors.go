@@ -7,6 +7,8 @@ import (
 	"io"
 	"strings"
 
+	"github.com/topoctl/topoctl/engine"
+	"github.com/topoctl/topoctl/engine/registry"
 	"github.com/topoctl/topoctl/internal/pkgerr"
 	"github.com/topoctl/topoctl/internal/text"
 )
@@ -51,6 +53,34 @@ func Exit(code int) error { return &Error{code: code} }
 // withHint is an error with a line of advice.
 func withHint(err error, hint string, args ...any) error {
 	return &Error{exitFailed, fmt.Sprintf(hint, args...), err}
+}
+
+// advice is what to do next about an error.
+type advice struct {
+	about error
+	next  string
+}
+
+// advise gives an error the advice of the first that it is, unless it has some.
+func advise(err error, list ...advice) error {
+	if Hint(err) != "" {
+		return err
+	}
+	for _, a := range list {
+		if errors.Is(err, a.about) {
+			return withHint(err, "%s", a.next)
+		}
+	}
+	return err
+}
+
+// peerAdvice is about errors of credentials and registries, which all commands that open peers have.
+var peerAdvice = []advice{
+	{engine.ErrToken, "use the same --token-file on both hosts"},
+	{engine.ErrCertificate, "\"topoctl cert show FILE --ca-file CA\" says on each host what is wrong with its certificate"},
+	{registry.ErrDenied, "for etcd, ETCDCTL_USER (or user-file=FILE in the URL) says who you are; the user's role must have the keys: docs/registry.md"},
+	{registry.ErrUnavailable, "check the address in --registry, and whether its server answers (for etcd: etcdctl endpoint health)"},
+	{engine.ErrOtherEngine, "\"topoctl peers\" lists what is registered"},
 }
 
 // badAnswer is the error of a command whose output is written and whose answer is bad, with a line of advice,

@@ -54,12 +54,10 @@ func forNagios(in *Host, err error) error {
 // failNever is the value of --fail-on that lets every host pass.
 const failNever doctor.Severity = "never"
 
-var failLevels = []doctor.Severity{doctor.Info, doctor.Warning, doctor.Error, failNever}
-
 // failOnFlag adds --fail-on.
 func failOnFlag(cmd *cobra.Command, to *doctor.Severity) {
-	Var(cmd, to, "fail-on", string(doctor.Warning), "exit with code 1 for findings of this `SEVERITY` or higher: info, warning, error or never", oneOf(failLevels...))
-	Offer(cmd, map[string]completer{"fail-on": Words(failLevels...)})
+	wordFlag(cmd, to, "fail-on", doctor.Warning, "exit with code 1 for findings of this `SEVERITY` or higher: info, warning, error or never",
+		[]doctor.Severity{doctor.Info, doctor.Warning, doctor.Error, failNever})
 }
 
 // failOnItsOwn is the rule of --fail-on: a monitoring system has its own exit codes.

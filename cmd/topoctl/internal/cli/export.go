@@ -3,11 +3,8 @@ package cli
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
-	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -28,7 +25,7 @@ type exportOptions struct {
 	vars     export.EnvOptions
 	visible  string
 	skeleton bool
-	theme    string
+	theme    picture.Theme
 	allPairs bool
 }
 
@@ -47,38 +44,27 @@ func hostFormats() exportFormats[exportWriter] {
 	}
 }
 
-func newExportCmd(f *Env, runF func(context.Context, *exportOptions) error) *cobra.Command {
+func newExportCmd(f *Env) *cobra.Command {
 	opts := &exportOptions{Host: f.Host()}
 	formats := hostFormats()
-	cmd := &cobra.Command{
-		Use:   "export FORMAT",
-		Short: "Write settings and files for NCCL, UCX, Mooncake and other programs",
-		Args: func(cmd *cobra.Command, args []string) error {
-			if err := formats.want(args); err != nil {
-				return err
-			}
-			return atMost(cmd, args, 1)
-		},
-		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-			if len(args) > 0 {
-				return nil, cobra.ShellCompDirectiveNoFileComp
-			}
-			return formats.offer()
-		},
-		RunE: action(opts, opts.parse, runF),
+	cmd := newCommand(opts, "export FORMAT", "Write settings and files for NCCL, UCX, Mooncake and other programs")
+	cmd.ValidArgsFunction = func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+		if len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		return formats.offer()
 	}
 	fl := cmd.Flags()
 	opts.out.Add(cmd)
-	fl.StringVar((*string)(&opts.vars.For), "for", "", "env: write variables for `ENGINE`: "+either(engineWords()))
-	fl.IntVar(&opts.vars.Rank, "rank", -1, "env: write only the settings of local rank `N`")
-	fl.IntVar(&opts.vars.Ranks, "ranks", 0, "env: number `N` of local ranks (default: one for each visible GPU)")
+	wordFlag(cmd, &opts.vars.For, "for", "", "env: write variables for `ENGINE`: "+either(engineWords()), export.Engines())
+	intFlag(cmd, &opts.vars.Rank, "rank", -1, 0, unbounded, "env: write only the settings of local rank `N`")
+	intFlag(cmd, &opts.vars.Ranks, "ranks", 0, 1, unbounded, "env: number `N` of local ranks (default: one for each visible GPU)")
 	fl.StringVar(&opts.visible, "visible", "", "mooncake, env: number GPUs by `LIST`, as in CUDA_VISIBLE_DEVICES (default: that of the environment, on this host)")
 	fl.StringVar(&opts.vars.TopologyFile, "topology-file", "", "env for nccl or mooncake: `FILE` where the engine finds the exported topology")
 	fl.BoolVar(&opts.skeleton, "skeleton", false, "nccl-xml: write only CPUs and PCI elements; NCCL adds the GPUs and NICs that it finds")
-	fl.StringVar(&opts.theme, "theme", string(picture.ThemeAuto), "svg: `THEME`: "+either(picture.Themes()))
+	wordFlag(cmd, &opts.theme, "theme", picture.ThemeAuto, "svg: `THEME`: "+either(picture.Themes()), []picture.Theme{picture.ThemeAuto, picture.ThemeLight, picture.ThemeDark})
 	fl.BoolVar(&opts.allPairs, "all-pairs", false, "prometheus: write the paths from each GPU to every NIC, not only to preferred ones")
 	fl.Lookup("rank").DefValue = "all"
-	Offer(cmd, map[string]completer{"for": Words(engineWords()...), "theme": Words(picture.Themes()...)})
 	formats.flagsWith(cmd)
 	mainFlags(cmd, "for", "rank", "visible", "out-file")
 	Uses(cmd, inputFlags, "units")
@@ -86,53 +72,26 @@ func newExportCmd(f *Env, runF func(context.Context, *exportOptions) error) *cob
 	return cmd
 }
 
-// parse refuses flags that mean nothing to the format, and values that make no
-// sense.
-func (o *exportOptions) parse(cmd *cobra.Command, args []string) error {
-	var err error
-	if o.format, err = hostFormats().choose(cmd, args[0]); err != nil {
+func (o *exportOptions) parse(cmd *cobra.Command, args []string) (err error) {
+	if o.format, err = hostFormats().choose(cmd, args); err != nil || o.format.name != "env" {
 		return err
 	}
-	if err := notEmpty(cmd, "out-file", "visible", "topology-file"); err != nil {
-		return err
-	}
-	changed := cmd.Flags().Changed
-	switch {
-	case changed("visible") && strings.TrimSpace(o.visible) == "":
-		return errors.New("--visible is empty")
-	case !slices.Contains(picture.Themes(), o.theme):
-		return fmt.Errorf("--theme %q: want %s", o.theme, either(picture.Themes()))
-	case o.format.name == "env":
-		return o.checkEnv(changed)
-	}
-	return nil
-}
-
-func (o *exportOptions) checkEnv(changed func(string) bool) error {
-	if err := wantEngine(string(o.vars.For), engineWords()); err != nil {
-		return err
-	}
-	switch {
-	case changed("topology-file") && !o.vars.For.TakesTopology():
+	if cmd.Flags().Changed("topology-file") && o.vars.For != "" && !o.vars.For.TakesTopology() {
 		return fmt.Errorf("--topology-file has no effect with %s", o.vars.For)
-	case changed("ranks") && o.vars.Ranks < 1:
-		return fmt.Errorf("--ranks %d: want 1 or more", o.vars.Ranks)
-	case changed("rank") && o.vars.Rank < 0:
-		return fmt.Errorf("--rank %d: want 0 or more", o.vars.Rank)
 	}
-	return nil
+	return wantEngine(o.vars.For)
 }
 
-func runExport(ctx context.Context, opts *exportOptions) error {
-	t, err := opts.Load(ctx)
+func (o *exportOptions) run(ctx context.Context) error {
+	t, err := o.Load(ctx)
 	if err != nil {
 		return err
 	}
 	var out bytes.Buffer
-	if err := opts.format.write(opts, &out, t); err != nil {
+	if err := o.format.write(o, &out, t); err != nil {
 		return err
 	}
-	if err := opts.out.Write(opts.Streams, out.Bytes()); err != nil {
+	if err := o.out.Write(o.Streams, out.Bytes()); err != nil {
 		return err
 	}
 	return incomplete(t, false)
@@ -177,7 +136,7 @@ func (o *exportOptions) ncclXML(w io.Writer, t *topo.Topology) error {
 }
 
 func (o *exportOptions) diagram() picture.Options {
-	return picture.Options{Units: units.System(o.Globals.Units), Theme: picture.Theme(o.theme)}
+	return picture.Options{Units: units.System(o.Globals.Units), Theme: o.theme}
 }
 
 func (o *exportOptions) dot(w io.Writer, t *topo.Topology) error {

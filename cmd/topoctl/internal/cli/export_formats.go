@@ -54,41 +54,33 @@ func (l exportFormats[W]) offer() (out []string, directive cobra.ShellCompDirect
 	return out, cobra.ShellCompDirectiveNoFileComp
 }
 
-// want refuses arguments that do not begin with a format.
-func (l exportFormats[W]) want(args []string) error {
+// choose is the format that the first argument names. Flags that mean something to others alone are refused.
+func (l exportFormats[W]) choose(cmd *cobra.Command, args []string) (chosen exportFormat[W], err error) {
 	names := l.names()
-	switch {
-	case len(args) == 0:
-		return withHint(errors.New("no format"), "formats: %s", strings.Join(names, ", "))
-	case !slices.Contains(names, args[0]):
-		return suggest(fmt.Errorf("unknown format %q", args[0]), args[0], names, "formats: "+strings.Join(names, ", "))
+	if len(args) == 0 {
+		return chosen, withHint(errors.New("no format"), "formats: %s", strings.Join(names, ", "))
 	}
-	return nil
-}
-
-// choose is the format of a name. Flags that mean something to others alone are refused.
-func (l exportFormats[W]) choose(cmd *cobra.Command, name string) (exportFormat[W], error) {
-	chosen := l[slices.Index(l.names(), name)]
+	i := slices.Index(names, args[0])
+	if i < 0 {
+		return chosen, suggest(fmt.Errorf("unknown format %q", args[0]), args[0], names, "formats: "+strings.Join(names, ", "))
+	}
 	for _, f := range l {
 		for _, flag := range f.flags {
-			if cmd.Flag(flag).Changed && !slices.Contains(chosen.flags, flag) {
-				return chosen, fmt.Errorf("--%s has no effect with %s", flag, name)
+			if cmd.Flag(flag).Changed && !slices.Contains(l[i].flags, flag) {
+				return chosen, fmt.Errorf("--%s has no effect with %s", flag, args[0])
 			}
 		}
 	}
-	return chosen, nil
+	return l[i], nil
 }
 
 // engineWords are the engines that --for takes.
 func engineWords() []string { return wordsOf(export.Engines()) }
 
-// wantEngine refuses a value of --for that is not in words.
-func wantEngine(value string, words []string) error {
-	switch {
-	case value == "":
-		return withHint(errors.New("--for is required"), "--for ENGINE: %s", either(words))
-	case !slices.Contains(words, value):
-		return suggest(fmt.Errorf("--for %q: want %s", value, either(words)), value, words, "")
+// wantEngine is the error where --for is not given.
+func wantEngine(given export.Engine) error {
+	if given == "" {
+		return withHint(errors.New("--for is required"), "--for ENGINE: %s", either(engineWords()))
 	}
 	return nil
 }

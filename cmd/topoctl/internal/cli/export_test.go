@@ -5,23 +5,7 @@ import (
 	"testing"
 
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/pathsel/export"
 )
-
-func TestParseExport(t *testing.T) {
-	got, err := parseOnly(t, newStreams().Streams, newExportCmd, "env", "--for", "mooncake", "--rank", "3", "--ranks", "4", "--visible", "2,3,0,1",
-		"--topology-file", "/t.json", "--out-file", "x", "--root", "/host")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got.format.name != "env" || got.vars.For != "mooncake" || got.vars.Rank != 3 || got.vars.Ranks != 4 || got.visible != "2,3,0,1" ||
-		got.vars.TopologyFile != "/t.json" || got.out.Name != "x" || got.Globals.Root != "/host" {
-		t.Errorf("got %+v", got)
-	}
-	if got, err := parseOnly(t, newStreams().Streams, newExportCmd, "prometheus"); err != nil || got.vars.Rank != -1 || got.vars.Ranks != 0 || got.allPairs {
-		t.Errorf("defaults: %+v, %v", got, err)
-	}
-}
 
 // On this machine the GPUs are numbered by what the process was given; AMD's
 // driver library counts first, HIP counts what that leaves.
@@ -73,15 +57,6 @@ func TestJobGPUs(t *testing.T) {
 		noted := len(v.Notes) > 0 && strings.Contains(strings.Join(v.Notes, " "), "from the environment")
 		if applied := c.env != nil && c.want != "gpu:0 gpu:1 gpu:2 gpu:3" && o.visible == "" && c.fault == ""; noted != applied {
 			t.Errorf("%s: notes %q", c.about, v.Notes)
-		}
-	}
-}
-
-// Each engine that export knows is offered.
-func TestExportEngines(t *testing.T) {
-	for _, e := range export.Engines() {
-		if got, err := parseOnly(t, newStreams().Streams, newExportCmd, "env", "--for", string(e)); err != nil || got.vars.For != e {
-			t.Errorf("%s: %v", e, err)
 		}
 	}
 }

@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/topoctl/topoctl/fixtures"
@@ -16,7 +18,7 @@ import (
 // The first line of an answer is the answer: of each command on each machine, to be read alone.
 func TestFirstLines(t *testing.T) {
 	if testing.Short() {
-		t.Skip("-short: slow, and one goroutine")
+		t.Skip("-short: slow")
 	}
 	dir := t.TempDir()
 	names := fixtures.Names()
@@ -35,31 +37,36 @@ func TestFirstLines(t *testing.T) {
 			where[name] = "gpu:0"
 		}
 	}
-	f := newStreams()
-	var rows [][]string
-	answer := func(name, args string) {
+	answer := func(name, args string) []string {
+		f := newStreams()
 		runFake(t.Context(), f, strings.Fields(args)...)
 		text := f.Stdout.String() + f.Stderr.String() // an answer that is none says why
 		first, _, _ := strings.Cut(text, "\n")
 		plain := strings.NewReplacer(dir+"/", "", " --from "+file(name), "")
-		rows = append(rows, []string{name, plain.Replace(args), plain.Replace(first)})
+		return []string{name, plain.Replace(args), plain.Replace(first)}
 	}
+	of := make([][][]string, len(names))
+	var all sync.WaitGroup
 	for i, name := range names {
 		near := names[(i+1)%len(names)]
-		for _, args := range []string{
-			"doctor --from " + file(name),
-			"path " + where[name] + " --from " + file(name),
-			"path " + where[name] + " --from " + file(name) + " -q --peer " + file(near),
-			"path --plan --from " + file(name),
-			"diff " + file(name) + " " + file(name),
-			"diff " + file(name) + " " + file(near),
-		} {
-			answer(name, args)
-		}
+		all.Go(func() {
+			for _, args := range []string{
+				"doctor --from " + file(name),
+				"path " + where[name] + " --from " + file(name),
+				"path " + where[name] + " --from " + file(name) + " -q --peer " + file(near),
+				"path --plan --from " + file(name),
+				"diff " + file(name) + " " + file(name),
+				"diff " + file(name) + " " + file(near),
+			} {
+				of[i] = append(of[i], answer(name, args))
+			}
+		})
 	}
+	all.Wait()
+	rows := slices.Concat(of...)
 	for _, name := range []string{"a10-2nic", "dgx-h100"} {
 		for _, load := range []string{"", " --rate 0.5", " --rate 50", " --input-len 64000"} {
-			answer(name, "kv predict --model qwen2.5-7b --gpu a10 --requests 20 --host p="+file(name)+" --host d="+file(name)+load)
+			rows = append(rows, answer(name, "kv predict --model qwen2.5-7b --gpu a10 --requests 20 --host p="+file(name)+" --host d="+file(name)+load))
 		}
 	}
 	golden.Check(t, filepath.Join("testdata", "first-lines.golden"), fmt.Sprintln(strings.Join(text.Columns(rows), "\n")))

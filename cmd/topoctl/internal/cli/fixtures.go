@@ -12,14 +12,9 @@ import (
 
 type fixturesOptions struct{ *Host }
 
-func newFixturesCmd(f *Env, runF func(context.Context, *fixturesOptions) error) *cobra.Command {
+func newFixturesCmd(f *Env) *cobra.Command {
 	opts := &fixturesOptions{f.Host()}
-	cmd := &cobra.Command{
-		Use:   "fixtures",
-		Short: "List the machines that ship with topoctl, to try commands on",
-		Args:  noArgs,
-		RunE:  action(opts, func(*cobra.Command, []string) error { return nil }, runF),
-	}
+	cmd := newCommand(opts, "fixtures", "List the machines that ship with topoctl, to try commands on")
 	Formats(cmd, formatTable, formatJSON, formatTSV)
 	return cmd
 }
@@ -37,7 +32,7 @@ type fixtureEntry struct {
 	Machine string `json:"machine"` // what it is
 }
 
-func runFixtures(_ context.Context, o *fixturesOptions) error {
+func (o *fixturesOptions) run(_ context.Context) error {
 	doc := fixturesDoc{Schema: schemaFixtures}
 	t := &report.Table{Head: []string{"NAME", "MACHINE"}}
 	for _, name := range slices.Concat(fixtures.Names(), fixtures.Captures()) {
@@ -45,8 +40,5 @@ func runFixtures(_ context.Context, o *fixturesOptions) error {
 		doc.Fixtures = append(doc.Fixtures, f)
 		t.Add(f.Name, f.Machine)
 	}
-	if o.Format == formatJSON {
-		return printJSON(o.Streams.Out, doc)
-	}
-	return printTable(o.Streams, t, o.Format)
+	return o.print(answer{doc: doc, rows: t.TSV, text: func() string { return o.Streams.tableText(t) }}, OutFile{})
 }

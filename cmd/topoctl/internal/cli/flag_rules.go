@@ -93,7 +93,7 @@ func flagsGiven(cmd *cobra.Command, flags string) (given, all []string) {
 
 // flagValues are the values of a flag, of which lists have any number.
 func flagValues(fl *pflag.Flag) []string {
-	if list, ok := fl.Value.(pflag.SliceValue); ok {
+	if list, ok := fl.Value.(interface{ GetSlice() []string }); ok {
 		return list.GetSlice()
 	}
 	return []string{fl.Value.String()}

@@ -3,7 +3,6 @@ package cli
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -12,7 +11,6 @@ import (
 
 	model "github.com/topoctl/topoctl/internal/fleet"
 	"github.com/topoctl/topoctl/internal/fleet/show"
-	"github.com/topoctl/topoctl/internal/report"
 	"github.com/topoctl/topoctl/internal/units"
 	"github.com/topoctl/topoctl/pathsel/doctor"
 )
@@ -33,13 +31,10 @@ func (p *printing) add(cmd *cobra.Command) {
 	TakesLong(cmd)
 }
 
-func (p *printing) parse(cmd *cobra.Command, args []string) error {
-	if err := errors.Join(notEmpty(cmd, "fabric", "out-file"), p.out.Check()); err != nil {
-		return err
-	}
+func (p *printing) parse(_ *cobra.Command, args []string) error {
 	var err error
 	p.args, err = fleetArgs(p.Host, args)
-	return err
+	return cmp.Or(p.out.Check(), err)
 }
 
 func (p *printing) options(all bool) show.Options {
@@ -50,24 +45,9 @@ func (p *printing) options(all bool) show.Options {
 	return o
 }
 
-// document writes what all formats but the table have in common.
-func (p *printing) document(f *model.Fleet, table func() string) error {
-	var data []byte
-	var err error
-	switch p.Format {
-	case formatJSON:
-		data, err = safeJSON(f.Encode())
-	case formatSVG:
-		data = show.SVG(f)
-	case formatHTML:
-		data, err = show.HTML(f)
-	default:
-		data = []byte(table())
-	}
-	if err != nil {
-		return err
-	}
-	return p.out.Write(p.Streams, data)
+// answer is what all formats but the table and rows have in common.
+func (p *printing) answer(f *model.Fleet) answer {
+	return answer{doc: f, svg: func() []byte { return show.SVG(f) }, html: func() ([]byte, error) { return show.HTML(f) }}
 }
 
 type fleetShowOptions struct {
@@ -75,45 +55,28 @@ type fleetShowOptions struct {
 	by string
 }
 
-func newFleetShowCmd(f *Env, runF func(context.Context, *fleetShowOptions) error) *cobra.Command {
+func newFleetShowCmd(f *Env) *cobra.Command {
 	opts := &fleetShowOptions{printing: printing{Host: f.Host()}}
-	cmd := &cobra.Command{
-		Use:   "show FLEET | SOURCE...",
-		Short: "Show what a fleet consists of",
-		RunE:  action(opts, opts.parse, runF),
-	}
-	cmd.Flags().StringVar(&opts.by, "by", show.Views[0], "print a line for each `THING`: "+either(show.Views))
+	cmd := newCommand(opts, "show FLEET | SOURCE...", "Show what a fleet consists of")
+	wordFlag(cmd, &opts.by, "by", show.Views[0], "print a line for each `THING`: "+either(show.Views), show.Views)
 	opts.add(cmd)
-	Offer(cmd, map[string]completer{"by": Words(show.Views...)})
 	Formats(cmd, formatTable, formatJSON, formatTSV, formatSVG, formatHTML)
 	return cmd
 }
 
 func (o *fleetShowOptions) parse(cmd *cobra.Command, args []string) error {
-	if err := o.printing.parse(cmd, args); err != nil {
-		return err
-	}
-	return cmp.Or(checkWords("by", []string{o.by}, show.Views), checkTogether(cmd, flagRule{"by", needs, "output=table output=tsv", ""}))
+	return cmp.Or(o.printing.parse(cmd, args), checkTogether(cmd, flagRule{"by", needs, "output=table output=tsv", ""}))
 }
 
-func runFleetShow(ctx context.Context, o *fleetShowOptions) error {
+func (o *fleetShowOptions) run(ctx context.Context) error {
 	f, err := loadFleet(ctx, o.Host, o.args, o.fabric)
 	if err != nil {
 		return err
 	}
-	if o.Format == formatTSV {
-		err = o.rows(show.Rows(f, o.by))
-	} else {
-		err = o.document(f, func() string { return show.Show(f, o.by, o.options(false)) })
-	}
-	if err != nil {
-		return err
-	}
-	return partial(f)
+	a := o.answer(f)
+	a.rows, a.text = func() string { return show.Rows(f, o.by).TSV() }, func() string { return show.Show(f, o.by, o.options(false)) }
+	return cmp.Or(o.print(a, o.out), partial(f))
 }
-
-// rows prints rows for programs.
-func (p *printing) rows(t *report.Table) error { return p.out.Write(p.Streams, []byte(t.TSV())) }
 
 // partial is the error of a fleet that is known in part.
 func partial(f *model.Fleet) error {
@@ -130,15 +93,9 @@ type fleetCheckOptions struct {
 	all     bool
 }
 
-func newFleetCheckCmd(f *Env, runF func(context.Context, *fleetCheckOptions) error) *cobra.Command {
+func newFleetCheckCmd(f *Env) *cobra.Command {
 	opts := &fleetCheckOptions{printing: printing{Host: f.Host()}}
-	cmd := &cobra.Command{
-		Use:   "check FLEET | SOURCE...",
-		Short: "Find the host, device or cable that differs from the others",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return forNagios(opts.Host, action(opts, opts.parse, runF)(cmd, args))
-		},
-	}
+	cmd := newCommand(opts, "check FLEET | SOURCE...", "Find the host, device or cable that differs from the others")
 	fl := cmd.Flags()
 	fl.StringVar(&opts.against, "against", "", "also compare with the hosts of `GOLDEN`: a fleet, or a file as for --from")
 	failOnFlag(cmd, &opts.failOn)
@@ -150,13 +107,10 @@ func newFleetCheckCmd(f *Env, runF func(context.Context, *fleetCheckOptions) err
 }
 
 func (o *fleetCheckOptions) parse(cmd *cobra.Command, args []string) error {
-	if err := o.printing.parse(cmd, args); err != nil {
-		return err
-	}
-	return errors.Join(notEmpty(cmd, "against"), checkTogether(cmd, failOnItsOwn, allInTables))
+	return cmp.Or(o.printing.parse(cmd, args), checkTogether(cmd, failOnItsOwn, allInTables))
 }
 
-func runFleetCheck(ctx context.Context, o *fleetCheckOptions) error {
+func (o *fleetCheckOptions) run(ctx context.Context) error {
 	f, err := loadFleet(ctx, o.Host, o.args, o.fabric)
 	if err != nil {
 		return err
@@ -171,15 +125,10 @@ func runFleetCheck(ctx context.Context, o *fleetCheckOptions) error {
 		}
 		f.Against(golden, o.against)
 	}
-	switch o.Format {
-	case formatTSV:
-		err = o.rows(show.Findings(f))
-	case formatNagios:
-		err = o.out.Write(o.Streams, []byte(fleetNagiosText(f)))
-	default:
-		err = o.document(f, func() string { return show.Check(f, o.options(o.all)) })
-	}
-	switch {
+	a := o.answer(f)
+	a.rows, a.text = func() string { return show.Findings(f).TSV() }, func() string { return show.Check(f, o.options(o.all)) }
+	a.nagios = func() string { return fleetNagiosText(f) }
+	switch err := o.print(a, o.out); {
 	case err != nil:
 		return err
 	case o.Format == formatNagios:

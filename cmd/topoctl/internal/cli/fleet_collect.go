@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,7 +19,6 @@ import (
 	"github.com/topoctl/topoctl/internal/fleet/collect"
 	"github.com/topoctl/topoctl/internal/fleet/show"
 	"github.com/topoctl/topoctl/internal/pkgerr"
-	"github.com/topoctl/topoctl/internal/text"
 )
 
 type fleetCollectOptions struct {
@@ -44,28 +44,23 @@ const (
 	gcPercent    = 400
 )
 
-func newFleetCollectCmd(f *Env, runF func(context.Context, *fleetCollectOptions) error) *cobra.Command {
+func newFleetCollectCmd(f *Env) *cobra.Command {
 	opts := &fleetCollectOptions{Host: f.Host()}
-	cmd := &cobra.Command{
-		Use:               "collect [SOURCE...]",
-		Short:             "Put the topologies of many hosts together",
-		RunE:              action(opts, opts.parse, runF),
-		ValidArgsFunction: hostFlag,
-	}
+	cmd := newCommand(opts, "collect [SOURCE...]", "Put the topologies of many hosts together")
+	cmd.ValidArgsFunction = hostFlag
 	fl := cmd.Flags()
 	fl.StringVar(&opts.agents, "agents", "", "ask these agents over HTTP: `HOST[:PORT],...`, or a file with one per line")
 	opts.registry.Add(cmd, "ask the engines in the registry at `URL`, such as etcd://HOST/PREFIX, for what they know of their hosts")
 	opts.credentials.Add(cmd)
 	fl.StringVar(&opts.hosts, "hosts", "", "with --launch, hosts to run topoctl on, one per line of `FILE`, - for standard input")
 	fl.StringArrayVar(&opts.names, "host", nil, "with --launch, a host to run topoctl on: `[NAME=]HOST`; repeatable")
-	fl.StringVar(&opts.launch, "launch", "", "run topoctl on the hosts with `METHOD` (ssh)")
+	wordFlag(cmd, &opts.launch, "launch", "", "run topoctl on the hosts with `METHOD` (ssh)", []string{"ssh"})
 	fl.StringVar(&opts.command, "launch-command", "topoctl", "with --launch, `COMMAND` that runs topoctl on the hosts")
-	fl.IntVar(&opts.parallel, "parallel", 64, "ask at most `N` hosts at the same time")
+	intFlag(cmd, &opts.parallel, "parallel", 64, 1, mostParallel, "ask at most `N` hosts at the same time")
 	fl.StringVar(&opts.dir, "out-dir", "", "write fleet.json and the topologies to `DIR`")
 	fl.BoolVar(&opts.resume, "resume", false, "with --out-dir, do not ask hosts again whose topologies are there")
 	fl.StringVar(&opts.fabric, "fabric", "", "`FILE` with the rail and leaf of each port, and uplinks (topoctl.fabric/v1)")
 	Group(cmd, "Hosts", append([]string{"agents", "hosts", "host", "launch", "launch-command", "parallel", "registry"}, credentialFlags...)...)
-	Offer(cmd, map[string]completer{"launch": Words("ssh")})
 	Uses(cmd, "from", "timeout", "quiet")
 	Lasts(cmd)
 	Formats(cmd, formatTable, formatJSON)
@@ -73,24 +68,13 @@ func newFleetCollectCmd(f *Env, runF func(context.Context, *fleetCollectOptions)
 }
 
 func (o *fleetCollectOptions) parse(cmd *cobra.Command, args []string) error {
-	if err := errors.Join(notEmpty(cmd, "agents", "hosts", "host", "launch", "launch-command", "out-dir", "fabric"), o.registry.Check(cmd), o.credentials.Check(cmd)); err != nil {
+	if err := cmp.Or(o.registry.Check(), o.credentials.Check(cmd)); err != nil {
 		return err
 	}
-	if slices.Contains(args, "") {
-		return errors.New("an argument is empty")
-	}
-	o.args = args
-	if o.Globals.From != "" {
-		o.args = append(slices.Clone(args), o.Globals.From)
-	}
+	o.args = withFrom(o.Host, args)
 	o.bounded = cmd.Flags().Changed("timeout")
-	switch {
-	case len(o.args) == 0 && o.agents == "" && o.hosts == "" && len(o.names) == 0 && o.launch == "" && !o.registry.Given():
+	if len(o.args) == 0 && o.agents == "" && o.hosts == "" && len(o.names) == 0 && o.launch == "" && !o.registry.Given() {
 		return withHint(errors.New("no hosts"), "name files, --agents HOST,HOST, --registry URL, or --hosts FILE --launch ssh")
-	case o.launch != "" && o.launch != "ssh":
-		return fmt.Errorf("--launch %q: want ssh", o.launch)
-	case o.parallel < 1 || o.parallel > mostParallel:
-		return fmt.Errorf("--parallel %d: want 1 to %d", o.parallel, mostParallel)
 	}
 	return checkTogether(cmd,
 		flagRule{strings.Join(credentialFlags, " "), needs, "registry", "credentials are for the engines of a registry"},
@@ -100,7 +84,7 @@ func (o *fleetCollectOptions) parse(cmd *cobra.Command, args []string) error {
 		flagRule{"resume", needs, "out-dir", ""})
 }
 
-func runFleetCollect(ctx context.Context, o *fleetCollectOptions) error {
+func (o *fleetCollectOptions) run(ctx context.Context) error {
 	waiting, stop := ctx, context.CancelFunc(func() {})
 	if o.bounded {
 		waiting, stop = o.Waiting(ctx)
@@ -129,8 +113,8 @@ func runFleetCollect(ctx context.Context, o *fleetCollectOptions) error {
 	}
 	// Documents are garbage as soon as they are read, and what stays of a host is small.
 	defer debug.SetGCPercent(debug.SetGCPercent(gcPercent))
-	bar := collectProgress{o: o, total: total}
-	c.Progress = bar.show
+	bar := status{in: o.Host}
+	c.Progress = func(p collect.Progress) { bar.show(collectLine(p, total)) }
 	hosts, err := collect.Run(ctx, sources, c)
 	bar.end()
 	if err != nil {
@@ -250,21 +234,11 @@ func (o *fleetCollectOptions) write(f *model.Fleet, store *collect.Store) error 
 	return nil
 }
 
-// collectProgress tells on a terminal how far a collection is.
-type collectProgress struct {
-	o     *fleetCollectOptions
-	total int
-	drawn bool
-}
-
-func (b *collectProgress) show(p collect.Progress) {
-	s := &b.o.Streams
-	if !s.ErrTTY || b.o.Globals.Quiet {
-		return
-	}
+// collectLine says how far a collection is, of so many hosts; 0 is not known.
+func collectLine(p collect.Progress, total int) string {
 	line := fmt.Sprintf("collected %d", p.Done)
-	if b.total > 0 {
-		line += fmt.Sprintf(" of %d", b.total)
+	if total > 0 {
+		line += fmt.Sprintf(" of %d", total)
 	}
 	if p.Resumed > 0 {
 		line += fmt.Sprintf(", %d of them before", p.Resumed)
@@ -272,12 +246,5 @@ func (b *collectProgress) show(p collect.Progress) {
 	if p.NotReached > 0 {
 		line += fmt.Sprintf(", %d not reached", p.NotReached)
 	}
-	b.drawn = true
-	fmt.Fprint(s.Err, clearLine+text.Cut(text.Printable(line+", last "+p.Last), max(20, min(s.Columns(), 100)-1), text.Dots))
-}
-
-func (b *collectProgress) end() {
-	if b.drawn {
-		fmt.Fprint(b.o.Streams.Err, clearLine)
-	}
+	return line + ", last " + p.Last
 }

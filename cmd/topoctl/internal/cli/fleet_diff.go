@@ -1,11 +1,9 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -19,13 +17,9 @@ type fleetDiffOptions struct {
 	all      bool
 }
 
-func newFleetDiffCmd(f *Env, runF func(context.Context, *fleetDiffOptions) error) *cobra.Command {
+func newFleetDiffCmd(f *Env) *cobra.Command {
 	opts := &fleetDiffOptions{Host: f.Host()}
-	cmd := &cobra.Command{
-		Use:   "diff OLD NEW",
-		Short: "Compare a fleet with how it was",
-		RunE:  action(opts, opts.parse, runF),
-	}
+	cmd := newCommand(opts, "diff OLD NEW", "Compare a fleet with how it was")
 	cmd.Flags().BoolVar(&opts.all, "all", false, "name all hosts of a change")
 	Uses(cmd, "timeout", "quiet")
 	TakesLong(cmd)
@@ -35,18 +29,16 @@ func newFleetDiffCmd(f *Env, runF func(context.Context, *fleetDiffOptions) error
 
 func (o *fleetDiffOptions) parse(cmd *cobra.Command, args []string) error {
 	switch {
-	case slices.Contains(args, ""):
-		return errors.New("an argument is empty")
 	case len(args) < 2:
 		return withHint(errors.New("want two fleets, OLD and NEW"), "create one with %q", "topoctl fleet collect SOURCE... --out-dir DIR")
 	case args[0] == "-" && args[1] == "-":
 		return errors.New("only one of OLD and NEW can be standard input")
 	}
 	o.old, o.new = args[0], args[1]
-	return cmp.Or(atMost(cmd, args, 2), checkTogether(cmd, allInTables))
+	return checkTogether(cmd, allInTables)
 }
 
-func runFleetDiff(ctx context.Context, o *fleetDiffOptions) error {
+func (o *fleetDiffOptions) run(ctx context.Context) error {
 	older, err := loadFleet(ctx, o.Host, []string{o.old}, "")
 	if err != nil {
 		return err
@@ -59,14 +51,8 @@ func runFleetDiff(ctx context.Context, o *fleetDiffOptions) error {
 		return err
 	}
 	c := model.Compare(older, newer, o.old, o.new)
-	switch o.Format {
-	case formatJSON:
-		err = printJSON(o.Streams.Out, c)
-	case formatTSV:
-		err = Write(o.Streams.Out, []byte(show.ChangeRows(c).TSV()))
-	default:
-		err = Write(o.Streams.Out, []byte(show.Changes(c, show.Options{Width: o.Streams.Width, All: o.all})))
-	}
+	err = o.print(answer{doc: c, rows: func() string { return show.ChangeRows(c).TSV() },
+		text: func() string { return show.Changes(c, show.Options{Width: o.Streams.Width, All: o.all}) }}, OutFile{})
 	switch {
 	case err != nil:
 		return err

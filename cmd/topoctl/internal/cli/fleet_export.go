@@ -30,7 +30,7 @@ type fleetExportOptions struct {
 	namespace string
 	name      string
 	class     string
-	engine    string
+	engine    engines.Engine
 	gpus      int
 	lists     bool
 
@@ -110,7 +110,7 @@ func fleetFormats() exportFormats[fleetWriter] {
 			}}},
 		{"env", "variables for an engine on all hosts of a class", []string{"class", "for"},
 			fleetWriter{needsHosts, func(o options, ctx context.Context, f *model.Fleet) (output, error) {
-				return export.Env(f, o.documents(ctx), o.class, engines.Engine(o.engine))
+				return export.Env(f, o.documents(ctx), o.class, o.engine)
 			}}},
 		{"topograph-model", "a model for topograph's simulator", nil, fleetPlain(needsCables, export.TopographModel)},
 		{"ibsim", "a net file of ibsim", nil, fleetPlain(needsCables, export.Ibsim)},
@@ -119,20 +119,15 @@ func fleetFormats() exportFormats[fleetWriter] {
 	}
 }
 
-func newFleetExportCmd(f *Env, runF func(context.Context, *fleetExportOptions) error) *cobra.Command {
+func newFleetExportCmd(f *Env) *cobra.Command {
 	opts := &fleetExportOptions{Host: f.Host()}
 	formats := fleetFormats()
-	cmd := &cobra.Command{
-		Use:   "export FORMAT FLEET | SOURCE...",
-		Short: "Write a fleet and its network for schedulers and other tools",
-		Args:  func(_ *cobra.Command, args []string) error { return formats.want(args) },
-		ValidArgsFunction: func(_ *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
-			if len(args) > 0 {
-				return hostArgs(typed, "")
-			}
-			return formats.offer()
-		},
-		RunE: action(opts, opts.parse, runF),
+	cmd := newCommand(opts, "export FORMAT FLEET | SOURCE...", "Write a fleet and its network for schedulers and other tools")
+	cmd.ValidArgsFunction = func(_ *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+		if len(args) > 0 {
+			return hostArgs(typed, "")
+		}
+		return formats.offer()
 	}
 	fl := cmd.Flags()
 	fl.StringVar(&opts.fabric, "fabric", "", "`FILE` with the rail and leaf of each port, and uplinks (topoctl.fabric/v1)")
@@ -140,12 +135,11 @@ func newFleetExportCmd(f *Env, runF func(context.Context, *fleetExportOptions) e
 	fl.StringVar(&opts.namespace, "namespace", "node-feature-discovery", "nodefeature: `NAMESPACE` of the objects")
 	fl.StringVar(&opts.name, "name", "topoctl", "kueue: `NAME` of the Topology")
 	fl.StringVar(&opts.class, "class", "", "env: the `CLASS` of hosts, as \"fleet show\" has it (default: the only one)")
-	fl.StringVar(&opts.engine, "for", "", "env: write variables for `ENGINE`: "+either(engineWords()))
-	fl.IntVar(&opts.gpus, "gpus", 0, "dra-claim: GPUs of a claim, `N` (default: all of a host)")
+	wordFlag(cmd, &opts.engine, "for", "", "env: write variables for `ENGINE`: "+either(engineWords()), engines.Engines())
+	intFlag(cmd, &opts.gpus, "gpus", 0, 1, unbounded, "dra-claim: GPUs of a claim, `N` (default: all of a host)")
 	fl.BoolVar(&opts.lists, "lists", false, "dra-attributes: also attributes that are lists, which need the gate DRAListTypeAttributes")
 	fl.Lookup("gpus").DefValue = "all"
 	opts.out.Add(cmd)
-	Offer(cmd, map[string]completer{"for": Words(engineWords()...)})
 	formats.flagsWith(cmd)
 	mainFlags(cmd, "fabric", "for", "class", "out-file")
 	Uses(cmd, "from", "timeout", "quiet")
@@ -156,8 +150,10 @@ func newFleetExportCmd(f *Env, runF func(context.Context, *fleetExportOptions) e
 
 func (o *fleetExportOptions) parse(cmd *cobra.Command, args []string) error {
 	var err error
-	o.format, err = fleetFormats().choose(cmd, args[0])
-	if err := errors.Join(err, notEmpty(cmd, "fabric", "node", "namespace", "name", "class", "out-file"), o.out.Check()); err != nil {
+	if o.format, err = fleetFormats().choose(cmd, args); err != nil {
+		return err
+	}
+	if err := o.out.Check(); err != nil {
 		return err
 	}
 	if o.args, err = fleetArgs(o.Host, args[1:]); err != nil {
@@ -167,14 +163,12 @@ func (o *fleetExportOptions) parse(cmd *cobra.Command, args []string) error {
 	case o.format.name == "nfd" && o.node == "":
 		return withHint(errors.New("--node is required"), "a feature file is for one host: --node HOST")
 	case o.format.name == "env":
-		return wantEngine(o.engine, engineWords())
-	case cmd.Flags().Changed("gpus") && o.gpus < 1:
-		return fmt.Errorf("--gpus %d: want 1 or more", o.gpus)
+		return wantEngine(o.engine)
 	}
 	return nil
 }
 
-func runFleetExport(ctx context.Context, o *fleetExportOptions) error {
+func (o *fleetExportOptions) run(ctx context.Context) error {
 	f, err := loadFleet(ctx, o.Host, o.args, o.fabric)
 	if err != nil {
 		return err

@@ -36,14 +36,10 @@ type fleetFabricOptions struct {
 	out     OutFile
 }
 
-func newFleetFabricCmd(f *Env, runF func(context.Context, *fleetFabricOptions) error) *cobra.Command {
+func newFleetFabricCmd(f *Env) *cobra.Command {
 	opts := &fleetFabricOptions{Host: f.Host()}
-	cmd := &cobra.Command{
-		Use:               "fabric FLEET | SOURCE...",
-		Short:             "Find out which switches the hosts are cabled to",
-		RunE:              action(opts, opts.parse, runF),
-		ValidArgsFunction: hostFlag,
-	}
+	cmd := newCommand(opts, "fabric FLEET | SOURCE...", "Find out which switches the hosts are cabled to")
+	cmd.ValidArgsFunction = hostFlag
 	fl := cmd.Flags()
 	fl.StringArrayVar(&opts.ibnet, "ibnetdiscover", nil, "the text of ibnetdiscover in `FILE`, or \""+runHere+"\"; repeatable, one for each subnet")
 	fl.StringArrayVar(&opts.lldp, "lldp", nil, "what lldpcli printed in `FILE|DIR`, or \""+runHere+"\"; repeatable")
@@ -56,24 +52,18 @@ func newFleetFabricCmd(f *Env, runF func(context.Context, *fleetFabricOptions) e
 	return cmd
 }
 
-func (o *fleetFabricOptions) parse(cmd *cobra.Command, args []string) error {
-	if err := errors.Join(notEmpty(cmd, "ibnetdiscover", "lldp", "probe", "fabric", "out-file"), o.out.Check()); err != nil {
-		return err
-	}
+func (o *fleetFabricOptions) parse(_ *cobra.Command, args []string) error {
 	var err error
 	if o.args, err = fleetArgs(o.Host, args); err != nil {
 		return err
 	}
-	switch {
-	case slices.Contains(slices.Concat(o.ibnet, o.lldp, o.reports, o.files), ""):
-		return errors.New("an argument is empty")
-	case len(o.ibnet)+len(o.lldp)+len(o.reports)+len(o.files) == 0:
+	if len(o.ibnet)+len(o.lldp)+len(o.reports)+len(o.files) == 0 {
 		return withHint(errors.New("nothing about the network"), "use --ibnetdiscover FILE, --lldp DIR, --probe REPORT or --fabric FILE")
 	}
-	return nil
+	return o.out.Check()
 }
 
-func runFleetFabric(ctx context.Context, o *fleetFabricOptions) error {
+func (o *fleetFabricOptions) run(ctx context.Context) error {
 	f, err := loadFleet(ctx, o.Host, o.args, "")
 	if err != nil {
 		return err

@@ -25,16 +25,18 @@ import (
 
 // fleetArgs are the arguments that name a fleet, with the one of --from.
 func fleetArgs(in *Host, args []string) ([]string, error) {
-	if in.Globals.From != "" {
-		args = append(slices.Clone(args), in.Globals.From)
-	}
-	switch {
-	case slices.Contains(args, ""):
-		return nil, errors.New("an argument is empty")
-	case len(args) == 0:
+	args = withFrom(in, args)
+	if len(args) == 0 {
 		return nil, withHint(errors.New("no fleet"), "name the topologies of hosts, or what \"topoctl fleet collect --out-dir DIR\" has written")
 	}
 	return args, nil
+}
+
+func withFrom(in *Host, args []string) []string {
+	if in.Globals.From == "" {
+		return args
+	}
+	return append(slices.Clone(args), in.Globals.From)
 }
 
 // describedFile gives the sources that arguments name: files, folders, archives, fixtures.

@@ -235,11 +235,7 @@ const groupKey = "topoctl_group"
 
 // Group puts flags of a command under a heading of its help. Headings are in the order of the first calls.
 func Group(cmd *cobra.Command, title string, names ...string) {
-	for _, name := range names {
-		if err := cmd.Flags().SetAnnotation(name, groupKey, []string{title}); err != nil {
-			panic(err) // a flag that is not there
-		}
-	}
+	noteFlags(cmd, groupKey, title, names)
 	if titles := groupTitles(cmd); !slices.Contains(titles, title) {
 		annotate(cmd, groupKey, strings.Join(append(titles, title), "\n"))
 	}
@@ -250,9 +246,12 @@ func groupTitles(cmd *cobra.Command) []string {
 }
 
 // mainFlags notes the flags of a command that its brief help shows, where it has many.
-func mainFlags(cmd *cobra.Command, names ...string) {
+func mainFlags(cmd *cobra.Command, names ...string) { noteFlags(cmd, mainKey, "true", names) }
+
+// noteFlags sets an annotation of flags.
+func noteFlags(cmd *cobra.Command, key, value string, names []string) {
 	for _, name := range names {
-		if err := cmd.Flags().SetAnnotation(name, mainKey, []string{"true"}); err != nil {
+		if err := cmd.Flags().SetAnnotation(name, key, []string{value}); err != nil {
 			panic(err) // a flag that is not there
 		}
 	}

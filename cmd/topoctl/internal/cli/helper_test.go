@@ -12,8 +12,6 @@ import (
 	"time"
 	"unicode"
 
-	"github.com/spf13/cobra"
-
 	"github.com/topoctl/topoctl/fixtures"
 	"github.com/topoctl/topoctl/pathsel/doctor"
 	"github.com/topoctl/topoctl/testkit/fixturetest"
@@ -31,24 +29,6 @@ func newStreams() *fakeStreams {
 	f := &fakeStreams{Environ: map[string]string{}}
 	f.Streams = Streams{In: strings.NewReader(""), Out: &f.Stdout, Err: &f.Stderr, Getenv: func(k string) string { return f.Environ[k] }}
 	return f
-}
-
-// parseOnly runs the flag handling of one command only.
-func parseOnly[O any](t *testing.T, s Streams, newCmd func(*Env, func(context.Context, *O) error) *cobra.Command, args ...string) (*O, error) {
-	t.Helper()
-	f := &Env{Streams: s, Now: time.Now}
-	root := newRoot(f)
-	var got *O
-	cmd := newCmd(f, func(_ context.Context, o *O) error { got = o; return nil })
-	for _, c := range root.Commands() {
-		if c.Name() == cmd.Name() {
-			root.RemoveCommand(c)
-		}
-	}
-	root.AddCommand(cmd)
-	root.SetArgs(append([]string{cmd.Name()}, args...))
-	err := root.ExecuteContext(context.Background())
-	return got, err
 }
 
 // doctorReports runs all checks on every fixture.

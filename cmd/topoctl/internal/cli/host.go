@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"context"
 	"encoding/binary"
@@ -19,6 +20,7 @@ import (
 	"unicode/utf16"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/topoctl/topoctl/discover"
 	"github.com/topoctl/topoctl/discover/formats/hwlocxml"
@@ -49,26 +51,6 @@ type Host struct {
 // Host is the part of a command's options that all commands have. Ready fills in what flags say.
 func (f *Env) Host() *Host {
 	return &Host{Streams: f.Streams, GPUs: f.GPUs, Now: f.Now, env: f}
-}
-
-// action is what a command does when it runs: check the flags that several commands have, then its
-// own flags and arguments by parse, then run, in the time that --timeout gives.
-func action[O interface {
-	Ready(*cobra.Command) error
-	whole(*cobra.Command) (context.Context, context.CancelFunc)
-	TimeoutHint(error) error
-}](opts O, parse func(*cobra.Command, []string) error, run func(context.Context, O) error) func(*cobra.Command, []string) error {
-	return func(cmd *cobra.Command, args []string) error {
-		if err := opts.Ready(cmd); err != nil {
-			return err
-		}
-		if err := parse(cmd, args); err != nil {
-			return err
-		}
-		ctx, stop := opts.whole(cmd)
-		defer stop()
-		return opts.TimeoutHint(run(ctx, opts))
-	}
 }
 
 // whole is the context of a command: --timeout bounds it, unless Lasts or TakesLong says otherwise.
@@ -107,12 +89,9 @@ func (in *Host) Ready(cmd *cobra.Command) error {
 			in.Streams.Out = asciiWriter(in.Streams.Out)
 		}
 	}
-	if err := notEmpty(cmd, "root", "host-root", "from", "with", "fixture"); err != nil {
-		return err
-	}
-	return checkTogether(cmd,
+	return cmp.Or(notEmpty(cmd), checkTogether(cmd,
 		flagRule{otherHost, excludes, otherHost, "each selects the host to inspect; use only one"},
-		flagRule{"with", needs, "from", "it adds the texts of network tools to a saved host"})
+		flagRule{"with", needs, "from", "it adds the texts of network tools to a saved host"}))
 }
 
 // Described says whether the flags name a host that is described, by files or a fixture, rather than
@@ -143,18 +122,16 @@ func (g *Globals) SameHost() string {
 	return out
 }
 
-// notEmpty refuses flags that are given without a value.
-func notEmpty(cmd *cobra.Command, flags ...string) error {
-	for _, name := range flags {
-		fl := cmd.Flag(name)
-		if fl == nil || !fl.Changed {
-			continue
+// notEmpty refuses flags whose text is empty: "--out-file $UNSET" must not print instead.
+func notEmpty(cmd *cobra.Command) (err error) {
+	cmd.Flags().Visit(func(fl *pflag.Flag) {
+		values := flagValues(fl)
+		blank := func(s string) bool { return strings.TrimSpace(s) == "" }
+		if fl.Value.Type() != "bool" && fl.Name != "output" && fl.Name != "units" && (len(values) == 0 || slices.ContainsFunc(values, blank)) {
+			err = cmp.Or(err, fmt.Errorf("--%s is empty", fl.Name))
 		}
-		if values := flagValues(fl); len(values) == 0 || slices.Contains(values, "") {
-			return fmt.Errorf("--%s is empty", name)
-		}
-	}
-	return nil
+	})
+	return err
 }
 
 // Load finds the host, says on stderr what is to say, and gives its topology.

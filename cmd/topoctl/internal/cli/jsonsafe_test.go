@@ -13,6 +13,7 @@ import (
 
 	"github.com/topoctl/topoctl/engine/trust"
 	"github.com/topoctl/topoctl/testkit/etcdtest"
+	"github.com/topoctl/topoctl/testkit/longtest"
 )
 
 // jsonRun is a command that prints JSON about host.json, report.json or ca.crt, which are nasty.
@@ -132,7 +133,7 @@ func TestEveryFormatIsSafe(t *testing.T) {
 				if r.own || strings.Contains(r.args, "-o ") {
 					continue
 				}
-				for _, file := range []string{"host.json", "worse.json"} {
+				for _, file := range longtest.Sample([]string{"worse.json", "host.json"}, 1) { // the first is nasty in more places
 					check(append(strings.Fields(name), append(strings.Fields(strings.ReplaceAll(r.args, "host.json", file)), "-o", format)...)...)
 				}
 			}

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -22,7 +21,6 @@ type servingFlags struct {
 
 	modelName, gpu            string
 	decodeText                string
-	mode                      string
 	chunk, pageTokens         int
 	sloText                   []string
 	outFile                   OutFile
@@ -42,9 +40,9 @@ func (o *servingFlags) add(cmd *cobra.Command, gpuHelp, decodeHelp string, decod
 	fl.StringVar(&o.gpu, "gpu", "", gpuHelp)
 	Var(cmd, &o.prefillShape, "prefill", "1xtp1", "prefill instances and tensor ranks of each (`NxtpN`), such as 2xtp4", parseShape)
 	fl.StringVar(&o.decodeText, "decode", "1xtp1", decodeHelp)
-	fl.StringVar(&o.mode, "mode", kvModeNames[0], "how caches move (`MODE`): push or pull after prefill, or layers during it")
-	fl.IntVar(&o.pageTokens, "page-tokens", 16, "`N` tokens in a page of the cache")
-	fl.IntVar(&o.chunk, "chunk", 0, "process prompts in chunks of at most `N` tokens (default: not chunked)")
+	Var(cmd, &o.move, "mode", kvModeNames[0], "how caches move (`MODE`): push or pull after prefill, or layers during it", parseKVMode)
+	intFlag(cmd, &o.pageTokens, "page-tokens", 16, 1, 1<<16, "`N` tokens in a page of the cache")
+	intFlag(cmd, &o.chunk, "chunk", 0, 1, kv.MaxTokens, "process prompts in chunks of at most `N` tokens (default: not chunked)")
 	fl.StringSliceVar(&o.sloText, "slo", nil, "count the requests that meet `LIMITS` for ttft, tpot or e2e, such as ttft=500ms,tpot=50ms")
 	fl.BoolVar(&o.all, "all", false, "also print what was run, where the time goes, prompt lengths and lanes")
 	o.outFile.Add(cmd)
@@ -62,7 +60,7 @@ func (o *servingFlags) add(cmd *cobra.Command, gpuHelp, decodeHelp string, decod
 // check reads the flags, but for the shape of --decode.
 func (o *servingFlags) check(cmd *cobra.Command) error {
 	o.units = units.System(o.Globals.Units).Or(units.Gbyte)
-	if err := cmp.Or(notEmpty(cmd, "gpu", "trace", "out-file"), checkTogether(cmd, allInTables)); err != nil {
+	if err := checkTogether(cmd, allInTables); err != nil {
 		return err
 	}
 	if o.modelName == "" {
@@ -79,18 +77,8 @@ func (o *servingFlags) check(cmd *cobra.Command) error {
 		}
 		o.gpu = g.Name
 	}
-	if err := checkWords("mode", []string{o.mode}, kvModeNames); err != nil {
-		return err
-	}
-	o.move = kvModes[o.mode]
 	if o.slo, err = parseSLO(o.sloText); err != nil {
 		return fmt.Errorf("--slo %w", err)
-	}
-	if o.pageTokens < 1 || o.pageTokens > 1<<16 {
-		return fmt.Errorf("--page-tokens %d: want 1 to %d", o.pageTokens, 1<<16)
-	}
-	if cmd.Flags().Changed("chunk") && (o.chunk < 1 || o.chunk > kv.MaxTokens) {
-		return fmt.Errorf("--chunk %d: want 1 to %d tokens", o.chunk, kv.MaxTokens)
 	}
 	return o.load.check(cmd)
 }

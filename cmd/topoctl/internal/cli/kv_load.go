@@ -28,15 +28,15 @@ type loadFlags struct {
 
 func (l *loadFlags) add(cmd *cobra.Command) {
 	fl := cmd.Flags()
-	fl.IntVar(&l.requests, "requests", 1000, "number `N` of requests to generate")
+	intFlag(cmd, &l.requests, "requests", 1000, 1, kv.MaxRequests, "number `N` of requests to generate")
 	fl.StringVar(&l.rateText, "rate", "inf", "`N` requests per second; inf for all at once")
 	fl.Float64Var(&l.burstiness, "burstiness", 1, "with --rate, `SHAPE` of the gamma distribution of gaps; 1 is Poisson, less is burstier")
-	fl.IntVar(&l.concurrency, "concurrency", 0, "keep `N` requests in progress")
-	fl.IntVar(&l.inputLen, "input-len", 1024, "`N` tokens in each prompt")
-	fl.IntVar(&l.outputLen, "output-len", 128, "`N` tokens in each answer")
+	intFlag(cmd, &l.concurrency, "concurrency", 0, 1, kv.MaxRequests, "keep `N` requests in progress")
+	intFlag(cmd, &l.inputLen, "input-len", 1024, 1, kv.MaxTokens, "`N` tokens in each prompt")
+	intFlag(cmd, &l.outputLen, "output-len", 128, 1, kv.MaxTokens, "`N` tokens in each answer")
 	fl.Float64Var(&l.inputRange, "input-range", 0, "vary the length of prompts by up to this `FRACTION`, 0 to less than 1")
 	fl.StringVar(&l.trace, "trace", "", "read requests from `FILE` in Mooncake's trace format, - for standard input")
-	fl.IntVar(&l.conversation, "conversation", 0, "generate `N` requests like those of Mooncake's conversation trace")
+	intFlag(cmd, &l.conversation, "conversation", 0, 1, kv.MaxRequests, "generate `N` requests like those of Mooncake's conversation trace")
 	fl.Uint64Var(&l.seed, "seed", 1, "random seed `N`; equal seeds give equal runs")
 }
 
@@ -51,24 +51,14 @@ func (l *loadFlags) check(cmd *cobra.Command) error {
 	rate, err := strconv.ParseFloat(l.rateText, 64)
 	l.ratePerSec = rate
 	switch {
-	case changed("conversation") && (l.conversation < 1 || l.conversation > kv.MaxRequests):
-		return fmt.Errorf("--conversation %d: want 1 to %d requests", l.conversation, kv.MaxRequests)
-	case l.requests < 1 || l.requests > kv.MaxRequests:
-		return fmt.Errorf("--requests %d: want 1 to %d", l.requests, kv.MaxRequests)
 	case err != nil || !(rate > 0):
 		return fmt.Errorf("--rate %q: want requests per second, above 0, or inf", l.rateText)
 	case changed("burstiness") && math.IsInf(rate, 1):
 		return errors.New("--burstiness has no effect without --rate")
 	case !(l.burstiness > 0):
 		return fmt.Errorf("--burstiness %v: want more than 0; 1 is Poisson", l.burstiness)
-	case changed("concurrency") && (l.concurrency < 1 || l.concurrency > kv.MaxRequests):
-		return fmt.Errorf("--concurrency %d: want 1 to %d", l.concurrency, kv.MaxRequests)
 	case l.concurrency > 0 && !math.IsInf(rate, 1):
 		return errors.New("--rate and --concurrency cannot be used together")
-	case l.inputLen < 1 || l.inputLen > kv.MaxTokens:
-		return fmt.Errorf("--input-len %d: want 1 to %d tokens", l.inputLen, kv.MaxTokens)
-	case l.outputLen < 1 || l.outputLen > kv.MaxTokens:
-		return fmt.Errorf("--output-len %d: want 1 to %d tokens", l.outputLen, kv.MaxTokens)
 	case !(l.inputRange >= 0 && l.inputRange < 1):
 		return fmt.Errorf("--input-range %v: want 0 or more, but less than 1", l.inputRange)
 	}

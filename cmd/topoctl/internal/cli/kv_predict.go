@@ -2,7 +2,6 @@ package cli
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -43,14 +42,13 @@ var kvModes = map[string]serve.Move{"push": serve.Push, "layers": serve.PushLaye
 
 var kvModeNames = []string{"push", "layers", "pull"}
 
-func newPredictCmd(f *Env, runF func(context.Context, *predictOptions) error) *cobra.Command {
+func parseKVMode(s string) (serve.Move, error) {
+	return kvModes[s], known(s, kvModeNames)
+}
+
+func newPredictCmd(f *Env) *cobra.Command {
 	opts := &predictOptions{servingFlags: servingFlags{Host: f.Host()}}
-	cmd := &cobra.Command{
-		Use:   "predict",
-		Short: "Predict the time to the first token on described hosts and networks",
-		Args:  noArgs,
-		RunE:  action(opts, opts.parse, runF),
-	}
+	cmd := newCommand(opts, "predict", "Predict the time to the first token on described hosts and networks")
 	opts.add(cmd)
 	return cmd
 }
@@ -66,8 +64,8 @@ func (o *predictOptions) add(cmd *cobra.Command) {
 	fl.StringArrayVar(&o.downs, "down", nil, "take down the port `HOST/PORT`; repeatable")
 	fl.BoolVar(&o.compare, "compare", false, "also run with an infinite network, the best single NIC and a random NIC")
 	Var(cmd, &o.prefixBytes, "prefix-memory", "0", "memory (`SIZE`) in which each prefill instance keeps finished prompts, for prompts of a --trace that share a prefix (hash_ids); 0 for none", bytesOrNone)
-	fl.DurationVar(&o.setup, "setup-time", 0, "`TIME` to start a transfer between two ranks, such as 50us")
-	fl.DurationVar(&o.piece, "piece-time", 0, "`TIME` to post each contiguous piece of a transfer, such as 200ns")
+	timeFlag(cmd, &o.setup, "setup-time", 0, 0, kvLongest, "`TIME` to start a transfer between two ranks, such as 50us")
+	timeFlag(cmd, &o.piece, "piece-time", 0, 0, kvLongest, "`TIME` to post each contiguous piece of a transfer, such as 200ns")
 	Offer(cmd, map[string]completer{"host": namedHost, "prefix-memory": Words("0", "16GiB", "1TiB")})
 	mainFlags(cmd, "host", "nics", "down", "compare")
 	Uses(cmd, "timeout", "quiet", "units")
@@ -85,33 +83,17 @@ func namedHost(_ *cobra.Command, _ []string, typed string) ([]string, cobra.Shel
 }
 
 func (o *predictOptions) parse(cmd *cobra.Command, _ []string) error {
-	if err := notEmpty(cmd, "fabric"); err != nil {
+	if err := cmp.Or(o.check(cmd), o.parseDecode(cmd)); err != nil {
 		return err
-	}
-	if err := o.check(cmd); err != nil {
-		return err
-	}
-	if err := o.parseDecode(cmd); err != nil {
-		return err
-	}
-	return o.parseCosts(cmd)
-}
-
-// kvLongest is the longest time that starting a transfer, or a piece of it, may take.
-const kvLongest = time.Second
-
-func (o *predictOptions) parseCosts(cmd *cobra.Command) error {
-	if o.setup < 0 || o.setup > kvLongest {
-		return fmt.Errorf("--setup-time %v: want 0 to %v", o.setup, kvLongest)
-	}
-	if o.piece < 0 || o.piece > kvLongest {
-		return fmt.Errorf("--piece-time %v: want 0 to %v", o.piece, kvLongest)
 	}
 	if o.prefixBytes > 0 && !cmd.Flags().Changed("trace") {
 		return withHint(errors.New("--prefix-memory has no effect without --trace"), "only prompts of a trace share prefixes (hash_ids)")
 	}
 	return nil
 }
+
+// kvLongest is the longest time that starting a transfer, or a piece of it, may take.
+const kvLongest = time.Second
 
 // noDecode is the value of --decode that has the instances of --prefill do both.
 const noDecode = "none"

@@ -18,15 +18,11 @@ type presetOptions struct {
 	names []string
 }
 
-func newPresetCmd(f *Env, runF func(context.Context, *presetOptions) error) *cobra.Command {
+func newPresetCmd(f *Env) *cobra.Command {
 	opts := &presetOptions{Host: f.Host()}
-	cmd := &cobra.Command{
-		Use:   "preset [NAME...]",
-		Short: "Compare predictions with published serving benchmarks",
-		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-			return preset.Names(), cobra.ShellCompDirectiveNoFileComp
-		},
-		RunE: action(opts, opts.parse, runF),
+	cmd := newCommand(opts, "preset [NAME...]", "Compare predictions with published serving benchmarks")
+	cmd.ValidArgsFunction = func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+		return preset.Names(), cobra.ShellCompDirectiveNoFileComp
 	}
 	Uses(cmd, "timeout")
 	TakesLong(cmd)
@@ -62,7 +58,7 @@ type presetEntry struct {
 	Rows  int    `json:"rows"`
 }
 
-func runPreset(ctx context.Context, o *presetOptions) error {
+func (o *presetOptions) run(ctx context.Context) error {
 	if len(o.names) == 0 {
 		return o.list()
 	}
@@ -77,10 +73,7 @@ func runPreset(ctx context.Context, o *presetOptions) error {
 		cs = append(cs, c)
 	}
 	r := preset.NewReport(cs)
-	if o.Format == formatJSON {
-		return printJSON(o.Streams.Out, r)
-	}
-	return o.text(r)
+	return o.print(answer{doc: r, rows: func() string { return presetTable(r).TSV() }, text: func() string { return o.text(r) }}, OutFile{})
 }
 
 func (o *presetOptions) list() error {
@@ -94,31 +87,28 @@ func (o *presetOptions) list() error {
 		l.Presets = append(l.Presets, presetEntry{p.Name, p.About, len(p.Rows)})
 		t.Add(p.Name, fmt.Sprint(len(p.Rows)), p.About)
 	}
-	if o.Format == formatJSON {
-		return printJSON(o.Streams.Out, l)
-	}
-	return printTable(o.Streams, t, o.Format)
+	return o.print(answer{doc: l, rows: t.TSV, text: func() string { return o.Streams.tableText(t) }}, OutFile{})
 }
 
-// text prints each comparison: where it is from, a line for each row and column, what is assumed.
-// As formatTSV it is the rows of all comparisons alone.
-func (o *presetOptions) text(r *preset.Report) error {
-	if o.Format == formatTSV {
-		t := &report.Table{Head: append([]string{"ROW"}, presetHeads...)}
-		for _, c := range r.Comparisons {
-			for i := range c.Rows {
-				for _, cells := range presetColumns(&c.Rows[i]) {
-					t.Add(append([]string{presetRow(&c.Rows[i])}, cells...)...)
-				}
+// presetTable has the rows of all comparisons.
+func presetTable(r *preset.Report) *report.Table {
+	t := &report.Table{Head: append([]string{"ROW"}, presetHeads...)}
+	for _, c := range r.Comparisons {
+		for i := range c.Rows {
+			for _, cells := range presetColumns(&c.Rows[i]) {
+				t.Add(append([]string{presetRow(&c.Rows[i])}, cells...)...)
 			}
 		}
-		return printTable(o.Streams, t, o.Format)
 	}
+	return t
+}
+
+// text is each comparison: where it is from, a line for each row and column, what is assumed.
+func (o *presetOptions) text(r *preset.Report) string {
+	var b strings.Builder
 	look := o.Look()
 	for _, c := range r.Comparisons {
-		if err := Write(o.Streams.Out, []byte(look.WrapLines(presetHead(c)))); err != nil {
-			return err
-		}
+		b.WriteString(look.WrapLines(presetHead(c)))
 		t := &report.Table{Head: slices.Concat([]string{"  " + presetHeads[0]}, presetHeads[1:])}
 		for i := range c.Rows {
 			t.Add(presetRow(&c.Rows[i]))
@@ -127,11 +117,9 @@ func (o *presetOptions) text(r *preset.Report) error {
 				t.Add(cells...)
 			}
 		}
-		if err := printTable(o.Streams, t, o.Format); err != nil {
-			return err
-		}
+		b.WriteString(o.Streams.tableText(t))
 	}
-	return Write(o.Streams.Out, []byte(look.WrapLines(presetFoot(r))))
+	return b.String() + look.WrapLines(presetFoot(r))
 }
 
 var presetHeads = []string{"COLUMN", "PUBLISHED", "PREDICTED", "ERROR", "USE"}

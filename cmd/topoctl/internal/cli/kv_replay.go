@@ -39,14 +39,9 @@ type replayOptions struct {
 	memory      int64 // of an instance
 }
 
-func newReplayCmd(f *Env, runF func(context.Context, *replayOptions) error) *cobra.Command {
+func newReplayCmd(f *Env) *cobra.Command {
 	opts := &replayOptions{servingFlags: servingFlags{Host: f.Host()}}
-	cmd := &cobra.Command{
-		Use:   "replay",
-		Short: "Run a workload in real time, with real transfers through the engine",
-		Args:  noArgs,
-		RunE:  action(opts, opts.parse, runF),
-	}
+	cmd := newCommand(opts, "replay", "Run a workload in real time, with real transfers through the engine")
 	opts.add(cmd)
 	return cmd
 }
@@ -70,7 +65,7 @@ func (o *replayOptions) add(cmd *cobra.Command) {
 }
 
 func (o *replayOptions) parse(cmd *cobra.Command, _ []string) (err error) {
-	if err := errors.Join(notEmpty(cmd, "peer", "region", "location"), o.credentials.Check(cmd), o.registry.Check(cmd), checkTogether(cmd, forPeers)); err != nil {
+	if err := cmp.Or(o.credentials.Check(cmd), o.registry.Check(), checkTogether(cmd, forPeers)); err != nil {
 		return err
 	}
 	for _, text := range o.placeTexts {
@@ -220,7 +215,7 @@ func (o *replayOptions) allocate(e *engine.Engine, p *kvPlacement) ([][]*engine.
 	return out, nil
 }
 
-func runReplay(ctx context.Context, o *replayOptions) error {
+func (o *replayOptions) run(ctx context.Context) error {
 	if err := o.outFile.Check(); err != nil {
 		return err
 	}
@@ -498,16 +493,10 @@ func (o *replayOptions) peerHint(ctx context.Context, err error, address string)
 		return ctx.Err()
 	}
 	err = fmt.Errorf("--peer %s: %w", address, pkgerr.Plain(err))
-	if hinted, ok := credentialHint(err); ok {
-		return hinted
-	}
 	if o.registry.Given() && errors.Is(err, engine.ErrNoPeer) {
 		return o.registry.Hint(err)
 	}
-	if errors.Is(err, engine.ErrNoPeer) {
-		return withHint(err, "--peer is the --listen address of \"topoctl agent\" on the other host")
-	}
-	return peerHint(err)
+	return peerHint(advise(advise(err, peerAdvice...), advice{engine.ErrNoPeer, "--peer is the --listen address of \"topoctl agent\" on the other host"}))
 }
 
 // regionHint says what to do where a peer has no such region.

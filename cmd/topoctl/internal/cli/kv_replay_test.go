@@ -189,45 +189,6 @@ func TestRankPlaces(t *testing.T) {
 	}
 }
 
-func TestParseKVReplay(t *testing.T) {
-	base := []string{"--model", "qwen2.5-7b", "--gpu", "a10"}
-	for _, tt := range []struct {
-		args string
-		each int
-		err  string
-	}{
-		{"", 0, ""},
-		{"--peer a --region x", 1, ""},
-		{"--peer a --region x,y --decode tp2", 2, ""},
-		{"--peer a --peer b --region x --decode 2xtp4", 1, ""},
-		{"--peer a --peer b --region x,y,z,w --decode 2xtp4", 4, ""},
-		{"--peer a,b --region x --mode pull --prefill 2xtp1", 1, ""},
-		{"--peer a --peer b --region x --decode tp4", 2, ""},
-		{"--peer a --peer b --region x", 0, "--region: 1 name at 2 peers cannot be divided among 1 instance"},
-		{"--peer a --region x,y,z --decode tp4", 0, "3 names at 1 peer cannot be divided among 1 instance of 4 ranks"},
-		{"--peer a", 0, "--region: 0 names at 1 peer"},
-		{"--peer a --peer a:7411 --region x --decode 2xtp1", 0, "--peer a:7411 is given twice"},
-		{"--peer a --region x,x --decode 2xtp1", 0, "--region x is given twice"},
-		{"--peer a, --region x", 0, "--peer is empty"},
-		{"--region x", 0, "--region needs --peer"},
-		{"--token-file x", 0, "--token-file needs --peer"},
-		{"--location ,", 0, "--location is empty"},
-		{"--memory 0", 0, "--memory"},
-	} {
-		o, err := parseOnly(t, newStreams().Streams, newReplayCmd, append(base[:len(base):len(base)], strings.Fields(tt.args)...)...)
-		switch {
-		case tt.err != "":
-			if err == nil || !strings.Contains(err.Error(), tt.err) {
-				t.Errorf("%s: error %v, want %q", tt.args, err, tt.err)
-			}
-		case err != nil:
-			t.Errorf("%s: %v", tt.args, err)
-		case o.own != (tt.args == "") || !o.own && o.regionsEach() != tt.each:
-			t.Errorf("%s: own %v, %d regions each", tt.args, o.own, o.regionsEach())
-		}
-	}
-}
-
 // What failed on the way is named, and rates are those that are known.
 func TestKVReplayReport(t *testing.T) {
 	model, err := kv.Find("qwen2.5-7b")

@@ -24,7 +24,7 @@ const (
 	layersTogether = 4
 )
 
-func runPredict(ctx context.Context, o *predictOptions) error {
+func (o *predictOptions) run(ctx context.Context) error {
 	if err := o.outFile.Check(); err != nil {
 		return err
 	}
@@ -40,10 +40,13 @@ func runPredict(ctx context.Context, o *predictOptions) error {
 	if err != nil {
 		return err
 	}
-	results, err := interruptible(ctx, func() ([]*serve.Result, error) { return serve.Compare(run.spec, run.networks, run.progress()) })
-	if run.progress() != nil {
-		fmt.Fprint(o.Streams.Err, clearLine)
-	}
+	bar := status{in: o.Host}
+	results, err := interruptible(ctx, func() ([]*serve.Result, error) {
+		return serve.Compare(run.spec, run.networks, func(which int) {
+			bar.show(fmt.Sprintf("predicting %s: %s (%d of %d)", text.Plural(len(w.Requests), "request"), run.networks[which].Name, which+1, len(run.networks)))
+		})
+	})
+	bar.end()
 	if err != nil {
 		return predictHint(err)
 	}
@@ -82,17 +85,6 @@ func (o *servingFlags) pool(w *kv.Workload, s kvShape, params *serve.Params) ser
 		p.Chunked, p.MaxBatchedTokens = true, o.chunk
 	}
 	return p
-}
-
-// progress says on a terminal which network is predicted; nil elsewhere.
-func (r *predictRun) progress() func(int) {
-	o := r.o
-	if o.Globals.Quiet || !o.Streams.ErrTTY {
-		return nil
-	}
-	return func(which int) {
-		fmt.Fprintf(o.Streams.Err, "%spredicting %s: %s (%d of %d)", clearLine, text.Plural(len(r.w.Requests), "request"), r.networks[which].Name, which+1, len(r.networks))
-	}
 }
 
 // predictRun is a run that is ready to go.
@@ -312,25 +304,8 @@ func noAnswer(failures []kvreport.Failure, advice string) error {
 
 // put prints a report.
 func (o *servingFlags) put(r *kvreport.Report) error {
-	data, err := o.rendered(r)
-	if err != nil {
-		return err
-	}
-	return o.outFile.Write(o.Streams, data)
-}
-
-// rendered is a report in the format that was asked for.
-func (o *servingFlags) rendered(r *kvreport.Report) ([]byte, error) {
 	look := kvreport.Options{Units: o.units, Width: o.Streams.Width, All: o.all}
-	switch o.Format {
-	case formatJSON:
-		return safeJSON(r.Encode())
-	case formatSVG:
-		return r.SVG(), nil
-	case formatHTML:
-		return r.HTML(look)
-	}
-	return []byte(r.Text(look)), nil
+	return o.print(answer{doc: r, svg: r.SVG, html: func() ([]byte, error) { return r.HTML(look) }, text: func() string { return r.Text(look) }}, o.outFile)
 }
 
 // metricsOf sums a result up.

@@ -1,7 +1,7 @@
 // Package cli is topoctl's command line. A command is in the file of its name, or in a few that
 // begin with it: its flags first, then what carries it out and what it prints; what help says of it is
-// in the folder help. root.go, help.go, host.go (which host a command is about), value.go (types of flags), output.go and errors.go have
-// what all share; address.go, credentials.go, registry.go and transports.go what those share that
+// in the folder help. root.go, command.go, help.go, host.go (which host a command is about), value.go (flags that
+// check their values), output.go and errors.go have what all share; address.go, credentials.go, registry.go and transports.go what those share that
 // run engines.
 package cli
 
@@ -39,22 +39,22 @@ type commandGroup struct {
 // groups are topoctl's commands in the order in which people meet them.
 func groups(f *Env) []commandGroup {
 	return []commandGroup{
-		{"See a host", []*cobra.Command{newSummaryCmd(f, runSummary), newDoctorCmd(f, runDoctor), newPathCmd(f, runPath), newTopoCmd(f, runTopo),
-			newMatrixCmd(f, runMatrix), newTUICmd(f, runTUI), newWatchCmd(f, runWatch), newAuditCmd(f, runAudit)}},
-		{"Save, compare and configure", []*cobra.Command{newFixturesCmd(f, runFixtures), newDiscoverCmd(f, runDiscover), newDiffCmd(f, runDiff),
-			newExportCmd(f, runExport), newRemapCmd(f, runRemap),
-			family("fleet", "Compare many hosts, and find the one that is odd", newFleetCollectCmd(f, runFleetCollect), newFleetShowCmd(f, runFleetShow),
-				newFleetCheckCmd(f, runFleetCheck), newFleetDiffCmd(f, runFleetDiff), newFleetFabricCmd(f, runFleetFabric), newFleetExportCmd(f, runFleetExport))}},
+		{"See a host", []*cobra.Command{newSummaryCmd(f), newDoctorCmd(f), newPathCmd(f), newTopoCmd(f),
+			newMatrixCmd(f), newTUICmd(f), newWatchCmd(f), newAuditCmd(f)}},
+		{"Save, compare and configure", []*cobra.Command{newFixturesCmd(f), newDiscoverCmd(f), newDiffCmd(f),
+			newExportCmd(f), newRemapCmd(f),
+			family("fleet", "Compare many hosts, and find the one that is odd", newFleetCollectCmd(f), newFleetShowCmd(f),
+				newFleetCheckCmd(f), newFleetDiffCmd(f), newFleetFabricCmd(f), newFleetExportCmd(f))}},
 		{"Measure and move data", []*cobra.Command{
-			family("probe", "Measure whether paths are as fast as expected, and why not", newProbeLocalCmd(f, runProbeLocal),
-				newProbeFabricCmd(f, runProbeFabric), newProbeShowCmd(f, runProbeShow)),
-			newBenchCmd(f, runBench), newAgentCmd(f, runAgent), newPeersCmd(f, runPeers),
-			family("cert", "Make and explain the certificates by which hosts know each other", newCertCACmd(f, runCertCA),
-				newCertHostCmd(f, runCertHost), newCertShowCmd(f, runCertShow)),
-			family("kv", "Predict how NICs and paths affect LLM serving that moves KV caches", newPredictCmd(f, runPredict),
-				newReplayCmd(f, runReplay), newPresetCmd(f, runPreset)),
-			family("python", "Run Python programs for Mooncake or NIXL on topoctl's engine", newPythonEnvCmd(f, runPythonEnv))}},
-		{"", []*cobra.Command{newVersionCmd(f, runVersion)}},
+			family("probe", "Measure whether paths are as fast as expected, and why not", newProbeLocalCmd(f),
+				newProbeFabricCmd(f), newProbeShowCmd(f)),
+			newBenchCmd(f), newAgentCmd(f), newPeersCmd(f),
+			family("cert", "Make and explain the certificates by which hosts know each other", newCertCACmd(f),
+				newCertHostCmd(f), newCertShowCmd(f)),
+			family("kv", "Predict how NICs and paths affect LLM serving that moves KV caches", newPredictCmd(f),
+				newReplayCmd(f), newPresetCmd(f)),
+			family("python", "Run Python programs for Mooncake or NIXL on topoctl's engine", newPythonEnvCmd(f))}},
+		{"", []*cobra.Command{newVersionCmd(f)}},
 	}
 }
 

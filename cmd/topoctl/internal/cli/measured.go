@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -33,9 +32,9 @@ func (m *Measured) Add(cmd *cobra.Command) {
 	Offer(cmd, map[string]completer{"probe-host": Words[string]()})
 }
 
-// Check refuses values that cannot be meant.
+// Check refuses the name of a host without a report.
 func (m *Measured) Check(cmd *cobra.Command) error {
-	return cmp.Or(notEmpty(cmd, "probe", "probe-host"), checkTogether(cmd, flagRule{"probe-host", needs, "probe", ""}))
+	return checkTogether(cmd, flagRule{"probe-host", needs, "probe", ""})
 }
 
 // Overlay gives the measured rates of a host's links, nil without --probe.

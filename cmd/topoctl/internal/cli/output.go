@@ -96,12 +96,48 @@ func printJSON(w io.Writer, v any) error {
 	return Write(w, data)
 }
 
-// printAnswer prints an answer: as a document with -o json, else its text.
-func (in *Host) printAnswer(doc any, text func() string) error {
-	if in.Format == formatJSON {
-		return printJSON(in.Streams.Out, doc)
+// answer is what a command found, in the formats that it has.
+type answer struct {
+	doc    any // with -o json
+	text   func() string
+	rows   func() string
+	svg    func() []byte
+	html   func() ([]byte, error)
+	nagios func() string
+}
+
+// in is an answer in a format.
+func (a *answer) in(format string) ([]byte, error) {
+	switch format {
+	case formatJSON:
+		if d, ok := a.doc.(interface{ Encode() ([]byte, error) }); ok {
+			return safeJSON(d.Encode())
+		}
+		return encodeJSON(a.doc)
+	case formatTSV:
+		return []byte(a.rows()), nil
+	case formatSVG:
+		return a.svg(), nil
+	case formatHTML:
+		return a.html()
+	case formatNagios:
+		return []byte(a.nagios()), nil
 	}
-	return Write(in.Streams.Out, []byte(report.Finish(text())))
+	return []byte(a.text()), nil
+}
+
+// print prints an answer in the format that was asked for, to standard output or a file.
+func (in *Host) print(a answer, to OutFile) error {
+	data, err := a.in(in.Format)
+	if err != nil {
+		return err
+	}
+	return to.Write(in.Streams, data)
+}
+
+// printAnswer prints an answer that is a document or a text.
+func (in *Host) printAnswer(doc any, text func() string) error {
+	return in.print(answer{doc: doc, text: func() string { return report.Finish(text()) }}, OutFile{})
 }
 
 // toYAML turns a JSON document into YAML and keeps the order of its keys.
@@ -167,10 +203,7 @@ func yamlNode(dec *json.Decoder) (*yaml.Node, error) {
 	return scalar("!!null", "null")
 }
 
-// printTable writes a table: aligned for people, its last column wrapped to the terminal, or as formatTSV for programs.
-func printTable(s Streams, t *report.Table, format string) error {
-	if format == formatTSV {
-		return Write(s.Out, []byte(t.TSV()))
-	}
-	return Write(s.Out, []byte(report.Finish((&report.Look{Width: s.Width}).Table(t))))
+// tableText is a table for people, its last column wrapped to the terminal.
+func (s Streams) tableText(t *report.Table) string {
+	return report.Finish((&report.Look{Width: s.Width}).Table(t))
 }

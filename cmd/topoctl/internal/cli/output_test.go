@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"bytes"
 	"encoding/json"
 	"strings"
 	"testing"
@@ -66,16 +65,12 @@ func TestTable(t *testing.T) {
 	tab := &report.Table{Head: []string{"KIND", "NAME", "MODEL"}}
 	tab.Add("gpu", "GPU0", "")
 	tab.Add("nvswitch", "x\x1b[2J", "A\tB")
-	for format, want := range map[string]string{
-		formatTSV:   "KIND\tNAME\tMODEL\ngpu\tGPU0\t\nnvswitch\tx\\x1b[2J\tA\\tB\n",
-		formatTable: "KIND      NAME      MODEL\ngpu       GPU0\nnvswitch  x\\x1b[2J  A\\tB\n",
+	for want, got := range map[string]string{
+		"KIND\tNAME\tMODEL\ngpu\tGPU0\t\nnvswitch\tx\\x1b[2J\tA\\tB\n":            tab.TSV(),
+		"KIND      NAME      MODEL\ngpu       GPU0\nnvswitch  x\\x1b[2J  A\\tB\n": Streams{}.tableText(tab),
 	} {
-		var out bytes.Buffer
-		if err := printTable(Streams{Out: &out}, tab, format); err != nil {
-			t.Fatal(err)
-		}
-		if diff := cmp.Diff(want, out.String()); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", format, diff)
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
 		}
 	}
 }
@@ -84,12 +79,8 @@ func TestTable(t *testing.T) {
 func TestWrapping(t *testing.T) {
 	tab := &report.Table{Head: []string{"NAME", "MACHINE"}}
 	tab.Add("a10-2nic", "two A10 and two RoCE NICs, one pair on each socket")
-	var out bytes.Buffer
-	if err := printTable(Streams{Out: &out, Width: 40}, tab, formatTable); err != nil {
-		t.Fatal(err)
-	}
 	want := "NAME      MACHINE\na10-2nic  two A10 and two RoCE NICs, one\n          pair on each socket\n"
-	if diff := cmp.Diff(want, out.String()); diff != "" {
+	if diff := cmp.Diff(want, Streams{Width: 40}.tableText(tab)); diff != "" {
 		t.Errorf("table (-want +got):\n%s", diff)
 	}
 	look := Look{Look: report.Look{Width: 20}}

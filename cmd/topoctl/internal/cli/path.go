@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -32,41 +33,31 @@ type pathOptions struct {
 	plan      bool
 	ranks     int
 	visible   string // the list that cuda:N counts in
-	look      Look
 	measured  Measured
-	typed     []string // --engine
 }
 
 // tableMost is how many ports the table lists unless --k says otherwise.
 const tableMost = 8
 
-func newPathCmd(f *Env, runF func(context.Context, *pathOptions) error) *cobra.Command {
+func newPathCmd(f *Env) *cobra.Command {
 	opts := &pathOptions{Host: f.Host()}
-	cmd := &cobra.Command{
-		Use:               "path SRC [DST]",
-		Short:             "Show which NIC a GPU or NUMA node should use, and why",
-		Args:              func(cmd *cobra.Command, args []string) error { return atMost(cmd, args, 2) },
-		RunE:              action(opts, opts.parse, runF),
-		ValidArgsFunction: opts.complete,
-	}
+	cmd := newCommand(opts, "path SRC [DST]", "Show which NIC a GPU or NUMA node should use, and why")
+	cmd.ValidArgsFunction = opts.complete
 	fl := cmd.Flags()
 	fl.StringVar(&opts.peer, "peer", "", "pair the ports of this host with those of the host in `FILE` (as for --from); DST is memory there (default: the same as SRC)")
 	fl.StringVar(&opts.fabric, "fabric", "", "`FILE` with the rail, leaf and plane of each port (topoctl.fabric/v1)")
 	Var(cmd, &opts.bytes, "bytes", "64MiB", "`SIZE` of the transfer that lanes share", parseBytes)
-	Var(cmd, &opts.policy, "policy", string(pick.Adaptive), "`POLICY` by which lanes share the transfer: "+either(pick.Policies()), Policy)
-	Var(cmd, &opts.transport, "transport", "", "choose ports for `TRANSPORT`: rdma or tcp (default: rdma if it can be used)", oneOf(pathsel.RDMA, pathsel.TCP))
+	wordFlag(cmd, &opts.policy, "policy", pick.Adaptive, "`POLICY` by which lanes share the transfer: "+either(pick.Policies()), policies())
+	wordFlag(cmd, &opts.transport, "transport", "", "choose ports for `TRANSPORT`: rdma or tcp (default: rdma if it can be used)", []pathsel.Transport{pathsel.RDMA, pathsel.TCP})
 	fl.StringArrayVar(&opts.roles, "role", nil, "set the role of a NIC (`NIC=ROLE`): "+either(roleNames)+"; repeatable")
 	fl.StringSliceVar(&opts.down, "down", nil, "what if `NIC` (or a port, mlx5_0/1) of this host were down; repeatable")
-	fl.StringSliceVar(&opts.typed, "engine", nil, "also show what `ENGINE` would choose, and the cost of that: mooncake, nccl or ucx; repeatable")
-	fl.IntVar(&opts.most, "k", tableMost, "list the best `N` ports, 0 for all (with -o json, all by default)")
+	wordListFlag(cmd, &opts.engines, "engine", nil, "also show what `ENGINE` would choose, and the cost of that: mooncake, nccl or ucx; repeatable", rival.Engines())
+	intFlag(cmd, &opts.most, "k", tableMost, 0, unbounded, "list the best `N` ports, 0 for all (with -o json, all by default)")
 	fl.BoolVar(&opts.plan, "plan", false, "assign all ports to all GPUs at once")
-	fl.IntVar(&opts.ranks, "ranks", 0, "with --plan, assign them to `N` local ranks instead")
+	intFlag(cmd, &opts.ranks, "ranks", 0, 1, unbounded, "with --plan, assign them to `N` local ranks instead")
 	fl.StringVar(&opts.visible, "visible", "", "number cuda:N by `LIST`, as in CUDA_VISIBLE_DEVICES")
 	opts.measured.Add(cmd)
-	Offer(cmd, map[string]completer{
-		"policy": Words(pick.Policies()...), "transport": Words("rdma", "tcp"), "engine": WordList(engineNames()...), "peer": hostFlag,
-		"role": opts.completeRole, "down": opts.completeDown,
-	})
+	Offer(cmd, map[string]completer{"peer": hostFlag, "role": opts.completeRole, "down": opts.completeDown})
 	mainFlags(cmd, "plan", "peer", "down", "engine", "transport", "k")
 	Uses(cmd, inputFlags, "units")
 	Formats(cmd, formatTable, formatJSON)
@@ -76,49 +67,24 @@ func newPathCmd(f *Env, runF func(context.Context, *pathOptions) error) *cobra.C
 // roleNames are the roles that --role gives.
 var roleNames = []string{string(pathsel.RoleData), string(pathsel.RoleStorage), string(pathsel.RoleManagement), string(pathsel.RoleDecoy), string(pathsel.RoleUnknown)}
 
-func engineNames() []string { return wordsOf(rival.Engines()) }
-
-// parse takes over the flags and arguments and refuses what makes no sense.
-func (o *pathOptions) parse(cmd *cobra.Command, args []string) error {
-	if err := errors.Join(o.parseArgs(cmd, args), o.measured.Check(cmd)); err != nil {
-		return err
+// policies are those by which lanes share transfers.
+func policies() []pick.Policy {
+	var out []pick.Policy
+	for _, p := range pick.Policies() {
+		out = append(out, pick.Policy(p))
 	}
-	for _, name := range o.typed {
-		if e := rival.Engine(name); !slices.Contains(rival.Engines(), e) {
-			return fmt.Errorf("--engine %q: want %s", name, either(engineNames()))
-		} else if !slices.Contains(o.engines, e) {
-			o.engines = append(o.engines, e)
-		}
-	}
-	if o.most < 0 {
-		return fmt.Errorf("--k %d: want 0 or more", o.most)
-	}
-	if o.Format == formatJSON && !cmd.Flags().Changed("k") {
-		o.most = 0
-	}
-	o.look = o.Look()
-	return nil
+	return out
 }
 
-// parseArgs checks that arguments and flags go together.
-func (o *pathOptions) parseArgs(cmd *cobra.Command, args []string) error {
-	changed := func(flag string) bool { return cmd.Flags().Changed(flag) }
-	if err := notEmpty(cmd, "peer", "visible"); err != nil {
-		return err
-	}
-	switch {
-	case o.plan && len(args) > 0:
+func (o *pathOptions) parse(cmd *cobra.Command, args []string) error {
+	if o.plan && len(args) > 0 {
 		return fmt.Errorf("unexpected argument %q: --plan is for all GPUs", args[0])
-	case changed("ranks") && o.ranks < 1:
-		return fmt.Errorf("--ranks %d: want 1 or more", o.ranks)
-	case changed("visible") && strings.TrimSpace(o.visible) == "":
-		return errors.New("--visible is empty")
 	}
-	if err := checkTogether(cmd,
+	if err := cmp.Or(o.measured.Check(cmd), checkTogether(cmd,
 		flagRule{"fabric bytes policy", needs, "peer", ""},
 		flagRule{"ranks", needs, "plan", ""},
 		flagRule{"plan", excludes, "visible peer engine", ""},
-		flagRule{"from=-", excludes, "peer=-", readOnce}); err != nil {
+		flagRule{"from=-", excludes, "peer=-", readOnce})); err != nil {
 		return err
 	}
 	if len(args) > 0 {
@@ -126,17 +92,17 @@ func (o *pathOptions) parseArgs(cmd *cobra.Command, args []string) error {
 	}
 	if len(args) > 1 {
 		o.dst = args[1]
-		if o.dst == "" {
-			return errors.New("DST is empty")
-		}
 	}
-	if o.dst != "" && o.peer == "" && changed("engine") {
+	if o.dst != "" && o.peer == "" && len(o.engines) > 0 {
 		return errors.New("--engine has no effect with DST")
+	}
+	if o.Format == formatJSON && !cmd.Flags().Changed("k") {
+		o.most = 0
 	}
 	return nil
 }
 
-func runPath(ctx context.Context, o *pathOptions) error {
+func (o *pathOptions) run(ctx context.Context) error {
 	t, err := o.Load(ctx)
 	if err != nil {
 		return err
@@ -163,7 +129,7 @@ func runPath(ctx context.Context, o *pathOptions) error {
 	if err != nil {
 		return err
 	}
-	err = o.printAnswer(doc, func() string { return doc.text(o.look) })
+	err = o.printAnswer(doc, func() string { return doc.text(o.Look()) })
 	switch {
 	case err != nil:
 		return err

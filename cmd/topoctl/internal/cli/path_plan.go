@@ -7,7 +7,6 @@ import (
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/explain"
-	"github.com/topoctl/topoctl/internal/report"
 	"github.com/topoctl/topoctl/internal/text"
 	"github.com/topoctl/topoctl/pathsel"
 )
@@ -29,22 +28,16 @@ func (o *pathOptions) runPlan(h *pathsel.Host) error {
 	if err != nil {
 		return err
 	}
-	var data []byte
-	if o.Format == formatJSON {
-		if note != "" {
-			o.tell("note", note)
-		}
-		data, err = encodeJSON(p)
-	} else {
-		text := planText(h, p, o.downIDs, &o.look)
+	if note != "" && o.Format == formatJSON {
+		o.tell("note", note)
+	}
+	err = o.printAnswer(p, func() string {
+		text := planText(h, p, o.downIDs, o.Look())
 		if note != "" {
 			text += "\nnote: " + note + "\n"
 		}
-		data = []byte(report.Finish(text))
-	}
-	if err == nil {
-		err = Write(o.Streams.Out, data)
-	}
+		return text
+	})
 	switch {
 	case err != nil:
 		return err
@@ -55,8 +48,9 @@ func (o *pathOptions) runPlan(h *pathsel.Host) error {
 }
 
 // planText is a plan for people.
-func planText(h *pathsel.Host, p *pathsel.Plan, down []topo.ID, l *Look) string {
+func planText(h *pathsel.Host, p *pathsel.Plan, down []topo.ID, look Look) string {
 	var b strings.Builder
+	l := &look
 	sentence, color := planHeadline(h, p, l)
 	b.WriteString(l.Wrap("", whatIf(down, sentence), color))
 	if len(p.Ports) > 0 {

@@ -13,54 +13,10 @@ import (
 	"github.com/topoctl/topoctl/fixtures"
 	"github.com/topoctl/topoctl/internal/pick"
 	"github.com/topoctl/topoctl/internal/report"
-	"github.com/topoctl/topoctl/internal/rival"
 	"github.com/topoctl/topoctl/pathsel"
 	"github.com/topoctl/topoctl/testkit/fixturetest"
 	"github.com/topoctl/topoctl/testkit/schematest"
 )
-
-func TestParsePath(t *testing.T) {
-	got, err := parseOnly(t, newStreams().Streams, newPathCmd, "gpu:0", "cpu:1", "--peer", "b.json", "--bytes", "1.5GiB", "--policy", "first",
-		"--transport", "tcp", "--role", "a=data", "--role", "b=storage", "--k", "3", "--units", "gbit", "--down", "mlx5_0,eth0", "--down", "mlx5_1/1")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got.src != "gpu:0" || got.dst != "cpu:1" || got.peer != "b.json" || got.bytes != 3<<29 || got.policy != pick.First ||
-		got.transport != pathsel.TCP || len(got.roles) != 2 || len(got.down) != 3 || got.most != 3 || got.look.Units != "gbit" {
-		t.Errorf("got %+v", got)
-	}
-	got, err = parseOnly(t, newStreams().Streams, newPathCmd, "gpu:0", "--engine", "nccl,ucx", "--engine", "nccl")
-	if err != nil || len(got.engines) != 2 || got.engines[1] != rival.UCX || got.most != tableMost {
-		t.Errorf("got %+v, %v", got, err)
-	}
-	if got, err = parseOnly(t, newStreams().Streams, newPathCmd, "gpu:0", "-o", "json"); err != nil || got.most != 0 {
-		t.Errorf("JSON has all ports: %+v, %v", got, err)
-	}
-	for args, want := range map[string]string{
-		"a b c":                        `unexpected argument "c"`,
-		"gpu:0 --plan":                 "--plan is for all GPUs",
-		"gpu:0 --ranks 2":              "--ranks needs --plan",
-		"gpu:0 --ranks 2 --plan=false": "--ranks needs --plan",
-		"--plan --ranks 0":             "--ranks 0",
-		"--plan --engine ucx":          "--plan and --engine cannot be used together",
-		"--plan --peer x":              "--plan and --peer cannot be used together",
-		"gpu:0 --bytes 1MiB":           "--bytes needs --peer",
-		"gpu:0 --policy first":         "--policy needs --peer",
-		"gpu:0 --fabric x":             "--fabric needs --peer",
-		"gpu:0 --peer x --bytes 0":     "--bytes \"0\"",
-		"gpu:0 --peer x --bytes 2PiB":  "--bytes \"2PiB\"",
-		"gpu:0 --peer x --policy all":  "--policy \"all\": want adaptive",
-		"gpu:0 --transport ib":         "--transport \"ib\"",
-		"gpu:0 --engine gloo":          "--engine \"gloo\": want mooncake, nccl or ucx",
-		"gpu:0 mlx5_0 --engine ucx":    "no effect with DST",
-		"gpu:0 --k -1":                 "--k -1",
-		"gpu:0 --peer - --from -":      "--from - and --peer - cannot be used together",
-	} {
-		if _, err := parseOnly(t, newStreams().Streams, newPathCmd, strings.Fields(args)...); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v, want %q", args, err, want)
-		}
-	}
-}
 
 // An address is no file: bench takes one for --peer, path does not.
 func TestPathPeerIsAFile(t *testing.T) {

@@ -3,6 +3,7 @@ package cli
 // The command that lists the engines of a registry.
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -32,17 +33,12 @@ type peersOptions struct {
 	limit    time.Duration
 }
 
-func newPeersCmd(f *Env, runF func(context.Context, *peersOptions) error) *cobra.Command {
+func newPeersCmd(f *Env) *cobra.Command {
 	opts := &peersOptions{Host: f.Host()}
-	cmd := &cobra.Command{
-		Use:   "peers",
-		Short: "List the engines in a registry",
-		Args:  noArgs,
-		RunE:  action(opts, opts.parse, runF),
-	}
+	cmd := newCommand(opts, "peers", "List the engines in a registry")
 	opts.registry.Add(cmd, "the registry at `URL`, such as etcd://HOST/PREFIX")
 	cmd.Flags().BoolVar(&opts.watch, "watch", false, "then print changes as they happen")
-	cmd.Flags().DurationVar(&opts.limit, "duration", 0, "with --watch, stop after `TIME`")
+	timeFlag(cmd, &opts.limit, "duration", 0, 0, unbounded, "with --watch, stop after `TIME`")
 	Uses(cmd, "timeout", "quiet")
 	Lasts(cmd)
 	Formats(cmd, formatTable, formatJSON, formatJSONL, formatName)
@@ -50,14 +46,11 @@ func newPeersCmd(f *Env, runF func(context.Context, *peersOptions) error) *cobra
 }
 
 func (o *peersOptions) parse(cmd *cobra.Command, _ []string) error {
-	if err := o.registry.Check(cmd); err != nil {
+	if err := o.registry.Check(); err != nil {
 		return err
 	}
-	switch {
-	case !o.registry.Given():
+	if !o.registry.Given() {
 		return withHint(errors.New("--registry is required"), "--registry etcd://HOST/PREFIX; without a registry, engines are found by their addresses, and there is no list")
-	case o.limit < 0:
-		return fmt.Errorf("--duration %s: want 0 or more", o.limit)
 	}
 	return checkTogether(cmd, flagRule{"duration output=jsonl", needs, "watch", ""}, flagRule{"watch", excludes, "output=name", ""})
 }
@@ -103,7 +96,7 @@ func peerOf(r *registry.Record, now time.Time) peersEntry {
 	return p
 }
 
-func runPeers(ctx context.Context, o *peersOptions) error {
+func (o *peersOptions) run(ctx context.Context) error {
 	r, err := o.registry.Open(ctx, o.Host, nil)
 	if err != nil {
 		return err
@@ -116,7 +109,7 @@ func runPeers(ctx context.Context, o *peersOptions) error {
 	if err != nil {
 		return err
 	}
-	if err := o.print(list); err != nil {
+	if err := o.printList(list); err != nil {
 		return err
 	}
 	if len(list.Bad) > 0 {
@@ -125,60 +118,40 @@ func runPeers(ctx context.Context, o *peersOptions) error {
 	return nil
 }
 
-func (o *peersOptions) hint(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
-		return ctx.Err()
-	}
-	err = fmt.Errorf("--registry %s: %w", o.registry.URL, pkgerr.Plain(err))
-	hinted, _ := registryHint(err)
-	return hinted
-}
-
-func (o *peersOptions) print(list registry.Listing) error {
+func (o *peersOptions) printList(list registry.Listing) error {
 	d := peersDocument{Schema: peersSchema, Registry: o.registry.URL, Peers: []peersEntry{}, Bad: append([]registry.BadRecord{}, list.Bad...)}
 	now := o.Now()
+	var names strings.Builder
 	for i := range list.Records {
-		d.Peers = append(d.Peers, peerOf(&list.Records[i], now))
+		p := peerOf(&list.Records[i], now)
+		d.Peers = append(d.Peers, p)
+		names.WriteString(text.Printable(p.Name) + "\n")
 	}
-	switch o.Format {
-	case formatJSON:
-		return printJSON(o.Streams.Out, d)
-	case formatName:
-		var b strings.Builder
-		for _, p := range d.Peers {
-			b.WriteString(text.Printable(p.Name) + "\n")
-		}
-		return Write(o.Streams.Out, []byte(b.String()))
+	if o.Format == formatName {
+		return Write(o.Streams.Out, []byte(names.String()))
 	}
-	return o.table(&d)
+	return o.printAnswer(d, func() string { return d.text(o.Streams) })
 }
 
-func (o *peersOptions) table(d *peersDocument) error {
-	first := text.Plural(len(d.Peers), "engine") + " in " + text.Printable(d.Registry)
+func (d *peersDocument) text(s Streams) string {
+	var b strings.Builder
+	b.WriteString(text.Plural(len(d.Peers), "engine") + " in " + d.Registry)
 	if len(d.Bad) > 0 {
-		first += ", and " + text.Plural(len(d.Bad), "record") + " that cannot be used"
+		b.WriteString(", and " + text.Plural(len(d.Bad), "record") + " that cannot be used")
 	}
-	if err := Write(o.Streams.Out, []byte(first+".\n")); err != nil {
-		return err
-	}
+	b.WriteString(".\n")
 	if len(d.Peers) > 0 {
 		t := &report.Table{Head: []string{"NAME", "AGE", "ADDRESSES", "FINGERPRINT", "EPOCH", "SERVES"}}
 		for i := range d.Peers {
 			p := &d.Peers[i]
 			t.Add(p.Name, peerAge(time.Duration(p.AgeNS)), peerAddresses(p.Addresses), shortName(p.Fingerprint), fmt.Sprint(p.Epoch), strings.Join(p.Serves, " "))
 		}
-		if err := Write(o.Streams.Out, []byte("\n")); err != nil {
-			return err
-		}
-		if err := printTable(o.Streams, t, formatTable); err != nil {
-			return err
-		}
+		b.WriteString("\n" + (&report.Look{Width: s.Width}).Table(t))
 	}
-	var b strings.Builder
 	for _, bad := range d.Bad {
 		fmt.Fprintf(&b, "\nbad  %s: %s\n", text.Printable(bad.Key), text.Printable(bad.Error))
 	}
-	return Write(o.Streams.Out, []byte(b.String()))
+	return b.String()
 }
 
 // peerAge is a duration as kubectl has it: the two largest units.
@@ -246,7 +219,7 @@ func (o *peersOptions) follow(ctx context.Context, r registry.Registry) error {
 	case limited.Err() != nil: // stopping it is how it ends
 		return nil
 	}
-	return o.hint(ctx, err)
+	return cmp.Or(ctx.Err(), advise(fmt.Errorf("--registry %s: %w", o.registry.URL, pkgerr.Plain(err)), peerAdvice...))
 }
 
 // peersWatcher makes events of listings.

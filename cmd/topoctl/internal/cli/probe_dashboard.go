@@ -32,8 +32,8 @@ type probeTarget interface {
 // there is none, and why says so. An error is one of the flags. Nobody is connected to, and nothing is
 // opened, before the prober is asked for pairs.
 func newDashboardProber(ctx context.Context, in *Host, hosts agentFlags, notLive string) (p tui.Prober, closer io.Closer, why string, err error) {
-	m := measuring{Host: quietHost(in), spec: local.DefaultSpec(), rules: probe.DefaultRules(), flags: measureFlags{planFlags: planFlags{schedule: schedules[0]}}}
-	ports := portFlags{transport: bench.Auto, memory: memoryKinds[0]}
+	m := measuring{Host: quietHost(in), spec: local.DefaultSpec(), rules: probe.DefaultRules(), flags: measureFlags{schedule: plan.ByLink}}
+	ports := portFlags{transport: bench.Auto, memory: plan.OnCPU}
 	switch {
 	case hosts.file == "-" || hosts.credentials.Files.Token == "-":
 		return nil, nil, "", errors.New("--hosts and --token-file cannot be standard input, from which the dashboard reads keys")
@@ -42,10 +42,9 @@ func newDashboardProber(ctx context.Context, in *Host, hosts agentFlags, notLive
 	case in.Globals.Described():
 		return nil, nil, "only the running host can be measured", nil
 	}
-	var where probeTarget = &localTarget{o: probeLocalOptions{measuring: m, kinds: pairKinds, ports: ports,
-		rdma: defaultRDMA()}}
+	var where probeTarget = &localTarget{o: probeLocalOptions{measuring: m, kinds: pairKinds, ports: ports}}
 	if hosts.given() { // warnings go to in, whose streams are ours until the dashboard begins
-		if where, err = newFleetTarget(ctx, probeFabricOptions{measuring: m, ports: ports, rails: railChoices[0], hosts: hosts}, in.Streams.Err); err != nil {
+		if where, err = newFleetTarget(ctx, probeFabricOptions{measuring: m, ports: ports, rails: plan.RailsAll, hosts: hosts}, in.Streams.Err); err != nil {
 			return nil, nil, "", err
 		}
 	}

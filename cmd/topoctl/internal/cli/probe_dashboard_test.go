@@ -70,7 +70,7 @@ func (g *fakeTarget) Round(ctx context.Context, pairs []probe.Pair, spec probe.S
 }
 
 func fakeProber(g *fakeTarget) *dashboardProber {
-	m := measuring{Host: quietHost(&Host{Streams: newStreams().Streams, Now: time.Now}), spec: local.DefaultSpec(), rules: probe.DefaultRules(), flags: measureFlags{planFlags: planFlags{schedule: schedules[0]}}}
+	m := measuring{Host: quietHost(&Host{Streams: newStreams().Streams, Now: time.Now}), spec: local.DefaultSpec(), rules: probe.DefaultRules(), flags: measureFlags{schedule: plan.ByLink}}
 	x := &dashboardProber{m: m, target: g}
 	x.closing, x.stop = context.WithCancel(context.Background())
 	return x

@@ -29,7 +29,7 @@ type probeFabricOptions struct {
 	ports      portFlags
 	hosts      agentFlags
 	registry   Registry
-	rails      string
+	rails      plan.Rails
 	fabricFile string
 	launch     string
 	command    string
@@ -52,29 +52,21 @@ func (h *agentFlags) add(cmd *cobra.Command, fileUsage, nameUsage string) {
 // given says whether the flags name hosts.
 func (h *agentFlags) given() bool { return h.file != "" || len(h.names) > 0 }
 
-var railChoices = []string{string(plan.RailsAll), string(plan.RailsSame), string(plan.RailsCross)}
-
-func newProbeFabricCmd(f *Env, runF func(context.Context, *probeFabricOptions) error) *cobra.Command {
+func newProbeFabricCmd(f *Env) *cobra.Command {
 	opts := &probeFabricOptions{measuring: measuring{Host: f.Host()}}
-	cmd := &cobra.Command{
-		Use:   "fabric",
-		Short: "Measure the ports of many hosts with each other",
-		Args:  noArgs,
-		RunE:  action(opts, opts.parse, runF),
-	}
+	cmd := newCommand(opts, "fabric", "Measure the ports of many hosts with each other")
 	fl := cmd.Flags()
 	opts.hosts.add(cmd, "hosts to measure, one per line of `FILE`, - for standard input",
 		"host to measure, by its agent at `[NAME=]HOST[:PORT]`; repeatable")
 	opts.registry.Add(cmd, "measure between the agents in the registry at `URL`, such as etcd://HOST/PREFIX")
-	fl.StringVar(&opts.rails, "rails", railChoices[0], "`RAILS` of the ports to pair: all, same or cross; same and cross need --fabric")
+	wordFlag(cmd, &opts.rails, "rails", plan.RailsAll, "`RAILS` of the ports to pair: all, same or cross; same and cross need --fabric", []plan.Rails{plan.RailsAll, plan.RailsSame, plan.RailsCross})
 	fl.StringVar(&opts.fabricFile, "fabric", "", "`FILE` with the rail and leaf of each port, and uplinks (topoctl.fabric/v1)")
-	fl.StringVar(&opts.launch, "launch", "", "start the agents with `METHOD` (ssh), and stop them at the end")
+	wordFlag(cmd, &opts.launch, "launch", "", "start the agents with `METHOD` (ssh), and stop them at the end", []string{"ssh"})
 	fl.StringVar(&opts.command, "launch-command", "topoctl", "with --launch, `COMMAND` that runs topoctl on the other hosts")
 	Group(cmd, "Hosts", append([]string{"hosts", "host", "registry", "launch", "launch-command"}, credentialFlags...)...)
 	opts.flags.add(cmd)
 	opts.ports.add(cmd)
 	Group(cmd, pairsGroup, "rails", "fabric")
-	Offer(cmd, map[string]completer{"rails": Words(railChoices...), "launch": Words("ssh")})
 	mainFlags(cmd, "hosts", "host", "token-file", "launch", "fabric", "rails", "max-duration", "report", "out-file", "dry-run")
 	Uses(cmd, "timeout", "quiet", "verbose", "units")
 	Lasts(cmd)
@@ -83,17 +75,11 @@ func newProbeFabricCmd(f *Env, runF func(context.Context, *probeFabricOptions) e
 }
 
 func (o *probeFabricOptions) parse(cmd *cobra.Command, _ []string) error {
-	if err := errors.Join(notEmpty(cmd, "hosts", "fabric", "launch", "launch-command"), o.hosts.credentials.Check(cmd), o.registry.Check(cmd)); err != nil {
-		return err
-	}
-	if err := o.parseMeasuring(cmd); err != nil {
+	if err := cmp.Or(o.hosts.credentials.Check(cmd), o.registry.Check(), o.parseMeasuring(cmd)); err != nil {
 		return err
 	}
 	if err := fabric.CheckSpec(&o.spec); err != nil {
 		return fmt.Errorf("agents cannot measure this: %w", err)
-	}
-	if err := errors.Join(o.ports.check(), checkWords("rails", []string{o.rails}, railChoices)); err != nil {
-		return err
 	}
 	if err := checkTogether(cmd,
 		flagRule{"hosts", excludes, "registry", ""},
@@ -106,15 +92,13 @@ func (o *probeFabricOptions) parse(cmd *cobra.Command, _ []string) error {
 	switch {
 	case !o.hosts.given() && !o.registry.Given():
 		return withHint(errors.New("no hosts: want --hosts FILE, --host NAME=HOST[:PORT] or --registry URL"), "run \"topoctl agent --serve-probes\" on each host, or use --launch ssh")
-	case o.launch != "" && o.launch != "ssh":
-		return fmt.Errorf("--launch %q: want ssh", o.launch)
 	case cmd.Flags().Changed("timeout") || o.launch != "":
 		o.dialTime = o.Globals.Timeout
 	}
 	return nil
 }
 
-func runProbeFabric(ctx context.Context, o *probeFabricOptions) error {
+func (o *probeFabricOptions) run(ctx context.Context) error {
 	waiting, stop := o.Waiting(ctx)
 	defer stop()
 	names, err := o.registry.Open(waiting, o.Host, nil)
@@ -138,7 +122,7 @@ func runProbeFabric(ctx context.Context, o *probeFabricOptions) error {
 	if err != nil {
 		return err
 	}
-	err = o.run(ctx, fleet)
+	err = o.measureFleet(ctx, fleet)
 	if closed := fleet.Close(); closed != nil {
 		o.tell("warning", pkgerr.Plain(closed).Error())
 	}
@@ -273,7 +257,7 @@ func (o *probeFabricOptions) plan(ctx context.Context, hosts []plan.Host) (*plan
 
 // pairs lists the pairs between hosts.
 func (o *probeFabricOptions) pairs(ctx context.Context, hosts []plan.Host) (*plan.Pairs, error) {
-	fo := plan.FabricOptions{Rails: plan.Rails(o.rails), BothWays: o.flags.bidir, Transport: o.ports.wanted(), Memory: plan.Where(o.ports.memory), Select: o.flags.selected}
+	fo := plan.FabricOptions{Rails: o.rails, BothWays: o.flags.bidir, Transport: o.ports.wanted(), Memory: o.ports.memory, Select: o.flags.selected}
 	var err error
 	if fo.Fabric, err = o.ReadFabric(ctx, o.fabricFile); err != nil {
 		return nil, err
@@ -313,24 +297,16 @@ func (o *probeFabricOptions) openFleet(ctx, waiting context.Context, hosts []pro
 
 // openHint says what to do where no agent can be used.
 func (o *probeFabricOptions) openHint(err error) error {
-	if hinted, ok := credentialHint(err); ok {
-		return hinted
-	}
-	if hinted, ok := registryHint(err); ok {
-		return hinted
-	}
-	switch {
-	case errors.Is(err, syscall.EADDRNOTAVAIL):
-		return withHint(err, "check that the interface with this address is up; for loopback, run \"ip link set lo up\"")
-	case errors.Is(err, syscall.ENETUNREACH), errors.Is(err, syscall.EHOSTUNREACH):
-		return withHint(err, "this host has no route to it; check \"ip route get ADDRESS\" and \"ip addr\"")
-	case o.launch != "":
+	err = advise(advise(err, peerAdvice...),
+		advice{syscall.EADDRNOTAVAIL, "check that the interface with this address is up; for loopback, run \"ip link set lo up\""},
+		advice{syscall.ENETUNREACH, noRoute}, advice{syscall.EHOSTUNREACH, noRoute})
+	if o.launch != "" && Hint(err) == "" {
 		return withHint(err, "check that \"ssh HOST topoctl version\" works without a password; use --launch-command if topoctl is not in the PATH there")
-	case errors.Is(err, syscall.ECONNREFUSED):
-		return withHint(err, "run \"topoctl agent --listen :%s --token-file token --serve-probes\" on each host, or use --launch ssh", agentPort)
 	}
-	return err
+	return advise(err, advice{syscall.ECONNREFUSED, "run \"topoctl agent --listen :" + agentPort + " --token-file token --serve-probes\" on each host, or use --launch ssh"})
 }
+
+const noRoute = "this host has no route to it; check \"ip route get ADDRESS\" and \"ip addr\""
 
 // usable are the hosts whose agents can be used. Warnings say what is wrong with the others.
 func (o *probeFabricOptions) usable(fleet *fabric.Fleet) ([]plan.Host, error) {
@@ -362,8 +338,8 @@ func hostsOf(fleet *fabric.Fleet) func() []probe.Host {
 	}
 }
 
-// run measures with the agents that can be used.
-func (o *probeFabricOptions) run(ctx context.Context, fleet *fabric.Fleet) error {
+// measureFleet measures with the agents that can be used.
+func (o *probeFabricOptions) measureFleet(ctx context.Context, fleet *fabric.Fleet) error {
 	hosts, err := o.usable(fleet)
 	if err != nil {
 		return withHint(err, "see the warnings for what is wrong with the others")
@@ -410,15 +386,13 @@ func (o *probeFabricOptions) withoutRDMA(hosts []plan.Host, agents []fabric.Host
 
 // planHint says what to do about a plan that cannot be made.
 func planHint(err error) error {
-	var selection *plan.SelectionError
-	var name *plan.DuplicateHostError
-	var rails *plan.RailsError
-	switch {
-	case errors.As(err, &selection):
+	if _, ok := errors.AsType[*plan.SelectionError](err); ok {
 		return withHint(err, "use --dry-run to list the pairs")
-	case errors.As(err, &name):
+	}
+	if _, ok := errors.AsType[*plan.DuplicateHostError](err); ok {
 		return withHint(err, "use --host NAME=HOST to name it")
-	case errors.As(err, &rails):
+	}
+	if _, ok := errors.AsType[*plan.RailsError](err); ok {
 		return withHint(err, "use --fabric FILE to give the rail of each port; \"topoctl help path\" shows an example")
 	}
 	return err

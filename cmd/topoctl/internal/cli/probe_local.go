@@ -16,27 +16,21 @@ import (
 
 type probeLocalOptions struct {
 	measuring
-	kinds []string
+	kinds []probe.Kind
 	ports portFlags
 	rdma  RDMA
 }
 
-var pairKinds = []string{string(probe.Memory), string(probe.GPU), string(probe.Port)}
+var pairKinds = []probe.Kind{probe.Memory, probe.GPU, probe.Port}
 
-func newProbeLocalCmd(f *Env, runF func(context.Context, *probeLocalOptions) error) *cobra.Command {
+func newProbeLocalCmd(f *Env) *cobra.Command {
 	opts := &probeLocalOptions{measuring: measuring{Host: f.Host()}}
-	cmd := &cobra.Command{
-		Use:   "local",
-		Short: "Measure memory, GPUs and ports of this host",
-		Args:  noArgs,
-		RunE:  action(opts, opts.parse, runF),
-	}
-	cmd.Flags().StringSliceVar(&opts.kinds, "pairs", pairKinds, "`KINDS` of pairs to measure: memory, gpu, port")
+	cmd := newCommand(opts, "local", "Measure memory, GPUs and ports of this host")
+	wordListFlag(cmd, &opts.kinds, "pairs", pairKinds, "`KINDS` of pairs to measure: memory, gpu, port", pairKinds)
 	opts.flags.add(cmd)
 	opts.ports.add(cmd)
 	opts.rdma.Add(cmd)
 	Group(cmd, pairsGroup, "pairs")
-	Offer(cmd, map[string]completer{"pairs": WordList(pairKinds...)})
 	mainFlags(cmd, "pairs", "select", "duration", "fail-under", "all", "report", "out-file", "dry-run")
 	Uses(cmd, inputFlags, "units")
 	Lasts(cmd)
@@ -45,7 +39,7 @@ func newProbeLocalCmd(f *Env, runF func(context.Context, *probeLocalOptions) err
 }
 
 func (o *probeLocalOptions) parse(cmd *cobra.Command, _ []string) error {
-	if err := errors.Join(o.parseMeasuring(cmd), o.ports.check(), checkWords("pairs", o.kinds, pairKinds)); err != nil {
+	if err := o.parseMeasuring(cmd); err != nil {
 		return err
 	}
 	if o.Globals.Described() && !o.flags.dryRun {
@@ -54,7 +48,7 @@ func (o *probeLocalOptions) parse(cmd *cobra.Command, _ []string) error {
 	return o.rdma.Check(cmd)
 }
 
-func runProbeLocal(ctx context.Context, o *probeLocalOptions) error {
+func (o *probeLocalOptions) run(ctx context.Context) error {
 	t, err := o.Load(ctx)
 	if err != nil {
 		return err
@@ -79,11 +73,7 @@ func runProbeLocal(ctx context.Context, o *probeLocalOptions) error {
 
 // pairs lists what can be measured of a host.
 func (o *probeLocalOptions) pairs(t *topo.Topology) (*plan.Pairs, error) {
-	var kinds []probe.Kind
-	for _, k := range o.kinds {
-		kinds = append(kinds, probe.Kind(k))
-	}
-	pairs, err := plan.Local(t, plan.LocalOptions{Kinds: kinds, Select: o.flags.selected, BothWays: o.flags.bidir, Transport: o.ports.wanted(), Memory: plan.Where(o.ports.memory)})
+	pairs, err := plan.Local(t, plan.LocalOptions{Kinds: o.kinds, Select: o.flags.selected, BothWays: o.flags.bidir, Transport: o.ports.wanted(), Memory: o.ports.memory})
 	return pairs, planHint(err)
 }
 

@@ -43,18 +43,13 @@ type planWaived struct {
 
 // dry prints a plan instead of carrying it out.
 func (o *measuring) dry(p *plan.Plan) error {
-	text := p.Text()
-	if look := o.Look(); o.flags.outFile.Stdout() {
-		text = look.WrapLines(text)
-	}
-	data := []byte(report.Finish(text))
-	if o.Format == formatJSON {
-		var err error
-		if data, err = encodeJSON(documentOf(p, o.spec)); err != nil {
-			return err
+	return o.print(answer{doc: documentOf(p, o.spec), text: func() string {
+		text := p.Text()
+		if look := o.Look(); o.flags.outFile.Stdout() {
+			text = look.WrapLines(text)
 		}
-	}
-	return o.flags.outFile.Write(o.Streams, data)
+		return report.Finish(text)
+	}}, o.flags.outFile)
 }
 
 func documentOf(p *plan.Plan, spec probe.Spec) *planDoc {

@@ -60,7 +60,7 @@ func (o *measuring) layout(pairs *plan.Pairs) (*plan.Plan, error) {
 		own.Pairs = slices.DeleteFunc(slices.Clone(pairs.Pairs), func(p probe.Pair) bool { return p.Variant == probe.VariantCopy })
 		pairs = &own
 	}
-	p := plan.Options{Schedule: plan.Schedule(o.flags.schedule), Spec: o.spec}
+	p := plan.Options{Schedule: o.flags.schedule, Spec: o.spec}
 	if o.flags.contend != "" {
 		var err error
 		if p.Contend, err = pairs.Link(o.flags.contend); err != nil {
@@ -83,7 +83,7 @@ func (o *measuring) measure(ctx context.Context, p *plan.Plan, prober proberun.P
 	}
 	ro := o.options(p, prober, hosts)
 	ro.Resume, ro.Event = out.resume, out.event
-	bar := progressBar{o: o, elapsed: ro.Elapsed, last: -drawEvery}
+	bar := progressBar{o: o, elapsed: ro.Elapsed, last: -drawEvery, status: status{in: o.Host}}
 	if !o.Globals.Quiet {
 		ro.Progress = bar.show
 	}
@@ -104,9 +104,7 @@ func (o *measuring) options(p *plan.Plan, prober proberun.Prober, hosts func() [
 // written is told last, so that nothing that was measured is lost over it.
 func (o *measuring) answer(ctx context.Context, r *probe.Report, failed error) error {
 	if o.Format != formatJSONL {
-		if err := o.print(r); err != nil {
-			failed = errors.Join(failed, err)
-		}
+		failed = errors.Join(failed, o.printReport(r))
 	}
 	if o.flags.report != "" {
 		data, err := safeJSON(r.Encode())
@@ -213,29 +211,10 @@ func untold(r probe.Reason) bool {
 	return r.Code == judge.CodeWideInterval || r.Code == judge.CodeBusy || r.Code == judge.CodeNotMeasured || r.Code == judge.CodeTooFast
 }
 
-// print writes a report to stdout, or to --out-file.
-func (o *measuring) print(r *probe.Report) error {
-	data, err := rendered(r, o.Format, o.show)
-	if err != nil {
-		return err
-	}
-	return o.flags.outFile.Write(o.Streams, data)
-}
-
-// rendered is a report in a format.
-func rendered(r *probe.Report, format string, o show.Options) ([]byte, error) {
-	switch format {
-	case formatJSON:
-		return safeJSON(r.Encode())
-	case formatSVG:
-		return show.SVG(r, o), nil
-	case formatHTML:
-		return show.HTML(r, o)
-	}
-	if format == formatTSV {
-		return []byte(show.TSV(r, o)), nil
-	}
-	return []byte(show.Table(r, o)), nil
+// printReport prints a report, or writes it to --out-file.
+func (o *measuring) printReport(r *probe.Report) error {
+	return o.print(answer{doc: r, rows: func() string { return show.TSV(r, o.show) }, svg: func() []byte { return show.SVG(r, o.show) },
+		html: func() ([]byte, error) { return show.HTML(r, o.show) }, text: func() string { return show.Table(r, o.show) }}, o.flags.outFile)
 }
 
 // probeOutputs are what a run writes to while it measures, and what it goes on from.
@@ -324,7 +303,7 @@ type progressBar struct {
 	o       *measuring
 	elapsed func() time.Duration
 	last    time.Duration
-	drawn   bool
+	status
 }
 
 func (b *progressBar) show(p proberun.Progress) {
@@ -341,8 +320,7 @@ func (b *progressBar) show(p proberun.Progress) {
 		fmt.Fprintln(b.o.Streams.Err, "topoctl: "+line)
 		return
 	}
-	b.drawn = true
-	fmt.Fprint(b.o.Streams.Err, clearLine+line)
+	b.status.show(line)
 }
 
 func (b *progressBar) line(p *proberun.Progress) string {
@@ -383,11 +361,4 @@ func progressLine(p *proberun.Progress, width int, o show.Options) string {
 		line = text.Cut(line, width, end)
 	}
 	return line
-}
-
-// end takes the line away.
-func (b *progressBar) end() {
-	if b.drawn {
-		fmt.Fprint(b.o.Streams.Err, clearLine)
-	}
 }

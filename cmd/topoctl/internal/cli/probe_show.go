@@ -12,37 +12,30 @@ type probeShowOptions struct {
 	file string
 }
 
-func newProbeShowCmd(f *Env, runF func(context.Context, *probeShowOptions) error) *cobra.Command {
+func newProbeShowCmd(f *Env) *cobra.Command {
 	opts := &probeShowOptions{measuring: measuring{Host: f.Host()}}
-	cmd := &cobra.Command{
-		Use:   "show FILE",
-		Short: "Print a report as a table, heat map or HTML page",
-		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 0 || args[0] == "" {
-				return withHint(errors.New("no report"), "create one with %q", "topoctl probe local --report FILE")
-			}
-			return atMost(cmd, args, 1)
-		},
-		RunE: action(opts, opts.parse, runF),
-	}
+	cmd := newCommand(opts, "show FILE", "Print a report as a table, heat map or HTML page")
 	opts.flags.addPrinted(cmd)
 	Uses(cmd, "quiet", "units")
 	Formats(cmd, formatTable, formatWide, formatTSV, formatJSON, formatSVG, formatHTML)
 	return cmd
 }
 
-func (o *probeShowOptions) parse(cmd *cobra.Command, args []string) error {
+func (o *probeShowOptions) parse(_ *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return withHint(errors.New("no report"), "create one with %q", "topoctl probe local --report FILE")
+	}
 	o.file = args[0]
 	o.prepareShow()
-	return notEmpty(cmd, "out-file")
+	return nil
 }
 
-func runProbeShow(_ context.Context, o *probeShowOptions) error {
+func (o *probeShowOptions) run(_ context.Context) error {
 	r, err := o.ReadReport(o.file)
 	if err != nil {
 		return err
 	}
-	if err := o.print(r); err != nil {
+	if err := o.printReport(r); err != nil {
 		return err
 	}
 	return o.outcome(r)

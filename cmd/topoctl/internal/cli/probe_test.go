@@ -84,7 +84,8 @@ func TestProbeProgress(t *testing.T) {
 		f := newStreams()
 		f.ErrTTY, f.Width = terminal, 80
 		now := time.Duration(0)
-		b := progressBar{o: &measuring{Host: &Host{Streams: f.Streams}}, elapsed: func() time.Duration { return now }}
+		o := &measuring{Host: &Host{Streams: f.Streams}}
+		b := progressBar{o: o, status: status{in: o.Host}, elapsed: func() time.Duration { return now }}
 		for range 300 {
 			b.show(p)
 			now += 100 * time.Millisecond
@@ -105,19 +106,6 @@ func TestProbeProgress(t *testing.T) {
 			t.Errorf("terminal %v: %q", terminal, last)
 		}
 		p.Again = false
-	}
-}
-
-func TestParseProbeLocal(t *testing.T) {
-	got, err := parseOnly(t, newStreams().Streams, newProbeLocalCmd, "--size", "64KiB", "--duration", "1s", "--min-samples", "4", "--ci", "5%", "--rate-limit", "8Gb/s", "--fail-under", "0.5",
-		"--outlier", "90%/3x", "--bw", "--retest", "2", "--select", "cpu:0->gpu:*")
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, r := got.spec, got.rules
-	if len(s.SizesBytes) != 1 || s.SizesBytes[0] != 64<<10 || s.SampleTime != 250*time.Millisecond || s.MinSamples != 4 || s.CI != 0.05 || s.RateLimit != 1e9 ||
-		s.LatencySamples != 0 || s.PairTime < time.Second || r.FailUnder != 0.5 || r.OutlierUnder != 0.9 || r.OutlierOver != 3 || r.Retests != 2 || got.flags.selected[0] != "cpu:0>gpu:*" {
-		t.Errorf("%+v %+v %q", s, r, got.flags.selected)
 	}
 }
 

@@ -1,8 +1,8 @@
 package cli
 
 import (
-	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -36,21 +36,24 @@ func servingNames() []string {
 	return names
 }
 
+// findServing is the program of a name.
+func findServing(name string) (*servingEngine, error) {
+	if err := known(name, servingNames()); err != nil {
+		return nil, err
+	}
+	return &servingEngines[slices.Index(servingNames(), name)], nil
+}
+
 type pythonEnvOptions struct {
 	*Host
-	engine   string
+	engine   *servingEngine
 	packages string // the directory of the Python package topoctl, "" for the one beside this program
 }
 
-func newPythonEnvCmd(f *Env, runF func(context.Context, *pythonEnvOptions) error) *cobra.Command {
+func newPythonEnvCmd(f *Env) *cobra.Command {
 	opts := &pythonEnvOptions{Host: f.Host()}
-	cmd := &cobra.Command{
-		Use:   "env",
-		Short: "Print the environment in which a program imports topoctl's mooncake and nixl",
-		Args:  noArgs,
-		RunE:  action(opts, opts.parse, runF),
-	}
-	cmd.Flags().StringVar(&opts.engine, "for", "", "the program, `ENGINE`: "+either(servingNames()))
+	cmd := newCommand(opts, "env", "Print the environment in which a program imports topoctl's mooncake and nixl")
+	Var(cmd, &opts.engine, "for", "", "the program, `ENGINE`: "+either(servingNames()), findServing)
 	cmd.Flags().StringVar(&opts.packages, "package", "", "`DIR` of the Python package topoctl (default: where its wheel put it and this program)")
 	var engines []string
 	for _, e := range servingEngines {
@@ -64,13 +67,15 @@ func newPythonEnvCmd(f *Env, runF func(context.Context, *pythonEnvOptions) error
 	return cmd
 }
 
-func (o *pythonEnvOptions) parse(cmd *cobra.Command, _ []string) error {
-	return cmp.Or(wantEngine(o.engine, servingNames()), notEmpty(cmd, "package"))
+func (o *pythonEnvOptions) parse(*cobra.Command, []string) error {
+	if o.engine == nil {
+		return withHint(errors.New("--for is required"), "--for ENGINE: %s", either(servingNames()))
+	}
+	return nil
 }
 
-func runPythonEnv(_ context.Context, o *pythonEnvOptions) error {
-	e := servingEngines[slices.Index(servingNames(), o.engine)]
-	dir, err := o.compat(e)
+func (o *pythonEnvOptions) run(_ context.Context) error {
+	dir, err := o.compat()
 	if err != nil {
 		return err
 	}
@@ -78,11 +83,11 @@ func runPythonEnv(_ context.Context, o *pythonEnvOptions) error {
 	if o.packages != "" { // which need not be where Python looks for packages
 		ours = append(ours, filepath.Dir(filepath.Dir(dir)))
 	}
-	return Write(o.Streams.Out, []byte(envScript(e, ours, filepath.SplitList(o.Streams.Getenv("PYTHONPATH")))))
+	return Write(o.Streams.Out, []byte(envScript(o.engine, ours, filepath.SplitList(o.Streams.Getenv("PYTHONPATH")))))
 }
 
 // compat is the directory in which the modules for the program lie.
-func (o *pythonEnvOptions) compat(e servingEngine) (string, error) {
+func (o *pythonEnvOptions) compat() (string, error) {
 	const hint = "install topoctl's wheel, whose program finds it, or use --package DIR: the directory of the package, with __init__.py in it"
 	dir := o.packages
 	if dir == "" {
@@ -95,7 +100,7 @@ func (o *pythonEnvOptions) compat(e servingEngine) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	for _, name := range e.imports {
+	for _, name := range o.engine.imports {
 		if _, err := os.Stat(filepath.Join(dir, name, "__init__.py")); err != nil {
 			return "", withHint(fmt.Errorf("no Python module %s: %w", name, err), hint)
 		}
@@ -138,7 +143,7 @@ func installedPackage() (string, error) {
 }
 
 // envScript is what the command prints: ours go before what is in PYTHONPATH.
-func envScript(e servingEngine, ours, before []string) string {
+func envScript(e *servingEngine, ours, before []string) string {
 	before = slices.DeleteFunc(before, func(dir string) bool { return slices.Contains(ours, dir) })
 	set := func(dirs []string) string {
 		return "export PYTHONPATH=" + text.ShellQuote(strings.Join(dirs, string(filepath.ListSeparator)))

@@ -10,17 +10,19 @@ import (
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/fixtures"
 	"github.com/topoctl/topoctl/internal/units"
+	"github.com/topoctl/topoctl/testkit/longtest"
 )
 
-// TestRatesSayHowTheyAreKnown walks over what the commands print of every fixture: each rate in JSON has
+// TestRatesSayHowTheyAreKnown walks over what the commands print of fixtures (longtest.Sample): each rate in JSON has
 // a basis, or is what a device says of itself, and text and drawings have no rate that looks like
 // another kind than the documents give.
 func TestRatesSayHowTheyAreKnown(t *testing.T) {
 	if testing.Short() {
-		t.Skip("-short: all fixtures, in one goroutine")
+		t.Skip("-short: many commands")
 	}
-	for _, name := range fixtures.Names() {
+	for _, name := range longtest.Sample(fixtures.Names(), 8) {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			w := rateWalk{t: t, fixture: name, looks: map[string]bool{}}
 			w.document("discover", "-o", "json")
 			w.document("matrix", "--show", "expected", "-o", "json")

@@ -10,7 +10,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/topoctl/topoctl/engine"
 	"github.com/topoctl/topoctl/engine/registry"
 	"github.com/topoctl/topoctl/internal/pkgerr"
 	"github.com/topoctl/topoctl/internal/registries"
@@ -33,9 +32,9 @@ func (r *Registry) Add(cmd *cobra.Command, usage string) {
 func (r *Registry) Given() bool { return r.URL != "" }
 
 // Check refuses what is no URL of a registry.
-func (r *Registry) Check(cmd *cobra.Command) error {
-	if err := notEmpty(cmd, "registry"); err != nil || !r.Given() {
-		return err
+func (r *Registry) Check() error {
+	if !r.Given() {
+		return nil
 	}
 	if _, rest, ok := strings.Cut(r.URL, "://"); ok {
 		hosts, _, _ := strings.Cut(rest, "/")
@@ -93,8 +92,7 @@ func (r *Registry) List(ctx context.Context, h *Host, names registry.Registry) (
 		err = fmt.Errorf("%w: no answer in %s", registry.ErrUnavailable, h.Globals.Timeout)
 	}
 	if err != nil {
-		hinted, _ := registryHint(fmt.Errorf("--registry %s: %w", r.URL, pkgerr.Plain(err)))
-		return registry.Listing{}, hinted
+		return registry.Listing{}, advise(fmt.Errorf("--registry %s: %w", r.URL, pkgerr.Plain(err)), peerAdvice...)
 	}
 	return list, nil
 }
@@ -116,24 +114,5 @@ func finder(r registry.Registry) registry.Registry {
 
 // Hint says what to do where a peer cannot be found by a name of the registry.
 func (r *Registry) Hint(err error) error {
-	if hinted, ok := registryHint(err); ok {
-		return hinted
-	}
-	if r.Given() && errors.Is(err, registry.ErrNotFound) {
-		return withHint(err, "\"topoctl peers --registry %s\" lists the names that are there", r.URL)
-	}
-	return err
-}
-
-// registryHint says what to do where a registry cannot be used.
-func registryHint(err error) (hinted error, ok bool) {
-	switch {
-	case errors.Is(err, registry.ErrDenied):
-		return withHint(err, "for etcd, ETCDCTL_USER (or user-file=FILE in the URL) says who you are; the user's role must have the keys: docs/registry.md"), true
-	case errors.Is(err, registry.ErrUnavailable):
-		return withHint(err, "check the address in --registry, and whether its server answers (for etcd: etcdctl endpoint health)"), true
-	case errors.Is(err, engine.ErrOtherEngine):
-		return withHint(err, "\"topoctl peers\" lists what is registered"), true
-	}
-	return err, false
+	return advise(advise(err, peerAdvice...), advice{registry.ErrNotFound, fmt.Sprintf("\"topoctl peers --registry %s\" lists the names that are there", r.URL)})
 }

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -27,17 +28,11 @@ type remapOptions struct {
 	partial     bool
 	out         OutFile
 	pairs       map[topo.BDF]topo.BDF
-	look        Look
 }
 
-func newRemapCmd(f *Env, runF func(context.Context, *remapOptions) error) *cobra.Command {
+func newRemapCmd(f *Env) *cobra.Command {
 	opts := &remapOptions{Host: f.Host()}
-	cmd := &cobra.Command{
-		Use:   "remap",
-		Short: "Give a virtual machine the PCIe switches of its host",
-		Args:  noArgs,
-		RunE:  action(opts, opts.parse, runF),
-	}
+	cmd := newCommand(opts, "remap", "Give a virtual machine the PCIe switches of its host")
 	fl := cmd.Flags()
 	fl.StringVar(&opts.host, "host", "", "topology of the hypervisor's `HOST`")
 	fl.StringVar(&opts.guest, "guest", "", "topology of the `GUEST` (default: this host)")
@@ -53,9 +48,6 @@ func newRemapCmd(f *Env, runF func(context.Context, *remapOptions) error) *cobra
 
 // parse takes over the flags and refuses what makes no sense.
 func (o *remapOptions) parse(cmd *cobra.Command, _ []string) error {
-	if err := notEmpty(cmd, "host", "guest", "map", "libvirt", "out-file"); err != nil {
-		return err
-	}
 	if o.host == "" {
 		return withHint(errors.New("--host is required"), "\"topoctl discover > host.json\" on the hypervisor writes one")
 	}
@@ -69,11 +61,8 @@ func (o *remapOptions) parse(cmd *cobra.Command, _ []string) error {
 			return fmt.Errorf("--map %q: want GUEST=HOST, two PCI addresses", m)
 		}
 		guest, err := topo.ParseBDF(g)
-		if err != nil {
-			return fmt.Errorf("--map %q: %w", m, pkgerr.Plain(err))
-		}
-		host, err := topo.ParseBDF(h)
-		if err != nil {
+		host, err2 := topo.ParseBDF(h)
+		if err = cmp.Or(err, err2); err != nil {
 			return fmt.Errorf("--map %q: %w", m, pkgerr.Plain(err))
 		}
 		if _, twice := o.pairs[guest]; twice {
@@ -81,11 +70,10 @@ func (o *remapOptions) parse(cmd *cobra.Command, _ []string) error {
 		}
 		o.pairs[guest] = host
 	}
-	o.look = o.Look()
 	return o.out.Check()
 }
 
-func runRemap(ctx context.Context, o *remapOptions) error {
+func (o *remapOptions) run(ctx context.Context) error {
 	host, err := o.Named(ctx, o.host)
 	if err != nil {
 		return fmt.Errorf("--host: %w", err)
@@ -162,14 +150,14 @@ func (o *remapOptions) write(t, host *topo.Topology, pairs []remap.Pair) (data [
 		data, err = safeJSON(buf.Bytes(), nil)
 		return data, notes, err
 	case formatTable:
-		return []byte(report.Finish(remapText(t, host, pairs, &o.look))), nil, nil
+		return []byte(report.Finish(remapText(t, host, pairs, o.Look()))), nil, nil
 	}
 	data, err = safeJSON(t.Encode())
 	return data, nil, err
 }
 
 // remapText shows the pairs.
-func remapText(t, host *topo.Topology, pairs []remap.Pair, l *Look) string {
+func remapText(t, host *topo.Topology, pairs []remap.Pair, l Look) string {
 	there := topo.NewIndex(host)
 	switches := map[topo.ID]bool{}
 	rows := []Row{{Cells: []string{"guest", "", "host", "", "by", "below"}, Color: Faint}}

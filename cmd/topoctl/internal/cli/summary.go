@@ -26,14 +26,9 @@ type summaryOptions struct {
 	rdma RDMASource
 }
 
-func newSummaryCmd(f *Env, runF func(context.Context, *summaryOptions) error) *cobra.Command {
+func newSummaryCmd(f *Env) *cobra.Command {
 	opts := &summaryOptions{f.Host(), f.RDMA}
-	cmd := &cobra.Command{
-		Use:   summaryName,
-		Short: "Show a host in ten lines; topoctl without a command does the same",
-		Args:  noArgs,
-		RunE:  action(opts, func(*cobra.Command, []string) error { return nil }, runF),
-	}
+	cmd := newCommand(opts, summaryName, "Show a host in ten lines; topoctl without a command does the same")
 	Uses(cmd, inputFlags, "units")
 	Formats(cmd, formatTable, formatJSON)
 	return cmd
@@ -79,7 +74,7 @@ type nextStep struct {
 	Why     string `json:"why"`
 }
 
-func runSummary(ctx context.Context, o *summaryOptions) error {
+func (o *summaryOptions) run(ctx context.Context) error {
 	t, err := o.Find(ctx)
 	if err != nil {
 		return err

@@ -1,11 +1,15 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/engine"
@@ -17,100 +21,73 @@ import (
 // transportNames are the names of transports, in the order in which engines prefer them.
 var transportNames = []string{"shm", "rdma", "tcp"}
 
-// RDMA are the flags of RDMA's settings; those that are not given are RDMA's own
-// to choose.
+// RDMA are the flags of RDMA's settings; those that are not given are RDMA's own to choose.
 type RDMA struct {
-	devices                             []string
-	gid, class, level, timeout, retries int
+	rdma.Options
+	flags *pflag.FlagSet
 }
 
-// unsetRDMA stands for a setting that is not given.
-const unsetRDMA = -1
-
-// defaultRDMA leaves all settings to RDMA.
-func defaultRDMA() RDMA {
-	return RDMA{gid: unsetRDMA, class: unsetRDMA, level: unsetRDMA, timeout: unsetRDMA, retries: unsetRDMA}
-}
-
-// rdmaSetting is a flag with a number.
-type rdmaSetting struct {
-	flag     string
-	value    *int
-	low, top int
-	usage    string
-}
-
-func (r *RDMA) settings() []rdmaSetting {
-	return []rdmaSetting{
-		{"rdma-gid-index", &r.gid, 0, 1<<16 - 1, "GID index `N` of the ports (default: chosen for each peer)"},
-		{"rdma-traffic-class", &r.class, 0, 255, "traffic class `N` of RDMA packets, 0 to 255; the upper six bits are the DSCP (default 0)"},
-		{"rdma-service-level", &r.level, 0, 15, "InfiniBand service level or VLAN priority `N`, 0 to 15 (default 0)"},
-		{"rdma-timeout", &r.timeout, 1, 31, "retransmit after 4.096 µs * 2^`N` without an answer, 1 to 31 (default 17: half a second)"},
-		{"rdma-retries", &r.retries, 1, 6, "close a connection after `N` retransmissions, 1 to 6 (default 6)"},
-	}
-}
+const rdmaFlags = "rdma-device rdma-gid-index rdma-traffic-class rdma-service-level rdma-timeout rdma-retries"
 
 // Add registers the flags.
 func (r *RDMA) Add(cmd *cobra.Command) {
-	fl := cmd.Flags()
-	fl.StringSliceVar(&r.devices, "rdma-device", nil, "use only RDMA device `NAME`, such as mlx5_0; repeatable")
-	for _, s := range r.settings() {
-		fl.IntVar(s.value, s.flag, unsetRDMA, s.usage)
-		fl.Lookup(s.flag).DefValue = "0" // which is not printed: the text says it
+	r.flags = cmd.Flags()
+	r.flags.StringSliceVar(&r.Devices, "rdma-device", nil, "use only RDMA device `NAME`, such as mlx5_0; repeatable")
+	Var(cmd, &r.GIDIndex, "rdma-gid-index", "", "GID index `N` of the ports (default: chosen for each peer)", func(s string) (*int, error) {
+		n, err := upTo(0, 1<<16-1)(s)
+		return &n, err
+	})
+	for _, x := range []struct {
+		to        *uint8
+		name      string
+		low, most int
+		usage     string
+	}{
+		{&r.TrafficClass, "rdma-traffic-class", 0, 255, "traffic class `N` of RDMA packets, 0 to 255; the upper six bits are the DSCP (default 0)"},
+		{&r.ServiceLevel, "rdma-service-level", 0, 15, "InfiniBand service level or VLAN priority `N`, 0 to 15 (default 0)"},
+		{&r.Timeout, "rdma-timeout", 1, 31, "retransmit after 4.096 µs * 2^`N` without an answer, 1 to 31 (default 17: half a second)"},
+		{&r.RetryCount, "rdma-retries", 1, 6, "close a connection after `N` retransmissions, 1 to 6 (default 6)"},
+	} {
+		Var(cmd, x.to, x.name, "", x.usage, func(s string) (uint8, error) {
+			n, err := upTo(x.low, x.most)(s)
+			return uint8(n), err //nolint:gosec // it has bounds
+		})
 	}
 }
 
-// Check refuses what is out of range, and settings of a transport that is not used.
-func (r *RDMA) Check(cmd *cobra.Command) error {
-	flags := "rdma-device"
-	for _, s := range r.settings() {
-		flags += " " + s.flag
-	}
-	if err := checkTogether(cmd, flagRule{flags, needs, "transport=rdma transport=auto", ""}); err != nil {
-		return err
-	}
-	for _, s := range r.settings() {
-		if cmd.Flags().Changed(s.flag) && (*s.value < s.low || *s.value > s.top) {
-			return fmt.Errorf("--%s %d: want %d to %d", s.flag, *s.value, s.low, s.top)
+// upTo reads a whole number between bounds.
+func upTo(low, most int) func(string) (int, error) {
+	return func(s string) (int, error) {
+		n, err := strconv.Atoi(s)
+		if err != nil || n < low || n > most {
+			return 0, fmt.Errorf("%s: want %d to %d", s, low, most)
 		}
+		return n, nil
 	}
-	return notEmpty(cmd, "rdma-device")
+}
+
+// Check refuses settings of a transport that is not used.
+func (r *RDMA) Check(cmd *cobra.Command) error {
+	return checkTogether(cmd, flagRule{rdmaFlags, needs, "transport=rdma transport=auto", ""})
 }
 
 // Args are the flags again, for a child.
 func (r *RDMA) Args() []string {
 	var out []string
-	for _, d := range r.devices {
-		out = append(out, "--rdma-device", d)
-	}
-	for _, s := range r.settings() {
-		if *s.value != unsetRDMA {
-			out = append(out, fmt.Sprintf("--%s=%d", s.flag, *s.value))
+	for name := range strings.FieldsSeq(rdmaFlags) {
+		if fl := r.flags.Lookup(name); fl.Changed {
+			for _, v := range flagValues(fl) {
+				out = append(out, "--"+name+"="+v)
+			}
 		}
 	}
 	return out
 }
 
-func (r *RDMA) options() rdma.Options {
-	o := rdma.Options{Devices: r.devices}
-	if r.gid != unsetRDMA {
-		o.GIDIndex = &r.gid
-	}
-	for _, x := range []struct {
-		to    *uint8
-		value int
-	}{{&o.TrafficClass, r.class}, {&o.ServiceLevel, r.level}, {&o.Timeout, r.timeout}, {&o.RetryCount, r.retries}} {
-		if x.value != unsetRDMA {
-			*x.to = uint8(x.value)
-		}
-	}
-	return o
-}
-
 // transport makes RDMA for an engine. Where the host has none the engine goes on
 // without, unless RDMA was asked for by name.
 func (r *RDMA) transport(must bool) engine.TransportFactory {
-	f := rdma.Factory(r.options())
+	f := rdma.Factory(r.Options)
 	if !must {
 		return f
 	}
@@ -157,27 +134,15 @@ type Transports struct {
 
 // Add registers the flags.
 func (t *Transports) Add(cmd *cobra.Command, usage string) {
-	cmd.Flags().StringSliceVar(&t.Names, "transport", []string{bench.Auto}, usage)
-	cmd.Flags().StringVar(&t.Protection, "protect", "", "`LEVEL` of protection that data over TCP has at least: "+either(engine.Protections)+" (default: headers with a token, open without)")
-	Offer(cmd, map[string]completer{"transport": WordList(transportChoices...), "protect": WordList(engine.Protections...)})
+	wordListFlag(cmd, &t.Names, "transport", []string{bench.Auto}, usage, transportChoices)
+	wordFlag(cmd, &t.Protection, "protect", "", "`LEVEL` of protection that data over TCP has at least: "+either(engine.Protections)+" (default: headers with a token, open without)", engine.Protections)
 	t.RDMA.Add(cmd)
 }
 
-// Check refuses unknown names, and settings of transports that are not used.
+// Check refuses settings of transports that are not used, and RDMA by name with a protection that it does not have.
 func (t *Transports) Check(cmd *cobra.Command) error {
-	return errors.Join(checkWords("transport", t.Names, transportChoices), t.checkProtection(cmd), t.RDMA.Check(cmd))
-}
-
-// checkProtection refuses an unknown level, and RDMA by name with one that it does not have.
-func (t *Transports) checkProtection(cmd *cobra.Command) error {
-	if !cmd.Flags().Changed("protect") {
-		return nil
-	}
-	if err := checkWords("protect", []string{t.Protection}, engine.Protections); err != nil {
-		return err
-	}
-	return checkTogether(cmd, flagRule{"protect=payload protect=sealed", excludes, "transport=rdma",
-		"network cards neither authenticate nor encrypt what they move; use --transport tcp, or --protect headers"})
+	return cmp.Or(t.RDMA.Check(cmd), checkTogether(cmd, flagRule{"protect=payload protect=sealed", excludes, "transport=rdma",
+		"network cards neither authenticate nor encrypt what they move; use --transport tcp, or --protect headers"}))
 }
 
 // Offers says whether a transport is among those of the flags.

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -41,30 +42,20 @@ type tuiOptions struct {
 	record    string
 	once      bool
 	view      string
-	size      string
-	w, h      int // of --once
+	frame     frameSize // of --once
 	interval  time.Duration
 	every     time.Duration
 	noMouse   bool
 	readonly  bool
 	synthetic bool
-	color     bool
 }
 
 // tuiViews are the views by name.
 var tuiViews = tui.Views()
 
-// The size of --once where there is no terminal.
-const frameW, frameH = 120, 40
-
-func newTUICmd(f *Env, runF func(context.Context, *tuiOptions) error) *cobra.Command {
+func newTUICmd(f *Env) *cobra.Command {
 	opts := &tuiOptions{Host: f.Host()}
-	cmd := &cobra.Command{
-		Use:   "tui",
-		Short: "Show a dashboard of the host, its problems and its traffic",
-		Args:  noArgs,
-		RunE:  action(opts, opts.parse, runF),
-	}
+	cmd := newCommand(opts, "tui", "Show a dashboard of the host, its problems and its traffic")
 	fl := cmd.Flags()
 	fl.StringArrayVar(&opts.agents, "agent", nil, "also show the engine of the agent with the HTTP address `URL` (or HOST:PORT); repeatable")
 	fl.StringVar(&opts.baseline, "baseline", "", "show drift from the host in `FILE` (as for --from, or fixture:NAME), instead of from the start")
@@ -75,14 +66,14 @@ func newTUICmd(f *Env, runF func(context.Context, *tuiOptions) error) *cobra.Com
 	fl.Float64Var(&opts.speed, "speed", 1, "play a recording at `N` times its speed")
 	fl.StringVar(&opts.record, "record", "", "record all data to `FILE`, from the start")
 	fl.BoolVar(&opts.once, "once", false, "print one frame as text, as soon as it is complete")
-	fl.StringVar(&opts.view, "view", tuiViews[0], "`VIEW` to start with: "+either(tuiViews))
-	fl.StringVar(&opts.size, "size", "", "with --once, size of the frame (`COLUMNSxLINES`; default: that of the terminal, or "+sizeWords(frameW, frameH)+")")
-	fl.DurationVar(&opts.interval, "interval", time.Second, "read counters and query agents every `TIME`")
-	fl.DurationVar(&opts.every, "every", 30*time.Second, "discover the host again every `TIME`, and when the kernel reports a change; 0 for only then")
+	wordFlag(cmd, &opts.view, "view", tuiViews[0], "`VIEW` to start with: "+either(tuiViews), tuiViews)
+	Var(cmd, &opts.frame, "size", "", "with --once, size of the frame (`COLUMNSxLINES`; default: that of the terminal, or 120x40)", parseFrameSize)
+	timeFlag(cmd, &opts.interval, "interval", time.Second, leastInterval, unbounded, "read counters and query agents every `TIME`")
+	everyFlag(cmd, &opts.every)
 	fl.BoolVar(&opts.noMouse, "no-mouse", false, "do not capture the mouse")
 	fl.BoolVar(&opts.readonly, "readonly", false, "disable probes")
 	fl.BoolVar(&opts.synthetic, "synthetic-load", false, "simulate traffic on the host of --fixture, --root or --from")
-	Offer(cmd, map[string]completer{"baseline": hostFlag, "view": Words(tuiViews...), "size": Words("80x24", "120x40")})
+	Offer(cmd, map[string]completer{"baseline": hostFlag, "size": Words("80x24", "120x40")})
 	mainFlags(cmd, "agent", "hosts", "host", "token-file", "view", "once", "record", "replay", "synthetic-load")
 	Uses(cmd, otherHost, "with", "timeout", "units")
 	Lasts(cmd)
@@ -90,71 +81,49 @@ func newTUICmd(f *Env, runF func(context.Context, *tuiOptions) error) *cobra.Com
 	return cmd
 }
 
-func sizeWords(w, h int) string { return strconv.Itoa(w) + "x" + strconv.Itoa(h) }
-
 // parse takes over the flags and refuses what makes no sense.
 func (o *tuiOptions) parse(cmd *cobra.Command, _ []string) error {
-	if err := errors.Join(o.measured.Check(cmd), checkWords("view", []string{o.view}, tuiViews), o.hosts.credentials.Check(cmd)); err != nil {
-		return err
-	}
-	if err := notEmpty(cmd, "baseline", "replay", "record", "size", "hosts"); err != nil {
-		return err
-	}
-	switch {
-	case o.interval < 100*time.Millisecond:
-		return fmt.Errorf("--interval %s: want 100ms or more", o.interval)
-	case o.every < 0 || o.every > 0 && o.every < time.Second:
-		return fmt.Errorf("--every %s: want 0, or 1s or more", o.every)
-	case !(o.speed > 0 && o.speed <= 1e6):
-		return fmt.Errorf("--speed %g: want more than 0", o.speed)
-	}
-	if err := checkTogether(cmd,
+	if err := cmp.Or(o.measured.Check(cmd), o.hosts.credentials.Check(cmd), checkPace(o.interval, o.every), checkTogether(cmd,
 		flagRule{"with agent hosts host synthetic-load interval every " + otherHost, idleWith, "replay", ""},
 		flagRule{strings.Join(credentialFlags, " "), needs, "hosts host", ""},
 		flagRule{"speed", needs, "replay", ""},
 		flagRule{"size", needs, "once", ""},
 		flagRule{"speed record", idleWith, "once", ""},
-		flagRule{"synthetic-load", needs, "fixture root from", "use --fixture NAME for a built-in machine"}); err != nil {
+		flagRule{"synthetic-load", needs, "fixture root from", "use --fixture NAME for a built-in machine"})); err != nil {
 		return err
 	}
 	switch {
+	case !(o.speed > 0 && o.speed <= 1e6):
+		return fmt.Errorf("--speed %g: want more than 0", o.speed)
 	case o.replay == "-" && !o.once:
 		return errors.New("--replay cannot be standard input, from which the dashboard reads keys")
 	case !o.once && o.Globals.From == "-":
 		return errors.New("--from cannot be standard input, from which the dashboard reads keys")
 	}
-	for i, a := range o.agents {
-		url, err := observe.AgentURL(a)
-		if err != nil {
-			return fmt.Errorf("--%w", pkgerr.Plain(err))
-		}
-		o.agents[i] = url
-	}
-	o.color = o.Color()
-	return o.parseSize()
-}
-
-// parseSize finds the size of --once.
-func (o *tuiOptions) parseSize() error {
-	if o.size == "" {
-		o.w, o.h = frameW, frameH
+	if o.frame == (frameSize{}) {
+		o.frame = frameSize{120, 40}
 		if o.Streams.OutTTY && o.Streams.Width > 0 && o.Streams.Height > 1 {
-			o.w, o.h = o.Streams.Width, o.Streams.Height-1 // the prompt has a line, too
+			o.frame = frameSize{o.Streams.Width, o.Streams.Height - 1} // the prompt has a line, too
 		}
-		return nil
 	}
-	w, h, ok := strings.Cut(o.size, "x")
-	var errW, errH error
-	o.w, errW = strconv.Atoi(w)
-	o.h, errH = strconv.Atoi(h)
-	const most = 1000
-	if !ok || errors.Join(errW, errH) != nil || o.w < 1 || o.h < 1 || o.w > most || o.h > most {
-		return fmt.Errorf("--size %q: want COLUMNSxLINES, as in 120x40, each at most %d", o.size, most)
-	}
-	return nil
+	return checkAgents(o.agents)
 }
 
-func runTUI(ctx context.Context, o *tuiOptions) error {
+type frameSize struct{ columns, lines int }
+
+// parseFrameSize reads "80x24".
+func parseFrameSize(s string) (f frameSize, err error) {
+	const most = 1000
+	w, h, _ := strings.Cut(s, "x")
+	f.columns, err = strconv.Atoi(w)
+	lines, err2 := strconv.Atoi(h)
+	if f.lines = lines; errors.Join(err, err2) != nil || min(f.columns, f.lines) < 1 || max(f.columns, f.lines) > most {
+		return f, fmt.Errorf("%q: want COLUMNSxLINES, as in 120x40, each at most %d", s, most)
+	}
+	return f, nil
+}
+
+func (o *tuiOptions) run(ctx context.Context) error {
 	if !o.once {
 		if err := o.Streams.Screen(); err != nil {
 			return err
@@ -178,7 +147,7 @@ func runTUI(ctx context.Context, o *tuiOptions) error {
 func (o *tuiOptions) printFrame(ctx context.Context, show tui.Options) error {
 	limited, stop := o.Waiting(ctx)
 	defer stop()
-	text, whole, err := tui.Frame(limited, show, o.w, o.h)
+	text, whole, err := tui.Frame(limited, show, o.frame.columns, o.frame.lines)
 	if err := errors.Join(ctx.Err(), err); err != nil {
 		return err
 	}
@@ -221,7 +190,7 @@ func (c *tuiCleanup) close() error {
 }
 
 func (o *tuiOptions) assemble(ctx context.Context, files *tuiCleanup) (tui.Options, error) {
-	show := tui.Options{Now: o.Now, Color: o.color, ASCII: o.Globals.ASCII, Mouse: !o.noMouse, Units: units.System(o.Globals.Units), View: o.view,
+	show := tui.Options{Now: o.Now, Color: o.Color(), ASCII: o.Globals.ASCII, Mouse: !o.noMouse, Units: units.System(o.Globals.Units), View: o.view,
 		PathText: pathText, Save: saveHere, Agents: len(o.agents), Suspend: hasShell()}
 	if o.baseline != "" {
 		t, err := o.Named(ctx, o.baseline)

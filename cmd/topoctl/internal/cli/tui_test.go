@@ -6,34 +6,21 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
-
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/record"
 	"github.com/topoctl/topoctl/tui"
 )
 
-func TestParseTUI(t *testing.T) {
-	got, err := parseOnly(t, newStreams().Streams, newTUICmd, "--agent", "n1:9411", "--agent", "https://n2:1", "--view", "matrix", "--once", "--size", "100x30",
-		"--interval", "250ms", "--every", "0s", "--no-mouse", "--readonly", "--fixture", "dgx-h100", "--synthetic-load", "--color", "always")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff([]string{"http://n1:9411", "https://n2:1"}, got.agents); diff != "" {
-		t.Errorf("agents: -want +got\n%s", diff)
-	}
-	if got.view != "matrix" || got.w != 100 || got.h != 30 || got.interval != 250*time.Millisecond || got.every != 0 || !got.noMouse || !got.readonly || !got.synthetic || !got.color {
-		t.Errorf("got %+v", got)
-	}
-	if got, err = parseOnly(t, newStreams().Streams, newTUICmd, "--once"); err != nil || got.w != frameW || got.h != frameH || got.color {
-		t.Errorf("defaults: %+v, %v", got, err)
-	}
-	s := newStreams().Streams
-	s.OutTTY, s.Width, s.Height = true, 90, 25
-	if got, err = parseOnly(t, s, newTUICmd, "--once"); err != nil || got.w != 90 || got.h != 24 || !got.color {
-		t.Errorf("on a terminal: %+v, %v", got, err)
+// A frame is as large as the terminal but for the prompt's line, or as --size has it.
+func TestFrameSize(t *testing.T) {
+	f := newStreams()
+	f.OutTTY, f.Width, f.Height = true, 90, 25
+	for size, want := range map[string]int{"": 24, " --size 100x30": 30} {
+		runFake(t.Context(), f, strings.Fields("tui --once --fixture cpu-2eth"+size)...)
+		if n := strings.Count(f.Stdout.String(), "\n"); n != want {
+			t.Errorf("%q: %d lines, want %d: %s", size, n, want, f.Stderr.String())
+		}
 	}
 }
 

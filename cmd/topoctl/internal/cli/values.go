@@ -7,8 +7,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-
-	"github.com/topoctl/topoctl/internal/pick"
 )
 
 // parsePart reads a part such as "2.5%" or "0.025".
@@ -77,57 +75,54 @@ func parseSweep(s string) ([]int64, error) {
 	return append(out, to), nil
 }
 
-// rateUnits are the units of a rate: bits and bytes a second.
-var rateUnits = []struct {
+// unit is a unit of a rate or a size.
+type unit struct {
 	name   string
 	factor float64
-}{
-	{"Tb/s", 1e12 / 8}, {"Gb/s", 1e9 / 8}, {"Mb/s", 1e6 / 8}, {"kb/s", 1e3 / 8},
-	{"TB/s", 1e12}, {"GB/s", 1e9}, {"MB/s", 1e6}, {"kB/s", 1e3},
-	{"GiB/s", 1 << 30}, {"MiB/s", 1 << 20}, {"KiB/s", 1 << 10}, {"B/s", 1},
 }
 
-// parseRate reads a rate such as "10Gb/s" or "1.2 GB/s" as bytes a second.
-func parseRate(s string) (int64, error) {
-	for _, u := range rateUnits {
-		number, ok := strings.CutSuffix(s, u.name)
-		if !ok {
-			continue
-		}
-		v, err := strconv.ParseFloat(strings.TrimSpace(number), 64)
-		if v *= u.factor; err == nil && v >= 1 && v <= maxBytes {
-			return int64(v), nil
-		}
-		break
+// rateUnits are bits and bytes a second, byteUnits bytes; the longer ones come first where one ends in the other.
+var (
+	rateUnits = []unit{
+		{"Tb/s", 1e12 / 8}, {"Gb/s", 1e9 / 8}, {"Mb/s", 1e6 / 8}, {"kb/s", 1e3 / 8},
+		{"TB/s", 1e12}, {"GB/s", 1e9}, {"MB/s", 1e6}, {"kB/s", 1e3},
+		{"GiB/s", 1 << 30}, {"MiB/s", 1 << 20}, {"KiB/s", 1 << 10}, {"B/s", 1},
 	}
-	return 0, fmt.Errorf("%q: want a rate, such as 10Gb/s or 1.25GB/s", s)
-}
-
-// byteUnits are the units of a size, the longer ones first where one ends in
-// the other.
-var byteUnits = []struct {
-	name   string
-	factor float64
-}{
-	{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"TiB", 1 << 40}, {"PiB", 1 << 50},
-	{"kB", 1e3}, {"KB", 1e3}, {"MB", 1e6}, {"GB", 1e9}, {"TB", 1e12}, {"PB", 1e15}, {"B", 1},
-}
+	byteUnits = []unit{
+		{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"TiB", 1 << 40}, {"PiB", 1 << 50},
+		{"kB", 1e3}, {"KB", 1e3}, {"MB", 1e6}, {"GB", 1e9}, {"TB", 1e12}, {"PB", 1e15}, {"B", 1},
+	}
+)
 
 // maxBytes bounds a size: 1 PiB.
 const maxBytes = 1 << 50
 
+// inUnits reads a number with one of some units behind it, or without one; NaN is none.
+func inUnits(s string, units []unit) (v float64, given bool) {
+	factor := 1.0
+	if i := slices.IndexFunc(units, func(u unit) bool { return strings.HasSuffix(s, u.name) }); i >= 0 {
+		s, factor, given = strings.TrimSuffix(s, units[i].name), units[i].factor, true
+	}
+	v, err := strconv.ParseFloat(strings.TrimSpace(s), 64)
+	if err != nil {
+		return math.NaN(), given
+	}
+	return v * factor, given
+}
+
+// parseRate reads a rate such as "10Gb/s" or "1.2 GB/s" as bytes a second.
+func parseRate(s string) (int64, error) {
+	v, given := inUnits(s, rateUnits)
+	if !given || !(v >= 1 && v <= maxBytes) {
+		return 0, fmt.Errorf("%q: want a rate, such as 10Gb/s or 1.25GB/s", s)
+	}
+	return int64(v), nil
+}
+
 // parseBytes reads a size such as "64MiB", "1.5 GB" or "4096".
 func parseBytes(s string) (int64, error) {
-	number, factor := s, 1.0
-	for _, u := range byteUnits {
-		if n, ok := strings.CutSuffix(s, u.name); ok {
-			number, factor = n, u.factor
-			break
-		}
-	}
-	v, err := strconv.ParseFloat(strings.TrimSpace(number), 64)
-	v *= factor
-	if err != nil || !(v >= 1 && v <= maxBytes) || v != math.Trunc(v) {
+	v, _ := inUnits(s, byteUnits)
+	if !(v >= 1 && v <= maxBytes) || v != math.Trunc(v) {
 		return 0, fmt.Errorf("%q: want a size from 1 byte to 1 PiB, such as 64MiB or 1GB", s)
 	}
 	return int64(v), nil
@@ -145,12 +140,6 @@ func bytesOrNone(s string) (int64, error) {
 	return n, nil
 }
 
-// Policy reads the name of a policy by which lanes share transfers.
-func Policy(s string) (pick.Policy, error) {
-	name, err := oneOf(pick.Policies()...)(s)
-	return pick.Policy(name), err
-}
-
 // partText is a part as it is typed: "2.5%".
 func partText(v float64) string { return fmt.Sprintf("%g%%", float64(int64(v*1e6+0.5))/1e4) }
 
@@ -164,20 +153,4 @@ func sizeText(n int64) string {
 		}
 	}
 	return cmp.Or(fmt.Sprint(n), "0")
-}
-
-// checkWords refuses words of a list that are unknown or come twice.
-func checkWords(flag string, given, known []string) error {
-	for i, v := range given {
-		switch {
-		case !slices.Contains(known, v):
-			return fmt.Errorf("--%s %q: want %s", flag, v, either(known))
-		case slices.Contains(given[:i], v):
-			return fmt.Errorf("--%s %s is given twice", flag, v)
-		}
-	}
-	if len(given) == 0 {
-		return fmt.Errorf("--%s is empty", flag)
-	}
-	return nil
 }

@@ -18,19 +18,12 @@ type versionOptions struct {
 	*Host
 }
 
-func newVersionCmd(f *Env, runF func(context.Context, *versionOptions) error) *cobra.Command {
+func newVersionCmd(f *Env) *cobra.Command {
 	opts := &versionOptions{f.Host()}
-	cmd := &cobra.Command{
-		Use:   "version",
-		Short: "Print the version and build information",
-		Args:  noArgs,
-		RunE:  action(opts, opts.parse, runF),
-	}
+	cmd := newCommand(opts, "version", "Print the version and build information")
 	Formats(cmd, formatTable, formatJSON)
 	return cmd
 }
-
-func (*versionOptions) parse(*cobra.Command, []string) error { return nil }
 
 // versionDoc is what the program knows of itself.
 type versionDoc struct {
@@ -51,10 +44,10 @@ func newVersionDoc() versionDoc {
 		Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH, NVML: b.NVML, Schemas: schemas()}
 }
 
-func runVersion(_ context.Context, opts *versionOptions) error {
+func (o *versionOptions) run(_ context.Context) error {
 	b := newVersionDoc()
-	if opts.Format == formatJSON {
-		return printJSON(opts.Streams.Out, b)
+	if o.Format == formatJSON {
+		return printJSON(o.Streams.Out, b)
 	}
 	commit, nvml := b.Commit, "not built in"
 	if commit == "" {
@@ -66,7 +59,7 @@ func runVersion(_ context.Context, opts *versionOptions) error {
 	if b.NVML {
 		nvml = "built in"
 	}
-	look := opts.Look()
-	return Write(opts.Streams.Out, fmt.Appendf(nil, "topoctl %s\ncommit:   %s\ngo:       %s %s/%s\nnvml:     %s\n%s",
+	look := o.Look()
+	return Write(o.Streams.Out, fmt.Appendf(nil, "topoctl %s\ncommit:   %s\ngo:       %s %s/%s\nnvml:     %s\n%s",
 		b.Version, commit, b.Go, b.OS, b.Arch, nvml, look.Wrap("schemas:  ", strings.Join(b.Schemas, ", "), "")))
 }

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,6 +16,7 @@ import (
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/build"
 	"github.com/topoctl/topoctl/internal/observe"
+	"github.com/topoctl/topoctl/internal/pkgerr"
 	"github.com/topoctl/topoctl/internal/record"
 	"github.com/topoctl/topoctl/internal/text"
 	"github.com/topoctl/topoctl/internal/watch"
@@ -23,7 +25,6 @@ import (
 
 type watchOptions struct {
 	*Host
-	color        bool
 	interval     time.Duration // of counters, 0 none
 	every        time.Duration // of looks at the whole host, 0 only when something says so
 	limit        time.Duration // 0: until it is stopped
@@ -33,18 +34,13 @@ type watchOptions struct {
 	agents       []string
 }
 
-func newWatchCmd(f *Env, runF func(context.Context, *watchOptions) error) *cobra.Command {
+func newWatchCmd(f *Env) *cobra.Command {
 	opts := &watchOptions{Host: f.Host()}
-	cmd := &cobra.Command{
-		Use:   "watch",
-		Short: "Print changes on this host as they happen",
-		Args:  noArgs,
-		RunE:  action(opts, opts.parse, runF),
-	}
+	cmd := newCommand(opts, "watch", "Print changes on this host as they happen")
 	fl := cmd.Flags()
 	fl.DurationVar(&opts.interval, "interval", time.Second, "read counters and query agents every `TIME`; 0 for never")
-	fl.DurationVar(&opts.every, "every", 30*time.Second, "discover the host again every `TIME`, and when the kernel reports a change; 0 for only then")
-	fl.DurationVar(&opts.limit, "duration", 0, "stop after `TIME`")
+	everyFlag(cmd, &opts.every)
+	timeFlag(cmd, &opts.limit, "duration", 0, 1, unbounded, "stop after `TIME`")
 	fl.BoolVar(&opts.exitOnChange, "exit-on-change", false, "stop at the first change, with exit code 1")
 	fl.BoolVar(&opts.infos, "all", false, "also print findings of severity info")
 	fl.StringVar(&opts.baseline, "baseline", "", "report drift from the host in `FILE` (as for diff, or "+fixturePrefix+"NAME), instead of from the start")
@@ -56,37 +52,42 @@ func newWatchCmd(f *Env, runF func(context.Context, *watchOptions) error) *cobra
 	return cmd
 }
 
-// leastEvery is how often a whole host is looked at at most: it takes a good part of a
-// second.
-const leastEvery = time.Second
+// leastInterval is how often counters are read at most.
+const leastInterval = 100 * time.Millisecond
 
-// parse takes over the flags and refuses what makes no sense.
-func (o *watchOptions) parse(cmd *cobra.Command, _ []string) error {
-	o.color = o.Color() && o.Format == formatTable
-	changed := cmd.Flags().Changed
+// everyFlag adds --every.
+func everyFlag(cmd *cobra.Command, to *time.Duration) {
+	cmd.Flags().DurationVar(to, "every", 30*time.Second, "discover the host again every `TIME`, and when the kernel reports a change; 0 for only then")
+}
+
+// checkPace refuses a time between two looks that is shorter than they are worth; 0 stands for never. A look at the whole
+// host takes a good part of a second.
+func checkPace(interval, every time.Duration) error {
 	switch {
-	case o.interval < 0, o.interval > 0 && o.interval < 100*time.Millisecond:
-		return fmt.Errorf("--interval %s: want 100ms or more, or 0", o.interval)
-	case o.every < 0, o.every > 0 && o.every < leastEvery:
-		return fmt.Errorf("--every %s: want %s or more, or 0", o.every, leastEvery)
-	case changed("duration") && o.limit <= 0:
-		return fmt.Errorf("--duration %s: want more than 0", o.limit)
-	}
-	if err := notEmpty(cmd, "baseline", "agent"); err != nil {
-		return err
-	}
-	if err := checkTogether(cmd,
-		flagRule{"interval every duration exit-on-change agent", idleWith, savedHost, "that host does not change: leave out the flag that selects it to watch this one"},
-		flagRule{"from=-", excludes, "baseline=-", readOnce}); err != nil {
-		return err
-	}
-	for i, a := range o.agents {
-		var err error
-		if o.agents[i], err = observe.AgentURL(a); err != nil {
-			return fmt.Errorf("--%w", err) // it begins with "agent"
-		}
+	case interval != 0 && interval < leastInterval:
+		return fmt.Errorf("--interval %s: want %s or more, or 0", interval, leastInterval)
+	case every != 0 && every < time.Second:
+		return fmt.Errorf("--every %s: want 1s or more, or 0", every)
 	}
 	return nil
+}
+
+// checkAgents completes the values of --agent.
+func checkAgents(list []string) error {
+	for i, a := range list {
+		url, err := observe.AgentURL(a)
+		if err != nil {
+			return fmt.Errorf("--%w", pkgerr.Plain(err)) // it begins with "agent"
+		}
+		list[i] = url
+	}
+	return nil
+}
+
+func (o *watchOptions) parse(cmd *cobra.Command, _ []string) error {
+	return cmp.Or(checkPace(o.interval, o.every), checkTogether(cmd,
+		flagRule{"interval every duration exit-on-change agent", idleWith, savedHost, "that host does not change: leave out the flag that selects it to watch this one"},
+		flagRule{"from=-", excludes, "baseline=-", readOnce}), checkAgents(o.agents))
 }
 
 // against is what drift is told against; nil is the start.
@@ -104,7 +105,7 @@ func (o *watchOptions) against(ctx context.Context) (*topo.Topology, error) {
 // errChanged ends a watch that waits for a change.
 var errChanged = errors.New("something has changed")
 
-func runWatch(ctx context.Context, o *watchOptions) error {
+func (o *watchOptions) run(ctx context.Context) error {
 	baseline, err := o.against(ctx)
 	if err != nil {
 		return err
@@ -250,7 +251,7 @@ const mostDetail = 6
 func (p *watchPrinter) text(w io.Writer, now time.Time, e *watch.Event) {
 	severity := doctor.Severity(e.Severity)
 	label := severity.Label()
-	if p.o.color {
+	if p.o.Color() {
 		label = "\x1b[" + severityColors[severity] + "m" + label + "\x1b[0m"
 	}
 	what := string(e.Kind)

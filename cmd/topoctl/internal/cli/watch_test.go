@@ -9,22 +9,6 @@ import (
 	"github.com/topoctl/topoctl/internal/watch"
 )
 
-func TestParseWatch(t *testing.T) {
-	got, err := parseOnly(t, newStreams().Streams, newWatchCmd, "--interval", "0", "--every", "5m", "--duration", "1h", "--exit-on-change", "--all",
-		"--baseline", "fixture:dgx-h100", "--agent", "n1:9411", "--agent", "https://n2:1", "--json", "--host-root", "/host")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got.interval != 0 || got.every != 5*time.Minute || got.limit != time.Hour || !got.exitOnChange || !got.infos || got.baseline != "fixture:dgx-h100" ||
-		strings.Join(got.agents, " ") != "http://n1:9411 https://n2:1" || got.Format != formatJSON || got.Globals.HostRoot != "/host" {
-		t.Errorf("got %+v", got)
-	}
-	got, err = parseOnly(t, newStreams().Streams, newWatchCmd)
-	if err != nil || got.interval != time.Second || got.every != 30*time.Second || got.limit != 0 || got.Format != formatTable || got.Globals.Described() {
-		t.Errorf("defaults: %+v, %v", got, err)
-	}
-}
-
 // Nothing that a host or an agent says reaches the terminal as it is, and long details are
 // cut.
 func TestWatchText(t *testing.T) {
