@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"slices"
@@ -137,7 +138,10 @@ func TestRefused(t *testing.T) {
 	f := newStreams()
 	for line := range strings.Lines(strings.TrimPrefix(refused, "\n")) {
 		args, want, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " | ")
-		if code := runFake(t.Context(), f, strings.Fields(args)...); code != exitFailed || f.Stdout.Len() > 0 || !strings.Contains(f.Stderr.String(), want) {
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second) // a mistake that is not seen may start an agent
+		code := runFake(ctx, f, strings.Fields(args)...)
+		cancel()
+		if code != exitFailed || f.Stdout.Len() > 0 || !strings.Contains(f.Stderr.String(), want) {
 			t.Errorf("%s: exit code %d, %q, want %q", args, code, f.Stdout.String()+f.Stderr.String(), want)
 		}
 	}
