@@ -251,7 +251,7 @@ func difference(code Code, before, c *Candidate) string {
 	case CodeFallback:
 		return fmt.Sprintf("equal to %s in all else, which the plan takes", before.Name)
 	}
-	return fmt.Sprintf("equal to %s in all else, later by name", before.Name)
+	return fmt.Sprintf("as good as %s, which comes first by name", before.Name)
 }
 
 func classText(c topo.Class) string {

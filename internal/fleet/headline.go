@@ -111,7 +111,7 @@ func (f *Fleet) sayOdd() string {
 	case len(byHost) == 0:
 		return f.sayDisagree()
 	case len(byHost) == 1:
-		s := fmt.Sprintf("1 of %s is odd: %s: %s", text.Plural(known, "host"), byHost[0][0].Hosts[0], byHost[0][0].Text)
+		s := fmt.Sprintf("1 of %s differs: %s: %s", text.Plural(known, "host"), byHost[0][0].Hosts[0], byHost[0][0].Text)
 		return andMore(s, len(byHost[0])-1, "difference")
 	}
 	slices.SortStableFunc(byHost, func(a, b []*Finding) int {
@@ -122,7 +122,7 @@ func (f *Fleet) sayOdd() string {
 		names = append(names, x[0].Hosts[0])
 	}
 	alike := group.By(odd, func(x *Finding) string { return x.Text })
-	s := fmt.Sprintf("%d of %s are odd: %s", len(byHost), text.Plural(known, "host"), text.Join(names, mostNames))
+	s := fmt.Sprintf("%d of %s differ: %s", len(byHost), text.Plural(known, "host"), text.Join(names, mostNames))
 	if len(alike) == 1 {
 		return s + ": " + alike[0][0].Text
 	}

@@ -66,7 +66,7 @@ func (l *Lib) eachDevice(visit func(dev *C.struct_tv_device, name string) bool) 
 	if rc := C.tv_list(l.c, &list, &n); rc != 0 {
 		errno := syscall.Errno(rc)
 		if errors.Is(errno, syscall.ENOSYS) {
-			return fmt.Errorf("%w: the kernel has no RDMA devices' class: load the module ib_uverbs", ErrUnavailable)
+			return fmt.Errorf("%w: the kernel has no RDMA devices for programs: load the module ib_uverbs", ErrUnavailable)
 		}
 		return &Error{Verb: "ibv_get_device_list", Device: "all devices", Errno: errno}
 	}

@@ -230,7 +230,7 @@ func checkIndex(h *host) (o outcome) {
 		severity, which = Info, "all RDMA devices, storage and others included,"
 	}
 	if len(gpus) > 0 {
-		sentence := fmt.Sprintf("pairing GPUs with %s by number misleads %d of %d GPUs: %s", which, len(gpus), len(h.gpus), what[0])
+		sentence := fmt.Sprintf("pairing GPUs with %s by number is wrong for %d of %d GPUs: %s", which, len(gpus), len(h.gpus), what[0])
 		if len(what) > 1 {
 			sentence += "; " + what[1]
 		}

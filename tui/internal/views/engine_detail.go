@@ -39,7 +39,7 @@ func (a *agent) tell(d *detail) {
 	uncounted := a.uncounted(" without ", ", which is not counted")
 	d.field("peers wrote", units.Bytes(x.ServedWrittenBytes)+uncounted)
 	d.field("peers read", units.Bytes(x.ServedReadBytes)+uncounted)
-	d.field("refused", text.Plural(x.Refused, "request")+" of peers that were against the rules")
+	d.field("refused", text.Plural(x.Refused, "request")+" that peers may not make")
 	d.field("open by", text.Plural(x.Sessions, "peer"))
 	if more := x.ServedUnlisted + len(x.Served) - len(a.engine.Served); more > 0 {
 		d.field("not listed", text.Plural(more, "connection")+" of peers")

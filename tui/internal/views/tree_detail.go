@@ -42,7 +42,7 @@ func (v *TreeView) describe(d *detail, i int) {
 	v.listAttributes(d, n)
 	if i == 0 {
 		d.section("marks")
-		d.field(d.l.Mark(ui.Bad), "an error, says the doctor")
+		d.field(d.l.Mark(ui.Bad), "an error by topoctl doctor")
 		d.field(d.l.Mark(ui.Middle), "a warning; behind a link: it could be faster")
 		d.field("e", "errors that counted up in the last minute")
 		d.field(d.l.Folded(), "more below: it has the worst mark of what it hides")

@@ -112,7 +112,7 @@ func (o *benchOptions) announce() string {
 	if peer == "" {
 		peer = "an agent on this host"
 	}
-	return fmt.Sprintf("%s of %s with %s, and their limits", text.Plural(o.measurements(), "measurement"), o.job.Duration, peer)
+	return fmt.Sprintf("%s of %s with %s, and of a raw socket and memcpy beside them", text.Plural(o.measurements(), "measurement"), o.job.Duration, peer)
 }
 
 // measurements is how many are asked for.

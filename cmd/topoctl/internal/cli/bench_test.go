@@ -70,7 +70,7 @@ n1 with peer n2 at 10.0.0.2:7411, region bench
 working set 512 MiB: 256 MiB on each side, scattered; 2 CPUs; congestion control cubic
 note: no huge pages
 p50 to max: latency of a batch. CPU s/GB: CPU time for 10^9 bytes ("here": without the peer's).
-of raw, of copy: the rate as a part of that of the raw socket and of memcpy.
+of raw, of copy: the rate divided by that of a raw socket, and of memcpy.
 
 write 64 KiB x 128, 1 thread x 2 in flight
                   rate      ops/s   p50      p99      p99.9  max      CPU s/GB   of raw  of copy  lanes

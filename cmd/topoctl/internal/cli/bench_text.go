@@ -122,7 +122,7 @@ func benchAnswer(r *bench.Report, l *Look) string {
 
 // benchLegend says what the heads of the tables mean.
 const benchLegend = "p50 to max: latency of a batch. CPU s/GB: CPU time for 10^9 bytes (\"here\": without the peer's).\n" +
-	"of raw, of copy: the rate as a part of that of the raw socket and of memcpy.\n"
+	"of raw, of copy: the rate divided by that of a raw socket, and of memcpy.\n"
 
 // incompleteText says how much of what was asked for is there.
 func incompleteText(r *bench.Report, planned int) string {
