@@ -139,6 +139,22 @@ func TestFenceAfterClose(t *testing.T) {
 	})
 }
 
+// A batch with a peer that is lost fails for that, also where the peer is closed, as by Target, before the batch has
+// heard of it.
+func TestCloseLost(t *testing.T) {
+	checkLeaks(t)
+	p := newPair(t, 4096, Options{}, Options{Limits: Limits{Notifications: 1}})
+	ctx := testContext(t)
+	must(t, p.peer.Notify(ctx, []byte("fills the queue")))
+	b := p.submit(t, ctx, []Op{WriteOp(p.mine.All(), p.to.At(0))}, SubmitOptions{Notify: []byte("waits")})
+	eventually(t, "the bytes are there", func() bool { return b.Progress().Bytes == 4096 })
+	p.peer.ended.Store(&ErrPeerLost)
+	ok(t, p.peer.Close())
+	if err := b.Err(); !errors.Is(err, ErrPeerLost) || errors.Is(err, ErrClosed) {
+		t.Errorf("it failed with: %v", err)
+	}
+}
+
 // A notification that waits for the peer's application can be cancelled, and the error
 // says what is known of it.
 func TestCancelNotification(t *testing.T) {

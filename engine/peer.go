@@ -439,7 +439,10 @@ const closeTimeout = 5 * time.Second
 // the session.
 func (p *Peer) Close() error {
 	e := p.engine
-	cause := fmt.Errorf("peer was %w", ErrClosed)
+	cause := p.lost() // its batches may not have ended of that yet
+	if cause == nil {
+		cause = fmt.Errorf("peer was %w", ErrClosed)
+	}
 	var mine []*Batch
 	for _, b := range e.running() {
 		if b.peer == p {

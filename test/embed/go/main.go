@@ -1,0 +1,150 @@
+// Pusher moves pages of a KV cache into another process, and goes on when that was killed and started again:
+// "pusher receive HOST:PORT", and "pusher push HOST:PORT REQUESTS REGION".
+//
+// A request is 8 pages. A page goes to slot PAGE % 16 of the receiver's region, and with it the notification "PAGE".
+// The call "PAGE" then returns the credit for the slot, once the receiver has consumed the page. Whatever fails, the
+// same page is pushed again until then, so that what is still under way changes nothing.
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/adler32"
+	"log"
+	"os"
+	"runtime"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/topoctl/topoctl/engine"
+	"github.com/topoctl/topoctl/engine/memory"
+)
+
+const (
+	slots     = 16
+	pages     = 8                // of a request
+	deadline  = 20 * time.Second // of a request, of which each try of a page has 1 s
+	pageBytes = 64 << 10         // the page's number (4 bytes), anything, and the Adler-32 of both (4 bytes)
+)
+
+func main() {
+	if args := os.Args; len(args) == 3 && args[1] == "receive" {
+		receive(args[2])
+	} else if len(args) == 5 && args[1] == "push" {
+		push(args[2], must(strconv.Atoi(args[3])), args[4])
+	} else {
+		log.Fatal("want receive HOST:PORT, or push HOST:PORT REQUESTS REGION")
+	}
+}
+
+func must[T any](v T, err error) T {
+	if err != nil {
+		log.Fatal(err)
+	}
+	return v
+}
+
+func receive(address string) {
+	var r receiver
+	// Peers find the region as soon as they find the engine; those in C and Python by its address.
+	prepare := func(e *engine.Engine) (err error) {
+		r.engine = e
+		r.kv, err = e.Alloc(slots*pageBytes, engine.RegionOptions{Name: "kv", Grant: memory.PeerWrite, OfferAddress: true})
+		return err
+	}
+	must(engine.New(context.Background(), engine.Options{Listen: []string{address}, Prepare: prepare, Answer: r.answer}))
+	select {} // until it is killed
+}
+
+type receiver struct {
+	engine   *engine.Engine
+	kv       *engine.Region
+	lock     sync.Mutex
+	consumed [slots]int // the last page of each slot, from 1 on
+}
+
+// answer gives a credit. The notification of a page has come before its call.
+func (r *receiver) answer(_ context.Context, _ engine.PeerID, request []byte) ([]byte, error) {
+	r.lock.Lock()
+	defer r.lock.Unlock()
+	for len(r.engine.Notifications()) > 0 {
+		page := must(strconv.Atoi(string((<-r.engine.Notifications()).Payload)))
+		if page > r.consumed[page%slots] { // else it was pushed twice, and its slot may be the next one's by now
+			content := r.kv.Bytes()[page%slots*pageBytes:][:pageBytes]
+			sum := binary.LittleEndian.Uint32(content[pageBytes-4:])
+			right := binary.LittleEndian.Uint32(content) == uint32(page) && adler32.Checksum(content[:pageBytes-4]) == sum
+			fmt.Printf("page %d right %t\n", page, right)
+			r.consumed[page%slots] = page
+		}
+	}
+	if page := must(strconv.Atoi(string(request))); page > r.consumed[page%slots] {
+		return nil, fmt.Errorf("page %d did not come", page) // to this receiver: there was another one before
+	}
+	return nil, nil
+}
+
+// push prints a line for each request.
+func push(address string, requests int, region string) {
+	e := must(engine.New(context.Background(), engine.Options{}))
+	local := must(e.Alloc(slots*pageBytes, engine.RegionOptions{}))
+	target := e.Target(address)
+	var workers sync.WaitGroup
+	for first := range slots / pages {
+		workers.Go(func() {
+			for request := first; request < requests; request += slots / pages {
+				ctx, cancel := context.WithTimeout(context.Background(), deadline)
+				var running sync.WaitGroup
+				for i := range pages {
+					running.Go(func() { pushPage(ctx, target, region, local, request*pages+i+1) })
+				}
+				running.Wait()
+				cancel()
+				fmt.Println("request", request, "goroutines", runtime.NumGoroutine())
+			}
+		})
+	}
+	workers.Wait()
+	must(e, e.Close())
+}
+
+// pushPage returns when the receiver has consumed the page.
+func pushPage(ctx context.Context, target *engine.Target, region string, local *engine.Region, page int) {
+	at := int64(page % slots * pageBytes)
+	content := local.Bytes()[at:][:pageBytes]
+	must(rand.Read(content))
+	binary.LittleEndian.PutUint32(content, uint32(page))
+	binary.LittleEndian.PutUint32(content[pageBytes-4:], adler32.Checksum(content[:pageBytes-4]))
+	try := func() error {
+		ctx, cancel := context.WithTimeout(ctx, time.Second)
+		defer cancel()
+		peer, err := target.Peer(ctx) // opens it again where it was lost
+		if err != nil {
+			return err
+		}
+		kv, err := peer.Region(ctx, region)
+		if err != nil {
+			return err
+		}
+		note := strconv.AppendInt(nil, int64(page), 10)
+		batch, err := peer.Submit(ctx, []engine.Op{engine.WriteOp(local.Span(at, pageBytes), kv.At(at))}, engine.SubmitOptions{Notify: note})
+		if err == nil {
+			err = batch.Wait(context.Background()) // ctx bounds the batch, which uses the page until it ends
+		}
+		if err == nil {
+			_, err = peer.Call(ctx, note)
+		} else if errors.Is(err, engine.ErrQuarantined) { // an earlier try may still write there
+			err = errors.Join(err, peer.Fenced(ctx))
+		}
+		return err
+	}
+	for err := try(); err != nil; err = try() {
+		if errors.Is(err, engine.ErrInvalid) || ctx.Err() != nil { // it will not be better
+			log.Fatalf("page %d: %v", page, err)
+		}
+		fmt.Fprintln(os.Stderr, "page", page, "again:", err)
+	}
+}
