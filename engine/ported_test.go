@@ -69,7 +69,7 @@ func groupText(t *testing.T, p *pair, local, remote string) string {
 	for _, l := range g.Lanes {
 		rate := "?"
 		if l.ExpectedBytesPerSec != nil {
-			rate = fmt.Sprint(*l.ExpectedBytesPerSec / gbps)
+			rate = fmt.Sprint(int64(*l.ExpectedBytesPerSec / gbps))
 		}
 		out += fmt.Sprintf("%s %s %s %s\n", l.Lane, l.Verdict, rate, l.Health)
 	}
