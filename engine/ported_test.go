@@ -64,6 +64,7 @@ func groupText(t *testing.T, p *pair, local, remote string) string {
 	t.Helper()
 	x, err := p.peer.Explain(pathsel.Location(local), pathsel.Location(remote))
 	must(t, err)
+	keepsSchema(t, x)
 	g := &x.Routes[0].Groups[0]
 	out := ""
 	for _, l := range g.Lanes {
