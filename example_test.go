@@ -2,6 +2,7 @@ package topoctl_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"log"
 	"time"
@@ -44,4 +45,18 @@ func ExampleNewEngine() {
 	}
 	fmt.Printf("%s\n", theirs.Bytes()[:14])
 	// Output: over every NIC
+}
+
+// The schema of the documents that an explanation of a batch is.
+func ExampleSchema() {
+	data, err := topoctl.Schema(engine.SchemaExplain)
+	if err != nil {
+		log.Fatal(err)
+	}
+	var schema struct{ Title, Type string }
+	if err := json.Unmarshal(data, &schema); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(schema.Title, "is an", schema.Type)
+	// Output: topoctl.explain/v1 is an object
 }

@@ -158,7 +158,7 @@ func (r *RouteRecord) text(b *strings.Builder) {
 			l := &g.Lanes[k]
 			rate := "rate not known"
 			if l.ExpectedBytesPerSec != nil {
-				rate = units.Rate(int64(*l.ExpectedBytesPerSec), units.Auto)
+				rate = l.ExpectedBytesPerSec.String()
 			}
 			fmt.Fprintf(b, "      %s: %s, %s, share %s, %s (%s)\n", l.Lane, l.Verdict, rate, units.Bytes(l.PredictedBytes), l.Health, l.Reason)
 		}

@@ -64,12 +64,13 @@ func groupText(t *testing.T, p *pair, local, remote string) string {
 	t.Helper()
 	x, err := p.peer.Explain(pathsel.Location(local), pathsel.Location(remote))
 	must(t, err)
+	keepsSchema(t, x)
 	g := &x.Routes[0].Groups[0]
 	out := ""
 	for _, l := range g.Lanes {
 		rate := "?"
 		if l.ExpectedBytesPerSec != nil {
-			rate = fmt.Sprint(*l.ExpectedBytesPerSec / gbps)
+			rate = fmt.Sprint(int64(*l.ExpectedBytesPerSec / gbps))
 		}
 		out += fmt.Sprintf("%s %s %s %s\n", l.Lane, l.Verdict, rate, l.Health)
 	}

@@ -270,7 +270,7 @@ func (c *Candidate) rateText() string {
 }
 
 func rateText(r topo.Rate, basis topo.Basis) string {
-	return basis.Text(units.Rate(int64(r), units.Gbyte))
+	return basis.Text(r.String())
 }
 
 func hopsText(n *int) string {

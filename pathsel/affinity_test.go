@@ -10,7 +10,6 @@ import (
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/fixtures"
-	"github.com/topoctl/topoctl/internal/units"
 	"github.com/topoctl/topoctl/pathsel"
 	"github.com/topoctl/topoctl/testkit/fixturetest"
 	"github.com/topoctl/topoctl/testkit/golden"
@@ -62,7 +61,7 @@ func ranks(a *pathsel.Affinity) string {
 	for _, c := range a.Ranked {
 		class, rate := c.Class.String(), "?"
 		if c.BytesPerSec != nil {
-			rate = units.Rate(int64(*c.BytesPerSec), units.Gbyte)
+			rate = c.BytesPerSec.String()
 		}
 		if h := fmt.Sprintf("%s %s %s %s", c.Verdict, class, rate, c.Basis); h != head {
 			flush()
@@ -78,7 +77,7 @@ func capacityText(c *pathsel.Capacity) string {
 	if c.BytesPerSec == nil {
 		return "unknown"
 	}
-	return fmt.Sprintf("%s %s", units.Rate(int64(*c.BytesPerSec), units.Gbyte), c.Basis)
+	return fmt.Sprintf("%s %s", c.BytesPerSec.String(), c.Basis)
 }
 
 func TestAffinityOfFixtures(t *testing.T) {

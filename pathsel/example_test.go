@@ -38,7 +38,7 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	fmt.Println(*c.BytesPerSec/1e9, "GB/s on", len(c.Shares), "ports")
+	fmt.Println(*c.BytesPerSec, "on", len(c.Shares), "ports")
 
 	// Which ports for which GPU, when all of them work at once?
 	p, err := h.Plan(nil)
@@ -48,7 +48,7 @@ func Example() {
 	fmt.Println(p.Assignments[7].Consumer, "has", p.Assignments[7].Ports[0].Name)
 	// Output:
 	// mlx5_0, PXB: nearest usable port (PXB, 50.0 GB/s)
-	// 100 GB/s on 2 ports
+	// 100.0 GB/s on 2 ports
 	// gpu:7 has mlx5_11
 }
 

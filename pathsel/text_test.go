@@ -7,7 +7,6 @@ import (
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/text"
-	"github.com/topoctl/topoctl/internal/units"
 )
 
 // The records of decisions for people, as golden files have them: the command and the
@@ -72,7 +71,7 @@ func (l *Lane) row(rank int) []string {
 		share = "?"
 	}
 	if l.Share != nil {
-		share = units.Rate(int64(*l.Share), units.Gbyte)
+		share = l.Share.String()
 	}
 	why := l.Reason.line() + "; " + string(l.ReachReason.Code)
 	if l.Verdict == Chosen {
@@ -257,7 +256,7 @@ func rateOr(r *topo.Rate, basis topo.Basis, unknown string) string {
 	if r == nil {
 		return unknown
 	}
-	return basis.Text(units.Rate(int64(*r), units.Gbyte))
+	return basis.Text(r.String())
 }
 
 func classOr(c topo.Class, unknown string) string {

@@ -60,6 +60,18 @@ func (t *Topology) Encode() ([]byte, error) {
 	return data, nil
 }
 
+// MarshalJSON is Encode, so that encoding/json writes the document where a program has a topology in a value of its own.
+func (t Topology) MarshalJSON() ([]byte, error) { return t.Encode() }
+
+// UnmarshalJSON is Decode. A null is no topology.
+func (t *Topology) UnmarshalJSON(data []byte) error {
+	read, err := Decode(data)
+	if err == nil {
+		*t = *read
+	}
+	return err
+}
+
 // factsTable is the document's "facts": each set of facts once.
 type factsTable struct {
 	places map[string]int // by Facts.key

@@ -3,10 +3,15 @@ package topo_test
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/fixtures"
 	"github.com/topoctl/topoctl/testkit/fixturetest"
 )
 
@@ -144,5 +149,58 @@ func TestDecodeTakesKeysInAnyOrder(t *testing.T) {
 		if got, err := top.Encode(); err != nil || !bytes.Equal(got, want) {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+// encoding/json writes and reads the document of every machine, whether a value or a pointer is in hand.
+func TestEncodingJSON(t *testing.T) {
+	for _, name := range slices.Concat(fixtures.Names(), fixtures.Captures()) {
+		top := fixturetest.Topology(t, name)
+		want := encode(t, top)
+		var compact bytes.Buffer
+		if err := json.Compact(&compact, want); err != nil {
+			t.Fatal(err)
+		}
+		type inValue struct{ Host topo.Topology }
+		for _, v := range []any{struct{ Host *topo.Topology }{top}, inValue{*top}} {
+			data, err := json.Marshal(v)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got struct{ Host json.RawMessage }
+			var read inValue
+			if err := errors.Join(json.Unmarshal(data, &got), json.Unmarshal(data, &read)); err != nil {
+				t.Fatal(err)
+			}
+			var plain bytes.Buffer // json.Marshal has escaped what HTML minds
+			json.HTMLEscape(&plain, compact.Bytes())
+			if !bytes.Equal(got.Host, plain.Bytes()) {
+				t.Errorf("%s: json.Marshal of %T gives another document than Encode", name, v)
+			}
+			decoded, err := topo.Decode(want)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(decoded, &read.Host); diff != "" {
+				t.Errorf("%s: json.Unmarshal reads another topology than Decode (-Decode +Unmarshal)\n%s", name, diff)
+			}
+		}
+	}
+}
+
+// What is no topology is an error and leaves the value alone; a pointer can be null.
+func TestUnmarshalRefuses(t *testing.T) {
+	for _, doc := range []string{`null`, `{}`, `[]`, `{"schema":"topoctl.topology/v2"}`, `{"GPUs":[]}`} {
+		top := topo.Topology{Origin: "before"}
+		if err := json.Unmarshal([]byte(doc), &top); err == nil || top.Origin != "before" {
+			t.Errorf("%s: error %v, origin %q", doc, err, top.Origin)
+		}
+	}
+	var in struct{ Host *topo.Topology }
+	if err := json.Unmarshal([]byte(`{"Host":null}`), &in); err != nil || in.Host != nil {
+		t.Errorf("a pointer that is null: %v, %v", in.Host, err)
+	}
+	if data, err := json.Marshal(in); err != nil || string(data) != `{"Host":null}` {
+		t.Errorf("a pointer that is nil: %s, %v", data, err)
 	}
 }

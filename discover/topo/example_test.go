@@ -32,5 +32,5 @@ func Example() {
 	t.Derive()
 	r := t.Relate("gpu:0", "rdma:mlx5_0")
 	fmt.Println(r.Class, r.NCCL, *r.BytesPerSec, r.Limit, r.Basis)
-	// Output: PIX PIX 50000000000 port:mlx5_0/1 read
+	// Output: PIX PIX 50.0 GB/s port:mlx5_0/1 read
 }

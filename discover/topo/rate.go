@@ -1,7 +1,12 @@
 package topo
 
+import "github.com/topoctl/topoctl/internal/units"
+
 // Rate is a speed in one direction, in bytes per second.
 type Rate int64
+
+// String is the rate in gigabytes per second, "50.0 GB/s"; below a tenth of one in a smaller unit.
+func (r Rate) String() string { return units.Rate(int64(r), units.Gbyte) }
 
 // Convenient rates.
 const (

@@ -45,6 +45,16 @@ func FuzzParseBDF(f *testing.F) {
 	})
 }
 
+func TestRateString(t *testing.T) {
+	for rate, want := range map[topo.Rate]string{
+		0: "0 GB/s", 50 * topo.GBPerSec: "50.0 GB/s", topo.PCIeRate(32000, 16): "63.0 GB/s", 20 * topo.MBPerSec: "20.0 MB/s",
+	} {
+		if got := rate.String(); got != want {
+			t.Errorf("%d bytes/s print as %q, want %q", rate, got, want)
+		}
+	}
+}
+
 func TestPCIeRate(t *testing.T) {
 	tests := []struct {
 		speed, width int

@@ -174,13 +174,13 @@ func hostName(address string) string {
 	return strings.TrimSuffix(strings.ToLower(host), ".")
 }
 
-// index names the pages that there are.
 func (h *handler) index(w http.ResponseWriter, _ *http.Request) {
-	pages := "topoctl agent\n\n/healthz      ok while it serves\n/v1/topology  this host, as JSON\n/v1/engine    regions, peers and lanes, as JSON\n/metrics      counters for Prometheus\n"
-	if h.look != nil {
-		pages += "/metrics/host links, ports, paths and findings of this host for Prometheus\n"
+	data, err := h.page()
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
 	}
-	answer(w, "text/plain; charset=utf-8", []byte(pages))
+	answer(w, "text/html; charset=utf-8", data)
 }
 
 func (h *handler) health(w http.ResponseWriter, _ *http.Request) {

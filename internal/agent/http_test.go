@@ -80,12 +80,12 @@ func TestHTTP(t *testing.T) {
 		}
 		return string(body)
 	}
-	pages := regexp.MustCompile(`(?m)^/\S+`).FindAllString(get("/", 200, "text/plain"), -1)
-	for _, page := range pages { // the index names those that there are
-		get(page, 200, "")
+	pages := regexp.MustCompile(`href="([^"#]+)"`).FindAllStringSubmatch(get("/", 200, "text/html"), -1)
+	for _, page := range pages { // the index links to those that there are
+		get("/"+page[1], 200, "")
 	}
 	if len(pages) != 4 {
-		t.Errorf("the index names %v", pages)
+		t.Errorf("the index links to %v", pages)
 	}
 	get("/nothing", 404, "text/plain")
 	if got := get("/healthz", 200, "text/plain"); got != "ok\n" {
@@ -156,8 +156,8 @@ func TestHostMetrics(t *testing.T) {
 	if get("/metrics/host"); looks != 3 {
 		t.Errorf("%d looks, want another one later", looks)
 	}
-	if _, text := get("/"); !strings.Contains(text, "\n/metrics/host") {
-		t.Errorf("the index does not name it: %s", text)
+	if _, text := get("/"); !strings.Contains(text, `href="metrics/host"`) {
+		t.Errorf("the index does not link to it: %s", text)
 	}
 	h.look = nil // only an agent looks at its host
 	server = newServer(h).Handler

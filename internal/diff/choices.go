@@ -292,8 +292,8 @@ func behind(a *pathsel.Affinity, x *pathsel.Candidate) string {
 	case x.Class != best.Class:
 		return fmt.Sprintf("class %s, %s is %s", cmp.Or(x.Class.String(), "unknown"), best.Name, cmp.Or(best.Class.String(), "unknown"))
 	case x.BytesPerSec != nil && best.BytesPerSec != nil:
-		return fmt.Sprintf("%s, %s has %s", x.Basis.Text(units.Rate(int64(*x.BytesPerSec), units.Gbyte)), best.Name,
-			best.Basis.Text(units.Rate(int64(*best.BytesPerSec), units.Gbyte)))
+		return fmt.Sprintf("%s, %s has %s", x.Basis.Text(x.BytesPerSec.String()), best.Name,
+			best.Basis.Text(best.BytesPerSec.String()))
 	}
 	return x.Reason.Text
 }
@@ -320,7 +320,7 @@ func rates(p, q *topo.Rate, was, is topo.Basis) string {
 	if p == nil || q == nil || *p == *q || (was == topo.BasisBound) != (is == topo.BasisBound) {
 		return ""
 	}
-	return was.Text(units.RateNumber(int64(*p), units.Gbyte)) + " -> " + is.Text(units.Rate(int64(*q), units.Gbyte))
+	return was.Text(units.RateNumber(int64(*p), units.Gbyte)) + " -> " + is.Text(q.String())
 }
 
 // restsOn finds a fact about some ports that only one side knows, and that may be the only reason for a different

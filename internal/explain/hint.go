@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"github.com/topoctl/topoctl/internal/text"
-	"github.com/topoctl/topoctl/internal/units"
 	"github.com/topoctl/topoctl/pathsel"
 )
 
@@ -83,7 +82,7 @@ func (a *Answer) degraded() {
 		s := &a.Route.Steps[i]
 		if s.Degraded {
 			a.hint(HintDegraded, s.Evidence, "%s carries %s of %s", LinkText(a.h, s.Link),
-				units.Rate(int64(*s.BytesPerSec), units.Gbyte), units.Rate(int64(s.Max.BytesPerSec), units.Gbyte))
+				s.BytesPerSec.String(), s.Max.BytesPerSec.String())
 		}
 	}
 }
@@ -103,7 +102,7 @@ func (a *Answer) faster() {
 		if c.BytesPerSec == nil || *c.BytesPerSec < least {
 			continue
 		}
-		rate := c.Basis.Text(units.Rate(int64(*c.BytesPerSec), units.Gbyte))
+		rate := c.Basis.Text(c.BytesPerSec.String())
 		where := "farther (" + c.Class.String() + ")"
 		if !c.Class.Known() {
 			where = "at a place that is not known"

@@ -14,14 +14,13 @@ import (
 // lineLimits are what one line may be. The longest have a topology: 0.6 MB for 72 GPUs.
 var lineLimits = document.Limits{Bytes: 32 << 20, Text: maxDetail, Elements: 1 << 18, Depth: 64}
 
-// line is a record as it is written: a topology and a probe's event are documents of their
-// own.
+// line is a record as it is written: a probe's event is a document of its own.
 type line struct {
 	Schema   string           `json:"schema"`
 	AtNS     int64            `json:"at_ns"`
 	Source   string           `json:"source"`
 	Start    *Start           `json:"start,omitempty"`
-	Topology json.RawMessage  `json:"topology,omitempty"`
+	Topology *topo.Topology   `json:"topology,omitempty"`
 	Counters *counters.Sample `json:"counters,omitempty"`
 	Engine   json.RawMessage  `json:"engine,omitempty"`
 	Probe    json.RawMessage  `json:"probe,omitempty"`
@@ -37,10 +36,10 @@ func (r *Record) Encode() ([]byte, error) {
 	}
 	err := r.check()
 	l := line{Schema: Schema, AtNS: r.AtNS, Source: r.Source, Start: r.Start, Counters: normalSample(r.Counters), State: r.State}
-	if err == nil && r.Topology != nil {
+	if r.Topology != nil {
 		bare := *r.Topology
 		bare.Derived = nil
-		l.Topology, err = bare.Encode()
+		l.Topology = &bare
 	}
 	if err == nil && r.Probe != nil {
 		l.Probe, err = r.Probe.Encode()
@@ -85,12 +84,7 @@ func decode(data []byte) (*Record, error) {
 	if err != nil {
 		return nil, fmt.Errorf("no record: %w", err)
 	}
-	r := &Record{Schema: Schema, AtNS: l.AtNS, Source: l.Source, Start: l.Start, Counters: normalSample(l.Counters), State: l.State}
-	if isSet(l.Topology) {
-		if r.Topology, err = topo.Decode(l.Topology); err != nil {
-			return nil, fmt.Errorf("topology: %w", err)
-		}
-	}
+	r := &Record{Schema: Schema, AtNS: l.AtNS, Source: l.Source, Start: l.Start, Topology: l.Topology, Counters: normalSample(l.Counters), State: l.State}
 	if isSet(l.Probe) {
 		if r.Probe, err = probe.DecodeEvent(l.Probe); err != nil {
 			return nil, err

@@ -175,7 +175,7 @@ func TestReaderRefuses(t *testing.T) {
 		"speed":          {with(`{"schema":"topoctl.record/v1","at_ns":7,"source":"x","counters":{"pcie_links":[{"id":"a","speed_mts":1000001,"width":16}]}}`), "record: line 3: counters: pcie_links[0]: speed_mts 1000001: want 0 to 1000000, or null"},
 		"negative speed": {with(`{"schema":"topoctl.record/v1","at_ns":7,"source":"x","counters":{"pcie_links":[{"id":"a","speed_mts":-1}]}}`), "record: line 3: counters: pcie_links[0].speed_mts: -1: want 0 to"},
 		"width":          {with(`{"schema":"topoctl.record/v1","at_ns":7,"source":"x","counters":{"pcie_links":[{"id":"a","speed_mts":32000,"width":9223372036854775807}]}}`), "record: line 3: counters: pcie_links[0].width: 9223372036854775807: want 0 to"},
-		"topology":       {with(`{"schema":"topoctl.record/v1","at_ns":7,"source":"x","topology":{"schema":"topoctl.topology/v2"}}`), "record: line 3: topology: topo: schema \"topoctl.topology/v2\" is newer"},
+		"topology":       {with(`{"schema":"topoctl.record/v1","at_ns":7,"source":"x","topology":{"schema":"topoctl.topology/v2"}}`), "record: line 3: no record: topo: schema \"topoctl.topology/v2\" is newer"},
 		"probe":          {with(`{"schema":"topoctl.record/v1","at_ns":7,"source":"x","probe":{"schema":"topoctl.probe-event/v1","event":"result","result":{"id":"a","verdict":"odd"}}}`), `record: line 3: probe: event: result "a": verdict "odd"`},
 		"engine":         {with(`{"schema":"topoctl.record/v1","at_ns":7,"source":"x","engine":{"lanes":[{"bytes":-5}]}}`), "record: line 3: engine: lanes[0].bytes: -5: want 0 to"},
 		"elements":       {with(`{"schema":"topoctl.record/v1","counters":{"ports":[` + strings.Repeat("{},", 1<<18) + `{}]}}`), "record: line 3: more than 262144 elements of lists"},

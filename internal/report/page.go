@@ -7,6 +7,7 @@ import (
 	"encoding/base64"
 	"fmt"
 	"html/template"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -23,6 +24,8 @@ var (
 	pageJS string
 
 	pageTemplate = template.Must(template.New("page").Parse(pageHTML))
+
+	styleElement = regexp.MustCompile(`(?s)<style>(.*?)</style>`)
 )
 
 // Page is a report as a page that needs no network. It is whole without scripts: one is there only where a table has Pick.
@@ -30,8 +33,12 @@ type Page struct {
 	Title, Answer, Subtitle string
 	Chips                   []Chip
 	Notices                 []string // what is missing
+	Links                   []Link
 	Sections                []Section
 }
+
+// Link is another page, by an address of our own.
+type Link struct{ To, What string }
 
 // Chip is a figure with what is counted; Mark says what its colour is by.
 type Chip struct {
@@ -60,6 +67,11 @@ func (p *Page) HTML() ([]byte, error) {
 		js = pageJS
 	}
 	csp := "default-src 'none'; style-src " + hashed(pageCSS) + " " + hashed(sheet)
+	for i := range p.Sections { // drawings of package picture have a style sheet of their own
+		if m := styleElement.FindSubmatch(p.Sections[i].Drawing); m != nil && string(m[1]) != sheet {
+			csp += " " + hashed(string(m[1]))
+		}
+	}
 	if js != "" {
 		csp += "; script-src " + hashed(js)
 	}
@@ -81,7 +93,7 @@ func (p *Page) HTML() ([]byte, error) {
 	return []byte(strings.Join(lines, "\n")), nil
 }
 
-// SVG is the drawing as the template needs it: drawings of this package are escaped.
+// SVG is the drawing as the template needs it: drawings of this package and of package picture are escaped.
 func (s *Section) SVG() template.HTML { return template.HTML(s.Drawing) } //nolint:gosec // see Drawing
 
 // Right says whether a column is aligned at the right.

@@ -139,7 +139,7 @@ type Section struct {
 	// What only a page shows:
 	Kind    string    // what its colour is by: "error", "congestion"
 	Parts   []Section // parts of its own
-	Drawing []byte    // an SVG of this package
+	Drawing []byte    // an SVG of this package or of package picture
 	Folded  bool      // it is opened by a click
 	ID      string    // what rows link to
 }

@@ -12,7 +12,6 @@ import (
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/fixtures"
 	"github.com/topoctl/topoctl/internal/rival"
-	"github.com/topoctl/topoctl/internal/units"
 	"github.com/topoctl/topoctl/pathsel"
 	"github.com/topoctl/topoctl/testkit/fixturetest"
 	"github.com/topoctl/topoctl/testkit/golden"
@@ -22,7 +21,7 @@ func rate(r *topo.Rate) string {
 	if r == nil {
 		return "?"
 	}
-	return units.Rate(int64(*r), units.Gbyte)
+	return r.String()
 }
 
 // line is a choice in one line, and its notes.

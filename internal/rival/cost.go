@@ -6,7 +6,6 @@ import (
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/pkgerr"
-	"github.com/topoctl/topoctl/internal/units"
 )
 
 // Cost compares an engine's choice with pathsel's own: as many ports, taken from
@@ -209,7 +208,7 @@ func (k *Cost) settle(rate topo.Rate, basis topo.Basis) {
 
 // words is the difference for people.
 func (k *Cost) words(difference topo.Rate, word string) string {
-	s := units.Rate(int64(difference), units.Gbyte) + " " + word
+	s := difference.String() + " " + word
 	if k.Percent != nil {
 		s += " (" + percent(math.Abs(*k.Percent)/100) + ")"
 	}

@@ -7,7 +7,6 @@ import (
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/text"
-	"github.com/topoctl/topoctl/internal/units"
 	"github.com/topoctl/topoctl/pathsel"
 )
 
@@ -89,7 +88,7 @@ func (w *Watch) fallback(a *pathsel.Affinity, lost topo.ID) (next string, worst 
 		}
 		next = fmt.Sprintf("next is %s, %s instead of %s", c.Name, cmp.Or(c.Class.String(), "unknown"), cmp.Or(a.Ranked[was].Class.String(), "unknown"))
 		if c.BytesPerSec != nil {
-			next += ", expected " + c.Basis.Text(units.Rate(int64(*c.BytesPerSec), units.Gbyte))
+			next += ", expected " + c.Basis.Text(c.BytesPerSec.String())
 		}
 		return next, true
 	}

@@ -37,7 +37,7 @@ func (w *Watch) setLanes(at int64, l pcieLink, now *counters.Link) []Event {
 		e.Text = "PCIe " + units.PCIe(before.speed, before.width) + " -> " + units.PCIe(after.speed, after.width)
 		x, y := topo.PCIeRate(before.speed, before.width), topo.PCIeRate(after.speed, after.width)
 		if before.width > 0 && after.width > 0 {
-			e.Text += ": " + units.Rate(int64(x), units.Gbyte) + " -> " + units.Rate(int64(y), units.Gbyte)
+			e.Text += ": " + x.String() + " -> " + y.String()
 		}
 	}
 	return []Event{stamp(e)}

@@ -84,7 +84,7 @@ func networkSummary(r *Network) string {
 				}
 			case *topo.Rate:
 				if v != nil {
-					w = *v
+					w = int64(*v)
 				}
 			case *topo.BDF:
 				if v != nil {

@@ -73,7 +73,7 @@ func (c *judgement) linkTrouble(st *probe.LinkState) (text, code string) {
 		rate := topo.PCIeRate(units.PCIeSpeed(gen), width)
 		if float64(rate) < 0.99*float64(*l.BytesPerSec) {
 			return fmt.Sprintf("%s ran at %s, %s, while it was measured: the topology says %s", c.linkName(st.Link),
-				units.PCIe(units.PCIeSpeed(gen), width), units.Rate(int64(rate), units.Gbyte), units.Rate(int64(*l.BytesPerSec), units.Gbyte)), CodeLinkDegraded
+				units.PCIe(units.PCIeSpeed(gen), width), rate, *l.BytesPerSec), CodeLinkDegraded
 		}
 		return "", ""
 	}

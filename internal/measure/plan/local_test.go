@@ -50,7 +50,7 @@ func describe(p *plan.Plan) string {
 		l := &p.Pairs.Links[i]
 		rate := "?"
 		if l.BytesPerSec != nil {
-			rate = fmt.Sprint(*l.BytesPerSec)
+			rate = fmt.Sprint(int64(*l.BytesPerSec))
 		}
 		fmt.Fprintf(&b, "%s: %s, %s, %s %s, on %s\n", l.Key, l.Name, l.Kind, rate, l.Basis, strings.Join(l.On, ", "))
 	}
@@ -155,7 +155,7 @@ func rate(r *topo.Rate) string {
 	if r == nil {
 		return "unknown"
 	}
-	return fmt.Sprint(*r)
+	return fmt.Sprint(int64(*r))
 }
 
 func TestWaivedPairs(t *testing.T) {

@@ -72,14 +72,14 @@ func (n bottleneck) expected() probe.Expected {
 	case !n.known:
 		doubt = "and a part of the path is not known"
 	case n.flow > 0 && n.flow < rate:
-		doubt = fmt.Sprintf("and of uplinks that share flows a single one may have %s", units.Rate(int64(n.flow), units.Gbyte))
+		doubt = fmt.Sprintf("and of uplinks that share flows a single one may have %s", n.flow)
 	}
 	if doubt != "" {
 		e.Basis = e.Basis.Bounded()
 	}
-	text := e.Basis.Text(units.Rate(int64(rate), units.Gbyte))
+	text := e.Basis.Text(rate.String())
 	if raw := *n.limit.BytesPerSec; raw != rate {
-		text = fmt.Sprintf("%s of data (%s with headers)", text, units.Rate(int64(raw), units.Gbyte))
+		text = fmt.Sprintf("%s of data (%s with headers)", text, raw)
 	}
 	e.Why = fmt.Sprintf("%s: %s, %s", n.limit.Name, text, cmp.Or(doubt, string(n.limit.Basis)))
 	return e
@@ -117,5 +117,5 @@ func groupName(p *probe.Pair, distance string) string {
 	if p.Expected.BytesPerSec == nil {
 		return out + " rate unknown"
 	}
-	return out + " " + units.Rate(int64(*p.Expected.BytesPerSec), units.Gbyte)
+	return out + " " + p.Expected.BytesPerSec.String()
 }

@@ -456,7 +456,7 @@ func (r *agentReady) text() string {
 		case a.Transport == "rdma": // its address is for machines
 			line = "  rdma at " + a.Port.Name()
 			if a.BytesPerSec > 0 {
-				line += ", " + units.Rate(int64(a.BytesPerSec), units.Auto)
+				line += ", " + a.BytesPerSec.String()
 			}
 		case a.Port != "":
 			line += " (" + a.Port.Name() + ")"

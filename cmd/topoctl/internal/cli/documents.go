@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/topoctl/topoctl"
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/engine"
 	"github.com/topoctl/topoctl/internal/agent"
 	"github.com/topoctl/topoctl/internal/audit"
 	"github.com/topoctl/topoctl/internal/bench"
@@ -21,9 +23,17 @@ import (
 	"github.com/topoctl/topoctl/probe"
 )
 
-// documents are the formats that topoctl writes or reads, by schema, with the command that
-// prints them where "topoctl help json" is to name one.
-var documents = []struct{ schema, from string }{
+// documentKind is a format that topoctl writes or reads, by its schema, with the command that prints it where
+// "topoctl help json" is to name one.
+type documentKind struct{ schema, from string }
+
+// hasSchema says whether there is a JSON Schema of it.
+func (d documentKind) hasSchema() bool {
+	_, err := topoctl.Schema(d.schema)
+	return err == nil
+}
+
+var documents = []documentKind{
 	{schemaSummary, "topoctl -o json"},
 	{topo.SchemaTopology, "topoctl discover"},
 	{topo.SchemaMatrix, "topoctl matrix -o json"},
@@ -49,6 +59,7 @@ var documents = []struct{ schema, from string }{
 	{record.Schema, "topoctl tui --record, a line each"},
 	{schemaAgent, "topoctl agent -o json, one line"},
 	{agent.SchemaEngine, "GET /v1/engine of topoctl agent --http"},
+	{engine.SchemaExplain, "Batch.Explain of the library"},
 	{peersSchema, "topoctl peers -o json"},
 	{schemaEvent, "topoctl peers --watch -o jsonl, a line each"},
 	{certSchema, "topoctl cert show -o json"},
@@ -61,6 +72,17 @@ func schemas() []string {
 	var out []string
 	for _, d := range documents {
 		out = append(out, d.schema)
+	}
+	return out
+}
+
+// published are those of the documents that have a JSON Schema.
+func published() []string {
+	var out []string
+	for _, d := range documents {
+		if d.hasSchema() {
+			out = append(out, d.schema)
+		}
 	}
 	return out
 }

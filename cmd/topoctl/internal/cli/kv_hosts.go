@@ -13,7 +13,6 @@ import (
 	"github.com/topoctl/topoctl/internal/pkgerr"
 	"github.com/topoctl/topoctl/internal/sim"
 	"github.com/topoctl/topoctl/internal/text"
-	"github.com/topoctl/topoctl/internal/units"
 	"github.com/topoctl/topoctl/pathsel"
 )
 
@@ -213,7 +212,7 @@ func typicalNotes(hosts []sim.HostSpec) (notes []string) {
 			if l.Kind != topo.LinkSocket || l.Basis != topo.BasisTypical {
 				continue
 			}
-			rate := l.Basis.Text(units.Rate(int64(*l.BytesPerSec), units.Gbyte))
+			rate := l.Basis.Text(l.BytesPerSec.String())
 			if of[rate] == nil {
 				rates = append(rates, rate)
 			}

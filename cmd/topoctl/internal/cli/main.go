@@ -54,7 +54,7 @@ func groups(f *Env) []commandGroup {
 			family("kv", "Predict how NICs and paths affect LLM serving that moves KV caches", newPredictCmd(f),
 				newReplayCmd(f), newPresetCmd(f)),
 			family("python", "Run Python programs for Mooncake or NIXL on topoctl's engine", newPythonEnvCmd(f))}},
-		{"", []*cobra.Command{newVersionCmd(f)}},
+		{"", []*cobra.Command{newVersionCmd(f), newSchemaCmd(f)}},
 	}
 }
 
