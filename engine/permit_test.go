@@ -20,8 +20,8 @@ import (
 const readWrite = memory.PeerRead | memory.PeerWrite
 
 // permittedBy is a policy by what peers call themselves, which stands for what they prove.
-func permittedBy(policy map[string]Permissions) func(PeerID) Permissions {
-	return func(id PeerID) Permissions { return policy[id.Claimed] }
+func permittedBy(policy map[string]Permissions) func(trust.PeerID) Permissions {
+	return func(id trust.PeerID) Permissions { return policy[id.Claimed] }
 }
 
 // lie is a region as the peer's descriptor does not have it, for a peer that knows its ID.
@@ -47,7 +47,7 @@ func testPermit(t *testing.T, carrier TransportFactory) {
 	}
 	ctx := testContext(t)
 	server := newEngine(t, Options{Name: "server", Transports: list, Ports: Ports{Topology: fixturetest.Topology(t, "cpu-2eth")},
-		Answer: func(context.Context, PeerID, []byte) ([]byte, error) { return []byte("answer"), nil },
+		Answer: func(context.Context, trust.PeerID, []byte) ([]byte, error) { return []byte("answer"), nil },
 		Permit: permittedBy(map[string]Permissions{
 			"reader": {Regions: []RegionPermission{{"kv-*", memory.PeerRead}}},
 			"writer": {Regions: []RegionPermission{{"*", memory.PeerRead}, {"kv-[0-9]", memory.PeerWrite}}, Topology: true, Calls: true},
@@ -198,7 +198,7 @@ func TestPermissionsChanged(t *testing.T) {
 	var policy atomic.Pointer[map[string]Permissions]
 	both := []RegionPermission{{"*", readWrite}}
 	policy.Store(&map[string]Permissions{"a": {Regions: both}, "b": {Regions: both}})
-	server := newEngine(t, Options{Name: "server", Permit: func(id PeerID) Permissions { return (*policy.Load())[id.Claimed] }})
+	server := newEngine(t, Options{Name: "server", Permit: func(id trust.PeerID) Permissions { return (*policy.Load())[id.Claimed] }})
 	kv, err := server.Alloc(4096, RegionOptions{Name: "kv", Grant: readWrite})
 	must(t, err)
 	open := func(e *Engine) *RemoteRegion {
@@ -247,7 +247,7 @@ func TestPermitByToken(t *testing.T) {
 	has := func(tokens ...trust.Token) func() *trust.Credentials {
 		return func() *trust.Credentials { return &trust.Credentials{Tokens: tokens} }
 	}
-	server := newEngine(t, Options{Credentials: has(token("reader"), token("writer")), Permit: func(id PeerID) Permissions {
+	server := newEngine(t, Options{Credentials: has(token("reader"), token("writer")), Permit: func(id trust.PeerID) Permissions {
 		grants := map[string]memory.Grant{"reader": memory.PeerRead, "writer": readWrite}
 		return Permissions{Regions: []RegionPermission{{"*", grants[id.Token]}}}
 	}})

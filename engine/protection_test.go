@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/topoctl/topoctl/engine/internal/transport/faulty"
+	"github.com/topoctl/topoctl/engine/trust"
 )
 
 // Somebody on the path changes the data connections: the slices that it concerns are sent again,
@@ -99,7 +100,7 @@ func TestProtection(t *testing.T) {
 		}
 	}
 	// Credentials that are not there yet.
-	later := func() *Credentials { return nil }
+	later := func() *trust.Credentials { return nil }
 	p := newPair(t, 4096, Options{Transports: []TransportFactory{TCP()}}, Options{Transports: []TransportFactory{TCP()}, Credentials: later})
 	must(t, p.peer.Write(testContext(t), p.mine.All(), p.to.At(0)))
 	if lanes := p.peer.Lanes(); len(lanes) == 0 || !strings.Contains(lanes[0].Connection, ", AES-GMAC headers,") {

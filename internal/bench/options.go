@@ -10,6 +10,7 @@ import (
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/engine"
 	"github.com/topoctl/topoctl/engine/registry"
+	"github.com/topoctl/topoctl/engine/trust"
 )
 
 // Auto is the name for any transport.
@@ -23,8 +24,8 @@ type Options struct {
 	// Timeout bounds all waits together for a peer that does not answer or moves nothing; 0: unlimited.
 	// Waited is the part of it that has passed already.
 	Timeout, Waited time.Duration
-	Credentials     func() *engine.Credentials // nil: none
-	Region          string                     // of the peer
+	Credentials     func() *trust.Credentials // nil: none
+	Region          string                    // of the peer
 	Ops             []engine.OpKind
 	Sizes           []int64 // bytes of an op
 	Batch           int     // ops; 0: as many as make 16 MiB, at most 128

@@ -15,6 +15,7 @@ import (
 
 	"github.com/topoctl/topoctl/engine"
 	"github.com/topoctl/topoctl/engine/memory"
+	"github.com/topoctl/topoctl/engine/trust"
 )
 
 func main() {
@@ -25,7 +26,7 @@ func main() {
 }
 
 func run(ctx context.Context, args []string, in io.Reader, out io.Writer) error {
-	var files engine.CredentialFiles
+	var files trust.Files
 	f := flag.NewFlagSet("wire", flag.ContinueOnError)
 	f.StringVar(&files.Token, "tokens", "", "file with a token on each line")
 	f.StringVar(&files.Certificate, "cert", "", "file with the certificate")
@@ -47,7 +48,7 @@ func run(ctx context.Context, args []string, in io.Reader, out io.Writer) error 
 		DefaultTimeout: *limit,
 		Logger:         slog.New(slog.NewTextHandler(os.Stderr, nil)),
 	}
-	if files != (engine.CredentialFiles{}) {
+	if files != (trust.Files{}) {
 		credentials, err := files.Watch(o.Logger)
 		if err != nil {
 			return err
