@@ -8,8 +8,8 @@ import (
 	"slices"
 	"time"
 
+	mem "github.com/topoctl/topoctl/engine/internal/memory"
 	"github.com/topoctl/topoctl/engine/internal/transport"
-	"github.com/topoctl/topoctl/engine/memory"
 	"github.com/topoctl/topoctl/internal/pkgerr"
 	"github.com/topoctl/topoctl/internal/sched"
 )
@@ -23,7 +23,7 @@ type fenceKey struct {
 // quarantined is a range of a peer's memory, or all of it, in which bytes may still land.
 type quarantined struct {
 	all    bool
-	region memory.ID
+	region mem.ID
 	name   string
 	byteRange
 	conns []fenceKey

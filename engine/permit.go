@@ -34,11 +34,11 @@ type RegionPermission struct {
 }
 
 // grant is what is allowed with a region of this name.
-func (x *Permissions) grant(region string) memory.Grant {
-	g := memory.None
+func (x *Permissions) grant(region string) mem.Grant {
+	g := mem.None
 	for _, r := range x.Regions {
 		if text.Matches(r.Name, region) {
-			g |= r.Grant
+			g |= mem.Grant(r.Grant)
 		}
 	}
 	return g

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	mem "github.com/topoctl/topoctl/engine/internal/memory"
 	"github.com/topoctl/topoctl/engine/internal/transport"
 	"github.com/topoctl/topoctl/engine/internal/transport/shm"
 	"github.com/topoctl/topoctl/engine/memory"
@@ -26,7 +27,7 @@ func permittedBy(policy map[string]Permissions) func(trust.PeerID) Permissions {
 
 // lie is a region as the peer's descriptor does not have it, for a peer that knows its ID.
 func lie(p *Peer, of *Region, keys map[string]string) *RemoteRegion {
-	r := &RemoteRegion{peer: p, t: transport.RemoteRegion{ID: of.ID(), Bytes: of.Size(), Grant: readWrite}, name: of.Name()}
+	r := &RemoteRegion{peer: p, t: transport.RemoteRegion{ID: of.r.ID(), Bytes: of.Size(), Grant: mem.PeerRead | mem.PeerWrite}, name: of.Name()}
 	r.setKeys(keys)
 	return r
 }
@@ -145,10 +146,10 @@ func testPermit(t *testing.T, carrier TransportFactory) {
 		name string
 		why  error
 	}{
-		{reader, mineR, Write, "kv-1", memory.ErrDenied}, {reader, mineR, Write, "kv-once", memory.ErrDenied},
-		{reader, mineR, Write, "other", memory.ErrNoRegion}, {reader, mineR, Read, "other", memory.ErrNoRegion},
-		{reader, mineR, Read, "private", memory.ErrNoRegion}, {writer, mineW, Write, "other", memory.ErrDenied},
-		{writer, mineW, Write, "kv-once", memory.ErrDenied}, {writer, mineW, Write, "private", memory.ErrNoRegion},
+		{reader, mineR, Write, "kv-1", ErrDenied}, {reader, mineR, Write, "kv-once", ErrDenied},
+		{reader, mineR, Write, "other", ErrNoRegion}, {reader, mineR, Read, "other", ErrNoRegion},
+		{reader, mineR, Read, "private", ErrNoRegion}, {writer, mineW, Write, "other", ErrDenied},
+		{writer, mineW, Write, "kv-once", ErrDenied}, {writer, mineW, Write, "private", ErrNoRegion},
 	} {
 		for _, keys := range []map[string]string{nil, {"shm": shm.Mapped}} {
 			err := try(x.p, x.kind, x.mine, lie(x.p, regions[x.name], keys))

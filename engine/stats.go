@@ -124,13 +124,13 @@ type ServedStats struct {
 
 // RegionStats describes a region of this engine.
 type RegionStats struct {
-	ID       memory.ID `json:"id,string"`
-	Name     string    `json:"name"`
-	Bytes    int64     `json:"bytes"`
-	Location string    `json:"location,omitempty"`
-	Read     bool      `json:"peer_read"`
-	Write    bool      `json:"peer_write"`
-	Notes    []string  `json:"notes,omitempty"` // requests for its memory that could not be met, and transports that do not have it
+	ID       uint64   `json:"id,string"`
+	Name     string   `json:"name"`
+	Bytes    int64    `json:"bytes"`
+	Location string   `json:"location,omitempty"`
+	Read     bool     `json:"peer_read"`
+	Write    bool     `json:"peer_write"`
+	Notes    []string `json:"notes,omitempty"` // requests for its memory that could not be met, and transports that do not have it
 }
 
 // Stats takes the engine's statistics.

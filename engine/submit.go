@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/topoctl/topoctl/engine/memory"
+	mem "github.com/topoctl/topoctl/engine/internal/memory"
 	"github.com/topoctl/topoctl/internal/direction"
 	"github.com/topoctl/topoctl/internal/pkgerr"
 	"github.com/topoctl/topoctl/internal/sched"
@@ -506,9 +506,9 @@ func checkPlaces(o *Op, f *checkedOp) error {
 	if f.remote.hi > r.t.Bytes {
 		return placeError(o, f, r.name, o.Remote.Offset, r.t.Bytes, " of the peer")
 	}
-	want := memory.PeerWrite
+	want := mem.PeerWrite
 	if o.Kind == Read {
-		want = memory.PeerRead
+		want = mem.PeerRead
 	}
 	if r.t.Grant&want == 0 {
 		return fmt.Errorf("region %q of the peer: %s: %w", r.name, o.Kind, ErrDenied)
