@@ -60,7 +60,7 @@ func TestCall(t *testing.T) {
 		t.Errorf("a request that is too large: %v", err)
 	}
 	// A peer that does not keep to the limits itself.
-	if _, err := p.session.Call(testContext(t), methodAsk, append(big, 0)); !errors.As(err, &remote) || !strings.Contains(remote.Text, "request of 1048577 bytes") {
+	if _, err := p.callEngine(testContext(t), methodAsk, append(big, 0)); !errors.As(err, &remote) || !strings.Contains(remote.Text, "request of 1048577 bytes") {
 		t.Errorf("a request that is too large, sent all the same: %v", err)
 	}
 }
@@ -95,7 +95,7 @@ func TestCallsAtATime(t *testing.T) {
 	}
 	eventually(t, "as many as may run do", func() bool { return running.Load() == maxPeerCalls })
 	var remote *RemoteError
-	if _, err := p.session.Call(testContext(t), methodAsk, nil); !errors.As(err, &remote) || !strings.Contains(remote.Text, "32 calls of one peer") {
+	if _, err := p.callEngine(testContext(t), methodAsk, nil); !errors.As(err, &remote) || !strings.Contains(remote.Text, "32 calls of one peer") {
 		t.Errorf("one more: %v", err)
 	}
 	short, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)

@@ -293,7 +293,7 @@ func (c *comparison) call() error {
 	b := c.batch
 	key := make([]byte, digestKeyBytes)
 	_, _ = rand.Read(key) // it does not fail
-	theirs, err := b.peer.session.Call(c.ctx, methodDigest, digestBody(key, c.places))
+	theirs, err := b.peer.callEngine(c.ctx, methodDigest, digestBody(key, c.places))
 	if err != nil {
 		if c.ctx.Err() != nil {
 			err = context.Cause(c.ctx)

@@ -77,7 +77,14 @@ var (
 var errEngineClosed = fmt.Errorf("engine is %w", ErrClosed)
 
 // NotOfferedError names the transports that the peer does not offer, where an error came about because of that.
-type NotOfferedError = transport.NotOfferedError
+type NotOfferedError struct {
+	Transports []string
+	Err        error
+}
+
+func (e *NotOfferedError) Error() string { return e.Err.Error() }
+
+func (e *NotOfferedError) Unwrap() error { return e.Err }
 
 // OpError says which op of a batch is at fault.
 type OpError struct {

@@ -279,7 +279,7 @@ func (p *Peer) because(err error) error {
 
 // describe fetches the descriptor; descriptorLock is held.
 func (p *Peer) describe(ctx context.Context) error {
-	answer, err := p.session.Call(ctx, methodDescribe, nil)
+	answer, err := p.callEngine(ctx, methodDescribe, nil)
 	if err != nil {
 		return fmt.Errorf("asking what it offers: %w", err)
 	}
@@ -426,7 +426,7 @@ func (p *Peer) notify(ctx context.Context, deadline int64, payload []byte) error
 	ctx, cancel := context.WithTimeout(ctx, left)
 	defer cancel()
 	// The peer gives up first, so that there is an answer.
-	_, err := p.session.Call(ctx, methodNotify, notifyBody(left-left/10, payload))
+	_, err := p.callEngine(ctx, methodNotify, notifyBody(left-left/10, payload))
 	if err != nil {
 		return p.because(err)
 	}

@@ -25,14 +25,17 @@ type RemoteSpan struct {
 	Offset int64
 }
 
-// OpKind says in which direction an op moves bytes; its String is "write" or "read".
-type OpKind = direction.Direction
+// OpKind says in which direction an op moves bytes.
+type OpKind uint8
 
 // The kinds of ops, as seen from the engine that submits them.
 const (
-	Write = direction.Write // from the local region to the peer's
-	Read  = direction.Read  // from the peer's region to the local one
+	Write = OpKind(direction.Write) // from the local region to the peer's
+	Read  = OpKind(direction.Read)  // from the peer's region to the local one
 )
+
+// String is "write" or "read".
+func (k OpKind) String() string { return direction.Direction(k).String() }
 
 // Op is one piece of a batch: see WriteOp and ReadOp. Layout says how the bytes
 // lie; nil is contiguous.
@@ -252,14 +255,14 @@ const maxBatchBytes = 1 << 60
 func (t *batchBuilder) noteDestination(p *part) error {
 	op, at := &p.ops[len(p.ops)-1], &p.places[len(p.places)-1]
 	region, all := op.Remote, at.remote
-	if op.Kind == Read {
+	if op.Kind == direction.Read {
 		t.reads = true
 		region, all = op.Local, at.local
 	} else {
 		t.writes, t.b.writes = true, true
 	}
 	if op.Count > 1 {
-		s := sideOf(op, at.op, all, op.Kind == Write)
+		s := sideOf(op, at.op, all, op.Kind == direction.Write)
 		if s.selfOverlap() {
 			return fmt.Errorf("pieces of it write the same bytes: %w", ErrOverlap)
 		}
@@ -421,7 +424,7 @@ type checkedOp struct {
 
 // checkOp checks that an op makes sense by itself.
 func checkOp(o *Op, f *checkedOp) error {
-	f.op = sched.Op{Kind: o.Kind, LocalOffset: o.Local.Offset, RemoteOffset: o.Remote.Offset, Bytes: o.Local.Length, Count: 1}
+	f.op = sched.Op{Kind: direction.Direction(o.Kind), LocalOffset: o.Local.Offset, RemoteOffset: o.Remote.Offset, Bytes: o.Local.Length, Count: 1}
 	if o.Kind > Read {
 		return invalid("op of kind %d: want Write or Read", uint8(o.Kind))
 	}

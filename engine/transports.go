@@ -16,9 +16,10 @@ import (
 )
 
 // TransportFactory makes a transport for an engine: TCP and SHM give one, and rdma.Factory.
-// Its parameters are internal: programs cannot add transports of their own. An engine
-// works without a transport that its host does not support; Engine.Unavailable says why.
-type TransportFactory = transport.Factory
+// Its parameters are internal: programs cannot add transports of their own. An error that wraps
+// ErrUnavailable says that this host cannot have it: the engine works without, and
+// Engine.Unavailable says why.
+type TransportFactory func(transport.Env) (transport.Transport, error)
 
 // TCP moves memory over TCP connections to the addresses that engines listen at. What may be set of it
 // is in Options (Protection, TLS), which env has here.
