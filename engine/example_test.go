@@ -118,10 +118,8 @@ func ExamplePeer_Submit() {
 		mine.Bytes()[i] = byte('a' + i/4096)
 	}
 
-	batch, err := kv.Peer().Submit(ctx, []engine.Op{{
-		Local: mine.Span(0, 0), Remote: kv.At(0),
-		Layout: &engine.Layout{Bytes: 4096, Count: 3, LocalPages: []uint32{0, 1, 2}, RemotePages: []uint32{9, 4, 7}},
-	}}, engine.SubmitOptions{Notify: []byte("request 17")})
+	pages := engine.WritePages(mine.All(), []uint32{0, 1, 2}, kv.At(0), []uint32{9, 4, 7}, 4096)
+	batch, err := kv.Peer().Submit(ctx, []engine.Op{pages}, engine.SubmitOptions{Notify: []byte("request 17")})
 	if err != nil {
 		log.Fatal(err)
 	}

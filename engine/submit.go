@@ -37,7 +37,7 @@ const (
 // String is "write" or "read".
 func (k OpKind) String() string { return direction.Direction(k).String() }
 
-// Op is one piece of a batch: see WriteOp and ReadOp. Layout says how the bytes
+// Op is one piece of a batch: see WriteOp, ReadOp, WritePages and ReadPages. Layout says how the bytes
 // lie; nil is contiguous.
 type Op struct {
 	Kind   OpKind
@@ -62,6 +62,23 @@ func WriteOp(from Span, to RemoteSpan) Op { return Op{Local: from, Remote: to} }
 
 // ReadOp copies from a peer into a local span.
 func ReadOp(into Span, from RemoteSpan) Op { return Op{Kind: Read, Local: into, Remote: from} }
+
+// WritePages copies pages of pageBytes to a peer: the page of each number in fromPages, counted from where from
+// begins, to that of the same place in toPages, counted from where to begins. Without numbers on one side, the pages
+// follow one another there. The length of from does not count. The numbers must not be changed until the batch is done.
+func WritePages(from Span, fromPages []uint32, to RemoteSpan, toPages []uint32, pageBytes int64) Op {
+	from.Length = 0
+	return Op{Local: from, Remote: to, Layout: &Layout{
+		Bytes: pageBytes, Count: max(len(fromPages), len(toPages)), LocalPages: fromPages, RemotePages: toPages,
+	}}
+}
+
+// ReadPages copies pages from a peer, as WritePages does to it.
+func ReadPages(into Span, intoPages []uint32, from RemoteSpan, fromPages []uint32, pageBytes int64) Op {
+	o := WritePages(into, intoPages, from, fromPages, pageBytes)
+	o.Kind = Read
+	return o
+}
 
 // SubmitOptions are options for one batch.
 type SubmitOptions struct {
