@@ -24,7 +24,7 @@ func prefill(ctx context.Context, o options, out io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	peer, err := e.Open(ctx, o.prefill)
+	peer, err := e.Target(o.prefill).Peer(ctx) // waits until it is there
 	if err != nil {
 		return err
 	}
