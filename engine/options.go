@@ -59,12 +59,9 @@ type Options struct {
 	Serves []string
 	// Check says when slices carry checksums; SubmitOptions.Check overrides it.
 	Check Check
-	// Protection is what data connections over TCP have at least against somebody on the path:
-	// "open" nothing, "headers" (no request or answer can be changed), "payload" (nor their bytes)
-	// or "sealed" (nor can they be read). A peer may demand more. "" is "headers" with a Token or
-	// Credentials, and "open" without. With "payload" and "sealed", RDMA is not available, which has no
-	// such thing; shared memory is: its bytes do not leave the host.
-	Protection string
+	// Protection is what data connections over TCP have at least. A peer may demand more. "" is
+	// ProtectHeaders with a Token or Credentials, and ProtectOpen without.
+	Protection Protection
 	// DefaultTimeout bounds batches whose context has no deadline; default 30 s.
 	DefaultTimeout time.Duration
 	// GiveUp is how long a peer may be unreachable before it is lost; default 10 s. A peer
@@ -120,6 +117,18 @@ const (
 	// the bytes cannot change them unnoticed. A batch that differs fails with ErrDigest. The regions of
 	// the peer must grant reading. It costs both engines a look at all bytes, and a round trip.
 	CheckDigest
+)
+
+// Protection is what data connections over TCP have against somebody on the path.
+type Protection string
+
+// The protections, each with what those before it have. With the last two, RDMA is not available, which
+// has no such thing; shared memory is: its bytes do not leave the host.
+const (
+	ProtectOpen    Protection = "open"    // nothing
+	ProtectHeaders Protection = "headers" // no request or answer can be changed
+	ProtectPayload Protection = "payload" // nor can their bytes
+	ProtectSealed  Protection = "sealed"  // nor can they be read
 )
 
 // Limits bound what peers can make an engine store, and what one call may ask for.
@@ -214,7 +223,7 @@ func (o *Options) complete() error {
 func (o *Options) protection() (transport.Protection, error) {
 	switch {
 	case o.Protection != "":
-		return transport.ParseProtection(o.Protection)
+		return transport.ParseProtection(string(o.Protection))
 	case o.Credentials == nil && len(o.Token) == 0:
 		return transport.Open, nil
 	}

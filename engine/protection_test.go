@@ -17,7 +17,7 @@ func TestChangedOnTheWay(t *testing.T) {
 	checkLeaks(t)
 	const size = 8 << 20
 	for _, tt := range []struct {
-		protection string
+		protection Protection
 		change     func(b []byte) []byte
 		dropped    string // connections, by this reason
 		says       string
@@ -27,7 +27,7 @@ func TestChangedOnTheWay(t *testing.T) {
 		{"payload", func(b []byte) []byte { b[0] ^= 1; return b }, "", "the tags of a payload are wrong"},
 		{"sealed", func(b []byte) []byte { b[0] ^= 1; return b }, "record", "the tag of a TLS record is wrong"},
 	} {
-		t.Run(tt.protection, func(t *testing.T) {
+		t.Run(string(tt.protection), func(t *testing.T) {
 			log := &logged{}
 			server := newEngine(t, Options{Name: "server", Transports: []TransportFactory{TCP()}, Logger: textLogger(log)})
 			way := newProxy(t, server.Addrs()[0].String())
@@ -80,7 +80,7 @@ func TestProtection(t *testing.T) {
 	token := []byte("a token of more than 16 bytes")
 	for _, tt := range []struct {
 		token          []byte
-		client, server string
+		client, server Protection
 		want           string
 	}{
 		{nil, "", "", "crc32"},

@@ -35,7 +35,7 @@ type Options struct {
 	// Engine are the transports of the engines that measure; nil: the engine's default.
 	Engine []engine.TransportFactory
 	// Protection is what the engines' data connections have at least (engine.Options).
-	Protection string
+	Protection engine.Protection
 	// Lanes are the names (or local ports) of the lanes to use; LaneCount is how many of
 	// the best lanes of each transport to use. Neither: all lanes.
 	Lanes     []string

@@ -189,7 +189,7 @@ var logLevels = map[string]slog.Level{"error": slog.LevelError, "warn": slog.Lev
 // engine gives the engine's options.
 func (o *Options) engine(ctx context.Context) (engine.Options, error) {
 	out := engine.Options{
-		Name: o.Name, Listen: o.Listen, Advertise: o.Advertise, Insecure: o.Insecure, Protection: o.Protection, Serves: o.Serves,
+		Name: o.Name, Listen: o.Listen, Advertise: o.Advertise, Insecure: o.Insecure, Protection: engine.Protection(o.Protection), Serves: o.Serves,
 		DefaultTimeout: o.DefaultTimeout, GiveUp: o.GiveUp,
 		Logger: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: logLevels[o.Log]})),
 	}

@@ -41,7 +41,7 @@ func run(ctx context.Context, args []string, in io.Reader, out io.Writer) error 
 	}
 	o := engine.Options{
 		Name:       "go",
-		Protection: *protect,
+		Protection: engine.Protection(*protect),
 		Transports: []engine.TransportFactory{engine.TCP()},
 		// A relay or an impostor is not given up earlier.
 		GiveUp:         3 * time.Second,
