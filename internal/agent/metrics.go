@@ -60,7 +60,7 @@ func metricsText(s engine.Stats, started time.Time) []byte {
 	for i := range s.Regions {
 		r := &s.Regions[i]
 		x.Add("topoctl_engine_region_bytes", document.Gauge, "Memory that peers can access, and how.", document.IntValue(r.Bytes),
-			"region", r.Name, "id", strconv.FormatUint(uint64(r.ID), 10), "location", r.Location,
+			"region", r.Name, "id", strconv.FormatUint(r.ID, 10), "location", r.Location,
 			"read", strconv.FormatBool(r.Read), "write", strconv.FormatBool(r.Write))
 	}
 	x.Add("topoctl_engine_unlisted_regions", document.Gauge, "Regions beyond those that are listed.", document.IntValue(int64(s.RegionsUnlisted)))
