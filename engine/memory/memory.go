@@ -20,9 +20,9 @@ type Backing uint8
 const (
 	// Shared is a sealed memfd: engines of the same host map it and copy directly.
 	// Where the system has none (not Linux), it is Private.
-	Shared = Backing(memory.Shared)
+	Shared Backing = Backing(memory.Shared)
 	// Private is anonymous memory: no other process can map it.
-	Private = Backing(memory.Private)
+	Private Backing = Backing(memory.Private)
 )
 
 // Pages is the size of the pages that are wanted.
@@ -31,10 +31,10 @@ type Pages uint8
 // The sizes. Huge is by advice (transparent huge pages; whatever the system has
 // at that moment); the last two come from the hugetlb pool or Alloc fails.
 const (
-	BasePages = Pages(memory.BasePages)
-	Huge      = Pages(memory.Huge)
-	Huge2MiB  = Pages(memory.Huge2MiB)
-	Huge1GiB  = Pages(memory.Huge1GiB)
+	BasePages Pages = Pages(memory.BasePages)
+	Huge      Pages = Pages(memory.Huge)
+	Huge2MiB  Pages = Pages(memory.Huge2MiB)
+	Huge1GiB  Pages = Pages(memory.Huge1GiB)
 )
 
 // Options say how a block is allocated. The zero value is shared memory of base
@@ -66,9 +66,9 @@ type Grant uint8
 
 // The grants. None keeps a region for the engine's own ops.
 const (
-	None      = Grant(memory.None)
-	PeerRead  = Grant(memory.PeerRead)
-	PeerWrite = Grant(memory.PeerWrite)
+	None      Grant = Grant(memory.None)
+	PeerRead  Grant = Grant(memory.PeerRead)
+	PeerWrite Grant = Grant(memory.PeerWrite)
 )
 
 // String names what the grant allows: "read", "write", "read and write", "none".
