@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/topoctl/topoctl/engine/trust"
 )
 
 // asked is an engine whose application answers, and a peer that has it open.
@@ -25,7 +27,7 @@ func asked(t *testing.T, server Options) *Peer {
 func TestCall(t *testing.T) {
 	checkLeaks(t)
 	long := strings.Repeat("long ", 2000)
-	p := asked(t, Options{Answer: func(_ context.Context, from PeerID, request []byte) ([]byte, error) {
+	p := asked(t, Options{Answer: func(_ context.Context, from trust.PeerID, request []byte) ([]byte, error) {
 		switch string(request) {
 		case "fail":
 			return nil, errors.New("no such thing")
@@ -58,7 +60,7 @@ func TestCall(t *testing.T) {
 		t.Errorf("a request that is too large: %v", err)
 	}
 	// A peer that does not keep to the limits itself.
-	if _, err := p.session.Call(testContext(t), methodAsk, append(big, 0)); !errors.As(err, &remote) || !strings.Contains(remote.Text, "request of 1048577 bytes") {
+	if _, err := p.callEngine(testContext(t), methodAsk, append(big, 0)); !errors.As(err, &remote) || !strings.Contains(remote.Text, "request of 1048577 bytes") {
 		t.Errorf("a request that is too large, sent all the same: %v", err)
 	}
 }
@@ -77,7 +79,7 @@ func TestCallsAtATime(t *testing.T) {
 	checkLeaks(t)
 	var running, most atomic.Int32
 	release := make(chan struct{})
-	p := asked(t, Options{Answer: func(context.Context, PeerID, []byte) ([]byte, error) {
+	p := asked(t, Options{Answer: func(context.Context, trust.PeerID, []byte) ([]byte, error) {
 		now := running.Add(1)
 		defer running.Add(-1)
 		for seen := most.Load(); now > seen && !most.CompareAndSwap(seen, now); seen = most.Load() {
@@ -93,7 +95,7 @@ func TestCallsAtATime(t *testing.T) {
 	}
 	eventually(t, "as many as may run do", func() bool { return running.Load() == maxPeerCalls })
 	var remote *RemoteError
-	if _, err := p.session.Call(testContext(t), methodAsk, nil); !errors.As(err, &remote) || !strings.Contains(remote.Text, "32 calls of one peer") {
+	if _, err := p.callEngine(testContext(t), methodAsk, nil); !errors.As(err, &remote) || !strings.Contains(remote.Text, "32 calls of one peer") {
 		t.Errorf("one more: %v", err)
 	}
 	short, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
@@ -112,7 +114,7 @@ func TestCallsAtATime(t *testing.T) {
 func TestCallsOfAllPeers(t *testing.T) {
 	checkLeaks(t)
 	release, entered := make(chan struct{}), make(chan struct{})
-	p := asked(t, Options{Limits: Limits{Calls: 1}, Answer: func(context.Context, PeerID, []byte) ([]byte, error) {
+	p := asked(t, Options{Limits: Limits{Calls: 1}, Answer: func(context.Context, trust.PeerID, []byte) ([]byte, error) {
 		entered <- struct{}{}
 		<-release
 		return nil, nil
@@ -132,7 +134,7 @@ func TestCallsOfAllPeers(t *testing.T) {
 func TestCallEnds(t *testing.T) {
 	checkLeaks(t)
 	entered := make(chan struct{}, 1)
-	wait := func(ctx context.Context, _ PeerID, _ []byte) ([]byte, error) {
+	wait := func(ctx context.Context, _ trust.PeerID, _ []byte) ([]byte, error) {
 		entered <- struct{}{}
 		<-ctx.Done() // as long as the peer is there
 		return nil, ctx.Err()
@@ -168,7 +170,7 @@ func TestCallSurvivesItsConnection(t *testing.T) {
 	checkLeaks(t)
 	var runs atomic.Int32
 	entered, release := make(chan struct{}), make(chan struct{})
-	s := newEngine(t, Options{Answer: func(context.Context, PeerID, []byte) ([]byte, error) {
+	s := newEngine(t, Options{Answer: func(context.Context, trust.PeerID, []byte) ([]byte, error) {
 		runs.Add(1)
 		entered <- struct{}{}
 		<-release

@@ -86,7 +86,7 @@ func TestOthersConnections(t *testing.T) {
 	moved.conn++
 	for _, l := range []leaving{forged, moved, {transport: "tcp", session: good.session, conn: good.conn}} {
 		var refused *RemoteError
-		if _, err := peer.session.Call(ctx, methodLeave, l.body()); !errors.As(err, &refused) || conns() != before {
+		if _, err := peer.callEngine(ctx, methodLeave, l.body()); !errors.As(err, &refused) || conns() != before {
 			t.Errorf("%+v: %v, %d connections", l, err, conns())
 		}
 	}

@@ -14,7 +14,6 @@ import (
 	"time"
 
 	mem "github.com/topoctl/topoctl/engine/internal/memory"
-	"github.com/topoctl/topoctl/engine/memory"
 	"github.com/topoctl/topoctl/internal/sched"
 )
 
@@ -223,7 +222,7 @@ func (b *Batch) checkDigest() error {
 	for _, p := range b.parts {
 		over := b.peer.carriersOf(p.route, func(g *group) bool { return g.carrier.compares() })
 		for i := range p.ops {
-			if r := b.remotes[p.ops[i].Remote]; len(over) > 0 && r.t.Grant&memory.PeerRead == 0 {
+			if r := b.remotes[p.ops[i].Remote]; len(over) > 0 && r.t.Grant&mem.PeerRead == 0 {
 				return &OpError{Op: int(p.places[i].op), Err: fmt.Errorf("region %q of the peer: it may not be read, and a digest of what goes over %s tells what is there: %w", r.name, over[0], ErrDenied)}
 			}
 		}
@@ -294,7 +293,7 @@ func (c *comparison) call() error {
 	b := c.batch
 	key := make([]byte, digestKeyBytes)
 	_, _ = rand.Read(key) // it does not fail
-	theirs, err := b.peer.session.Call(c.ctx, methodDigest, digestBody(key, c.places))
+	theirs, err := b.peer.callEngine(c.ctx, methodDigest, digestBody(key, c.places))
 	if err != nil {
 		if c.ctx.Err() != nil {
 			err = context.Cause(c.ctx)

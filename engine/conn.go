@@ -120,7 +120,7 @@ func (e *Engine) dial(c *conn) {
 		Local: l.local, Interface: l.iface, LocalPort: localPort, Remote: l.remote,
 		Exchange: func(ctx context.Context, request []byte) ([]byte, error) {
 			asked.Store(true)
-			return l.peer.session.Call(ctx, methodAccept, acceptBody(l.carrier.name, transport.ConnID(c.id), request))
+			return l.peer.callEngine(ctx, methodAccept, acceptBody(l.carrier.name, transport.ConnID(c.id), request))
 		},
 		Events: transport.Events{Done: c.completed, Lost: c.wasLost},
 	})

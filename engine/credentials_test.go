@@ -44,13 +44,13 @@ func (i issuer) ca(name string) trust.Pair {
 }
 
 // credentials are read from files: a certificate of the CA for this host's loopback address.
-func (i issuer) credentials(tokens string, ca trust.Pair, roots ...[]byte) *Credentials {
+func (i issuer) credentials(tokens string, ca trust.Pair, roots ...[]byte) *trust.Credentials {
 	i.t.Helper()
 	p, err := ca.Issue(trust.Subject{DNS: []string{"node1"}, IPs: []net.IP{net.IPv4(127, 0, 0, 1)}, From: time.Now().Add(-time.Minute), Until: time.Now().Add(time.Minute * 30)})
 	if err != nil {
 		i.t.Fatal(err)
 	}
-	c, err := CredentialFiles{
+	c, err := trust.Files{
 		Token: i.write("token", []byte(tokens)), Certificate: i.write("node1.crt", p.Certificate), Key: i.write("node1.key", p.Key), CA: i.write("ca.crt", roots...),
 	}.Read()
 	if err != nil {
@@ -68,7 +68,7 @@ func TestRotation(t *testing.T) {
 	i := issuer{t, t.TempDir()}
 	ca1, ca2 := i.ca("ca1"), i.ca("ca2")
 	first := i.credentials(former, ca1, ca1.Certificate)
-	var theirs, ours atomic.Pointer[Credentials]
+	var theirs, ours atomic.Pointer[trust.Credentials]
 	theirs.Store(first)
 	ours.Store(first)
 	tcp := []TransportFactory{TCP()}
@@ -100,7 +100,7 @@ func TestRotation(t *testing.T) {
 	}()
 	for _, step := range []struct {
 		name         string
-		theirs, ours *Credentials
+		theirs, ours *trust.Credentials
 	}{
 		{"the server takes both", i.credentials(former+renewed, ca1, ca1.Certificate, ca2.Certificate), first},
 		{"the client is renewed", theirs.Load(), i.credentials(renewed+former, ca2, ca1.Certificate, ca2.Certificate)},
@@ -123,11 +123,11 @@ func TestRotation(t *testing.T) {
 	eventually(t, "ops go on at the end", func() bool { return written.Load() > before+1 || len(failed) > 0 })
 	ended()
 	must(t, <-failed)
-	for want, c := range map[error]*Credentials{
+	for want, c := range map[error]*trust.Credentials{
 		ErrCertificate: i.credentials(renewed, ca1, ca1.Certificate, ca2.Certificate),
 		ErrToken:       i.credentials(former, ca2, ca2.Certificate),
 	} {
-		late := newEngine(t, Options{Name: "late", Transports: tcp, Credentials: func() *Credentials { return c }})
+		late := newEngine(t, Options{Name: "late", Transports: tcp, Credentials: func() *trust.Credentials { return c }})
 		if _, err := late.Open(ctx, server.Addrs()[0].String()); !errors.Is(err, want) {
 			t.Errorf("with what is gone: %v, want %v", err, want)
 		}
@@ -138,15 +138,15 @@ func TestCredentialOptions(t *testing.T) {
 	i := issuer{t, t.TempDir()}
 	ca := i.ca("ca")
 	good := i.credentials("ops the-former-secret\n", ca, ca.Certificate)
-	given := func(c *Credentials) Options {
-		return Options{Credentials: func() *Credentials { return c }, Listen: []string{"127.0.0.1:0", "[::]:0"}, Transports: []TransportFactory{TCP()}}
+	given := func(c *trust.Credentials) Options {
+		return Options{Credentials: func() *trust.Credentials { return c }, Listen: []string{"127.0.0.1:0", "[::]:0"}, Transports: []TransportFactory{TCP()}}
 	}
 	for want, o := range map[string]Options{
 		"without a token or certificate":            given(nil),
-		"could read and write without":              given(&Credentials{}),
-		"the token has 5 bytes":                     given(&Credentials{Tokens: []Token{{Secret: []byte("short")}}}),
-		"a certificate and the CAs of peers come":   given(&Credentials{Roots: good.Roots}),
-		"a token and credentials: want one of them": {Token: []byte("0123456789abcdef"), Credentials: func() *Credentials { return good }},
+		"could read and write without":              given(&trust.Credentials{}),
+		"the token has 5 bytes":                     given(&trust.Credentials{Tokens: []trust.Token{{Secret: []byte("short")}}}),
+		"a certificate and the CAs of peers come":   given(&trust.Credentials{Roots: good.Roots}),
+		"a token and credentials: want one of them": {Token: []byte("0123456789abcdef"), Credentials: func() *trust.Credentials { return good }},
 	} {
 		if _, err := New(t.Context(), o); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
@@ -157,15 +157,15 @@ func TestCredentialOptions(t *testing.T) {
 
 // TestCredentialsAreNotLost: what an engine demands does not end because a source fails.
 func TestCredentialsAreNotLost(t *testing.T) {
-	good := &Credentials{Tokens: []Token{{Secret: []byte("0123456789abcdef")}}}
-	renewed := &Credentials{Tokens: []Token{{Secret: []byte("0123456789abcdeg")}}}
-	var now *Credentials
-	source := steady(func() *Credentials { return now })
+	good := &trust.Credentials{Tokens: []trust.Token{{Secret: []byte("0123456789abcdef")}}}
+	renewed := &trust.Credentials{Tokens: []trust.Token{{Secret: []byte("0123456789abcdeg")}}}
+	var now *trust.Credentials
+	source := steady(func() *trust.Credentials { return now })
 	if !source().None() {
 		t.Error("an engine without credentials has some")
 	}
-	for _, step := range []struct{ gives, want *Credentials }{
-		{good, good}, {nil, good}, {&Credentials{}, good}, {renewed, renewed}, {&Credentials{Tokens: []Token{{}}}, renewed}, {good, good},
+	for _, step := range []struct{ gives, want *trust.Credentials }{
+		{good, good}, {nil, good}, {&trust.Credentials{}, good}, {renewed, renewed}, {&trust.Credentials{Tokens: []trust.Token{{}}}, renewed}, {good, good},
 	} {
 		if now = step.gives; source() != step.want {
 			t.Errorf("%+v gives %+v, want %+v", step.gives, source(), step.want)

@@ -15,7 +15,6 @@ import (
 	"github.com/topoctl/topoctl/engine/internal/peerdoc"
 	"github.com/topoctl/topoctl/engine/internal/session"
 	"github.com/topoctl/topoctl/engine/internal/transport"
-	"github.com/topoctl/topoctl/engine/memory"
 	"github.com/topoctl/topoctl/internal/pkgerr"
 )
 
@@ -24,7 +23,7 @@ const deltaTimeout = 30 * time.Second
 // offering is what this engine tells its peers, and who has been told what.
 type offering struct {
 	mu          sync.Mutex
-	regions     map[memory.ID]*Region
+	regions     map[mem.ID]*Region
 	ordered     []*Region // the same in the order of IDs, nil until somebody wants it
 	topology    json.RawMessage
 	endpoints   []transport.Endpoint
@@ -73,9 +72,9 @@ func (e *Engine) offer(regions []*Region) error {
 	granted := false
 	o.ordered = nil
 	for _, r := range regions {
-		o.regions[r.ID()] = r
+		o.regions[r.r.ID()] = r
 		r.rekey() // it may have missed a change
-		granted = granted || r.Grant() != memory.None
+		granted = granted || r.r.Grant() != mem.None
 	}
 	if !granted {
 		return nil
@@ -84,7 +83,7 @@ func (e *Engine) offer(regions []*Region) error {
 	o.all.now = nil
 	if err := e.makeRoom(regions); err != nil {
 		for _, r := range regions {
-			delete(o.regions, r.ID())
+			delete(o.regions, r.r.ID())
 		}
 		o.all.now, o.ordered = nil, nil
 		return err
@@ -120,8 +119,8 @@ func (e *Engine) withhold(regions map[*Region]bool) {
 	o.ordered = nil
 	granted := false
 	for r := range regions {
-		delete(o.regions, r.ID())
-		granted = granted || r.Grant() != memory.None
+		delete(o.regions, r.r.ID())
+		granted = granted || r.r.Grant() != mem.None
 	}
 	if granted {
 		e.changed()
@@ -186,7 +185,7 @@ func (e *Engine) view(p *permit) *view {
 		d.Topology = nil
 	}
 	for _, r := range o.list() {
-		if rights.Grant(r.r) != memory.None {
+		if rights.Grant(r.r) != mem.None {
 			d.Regions = append(d.Regions, r.offered(rights))
 		}
 	}
@@ -198,8 +197,8 @@ func (e *Engine) view(p *permit) *view {
 func (r *Region) offered(rights *mem.Rights) peerdoc.Region {
 	grant := rights.Grant(r.r)
 	out := peerdoc.Region{
-		ID: r.ID(), Name: r.Name(), Bytes: r.Size(), Location: string(r.location),
-		Read: grant&memory.PeerRead != 0, Write: grant&memory.PeerWrite != 0,
+		ID: r.r.ID(), Name: r.Name(), Bytes: r.Size(), Location: string(r.location),
+		Read: grant&mem.PeerRead != 0, Write: grant&mem.PeerWrite != 0,
 	}
 	if rights.All(r.r) { // else only what checks each access here may reach it, and that needs no key
 		out.Keys = r.keys

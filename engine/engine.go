@@ -25,7 +25,6 @@ import (
 	"github.com/topoctl/topoctl/engine/internal/session"
 	"github.com/topoctl/topoctl/engine/internal/stage"
 	"github.com/topoctl/topoctl/engine/internal/transport"
-	"github.com/topoctl/topoctl/engine/memory"
 	"github.com/topoctl/topoctl/engine/registry"
 	"github.com/topoctl/topoctl/engine/trust"
 	"github.com/topoctl/topoctl/internal/pkgerr"
@@ -146,7 +145,7 @@ func New(ctx context.Context, o Options) (*Engine, error) {
 	e.pools.postings.New = func() any { return &posting{} }
 	e.pools.buffers.New = func() any { return &opBuffers{} }
 	e.pools.overlaps.New = func() any { return &overlapSearch{} }
-	e.offering.regions, e.offering.subscribers = map[memory.ID]*Region{}, map[*session.Session]*subscriber{}
+	e.offering.regions, e.offering.subscribers = map[mem.ID]*Region{}, map[*session.Session]*subscriber{}
 	e.ctx, e.cancel = context.WithCancel(context.Background())
 	e.machine, e.boot = machineAndBoot()
 	e.epoch = registry.NewEpoch(e.began)

@@ -8,7 +8,6 @@ import (
 	mem "github.com/topoctl/topoctl/engine/internal/memory"
 	"github.com/topoctl/topoctl/engine/internal/session"
 	"github.com/topoctl/topoctl/engine/internal/transport"
-	"github.com/topoctl/topoctl/engine/memory"
 	"github.com/topoctl/topoctl/engine/registry"
 	"github.com/topoctl/topoctl/engine/trust"
 	"github.com/topoctl/topoctl/internal/sched"
@@ -50,11 +49,11 @@ var (
 	// ErrOtherEngine: at the addresses that are known of an engine there is another one.
 	ErrOtherEngine = session.ErrOtherEngine
 	// ErrNoRegion: the peer does not offer such a region.
-	ErrNoRegion = memory.ErrNoRegion
+	ErrNoRegion = mem.ErrNoRegion
 	// ErrRange: the bytes are outside the region.
-	ErrRange = memory.ErrRange
+	ErrRange = mem.ErrRange
 	// ErrDenied: the region's grant does not allow it.
-	ErrDenied = memory.ErrDenied
+	ErrDenied = mem.ErrDenied
 	// ErrOverlap: two ops of a batch may write the same bytes, or one reads what
 	// another writes; or ranges that are registered together do.
 	ErrOverlap = mem.ErrOverlap
@@ -78,7 +77,14 @@ var (
 var errEngineClosed = fmt.Errorf("engine is %w", ErrClosed)
 
 // NotOfferedError names the transports that the peer does not offer, where an error came about because of that.
-type NotOfferedError = transport.NotOfferedError
+type NotOfferedError struct {
+	Transports []string
+	Err        error
+}
+
+func (e *NotOfferedError) Error() string { return e.Err.Error() }
+
+func (e *NotOfferedError) Unwrap() error { return e.Err }
 
 // OpError says which op of a batch is at fault.
 type OpError struct {

@@ -10,6 +10,7 @@ import (
 	"github.com/topoctl/topoctl/discover"
 	"github.com/topoctl/topoctl/engine"
 	"github.com/topoctl/topoctl/engine/memory"
+	"github.com/topoctl/topoctl/engine/trust"
 )
 
 // serve makes an engine that offers a region, as another process would.
@@ -118,10 +119,8 @@ func ExamplePeer_Submit() {
 		mine.Bytes()[i] = byte('a' + i/4096)
 	}
 
-	batch, err := kv.Peer().Submit(ctx, []engine.Op{{
-		Local: mine.Span(0, 0), Remote: kv.At(0),
-		Layout: &engine.Layout{Bytes: 4096, Count: 3, LocalPages: []uint32{0, 1, 2}, RemotePages: []uint32{9, 4, 7}},
-	}}, engine.SubmitOptions{Notify: []byte("request 17")})
+	pages := engine.WritePages(mine.All(), []uint32{0, 1, 2}, kv.At(0), []uint32{9, 4, 7}, 4096)
+	batch, err := kv.Peer().Submit(ctx, []engine.Op{pages}, engine.SubmitOptions{Notify: []byte("request 17")})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -135,6 +134,97 @@ func ExamplePeer_Submit() {
 	// Output:
 	// request 17 from prefill: a b c
 	// done 12288
+}
+
+// A client that lives longer than its peer. The peer's regions and calls are there before anybody can open it
+// (Prepare), and the target opens it again after it was restarted.
+func ExampleTarget() {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	start := func(address string) *engine.Engine {
+		e, err := engine.New(ctx, engine.Options{
+			Name: "decode", Listen: []string{address},
+			Prepare: func(e *engine.Engine) error {
+				_, err := e.Alloc(1<<20, engine.RegionOptions{Name: "kv", Grant: memory.PeerWrite})
+				return err
+			},
+			Answer: func(_ context.Context, from trust.PeerID, request []byte) ([]byte, error) {
+				return fmt.Appendf(nil, "%s of %s is used up", request, from.Claimed), nil
+			},
+		})
+		if err != nil {
+			log.Fatal(err)
+		}
+		return e
+	}
+	server := start("127.0.0.1:0")
+
+	e, err := engine.New(ctx, engine.Options{Name: "prefill"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer e.Close()
+	mine, err := e.Alloc(1<<20, engine.RegionOptions{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	decode := e.Target(server.Addrs()[0].String())
+	push := func() error {
+		peer, err := decode.Peer(ctx) // waits until the peer is there
+		if err != nil {
+			return err
+		}
+		kv, err := peer.Region(ctx, "kv")
+		if err != nil {
+			return err
+		}
+		batch, err := peer.Submit(ctx, []engine.Op{engine.WriteOp(mine.All(), kv.At(0))}, engine.SubmitOptions{})
+		if err != nil {
+			return err
+		}
+		if err := batch.Wait(ctx); err != nil {
+			return err
+		}
+		answer, err := peer.Call(ctx, []byte("request 17"))
+		fmt.Printf("%s\n", answer)
+		return err
+	}
+	if err := push(); err != nil {
+		log.Fatal(err)
+	}
+
+	// A batch that is not wanted any more. Its memory is free when it is done.
+	peer, err := decode.Peer(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	batch, err := peer.Submit(ctx, nil, engine.SubmitOptions{Notify: []byte("request 18")})
+	if err != nil {
+		log.Fatal(err)
+	}
+	batch.Cancel()
+	<-batch.Done()
+	if err := batch.Err(); err != nil && !errors.Is(err, engine.ErrCanceled) { // it may have been done before
+		log.Fatal(err)
+	}
+
+	address := server.Addrs()[0].String()
+	if err := server.Close(); err != nil {
+		log.Fatal(err)
+	}
+	<-peer.Done()
+	fmt.Println("lost:", errors.Is(peer.Err(), engine.ErrPeerLost))
+	server = start(address)
+	defer server.Close()
+	for err := push(); err != nil; err = push() {
+		if !errors.Is(err, engine.ErrPeerLost) && !errors.Is(err, engine.ErrPeerRestarted) {
+			log.Fatal(err) // trying again is of no use
+		}
+	}
+	// Output:
+	// request 17 of prefill is used up
+	// lost: true
+	// request 17 of prefill is used up
 }
 
 // A remote region is an io.ReaderAt and an io.WriterAt.

@@ -21,14 +21,14 @@ const SchemaExplain = "topoctl.explain/v1"
 // Explanation says how a batch was carried, or would be: which lanes there are for each
 // pair of memory locations, what was expected of them, and what each of them did.
 type Explanation struct {
-	Schema string `json:"schema"`
-	Peer   string `json:"peer"`
-	Label  string `json:"label,omitempty"`
-	State  string `json:"state"` // "planned", "running", "done", "failed", "unsafe"
-	Error  string `json:"error,omitempty"`
-	Bytes  int64  `json:"bytes"`    // in place
-	Total  int64  `json:"of_bytes"` // of the batch
-	Ops    int    `json:"ops"`
+	Schema string     `json:"schema"`
+	Peer   string     `json:"peer"`
+	Label  string     `json:"label,omitempty"`
+	State  BatchState `json:"state"`
+	Error  string     `json:"error,omitempty"`
+	Bytes  int64      `json:"bytes"`    // in place
+	Total  int64      `json:"of_bytes"` // of the batch
+	Ops    int        `json:"ops"`
 	// DurationNS is from Submit to the end, or to now.
 	DurationNS int64 `json:"duration_ns"`
 	// EndedAgoNS is from the end to now, 0 while it runs.
@@ -44,6 +44,18 @@ type Explanation struct {
 	// Unavailable are the transports that this host cannot have.
 	Unavailable []string `json:"unavailable,omitempty"`
 }
+
+// BatchState is what has become of a batch.
+type BatchState string
+
+// The states of batches.
+const (
+	BatchPlanned BatchState = "planned" // Peer.Explain: there is no batch
+	BatchRunning BatchState = "running"
+	BatchDone    BatchState = "done"
+	BatchFailed  BatchState = "failed"
+	BatchUnsafe  BatchState = "unsafe" // failed, with ErrUnsafeBuffer
+)
 
 // Fence is a connection that, at the end of a batch, the peer had not confirmed to be
 // closed on its side.
@@ -81,9 +93,9 @@ type LaneRecord struct {
 	// ExpectedBytesPerSec is what it carries alone, nil if unknown.
 	ExpectedBytesPerSec *topo.Rate `json:"expected_bytes_per_sec"`
 	// PredictedBytes is its part of the batch if all lanes are idle and healthy.
-	PredictedBytes int64  `json:"predicted_bytes"`
-	Reason         string `json:"reason"`
-	Health         string `json:"health"`
+	PredictedBytes int64      `json:"predicted_bytes"`
+	Reason         string     `json:"reason"`
+	Health         LaneHealth `json:"health"`
 }
 
 // LaneUse is what one lane did for the batch.
@@ -128,7 +140,7 @@ func (x *Explanation) head(b *strings.Builder) {
 		what = x.Label
 	}
 	fmt.Fprintf(b, "%s with peer %s: %s", what, x.Peer, x.State)
-	if x.State != "planned" {
+	if x.State != BatchPlanned {
 		took := time.Duration(x.DurationNS)
 		fmt.Fprintf(b, ", %s of %s in %d ops, %v", units.Bytes(x.Bytes), units.Bytes(x.Total), x.Ops, took.Round(time.Microsecond))
 		if took > 0 && x.Bytes > 0 {
@@ -217,7 +229,7 @@ func (b *Batch) Explain() *Explanation { return b.explain(b.engine.laneStates(b.
 func (b *Batch) explain(health map[*lane]LaneStats) *Explanation {
 	e := b.engine
 	x := &Explanation{
-		Schema: SchemaExplain, Peer: b.peer.name, Label: b.o.Label, State: "running",
+		Schema: SchemaExplain, Peer: b.peer.name, Label: b.o.Label, State: BatchRunning,
 		Total: b.total, Ops: b.ops, Routes: []RouteRecord{}, Unavailable: texts(e.unavailable),
 	}
 	b.mu.Lock()
@@ -225,9 +237,9 @@ func (b *Batch) explain(health map[*lane]LaneStats) *Explanation {
 	if b.over {
 		x.EndedAgoNS = end - b.end
 		end = b.end
-		x.State = "done"
+		x.State = BatchDone
 		if len(b.errs) > 0 {
-			x.State = "failed"
+			x.State = BatchFailed
 		}
 	}
 	x.DurationNS, x.Bytes = end-b.begin, min(b.moved.Load(), b.total)
@@ -247,10 +259,10 @@ func (b *Batch) explain(health map[*lane]LaneStats) *Explanation {
 		}
 	}
 	if len(x.Fences) > 0 {
-		x.State = "unsafe"
+		x.State = BatchUnsafe
 	}
 	b.mu.Unlock()
-	if err := b.Err(); err != nil && x.State != "running" {
+	if err := b.Err(); err != nil && x.State != BatchRunning {
 		x.Error = err.Error()
 	}
 	var unchecked []string
@@ -306,7 +318,7 @@ func (p *Peer) Explain(src, dst pathsel.Location) (*Explanation, error) {
 	}
 	const example = 64 << 20
 	x := &Explanation{
-		Schema: SchemaExplain, Peer: p.name, State: "planned", Total: example, Unavailable: texts(e.unavailable),
+		Schema: SchemaExplain, Peer: p.name, State: BatchPlanned, Total: example, Unavailable: texts(e.unavailable),
 		Check:  notOver(e.checkReason(CheckAuto, r.leaves.Load()), p.uncheckedOver(r), e.wantsDigest(CheckAuto)),
 		Routes: []RouteRecord{p.routeRecord(r, example, e.laneStates(p))},
 	}
@@ -338,7 +350,7 @@ func (g *group) record(bytes int64, health map[*lane]LaneStats) GroupRecord {
 			Reason: g.whyLane(i), Health: health[l].Health,
 		}
 		if record.Health == "" { // the scheduler has forgotten it
-			record.Health = "gone"
+			record.Health = LaneGone
 		}
 		if i >= g.set.Chosen {
 			record.Verdict = "failover"

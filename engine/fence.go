@@ -8,8 +8,9 @@ import (
 	"slices"
 	"time"
 
+	mem "github.com/topoctl/topoctl/engine/internal/memory"
 	"github.com/topoctl/topoctl/engine/internal/transport"
-	"github.com/topoctl/topoctl/engine/memory"
+	"github.com/topoctl/topoctl/internal/direction"
 	"github.com/topoctl/topoctl/internal/pkgerr"
 	"github.com/topoctl/topoctl/internal/sched"
 )
@@ -23,7 +24,7 @@ type fenceKey struct {
 // quarantined is a range of a peer's memory, or all of it, in which bytes may still land.
 type quarantined struct {
 	all    bool
-	region memory.ID
+	region mem.ID
 	name   string
 	byteRange
 	conns []fenceKey
@@ -104,7 +105,7 @@ func (e *Engine) quarantine(p *part) {
 	}
 	list, at := e.quarantines[p.batch.peer.epoch], p.batch.peer.home()
 	for i := range p.ops {
-		if o := &p.ops[i]; o.Kind == Write {
+		if o := &p.ops[i]; o.Kind == direction.Write {
 			r := p.batch.remotes[o.Remote]
 			list = append(list, quarantined{region: r.t.ID, name: r.name, byteRange: p.places[i].remote, conns: conns, home: at})
 		}

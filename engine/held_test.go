@@ -7,6 +7,7 @@ import (
 
 	"github.com/topoctl/topoctl/engine/internal/session"
 	"github.com/topoctl/topoctl/engine/internal/transport"
+	"github.com/topoctl/topoctl/engine/trust"
 )
 
 // Notifications have memory until they are read, and one peer's do not take that of others.
@@ -48,7 +49,7 @@ func TestNotificationsWaiting(t *testing.T) {
 	ended := make(chan error)
 	put := func(a transport.Account) {
 		go func() {
-			ended <- b.put(t.Context(), t.Context(), Notification{From: PeerID{Claimed: string(a)}}, a, time.Minute)
+			ended <- b.put(t.Context(), t.Context(), Notification{From: trust.PeerID{Claimed: string(a)}}, a, time.Minute)
 		}()
 	}
 	put("greedy")

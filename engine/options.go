@@ -37,11 +37,11 @@ type Options struct {
 	// Token is the secret that this engine shares with its peers, at least 16 bytes.
 	Token []byte
 	// Credentials gives what this engine proves itself with and demands of its peers, in place
-	// of Token: certificates, tokens with names. It is called in each handshake by many
+	// of Token: certificates, tokens with names. trust.Files.Watch gives one for files. It is called in each handshake by many
 	// goroutines, and must return soon; what it returned must not be changed. Renewed ones
 	// count from the next handshake on. Peers that are open stay open until their connection
 	// ends; to connect again takes what is demanded then.
-	Credentials func() *Credentials
+	Credentials func() *trust.Credentials
 	// Insecure lets engines on other hosts open this one without a token: all that reach
 	// its addresses can then do with regions what their grants allow.
 	Insecure bool
@@ -59,12 +59,9 @@ type Options struct {
 	Serves []string
 	// Check says when slices carry checksums; SubmitOptions.Check overrides it.
 	Check Check
-	// Protection is what data connections over TCP have at least against somebody on the path:
-	// "open" nothing, "headers" (no request or answer can be changed), "payload" (nor their bytes)
-	// or "sealed" (nor can they be read). A peer may demand more. "" is "headers" with a Token or
-	// Credentials, and "open" without. With "payload" and "sealed", RDMA is not available, which has no
-	// such thing; shared memory is: its bytes do not leave the host.
-	Protection string
+	// Protection is what data connections over TCP have at least. A peer may demand more. "" is
+	// ProtectHeaders with a Token or Credentials, and ProtectOpen without.
+	Protection Protection
 	// DefaultTimeout bounds batches whose context has no deadline; default 30 s.
 	DefaultTimeout time.Duration
 	// GiveUp is how long a peer may be unreachable before it is lost; default 10 s. A peer
@@ -73,13 +70,13 @@ type Options struct {
 	// Permit says what a peer may do, from what it has proven to be; nil: all that regions grant. It is
 	// called when a peer has opened this engine, and by Engine.PermissionsChanged, and must be
 	// quick. Permissions only narrow: Region.Grant stays what a peer may do at most.
-	Permit func(PeerID) Permissions
+	Permit func(trust.PeerID) Permissions
 	// Answer answers the calls of peers (Peer.Call); nil refuses them. from says who the peer
 	// has proven to be, and what it only claims. Answer is called by several goroutines, at most Limits.Calls at a time and 32
 	// for one peer. Requests have up to MaxCallBytes, answers up to MaxAnswerBytes. ctx
 	// ends with the peer and with the engine, whose Close waits for Answer to return. The
 	// peer receives the text of an error.
-	Answer func(ctx context.Context, from PeerID, request []byte) ([]byte, error)
+	Answer func(ctx context.Context, from trust.PeerID, request []byte) ([]byte, error)
 	// Prepare makes what is there from the start, such as the regions of an engine that peers open by name: New calls it
 	// before anybody can open the engine, and fails with its error.
 	Prepare func(*Engine) error
@@ -122,6 +119,18 @@ const (
 	CheckDigest
 )
 
+// Protection is what data connections over TCP have against somebody on the path.
+type Protection string
+
+// The protections, each with what those before it have. With the last two, RDMA is not available, which
+// has no such thing; shared memory is: its bytes do not leave the host.
+const (
+	ProtectOpen    Protection = "open"    // nothing
+	ProtectHeaders Protection = "headers" // no request or answer can be changed
+	ProtectPayload Protection = "payload" // nor can their bytes
+	ProtectSealed  Protection = "sealed"  // nor can they be read
+)
+
 // Limits bound what peers can make an engine store, and what one call may ask for.
 // Zero means the default. Of what peers share, none can have all: it may take more while
 // it has no more than is left for the others. What counts as one peer is a certificate's name,
@@ -155,7 +164,7 @@ type RegionOptions struct {
 
 // Notification is what a peer sent with Peer.Notify or SubmitOptions.Notify.
 type Notification struct {
-	From    PeerID // who has sent it: what it has proven to be, and what it calls itself
+	From    trust.PeerID // who has sent it: what it has proven to be, and what it calls itself
 	Payload []byte
 }
 
@@ -214,7 +223,7 @@ func (o *Options) complete() error {
 func (o *Options) protection() (transport.Protection, error) {
 	switch {
 	case o.Protection != "":
-		return transport.ParseProtection(o.Protection)
+		return transport.ParseProtection(string(o.Protection))
 	case o.Credentials == nil && len(o.Token) == 0:
 		return transport.Open, nil
 	}
@@ -296,20 +305,8 @@ func dedupe(list []string) []string {
 	return slices.Compact(list)
 }
 
-// Credentials are what an engine proves itself with, and what it demands of its peers: with
-// Tokens, the proof that they have one of these; with Certificate and Roots, a certificate that
-// one of these CAs signed, for the name or address that the peer was opened by.
-type Credentials = trust.Credentials
-
-// Token is a secret that engines share, with a name or without.
-type Token = trust.Token
-
-// CredentialFiles names the files that credentials are read from. Its method Watch gives
-// Options.Credentials, and reads files again that have changed.
-type CredentialFiles = trust.Files
-
 // credentials gives those of the moment.
-func (o *Options) credentials() func() *Credentials {
+func (o *Options) credentials() func() *trust.Credentials {
 	if o.Credentials == nil {
 		return trust.OfSecret(o.Token)
 	}
@@ -318,9 +315,9 @@ func (o *Options) credentials() func() *Credentials {
 
 // steady keeps the former credentials where a source gives unusable ones, or none any more: an
 // engine that has demanded something of its peers does not let them in without because of that.
-func steady(source func() *Credentials) func() *Credentials {
-	var last atomic.Pointer[Credentials]
-	return func() *Credentials {
+func steady(source func() *trust.Credentials) func() *trust.Credentials {
+	var last atomic.Pointer[trust.Credentials]
+	return func() *trust.Credentials {
 		c, before := source(), last.Load()
 		if c.Check() != nil || c.None() && !before.None() {
 			return before

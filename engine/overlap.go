@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/topoctl/topoctl/internal/direction"
 	"github.com/topoctl/topoctl/internal/sched"
 )
 
@@ -50,9 +51,9 @@ type extent struct {
 func sideOf(o *sched.Op, op int32, all byteRange, remote bool) opSide {
 	s := opSide{op: op, all: all, bytes: o.Bytes, count: o.Count}
 	if remote {
-		s.region, s.offset, s.stride, s.pages, s.written = o.Remote, o.RemoteOffset, o.RemoteStride, o.RemotePages, o.Kind == Write
+		s.region, s.offset, s.stride, s.pages, s.written = o.Remote, o.RemoteOffset, o.RemoteStride, o.RemotePages, o.Kind == direction.Write
 	} else {
-		s.region, s.offset, s.stride, s.pages, s.written = o.Local, o.LocalOffset, o.LocalStride, o.LocalPages, o.Kind == Read
+		s.region, s.offset, s.stride, s.pages, s.written = o.Local, o.LocalOffset, o.LocalStride, o.LocalPages, o.Kind == direction.Read
 	}
 	return s
 }

@@ -11,9 +11,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	mem "github.com/topoctl/topoctl/engine/internal/memory"
 	"github.com/topoctl/topoctl/engine/internal/peerdoc"
 	"github.com/topoctl/topoctl/engine/internal/session"
-	"github.com/topoctl/topoctl/engine/memory"
 	"github.com/topoctl/topoctl/engine/registry"
 	"github.com/topoctl/topoctl/engine/trust"
 	"github.com/topoctl/topoctl/internal/pkgerr"
@@ -48,7 +48,7 @@ type Peer struct {
 	answered uint64
 	described
 	regions map[string]*RemoteRegion
-	byID    map[memory.ID]*RemoteRegion
+	byID    map[mem.ID]*RemoteRegion
 	ordered []*RemoteRegion // in the order of IDs; replaced, never changed
 	routes  map[routeKey]*route
 
@@ -107,7 +107,7 @@ func (e *Engine) openAt(ctx context.Context, name string, record registry.Record
 	p := &Peer{
 		engine: e, name: name, record: record, gone: make(chan struct{}), change: make(chan struct{}), seed: maphash.MakeSeed(),
 		descriptorLock: make(chan struct{}, 1), callSlots: make(chan struct{}, maxPeerCalls),
-		regions: map[string]*RemoteRegion{}, byID: map[memory.ID]*RemoteRegion{},
+		regions: map[string]*RemoteRegion{}, byID: map[mem.ID]*RemoteRegion{},
 		routes: map[routeKey]*route{}, lanes: map[laneKey]*lane{}, sides: map[string]sched.SideID{},
 	}
 	if err := e.alive(); err != nil {
@@ -279,7 +279,7 @@ func (p *Peer) because(err error) error {
 
 // describe fetches the descriptor; descriptorLock is held.
 func (p *Peer) describe(ctx context.Context) error {
-	answer, err := p.session.Call(ctx, methodDescribe, nil)
+	answer, err := p.callEngine(ctx, methodDescribe, nil)
 	if err != nil {
 		return fmt.Errorf("asking what it offers: %w", err)
 	}
@@ -426,7 +426,7 @@ func (p *Peer) notify(ctx context.Context, deadline int64, payload []byte) error
 	ctx, cancel := context.WithTimeout(ctx, left)
 	defer cancel()
 	// The peer gives up first, so that there is an answer.
-	_, err := p.session.Call(ctx, methodNotify, notifyBody(left-left/10, payload))
+	_, err := p.callEngine(ctx, methodNotify, notifyBody(left-left/10, payload))
 	if err != nil {
 		return p.because(err)
 	}

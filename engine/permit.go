@@ -13,9 +13,6 @@ import (
 	"github.com/topoctl/topoctl/internal/text"
 )
 
-// PeerID says who a peer is: what it has proven, and what it only claims.
-type PeerID = trust.PeerID
-
 // Permissions are what a peer may do with this engine. The zero value permits nothing.
 type Permissions struct {
 	// Regions say which regions the peer may use, and how: of each region's own grant, what
@@ -37,11 +34,11 @@ type RegionPermission struct {
 }
 
 // grant is what is allowed with a region of this name.
-func (x *Permissions) grant(region string) memory.Grant {
-	g := memory.None
+func (x *Permissions) grant(region string) mem.Grant {
+	g := mem.None
 	for _, r := range x.Regions {
 		if text.Matches(r.Name, region) {
-			g |= r.Grant
+			g |= mem.Grant(r.Grant)
 		}
 	}
 	return g
@@ -157,7 +154,7 @@ func (e *Engine) PermissionsChanged() {
 }
 
 // idText names a peer by what it has proven.
-func idText(id PeerID) string {
+func idText(id trust.PeerID) string {
 	switch {
 	case len(id.Certificate) > 0:
 		return "with the certificate of " + strings.Join(id.Certificate, ", ")

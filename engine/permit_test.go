@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	mem "github.com/topoctl/topoctl/engine/internal/memory"
 	"github.com/topoctl/topoctl/engine/internal/transport"
 	"github.com/topoctl/topoctl/engine/internal/transport/shm"
 	"github.com/topoctl/topoctl/engine/memory"
@@ -20,13 +21,13 @@ import (
 const readWrite = memory.PeerRead | memory.PeerWrite
 
 // permittedBy is a policy by what peers call themselves, which stands for what they prove.
-func permittedBy(policy map[string]Permissions) func(PeerID) Permissions {
-	return func(id PeerID) Permissions { return policy[id.Claimed] }
+func permittedBy(policy map[string]Permissions) func(trust.PeerID) Permissions {
+	return func(id trust.PeerID) Permissions { return policy[id.Claimed] }
 }
 
 // lie is a region as the peer's descriptor does not have it, for a peer that knows its ID.
 func lie(p *Peer, of *Region, keys map[string]string) *RemoteRegion {
-	r := &RemoteRegion{peer: p, t: transport.RemoteRegion{ID: of.ID(), Bytes: of.Size(), Grant: readWrite}, name: of.Name()}
+	r := &RemoteRegion{peer: p, t: transport.RemoteRegion{ID: of.r.ID(), Bytes: of.Size(), Grant: mem.PeerRead | mem.PeerWrite}, name: of.Name()}
 	r.setKeys(keys)
 	return r
 }
@@ -47,7 +48,7 @@ func testPermit(t *testing.T, carrier TransportFactory) {
 	}
 	ctx := testContext(t)
 	server := newEngine(t, Options{Name: "server", Transports: list, Ports: Ports{Topology: fixturetest.Topology(t, "cpu-2eth")},
-		Answer: func(context.Context, PeerID, []byte) ([]byte, error) { return []byte("answer"), nil },
+		Answer: func(context.Context, trust.PeerID, []byte) ([]byte, error) { return []byte("answer"), nil },
 		Permit: permittedBy(map[string]Permissions{
 			"reader": {Regions: []RegionPermission{{"kv-*", memory.PeerRead}}},
 			"writer": {Regions: []RegionPermission{{"*", memory.PeerRead}, {"kv-[0-9]", memory.PeerWrite}}, Topology: true, Calls: true},
@@ -145,10 +146,10 @@ func testPermit(t *testing.T, carrier TransportFactory) {
 		name string
 		why  error
 	}{
-		{reader, mineR, Write, "kv-1", memory.ErrDenied}, {reader, mineR, Write, "kv-once", memory.ErrDenied},
-		{reader, mineR, Write, "other", memory.ErrNoRegion}, {reader, mineR, Read, "other", memory.ErrNoRegion},
-		{reader, mineR, Read, "private", memory.ErrNoRegion}, {writer, mineW, Write, "other", memory.ErrDenied},
-		{writer, mineW, Write, "kv-once", memory.ErrDenied}, {writer, mineW, Write, "private", memory.ErrNoRegion},
+		{reader, mineR, Write, "kv-1", ErrDenied}, {reader, mineR, Write, "kv-once", ErrDenied},
+		{reader, mineR, Write, "other", ErrNoRegion}, {reader, mineR, Read, "other", ErrNoRegion},
+		{reader, mineR, Read, "private", ErrNoRegion}, {writer, mineW, Write, "other", ErrDenied},
+		{writer, mineW, Write, "kv-once", ErrDenied}, {writer, mineW, Write, "private", ErrNoRegion},
 	} {
 		for _, keys := range []map[string]string{nil, {"shm": shm.Mapped}} {
 			err := try(x.p, x.kind, x.mine, lie(x.p, regions[x.name], keys))
@@ -198,7 +199,7 @@ func TestPermissionsChanged(t *testing.T) {
 	var policy atomic.Pointer[map[string]Permissions]
 	both := []RegionPermission{{"*", readWrite}}
 	policy.Store(&map[string]Permissions{"a": {Regions: both}, "b": {Regions: both}})
-	server := newEngine(t, Options{Name: "server", Permit: func(id PeerID) Permissions { return (*policy.Load())[id.Claimed] }})
+	server := newEngine(t, Options{Name: "server", Permit: func(id trust.PeerID) Permissions { return (*policy.Load())[id.Claimed] }})
 	kv, err := server.Alloc(4096, RegionOptions{Name: "kv", Grant: readWrite})
 	must(t, err)
 	open := func(e *Engine) *RemoteRegion {
@@ -247,7 +248,7 @@ func TestPermitByToken(t *testing.T) {
 	has := func(tokens ...trust.Token) func() *trust.Credentials {
 		return func() *trust.Credentials { return &trust.Credentials{Tokens: tokens} }
 	}
-	server := newEngine(t, Options{Credentials: has(token("reader"), token("writer")), Permit: func(id PeerID) Permissions {
+	server := newEngine(t, Options{Credentials: has(token("reader"), token("writer")), Permit: func(id trust.PeerID) Permissions {
 		grants := map[string]memory.Grant{"reader": memory.PeerRead, "writer": readWrite}
 		return Permissions{Regions: []RegionPermission{{"*", grants[id.Token]}}}
 	}})

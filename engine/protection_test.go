@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/topoctl/topoctl/engine/internal/transport/faulty"
+	"github.com/topoctl/topoctl/engine/trust"
 )
 
 // Somebody on the path changes the data connections: the slices that it concerns are sent again,
@@ -16,7 +17,7 @@ func TestChangedOnTheWay(t *testing.T) {
 	checkLeaks(t)
 	const size = 8 << 20
 	for _, tt := range []struct {
-		protection string
+		protection Protection
 		change     func(b []byte) []byte
 		dropped    string // connections, by this reason
 		says       string
@@ -26,7 +27,7 @@ func TestChangedOnTheWay(t *testing.T) {
 		{"payload", func(b []byte) []byte { b[0] ^= 1; return b }, "", "the tags of a payload are wrong"},
 		{"sealed", func(b []byte) []byte { b[0] ^= 1; return b }, "record", "the tag of a TLS record is wrong"},
 	} {
-		t.Run(tt.protection, func(t *testing.T) {
+		t.Run(string(tt.protection), func(t *testing.T) {
 			log := &logged{}
 			server := newEngine(t, Options{Name: "server", Transports: []TransportFactory{TCP()}, Logger: textLogger(log)})
 			way := newProxy(t, server.Addrs()[0].String())
@@ -79,7 +80,7 @@ func TestProtection(t *testing.T) {
 	token := []byte("a token of more than 16 bytes")
 	for _, tt := range []struct {
 		token          []byte
-		client, server string
+		client, server Protection
 		want           string
 	}{
 		{nil, "", "", "crc32"},
@@ -99,7 +100,7 @@ func TestProtection(t *testing.T) {
 		}
 	}
 	// Credentials that are not there yet.
-	later := func() *Credentials { return nil }
+	later := func() *trust.Credentials { return nil }
 	p := newPair(t, 4096, Options{Transports: []TransportFactory{TCP()}}, Options{Transports: []TransportFactory{TCP()}, Credentials: later})
 	must(t, p.peer.Write(testContext(t), p.mine.All(), p.to.At(0)))
 	if lanes := p.peer.Lanes(); len(lanes) == 0 || !strings.Contains(lanes[0].Connection, ", AES-GMAC headers,") {

@@ -44,7 +44,7 @@ func TestRecent(t *testing.T) {
 	}
 	var got []string
 	for _, x := range p.client.Recent() {
-		got = append(got, x.State+" "+x.Label)
+		got = append(got, string(x.State)+" "+x.Label)
 		keepsSchema(t, x)
 		if x.Schema != SchemaExplain || len(x.Routes) != 1 || len(x.Routes[0].Groups) != 1 {
 			t.Errorf("%+v", x)

@@ -72,7 +72,11 @@ func (e *Engine) RegisterRanges(ranges []memory.Range, o RegionOptions) ([]*Regi
 	if o.Devices != nil {
 		found = devices{o.Devices}
 	}
-	blocks, err := mem.ForeignRanges(ranges, found)
+	own := make([]mem.Range, len(ranges))
+	for i, r := range ranges {
+		own[i] = mem.Range(r)
+	}
+	blocks, err := mem.ForeignRanges(own, found)
 	if err != nil {
 		return nil, pkgerr.Errorf("engine", "%w", err)
 	}
@@ -84,11 +88,16 @@ func (e *Engine) RegisterRanges(ranges []memory.Range, o RegionOptions) ([]*Regi
 	return regions, nil
 }
 
-// devices are memory.Devices whose blocks are without the public type.
-type devices struct{ memory.Devices }
+// devices are memory.Devices without the public types.
+type devices struct{ all memory.Devices }
 
-func (d devices) Foreign(r memory.Range) (*mem.Block, error) {
-	b, err := d.Devices.Foreign(r)
+func (d devices) Allocation(address uintptr) (mem.Range, bool) {
+	r, ok := d.all.Allocation(address)
+	return mem.Range(r), ok
+}
+
+func (d devices) Foreign(r mem.Range) (*mem.Block, error) {
+	b, err := d.all.Foreign(memory.Range(r))
 	return (*mem.Block)(b), err
 }
 
@@ -116,7 +125,7 @@ func (e *Engine) add(b *mem.Block, o RegionOptions) (*Region, error) {
 	if o.Location == "" {
 		o.Location = pathsel.Location(b.Location())
 	}
-	m, err := e.table.Add(b, o.Name, string(o.Location), o.Grant)
+	m, err := e.table.Add(b, o.Name, string(o.Location), mem.Grant(o.Grant))
 	if err != nil {
 		return nil, pkgerr.Errorf("engine", "%w", err)
 	}
@@ -224,8 +233,8 @@ func (e *Engine) Regions() []*Region {
 // Name is the name by which peers find the region.
 func (r *Region) Name() string { return r.r.Name() }
 
-// ID is the region's name on the wire.
-func (r *Region) ID() memory.ID { return r.r.ID() }
+// ID is the region's name on the wire; 0 is none. That of a region which was closed never becomes valid again.
+func (r *Region) ID() uint64 { return uint64(r.r.ID()) }
 
 // Size is the region's length in bytes.
 func (r *Region) Size() int64 { return r.r.Size() }
@@ -238,10 +247,10 @@ func (r *Region) Address() uintptr { return r.r.Block().Address() }
 func (r *Region) Location() pathsel.Location { return r.location }
 
 // Grant is what peers may do.
-func (r *Region) Grant() memory.Grant { return r.r.Grant() }
+func (r *Region) Grant() memory.Grant { return memory.Grant(r.r.Grant()) }
 
 // Info says what the memory is made of.
-func (r *Region) Info() memory.Info { return memory.Info(r.r.Block().Info()) }
+func (r *Region) Info() memory.Info { return (*memory.Block)(r.r.Block()).Info() }
 
 // Bytes are the region's bytes; using them after Close faults, until enough other regions
 // have been closed that the addresses are given away. For device memory they are

@@ -13,6 +13,7 @@ import (
 
 	"github.com/topoctl/topoctl/engine/registry"
 	"github.com/topoctl/topoctl/engine/registry/registrytest"
+	"github.com/topoctl/topoctl/engine/trust"
 	"github.com/topoctl/topoctl/testkit/childtest"
 )
 
@@ -199,7 +200,7 @@ func TestRegisteredNameIsInCertificate(t *testing.T) {
 	ca := i.ca("CA")
 	c := i.credentials("a-token-of-16-bytes", ca, ca.Certificate) // for node1
 	c.Tokens = nil
-	with := func() *Credentials { return c }
+	with := func() *trust.Credentials { return c }
 	names := registrytest.NewMemory(0, nil).Client()
 	newEngine(t, Options{Name: "node1", Registry: names, Credentials: with})
 	newEngine(t, Options{Name: "node2", Registry: names, Credentials: with}) // it has node1's certificate

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	mem "github.com/topoctl/topoctl/engine/internal/memory"
 	"github.com/topoctl/topoctl/engine/internal/peerdoc"
 	"github.com/topoctl/topoctl/engine/internal/transport"
 	"github.com/topoctl/topoctl/engine/memory"
@@ -47,7 +48,7 @@ func (r *RemoteRegion) setKeys(keys map[string]string) {
 func (r *RemoteRegion) Name() string { return r.name }
 
 // ID is the region's name on the wire.
-func (r *RemoteRegion) ID() memory.ID { return r.t.ID }
+func (r *RemoteRegion) ID() uint64 { return uint64(r.t.ID) }
 
 // Size is the region's length in bytes.
 func (r *RemoteRegion) Size() int64 { return r.t.Bytes }
@@ -60,7 +61,7 @@ func (r *RemoteRegion) Address() (address uint64, ok bool) { return r.address, r
 func (r *RemoteRegion) Location() pathsel.Location { return r.location }
 
 // Grant is what this engine may do with the region.
-func (r *RemoteRegion) Grant() memory.Grant { return r.t.Grant }
+func (r *RemoteRegion) Grant() memory.Grant { return memory.Grant(r.t.Grant) }
 
 // Peer is the peer that the region belongs to.
 func (r *RemoteRegion) Peer() *Peer { return r.peer }
@@ -251,10 +252,10 @@ func (p *Peer) setRegions(d *peerdoc.Descriptor) {
 			r = &RemoteRegion{peer: p, name: x.Name, address: x.Address, location: pathsel.Location(x.Location)}
 			r.t = transport.RemoteRegion{ID: x.ID, Bytes: x.Bytes}
 			if x.Read {
-				r.t.Grant |= memory.PeerRead
+				r.t.Grant |= mem.PeerRead
 			}
 			if x.Write {
-				r.t.Grant |= memory.PeerWrite
+				r.t.Grant |= mem.PeerWrite
 			}
 			opened = append(opened, r)
 		}

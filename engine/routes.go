@@ -104,7 +104,7 @@ func noLane(key routeKey, groups []group) error {
 	}
 	err := fmt.Errorf("from %s to its %s: %w: %s", locationName(key.local), locationName(key.remote), ErrNoLane, strings.Join(reasons, "; "))
 	if len(missing) > 0 {
-		err = &transport.NotOfferedError{Transports: missing, Err: err}
+		err = &NotOfferedError{Transports: missing, Err: err}
 	}
 	return err
 }

@@ -296,7 +296,18 @@ const (
 )
 
 // RemoteError is an error that a peer's application, or its engine, returned, as text.
-type RemoteError = session.RemoteError
+type RemoteError struct{ Text string }
+
+func (e *RemoteError) Error() string { return "peer: " + e.Text }
+
+// callEngine makes a call of the peer's engine; what that returned as an error is a RemoteError.
+func (p *Peer) callEngine(ctx context.Context, method uint16, body []byte) ([]byte, error) {
+	answer, err := p.session.Call(ctx, method, body)
+	if remote, ok := errors.AsType[*session.RemoteError](err); ok {
+		err = &knownError{err, []error{&RemoteError{remote.Text}}}
+	}
+	return answer, err
+}
 
 // Call sends a request of up to MaxCallBytes to the peer's application (its
 // Options.Answer) and waits for the answer. Beyond 32 calls at a time, further ones wait.
@@ -325,7 +336,7 @@ func (p *Peer) call(ctx context.Context, request []byte) ([]byte, error) {
 		return nil, context.Cause(ctx)
 	}
 	defer func() { <-p.callSlots }()
-	answer, err := p.session.Call(ctx, methodAsk, request)
+	answer, err := p.callEngine(ctx, methodAsk, request)
 	if cause := context.Cause(ctx); err != nil && cause != nil && !errors.Is(err, cause) {
 		err = fmt.Errorf("%w (%w)", cause, err)
 	}

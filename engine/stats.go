@@ -67,44 +67,65 @@ type RegistryStats struct {
 
 // PeerStats is the state of a peer that this engine has opened.
 type PeerStats struct {
-	Name        string `json:"name"`
-	Self        string `json:"self"` // what it calls itself
-	ID          uint32 `json:"id"`
-	Epoch       uint64 `json:"epoch,string"`
-	State       string `json:"state"` // "open" or "lost"
-	RoundTripNS int64  `json:"round_trip_ns"`
-	Batches     int64  `json:"batches"`         // running now
-	Quarantined int    `json:"quarantined"`     // ranges of its memory
-	Regions     int    `json:"remote_regions"`  // that it offers
-	Error       string `json:"error,omitempty"` // why it is lost
+	Name        string    `json:"name"`
+	Self        string    `json:"self"` // what it calls itself
+	ID          uint32    `json:"id"`
+	Epoch       uint64    `json:"epoch,string"`
+	State       PeerState `json:"state"`
+	RoundTripNS int64     `json:"round_trip_ns"`
+	Batches     int64     `json:"batches"`         // running now
+	Quarantined int       `json:"quarantined"`     // ranges of its memory
+	Regions     int       `json:"remote_regions"`  // that it offers
+	Error       string    `json:"error,omitempty"` // why it is lost
 }
+
+// PeerState says whether a peer can be used.
+type PeerState string
+
+// The states of peers.
+const (
+	PeerOpen PeerState = "open"
+	PeerLost PeerState = "lost"
+)
 
 // LaneStats is the state of one lane, and what it has carried.
 type LaneStats struct {
-	Peer      string `json:"peer"`
-	Lane      string `json:"lane"`
-	ID        uint32 `json:"id"`
-	Transport string `json:"transport"`
-	// Health is "idle" (never used), "dialling", "healthy", "half-open", "sick",
-	// "suspended" or "gone".
-	Health              string    `json:"health"`
-	BytesPerSec         topo.Rate `json:"service_bytes_per_sec"` // 0 is unknown
-	Measured            bool      `json:"measured"`
-	Bytes               int64     `json:"bytes"`
-	Slices              int64     `json:"slices"`
-	InflightBytes       int64     `json:"inflight_bytes"`
-	InflightSlices      int       `json:"inflight_slices"`
-	WindowBytes         int64     `json:"window_bytes"`
-	Retries             int64     `json:"retries"`
-	Failures            int64     `json:"failures"`
-	LastError           string    `json:"last_error,omitempty"`
-	Connection          string    `json:"connection,omitempty"`
-	LocalPort           topo.ID   `json:"local_port,omitempty"`
-	RemotePort          topo.ID   `json:"remote_port,omitempty"`
-	LocalAddress        string    `json:"local_address,omitempty"`
-	RemoteAddress       string    `json:"remote_address,omitempty"`
-	ExpectedRoundTripNS int64     `json:"expected_round_trip_ns"`
+	Peer                string     `json:"peer"`
+	Lane                string     `json:"lane"`
+	ID                  uint32     `json:"id"`
+	Transport           string     `json:"transport"`
+	Health              LaneHealth `json:"health"`
+	BytesPerSec         topo.Rate  `json:"service_bytes_per_sec"` // 0 is unknown
+	Measured            bool       `json:"measured"`
+	Bytes               int64      `json:"bytes"`
+	Slices              int64      `json:"slices"`
+	InflightBytes       int64      `json:"inflight_bytes"`
+	InflightSlices      int        `json:"inflight_slices"`
+	WindowBytes         int64      `json:"window_bytes"`
+	Retries             int64      `json:"retries"`
+	Failures            int64      `json:"failures"`
+	LastError           string     `json:"last_error,omitempty"`
+	Connection          string     `json:"connection,omitempty"`
+	LocalPort           topo.ID    `json:"local_port,omitempty"`
+	RemotePort          topo.ID    `json:"remote_port,omitempty"`
+	LocalAddress        string     `json:"local_address,omitempty"`
+	RemoteAddress       string     `json:"remote_address,omitempty"`
+	ExpectedRoundTripNS int64      `json:"expected_round_trip_ns"`
 }
+
+// LaneHealth says whether a lane can carry bytes.
+type LaneHealth string
+
+// The values of LaneHealth.
+const (
+	LaneIdle      LaneHealth = "idle" // never used
+	LaneDialling  LaneHealth = "dialling"
+	LaneHealthy   LaneHealth = "healthy"
+	LaneHalfOpen  LaneHealth = "half-open" // was sick, and is tried with one slice at a time
+	LaneSick      LaneHealth = "sick"      // failed or stalled; it is dialled again after a while
+	LaneSuspended LaneHealth = "suspended" // by Engine.Suspend
+	LaneGone      LaneHealth = "gone"
+)
 
 // ServedStats is a connection over which a peer moves bytes to and from this engine's regions.
 type ServedStats struct {
@@ -124,13 +145,13 @@ type ServedStats struct {
 
 // RegionStats describes a region of this engine.
 type RegionStats struct {
-	ID       memory.ID `json:"id,string"`
-	Name     string    `json:"name"`
-	Bytes    int64     `json:"bytes"`
-	Location string    `json:"location,omitempty"`
-	Read     bool      `json:"peer_read"`
-	Write    bool      `json:"peer_write"`
-	Notes    []string  `json:"notes,omitempty"` // requests for its memory that could not be met, and transports that do not have it
+	ID       uint64   `json:"id,string"`
+	Name     string   `json:"name"`
+	Bytes    int64    `json:"bytes"`
+	Location string   `json:"location,omitempty"`
+	Read     bool     `json:"peer_read"`
+	Write    bool     `json:"peer_write"`
+	Notes    []string `json:"notes,omitempty"` // requests for its memory that could not be met, and transports that do not have it
 }
 
 // Stats takes the engine's statistics.
@@ -197,11 +218,11 @@ func (e *Engine) Stats() Stats {
 // peerStats runs under the engine's mutex.
 func (e *Engine) peerStats(p *Peer) PeerStats {
 	s := PeerStats{
-		Name: p.name, Self: p.self, ID: uint32(p.id), Epoch: p.epoch, State: "open", RoundTripNS: int64(p.session.RoundTrip()),
+		Name: p.name, Self: p.self, ID: uint32(p.id), Epoch: p.epoch, State: PeerOpen, RoundTripNS: int64(p.session.RoundTrip()),
 		Quarantined: len(e.quarantines[p.epoch]),
 	}
 	if err := p.lost(); err != nil {
-		s.State, s.Error = "lost", err.Error()
+		s.State, s.Error = PeerLost, err.Error()
 	}
 	for b := e.first; b != nil; b = b.next {
 		if b.peer == p {
@@ -253,7 +274,7 @@ func (e *Engine) laneStates(of *Peer) map[*lane]LaneStats {
 
 func (l *lane) stats(x *sched.LaneStats) LaneStats {
 	s := LaneStats{
-		Peer: l.peer.name, Lane: l.name, ID: uint32(l.id), Transport: l.carrier.name, Health: x.Health, Measured: x.Measured,
+		Peer: l.peer.name, Lane: l.name, ID: uint32(l.id), Transport: l.carrier.name, Health: LaneHealth(x.Health), Measured: x.Measured,
 		BytesPerSec: x.BytesPerSec, Bytes: x.DoneBytes, Slices: x.DoneSlices,
 		InflightBytes: x.InflightBytes, InflightSlices: x.Inflight, WindowBytes: x.WindowBytes,
 		Retries: x.Retries, Failures: x.Failures, LastError: x.LastError, Connection: l.described,
@@ -265,9 +286,9 @@ func (l *lane) stats(x *sched.LaneStats) LaneStats {
 	}
 	switch {
 	case l.gone:
-		s.Health = "gone"
+		s.Health = LaneGone
 	case l.suspended:
-		s.Health = "suspended"
+		s.Health = LaneSuspended
 	}
 	return s
 }

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/topoctl/topoctl/engine/memory"
+	mem "github.com/topoctl/topoctl/engine/internal/memory"
 	"github.com/topoctl/topoctl/internal/direction"
 	"github.com/topoctl/topoctl/internal/pkgerr"
 	"github.com/topoctl/topoctl/internal/sched"
@@ -25,16 +25,19 @@ type RemoteSpan struct {
 	Offset int64
 }
 
-// OpKind says in which direction an op moves bytes; its String is "write" or "read".
-type OpKind = direction.Direction
+// OpKind says in which direction an op moves bytes.
+type OpKind uint8
 
 // The kinds of ops, as seen from the engine that submits them.
 const (
-	Write = direction.Write // from the local region to the peer's
-	Read  = direction.Read  // from the peer's region to the local one
+	Write OpKind = OpKind(direction.Write) // from the local region to the peer's
+	Read  OpKind = OpKind(direction.Read)  // from the peer's region to the local one
 )
 
-// Op is one piece of a batch: see WriteOp and ReadOp. Layout says how the bytes
+// String is "write" or "read".
+func (k OpKind) String() string { return direction.Direction(k).String() }
+
+// Op is one piece of a batch: see WriteOp, ReadOp, WritePages and ReadPages. Layout says how the bytes
 // lie; nil is contiguous.
 type Op struct {
 	Kind   OpKind
@@ -59,6 +62,23 @@ func WriteOp(from Span, to RemoteSpan) Op { return Op{Local: from, Remote: to} }
 
 // ReadOp copies from a peer into a local span.
 func ReadOp(into Span, from RemoteSpan) Op { return Op{Kind: Read, Local: into, Remote: from} }
+
+// WritePages copies pages of pageBytes to a peer: the page of each number in fromPages, counted from where from
+// begins, to that of the same place in toPages, counted from where to begins. Without numbers on one side, the pages
+// follow one another there. The length of from does not count. The numbers must not be changed until the batch is done.
+func WritePages(from Span, fromPages []uint32, to RemoteSpan, toPages []uint32, pageBytes int64) Op {
+	from.Length = 0
+	return Op{Local: from, Remote: to, Layout: &Layout{
+		Bytes: pageBytes, Count: max(len(fromPages), len(toPages)), LocalPages: fromPages, RemotePages: toPages,
+	}}
+}
+
+// ReadPages copies pages from a peer, as WritePages does to it.
+func ReadPages(into Span, intoPages []uint32, from RemoteSpan, fromPages []uint32, pageBytes int64) Op {
+	o := WritePages(into, intoPages, from, fromPages, pageBytes)
+	o.Kind = Read
+	return o
+}
 
 // SubmitOptions are options for one batch.
 type SubmitOptions struct {
@@ -252,14 +272,14 @@ const maxBatchBytes = 1 << 60
 func (t *batchBuilder) noteDestination(p *part) error {
 	op, at := &p.ops[len(p.ops)-1], &p.places[len(p.places)-1]
 	region, all := op.Remote, at.remote
-	if op.Kind == Read {
+	if op.Kind == direction.Read {
 		t.reads = true
 		region, all = op.Local, at.local
 	} else {
 		t.writes, t.b.writes = true, true
 	}
 	if op.Count > 1 {
-		s := sideOf(op, at.op, all, op.Kind == Write)
+		s := sideOf(op, at.op, all, op.Kind == direction.Write)
 		if s.selfOverlap() {
 			return fmt.Errorf("pieces of it write the same bytes: %w", ErrOverlap)
 		}
@@ -421,7 +441,7 @@ type checkedOp struct {
 
 // checkOp checks that an op makes sense by itself.
 func checkOp(o *Op, f *checkedOp) error {
-	f.op = sched.Op{Kind: o.Kind, LocalOffset: o.Local.Offset, RemoteOffset: o.Remote.Offset, Bytes: o.Local.Length, Count: 1}
+	f.op = sched.Op{Kind: direction.Direction(o.Kind), LocalOffset: o.Local.Offset, RemoteOffset: o.Remote.Offset, Bytes: o.Local.Length, Count: 1}
 	if o.Kind > Read {
 		return invalid("op of kind %d: want Write or Read", uint8(o.Kind))
 	}
@@ -506,9 +526,9 @@ func checkPlaces(o *Op, f *checkedOp) error {
 	if f.remote.hi > r.t.Bytes {
 		return placeError(o, f, r.name, o.Remote.Offset, r.t.Bytes, " of the peer")
 	}
-	want := memory.PeerWrite
+	want := mem.PeerWrite
 	if o.Kind == Read {
-		want = memory.PeerRead
+		want = mem.PeerRead
 	}
 	if r.t.Grant&want == 0 {
 		return fmt.Errorf("region %q of the peer: %s: %w", r.name, o.Kind, ErrDenied)

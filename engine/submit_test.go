@@ -57,6 +57,7 @@ func TestSubmitRefuses(t *testing.T) {
 		{"page outside", laid(Layout{Bytes: 1024, Count: 2, RemotePages: []uint32{0, 8}}), SubmitOptions{}, ErrRange, 0, `region "kv" of the peer: write of 2 pieces of 1024 bytes from 0: outside`},
 		{"negative stride", laid(Layout{Bytes: 1, Count: 2, LocalStride: -1}), SubmitOptions{}, ErrInvalid, 0, "op 0: layout with a negative stride"},
 		{"negative count", laid(Layout{Bytes: 1, Count: -1}), SubmitOptions{}, ErrInvalid, 0, "op 0: layout of -1 pieces"},
+		{"page tables differ", []Op{WritePages(l.All(), []uint32{1, 2}, r.At(0), []uint32{1}, 10)}, SubmitOptions{}, ErrInvalid, 0, "op 0: layout of 2 pieces with 1 remote pages"},
 		{"pages missing", laid(Layout{Bytes: 1, Count: 2, LocalPages: []uint32{1}}), SubmitOptions{}, ErrInvalid, 0, "op 0: layout of 2 pieces with 1 local pages"},
 		{"not granted to write", []Op{WriteOp(l.Span(0, 1), readOnly.At(0))}, SubmitOptions{}, ErrDenied, 0, `op 0: region "read only" of the peer: write: not granted`},
 		{"not granted to read", []Op{ReadOp(l.Span(0, 1), writeOnly.At(0))}, SubmitOptions{}, ErrDenied, 0, `op 0: region "write only" of the peer: read: not granted`},
@@ -242,5 +243,21 @@ func TestNoAllocationPerSlice(t *testing.T) {
 	slices := float64(p.client.Stats().Slices-before) / 6
 	if allocs > 16+slices/4 || slices < 40 {
 		t.Errorf("%.0f allocations for a batch of %.0f slices, want some for the batch and none for slices", allocs, slices)
+	}
+}
+
+// Pages lie where their numbers say, on either side; without numbers they follow one another.
+func TestPages(t *testing.T) {
+	const size = 4
+	p := newPair(t, 4*size, Options{}, Options{})
+	ctx := testContext(t)
+	copy(p.mine.Bytes(), "aaaabbbbccccdddd")
+	p.run(t, ctx, []Op{WritePages(p.mine.Span(size, 2), []uint32{1, 0}, p.to.At(size), []uint32{2, 0}, size)}, SubmitOptions{})
+	if got := string(p.theirs.Bytes()[size:]); got != "bbbb\x00\x00\x00\x00cccc" {
+		t.Errorf("written: %q", got)
+	}
+	p.run(t, ctx, []Op{ReadPages(p.mine.All(), nil, p.to.At(size), []uint32{2, 0}, size)}, SubmitOptions{})
+	if got := string(p.mine.Bytes()); got != "ccccbbbbccccdddd" {
+		t.Errorf("read: %q", got)
 	}
 }

@@ -5,10 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"slices"
 
 	"github.com/topoctl/topoctl/discover/topo"
-	mem "github.com/topoctl/topoctl/engine/internal/memory"
 	"github.com/topoctl/topoctl/engine/internal/session"
 	"github.com/topoctl/topoctl/engine/internal/transport"
 	"github.com/topoctl/topoctl/engine/internal/transport/shm"
@@ -16,9 +14,10 @@ import (
 )
 
 // TransportFactory makes a transport for an engine: TCP and SHM give one, and rdma.Factory.
-// Its parameters are internal: programs cannot add transports of their own. An engine
-// works without a transport that its host does not support; Engine.Unavailable says why.
-type TransportFactory = transport.Factory
+// Its parameters are internal: programs cannot add transports of their own. An error that wraps
+// ErrUnavailable says that this host cannot have it: the engine works without, and
+// Engine.Unavailable says why.
+type TransportFactory func(transport.Env) (transport.Transport, error)
 
 // TCP moves memory over TCP connections to the addresses that engines listen at. What may be set of it
 // is in Options (Protection, TLS), which env has here.
@@ -50,9 +49,6 @@ func SHM() TransportFactory {
 	}
 }
 
-// Protections are the values of Options.Protection, from the weakest to the strongest.
-var Protections = transport.Protections
-
 // Require has New fail where the host does not support the transport. explain makes the error of what is
 // missing, which must not wrap ErrUnavailable, and of the engine's topology, nil without one.
 func Require(f TransportFactory, explain func(error, *topo.Topology) error) TransportFactory {
@@ -70,36 +66,11 @@ func Require(f TransportFactory, explain func(error, *topo.Topology) error) Tran
 func OnPort(f TransportFactory, port topo.ID) TransportFactory {
 	return func(env transport.Env) (transport.Transport, error) {
 		t, err := f(env)
-		if ported, ok := transport.As[transport.Ported](t); err == nil && ok {
-			return onPort{t, ported, port}, nil
+		if err != nil {
+			return nil, err
 		}
-		return t, err
+		return transport.OnPort(t, port), nil
 	}
-}
-
-// onPort is a transport that shows one of its ports.
-type onPort struct {
-	transport.Transport
-	all  transport.Ported
-	port topo.ID
-}
-
-var _ transport.Ported = onPort{}
-
-func (o onPort) Unwrap() transport.Transport { return o.Transport }
-
-func (o onPort) Offers() []transport.Endpoint {
-	return slices.DeleteFunc(slices.Clone(o.all.Offers()), func(e transport.Endpoint) bool { return e.Port != o.port })
-}
-
-func (o onPort) LocalPorts() []transport.LocalPort {
-	return slices.DeleteFunc(slices.Clone(o.all.LocalPorts()), func(p transport.LocalPort) bool { return p.ID != o.port })
-}
-
-func (o onPort) Key(r *mem.Region) string { return o.all.Key(r) }
-
-func (o onPort) PortReaches(local topo.ID, remote transport.Endpoint) error {
-	return o.all.PortReaches(local, remote)
 }
 
 // Within bounds a transport to the addresses of a network that allow has no error for, whatever addresses a
@@ -110,25 +81,6 @@ func Within(f TransportFactory, allow func(ctx context.Context, to netip.AddrPor
 		if err != nil {
 			return nil, err
 		}
-		return bounded{t, allow}, nil
+		return transport.Within(t, allow), nil
 	}
-}
-
-type bounded struct {
-	transport.Transport
-	allow func(context.Context, netip.AddrPort) error
-}
-
-func (b bounded) Unwrap() transport.Transport { return b.Transport }
-
-// Connects implements transport.Bounded.
-func (b bounded) Connects(ctx context.Context, to netip.AddrPort) error { return b.allow(ctx, to) }
-
-func (b bounded) Dial(ctx context.Context, d transport.Dial) (transport.Conn, error) {
-	if to, err := netip.ParseAddrPort(d.Remote.Address); err == nil {
-		if err := b.allow(ctx, to); err != nil {
-			return nil, err
-		}
-	}
-	return b.Transport.Dial(ctx, d)
 }

@@ -14,27 +14,27 @@ import (
 )
 
 // Backing is what a block's pages belong to.
-type Backing = memory.Backing
+type Backing uint8
 
 // The backings.
 const (
 	// Shared is a sealed memfd: engines of the same host map it and copy directly.
 	// Where the system has none (not Linux), it is Private.
-	Shared Backing = memory.Shared
+	Shared Backing = Backing(memory.Shared)
 	// Private is anonymous memory: no other process can map it.
-	Private Backing = memory.Private
+	Private Backing = Backing(memory.Private)
 )
 
 // Pages is the size of the pages that are wanted.
-type Pages = memory.Pages
+type Pages uint8
 
 // The sizes. Huge is by advice (transparent huge pages; whatever the system has
 // at that moment); the last two come from the hugetlb pool or Alloc fails.
 const (
-	BasePages Pages = memory.BasePages
-	Huge      Pages = memory.Huge
-	Huge2MiB  Pages = memory.Huge2MiB
-	Huge1GiB  Pages = memory.Huge1GiB
+	BasePages Pages = Pages(memory.BasePages)
+	Huge      Pages = Pages(memory.Huge)
+	Huge2MiB  Pages = Pages(memory.Huge2MiB)
+	Huge1GiB  Pages = Pages(memory.Huge1GiB)
 )
 
 // Options say how a block is allocated. The zero value is shared memory of base
@@ -61,29 +61,24 @@ type Info struct {
 	Notes     []string // what was asked for and not given, and why
 }
 
-// Grant is what peers may do with a region: a set of rights. Its String method names
-// them: "read", "write", "read and write", "none".
-type Grant = memory.Grant
+// Grant is what peers may do with a region: a set of rights.
+type Grant uint8
 
 // The grants. None keeps a region for the engine's own ops.
 const (
-	None      Grant = memory.None
-	PeerRead  Grant = memory.PeerRead
-	PeerWrite Grant = memory.PeerWrite
+	None      Grant = Grant(memory.None)
+	PeerRead  Grant = Grant(memory.PeerRead)
+	PeerWrite Grant = Grant(memory.PeerWrite)
 )
 
-// ID names a region of one engine. The ID of a region that was closed never becomes
-// valid again. 0 is no region.
-type ID = memory.ID
+// String names what the grant allows: "read", "write", "read and write", "none".
+func (g Grant) String() string { return memory.Grant(g).String() }
 
 // Why memory cannot be touched. Errors that wrap them name the region and the range.
 var (
-	ErrNoRegion = memory.ErrNoRegion // never existed, or is closed
-	ErrRange    = memory.ErrRange    // offset or length is outside the region or block
-	ErrDenied   = memory.ErrDenied   // the region does not grant it
-	ErrClosed   = memory.ErrClosed   // closed by its owner, while in use
-	ErrNotHost  = memory.ErrNotHost  // device memory, which processors cannot touch
-	ErrDevice   = memory.ErrDevice   // the device failed: trying again does not help
+	ErrRange   = memory.ErrRange   // offset or length is outside the region or block
+	ErrNotHost = memory.ErrNotHost // device memory, which processors cannot touch
+	ErrDevice  = memory.ErrDevice  // the device failed: trying again does not help
 )
 
 // Block is a range of memory outside Go's heap, or of a GPU's memory. Its methods may
@@ -95,7 +90,9 @@ type Block memory.Block
 // to whole pages, Bytes is not. What the system does not have is an error, except
 // for what is by advice (Huge, and Shared where there is no memfd): Info notes that.
 func Alloc(size int64, o Options) (*Block, error) {
-	b, err := memory.Alloc(size, memory.Options(o))
+	b, err := memory.Alloc(size, memory.Options{
+		Backing: memory.Backing(o.Backing), Pages: memory.Pages(o.Pages), Nodes: o.Nodes, Lazy: o.Lazy, Lock: o.Lock,
+	})
 	return (*Block)(b), err
 }
 
@@ -111,7 +108,10 @@ func Foreign(address uintptr, size int64) (*Block, error) {
 
 // Range is memory of this process by its address, or memory of a device by what the device's
 // users call its first byte.
-type Range = memory.Range
+type Range struct {
+	Address uintptr
+	Bytes   int64
+}
 
 // Devices finds memory of devices by address: a *cuda.Driver does. Its methods may be used by
 // many goroutines.
@@ -131,7 +131,10 @@ func (b *Block) Size() int64 { return (*memory.Block)(b).Size() }
 func (b *Block) Bytes() []byte { return (*memory.Block)(b).Bytes() }
 
 // Info says what the block is made of.
-func (b *Block) Info() Info { return Info((*memory.Block)(b).Info()) }
+func (b *Block) Info() Info {
+	i := (*memory.Block)(b).Info()
+	return Info{Backing: Backing(i.Backing), PageBytes: i.PageBytes, Nodes: i.Nodes, Locked: i.Locked, Notes: i.Notes}
+}
 
 // Location is where the block is known to be as the topology counts ("gpu:0"), ""
 // where that is not known.

@@ -45,7 +45,7 @@ const (
 // causes are the texts, of what we found and of what the peer did, with the next step.
 var causes = [...]struct{ ours, theirs string }{
 	OtherTLS:         {"the TLS handshake failed: both ends must be engines of this version", "the peer refused the TLS handshake: both ends must be engines of this version"},
-	OtherProtocol:    {"the other end speaks TLS, but not " + Protocol + ": it is no engine, or one of another version", "the peer does not speak " + Protocol + ": it is no engine, or one of another version"},
+	OtherProtocol:    {"the other end speaks TLS, but not " + protocol + ": it is no engine, or one of another version", "the peer does not speak " + protocol + ": it is no engine, or one of another version"},
 	Altered:          {"bytes of the TLS connection were changed on the way: look for what changes them between the hosts", "bytes of the TLS connection were changed on the way to the peer: look for what changes them between the hosts"},
 	NoCertificate:    {"the peer showed no certificate, and this engine demands one: give the peer one of the same CA", "the peer demands a certificate, and none is set here: give this engine one of the peer's CA"},
 	UnknownAuthority: {"the peer's certificate is signed by no CA that this engine knows: give both ends certificates of one CA", "the peer does not know the CA that signed this engine's certificate: give both ends certificates of one CA"},

@@ -230,7 +230,7 @@ func (f Files) parse(data contents) (*Credentials, error) {
 	out := &Credentials{}
 	var err error
 	if f.Token != "" {
-		if out.Tokens, err = ParseTokens(data.token.data); err != nil {
+		if out.Tokens, err = parseTokens(data.token.data); err != nil {
 			return nil, &FileError{"token", f.Token, err}
 		}
 	}

@@ -29,7 +29,7 @@ func TestParseTokens(t *testing.T) {
 		"# who\n\nprefill " + secretA + "\n\t decode-1.lan\t" + secretB + "\n": {{"prefill", []byte(secretA)}, {"decode-1.lan", []byte(secretB)}},
 		"a " + secretB + "\na " + secretA + "\n" + secretA:                     {{"a", []byte(secretB)}, {"a", []byte(secretA)}, {"", []byte(secretA)}},
 	} {
-		if got, err := ParseTokens([]byte(text)); err != nil || !reflect.DeepEqual(got, want) {
+		if got, err := parseTokens([]byte(text)); err != nil || !reflect.DeepEqual(got, want) {
 			t.Errorf("%q: %q, %v", text, got, err)
 		}
 	}
@@ -45,7 +45,7 @@ func TestParseTokens(t *testing.T) {
 		strings.Repeat("x", 5000):               "longer than 4096 bytes",
 		strings.Repeat(secretA+"\n", 65):        "line 65: more than 64 tokens",
 	} {
-		got, err := ParseTokens([]byte(text))
+		got, err := parseTokens([]byte(text))
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%.20q: %q, %v, want %q", text, got, err, want)
 		}

@@ -16,8 +16,8 @@ import (
 	"time"
 )
 
-// Protocol is what both ends of a connection must name in the handshake (ALPN).
-const Protocol = "topoctl/2"
+// protocol is what both ends of a connection must name in the handshake (ALPN).
+const protocol = "topoctl/2"
 
 // Endpoint makes an engine's TLS connections. Certificates are judged by crypto/tls; without a CA they
 // are not judged, and the peer must prove over the channel who it is.
@@ -81,11 +81,11 @@ func (e *Endpoint) Dial(ctx context.Context, raw net.Conn, c *Credentials, name 
 func (e *Endpoint) config() *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS13, MaxVersion: tls.VersionTLS13,
-		NextProtos:             []string{Protocol},
+		NextProtos:             []string{protocol},
 		SessionTicketsDisabled: true,
 		Time:                   e.now,
 		VerifyConnection: func(state tls.ConnectionState) error {
-			if state.NegotiatedProtocol != Protocol {
+			if state.NegotiatedProtocol != protocol {
 				return &Error{Cause: OtherProtocol}
 			}
 			return nil
@@ -98,7 +98,7 @@ func (e *Endpoint) handshake(ctx context.Context, conn *tls.Conn, c *Credentials
 	if err == nil {
 		return conn, nil
 	}
-	if state := conn.ConnectionState(); name == "" && c != nil && c.Roots != nil && state.NegotiatedProtocol == Protocol &&
+	if state := conn.ConnectionState(); name == "" && c != nil && c.Roots != nil && state.NegotiatedProtocol == protocol &&
 		len(state.PeerCertificates) == 0 && !judged(err) {
 		return nil, &Error{Cause: NoCertificate, Err: err}
 	}

@@ -200,7 +200,7 @@ func TestOtherClients(t *testing.T) {
 		want   string
 		cause  Cause
 	}{
-		"TLS 1.2":             {&tls.Config{MaxVersion: tls.VersionTLS12, NextProtos: []string{Protocol}}, "the TLS handshake failed (tls: client offered only unsupported versions: [303]): both ends", OtherTLS},
+		"TLS 1.2":             {&tls.Config{MaxVersion: tls.VersionTLS12, NextProtos: []string{protocol}}, "the TLS handshake failed (tls: client offered only unsupported versions: [303]): both ends", OtherTLS},
 		"no protocol":         {&tls.Config{}, "the other end speaks TLS, but not topoctl/2: it is no engine", OtherProtocol},
 		"another protocol":    {&tls.Config{NextProtos: []string{"h2"}}, "h2", OtherTLS},
 		"an earlier protocol": {&tls.Config{NextProtos: []string{"topoctl/1"}}, "topoctl/1", OtherTLS},
@@ -224,7 +224,7 @@ func TestOtherClients(t *testing.T) {
 		want   string
 		cause  Cause
 	}{
-		"server of TLS 1.2":         {&tls.Config{MaxVersion: tls.VersionTLS12, NextProtos: []string{Protocol}}, "both ends must be engines of this version", OtherTLS},
+		"server of TLS 1.2":         {&tls.Config{MaxVersion: tls.VersionTLS12, NextProtos: []string{protocol}}, "both ends must be engines of this version", OtherTLS},
 		"server without protocol":   {&tls.Config{}, "the other end speaks TLS, but not topoctl/2: it is no engine", OtherProtocol},
 		"server of another (alert)": {&tls.Config{NextProtos: []string{"h2"}}, "the peer does not speak topoctl/2: it is no engine", OtherProtocol},
 	} {

@@ -35,9 +35,9 @@ func ReadToken(in io.Reader) (Token, error) {
 	return parseToken(line)
 }
 
-// ParseTokens reads a token file: a token in each line, but for empty ones and those that begin
+// parseTokens reads a token file: a token in each line, but for empty ones and those that begin
 // with #.
-func ParseTokens(data []byte) ([]Token, error) {
+func parseTokens(data []byte) ([]Token, error) {
 	var out []Token
 	number := 0
 	for line := range bytes.Lines(data) {
@@ -94,29 +94,18 @@ var (
 )
 
 func firstLine(in io.Reader) (string, error) {
-	if _, ok := in.(io.ByteReader); !ok {
-		in = &byteReader{in}
-	}
 	var out []byte
 	for {
-		b, err := in.(io.ByteReader).ReadByte()
+		var b [1]byte // no more than the line is read
+		_, err := io.ReadFull(in, b[:])
 		switch {
-		case errors.Is(err, io.EOF) || b == '\n' && err == nil:
+		case errors.Is(err, io.EOF) || b[0] == '\n' && err == nil:
 			return strings.TrimSpace(string(out)), nil
 		case err != nil:
 			return "", err
 		case len(out) > maxLine:
 			return "", fmt.Errorf("the line is longer than %d bytes", maxLine)
 		}
-		out = append(out, b)
+		out = append(out, b[0])
 	}
-}
-
-// byteReader reads single bytes, without a buffer.
-type byteReader struct{ io.Reader }
-
-func (r *byteReader) ReadByte() (byte, error) {
-	var b [1]byte
-	_, err := io.ReadFull(r.Reader, b[:])
-	return b[0], err
 }

@@ -24,7 +24,7 @@ func prefill(ctx context.Context, o options, out io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	peer, err := e.Open(ctx, o.prefill)
+	peer, err := e.Target(o.prefill).Peer(ctx) // waits until it is there
 	if err != nil {
 		return err
 	}
@@ -39,8 +39,7 @@ func prefill(ctx context.Context, o options, out io.Writer) (err error) {
 	batches := make([]*engine.Batch, o.layers)
 	start := time.Now()
 	for i := range batches {
-		push := engine.Op{Local: cache.Span(place(i, 0), 0), Remote: theirs.At(place(i, 0)),
-			Layout: &engine.Layout{Bytes: pageBytes, Count: o.pages, LocalPages: from, RemotePages: to}}
+		push := engine.WritePages(cache.Span(place(i, 0), 0), from, theirs.At(place(i, 0)), to, pageBytes)
 		complete := engine.SubmitOptions{Label: fmt.Sprint("layer ", i), Notify: binary.BigEndian.AppendUint32(nil, uint32(i))}
 		if batches[i], err = peer.Submit(ctx, []engine.Op{push}, complete); err != nil {
 			return err

@@ -86,7 +86,7 @@ func Run(ctx context.Context, o Options) (err error) {
 		o.Engine.Logger = slog.New(slog.DiscardHandler)
 	}
 	if o.Grants != nil {
-		o.Engine.Permit = func(id engine.PeerID) engine.Permissions { return o.Grants.Current().Permit(id) }
+		o.Engine.Permit = func(id trust.PeerID) engine.Permissions { return o.Grants.Current().Permit(id) }
 	}
 	var prober *fabric.Server
 	if o.Probe != nil {
@@ -96,12 +96,12 @@ func Run(ctx context.Context, o Options) (err error) {
 			p.Credentials = trust.OfSecret(o.Engine.Token)
 		}
 		if o.Grants != nil {
-			p.Of = func(id engine.PeerID) (fabric.Targets, bool) { return o.Grants.Current().Probe(id) }
+			p.Of = func(id trust.PeerID) (fabric.Targets, bool) { return o.Grants.Current().Probe(id) }
 		}
 		prober = fabric.NewServer(p)
 		o.Engine.Answer = prober.Answer
 	} else {
-		o.Engine.Answer = func(context.Context, engine.PeerID, []byte) ([]byte, error) { return nil, errNoProbes }
+		o.Engine.Answer = func(context.Context, trust.PeerID, []byte) ([]byte, error) { return nil, errNoProbes }
 	}
 	e, err := engine.New(ctx, o.Engine)
 	if err != nil {

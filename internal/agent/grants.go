@@ -17,6 +17,7 @@ import (
 
 	"github.com/topoctl/topoctl/engine"
 	"github.com/topoctl/topoctl/engine/memory"
+	"github.com/topoctl/topoctl/engine/trust"
 	"github.com/topoctl/topoctl/internal/measure/fabric"
 	"github.com/topoctl/topoctl/internal/pkgerr"
 	"github.com/topoctl/topoctl/internal/text"
@@ -138,7 +139,7 @@ func checkPattern(p string) error {
 }
 
 // ruleFor is the line that decides about a peer, nil without.
-func (p *Policy) ruleFor(id engine.PeerID) *rule {
+func (p *Policy) ruleFor(id trust.PeerID) *rule {
 	for i := range p.rules {
 		if r := &p.rules[i]; r.names(id) {
 			return r
@@ -148,7 +149,7 @@ func (p *Policy) ruleFor(id engine.PeerID) *rule {
 }
 
 // names says whether a line is about a peer. What a peer only claims plays no part.
-func (r *rule) names(id engine.PeerID) bool {
+func (r *rule) names(id trust.PeerID) bool {
 	switch r.kind {
 	case "cert":
 		return slices.ContainsFunc(id.Certificate, func(name string) bool { return matches(r.pattern, name) })
@@ -167,7 +168,7 @@ func matches(pattern, name string) bool {
 }
 
 // Permit is what a peer may do; see engine.Options.Permit.
-func (p *Policy) Permit(id engine.PeerID) engine.Permissions {
+func (p *Policy) Permit(id trust.PeerID) engine.Permissions {
 	if r := p.ruleFor(id); r != nil {
 		return r.may
 	}
@@ -175,7 +176,7 @@ func (p *Policy) Permit(id engine.PeerID) engine.Permissions {
 }
 
 // Probe says whether a peer may run probes, and where to.
-func (p *Policy) Probe(id engine.PeerID) (fabric.Targets, bool) {
+func (p *Policy) Probe(id trust.PeerID) (fabric.Targets, bool) {
 	if r := p.ruleFor(id); r != nil && r.probe {
 		return r.targets, true
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/topoctl/topoctl/engine"
 	"github.com/topoctl/topoctl/engine/memory"
+	"github.com/topoctl/topoctl/engine/trust"
 )
 
 const example = `
@@ -28,11 +29,11 @@ func TestPolicy(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	named := func(names ...string) engine.PeerID { return engine.PeerID{Certificate: names} }
+	named := func(names ...string) trust.PeerID { return trust.PeerID{Certificate: names} }
 	kv := []engine.RegionPermission{{Name: "weights", Grant: memory.PeerRead}, {Name: "kv-*", Grant: memory.PeerRead}, {Name: "kv-*", Grant: memory.PeerWrite}}
 	probes := []engine.RegionPermission{{Name: "probe-*", Grant: memory.PeerRead | memory.PeerWrite}}
 	for _, c := range []struct {
-		id    engine.PeerID
+		id    trust.PeerID
 		want  engine.Permissions
 		probe bool
 	}{
@@ -42,15 +43,15 @@ func TestPolicy(t *testing.T) {
 		{named("spiffe://site/a"), engine.Permissions{Topology: true}, false},
 		{named("spiffe://SITE/a"), engine.Permissions{}, false},
 		{named("spiffe://site/a/b"), engine.Permissions{}, false},
-		{engine.PeerID{Token: "ops"}, engine.Permissions{Regions: probes, Topology: true, Calls: true}, true},
-		{engine.PeerID{Token: "kv-1"}, engine.Permissions{Regions: []engine.RegionPermission{{Name: "*", Grant: memory.PeerRead}}}, false},
-		{engine.PeerID{Token: "off"}, engine.Permissions{}, false},
+		{trust.PeerID{Token: "ops"}, engine.Permissions{Regions: probes, Topology: true, Calls: true}, true},
+		{trust.PeerID{Token: "kv-1"}, engine.Permissions{Regions: []engine.RegionPermission{{Name: "*", Grant: memory.PeerRead}}}, false},
+		{trust.PeerID{Token: "off"}, engine.Permissions{}, false},
 		// What is only claimed, or is another kind of name, counts for nothing.
-		{engine.PeerID{Claimed: "ops"}, engine.Permissions{}, false},
-		{engine.PeerID{Claimed: "n1.prefill.example.net"}, engine.Permissions{}, false},
-		{engine.PeerID{Token: "n1.prefill.example.net"}, engine.Permissions{}, false},
+		{trust.PeerID{Claimed: "ops"}, engine.Permissions{}, false},
+		{trust.PeerID{Claimed: "n1.prefill.example.net"}, engine.Permissions{}, false},
+		{trust.PeerID{Token: "n1.prefill.example.net"}, engine.Permissions{}, false},
 		{named("ops", "kv-1"), engine.Permissions{}, false},
-		{engine.PeerID{}, engine.Permissions{}, false},
+		{trust.PeerID{}, engine.Permissions{}, false},
 	} {
 		if diff := cmp.Diff(c.want, p.Permit(c.id)); diff != "" {
 			t.Errorf("%+v (-want +got):\n%s", c.id, diff)
@@ -65,7 +66,7 @@ func TestPolicy(t *testing.T) {
 		t.Fatal(err)
 	}
 	for token, want := range map[string]bool{"a": false, "b": true, "": true} {
-		if got := p.Permit(engine.PeerID{Token: token}); got.Topology != want || got.Regions != nil {
+		if got := p.Permit(trust.PeerID{Token: token}); got.Topology != want || got.Regions != nil {
 			t.Errorf("token %q: %+v", token, got)
 		}
 	}
@@ -103,7 +104,7 @@ func FuzzParse(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if got := p.Permit(engine.PeerID{Claimed: "x"}); len(got.Regions) > 0 && !bytes.Contains(data, []byte("*")) {
+		if got := p.Permit(trust.PeerID{Claimed: "x"}); len(got.Regions) > 0 && !bytes.Contains(data, []byte("*")) {
 			t.Errorf("%q: a peer that has proven nothing may %+v", data, got)
 		}
 	})
@@ -130,7 +131,7 @@ func TestReload(t *testing.T) {
 	}
 	var log bytes.Buffer
 	l := slog.New(slog.NewTextHandler(&log, nil))
-	topology := func() bool { return f.Current().Permit(engine.PeerID{}).Topology }
+	topology := func() bool { return f.Current().Permit(trust.PeerID{}).Topology }
 	if f.Reload(l) || topology() || log.Len() > 0 {
 		t.Errorf("nothing has changed: %s", log.String())
 	}

@@ -12,7 +12,9 @@ import (
 
 // laneHealths are the states of a lane. Each has a series of its own, so that alerts can wait
 // for one.
-var laneHealths = []string{"idle", "dialling", "healthy", "half-open", "sick", "suspended", "gone"}
+var laneHealths = []engine.LaneHealth{
+	engine.LaneIdle, engine.LaneDialling, engine.LaneHealthy, engine.LaneHalfOpen, engine.LaneSick, engine.LaneSuspended, engine.LaneGone,
+}
 
 // metricsText is an engine's counters for Prometheus. What is unknown has no sample.
 func metricsText(s engine.Stats, started time.Time) []byte {
@@ -58,7 +60,7 @@ func metricsText(s engine.Stats, started time.Time) []byte {
 	for i := range s.Regions {
 		r := &s.Regions[i]
 		x.Add("topoctl_engine_region_bytes", document.Gauge, "Memory that peers can access, and how.", document.IntValue(r.Bytes),
-			"region", r.Name, "id", strconv.FormatUint(uint64(r.ID), 10), "location", r.Location,
+			"region", r.Name, "id", strconv.FormatUint(r.ID, 10), "location", r.Location,
 			"read", strconv.FormatBool(r.Read), "write", strconv.FormatBool(r.Write))
 	}
 	x.Add("topoctl_engine_unlisted_regions", document.Gauge, "Regions beyond those that are listed.", document.IntValue(int64(s.RegionsUnlisted)))
@@ -73,7 +75,7 @@ func metricsText(s engine.Stats, started time.Time) []byte {
 }
 
 func peerMetrics(x *document.Metrics, p *engine.PeerStats) {
-	x.Add("topoctl_engine_peer_open", document.Gauge, "1 while a peer that this engine opened can be used.", document.BoolValue(p.State == "open"), "peer", p.Name)
+	x.Add("topoctl_engine_peer_open", document.Gauge, "1 while a peer that this engine opened can be used.", document.BoolValue(p.State == engine.PeerOpen), "peer", p.Name)
 	if p.RoundTripNS > 0 {
 		x.Add("topoctl_engine_peer_round_trip_seconds", document.Gauge, "The smallest recent round trip.", document.FloatValue(float64(p.RoundTripNS)/1e9), "peer", p.Name)
 	}
@@ -98,6 +100,6 @@ func laneMetrics(x *document.Metrics, l *engine.LaneStats) {
 			document.IntValue(int64(l.BytesPerSec)), append(slices.Clone(with), "measured", strconv.FormatBool(l.Measured))...)
 	}
 	for _, h := range laneHealths {
-		x.Add("topoctl_engine_lane_health", document.Gauge, "1 for the state that a lane is in.", document.BoolValue(l.Health == h), append(slices.Clone(with), "health", h)...)
+		x.Add("topoctl_engine_lane_health", document.Gauge, "1 for the state that a lane is in.", document.BoolValue(l.Health == h), append(slices.Clone(with), "health", string(h))...)
 	}
 }

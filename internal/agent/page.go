@@ -129,7 +129,7 @@ func peerTable(peers []engine.PeerStats) *report.Table {
 		if p.RoundTripNS > 0 {
 			roundTrip = time.Duration(p.RoundTripNS).Round(100 * time.Nanosecond).String()
 		}
-		t.Add(p.Name, p.State, roundTrip, strconv.Itoa(p.Regions), strconv.FormatInt(p.Batches, 10), p.Error)
+		t.Add(p.Name, string(p.State), roundTrip, strconv.Itoa(p.Regions), strconv.FormatInt(p.Batches, 10), p.Error)
 	}
 	return t
 }
@@ -146,7 +146,7 @@ func laneTable(lanes []engine.LaneStats) *report.Table {
 		if l.BytesPerSec > 0 {
 			rate = basis.Mark(l.BytesPerSec.String())
 		}
-		t.Add(l.Peer, l.Lane, l.Transport, l.Health, rate, units.Bytes(l.Bytes), units.Bytes(l.InflightBytes), strconv.FormatInt(l.Retries, 10), l.LastError)
+		t.Add(l.Peer, l.Lane, l.Transport, string(l.Health), rate, units.Bytes(l.Bytes), units.Bytes(l.InflightBytes), strconv.FormatInt(l.Retries, 10), l.LastError)
 	}
 	return t
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/engine"
 	"github.com/topoctl/topoctl/engine/registry"
+	"github.com/topoctl/topoctl/engine/trust"
 )
 
 // Auto is the name for any transport.
@@ -23,8 +24,8 @@ type Options struct {
 	// Timeout bounds all waits together for a peer that does not answer or moves nothing; 0: unlimited.
 	// Waited is the part of it that has passed already.
 	Timeout, Waited time.Duration
-	Credentials     func() *engine.Credentials // nil: none
-	Region          string                     // of the peer
+	Credentials     func() *trust.Credentials // nil: none
+	Region          string                    // of the peer
 	Ops             []engine.OpKind
 	Sizes           []int64 // bytes of an op
 	Batch           int     // ops; 0: as many as make 16 MiB, at most 128
@@ -34,7 +35,7 @@ type Options struct {
 	// Engine are the transports of the engines that measure; nil: the engine's default.
 	Engine []engine.TransportFactory
 	// Protection is what the engines' data connections have at least (engine.Options).
-	Protection string
+	Protection engine.Protection
 	// Lanes are the names (or local ports) of the lanes to use; LaneCount is how many of
 	// the best lanes of each transport to use. Neither: all lanes.
 	Lanes     []string

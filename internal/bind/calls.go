@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/topoctl/topoctl/engine"
+	"github.com/topoctl/topoctl/engine/trust"
 )
 
 // calls are those of peers' applications that wait for this one's answer, by number.
@@ -19,7 +20,7 @@ type calls struct {
 }
 
 type call struct {
-	from    engine.PeerID
+	from    trust.PeerID
 	request []byte
 	reply   chan reply // has room for one
 }
@@ -30,7 +31,7 @@ type reply struct {
 }
 
 // answer answers the calls of peers: probes at once, others when the application has.
-func (e *Engine) answer(ctx context.Context, from engine.PeerID, request []byte) ([]byte, error) {
+func (e *Engine) answer(ctx context.Context, from trust.PeerID, request []byte) ([]byte, error) {
 	switch {
 	case len(request) == 0:
 		return nil, nil

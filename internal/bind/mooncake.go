@@ -10,6 +10,7 @@ import (
 
 	"github.com/topoctl/topoctl/engine"
 	"github.com/topoctl/topoctl/engine/memory"
+	"github.com/topoctl/topoctl/engine/trust"
 	"github.com/topoctl/topoctl/internal/bind/mooncake"
 )
 
@@ -50,7 +51,7 @@ const maxReceived = 1 << 10
 
 func (c *compat) notified(name, message string) bool {
 	select {
-	case c.received <- engine.Notification{From: engine.PeerID{Claimed: name}, Payload: []byte(message)}:
+	case c.received <- engine.Notification{From: trust.PeerID{Claimed: name}, Payload: []byte(message)}:
 		return true
 	default:
 		return false

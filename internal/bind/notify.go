@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"github.com/topoctl/topoctl/engine"
+	"github.com/topoctl/topoctl/engine/trust"
 )
 
 // inbox holds a notification that did not fit into the buffer of the call that took it.
@@ -61,7 +62,7 @@ type packer struct {
 }
 
 // add says whether there was room.
-func (p *packer) add(what string, number int64, from engine.PeerID, message []byte) bool {
+func (p *packer) add(what string, number int64, from trust.PeerID, message []byte) bool {
 	proven := from.Proven()
 	size := 24 + len(from.Claimed) + len(proven) + len(message)
 	if size > len(p.out)-p.written {

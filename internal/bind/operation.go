@@ -95,7 +95,7 @@ func (o *operation) Explain() *engine.Explanation {
 		return x
 	}
 	x := &engine.Explanation{
-		Schema: engine.SchemaExplain, Peer: o.peer, State: "running", Total: o.total, Ops: o.ops,
+		Schema: engine.SchemaExplain, Peer: o.peer, State: engine.BatchRunning, Total: o.total, Ops: o.ops,
 		Check: o.check, Routes: []engine.RouteRecord{}, Notes: o.notes, DurationNS: int64(o.lasted()),
 	}
 	select {
@@ -103,11 +103,11 @@ func (o *operation) Explain() *engine.Explanation {
 		x.EndedAgoNS = int64(time.Since(o.end))
 		switch {
 		case o.err == nil:
-			x.State, x.Bytes = "done", o.total
+			x.State, x.Bytes = engine.BatchDone, o.total
 		case StatusOf(o.err) == Unsafe:
-			x.State, x.Error = "unsafe", o.err.Error()
+			x.State, x.Error = engine.BatchUnsafe, o.err.Error()
 		default:
-			x.State, x.Error = "failed", o.err.Error()
+			x.State, x.Error = engine.BatchFailed, o.err.Error()
 		}
 	default:
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/engine"
 	"github.com/topoctl/topoctl/engine/transport/rdma"
+	"github.com/topoctl/topoctl/engine/trust"
 	"github.com/topoctl/topoctl/internal/bind/mooncake"
 	"github.com/topoctl/topoctl/internal/document"
 	"github.com/topoctl/topoctl/internal/registries"
@@ -25,7 +26,7 @@ type Options struct {
 	Name           string
 	Listen         []string
 	Advertise      string
-	Files          engine.CredentialFiles // "token_file", "cert_file", "key_file", "ca_file"
+	Files          trust.Files // "token_file", "cert_file", "key_file", "ca_file"
 	Insecure       bool
 	Registry       string   // URL of a registry, "" for none
 	Serves         []string // what that tells others
@@ -131,7 +132,7 @@ func wanted(to any, err error) error {
 }
 
 func (o *Options) check() error {
-	guarded := o.Files != (engine.CredentialFiles{})
+	guarded := o.Files != (trust.Files{})
 	switch {
 	case o.DefaultTimeout < 0 || o.GiveUp < 0:
 		return fail(Invalid, "options: default_timeout_ns %d, give_up_ns %d: want 0 or more", o.DefaultTimeout, o.GiveUp)
@@ -188,12 +189,12 @@ var logLevels = map[string]slog.Level{"error": slog.LevelError, "warn": slog.Lev
 // engine gives the engine's options.
 func (o *Options) engine(ctx context.Context) (engine.Options, error) {
 	out := engine.Options{
-		Name: o.Name, Listen: o.Listen, Advertise: o.Advertise, Insecure: o.Insecure, Protection: o.Protection, Serves: o.Serves,
+		Name: o.Name, Listen: o.Listen, Advertise: o.Advertise, Insecure: o.Insecure, Protection: engine.Protection(o.Protection), Serves: o.Serves,
 		DefaultTimeout: o.DefaultTimeout, GiveUp: o.GiveUp,
 		Logger: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: logLevels[o.Log]})),
 	}
 	out.Ports.LocalRank, out.Ports.LocalSize = o.LocalRank, o.LocalSize
-	if o.Files != (engine.CredentialFiles{}) {
+	if o.Files != (trust.Files{}) {
 		var err error
 		if out.Credentials, err = o.Files.Watch(out.Logger); err != nil {
 			return out, fail(Invalid, "options: %w", err)

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"sync/atomic"
 
-	"github.com/topoctl/topoctl/engine"
+	"github.com/topoctl/topoctl/engine/trust"
 )
 
 // held are calls that wait until another one lets them go, so that a test can lose their
@@ -16,7 +16,7 @@ type held struct {
 	release chan struct{}
 }
 
-func (h *held) answer(ctx context.Context, _ engine.PeerID, request []byte) ([]byte, error) {
+func (h *held) answer(ctx context.Context, _ trust.PeerID, request []byte) ([]byte, error) {
 	switch string(request) {
 	case "hold":
 		n := h.ran.Add(1)

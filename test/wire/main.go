@@ -15,6 +15,7 @@ import (
 
 	"github.com/topoctl/topoctl/engine"
 	"github.com/topoctl/topoctl/engine/memory"
+	"github.com/topoctl/topoctl/engine/trust"
 )
 
 func main() {
@@ -25,7 +26,7 @@ func main() {
 }
 
 func run(ctx context.Context, args []string, in io.Reader, out io.Writer) error {
-	var files engine.CredentialFiles
+	var files trust.Files
 	f := flag.NewFlagSet("wire", flag.ContinueOnError)
 	f.StringVar(&files.Token, "tokens", "", "file with a token on each line")
 	f.StringVar(&files.Certificate, "cert", "", "file with the certificate")
@@ -40,14 +41,14 @@ func run(ctx context.Context, args []string, in io.Reader, out io.Writer) error 
 	}
 	o := engine.Options{
 		Name:       "go",
-		Protection: *protect,
+		Protection: engine.Protection(*protect),
 		Transports: []engine.TransportFactory{engine.TCP()},
 		// A relay or an impostor is not given up earlier.
 		GiveUp:         3 * time.Second,
 		DefaultTimeout: *limit,
 		Logger:         slog.New(slog.NewTextHandler(os.Stderr, nil)),
 	}
-	if files != (engine.CredentialFiles{}) {
+	if files != (trust.Files{}) {
 		credentials, err := files.Watch(o.Logger)
 		if err != nil {
 			return err

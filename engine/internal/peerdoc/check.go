@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/topoctl/topoctl/engine/internal/memory"
 	"github.com/topoctl/topoctl/engine/internal/transport"
-	"github.com/topoctl/topoctl/engine/memory"
 	"github.com/topoctl/topoctl/internal/pkgerr"
 	"github.com/topoctl/topoctl/internal/text"
 )

@@ -7,8 +7,8 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/topoctl/topoctl/engine/internal/memory"
 	"github.com/topoctl/topoctl/engine/internal/transport"
-	"github.com/topoctl/topoctl/engine/memory"
 	"github.com/topoctl/topoctl/internal/pkgerr"
 )
 

@@ -14,9 +14,9 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/engine/internal/memory"
 	"github.com/topoctl/topoctl/engine/internal/peerdoc"
 	"github.com/topoctl/topoctl/engine/internal/transport"
-	"github.com/topoctl/topoctl/engine/memory"
 	"github.com/topoctl/topoctl/testkit/longtest"
 )
 

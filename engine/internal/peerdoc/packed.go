@@ -10,7 +10,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/topoctl/topoctl/engine/memory"
+	"github.com/topoctl/topoctl/engine/internal/memory"
 	"github.com/topoctl/topoctl/internal/document"
 )
 

@@ -11,9 +11,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"github.com/topoctl/topoctl/engine/internal/memory"
 	"github.com/topoctl/topoctl/engine/internal/peerdoc"
 	"github.com/topoctl/topoctl/engine/internal/transport"
-	"github.com/topoctl/topoctl/engine/memory"
 )
 
 // ranges are regions as of memory that was registered by address, 512 bytes each with gaps.

@@ -79,7 +79,7 @@ func runHost(address, protection, file string) error {
 		return err
 	}
 	e, err := engine.New(context.Background(), engine.Options{
-		Name: "host", Token: token, Listen: []string{address}, Protection: protection, Transports: []engine.TransportFactory{engine.TCP()},
+		Name: "host", Token: token, Listen: []string{address}, Protection: engine.Protection(protection), Transports: []engine.TransportFactory{engine.TCP()},
 	})
 	if err != nil {
 		return err
@@ -204,7 +204,7 @@ func runMover(address, protection, files string, ways []string) error {
 	if err != nil {
 		return err
 	}
-	o := engine.Options{Name: "mover", Token: token, Protection: protection, ConnsPerLane: 8, GiveUp: 20 * time.Second, Check: engine.CheckNever}
+	o := engine.Options{Name: "mover", Token: token, Protection: engine.Protection(protection), ConnsPerLane: 8, GiveUp: 20 * time.Second, Check: engine.CheckNever}
 	o.Transports = []engine.TransportFactory{func(env transport.Env) (transport.Transport, error) {
 		t, err := tcp.New(tcp.Options{
 			Regions: env.Regions, Memory: env.Memory, Protection: env.Protection, MaxBytes: sliceBytes,

@@ -10,12 +10,8 @@ import (
 	"github.com/topoctl/topoctl/engine/trust"
 )
 
-// Factory makes a transport for an engine. What it makes may also be a DataServer, an
-// Offerer, a Ported, a Selective and a Serving. An error that wraps
-// ErrUnavailable says that this host cannot have it: the engine goes on without.
-type Factory func(Env) (Transport, error)
-
-// Env is what an engine gives to its transports.
+// Env is what an engine gives to its transports. What it makes may also be a DataServer, an
+// Offerer, a Ported, a Selective and a Serving.
 type Env struct {
 	Name  string
 	Epoch uint64

@@ -363,15 +363,6 @@ type Completion struct {
 // it: an engine goes on without.
 var ErrUnavailable = errors.New("not available")
 
-// NotOfferedError is an error that came about because the peer does not offer some transports.
-type NotOfferedError struct {
-	Transports []string
-	Err        error
-}
-
-func (e *NotOfferedError) Error() string { return e.Err.Error() }
-func (e *NotOfferedError) Unwrap() error { return e.Err }
-
 // Why requests fail.
 var (
 	// ErrClosed: the connection was closed, or died, with the request on it.

@@ -18,6 +18,7 @@ import (
 	"github.com/topoctl/topoctl/engine/memory"
 	"github.com/topoctl/topoctl/engine/registry"
 	"github.com/topoctl/topoctl/engine/registry/etcd"
+	"github.com/topoctl/topoctl/engine/trust"
 	"github.com/topoctl/topoctl/testkit/childtest"
 	"github.com/topoctl/topoctl/testkit/etcdtest"
 	"github.com/topoctl/topoctl/testkit/longtest"
@@ -66,11 +67,11 @@ func serve(what []string) error {
 		return syscall.Exec(ip, []string{"ip", "netns", "exec", what[4], self}, os.Environ())
 	}
 	if len(what) > 2 {
-		credentials, err := engine.CredentialFiles{Token: what[3]}.Read()
+		credentials, err := trust.Files{Token: what[3]}.Read()
 		if err != nil {
 			return err
 		}
-		o.Listen, o.Credentials, o.Transports = what[2:3], func() *engine.Credentials { return credentials }, []engine.TransportFactory{engine.TCP()}
+		o.Listen, o.Credentials, o.Transports = what[2:3], func() *trust.Credentials { return credentials }, []engine.TransportFactory{engine.TCP()}
 	}
 	names, err := connect(ctx, what[1])
 	if err != nil {

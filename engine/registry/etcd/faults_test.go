@@ -449,7 +449,7 @@ func TestUsersAndRoles(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	k := newKeys(DefaultPrefix)
+	k := newKeys(defaultPrefix)
 	must(cl.RoleAdd(ctx, "reader"))
 	must(cl.RoleGrantPermission(ctx, "reader", k.prefix, clientv3.GetPrefixRangeEnd(k.prefix), clientv3.PermissionType(clientv3.PermRead)))
 	must(cl.UserAdd(ctx, "root", "root-password"))

@@ -12,7 +12,7 @@ func FuzzRecord(f *testing.F) {
 	f.Add("n1", []byte(`{"name":"n1","epoch":"7","addresses":["10.0.0.1:7411"],"serves":["probe"]}`))
 	f.Add("a%2Fb", []byte(`{"name":"a/b","epoch":"18446744073709551615","addresses":["[2001:db8::1]:1"]}`))
 	f.Add("%zz", []byte(`{}`))
-	k := newKeys(DefaultPrefix)
+	k := newKeys(defaultPrefix)
 	f.Fuzz(func(t *testing.T, name string, value []byte) {
 		r, err := k.decode(&mvccpb.KeyValue{Key: []byte(k.prefix + name), Value: value})
 		if err != nil {
@@ -44,7 +44,7 @@ func FuzzURL(f *testing.F) {
 			}
 			return
 		}
-		if err := o.complete(); err != nil || len(o.Endpoints) == 0 || o.TTL < MinTTL {
+		if err := o.complete(); err != nil || len(o.Endpoints) == 0 || o.TTL < leastTTL {
 			t.Errorf("%q: %+v, %v", text, o, err)
 		}
 	})
@@ -57,13 +57,13 @@ func TestParseURL(t *testing.T) {
 		url, env, endpoints, prefix, user, err string
 	}{
 		{url: "etcd://h1,h2:2380/cluster/a", endpoints: "http://h1:2379 http://h2:2380", prefix: "/cluster/a"},
-		{url: "etcd://[::1]/", endpoints: "http://[::1]:2379", prefix: DefaultPrefix},
-		{url: "etcd://", env: "ETCDCTL_ENDPOINTS=h1:1,https://h2:2", endpoints: "https://h1:1 https://h2:2", prefix: DefaultPrefix},
+		{url: "etcd://[::1]/", endpoints: "http://[::1]:2379", prefix: defaultPrefix},
+		{url: "etcd://", env: "ETCDCTL_ENDPOINTS=h1:1,https://h2:2", endpoints: "https://h1:1 https://h2:2", prefix: defaultPrefix},
 		{url: "etcd://", env: "ETCDCTL_ENDPOINTS=http://h1:1,https://h2:2", err: "want TLS for all endpoints, or for none"},
-		{url: "etcd://", env: "ETCDCTL_ENDPOINTS=https://h1:1,https://h2:2 ETCDCTL_USER=u:p:q", endpoints: "https://h1:1 https://h2:2", prefix: DefaultPrefix, user: "u/p:q"},
+		{url: "etcd://", env: "ETCDCTL_ENDPOINTS=https://h1:1,https://h2:2 ETCDCTL_USER=u:p:q", endpoints: "https://h1:1 https://h2:2", prefix: defaultPrefix, user: "u/p:q"},
 		{url: "etcd:///x", env: "ETCDCTL_ENDPOINTS=h1 ETCDCTL_USER=u ETCDCTL_PASSWORD=p", endpoints: "http://h1:2379", prefix: "/x", user: "u/p"},
-		{url: "etcd://h1?tls=true", endpoints: "https://h1:2379", prefix: DefaultPrefix},
-		{url: "etcd://h1", env: "ETCDCTL_INSECURE_SKIP_TLS_VERIFY=true", endpoints: "https://h1:2379", prefix: DefaultPrefix},
+		{url: "etcd://h1?tls=true", endpoints: "https://h1:2379", prefix: defaultPrefix},
+		{url: "etcd://h1", env: "ETCDCTL_INSECURE_SKIP_TLS_VERIFY=true", endpoints: "https://h1:2379", prefix: defaultPrefix},
 		{url: "etcd://", err: "no endpoint"},
 		{url: "etcd://u:hush@h1", err: "a user in the URL"},
 		{url: "etcd://h1?user=u", err: `"user" in the URL`},

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/topoctl/topoctl/engine"
+	"github.com/topoctl/topoctl/engine/trust"
 	"github.com/topoctl/topoctl/testkit/etcdtest"
 	"github.com/topoctl/topoctl/testkit/longtest"
 )
@@ -135,11 +136,11 @@ func TestInsideNamespaces(t *testing.T) {
 	for name, epoch := range epochs {
 		until(t, name+" is registered", there(t, observer, name, epoch))
 	}
-	credentials, err := engine.CredentialFiles{Token: token}.Read()
+	credentials, err := trust.Files{Token: token}.Read()
 	if err != nil {
 		t.Fatal(err)
 	}
-	client, err := engine.New(t.Context(), engine.Options{Name: "client", Listen: []string{"10.77.0.254:0"}, Credentials: func() *engine.Credentials { return credentials }, Registry: observer, Transports: []engine.TransportFactory{engine.TCP()}})
+	client, err := engine.New(t.Context(), engine.Options{Name: "client", Listen: []string{"10.77.0.254:0"}, Credentials: func() *trust.Credentials { return credentials }, Registry: observer, Transports: []engine.TransportFactory{engine.TCP()}})
 	if err != nil {
 		t.Fatal(err)
 	}

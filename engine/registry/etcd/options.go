@@ -21,14 +21,14 @@ import (
 type Options struct {
 	// Endpoints are the members of the cluster: host:port, or http:// or https:// before it.
 	Endpoints []string
-	// Prefix is where the keys of these engines begin; default DefaultPrefix. Engines with one prefix
+	// Prefix is where the keys of these engines begin; default /topoctl/default. Engines with one prefix
 	// find each other.
 	Prefix string
 	// TLS is how members are reached; nil: in the clear.
 	TLS *tls.Config
 	// Username and Password are those of a user of etcd; "": none.
 	Username, Password string
-	// TTL is how long a record stays when its engine does not renew it; default DefaultTTL, at least MinTTL.
+	// TTL is how long a record stays when its engine does not renew it; default 15 s, at least 5 s.
 	TTL time.Duration
 	// RequestTimeout bounds each request to etcd; default 3 s.
 	RequestTimeout time.Duration
@@ -38,9 +38,9 @@ type Options struct {
 
 // The defaults of Options, and the least TTL.
 const (
-	DefaultPrefix = "/topoctl/default"
-	DefaultTTL    = 15 * time.Second
-	MinTTL        = 5 * time.Second
+	defaultPrefix = "/topoctl/default"
+	defaultTTL    = 15 * time.Second
+	leastTTL      = 5 * time.Second
 
 	maxTTL         = time.Hour
 	defaultRequest = 3 * time.Second
@@ -50,16 +50,16 @@ const (
 	maxSecretFile  = 64 << 10 // bytes
 )
 
-// minTTL is MinTTL, but in tests, which wait for leases to end.
-var minTTL = MinTTL
+// minTTL is leastTTL, but in tests, which wait for leases to end.
+var minTTL = leastTTL
 
 // complete checks the options and fills in the defaults.
 func (o *Options) complete() error {
 	if o.Prefix == "" {
-		o.Prefix = DefaultPrefix
+		o.Prefix = defaultPrefix
 	}
 	if o.TTL == 0 {
-		o.TTL = DefaultTTL
+		o.TTL = defaultTTL
 	}
 	if o.RequestTimeout <= 0 {
 		o.RequestTimeout = defaultRequest
@@ -71,7 +71,7 @@ func (o *Options) complete() error {
 	case len(o.Endpoints) == 0 || len(o.Endpoints) > maxEndpoints:
 		return fmt.Errorf("%d endpoints: want 1 to %d", len(o.Endpoints), maxEndpoints)
 	case o.TTL < minTTL || o.TTL > maxTTL || o.TTL%time.Second != 0:
-		return fmt.Errorf("TTL of %v: want %v to %v in whole seconds", o.TTL, MinTTL, maxTTL)
+		return fmt.Errorf("TTL of %v: want %v to %v in whole seconds", o.TTL, leastTTL, maxTTL)
 	case o.Password != "" && o.Username == "":
 		return errors.New("a password without a user")
 	}

@@ -18,7 +18,7 @@ func init() { minTTL = shortTTL }
 // open opens a registry in a cluster, which the test closes.
 func open(tb testing.TB, c *etcdtest.Cluster, change ...func(*Options)) *etcd {
 	tb.Helper()
-	o := Options{Endpoints: c.Endpoints(), TTL: MinTTL}
+	o := Options{Endpoints: c.Endpoints(), TTL: leastTTL}
 	if c.TLS != nil {
 		o.TLS = c.TLS.Client(tb, "root")
 	}

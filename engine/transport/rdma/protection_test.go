@@ -11,7 +11,7 @@ import (
 
 // RDMA is not used where bytes are to be protected, on hosts with devices and without.
 func TestNoRDMAForProtectedBytes(t *testing.T) {
-	for protection, refused := range map[string]bool{"": false, "headers": false, "payload": true, "sealed": true} {
+	for protection, refused := range map[engine.Protection]bool{"": false, "headers": false, "payload": true, "sealed": true} {
 		e, err := engine.New(t.Context(), engine.Options{
 			Protection: protection, Transports: []engine.TransportFactory{rdma.Factory(rdma.Options{Devices: []string{"no_such_device"}}), engine.SHM()},
 		})
@@ -19,7 +19,7 @@ func TestNoRDMAForProtectedBytes(t *testing.T) {
 			t.Fatal(err)
 		}
 		why := e.Unavailable()
-		if len(why) != 1 || !errors.Is(why[0], engine.ErrUnavailable) || strings.Contains(why[0].Error(), "with protection \""+protection+"\"") != refused {
+		if len(why) != 1 || !errors.Is(why[0], engine.ErrUnavailable) || strings.Contains(why[0].Error(), "with protection \""+string(protection)+"\"") != refused {
 			t.Errorf("%q: %v", protection, why)
 		}
 		if err := e.Close(); err != nil {

@@ -81,7 +81,7 @@ func checkRemote(instances [][]*engine.RemoteRegion, m kv.Model, s kv.Side, page
 	}
 	type place struct {
 		peer   uint64
-		region memory.ID
+		region uint64
 	}
 	seen := map[place]bool{}
 	for i, regions := range instances {

@@ -13,6 +13,7 @@ import (
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/engine"
 	"github.com/topoctl/topoctl/engine/registry"
+	"github.com/topoctl/topoctl/engine/trust"
 	"github.com/topoctl/topoctl/internal/pkgerr"
 	"github.com/topoctl/topoctl/probe"
 )
@@ -21,7 +22,7 @@ import (
 type Options struct {
 	Hosts []probe.Host
 	// Credentials are what this controller shows to the agents, and demands of them; nil: none.
-	Credentials func() *engine.Credentials
+	Credentials func() *trust.Credentials
 	// DialTime is how long one agent may take to answer; default 10 s, 30 s if it is
 	// started first.
 	DialTime time.Duration

@@ -17,7 +17,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/topoctl/topoctl/engine"
+	"github.com/topoctl/topoctl/engine/trust"
 	"github.com/topoctl/topoctl/internal/ssh"
 )
 
@@ -66,7 +66,7 @@ func (l *Launch) command(port string) []string {
 }
 
 // start starts the agent of a host and waits until it can be reached. ctx bounds that.
-func (l *Launch) start(ctx context.Context, address string, credentials func() *engine.Credentials) (*launchedAgent, error) {
+func (l *Launch) start(ctx context.Context, address string, credentials func() *trust.Credentials) (*launchedAgent, error) {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
 		return nil, fmt.Errorf("launch: %w", err)

@@ -18,11 +18,11 @@ import (
 )
 
 // lying lets an agent say something else than it would.
-func lying(s *Server, wrap func(answer) answer) func(context.Context, engine.PeerID, []byte) ([]byte, error) {
+func lying(s *Server, wrap func(answer) answer) func(context.Context, trust.PeerID, []byte) ([]byte, error) {
 	if wrap == nil {
 		return s.Answer
 	}
-	return func(ctx context.Context, from engine.PeerID, request []byte) ([]byte, error) {
+	return func(ctx context.Context, from trust.PeerID, request []byte) ([]byte, error) {
 		data, err := s.Answer(ctx, from, request)
 		if err != nil {
 			return nil, err
@@ -193,7 +193,7 @@ func TestStrangeAnswers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			checkLeaks(t)
 			s := NewServer(ServerOptions{Credentials: trust.OfSecret(token), Targets: Loopback, Limits: Limits{MemoryBytes: 4 << 20}})
-			e, err := engine.New(t.Context(), engine.Options{Token: token, Answer: func(ctx context.Context, from engine.PeerID, request []byte) ([]byte, error) {
+			e, err := engine.New(t.Context(), engine.Options{Token: token, Answer: func(ctx context.Context, from trust.PeerID, request []byte) ([]byte, error) {
 				data, err := s.Answer(ctx, from, request)
 				if bytes.Contains(request, []byte(`"do":"poll"`)) && bytes.Contains(data, []byte(`"bytes":`)) {
 					data = c.change(request, data)

@@ -14,13 +14,14 @@ import (
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/engine"
+	"github.com/topoctl/topoctl/engine/trust"
 	"github.com/topoctl/topoctl/internal/measure/lane"
 )
 
 // ServerOptions say what an agent lets controllers do. Zero fields take defaults.
 type ServerOptions struct {
 	// Credentials are those of the agent's engine: initiators prove themselves to targets with them.
-	Credentials func() *engine.Credentials
+	Credentials func() *trust.Credentials
 	// Transports are those that pairs can be measured over, by their names ("tcp", "rdma",
 	// "shm"); each pair has an engine of its own with one of them. nil: tcp and shm.
 	Transports map[string]engine.TransportFactory
@@ -28,7 +29,7 @@ type ServerOptions struct {
 	// Targets are what controllers may have the agent connect to. Of, where it is not nil, narrows that
 	// for a controller; false: it may not measure at all.
 	Targets Targets
-	Of      func(engine.PeerID) (Targets, bool)
+	Of      func(trust.PeerID) (Targets, bool)
 	// Lease is how long a controller may be silent before all that it began is ended and
 	// its memory is free; default 10 s.
 	Lease time.Duration
@@ -111,7 +112,7 @@ func (s *Server) Close() {
 func (s *Server) now() time.Duration { return time.Since(s.began) }
 
 // Answer answers a controller's call; see engine.Options.Answer. All of it may be hostile.
-func (s *Server) Answer(ctx context.Context, from engine.PeerID, data []byte) ([]byte, error) {
+func (s *Server) Answer(ctx context.Context, from trust.PeerID, data []byte) ([]byte, error) {
 	r, err := parseRequest(data)
 	if err != nil {
 		return nil, err
@@ -227,7 +228,7 @@ func servedBy(e *engine.Engine) *served {
 }
 
 // acquireLease gives the lease to a controller, or renews it.
-func (s *Server) acquireLease(r *request, from engine.PeerID) error {
+func (s *Server) acquireLease(r *request, from trust.PeerID) error {
 	if len(r.Lease) < 16 {
 		return fmt.Errorf("lease of %d bytes: want 16 or more", len(r.Lease))
 	}

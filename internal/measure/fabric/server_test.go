@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/topoctl/topoctl/engine"
+	"github.com/topoctl/topoctl/engine/trust"
 	"github.com/topoctl/topoctl/probe"
 )
 
@@ -307,7 +308,7 @@ func FuzzRequests(f *testing.F) {
 	s.Serve(e)
 	f.Cleanup(func() { s.Close(); e.Close() })
 	f.Fuzz(func(t *testing.T, data []byte) {
-		got, err := s.Answer(context.Background(), engine.PeerID{}, data)
+		got, err := s.Answer(context.Background(), trust.PeerID{}, data)
 		var a answer
 		if err == nil && (json.Unmarshal(got, &a) != nil || a.Schema != Schema || a.Epoch != e.Epoch()) {
 			t.Errorf("%q gives %q", data, got)
@@ -329,7 +330,7 @@ func FuzzRequests(f *testing.F) {
 func TestAnswerWithoutEngine(t *testing.T) {
 	s := NewServer(ServerOptions{})
 	data := []byte(fmt.Sprintf(`{"schema":%q,"do":"describe"}`, Schema))
-	if _, err := s.Answer(t.Context(), engine.PeerID{}, data); err == nil || !strings.Contains(err.Error(), "starting or stopping") {
+	if _, err := s.Answer(t.Context(), trust.PeerID{}, data); err == nil || !strings.Contains(err.Error(), "starting or stopping") {
 		t.Error(err)
 	}
 	s.Close()

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/topoctl/topoctl/engine"
+	"github.com/topoctl/topoctl/engine/trust"
 )
 
 func TestTargets(t *testing.T) {
@@ -71,7 +72,7 @@ func TestAgentConnectsToTargetsOnly(t *testing.T) {
 
 // Controllers measure as their permissions say.
 func TestControllersAreNarrowed(t *testing.T) {
-	s := NewServer(ServerOptions{Targets: Anywhere, Of: func(id engine.PeerID) (Targets, bool) {
+	s := NewServer(ServerOptions{Targets: Anywhere, Of: func(id trust.PeerID) (Targets, bool) {
 		return Loopback, id.Token == "ops"
 	}})
 	e, err := engine.New(t.Context(), engine.Options{})
@@ -86,13 +87,13 @@ func TestControllersAreNarrowed(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := s.Answer(t.Context(), engine.PeerID{Token: "kv", Claimed: "ops"}, data); (err == nil) != want || err != nil && !strings.Contains(err.Error(), "--grants") {
+		if _, err := s.Answer(t.Context(), trust.PeerID{Token: "kv", Claimed: "ops"}, data); (err == nil) != want || err != nil && !strings.Contains(err.Error(), "--grants") {
 			t.Errorf("%s by another: %v", do, err)
 		}
 		if do == doPrepare {
 			continue
 		}
-		if _, err := s.Answer(t.Context(), engine.PeerID{Token: "ops"}, data); err != nil {
+		if _, err := s.Answer(t.Context(), trust.PeerID{Token: "ops"}, data); err != nil {
 			t.Errorf("%s: %v", do, err)
 		}
 	}

@@ -66,9 +66,9 @@ func Isolate(e *engine.Engine, p *engine.Peer, local *engine.Region, remote *eng
 	for _, l := range p.Lanes() {
 		all = append(all, fmt.Sprintf("%q", l.Lane))
 		fits := l.Transport == transport && (from == "" || l.LocalPort == from) && (to == "" || l.RemotePort == to)
-		if fits && name == "" && l.Health != "gone" {
+		if fits && name == "" && l.Health != engine.LaneGone {
 			name = l.Lane
-		} else if l.Health != "gone" {
+		} else if l.Health != engine.LaneGone {
 			others = append(others, l.Lane)
 		}
 	}

@@ -22,6 +22,7 @@ import (
 
 	"github.com/topoctl/topoctl/engine"
 	"github.com/topoctl/topoctl/engine/memory"
+	"github.com/topoctl/topoctl/engine/trust"
 )
 
 const (
@@ -68,7 +69,7 @@ type receiver struct {
 }
 
 // answer gives a credit. The notification of a page has come before its call.
-func (r *receiver) answer(_ context.Context, _ engine.PeerID, request []byte) ([]byte, error) {
+func (r *receiver) answer(_ context.Context, _ trust.PeerID, request []byte) ([]byte, error) {
 	r.lock.Lock()
 	defer r.lock.Unlock()
 	for len(r.engine.Notifications()) > 0 {

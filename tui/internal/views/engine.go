@@ -281,7 +281,7 @@ func (v *EngineView) laneRows(a *agent) []row {
 	var list []*state.Lane
 	for _, x := range all {
 		top = max(top, x.Throughput.Max())
-		if a.env.Filter.Match(strings.Join([]string{x.Lane, x.Peer, x.Transport, x.Health, x.LastError, x.LocalAddress, x.RemoteAddress,
+		if a.env.Filter.Match(strings.Join([]string{x.Lane, x.Peer, x.Transport, string(x.Health), x.LastError, x.LocalAddress, x.RemoteAddress,
 			string(x.LocalPort), string(x.RemotePort)}, " ")) {
 			list = append(list, x)
 		}
@@ -321,7 +321,7 @@ func laneColumns(a *agent, top float64) []ui.Column[*state.Lane] {
 		{Title: "lane", Width: 24, Most: 44, Rank: 0, Text: func(x *state.Lane) string { return x.Lane }},
 		{Title: "via", Width: 4, Rank: 7, Text: func(x *state.Lane) string { return x.Transport }},
 		{Title: "health", Width: 11, Rank: 1, Style: healthStyle,
-			Text: func(x *state.Lane) string { return l.Mark(healthStyle(x)) + " " + x.Health }},
+			Text: func(x *state.Lane) string { return l.Mark(healthStyle(x)) + " " + string(x.Health) }},
 		{Title: "moves", Width: 10, Right: true, Rank: 2, Text: func(x *state.Lane) string { return a.rate(&x.Throughput) }},
 		{Width: 8, Most: 32, Rank: 3, Graph: func(x *state.Lane) ([]float64, float64) { return x.Throughput.Values(), top }},
 		{Title: "estimate", Width: 11, Right: true, Rank: 6, Text: func(x *state.Lane) string { return estimate(l, &x.LaneStats) }},
@@ -334,13 +334,13 @@ func laneColumns(a *agent, top float64) []ui.Column[*state.Lane] {
 	}
 }
 
-func healthStyle(health string) ui.Style {
+func healthStyle(health engine.LaneHealth) ui.Style {
 	switch health {
-	case "healthy":
+	case engine.LaneHealthy:
 		return ui.Good
-	case "idle":
+	case engine.LaneIdle:
 		return ui.Plain
-	case "sick", "gone":
+	case engine.LaneSick, engine.LaneGone:
 		return ui.Bad
 	}
 	return ui.Middle
@@ -429,7 +429,7 @@ func (v *EngineView) batchRows(a *agent) []row {
 	l := a.env.Look
 	columns := []ui.Column[*engine.Explanation]{
 		{Title: "batch", Width: 14, Most: 24, Rank: 0, Style: batchStyle,
-			Text: func(x *engine.Explanation) string { return l.Mark(batchStyle(x)) + " " + x.State }},
+			Text: func(x *engine.Explanation) string { return l.Mark(batchStyle(x)) + " " + string(x.State) }},
 		{Title: "bytes", Width: 9, Right: true, Rank: 1, Text: func(x *engine.Explanation) string { return units.Bytes(x.Bytes) }},
 		{Title: "took", Width: 8, Right: true, Rank: 2, Text: func(x *engine.Explanation) string { return ui.Duration(l, x.DurationNS) }},
 		{Title: "rate", Width: 10, Right: true, Rank: 3, Text: func(x *engine.Explanation) string { return l.RateOf(batchRate(x)) }},
@@ -442,7 +442,7 @@ func (v *EngineView) batchRows(a *agent) []row {
 	var out []row
 	for i := range all {
 		x := &all[i]
-		if a.env.Filter.Match(strings.Join([]string{x.Peer, x.Label, x.State, x.Error}, " ")) {
+		if a.env.Filter.Match(strings.Join([]string{x.Peer, x.Label, string(x.State), x.Error}, " ")) {
 			out = append(out, row{key: fmt.Sprintf("batch\x00%s\x00%d", a.source, len(out)), parent: "batches of " + a.source, value: x,
 				text: cells(l, columns, x), detail: func(d *detail) { a.batch(d, x) }})
 		}
@@ -453,7 +453,7 @@ func (v *EngineView) batchRows(a *agent) []row {
 // batchStyle marks batches that failed, and those that needed a second try.
 func batchStyle(x *engine.Explanation) ui.Style {
 	switch {
-	case x.State == "failed" || x.State == "unsafe":
+	case x.State == engine.BatchFailed || x.State == engine.BatchUnsafe:
 		return ui.Bad
 	case x.Retries > 0:
 		return ui.Middle
@@ -471,7 +471,7 @@ func batchRate(x *engine.Explanation) float64 {
 
 // lanesUsed is how many lanes carried something; while a batch runs that is not known.
 func lanesUsed(x *engine.Explanation) string {
-	if x.State == "running" {
+	if x.State == engine.BatchRunning {
 		return ui.Unknown
 	}
 	n := 0
@@ -483,7 +483,7 @@ func lanesUsed(x *engine.Explanation) string {
 
 // ended is how long ago, by now and not by when the agent said so.
 func (a *agent) ended(x *engine.Explanation) string {
-	if x.State == "running" {
+	if x.State == engine.BatchRunning {
 		return "-"
 	}
 	return ui.Ago(a.env.Look, addTimes(x.EndedAgoNS, a.ageNS()))

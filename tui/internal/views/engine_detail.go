@@ -46,10 +46,10 @@ func (a *agent) tell(d *detail) {
 	}
 	for i := range x.Peers {
 		p, style := &x.Peers[i], ui.Plain
-		if p.State != "open" {
+		if p.State != engine.PeerOpen {
 			style = ui.Bad
 		}
-		line := "peer " + p.Name + ": " + p.State
+		line := "peer " + p.Name + ": " + string(p.State)
 		if p.RoundTripNS > 0 {
 			line += ", round trip " + ui.Duration(d.l, p.RoundTripNS)
 		}
@@ -62,19 +62,19 @@ func (a *agent) tell(d *detail) {
 }
 
 // What the states of a lane mean.
-var healths = map[string]string{
-	"idle":      ": nothing has used it yet",
-	"dialling":  ": it is being connected",
-	"half-open": ": it was sick, and carries one slice at a time until it has recovered",
-	"sick":      ": it failed or stalled: other lanes carry its slices, and it is dialled again after a while",
-	"suspended": ": it was taken out of use",
-	"gone":      ": there is no such lane any more",
+var healths = map[engine.LaneHealth]string{
+	engine.LaneIdle:      ": nothing has used it yet",
+	engine.LaneDialling:  ": it is being connected",
+	engine.LaneHalfOpen:  ": it was sick, and carries one slice at a time until it has recovered",
+	engine.LaneSick:      ": it failed or stalled: other lanes carry its slices, and it is dialled again after a while",
+	engine.LaneSuspended: ": it was taken out of use",
+	engine.LaneGone:      ": there is no such lane any more",
 }
 
 func (a *agent) lane(d *detail, x *state.Lane) {
 	a.begin(d, "lane "+x.Lane)
 	style := healthStyle(x.Health)
-	d.styled("health", d.l.Marked(x.Health, style)+healths[x.Health], style)
+	d.styled("health", d.l.Marked(string(x.Health), style)+healths[x.Health], style)
 	d.field("last error", x.LastError)
 	a.moves(d, &x.Throughput)
 	if x.BytesPerSec > 0 {
@@ -129,7 +129,7 @@ func (a *agent) served(d *detail, x *state.Served) {
 // batch is the explanation: what there was to choose from, and what each lane did.
 func (a *agent) batch(d *detail, x *engine.Explanation) {
 	a.begin(d, strings.TrimPrefix(x.Label+", batch with peer "+x.Peer, ", "))
-	state := d.l.Marked(x.State, batchStyle(x))
+	state := d.l.Marked(string(x.State), batchStyle(x))
 	if x.Error != "" {
 		state += ": " + x.Error
 	}
@@ -140,7 +140,7 @@ func (a *agent) batch(d *detail, x *engine.Explanation) {
 	d.field("retries", text.Plural(x.Retries, "slice"))
 	d.list("note", x.Notes)
 	for i := range x.Routes {
-		route(d, &x.Routes[i], x.State == "running")
+		route(d, &x.Routes[i], x.State == engine.BatchRunning)
 	}
 }
 

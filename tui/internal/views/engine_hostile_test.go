@@ -31,8 +31,8 @@ func engineHostile(t *rapid.T) *state.State {
 		ServedUncounted: []string{text()}, Refused: number(), Sessions: int(number()), ServedUnlisted: int(number()),
 	}}}
 	for range few() {
-		e.Last.Peers = append(e.Last.Peers, engine.PeerStats{Name: text(), State: text(), RoundTripNS: number(), Batches: number(), Error: text()})
-		l := engine.LaneStats{Peer: text(), Lane: text(), Transport: text(), Health: text(), BytesPerSec: topo.Rate(number()), Bytes: number(), Slices: number(),
+		e.Last.Peers = append(e.Last.Peers, engine.PeerStats{Name: text(), State: engine.PeerState(text()), RoundTripNS: number(), Batches: number(), Error: text()})
+		l := engine.LaneStats{Peer: text(), Lane: text(), Transport: text(), Health: engine.LaneHealth(text()), BytesPerSec: topo.Rate(number()), Bytes: number(), Slices: number(),
 			InflightBytes: number(), InflightSlices: int(number()), WindowBytes: number(), Retries: number(), Failures: number(), LastError: text(),
 			LocalPort: topo.ID(text()), RemotePort: topo.ID(text()), LocalAddress: text(), RemoteAddress: text()}
 		x := &state.Lane{LaneStats: l, Retried: number()}
@@ -44,11 +44,11 @@ func engineHostile(t *rapid.T) *state.State {
 		e.Served, e.Last.Served = append(e.Served, &state.Served{ServedStats: c}), append(e.Last.Served, c)
 	}
 	for range few() {
-		b := engine.Explanation{Peer: text(), Label: text(), State: text(), Error: text(), Bytes: number(), Total: number(), Ops: int(number()), DurationNS: number(),
+		b := engine.Explanation{Peer: text(), Label: text(), State: engine.BatchState(text()), Error: text(), Bytes: number(), Total: number(), Ops: int(number()), DurationNS: number(),
 			EndedAgoNS: number(), Retries: number(), Notes: []string{text()}}
 		for range few() {
 			b.Routes = append(b.Routes, engine.RouteRecord{Local: pathsel.Location(text()), Remote: pathsel.Location(text()), Bytes: number(),
-				Groups: []engine.GroupRecord{{Transport: text(), Reason: text(), Rejected: []string{text()}, Lanes: []engine.LaneRecord{{Lane: text(), Verdict: text(), Reason: text(), Health: text()}}}},
+				Groups: []engine.GroupRecord{{Transport: text(), Reason: text(), Rejected: []string{text()}, Lanes: []engine.LaneRecord{{Lane: text(), Verdict: text(), Reason: text(), Health: engine.LaneHealth(text())}}}},
 				Used:   []engine.LaneUse{{Lane: text(), Transport: text(), Bytes: number(), FirstNS: number(), LastNS: number(), Retries: number(), Error: text()}}})
 		}
 		e.Last.Recent = append(e.Last.Recent, b)

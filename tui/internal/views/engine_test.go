@@ -40,7 +40,7 @@ func wave(top float64, n int) state.Series {
 	return s
 }
 
-func lane(name, transport, health string, rate topo.Rate, moves float64) *state.Lane {
+func lane(name, transport string, health engine.LaneHealth, rate topo.Rate, moves float64) *state.Lane {
 	return &state.Lane{LaneStats: engine.LaneStats{
 		Peer: "n2", Lane: name, Transport: transport, Health: health, BytesPerSec: rate, Measured: moves > 0,
 		Bytes: 3 << 33, Slices: 81234, InflightBytes: 12 << 20, InflightSlices: 3, WindowBytes: 64 << 20,
@@ -167,7 +167,7 @@ func selected(v ui.View, e *ui.Env) string {
 	case *engine.ServedStats:
 		return "peer " + x.Peer
 	case *engine.Explanation:
-		return "batch " + x.State
+		return "batch " + string(x.State)
 	case *record.Engine:
 		return "engine " + x.Name
 	case nil:

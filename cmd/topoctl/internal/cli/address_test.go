@@ -12,7 +12,6 @@ import (
 	"testing/iotest"
 	"time"
 
-	"github.com/topoctl/topoctl/engine"
 	"github.com/topoctl/topoctl/engine/trust"
 )
 
@@ -33,7 +32,7 @@ func TestTokenTimeout(t *testing.T) {
 	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	c := Credentials{Files: engine.CredentialFiles{Token: pipe}}
+	c := Credentials{Files: trust.Files{Token: pipe}}
 	_, err := c.Read(t.Context(), &Host{Globals: Globals{Timeout: time.Millisecond}}, nil)
 	if err == nil || !strings.Contains(err.Error(), pipe+": could not be read within 1ms") {
 		t.Errorf("%v", err)
@@ -56,7 +55,7 @@ func TestReadToken(t *testing.T) {
 	var warned bytes.Buffer
 	read := func(name string, in io.Reader) (string, error) {
 		t.Helper()
-		c := Credentials{Files: engine.CredentialFiles{Token: name}}
+		c := Credentials{Files: trust.Files{Token: name}}
 		warned.Reset()
 		source, err := c.Read(t.Context(), &Host{Streams: Streams{In: in, Err: &warned}}, nil)
 		if err != nil {
@@ -118,7 +117,7 @@ func TestReadCertificates(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	files := engine.CredentialFiles{Token: "-", Certificate: "node1.crt", Key: "node1.key", CA: "ca.crt"}
+	files := trust.Files{Token: "-", Certificate: "node1.crt", Key: "node1.key", CA: "ca.crt"}
 	var warned bytes.Buffer
 	h := &Host{Streams: Streams{In: strings.NewReader("prefill 0123456789abcdef\n"), Err: &warned}}
 	source, err := (&Credentials{files}).Read(t.Context(), h, nil)

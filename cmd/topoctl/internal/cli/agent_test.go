@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/topoctl/topoctl/engine"
+	"github.com/topoctl/topoctl/engine/trust"
 	"github.com/topoctl/topoctl/internal/agent"
 	"github.com/topoctl/topoctl/internal/measure/fabric"
 )
@@ -15,7 +16,7 @@ import (
 // The start tells how the agent is reached and what to run.
 func TestAgentText(t *testing.T) {
 	f := newStreams()
-	o := &agentOptions{Host: &Host{Streams: f.Streams, Format: formatTable}, credentials: Credentials{Files: engine.CredentialFiles{Token: "secret/token"}}, probes: true,
+	o := &agentOptions{Host: &Host{Streams: f.Streams, Format: formatTable}, credentials: Credentials{Files: trust.Files{Token: "secret/token"}}, probes: true,
 		limits: fabric.Limits{MemoryBytes: 1 << 30, Duration: 10 * time.Minute, BytesPerSec: 1.25e9}}
 	i := agent.Info{Name: "n1", Addresses: []string{"0.0.0.0:7411"}, HTTP: []string{"127.0.0.1:9411", "[::]:9412"}, Unavailable: []string{"rdma: no devices"},
 		Advertised: []engine.Advertised{

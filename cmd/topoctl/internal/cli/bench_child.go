@@ -13,7 +13,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/topoctl/topoctl/engine"
 	"github.com/topoctl/topoctl/engine/trust"
 )
 
@@ -24,7 +23,7 @@ const childTime = 20 * time.Second
 type childAgent struct {
 	PID         int
 	Address     string
-	Credentials func() *engine.Credentials
+	Credentials func() *trust.Credentials
 	Stop        func() error // the agent also ends with this process
 }
 

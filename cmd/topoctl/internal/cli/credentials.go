@@ -10,13 +10,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/topoctl/topoctl/engine"
 	"github.com/topoctl/topoctl/engine/trust"
 	"github.com/topoctl/topoctl/internal/text"
 )
 
 // Credentials are the flags --token-file, --cert-file, --key-file and --ca-file.
-type Credentials struct{ Files engine.CredentialFiles }
+type Credentials struct{ Files trust.Files }
 
 // credentialFlags are their names.
 var credentialFlags = []string{"token-file", "cert-file", "key-file", "ca-file"}
@@ -46,7 +45,7 @@ func (c *Credentials) Given() bool { return c.Files.Token != "" || c.Files.CA !=
 // Read reads the files, and gives what they have from then on; nil without flags. It warns where
 // others on this host can read a secret. The time limit of the command bounds it. log is told of
 // files that change; nil: no one is.
-func (c *Credentials) Read(ctx context.Context, h *Host, log *slog.Logger) (func() *engine.Credentials, error) {
+func (c *Credentials) Read(ctx context.Context, h *Host, log *slog.Logger) (func() *trust.Credentials, error) {
 	if !c.Given() {
 		return nil, nil
 	}
@@ -60,7 +59,7 @@ func (c *Credentials) Read(ctx context.Context, h *Host, log *slog.Logger) (func
 			fmt.Fprintf(h.Streams.Err, "topoctl: warning: %s can be read or changed by others (mode %04o): chmod 600 %s\n", name, mode, name)
 		}
 	}
-	return Within(ctx, h, c.names(), func() (func() *engine.Credentials, error) {
+	return Within(ctx, h, c.names(), func() (func() *trust.Credentials, error) {
 		if files.Token != "-" {
 			source, err := files.Watch(log)
 			return source, fileHint(err)
@@ -76,10 +75,10 @@ func (c *Credentials) Read(ctx context.Context, h *Host, log *slog.Logger) (func
 }
 
 // withToken adds a token that no file has.
-func withToken(source func() *engine.Credentials, t engine.Token) func() *engine.Credentials {
-	return func() *engine.Credentials {
+func withToken(source func() *trust.Credentials, t trust.Token) func() *trust.Credentials {
+	return func() *trust.Credentials {
 		c := *source()
-		c.Tokens = []engine.Token{t}
+		c.Tokens = []trust.Token{t}
 		return &c
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/topoctl/topoctl/engine"
+	"github.com/topoctl/topoctl/engine/trust"
 	"github.com/topoctl/topoctl/internal/measure/judge"
 	"github.com/topoctl/topoctl/internal/measure/local"
 	"github.com/topoctl/topoctl/internal/measure/plan"
@@ -236,5 +236,5 @@ func TestNewTUIProber(t *testing.T) {
 
 // probeWithToken are the flags of a token file.
 func probeWithToken(name string) Credentials {
-	return Credentials{Files: engine.CredentialFiles{Token: name}}
+	return Credentials{Files: trust.Files{Token: name}}
 }

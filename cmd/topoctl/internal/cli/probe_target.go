@@ -7,7 +7,7 @@ import (
 	"io"
 
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/engine"
+	"github.com/topoctl/topoctl/engine/trust"
 	"github.com/topoctl/topoctl/internal/measure/fabric"
 	"github.com/topoctl/topoctl/internal/measure/plan"
 	proberun "github.com/topoctl/topoctl/internal/measure/run"
@@ -51,7 +51,7 @@ func (*localTarget) hosts() func() []probe.Host { return nil }
 type fleetTarget struct {
 	o           probeFabricOptions
 	to          []probe.Host
-	credentials func() *engine.Credentials
+	credentials func() *trust.Credentials
 	fleet       *fabric.Fleet // nil: not held
 }
 

@@ -125,17 +125,20 @@ func (r *RDMA) Factories(names ...string) []engine.TransportFactory {
 // transportChoices are what --transport takes.
 var transportChoices = []string{bench.Auto, "rdma", "tcp", "shm"}
 
+// protections are what --protect takes.
+var protections = []engine.Protection{engine.ProtectOpen, engine.ProtectHeaders, engine.ProtectPayload, engine.ProtectSealed}
+
 // Transports are the flags that say what memory moves over: --transport and the settings of each.
 type Transports struct {
-	Names      []string // "auto" is all that this host has
-	Protection string   // of data over TCP; "" leaves it to the engine
+	Names      []string          // "auto" is all that this host has
+	Protection engine.Protection // of data over TCP; "" leaves it to the engine
 	RDMA
 }
 
 // Add registers the flags.
 func (t *Transports) Add(cmd *cobra.Command, usage string) {
 	wordListFlag(cmd, &t.Names, "transport", []string{bench.Auto}, usage, transportChoices)
-	wordFlag(cmd, &t.Protection, "protect", "", "`LEVEL` of protection that data over TCP has at least: "+either(engine.Protections)+" (default: headers with a token, open without)", engine.Protections)
+	wordFlag(cmd, &t.Protection, "protect", "", "`LEVEL` of protection that data over TCP has at least: "+either(wordsOf(protections))+" (default: headers with a token, open without)", protections)
 	t.RDMA.Add(cmd)
 }
 
