@@ -16,14 +16,14 @@
 // more; its error wraps ErrUnsafeBuffer if bytes may still land at the peer.
 //
 // Whoever wants to move memory opens a peer; the other side only offers regions, receives
-// notifications and answers calls. A peer that was lost or has restarted does not come
-// back: open it again. No fallback is silent: it is counted in Stats, logged once and
+// notifications and answers calls. A Peer that was lost or has restarted does not come
+// back; a Target opens it again. No fallback is silent: it is counted in Stats, logged once and
 // reported by Explain.
 //
 // # Files
 //
 // In the order of a WRITE: options.go, engine.go (New and Close) and transports.go; region.go,
-// with describe.go for what peers are told; register.go (the registry), peer.go (Open) and remote.go;
+// with describe.go for what peers are told; register.go (the registry), peer.go (Open), target.go and remote.go;
 // submit.go and overlap.go (what a batch may be); routes.go and lanes.go (how it can go), with
 // topology.go; batch.go; move.go (steps of the scheduler, and the slices that it posts) and conn.go;
 // at the peer, serve.go and permit.go; at the end, check.go (digests) and fence.go. explain.go,

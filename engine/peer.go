@@ -21,7 +21,7 @@ import (
 )
 
 // Peer is another engine that this one has opened. Its methods may be used by many
-// goroutines. A peer that was lost or has restarted does not come back: open it again.
+// goroutines. A peer that was lost or has restarted does not come back: open it again, or use a Target, which does.
 type Peer struct {
 	engine  *Engine
 	name    string // that it was opened by
