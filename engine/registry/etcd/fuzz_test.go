@@ -44,7 +44,7 @@ func FuzzURL(f *testing.F) {
 			}
 			return
 		}
-		if err := o.complete(); err != nil || len(o.Endpoints) == 0 || o.TTL < leastTTL {
+		if err := o.complete(); err != nil || len(o.Endpoints) == 0 || o.TTL < minTTL {
 			t.Errorf("%q: %+v, %v", text, o, err)
 		}
 	})
