@@ -12,7 +12,7 @@ import (
 var schemas embed.FS
 
 // Schema is the JSON Schema of the documents called name ("topoctl.topology/v1"), for programs that check or
-// read them. The error wraps fs.ErrNotExist if there is none: not every document has one.
+// read them. The error wraps fs.ErrNotExist if the document has no schema.
 func Schema(name string) (data []byte, err error) {
 	rest, ours := strings.CutPrefix(name, "topoctl.")
 	file := strings.ReplaceAll(rest, "/", ".") + ".schema.json"

@@ -233,7 +233,7 @@ func (e *Engine) Regions() []*Region {
 // Name is the name by which peers find the region.
 func (r *Region) Name() string { return r.r.Name() }
 
-// ID is the region's name on the wire; 0 is none. That of a region which was closed never becomes valid again.
+// ID is the region's name on the wire, never 0. That of a region which was closed never becomes valid again.
 func (r *Region) ID() uint64 { return uint64(r.r.ID()) }
 
 // Size is the region's length in bytes.

@@ -51,7 +51,7 @@ func TestDecodeRefuses(t *testing.T) {
 		"a link of no host":    {edit(link+`,"host":"n1"`, link+`,"host":"n99"`), `which is not among the hosts (n1, n2`},
 		"a way over no link":   {edit(`"path":["`, `"path":["x","`), `path: "x" is not among the links`},
 		"a pair of no host":    {edit(`"from":{"host":"n1"`, `"from":{"host":"n99"`), `host "n99" is not among the hosts`},
-		"a limit that is none": {edit(`"limit_link":"`, `"limit_link":"x`), `limit_link: "x`},
+		"an unknown limit":     {edit(`"limit_link":"`, `"limit_link":"x`), `limit_link: "x`},
 		"two of one pair":      {edit(`"id":"port n1/mlx5_0>n2/mlx5_0 rdma"`, `"id":"port n1/mlx5_0>n3/mlx5_0 rdma"`), "two results have the id"},
 		"blame for no pair":    {edit(`"pairs":["port`, `"pairs":["x","port`), `blame[0]: pair "x" is not among the results`},
 		"blame on no link":     {edit(`"suspects":[{"kind":"link"`, `"suspects":[{"links":["x"],"kind":"link"`), ``},

@@ -28,9 +28,9 @@ func TestDecodeRefuses(t *testing.T) {
 		{"two nodes of one name", strings.Replace(good, `"id":"numa:1"`, `"id":"numa:0"`, 1), `two nodes are called "numa:0"`},
 		{"a node without a name", strings.Replace(good, `"id":"numa:1"`, `"id":""`, 1), "has no id"},
 		{"facts outside the table", strings.Replace(good, `"facts":2}`, `"facts":999}`, 1), "the table has"},
-		{"a class that is none", `{"schema":"topoctl.topology/v1","asserted":{"axis":["a"],"class":[["FOO"]]}}`, `"FOO"`},
+		{"an unknown class", `{"schema":"topoctl.topology/v1","asserted":{"axis":["a"],"class":[["FOO"]]}}`, `"FOO"`},
 		{"more devices than relations can be computed for", `{"schema":"topoctl.topology/v1","nodes":[` + strings.Repeat(`{"id":"","kind":"gpu"},`, 3000) + `{"id":"gpu:0","kind":"gpu"}]}`, "3001 GPUs, NICs and NUMA nodes: at most 2048"},
-		{"a link that is none", `{"schema":"topoctl.topology/v1","nodes":[{"id":"pci:0000:01:00.0","kind":"pci","bdf":"0000:01:00.0","link":{"speed_mts":32000,"width":9223372036854775807}}]}`, "pci:0000:01:00.0: width 9223372036854775807: want 0 to 32"},
+		{"an impossible link", `{"schema":"topoctl.topology/v1","nodes":[{"id":"pci:0000:01:00.0","kind":"pci","bdf":"0000:01:00.0","link":{"speed_mts":32000,"width":9223372036854775807}}]}`, "pci:0000:01:00.0: width 9223372036854775807: want 0 to 32"},
 		{"a matrix that is not square", `{"schema":"topoctl.topology/v1","asserted":{"axis":["a","b"],"class":[["X"]]}}`, "1 rows for an axis of 2"},
 	}
 	for _, tt := range tests {

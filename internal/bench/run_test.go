@@ -220,7 +220,7 @@ func TestFault(t *testing.T) {
 	_, err := Run(t.Context(), o)
 	var unknown *UnknownLaneError
 	if !errors.As(err, &unknown) || len(unknown.Lanes) == 0 {
-		t.Fatalf("a lane that is none: %v", err)
+		t.Fatalf("an unknown lane: %v", err)
 	}
 	if runtime.GOOS != "linux" {
 		t.Skip("shared memory is for Linux")

@@ -28,7 +28,7 @@ typedef struct {
 	int32_t ordinal;  // CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
 } tc_pointer;
 
-// tc_opened is a library, or why there is none: error is a text that the caller frees,
+// tc_opened is a library, or why it could not be opened: error is a text that the caller frees,
 // missing a function that the library lacks. All NULL: no memory.
 typedef struct {
 	tc_lib *lib;

@@ -437,7 +437,7 @@ func (p *pairing) checkKind(pair *Pair, guest *device) error {
 	return nil
 }
 
-// kindOf is what a PCI function is by its class, "" where that is none of what is paired. It is all
+// kindOf is what a PCI function is by its class, "" if functions of that class are not paired. It is all
 // that a host knows of a device that it has handed over to a guest.
 func kindOf(f *topo.PCIDevice) topo.Kind {
 	switch {

@@ -117,8 +117,7 @@ func (e *Engine) fence(id sched.PeerID, conn sched.ConnID) {
 	e.c.At(e.c.now+fenceRetryNS, func() { e.fence(id, conn) })
 }
 
-// bestRoundTrip is the round trip to a peer over the first lane that can be crossed, 0
-// where there is none.
+// bestRoundTrip is the round trip to a peer over the first lane that can be crossed, or 0.
 func (e *Engine) bestRoundTrip(p *peer) int64 {
 	ids := make([]sched.LaneID, 0, len(p.lanes))
 	for _, id := range p.lanes {

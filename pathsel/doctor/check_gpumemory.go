@@ -367,7 +367,7 @@ func (h *host) meaning(errno string, bytes int64) (cause, fix string) {
 }
 
 // lockLimit is the limit on locked memory that holds for the process that
-// ran topoctl; limited is false where there is none or it is not known.
+// ran topoctl; limited is false if there is no limit or it is not known.
 func (h *host) lockLimit() (bytes int64, limited bool) {
 	s := h.t.Host.Software
 	if s == nil || s.Memlock == nil || s.Memlock.SoftBytes == nil || s.Memlock.Exempt != nil && *s.Memlock.Exempt {

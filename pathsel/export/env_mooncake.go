@@ -10,7 +10,7 @@ import (
 //	Mooncake 3b5a594 mooncake-transfer-engine/src/{config,topology,transfer_engine_impl}.cpp
 
 // mooncake points to the priority matrix, or limits discovery to a rank's
-// devices where there is none.
+// devices without one.
 func (e *env) mooncake() {
 	if !e.rdma() {
 		e.leaveOut("MC_CUSTOM_TOPO_JSON", "no usable RDMA port: Mooncake uses TCP")

@@ -96,7 +96,7 @@ func roce(index *topo.Index, p *pathsel.Port) (is bool, why string) {
 }
 
 // gidIndex is the GID index that reaches routed peers from all the given ports.
-// ok is false where there is none; why says what it rests on, or why not. All
+// ok is false without one; why says what it rests on, or why not. All
 // of them on InfiniBand need none, and why is "".
 func gidIndex(index *topo.Index, ports []pathsel.Port) (gid int, why string, ok bool) {
 	var common []topo.GID

@@ -85,7 +85,7 @@ class Topology(Document):
         return self.of_kind("rdma")
 
     def node(self, id: str) -> Record:
-        """The node "gpu:0", "rdma:mlx5_0", "net:eth0", ...; KeyError where there is none."""
+        """The node "gpu:0", "rdma:mlx5_0", "net:eth0", ...; KeyError if the topology has no such node."""
         for node in self.raw["nodes"]:
             if node["id"] == id:
                 return Record(node)

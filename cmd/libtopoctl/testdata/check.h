@@ -61,7 +61,7 @@ static inline uint64_t alloc(int64_t engine, uint64_t length, int32_t grant)
 	return address;
 }
 
-/* ended waits for a batch and gives how it ended, or why there is none. */
+/* ended waits for a batch and gives how it ended, or why it could not begin. */
 static inline int64_t ended(int64_t engine, int64_t batch)
 {
 	int32_t status = TOPOCTL_OK;

@@ -150,7 +150,7 @@ func (r *amdReport) cell(table amdTable, i, j int) string {
 	return ""
 }
 
-// count is a cell that is a number, 0 for one that is none.
+// count is the number in a cell, 0 if it is not a number.
 func (r *amdReport) count(table amdTable, i, j int) int { return orZero(number(r.cell(table, i, j))) }
 
 func (r *amdReport) topology() (*topo.Topology, error) {

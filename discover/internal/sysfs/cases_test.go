@@ -354,7 +354,7 @@ var networkCases = []changed{
 	{"class link broken", func(m *machine) { m.remove(nic0 + "/net/ib0") }},
 	{"no address", func(m *machine) { m.remove(nic0 + "/net/ib0/address") }},
 	{"an address in capitals, up", func(m *machine) { m.dir(nic0+"/net/ib0", "address", "B8:CE:F6:00:00:01", "flags", "0x1003") }},
-	{"an address that is none, not up", func(m *machine) { m.dir(nic0+"/net/ib0", "address", "b8:ce:zz", "flags", "0x1002") }},
+	{"a malformed address, not up", func(m *machine) { m.dir(nic0+"/net/ib0", "address", "b8:ce:zz", "flags", "0x1002") }},
 	{"an address that is too long, flags without 0x", func(m *machine) {
 		m.dir(nic0+"/net/ib0", "address", strings.Repeat("00:", 40)+"00", "flags", "1003")
 	}},
@@ -480,7 +480,7 @@ func portCases() []changed {
 		{"rate", "0 Gb/sec"}, {"rate", "400"}, {"rate", "-1 Gb/sec"}, {"rate", "NaN Gb/sec"}, {"rate", "400 GB/sec"}, {"link_layer", "Token Ring"}} {
 		cases = append(cases, changed{c[0] + " " + c[1], func(m *machine) { m.dir(port, c[0], c[1]) }})
 	}
-	return append(cases, changed{"GUIDs in capitals, and one that is none", func(m *machine) {
+	return append(cases, changed{"GUIDs in capitals, and a malformed one", func(m *machine) {
 		m.dir(mlx5, "node_guid", "A088:c203:0012:3456", "sys_image_guid", "a088:c203:0012:345x")
 	}})
 }
@@ -644,7 +644,7 @@ var kfdCases = []changed{
 	{"unequal GPUs", func(m *machine) { m.kfdGPU(3, 0x9a00, "90008", "2") }},
 	{"unknown GPU", func(m *machine) { m.kfdGPU(2, 0x1a00, "110000", "1") }},
 	{"no unique ID", func(m *machine) { m.kfdGPU(2, 0x1a00, "90402", "0") }},
-	{"version that is none", func(m *machine) { m.kfdGPU(2, 0x1a00, "94299", "0") }},
+	{"malformed version", func(m *machine) { m.kfdGPU(2, 0x1a00, "94299", "0") }},
 	{"memory of the display driver", func(m *machine) { m.remove(kfdDir + "/2/mem_banks") }},
 	{"memory in two heaps", func(m *machine) {
 		bank(0, "heap_type 1\nsize_in_bytes 1024\n")(m)
@@ -673,12 +673,12 @@ var kfdCases = []changed{
 	{"same link twice", func(m *machine) { m.kfdLink(2, 2, 11, 3, 15, 0, 9) }},
 	{"rate too high", bothWays(15, 0, 1<<40)},
 	{"GPU that PCI does not show", func(m *machine) { m.kfdGPU(3, 0x4200, "90402", "1") }},
-	{"location that is none", func(m *machine) { m.kfdGPU(3, 1<<20, "90402", "1") }},
+	{"impossible location", func(m *machine) { m.kfdGPU(3, 1<<20, "90402", "1") }},
 	{"GPUs of others", func(m *machine) {
 		m.errors[kfdDir+"/3/properties"] = syscall.EPERM
 		m.errors[kfdDir+"/2/io_links/1/properties"] = syscall.EPERM
 	}},
-	{"node that is none", func(m *machine) { m.file(kfdDir+"/two/properties", "x 1\n") }},
+	{"malformed node", func(m *machine) { m.file(kfdDir+"/two/properties", "x 1\n") }},
 	{"a forged tree with too many nodes", func(m *machine) {
 		for n := range maxKFD + 10 {
 			m.kfdNode(10+n, "simd_count", "0")

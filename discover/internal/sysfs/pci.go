@@ -147,7 +147,7 @@ func (r *reader) functionDir(f files, e fs.DirEntry) string {
 
 func isBridge(d *topo.PCIDevice) bool { return strings.HasPrefix(string(d.Class), "0x0604") }
 
-// plain says whether a function's class is none of those that topologies are
+// plain says whether a function's class is not one that topologies are
 // about: half of a server's functions are memory controllers, performance
 // counters and the like. Of them the numbers and the driver are read from one
 // file, uevent. The others (bridges, storage, network, InfiniBand, displays, accelerators,

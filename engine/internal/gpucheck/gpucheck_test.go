@@ -194,7 +194,7 @@ func TestStandIn(t *testing.T) {
 	}
 }
 
-// What another source tells differently fails the part, and a library that is none of ours to use
+// What another source tells differently fails the part, and a library that we may not use
 // is said to be that.
 func TestDifferences(t *testing.T) {
 	p := newPlace(t)

@@ -25,8 +25,8 @@ type found struct {
 	*descriptor
 }
 
-// directory finds descriptors by the names of segments: an HTTP server of keys and values has them, or
-// where there is none (P2P), names are addresses, and the segments themselves are asked.
+// directory finds descriptors by the names of segments: on an HTTP server of keys and values or, without
+// one (P2P), by asking the segments, whose names are addresses then.
 type directory struct {
 	url    string // "" with P2P
 	client *http.Client

@@ -186,7 +186,7 @@ func TestLinkStates(t *testing.T) {
 	}
 	a := agentOf(t, "a", ServerOptions{Sysfs: sys[0]}, host, nil)
 	b := agentOf(t, "b", ServerOptions{Sysfs: sys[1]}, host, func(a answer) answer {
-		for i := range a.Links { // and a link that is none of this pair
+		for i := range a.Links { // and a link of another pair
 			a.Links[i].Links = append(a.Links[i].Links, probe.LinkState{Link: "n7 port:x up"})
 		}
 		return a

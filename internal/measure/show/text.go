@@ -50,7 +50,7 @@ func classText(p *probe.Pair) string {
 	return a + ", " + b
 }
 
-// rate prints a rate without its unit, "-" where there is none.
+// rate prints a rate without its unit, or "-" for nil.
 func rate[T ~int64](v *T, u units.System) string {
 	if v == nil {
 		return "-"

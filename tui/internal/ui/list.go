@@ -87,7 +87,7 @@ func (l *List) Move(a Action, lines []Line) bool {
 	return true
 }
 
-// step moves the cursor by some lines, and on to the next one that has a key; where there is none,
+// step moves the cursor by some lines, and on to the next one that has a key, or
 // back to the last one that has.
 func (l *List) step(lines []Line, at, by int) {
 	if at < 0 {

@@ -45,8 +45,7 @@ func NewPath(hosts *Cache, write PathText) ui.View {
 	return v
 }
 
-// sync answers the question that the other views have put; false where there is none that
-// can be answered.
+// sync answers the question that the other views have put, and reports whether it could.
 func (v *PathView) sync(env *ui.Env) bool {
 	h := v.hosts.Of(env.State)
 	if h == nil {

@@ -296,7 +296,7 @@ func said(env *ui.Env, w int, text string, style ui.Style) []string {
 	return out
 }
 
-// aboutPairs says what the list of pairs is for, or why there is none.
+// aboutPairs says what the list of pairs is for, or why it is empty.
 func (v *ProbeView) aboutPairs(env *ui.Env, w int) []string {
 	measure := keyOf(ui.Measure, env)
 	var out []string

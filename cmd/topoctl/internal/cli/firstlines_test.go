@@ -40,7 +40,7 @@ func TestFirstLines(t *testing.T) {
 	answer := func(name, args string) []string {
 		f := newStreams()
 		runFake(t.Context(), f, strings.Fields(args)...)
-		text := f.Stdout.String() + f.Stderr.String() // an answer that is none says why
+		text := f.Stdout.String() + f.Stderr.String() // without an answer it says why
 		first, _, _ := strings.Cut(text, "\n")
 		plain := strings.NewReplacer(dir+"/", "", " --from "+file(name), "")
 		return []string{name, plain.Replace(args), plain.Replace(first)}

@@ -48,7 +48,7 @@ func wordFlag[T ~string](cmd *cobra.Command, to *T, name string, normal T, usage
 	Offer(cmd, map[string]completer{name: Words(words...)})
 }
 
-// known is the error of a word that is none of those wanted.
+// known returns an error if a word is not one of those wanted.
 func known(s string, words []string) error {
 	if slices.Contains(words, s) {
 		return nil

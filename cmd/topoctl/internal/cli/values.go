@@ -97,7 +97,7 @@ var (
 // maxBytes bounds a size: 1 PiB.
 const maxBytes = 1 << 50
 
-// inUnits reads a number with one of some units behind it, or without one; NaN is none.
+// inUnits reads a number that may have a unit behind it. It returns NaN for anything else.
 func inUnits(s string, units []unit) (v float64, given bool) {
 	factor := 1.0
 	if i := slices.IndexFunc(units, func(u unit) bool { return strings.HasSuffix(s, u.name) }); i >= 0 {

@@ -87,12 +87,12 @@ func TestAnswers(t *testing.T) {
 		}
 	}
 	for what, change := range map[string]func(*answer){
-		"another request's":   func(a *answer) { a.nonce++ },
-		"a queue pair more":   func(a *answer) { a.qps = append(a.qps, qpEnd{}) },
-		"a larger MTU":        func(a *answer) { a.mtu = 8192 },
-		"no READs":            func(a *answer) { a.readsIn = 0 },
-		"a QPN of 25 bits":    func(a *answer) { a.qps[0].number = 1 << 30 },
-		"an MTU that is none": func(a *answer) { a.mtu = 1000 },
+		"another request's": func(a *answer) { a.nonce++ },
+		"a queue pair more": func(a *answer) { a.qps = append(a.qps, qpEnd{}) },
+		"a larger MTU":      func(a *answer) { a.mtu = 8192 },
+		"no READs":          func(a *answer) { a.readsIn = 0 },
+		"a QPN of 25 bits":  func(a *answer) { a.qps[0].number = 1 << 30 },
+		"an impossible MTU": func(a *answer) { a.mtu = 1000 },
 	} {
 		bad := *a
 		bad.qps = append([]qpEnd(nil), a.qps...)

@@ -208,7 +208,7 @@ class TransferEngine:
         return address
 
     def free_managed_buffer(self, buffer_addr: int, length: int, /) -> int:
-        """Gives a managed buffer back: 0, or -1 where there is none at this address."""
+        """Gives a managed buffer back: 0, or -1 if no buffer begins at this address."""
         address = _number(buffer_addr)
         status = self._lib.topoctl_free(self._handle, address)
         if status != Status.OK:
@@ -672,7 +672,7 @@ Numbers = Union[Sequence[int], Any]  # a sequence, or a buffer of integers (nump
 
 
 def _vector(numbers: Numbers) -> Vector:
-    """Addresses or lengths for the library; TypeError for all that is none."""
+    """Addresses or lengths for the library; TypeError for anything else."""
     if isinstance(numbers, (bytes, bytearray, str)):
         raise TypeError(f"want a list of numbers, not {type(numbers).__name__}")
     try:

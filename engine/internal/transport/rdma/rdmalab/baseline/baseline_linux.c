@@ -218,7 +218,7 @@ static int post(int read, uint32_t bytes, int at)
 	return b.ctx->ops.post_send(b.qp, &wr, &bad);
 }
 
-/* One completion: a look, and sleep where there is none. */
+/* Waits for one completion: polls, and sleeps while there is nothing. */
 static int take(struct tv_wc *wc)
 {
 	struct pollfd p = {.events = POLLIN};
