@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -266,13 +265,7 @@ type scene struct {
 }
 
 func newScene(t *testing.T, protection string) *scene {
-	c := &scene{t: t, protection: protection, files: filepath.Join(t.TempDir(), "memory"), data: &detour{}, way: &detour{}}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	c.address = l.Addr().String()
-	l.Close()
+	c := &scene{t: t, protection: protection, address: childtest.Address(t), files: filepath.Join(t.TempDir(), "memory"), data: &detour{}, way: &detour{}}
 	for i, name := range []string{".host", ".mover"} {
 		b, err := mapped(c.files + name)
 		if err != nil {
