@@ -21,12 +21,12 @@ import (
 	"github.com/topoctl/topoctl/discover/topo"
 	mem "github.com/topoctl/topoctl/engine/internal/memory"
 	"github.com/topoctl/topoctl/engine/internal/peerdoc"
+	"github.com/topoctl/topoctl/engine/internal/peertls"
 
 	"github.com/topoctl/topoctl/engine/internal/session"
 	"github.com/topoctl/topoctl/engine/internal/stage"
 	"github.com/topoctl/topoctl/engine/internal/transport"
 	"github.com/topoctl/topoctl/engine/registry"
-	"github.com/topoctl/topoctl/engine/trust"
 	"github.com/topoctl/topoctl/internal/pkgerr"
 	"github.com/topoctl/topoctl/internal/sched"
 	"github.com/topoctl/topoctl/pathsel"
@@ -149,7 +149,7 @@ func New(ctx context.Context, o Options) (*Engine, error) {
 	e.ctx, e.cancel = context.WithCancel(context.Background())
 	e.machine, e.boot = machineAndBoot()
 	e.epoch = registry.NewEpoch(e.began)
-	e.identity = session.Identity{Name: e.name, Epoch: e.epoch, Credentials: o.credentials(), TLS: trust.NewEndpoint(nil)}
+	e.identity = session.Identity{Name: e.name, Epoch: e.epoch, Credentials: o.credentials(), TLS: peertls.NewEndpoint(nil)}
 	if err := e.bringUp(ctx); err != nil {
 		return nil, pkgerr.Errorf("engine", "%w", errors.Join(err, e.Close()))
 	}

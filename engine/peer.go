@@ -13,9 +13,9 @@ import (
 
 	mem "github.com/topoctl/topoctl/engine/internal/memory"
 	"github.com/topoctl/topoctl/engine/internal/peerdoc"
+	"github.com/topoctl/topoctl/engine/internal/peertls"
 	"github.com/topoctl/topoctl/engine/internal/session"
 	"github.com/topoctl/topoctl/engine/registry"
-	"github.com/topoctl/topoctl/engine/trust"
 	"github.com/topoctl/topoctl/internal/pkgerr"
 	"github.com/topoctl/topoctl/internal/sched"
 )
@@ -119,7 +119,7 @@ func (e *Engine) openAt(ctx context.Context, name string, record registry.Record
 	// Calls of the peer may come before Dial returns: they wait for the descriptor.
 	p.descriptorLock <- struct{}{}
 	s, err := session.Dial(ctx, session.DialOptions{
-		Identity: e.identity, PeerName: trust.HostOf(name), Expect: e.expect(&record),
+		Identity: e.identity, PeerName: peertls.HostOf(name), Expect: e.expect(&record),
 		Limits: e.sessionLimits(), Budget: e.budget(), Handle: p.handle, Routes: p.sessionRoutes,
 		Silence: e.silence(), GiveUp: e.o.GiveUp, Ended: p.sessionEnded,
 	})

@@ -138,7 +138,7 @@ func (c *Credentials) attributes() []any {
 		out = append(out, "tokens", names)
 	}
 	if c.Certificate != nil {
-		out = append(out, "certificate", describe(c.Certificate.Leaf), "valid_to", stamp(c.Certificate.Leaf.NotAfter))
+		out = append(out, "certificate", Describe(c.Certificate.Leaf), "valid_to", c.Certificate.Leaf.NotAfter.UTC().Format(time.RFC3339))
 	}
 	return out
 }
@@ -262,7 +262,7 @@ func parseRoots(data []byte) (*x509.CertPool, error) {
 	pool := x509.NewCertPool()
 	for _, c := range list {
 		if !c.IsCA {
-			return nil, fmt.Errorf("the certificate %s is not a CA's", describe(c))
+			return nil, fmt.Errorf("the certificate %s is not a CA's", Describe(c))
 		}
 		pool.AddCert(c)
 	}

@@ -52,7 +52,7 @@ func (ca Pair) Issue(s Subject) (Pair, error) {
 		template.NotAfter = signer.Leaf.NotAfter
 	}
 	if !template.NotBefore.Before(template.NotAfter) {
-		return Pair{}, fmt.Errorf("the certificate would be valid from %s to %s: renew the CA", stamp(template.NotBefore), stamp(template.NotAfter))
+		return Pair{}, fmt.Errorf("the certificate would be valid from %s to %s: renew the CA", template.NotBefore.UTC().Format(time.RFC3339), template.NotAfter.UTC().Format(time.RFC3339))
 	}
 	template.KeyUsage = x509.KeyUsageDigitalSignature
 	template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}

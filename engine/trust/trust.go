@@ -1,6 +1,5 @@
-// Package trust is how engines know each other: the credentials that one has, the TLS
-// connections that they make, and who a peer has proven to be. docs/wire.md specifies what of
-// it peers see.
+// Package trust is how engines know each other: the credentials that one has, the files they are in,
+// and who a peer has proven to be. docs/wire.md specifies what of it peers see.
 package trust
 
 import (
@@ -8,10 +7,12 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"net"
 	"slices"
 	"strings"
 )
+
+// ErrCertificate is that a certificate is missing or not accepted.
+var ErrCertificate = errors.New("certificate refused")
 
 // Credentials are what an engine proves itself with, and what it demands of its peers: with
 // tokens, the proof of one of them; with roots, a certificate that they signed. Without any it
@@ -128,21 +129,15 @@ func AllNames(c *x509.Certificate) []string {
 	return out
 }
 
-// PeerNames are the names of the peer's certificate where one was demanded and verified, nil
-// otherwise.
-func PeerNames(c *tls.Conn) []string {
-	state := c.ConnectionState()
-	if len(state.VerifiedChains) == 0 {
-		return nil
+// Describe names a certificate in one line, for messages. Its names come from the peer.
+func Describe(c *x509.Certificate) string {
+	names := AllNames(c)
+	const most = 3
+	switch {
+	case len(names) == 0:
+		return fmt.Sprintf("of %.80q", c.Subject.CommonName)
+	case len(names) > most:
+		return fmt.Sprintf("for %.200s and %d more names", strings.Join(names[:most], ", "), len(names)-most)
 	}
-	return Names(state.PeerCertificates[0])
-}
-
-// HostOf is the name that a peer's certificate must have where it is dialled at this address:
-// the host of a host:port, or the address itself.
-func HostOf(address string) string {
-	if host, _, err := net.SplitHostPort(address); err == nil {
-		return host
-	}
-	return address
+	return fmt.Sprintf("for %.200s", strings.Join(names, ", "))
 }

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/topoctl/topoctl/engine/internal/peertls"
 	"github.com/topoctl/topoctl/engine/internal/transport"
 	"github.com/topoctl/topoctl/engine/trust"
 	"github.com/topoctl/topoctl/internal/pkgerr"
@@ -143,7 +144,7 @@ func (o *DialOptions) greet(ctx context.Context, c net.Conn, r Route, id transpo
 		err = cmp.Or(o.Expect(out.welcome.name, out.welcome.epoch), err)
 	}
 	if err != nil {
-		return out, trust.Explain(err, creds)
+		return out, peertls.Explain(err, creds)
 	}
 	out.peer = trust.PeerID{Certificate: namesOf(c), Token: h.tokenName, Claimed: out.welcome.name}
 	if goesOn != nil && !sameProof(goesOn.peerID, out.peer) {
@@ -265,7 +266,7 @@ func DialData(ctx context.Context, d DataDial) (net.Conn, error) {
 				}
 			}
 			out, err := dialHandshake(c, h, dataSecret(d.Key), sessionKey{})
-			return out, trust.Explain(err, creds)
+			return out, peertls.Explain(err, creds)
 		})
 	})
 	if err != nil {

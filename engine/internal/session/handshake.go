@@ -12,6 +12,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/topoctl/topoctl/engine/internal/peertls"
 	"github.com/topoctl/topoctl/engine/internal/transport"
 	"github.com/topoctl/topoctl/engine/trust"
 )
@@ -224,7 +225,7 @@ func acceptHandshake(c net.Conn, head []byte, k lock) (*arrival, error) {
 		return nil, err
 	}
 	if ans.status == statusToken && ans.certificate && a.hello.token == ans.token {
-		return nil, &trust.Error{Cause: trust.NoCertificate} // nor TLS
+		return nil, &peertls.Error{Cause: peertls.NoCertificate} // nor TLS
 	}
 	if ans.status != statusOK {
 		return nil, refusedBy(ans.status)

@@ -14,6 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/topoctl/topoctl/engine/internal/peertls"
 	"github.com/topoctl/topoctl/engine/internal/transport"
 	"github.com/topoctl/topoctl/engine/trust"
 )
@@ -21,7 +22,7 @@ import (
 var (
 	secret   = []byte("0123456789abcdef")
 	held     = &trust.Token{Secret: secret}
-	endpoint = trust.NewEndpoint(nil)
+	endpoint = peertls.NewEndpoint(nil)
 )
 
 // begun is the client's end of a TLS connection, up to the hello.

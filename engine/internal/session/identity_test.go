@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/topoctl/topoctl/engine/internal/peertls"
 	"github.com/topoctl/topoctl/engine/internal/session"
 	"github.com/topoctl/topoctl/engine/internal/transport"
 	"github.com/topoctl/topoctl/engine/trust"
@@ -61,7 +62,7 @@ func (l *lab) engine(name string, epoch uint64, c *trust.Credentials) *engineOf 
 	e := &engineOf{}
 	e.credentials.Store(c)
 	e.Identity = session.Identity{Name: name, Epoch: epoch, Credentials: e.credentials.Load,
-		TLS: trust.NewEndpoint(func() time.Time { return l.start.Add(time.Duration(l.now.Load())) })}
+		TLS: peertls.NewEndpoint(func() time.Time { return l.start.Add(time.Duration(l.now.Load())) })}
 	return e
 }
 

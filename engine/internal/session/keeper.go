@@ -10,7 +10,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/topoctl/topoctl/engine/trust"
+	"github.com/topoctl/topoctl/engine/internal/peertls"
 )
 
 const (
@@ -218,8 +218,8 @@ func (k *keeper) check(now int64) (wait time.Duration, end error) {
 // refusesOurs says whether a peer that has let us in before does not accept our token or
 // the CA of our certificate any more.
 func refusesOurs(err error) bool {
-	said, ok := errors.AsType[*trust.Error](err)
-	return errors.Is(err, ErrToken) || ok && said.Remote && said.Cause == trust.UnknownAuthority
+	said, ok := errors.AsType[*peertls.Error](err)
+	return errors.Is(err, ErrToken) || ok && said.Remote && said.Cause == peertls.UnknownAuthority
 }
 
 // reconnect starts a search where the connection is gone.

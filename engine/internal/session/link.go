@@ -10,7 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/topoctl/topoctl/engine/trust"
+	"github.com/topoctl/topoctl/engine/internal/peertls"
 )
 
 // link is a session's connection: a reader and a writer.
@@ -92,7 +92,7 @@ func (l *link) read() {
 		}
 		l.s.budget.Memory.Give(l.s.account, held)
 		if err != nil {
-			if trust.IsAltered(err) {
+			if peertls.IsAltered(err) {
 				l.s.refuse(RefusedAltered)
 			}
 			l.close()

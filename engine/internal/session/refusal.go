@@ -8,6 +8,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/topoctl/topoctl/engine/internal/peertls"
 	"github.com/topoctl/topoctl/engine/internal/transport"
 	"github.com/topoctl/topoctl/engine/trust"
 )
@@ -136,7 +137,7 @@ func (l *RefusalLog) Add(why Refusal, err error, from fmt.Stringer, now time.Tim
 	p := l.pending[why]
 	p.count++
 	p.from, p.cause = from.String(), ""
-	if refusal, ok := errors.AsType[*trust.Error](err); ok {
+	if refusal, ok := errors.AsType[*peertls.Error](err); ok {
 		p.cause = refusal.Error()
 	}
 	l.pending[why] = p

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/netip"
 
+	"github.com/topoctl/topoctl/engine/internal/peertls"
 	"github.com/topoctl/topoctl/engine/trust"
 )
 
@@ -62,7 +63,7 @@ func socketOf(c net.Conn) net.Conn {
 // namesOf are those of the peer's certificate, nil where none was demanded.
 func namesOf(c net.Conn) []string {
 	if s, ok := c.(*secured); ok {
-		return trust.PeerNames(s.Conn)
+		return peertls.PeerNames(s.Conn)
 	}
 	return nil
 }
@@ -77,7 +78,7 @@ func dialsPlain(c *trust.Credentials, remote netip.Addr) bool {
 var errPlain = fmt.Errorf("%w, or something on the way answers in its place: the answer came without TLS", errBusy)
 
 // secureDialled does the TLS handshake on a connection that we dialled.
-func secureDialled(ctx context.Context, c net.Conn, e *trust.Endpoint, creds *trust.Credentials, name string) (net.Conn, error) {
+func secureDialled(ctx context.Context, c net.Conn, e *peertls.Endpoint, creds *trust.Credentials, name string) (net.Conn, error) {
 	t, err := e.Dial(ctx, c, creds, name)
 	var record tls.RecordHeaderError
 	switch {
@@ -95,10 +96,10 @@ func secureDialled(ctx context.Context, c net.Conn, e *trust.Endpoint, creds *tr
 
 // secureAccepted does the TLS handshake on a connection that a peer dialled, of which head has
 // been read.
-func secureAccepted(c net.Conn, head []byte, e *trust.Endpoint, creds *trust.Credentials) (net.Conn, error) {
+func secureAccepted(c net.Conn, head []byte, e *peertls.Endpoint, creds *trust.Credentials) (net.Conn, error) {
 	t, err := e.Server(context.Background(), &unread{c, head}, creds) // the deadline is the connection's
 	if err != nil {
-		var refusal *trust.Error
+		var refusal *peertls.Error
 		if errors.As(err, &refusal) && !errors.Is(err, trust.ErrCertificate) {
 			err = fmt.Errorf("%w: %w", errMalformed, err)
 		}

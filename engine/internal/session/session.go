@@ -19,6 +19,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/topoctl/topoctl/engine/internal/peertls"
 	"github.com/topoctl/topoctl/engine/internal/transport"
 	"github.com/topoctl/topoctl/engine/trust"
 )
@@ -31,7 +32,7 @@ type Identity struct {
 	// asked for in each handshake. nil: there are none, and peers are let in without.
 	Credentials func() *trust.Credentials
 	// TLS makes the engine's TLS connections; nil: one that is made for the purpose.
-	TLS *trust.Endpoint
+	TLS *peertls.Endpoint
 }
 
 // credentials are those of this moment, nil without.
@@ -199,7 +200,7 @@ func (e *RemoteError) Unwrap() error {
 // complete leaves of the name what may stand in a packet.
 func (id Identity) complete() Identity {
 	if id.TLS == nil {
-		id.TLS = trust.NewEndpoint(nil)
+		id.TLS = peertls.NewEndpoint(nil)
 	}
 	if validName(id.Name) {
 		return id

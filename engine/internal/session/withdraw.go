@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/topoctl/topoctl/engine/internal/peertls"
 	"github.com/topoctl/topoctl/engine/trust"
 )
 
@@ -13,7 +14,7 @@ const byeWithdrawn = 1
 
 // standing is whether a peer would be let in now with what it has proven.
 type standing struct {
-	proof *trust.Proof
+	proof *peertls.Proof
 	judgment
 	by    *trust.Credentials // that the judgment is by, nil: none yet
 	since time.Time          // something was withdrawn
@@ -31,7 +32,7 @@ type judgment struct {
 // session over another one if it has. They are not all asked at once: each costs a handshake.
 func (s *Server) withdraw(now time.Time) {
 	creds, grace := s.o.Identity.credentials(), s.o.Limits.Withdrawn
-	judged := map[*trust.Proof]judgment{}
+	judged := map[*peertls.Proof]judgment{}
 	s.mu.Lock()
 	for _, v := range s.sessions {
 		if v.by != creds {
@@ -41,7 +42,7 @@ func (s *Server) withdraw(now time.Time) {
 	s.mu.Unlock()
 	for p := range judged { // certificates take their time
 		var j judgment
-		j.withdrawn, j.renewable = creds.Withdrawn(p)
+		j.withdrawn, j.renewable = p.Withdrawn(creds)
 		judged[p] = j
 	}
 	lines := map[string]int{} // of the log, by what they say of how many sessions
@@ -90,8 +91,8 @@ func (s *Server) withdraw(now time.Time) {
 }
 
 // proofOf is what an arrival has proven.
-func (s *Server) proofOf(a *arrival) *trust.Proof {
-	var p trust.Proof
+func (s *Server) proofOf(a *arrival) *peertls.Proof {
+	var p peertls.Proof
 	if c, ok := a.conn.(*secured); ok {
 		p = s.o.Identity.TLS.Proof(c.Conn)
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/engine/internal/memory"
+	"github.com/topoctl/topoctl/engine/internal/peertls"
 
 	"github.com/topoctl/topoctl/engine/trust"
 )
@@ -17,7 +18,7 @@ type Env struct {
 	Epoch uint64
 	// Credentials and TLS are the engine's, for connections that the transport makes itself.
 	Credentials func() *trust.Credentials
-	TLS         *trust.Endpoint
+	TLS         *peertls.Endpoint
 	// Protection is the least that bytes have which leave this host.
 	Protection Protection
 	Regions    *memory.Table

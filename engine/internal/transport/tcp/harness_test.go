@@ -13,9 +13,9 @@ import (
 	"time"
 
 	"github.com/topoctl/topoctl/engine/internal/memory"
+	"github.com/topoctl/topoctl/engine/internal/peertls"
 	"github.com/topoctl/topoctl/engine/internal/session"
 	"github.com/topoctl/topoctl/engine/internal/transport"
-	"github.com/topoctl/topoctl/engine/trust"
 )
 
 // patience is how long a test waits for what must happen.
@@ -101,7 +101,7 @@ func (s *side) listen(t testing.TB) string {
 	return l.Addr().String()
 }
 
-var tlsEnds = trust.NewEndpoint(nil)
+var tlsEnds = peertls.NewEndpoint(nil)
 
 // agreed is the level of a connection that is expected.
 func (s *side) agreed(id transport.SessionID, conn transport.ConnID) transport.Protection {

@@ -25,11 +25,11 @@ import (
 	"time"
 
 	"github.com/topoctl/topoctl/engine/internal/memory"
+	"github.com/topoctl/topoctl/engine/internal/peertls"
 
 	"github.com/topoctl/topoctl/engine/internal/session"
 	"github.com/topoctl/topoctl/engine/internal/stage"
 	"github.com/topoctl/topoctl/engine/internal/transport"
-	"github.com/topoctl/topoctl/engine/trust"
 	"github.com/topoctl/topoctl/internal/pkgerr"
 )
 
@@ -295,7 +295,7 @@ func dropReason(cause error) string {
 	if v, ok := errors.AsType[*violated](cause); ok {
 		return v.reason
 	}
-	if trust.IsAltered(cause) {
+	if peertls.IsAltered(cause) {
 		return record
 	}
 	return ""

@@ -1,4 +1,4 @@
-package trust
+package peertls
 
 import (
 	"crypto/tls"
@@ -11,11 +11,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/topoctl/topoctl/engine/trust"
 	"github.com/topoctl/topoctl/internal/text"
 )
-
-// ErrCertificate is wrapped by every Error that is about a certificate.
-var ErrCertificate = errors.New("certificate refused")
 
 // Error is why a TLS connection did not come about: what one end found wrong with the other.
 type Error struct {
@@ -68,11 +66,11 @@ func (e *Error) Error() string {
 	return what + " (" + e.About + "): " + next
 }
 
-// Unwrap gives ErrCertificate where it is about one, and the error of crypto/tls.
+// Unwrap gives trust.ErrCertificate where it is about one, and the error of crypto/tls.
 func (e *Error) Unwrap() []error {
 	var out []error
 	if e.Cause >= NoCertificate {
-		out = append(out, ErrCertificate)
+		out = append(out, trust.ErrCertificate)
 	}
 	if e.Err != nil {
 		out = append(out, e.Err)
@@ -83,7 +81,7 @@ func (e *Error) Unwrap() []error {
 // Explain puts the error of a connection that Dial made in words: a server's refusal of our
 // certificate comes with the first read, and so does what was changed on the way. Others are
 // returned as they are.
-func Explain(err error, c *Credentials) error {
+func Explain(err error, c *trust.Credentials) error {
 	if out := alert(err, c); out != nil {
 		return out
 	}
@@ -105,7 +103,7 @@ func IsAltered(err error) bool {
 }
 
 // alert is what one end said of the other in TLS, nil if err is something else.
-func alert(err error, c *Credentials) *Error {
+func alert(err error, c *trust.Credentials) *Error {
 	op, ok := errors.AsType[*net.OpError](err)
 	if !ok || op.Op != "remote error" && op.Op != "local error" {
 		return nil
@@ -133,13 +131,13 @@ func alert(err error, c *Credentials) *Error {
 	case c == nil || c.Certificate == nil:
 		out.Cause = NoCertificate // what the peer refused was made because there is none
 	default:
-		out.About = describe(c.Certificate.Leaf) + ", valid to " + stamp(c.Certificate.Leaf.NotAfter)
+		out.About = trust.Describe(c.Certificate.Leaf) + ", valid to " + stamp(c.Certificate.Leaf.NotAfter)
 	}
 	return out
 }
 
 // explain says what a handshake failed of.
-func (e *Endpoint) explain(err error, c *Credentials, name string) error {
+func (e *Endpoint) explain(err error, c *trust.Credentials, name string) error {
 	if own := (*Error)(nil); errors.As(err, &own) {
 		return own
 	}
@@ -158,41 +156,28 @@ func (e *Endpoint) explain(err error, c *Credentials, name string) error {
 // verification says what x509 found.
 func (e *Endpoint) verification(v *tls.CertificateVerificationError, name string) error {
 	leaf := v.UnverifiedCertificates[0]
-	out := &Error{Cause: BadCertificate, About: describe(leaf) + ", " + text.Printable(v.Err.Error()), Err: v}
+	out := &Error{Cause: BadCertificate, About: trust.Describe(leaf) + ", " + text.Printable(v.Err.Error()), Err: v}
 	if _, ok := errors.AsType[x509.HostnameError](v.Err); ok {
-		out.Cause, out.About = WrongName, fmt.Sprintf("%s, not for %q", describe(leaf), name)
+		out.Cause, out.About = WrongName, fmt.Sprintf("%s, not for %q", trust.Describe(leaf), name)
 	}
 	if _, ok := errors.AsType[x509.UnknownAuthorityError](v.Err); ok {
-		out.Cause, out.About = UnknownAuthority, describe(leaf)
+		out.Cause, out.About = UnknownAuthority, trust.Describe(leaf)
 	}
 	if invalid, ok := errors.AsType[x509.CertificateInvalidError](v.Err); ok {
 		now, bad := e.now(), invalid.Cert // which may be the CA's
 		switch {
 		case invalid.Reason == x509.Expired && now.Before(bad.NotBefore):
-			out.Cause, out.About = NotYetValid, fmt.Sprintf("%s, valid from %s, here it is %s", describe(bad), stamp(bad.NotBefore), stamp(now))
+			out.Cause, out.About = NotYetValid, fmt.Sprintf("%s, valid from %s, here it is %s", trust.Describe(bad), stamp(bad.NotBefore), stamp(now))
 		case invalid.Reason == x509.Expired:
-			out.Cause, out.About = Expired, fmt.Sprintf("%s, valid to %s, here it is %s", describe(bad), stamp(bad.NotAfter), stamp(now))
+			out.Cause, out.About = Expired, fmt.Sprintf("%s, valid to %s, here it is %s", trust.Describe(bad), stamp(bad.NotAfter), stamp(now))
 		case invalid.Reason == x509.IncompatibleUsage:
-			out.Cause, out.About = WrongUsage, describe(leaf)
+			out.Cause, out.About = WrongUsage, trust.Describe(leaf)
 		}
 	}
-	if leaf.Subject.CommonName == ephemeralName && len(Names(leaf)) == 0 {
+	if leaf.Subject.CommonName == ephemeralName && len(trust.Names(leaf)) == 0 {
 		out.Cause, out.About = NoCertificate, ""
 	}
 	return out
-}
-
-// describe names a certificate. Its names come from the peer.
-func describe(c *x509.Certificate) string {
-	names := AllNames(c)
-	const most = 3
-	switch {
-	case len(names) == 0:
-		return fmt.Sprintf("of %.80q", c.Subject.CommonName)
-	case len(names) > most:
-		return fmt.Sprintf("for %.200s and %d more names", strings.Join(names[:most], ", "), len(names)-most)
-	}
-	return fmt.Sprintf("for %.200s", strings.Join(names, ", "))
 }
 
 func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }

@@ -1,4 +1,6 @@
-package trust
+// Package peertls makes the TLS connections of engines: what each end shows and demands, what a peer has proven by
+// it, and why one did not come about, in words.
+package peertls
 
 import (
 	"context"
@@ -14,6 +16,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/topoctl/topoctl/engine/trust"
 )
 
 // protocol is what both ends of a connection must name in the handshake (ALPN).
@@ -36,7 +40,7 @@ func NewEndpoint(now func() time.Time) *Endpoint {
 
 // Server does the server's side of a handshake with the credentials of this moment. The
 // caller bounds it by ctx or by a deadline; after an error it closes raw.
-func (e *Endpoint) Server(ctx context.Context, raw net.Conn, c *Credentials) (*tls.Conn, error) {
+func (e *Endpoint) Server(ctx context.Context, raw net.Conn, c *trust.Credentials) (*tls.Conn, error) {
 	config := e.config()
 	if c != nil && c.Certificate != nil {
 		config.Certificates = []tls.Certificate{*c.Certificate}
@@ -57,7 +61,7 @@ func (e *Endpoint) Server(ctx context.Context, raw net.Conn, c *Credentials) (*t
 // Dial does the dialling side. name is the one that the peer's certificate must have where
 // certificates are demanded: a DNS name or an IP address (HostOf). A server judges our
 // certificate after this has returned: Explain says what the first read gave then.
-func (e *Endpoint) Dial(ctx context.Context, raw net.Conn, c *Credentials, name string) (*tls.Conn, error) {
+func (e *Endpoint) Dial(ctx context.Context, raw net.Conn, c *trust.Credentials, name string) (*tls.Conn, error) {
 	config := e.config()
 	name, _, _ = strings.Cut(name, "%") // the zone of an address is this host's own
 	config.ServerName = name
@@ -93,7 +97,7 @@ func (e *Endpoint) config() *tls.Config {
 	}
 }
 
-func (e *Endpoint) handshake(ctx context.Context, conn *tls.Conn, c *Credentials, name string) (*tls.Conn, error) {
+func (e *Endpoint) handshake(ctx context.Context, conn *tls.Conn, c *trust.Credentials, name string) (*tls.Conn, error) {
 	err := conn.HandshakeContext(ctx)
 	if err == nil {
 		return conn, nil
@@ -130,4 +134,23 @@ func judged(err error) bool {
 	_, network := errors.AsType[net.Error](err)
 	_, verified := errors.AsType[*tls.CertificateVerificationError](err)
 	return network || verified
+}
+
+// PeerNames are the names of the peer's certificate where one was demanded and verified, nil
+// otherwise.
+func PeerNames(c *tls.Conn) []string {
+	state := c.ConnectionState()
+	if len(state.VerifiedChains) == 0 {
+		return nil
+	}
+	return trust.Names(state.PeerCertificates[0])
+}
+
+// HostOf is the name that a peer's certificate must have where it is dialled at this address:
+// the host of a host:port, or the address itself.
+func HostOf(address string) string {
+	if host, _, err := net.SplitHostPort(address); err == nil {
+		return host
+	}
+	return address
 }

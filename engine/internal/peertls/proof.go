@@ -1,4 +1,4 @@
-package trust
+package peertls
 
 import (
 	"bytes"
@@ -7,11 +7,13 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/topoctl/topoctl/engine/trust"
 )
 
 // Proof is what a peer has proven itself with when it connected.
 type Proof struct {
-	Token *Token              // nil where none was demanded
+	Token *trust.Token        // nil where none was demanded
 	chain []*x509.Certificate // its own first; nil where none was demanded
 	at    time.Time
 }
@@ -25,14 +27,14 @@ func (e *Endpoint) Proof(c *tls.Conn) Proof {
 	return Proof{chain: state.PeerCertificates, at: e.now()}
 }
 
-// Withdrawn says what of a proof is not accepted any more since it was made, "" if all is, and
+// Withdrawn says what of a proof credentials do not accept any more since it was made, "" if all is, and
 // whether the peer may have something else by now to prove itself with and still be the same. A
 // certificate that has expired since was not withdrawn.
-func (c *Credentials) Withdrawn(p *Proof) (what string, renewable bool) {
+func (p *Proof) Withdrawn(c *trust.Credentials) (what string, renewable bool) {
 	if c == nil {
 		return "", false
 	}
-	if t := p.Token; t != nil && !slices.ContainsFunc(c.Tokens, func(x Token) bool { return x.Name == t.Name && bytes.Equal(x.Secret, t.Secret) }) {
+	if t := p.Token; t != nil && !slices.ContainsFunc(c.Tokens, func(x trust.Token) bool { return x.Name == t.Name && bytes.Equal(x.Secret, t.Secret) }) {
 		what = "token " + t.Name
 		if t.Name == "" {
 			what = "token without a name"

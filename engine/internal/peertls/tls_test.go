@@ -1,17 +1,18 @@
-package trust
+package peertls
 
 import (
 	"context"
-	"crypto"
+	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"net"
-	"net/url"
 	"reflect"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/topoctl/topoctl/engine/trust"
 )
 
 var noon = time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
@@ -19,9 +20,9 @@ var noon = time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
 func at(t time.Time) func() time.Time { return func() time.Time { return t } }
 
 // authority is a CA that is valid for the whole of 2026.
-func authority(t *testing.T, name string) Pair {
+func authority(t *testing.T, name string) trust.Pair {
 	t.Helper()
-	ca, err := NewCA(Subject{CommonName: name, From: noon.AddDate(0, -5, 0), Until: noon.AddDate(0, 7, 0)})
+	ca, err := trust.NewCA(trust.Subject{CommonName: name, From: noon.AddDate(0, -5, 0), Until: noon.AddDate(0, 7, 0)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -29,11 +30,11 @@ func authority(t *testing.T, name string) Pair {
 }
 
 // host is the subject of a certificate that is valid for thirty days around noon.
-func host(names ...string) Subject {
-	return Subject{CommonName: names[0], DNS: names, From: noon.AddDate(0, 0, -15), Until: noon.AddDate(0, 0, 15)}
+func host(names ...string) trust.Subject {
+	return trust.Subject{CommonName: names[0], DNS: names, From: noon.AddDate(0, 0, -15), Until: noon.AddDate(0, 0, 15)}
 }
 
-func issue(t *testing.T, ca Pair, s Subject) *Credentials {
+func issue(t *testing.T, ca trust.Pair, s trust.Subject) *trust.Credentials {
 	t.Helper()
 	p, err := ca.Issue(s)
 	if err != nil {
@@ -43,7 +44,7 @@ func issue(t *testing.T, ca Pair, s Subject) *Credentials {
 }
 
 // with makes credentials of a certificate that trust one CA.
-func with(t *testing.T, p, ca Pair) *Credentials {
+func with(t *testing.T, p, ca trust.Pair) *trust.Credentials {
 	t.Helper()
 	cert, err := tls.X509KeyPair(p.Certificate, p.Key)
 	if err != nil {
@@ -53,24 +54,28 @@ func with(t *testing.T, p, ca Pair) *Credentials {
 	if !roots.AppendCertsFromPEM(ca.Certificate) {
 		t.Fatal("no CA")
 	}
-	return &Credentials{Certificate: &cert, Roots: roots}
+	return &trust.Credentials{Certificate: &cert, Roots: roots}
 }
 
 // usage makes credentials with a certificate for one use only.
-func usage(t *testing.T, ca Pair, name string, use x509.ExtKeyUsage) *Credentials {
+func usage(t *testing.T, ca trust.Pair, name string, use x509.ExtKeyUsage) *trust.Credentials {
 	t.Helper()
 	signer, err := tls.X509KeyPair(ca.Certificate, ca.Key)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := host(name)
-	template := s.template()
+	own := issue(t, ca, host(name))
+	template := *own.Certificate.Leaf
 	template.ExtKeyUsage = []x509.ExtKeyUsage{use}
-	p, err := create(template, signer.Leaf, signer.PrivateKey.(crypto.Signer))
+	der, err := x509.CreateCertificate(rand.Reader, &template, signer.Leaf, template.PublicKey, signer.PrivateKey)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return with(t, p, ca)
+	if own.Certificate.Leaf, err = x509.ParseCertificate(der); err != nil {
+		t.Fatal(err)
+	}
+	own.Certificate.Certificate = [][]byte{der}
+	return own
 }
 
 // shake has a dialler and a server meet on a socket. The dialler reads once, because a
@@ -117,9 +122,9 @@ func TestHandshake(t *testing.T) {
 	addressed := host("node2")
 	addressed.IPs = []net.IP{net.ParseIP("10.0.0.2"), net.ParseIP("fe80::2")}
 	node2IP := issue(t, ca, addressed)
-	token := &Credentials{Tokens: []Token{{Secret: []byte("0123456789abcdef")}}}
+	token := &trust.Credentials{Tokens: []trust.Token{{Secret: []byte("0123456789abcdef")}}}
 	for name, c := range map[string]struct {
-		dialler, server *Credentials
+		dialler, server *trust.Credentials
 		name            string
 		now             time.Time
 		dial, serve     string // in the errors; "" for none
@@ -130,14 +135,14 @@ func TestHandshake(t *testing.T) {
 		"address":                           {dialler: node1, server: node2IP, name: "10.0.0.2"},
 		"address with zone":                 {dialler: node1, server: node2IP, name: "fe80::2%eth0"},
 		"neither has any":                   {name: "node2"},
-		"a name that no CA was asked about": {dialler: token, server: &Credentials{Certificate: node2.Certificate}, name: "node2"},
+		"a name that no CA was asked about": {dialler: token, server: &trust.Credentials{Certificate: node2.Certificate}, name: "node2"},
 		"tokens only":                       {dialler: token, server: token, name: "node2"},
 		"only the dialler's":                {dialler: node1, server: token, name: "node2", cause: NoCertificate, dial: "the peer showed no certificate, and this engine demands one: give", serve: "the peer demands a certificate, and none is set here: give"},
 		"only the server's":                 {dialler: token, server: node2, name: "node2", cause: NoCertificate, dial: "the peer demands a certificate, and none is set here: give", serve: "the peer showed no certificate, and this engine demands one: give"},
 		"wrong CA of server":                {dialler: node1, server: issue(t, other, host("node2")), name: "node2", cause: UnknownAuthority, dial: "the peer's certificate is signed by no CA that this engine knows (for node2): give both ends", serve: "the peer refused this engine's certificate (for node2, valid to 2026-06-16T12:00:00Z): the peer's log says why"},
-		"wrong CA of dialler":               {dialler: &Credentials{Certificate: issue(t, other, host("node1")).Certificate, Roots: node1.Roots}, server: node2, name: "node2", cause: UnknownAuthority, dial: "the peer does not know the CA that signed this engine's certificate (for node1, valid to 2026-06-16T12:00:00Z): give both ends", serve: "signed by no CA that this engine knows (for node1): give both ends"},
-		"server's has expired":              {dialler: node1, server: issue(t, ca, Subject{DNS: []string{"node2"}, From: noon.AddDate(0, 0, -9), Until: noon}), name: "node2", now: noon.Add(time.Minute), cause: Expired, dial: "the peer's certificate has expired (for node2, valid to 2026-06-01T12:00:00Z, here it is 2026-06-01T12:01:00Z): renew it", serve: "the peer's log says why"},
-		"dialler's has expired": {dialler: issue(t, ca, Subject{DNS: []string{"node1"}, From: noon.AddDate(0, 0, -9), Until: noon}), server: node2, name: "node2", now: noon.Add(time.Minute), cause: Expired,
+		"wrong CA of dialler":               {dialler: &trust.Credentials{Certificate: issue(t, other, host("node1")).Certificate, Roots: node1.Roots}, server: node2, name: "node2", cause: UnknownAuthority, dial: "the peer does not know the CA that signed this engine's certificate (for node1, valid to 2026-06-16T12:00:00Z): give both ends", serve: "signed by no CA that this engine knows (for node1): give both ends"},
+		"server's has expired":              {dialler: node1, server: issue(t, ca, trust.Subject{DNS: []string{"node2"}, From: noon.AddDate(0, 0, -9), Until: noon}), name: "node2", now: noon.Add(time.Minute), cause: Expired, dial: "the peer's certificate has expired (for node2, valid to 2026-06-01T12:00:00Z, here it is 2026-06-01T12:01:00Z): renew it", serve: "the peer's log says why"},
+		"dialler's has expired": {dialler: issue(t, ca, trust.Subject{DNS: []string{"node1"}, From: noon.AddDate(0, 0, -9), Until: noon}), server: node2, name: "node2", now: noon.Add(time.Minute), cause: Expired,
 			dial: "the peer says that this engine's certificate has expired, or is not valid yet (for node1, valid to 2026-06-01T12:00:00Z): renew it", serve: "the peer's certificate has expired (for node1, valid to 2026-06-01T12:00:00Z, here it is 2026-06-01T12:01:00Z): renew it"},
 		"not yet valid":        {dialler: node1, server: node2, name: "node2", now: noon.AddDate(0, -1, 0), cause: NotYetValid, dial: "the peer's certificate is not valid yet (for node2, node2.lan, valid from 2026-05-17T12:00:00Z, here it is 2026-05-01T12:00:00Z): compare the clocks", serve: "the peer's log says why"},
 		"the CA has expired":   {dialler: node1, server: node2, name: "node2", now: noon.AddDate(1, 0, 0), cause: Expired, dial: "has expired", serve: "the peer's log says why"},
@@ -183,7 +188,7 @@ func TestHandshake(t *testing.T) {
 			if !ok || found.Remote {
 				found, ok = errors.AsType[*Error](serveErr)
 			}
-			if !ok || found.Remote || found.Cause != c.cause || !errors.Is(found, ErrCertificate) {
+			if !ok || found.Remote || found.Cause != c.cause || !errors.Is(found, trust.ErrCertificate) {
 				t.Errorf("dialler: %#v; server: %#v; want the cause %d", dialErr, serveErr, c.cause)
 			}
 		})
@@ -347,53 +352,10 @@ func TestHandshakeEnds(t *testing.T) {
 	}
 }
 
-func TestNames(t *testing.T) {
-	spiffe, err := url.Parse("spiffe://cluster/node1")
-	if err != nil {
-		t.Fatal(err)
-	}
-	got := Names(&x509.Certificate{URIs: []*url.URL{spiffe}, DNSNames: []string{"node1", "a\x1b[31m", "", "b c"}})
-	if want := []string{"spiffe://cluster/node1", "node1"}; !reflect.DeepEqual(got, want) {
-		t.Errorf("%q, want %q", got, want)
-	}
+func TestHostOf(t *testing.T) {
 	for address, want := range map[string]string{"node2:7411": "node2", "[fe80::2%eth0]:1": "fe80::2%eth0", "node2": "node2", "::1": "::1"} {
 		if got := HostOf(address); got != want {
 			t.Errorf("%s: %q, want %q", address, got, want)
-		}
-	}
-}
-
-func TestCredentials(t *testing.T) {
-	var none *Credentials
-	two := &Credentials{Tokens: []Token{{"new", []byte("n")}, {"", []byte("o")}}}
-	if !none.None() || !(&Credentials{}).None() || two.None() || (&Credentials{Roots: x509.NewCertPool()}).None() {
-		t.Error("None is wrong")
-	}
-	if none.Token("") != nil || none.Shown() != nil || two.Shown().Name != "new" || two.Token("") != &two.Tokens[1] || two.Token("old") != nil {
-		t.Error("the wrong token")
-	}
-}
-
-func TestCheck(t *testing.T) {
-	ca := authority(t, "ca")
-	good := issue(t, ca, host("node1"))
-	good.Tokens = []Token{{"a", []byte(secretA)}}
-	var none *Credentials
-	if err := errors.Join(good.Check(), none.Check(), (&Credentials{}).Check()); err != nil {
-		t.Error(err)
-	}
-	for want, change := range map[string]func(*Credentials){
-		"the token has 5 bytes": func(c *Credentials) { c.Tokens = []Token{{Secret: []byte("short")}} },
-		"the token's name":      func(c *Credentials) { c.Tokens = []Token{{"a b", []byte(secretA)}} },
-		"come together":         func(c *Credentials) { c.Roots = nil },
-		"CAs of peers come":     func(c *Credentials) { c.Certificate = nil },
-		"its Leaf":              func(c *Credentials) { c.Certificate = &tls.Certificate{PrivateKey: c.Certificate.PrivateKey} },
-		"its key":               func(c *Credentials) { c.Certificate = &tls.Certificate{Leaf: c.Certificate.Leaf} },
-	} {
-		c := *good
-		change(&c)
-		if err := c.Check(); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%v, want %q", err, want)
 		}
 	}
 }
