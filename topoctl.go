@@ -2,7 +2,8 @@
 // the vendor libraries that this program was built with (NVML, libibverbs, CUDA; each is loaded on
 // first use, and may be absent) and package engine, which imports none of them.
 //
-//	e, err := topoctl.NewEngine(ctx, engine.Options{Listen: []string{":7411"}, Token: token})
+//	security := engine.Security{Credentials: trust.Secret(token)}
+//	e, err := topoctl.NewEngine(ctx, engine.Options{Listen: []string{":7411"}, Security: security})
 //	kv, err := e.Alloc(1<<30, engine.RegionOptions{Name: "kv", Grant: memory.PeerWrite})
 //	peer, err := e.Open(ctx, "node2:7411")
 //

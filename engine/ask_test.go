@@ -27,7 +27,7 @@ func asked(t *testing.T, server Options) *Peer {
 func TestCall(t *testing.T) {
 	checkLeaks(t)
 	long := strings.Repeat("long ", 2000)
-	p := asked(t, Options{Answer: func(_ context.Context, from trust.PeerID, request []byte) ([]byte, error) {
+	p := asked(t, Options{Serve: Serve{Answer: func(_ context.Context, from trust.PeerID, request []byte) ([]byte, error) {
 		switch string(request) {
 		case "fail":
 			return nil, errors.New("no such thing")
@@ -37,7 +37,7 @@ func TestCall(t *testing.T) {
 			return make([]byte, MaxAnswerBytes+1), nil
 		}
 		return append([]byte(from.Claimed+": "), request...), nil
-	}})
+	}}})
 	big := bytes.Repeat([]byte{7}, MaxCallBytes)
 	for _, request := range [][]byte{nil, []byte("x"), big} {
 		answer, err := p.Call(testContext(t), request)
@@ -79,14 +79,14 @@ func TestCallsAtATime(t *testing.T) {
 	checkLeaks(t)
 	var running, most atomic.Int32
 	release := make(chan struct{})
-	p := asked(t, Options{Answer: func(context.Context, trust.PeerID, []byte) ([]byte, error) {
+	p := asked(t, Options{Serve: Serve{Answer: func(context.Context, trust.PeerID, []byte) ([]byte, error) {
 		now := running.Add(1)
 		defer running.Add(-1)
 		for seen := most.Load(); now > seen && !most.CompareAndSwap(seen, now); seen = most.Load() {
 		}
 		<-release
 		return nil, nil
-	}})
+	}}})
 	var wg sync.WaitGroup
 	for range 2 * maxPeerCalls {
 		wg.Go(func() {
@@ -114,11 +114,11 @@ func TestCallsAtATime(t *testing.T) {
 func TestCallsOfAllPeers(t *testing.T) {
 	checkLeaks(t)
 	release, entered := make(chan struct{}), make(chan struct{})
-	p := asked(t, Options{Limits: Limits{Calls: 1}, Answer: func(context.Context, trust.PeerID, []byte) ([]byte, error) {
+	p := asked(t, Options{Limits: Limits{Calls: 1}, Serve: Serve{Answer: func(context.Context, trust.PeerID, []byte) ([]byte, error) {
 		entered <- struct{}{}
 		<-release
 		return nil, nil
-	}})
+	}}})
 	done := make(chan error, 1)
 	go func() { _, err := p.Call(context.Background(), nil); done <- err }()
 	<-entered
@@ -139,7 +139,7 @@ func TestCallEnds(t *testing.T) {
 		<-ctx.Done() // as long as the peer is there
 		return nil, ctx.Err()
 	}
-	p := asked(t, Options{Answer: wait})
+	p := asked(t, Options{Serve: Serve{Answer: wait}})
 	asked := false
 	for wait := 20 * time.Millisecond; !asked; wait *= 4 { // until the peer was asked in that time
 		short, cancel := context.WithTimeout(t.Context(), wait)
@@ -170,12 +170,12 @@ func TestCallSurvivesItsConnection(t *testing.T) {
 	checkLeaks(t)
 	var runs atomic.Int32
 	entered, release := make(chan struct{}), make(chan struct{})
-	s := newEngine(t, Options{Answer: func(context.Context, trust.PeerID, []byte) ([]byte, error) {
+	s := newEngine(t, Options{Serve: Serve{Answer: func(context.Context, trust.PeerID, []byte) ([]byte, error) {
 		runs.Add(1)
 		entered <- struct{}{}
 		<-release
 		return []byte("done"), nil
-	}})
+	}}})
 	x := newProxy(t, s.Addrs()[0].String())
 	c := newEngine(t, Options{})
 	p, err := c.Open(testContext(t), x.Address())

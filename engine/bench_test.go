@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/topoctl/topoctl/engine/memory"
+	"github.com/topoctl/topoctl/pathsel"
 )
 
 // benchPair is a client with a region of its own, and one of the server.
@@ -51,7 +52,7 @@ func BenchmarkEngine(b *testing.B) {
 							there := at + int64(c.ops-1-k)*c.size
 							ops[k] = Op{Kind: kindOf(read), Local: mine.Span(here, c.size), Remote: to.At(there)}
 						}
-						x, err := p.Submit(ctx, ops, SubmitOptions{Transport: transport, Check: CheckNever})
+						x, err := p.Submit(ctx, ops, SubmitOptions{Transport: pathsel.Transport(transport), Check: CheckNever})
 						must(b, err)
 						return x
 					}

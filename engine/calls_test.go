@@ -8,6 +8,7 @@ import (
 
 	"github.com/topoctl/topoctl/engine/internal/session"
 	"github.com/topoctl/topoctl/engine/internal/transport"
+	"github.com/topoctl/topoctl/engine/trust"
 	"github.com/topoctl/topoctl/internal/sched"
 )
 
@@ -64,10 +65,10 @@ func TestOthersConnections(t *testing.T) {
 	checkLeaks(t)
 	token := []byte("0123456789abcdef")
 	tcp := []TransportFactory{TCP()}
-	p := newPair(t, 1<<20, Options{Token: token, Transports: tcp}, Options{Token: token, Transports: tcp})
+	p := newPair(t, 1<<20, Options{Security: Security{Credentials: trust.Secret(token)}, Transports: tcp}, Options{Security: Security{Credentials: trust.Secret(token)}, Transports: tcp})
 	p.warm(t)
 	ctx := testContext(t)
-	peer, err := newEngine(t, Options{Token: token, Transports: tcp}).Open(ctx, p.server.Addrs()[0].String())
+	peer, err := newEngine(t, Options{Security: Security{Credentials: trust.Secret(token)}, Transports: tcp}).Open(ctx, p.server.Addrs()[0].String())
 	must(t, err)
 	conns := func() int { return p.server.Stats().ServedConns }
 	before := conns()

@@ -68,13 +68,13 @@ func (u uncheckedTransport) Dial(ctx context.Context, d transport.Dial) (transpo
 func uncheckedPair(t *testing.T, size int64, client Options) (*pair, *after) {
 	t.Helper()
 	n, then := newNetwork(), &after{}
-	make := func(env transport.Env) (transport.Transport, error) {
-		inner, err := n.transport(fake.Options{Name: "fake"})(env)
+	make := &transport.Factory{Make: func(env transport.Env) (transport.Transport, error) {
+		inner, err := n.transport(fake.Options{Name: "fake"}).(*transport.Factory).Make(env)
 		if err != nil {
 			return nil, err
 		}
 		return uncheckedTransport{inner.(*faked), then}, nil
-	}
+	}}
 	client.Transports = []TransportFactory{make}
 	p := newPair(t, size, client, Options{Transports: []TransportFactory{make}})
 	p.randomize(5)

@@ -72,8 +72,8 @@ func TestRotation(t *testing.T) {
 	theirs.Store(first)
 	ours.Store(first)
 	tcp := []TransportFactory{TCP()}
-	server := newEngine(t, Options{Name: "server", Transports: tcp, Credentials: theirs.Load})
-	client := newEngine(t, Options{Name: "client", Transports: tcp, Credentials: ours.Load, GiveUp: 20 * time.Second})
+	server := newEngine(t, Options{Name: "server", Transports: tcp, Security: Security{Credentials: theirs.Load}})
+	client := newEngine(t, Options{Name: "client", Transports: tcp, Security: Security{Credentials: ours.Load}, GiveUp: 20 * time.Second})
 	way := newProxy(t, server.Addrs()[0].String())
 	region, err := server.Alloc(size, RegionOptions{Name: "kv", Grant: memory.PeerWrite})
 	must(t, err)
@@ -127,7 +127,7 @@ func TestRotation(t *testing.T) {
 		ErrCertificate: i.credentials(renewed, ca1, ca1.Certificate, ca2.Certificate),
 		ErrToken:       i.credentials(former, ca2, ca2.Certificate),
 	} {
-		late := newEngine(t, Options{Name: "late", Transports: tcp, Credentials: func() *trust.Credentials { return c }})
+		late := newEngine(t, Options{Name: "late", Transports: tcp, Security: Security{Credentials: func() *trust.Credentials { return c }}})
 		if _, err := late.Open(ctx, server.Addrs()[0].String()); !errors.Is(err, want) {
 			t.Errorf("with what is gone: %v, want %v", err, want)
 		}
@@ -139,14 +139,13 @@ func TestCredentialOptions(t *testing.T) {
 	ca := i.ca("ca")
 	good := i.credentials("ops the-former-secret\n", ca, ca.Certificate)
 	given := func(c *trust.Credentials) Options {
-		return Options{Credentials: func() *trust.Credentials { return c }, Listen: []string{"127.0.0.1:0", "[::]:0"}, Transports: []TransportFactory{TCP()}}
+		return Options{Security: Security{Credentials: func() *trust.Credentials { return c }}, Listen: []string{"127.0.0.1:0", "[::]:0"}, Transports: []TransportFactory{TCP()}}
 	}
 	for want, o := range map[string]Options{
-		"without a token or certificate":            given(nil),
-		"could read and write without":              given(&trust.Credentials{}),
-		"the token has 5 bytes":                     given(&trust.Credentials{Tokens: []trust.Token{{Secret: []byte("short")}}}),
-		"a certificate and the CAs of peers come":   given(&trust.Credentials{Roots: good.Roots}),
-		"a token and credentials: want one of them": {Token: []byte("0123456789abcdef"), Credentials: func() *trust.Credentials { return good }},
+		"without a token or certificate":          given(nil),
+		"could read and write without":            given(&trust.Credentials{}),
+		"the token has 5 bytes":                   given(&trust.Credentials{Tokens: []trust.Token{{Secret: []byte("short")}}}),
+		"a certificate and the CAs of peers come": given(&trust.Credentials{Roots: good.Roots}),
 	} {
 		if _, err := New(t.Context(), o); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
@@ -160,7 +159,7 @@ func TestCredentialsAreNotLost(t *testing.T) {
 	good := &trust.Credentials{Tokens: []trust.Token{{Secret: []byte("0123456789abcdef")}}}
 	renewed := &trust.Credentials{Tokens: []trust.Token{{Secret: []byte("0123456789abcdeg")}}}
 	var now *trust.Credentials
-	source := steady(func() *trust.Credentials { return now })
+	source := (&Security{Credentials: func() *trust.Credentials { return now }}).credentials()
 	if !source().None() {
 		t.Error("an engine without credentials has some")
 	}

@@ -149,7 +149,7 @@ func New(ctx context.Context, o Options) (*Engine, error) {
 	e.ctx, e.cancel = context.WithCancel(context.Background())
 	e.machine, e.boot = machineAndBoot()
 	e.epoch = registry.NewEpoch(e.began)
-	e.identity = session.Identity{Name: e.name, Epoch: e.epoch, Credentials: o.credentials(), TLS: peertls.NewEndpoint(nil)}
+	e.identity = session.Identity{Name: e.name, Epoch: e.epoch, Credentials: o.Security.credentials(), TLS: peertls.NewEndpoint(nil)}
 	if err := e.bringUp(ctx); err != nil {
 		return nil, pkgerr.Errorf("engine", "%w", errors.Join(err, e.Close()))
 	}
@@ -199,15 +199,15 @@ func (e *Engine) bringUp(ctx context.Context) error {
 	}
 	e.tasks.Add(1)
 	go e.keepTime()
-	if e.o.Prepare != nil {
-		if err := e.o.Prepare(e); err != nil {
+	if e.o.Serve.Prepare != nil {
+		if err := e.o.Serve.Prepare(e); err != nil {
 			closeAll(listeners)
 			return err
 		}
 	}
 	e.server = session.Serve(listeners, session.ServerOptions{
 		Identity: e.identity, Limits: e.sessionLimits(), Budget: e.budget(), Logger: e.log, Handle: e.handle,
-		Data: e.data, DataKey: e.dataKey, Other: e.o.Other, Ended: e.sessionEnded,
+		Data: e.data, DataKey: e.dataKey, Other: e.o.Serve.OtherProtocol, Ended: e.sessionEnded,
 	})
 	if err := e.publish(ctx); err != nil {
 		return err
@@ -250,7 +250,7 @@ func (e *Engine) makeCarriers() error {
 	if now := e.ports.Load(); now != nil {
 		topology = now.topology
 	}
-	protection, err := e.o.protection()
+	protection, err := e.o.Security.protection()
 	if err != nil {
 		return err
 	}
@@ -264,8 +264,12 @@ func (e *Engine) makeCarriers() error {
 			}
 		},
 	}
-	for _, build := range e.o.Transports {
-		t, err := build(env)
+	for _, f := range e.o.Transports {
+		build, err := factoryOf(f)
+		if err != nil {
+			return invalid("%w", err)
+		}
+		t, err := build.Make(env)
 		if errors.Is(err, ErrUnavailable) {
 			e.log.Debug("a transport is not available", "error", err) // Unavailable has it
 			e.unavailable = append(e.unavailable, err)

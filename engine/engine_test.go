@@ -15,6 +15,7 @@ import (
 	"github.com/topoctl/topoctl/engine/internal/transport"
 	"github.com/topoctl/topoctl/engine/internal/transport/fake"
 	"github.com/topoctl/topoctl/engine/memory"
+	"github.com/topoctl/topoctl/pathsel"
 )
 
 // within bounds what a test waits for; it is for liveness only.
@@ -92,7 +93,7 @@ func (f *faked) held(ctx context.Context) error {
 
 // transport is for Options.Transports.
 func (n *network) transport(o fake.Options) TransportFactory {
-	return func(env transport.Env) (transport.Transport, error) {
+	return &transport.Factory{Make: func(env transport.Env) (transport.Transport, error) {
 		o.Changed = env.Changed
 		f := &faked{Transport: n.Network.Transport(fmt.Sprintf("%s/%s/%d", env.Name, o.Name, env.Epoch), env.Regions, o)}
 		n.mu.Lock()
@@ -102,7 +103,7 @@ func (n *network) transport(o fake.Options) TransportFactory {
 			return fake.Ported{Transport: f.Transport}, nil
 		}
 		return f, nil
-	}
+	}}
 }
 
 func (n *network) of(engine, name string) *faked {
@@ -325,7 +326,7 @@ func TestBatches(t *testing.T) {
 				ops := test.ops(p)
 				local, remote := bytes.Clone(p.mine.Bytes()), bytes.Clone(p.theirs.Bytes())
 				model(ops, local, remote)
-				b, err := p.peer.Submit(ctx, ops, SubmitOptions{Transport: name, Check: CheckAlways, HighPriority: i%2 == 0})
+				b, err := p.peer.Submit(ctx, ops, SubmitOptions{Transport: pathsel.Transport(name), Check: CheckAlways, HighPriority: i%2 == 0})
 				if err != nil {
 					t.Fatalf("%s: %v", test.name, err)
 				}

@@ -11,6 +11,7 @@ import (
 	"github.com/topoctl/topoctl/engine/registry"
 	"github.com/topoctl/topoctl/engine/trust"
 	"github.com/topoctl/topoctl/internal/sched"
+	"github.com/topoctl/topoctl/pathsel"
 )
 
 // The reasons why calls are refused and transfers fail. The errors that wrap them say
@@ -78,7 +79,7 @@ var errEngineClosed = fmt.Errorf("engine is %w", ErrClosed)
 
 // NotOfferedError names the transports that the peer does not offer, where an error came about because of that.
 type NotOfferedError struct {
-	Transports []string
+	Transports []pathsel.Transport
 	Err        error
 }
 

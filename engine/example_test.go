@@ -84,9 +84,9 @@ func ExamplePorts() {
 		log.Fatal(err)
 	}
 	e, err := engine.New(ctx, engine.Options{
-		Listen: []string{":7411"},
-		Token:  []byte("a secret of 16 bytes or more"),
-		Ports:  engine.Ports{Topology: topology},
+		Listen:   []string{":7411"},
+		Security: engine.Security{Credentials: trust.Secret([]byte("a secret of 16 bytes or more"))},
+		Ports:    engine.Ports{Topology: topology},
 	})
 	if err != nil {
 		log.Fatal(err)
@@ -144,13 +144,12 @@ func ExampleTarget() {
 	start := func(address string) *engine.Engine {
 		e, err := engine.New(ctx, engine.Options{
 			Name: "decode", Listen: []string{address},
-			Prepare: func(e *engine.Engine) error {
+			Serve: engine.Serve{Prepare: func(e *engine.Engine) error {
 				_, err := e.Alloc(1<<20, engine.RegionOptions{Name: "kv", Grant: memory.PeerWrite})
 				return err
-			},
-			Answer: func(_ context.Context, from trust.PeerID, request []byte) ([]byte, error) {
+			}, Answer: func(_ context.Context, from trust.PeerID, request []byte) ([]byte, error) {
 				return fmt.Appendf(nil, "%s of %s is used up", request, from.Claimed), nil
-			},
+			}},
 		})
 		if err != nil {
 			log.Fatal(err)

@@ -60,9 +60,9 @@ const (
 // Fence is a connection that, at the end of a batch, the peer had not confirmed to be
 // closed on its side.
 type Fence struct {
-	Conn      uint64 `json:"conn"`
-	Transport string `json:"transport,omitempty"`
-	Fenced    bool   `json:"fenced"` // it has confirmed it since
+	Conn      uint64            `json:"conn"`
+	Transport pathsel.Transport `json:"transport,omitempty"`
+	Fenced    bool              `json:"fenced"` // it has confirmed it since
 }
 
 // RouteRecord is what was decided for one pair of memory locations.
@@ -77,7 +77,7 @@ type RouteRecord struct {
 
 // GroupRecord is what one transport offers.
 type GroupRecord struct {
-	Transport string `json:"transport"`
+	Transport pathsel.Transport `json:"transport"`
 	// Reason says why there is no lane, or why the lanes are not chosen from the topologies.
 	Reason string       `json:"reason,omitempty"`
 	Lanes  []LaneRecord `json:"lanes"`
@@ -88,8 +88,8 @@ type GroupRecord struct {
 // LaneRecord is one candidate.
 type LaneRecord struct {
 	Lane string `json:"lane"`
-	// Verdict is "chosen" or "failover".
-	Verdict string `json:"verdict"`
+	// Verdict is pathsel.Chosen or pathsel.Failover.
+	Verdict pathsel.Verdict `json:"verdict"`
 	// ExpectedBytesPerSec is what it carries alone, nil if unknown.
 	ExpectedBytesPerSec *topo.Rate `json:"expected_bytes_per_sec"`
 	// PredictedBytes is its part of the batch if all lanes are idle and healthy.
@@ -100,15 +100,15 @@ type LaneRecord struct {
 
 // LaneUse is what one lane did for the batch.
 type LaneUse struct {
-	Lane       string `json:"lane"`
-	Transport  string `json:"transport"`
-	Connection string `json:"connection"`
-	Bytes      int64  `json:"bytes"`
-	Slices     int64  `json:"slices"`
-	Retries    int64  `json:"retries"`
-	FirstNS    int64  `json:"first_ns"` // since Submit
-	LastNS     int64  `json:"last_ns"`
-	Error      string `json:"error,omitempty"`
+	Lane       string            `json:"lane"`
+	Transport  pathsel.Transport `json:"transport"`
+	Connection string            `json:"connection"`
+	Bytes      int64             `json:"bytes"`
+	Slices     int64             `json:"slices"`
+	Retries    int64             `json:"retries"`
+	FirstNS    int64             `json:"first_ns"` // since Submit
+	LastNS     int64             `json:"last_ns"`
+	Error      string            `json:"error,omitempty"`
 }
 
 // Text is the explanation in words, on several lines.
@@ -273,7 +273,7 @@ func (b *Batch) explain(health map[*lane]LaneStats) *Explanation {
 	e.mu.Lock()
 	for i := range x.Fences {
 		key, waits := e.unfenced[sched.ConnID(x.Fences[i].Conn)]
-		x.Fences[i].Fenced, x.Fences[i].Transport = !waits, key.transport
+		x.Fences[i].Fenced, x.Fences[i].Transport = !waits, pathsel.Transport(key.transport)
 	}
 	e.mu.Unlock()
 	for _, p := range b.parts {
@@ -294,7 +294,7 @@ func (p *part) record(health map[*lane]LaneStats) RouteRecord {
 		u := &result.Lanes[i]
 		l := u.User.(*lane)
 		used := LaneUse{
-			Lane: l.name, Transport: l.carrier.name, Connection: health[l].Connection,
+			Lane: l.name, Transport: pathsel.Transport(l.carrier.name), Connection: health[l].Connection,
 			Bytes: u.Bytes, Slices: u.Slices, Retries: u.Retries, FirstNS: u.FirstNS - b.begin, LastNS: max(u.LastNS-b.begin, 0),
 		}
 		if u.Err != nil {
@@ -338,7 +338,7 @@ func (p *Peer) routeRecord(r *route, bytes int64, health map[*lane]LaneStats) Ro
 }
 
 func (g *group) record(bytes int64, health map[*lane]LaneStats) GroupRecord {
-	out := GroupRecord{Transport: g.carrier.name, Reason: g.reason, Lanes: []LaneRecord{}, Rejected: slices.Clone(g.notes)}
+	out := GroupRecord{Transport: pathsel.Transport(g.carrier.name), Reason: g.reason, Lanes: []LaneRecord{}, Rejected: slices.Clone(g.notes)}
 	if g.set == nil {
 		return out
 	}
@@ -346,14 +346,14 @@ func (g *group) record(bytes int64, health map[*lane]LaneStats) GroupRecord {
 	for i, l := range g.lanes {
 		from := &g.set.Lanes[i]
 		record := LaneRecord{
-			Lane: l.name, Verdict: "chosen", ExpectedBytesPerSec: from.BytesPerSec(),
+			Lane: l.name, Verdict: pathsel.Chosen, ExpectedBytesPerSec: from.BytesPerSec(),
 			Reason: g.whyLane(i), Health: health[l].Health,
 		}
 		if record.Health == "" { // the scheduler has forgotten it
 			record.Health = LaneGone
 		}
 		if i >= g.set.Chosen {
-			record.Verdict = "failover"
+			record.Verdict = pathsel.Failover
 		}
 		for _, s := range shares {
 			if s.Lane == i {
@@ -495,7 +495,7 @@ func (x *Explanation) shorten() {
 		for k := range r.Groups {
 			g := &r.Groups[k]
 			g.Reason, g.Rejected = shortText(g.Reason), shortList(g.Rejected, recentRejected)
-			g.Lanes = g.Lanes[:cut(len(g.Lanes), recentLanes, g.Transport+" lanes")]
+			g.Lanes = g.Lanes[:cut(len(g.Lanes), recentLanes, string(g.Transport)+" lanes")]
 		}
 		r.Used = r.Used[:cut(len(r.Used), recentLanes, "lanes that were used")]
 		for k := range r.Used {

@@ -14,6 +14,7 @@ import (
 	"github.com/topoctl/topoctl/engine/memory"
 	"github.com/topoctl/topoctl/engine/registry"
 	"github.com/topoctl/topoctl/engine/registry/registrytest"
+	"github.com/topoctl/topoctl/pathsel"
 )
 
 // stallAll has every connection that the client dialled stand still, or go on.
@@ -382,7 +383,7 @@ func TestCloseInTheMiddle(t *testing.T) {
 			ctx := testContext(t)
 			var batches []*Batch
 			for range 20 {
-				b := p.submit(t, ctx, []Op{ReadOp(p.mine.All(), p.to.At(0))}, SubmitOptions{Transport: name})
+				b := p.submit(t, ctx, []Op{ReadOp(p.mine.All(), p.to.At(0))}, SubmitOptions{Transport: pathsel.Transport(name)})
 				batches = append(batches, b)
 			}
 			ok(t, p.client.Close())
@@ -487,7 +488,7 @@ func TestFallbackAndSuspend(t *testing.T) {
 		b := p.run(t, ctx, []Op{WriteOp(p.mine.All(), p.to.At(0))}, SubmitOptions{})
 		var out []string
 		for _, u := range b.Explain().Routes[0].Used {
-			out = append(out, u.Transport)
+			out = append(out, string(u.Transport))
 		}
 		return strings.Join(out, " ")
 	}

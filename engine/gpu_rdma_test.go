@@ -45,7 +45,7 @@ func TestRDMAWithoutExport(t *testing.T) {
 			t.Fatalf("%v\n%s", err, b.Explain().Text())
 		}
 		for _, u := range b.Explain().Routes[0].Used {
-			if u.Bytes > 0 && u.Transport != over {
+			if u.Bytes > 0 && string(u.Transport) != over {
 				t.Errorf("%d bytes went over %s, want %s\n%s", u.Bytes, u.Transport, over, b.Explain().Text())
 			}
 		}

@@ -18,6 +18,7 @@ import (
 	"github.com/topoctl/topoctl/engine/internal/transport"
 	"github.com/topoctl/topoctl/engine/internal/transport/fake"
 	"github.com/topoctl/topoctl/engine/memory"
+	"github.com/topoctl/topoctl/engine/trust"
 	"github.com/topoctl/topoctl/pathsel"
 	"github.com/topoctl/topoctl/testkit/fixturetest"
 )
@@ -218,7 +219,7 @@ func TestListenRule(t *testing.T) {
 		{Options{Listen: []string{"127.0.0.1:0", "[::]:0"}}, "could read and write without a token"},
 		{Options{Listen: []string{"node1.example:0"}}, "could read and write without a token"},
 		{Options{Listen: []string{"127.0.0.1"}}, "want host:port"},
-		{Options{Token: token[:15]}, "the token has 15 bytes, want 16 or more"},
+		{Options{Security: Security{Credentials: trust.Secret(token[:15])}}, "the token has 15 bytes, want 16 or more"},
 		{Options{Ports: Ports{LocalRank: 2, LocalSize: 2}}, "local rank 2 of 2"},
 		{Options{ConnsPerLane: 17}, "17 connections per lane"},
 		{Options{Transports: []TransportFactory{TCP(), TCP()}}, `two transports are called "tcp"`},
@@ -236,11 +237,11 @@ func TestListenRule(t *testing.T) {
 			t.Errorf("got %q, want %q in it", err, test.want)
 		}
 	}
-	e := newEngine(t, Options{Listen: []string{"0.0.0.0:0"}, Token: token, Advertise: "192.0.2.7"})
+	e := newEngine(t, Options{Listen: []string{"0.0.0.0:0"}, Security: Security{Credentials: trust.Secret(token)}, Advertise: "192.0.2.7"})
 	if got := e.Advertised(); len(got) == 0 || !strings.HasPrefix(got[0].Address, "192.0.2.7:") || got[0].Reason == "" {
 		t.Errorf("advertised %+v", got)
 	}
-	stranger := newEngine(t, Options{Token: []byte("another token, as long")})
+	stranger := newEngine(t, Options{Security: Security{Credentials: trust.Secret([]byte("another token, as long"))}})
 	if _, err := stranger.Open(testContext(t), fmt.Sprintf("127.0.0.1:%d", e.Addrs()[0].Port())); err == nil || !strings.Contains(err.Error(), "token") {
 		t.Errorf("a peer with another token: %v", err)
 	}
@@ -305,10 +306,10 @@ func (loopbackOnly) Connects(_ context.Context, to netip.AddrPort) error {
 // the peer tells and that transports do not connect to.
 func TestSessionsFollowTransports(t *testing.T) {
 	checkLeaks(t)
-	only := func(env transport.Env) (transport.Transport, error) {
-		inner, err := TCP()(env)
+	only := &transport.Factory{Make: func(env transport.Env) (transport.Transport, error) {
+		inner, err := TCP().(*transport.Factory).Make(env)
 		return loopbackOnly{inner}, err
-	}
+	}}
 	for _, tt := range []struct {
 		factory TransportFactory
 		follows bool

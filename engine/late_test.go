@@ -66,10 +66,10 @@ func (l lossFirst) Dial(ctx context.Context, d transport.Dial) (transport.Conn, 
 func TestDoneAfterLost(t *testing.T) {
 	checkLeaks(t)
 	n := newNetwork()
-	build := func(env transport.Env) (transport.Transport, error) {
-		x, err := n.transport(fake.Options{Name: "fake", MaxBytes: 64 << 10})(env)
+	build := &transport.Factory{Make: func(env transport.Env) (transport.Transport, error) {
+		x, err := n.transport(fake.Options{Name: "fake", MaxBytes: 64 << 10}).(*transport.Factory).Make(env)
 		return lossFirst{x.(*faked)}, err
-	}
+	}}
 	p := newPair(t, 1<<20, Options{Transports: []TransportFactory{build}}, Options{Transports: []TransportFactory{n.transport(fake.Options{Name: "fake"})}})
 	p.warm(t)
 	p.randomize(7)
@@ -89,11 +89,11 @@ func TestFenceAfterClose(t *testing.T) {
 	checkLeaks(t)
 	n := newNetwork()
 	slow := &slowEnd{release: make(chan struct{})}
-	build := func(env transport.Env) (transport.Transport, error) {
-		x, err := n.transport(fake.Options{Name: "fake"})(env)
+	build := &transport.Factory{Make: func(env transport.Env) (transport.Transport, error) {
+		x, err := n.transport(fake.Options{Name: "fake"}).(*transport.Factory).Make(env)
 		slow.faked = x.(*faked)
 		return slow, err
-	}
+	}}
 	p := newPair(t, 1<<20, Options{Transports: []TransportFactory{build}}, Options{Transports: []TransportFactory{n.transport(fake.Options{Name: "fake"})}})
 	p.client.closeTime = 50 * time.Millisecond
 	p.warm(t)

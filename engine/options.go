@@ -29,22 +29,15 @@ type Options struct {
 	// Name is what the engine calls itself; the default is the host name and process ID.
 	Name string
 	// Listen are the addresses to listen at, as host:port; default 127.0.0.1:0. An
-	// address that is not loopback needs a Token or Credentials, or Insecure.
+	// address that is not loopback needs Security.Credentials, or Security.Insecure.
 	Listen []string
 	// Advertise is the address (host or host:port) to tell peers if Listen does not
 	// name one; "" chooses one from the routing table.
 	Advertise string
-	// Token is the secret that this engine shares with its peers, at least 16 bytes.
-	Token []byte
-	// Credentials gives what this engine proves itself with and demands of its peers, in place
-	// of Token: certificates, tokens with names. trust.Files.Watch gives one for files. It is called in each handshake by many
-	// goroutines, and must return soon; what it returned must not be changed. Renewed ones
-	// count from the next handshake on. Peers that are open stay open until their connection
-	// ends; to connect again takes what is demanded then.
-	Credentials func() *trust.Credentials
-	// Insecure lets engines on other hosts open this one without a token: all that reach
-	// its addresses can then do with regions what their grants allow.
-	Insecure bool
+	// Security says what peers must prove, and what they may do.
+	Security Security
+	// Serve is what peers find here beside regions.
+	Serve Serve
 	// Ports describe the NICs that the engine may use. Without a Topology it knows none,
 	// and reaches a peer at the peer's address only.
 	Ports Ports
@@ -59,34 +52,51 @@ type Options struct {
 	Serves []string
 	// Check says when slices carry checksums; SubmitOptions.Check overrides it.
 	Check Check
-	// Protection is what data connections over TCP have at least. A peer may demand more. "" is
-	// ProtectHeaders with a Token or Credentials, and ProtectOpen without.
-	Protection Protection
 	// DefaultTimeout bounds batches whose context has no deadline; default 30 s.
 	DefaultTimeout time.Duration
 	// GiveUp is how long a peer may be unreachable before it is lost; default 10 s. A peer
 	// whose connection is gone and whose address refuses another one is lost at once.
 	GiveUp time.Duration
+	Logger *slog.Logger // nil logs nothing
+	Limits Limits
+}
+
+// Security is what peers must prove, what bytes have against others on the path, and what peers may do.
+type Security struct {
+	// Credentials gives what this engine proves itself with and demands of its peers: trust.Secret
+	// of one secret, trust.Files.Watch of files with tokens or certificates. It is called in each handshake by
+	// many goroutines and must return soon; what it returned must not be changed. Renewed ones
+	// count from the next handshake on. Peers that are open stay open until their connection
+	// ends; to connect again takes what is demanded then.
+	Credentials func() *trust.Credentials
+	// Insecure lets engines on other hosts open this one without credentials: all that reach
+	// its addresses can then do with regions what their grants allow.
+	Insecure bool
+	// Protection is what data connections over TCP have at least. A peer may demand more. "" is
+	// ProtectHeaders with Credentials, and ProtectOpen without.
+	Protection Protection
 	// Permit says what a peer may do, from what it has proven to be; nil: all that regions grant. It is
-	// called when a peer has opened this engine, and by Engine.PermissionsChanged, and must be
+	// called when a peer has opened this engine, and by Engine.RecheckPermissions, and must be
 	// quick. Permissions only narrow: Region.Grant stays what a peer may do at most.
 	Permit func(trust.PeerID) Permissions
+}
+
+// Serve is what peers find at an engine beside its regions.
+type Serve struct {
+	// Prepare makes what is there from the start, such as the regions of an engine that peers open by name: New calls it
+	// before anybody can open the engine, and fails with its error.
+	Prepare func(*Engine) error
 	// Answer answers the calls of peers (Peer.Call); nil refuses them. from says who the peer
 	// has proven to be, and what it only claims. Answer is called by several goroutines, at most Limits.Calls at a time and 32
 	// for one peer. Requests have up to MaxCallBytes, answers up to MaxAnswerBytes. ctx
 	// ends with the peer and with the engine, whose Close waits for Answer to return. The
 	// peer receives the text of an error.
 	Answer func(ctx context.Context, from trust.PeerID, request []byte) ([]byte, error)
-	// Prepare makes what is there from the start, such as the regions of an engine that peers open by name: New calls it
-	// before anybody can open the engine, and fails with its error.
-	Prepare func(*Engine) error
-	// Other takes over connections to Listen that do not begin as those of engines do; nil
+	// OtherProtocol takes over connections to Options.Listen that do not begin as those of engines do; nil
 	// closes them. A program that is known by one host:port can serve another protocol there
-	// too. Nothing is known of the other side: it has shown no token. The connection reads from
-	// its first byte; it belongs to Other, which must return soon.
-	Other  func(net.Conn)
-	Logger *slog.Logger // nil logs nothing
-	Limits Limits
+	// too. Nothing is known of the other side: it has proven nothing. The connection reads from
+	// its first byte; it belongs to OtherProtocol, which must return soon.
+	OtherProtocol func(net.Conn)
 }
 
 // Ports are what an engine knows of its host's NICs, and which of them are its own.
@@ -140,7 +150,7 @@ type Limits struct {
 	Peers         int // peers that have this engine open; default 16,384
 	Notifications int // notifications received and not read yet; default 1,024; below 0, peers that send any get an error
 	BatchOps      int // ops in one batch; default 1,048,576
-	Calls         int // calls that Options.Answer answers at a time; default 256
+	Calls         int // calls that Serve.Answer answers at a time; default 256
 	// PeerBytes bounds the memory that all peers together can make an engine hold beside the
 	// regions: sessions, connections, calls and their answers, notifications. The default is a
 	// quarter of what this process can have by the system and its control groups, up to 4 GiB.
@@ -170,11 +180,11 @@ type Notification struct {
 
 // Advertised is an address that the engine tells its peers, and why.
 type Advertised struct {
-	Transport   string    `json:"transport"`
-	Port        topo.ID   `json:"port,omitempty"` // "" where it stands for no port (loopback, shared memory)
-	Address     string    `json:"address"`
-	BytesPerSec topo.Rate `json:"bytes_per_sec,omitempty"` // in each direction, 0 not known
-	Reason      string    `json:"reason,omitempty"`
+	Transport   pathsel.Transport `json:"transport"`
+	Port        topo.ID           `json:"port,omitempty"` // "" where it stands for no port (loopback, shared memory)
+	Address     string            `json:"address"`
+	BytesPerSec topo.Rate         `json:"bytes_per_sec,omitempty"` // in each direction, 0 not known
+	Reason      string            `json:"reason,omitempty"`
 }
 
 const (
@@ -194,12 +204,12 @@ func (o *Options) complete() error {
 	if len(o.Listen) == 0 {
 		o.Listen = []string{"127.0.0.1:0"}
 	}
-	guarded, err := o.checkCredentials()
+	guarded, err := o.Security.check()
 	if err != nil {
 		return err
 	}
 	for _, address := range o.Listen {
-		if err := checkListen(address, guarded || o.Insecure); err != nil {
+		if err := checkListen(address, guarded || o.Security.Insecure); err != nil {
 			return err
 		}
 	}
@@ -211,7 +221,7 @@ func (o *Options) complete() error {
 	case o.Check > CheckDigest:
 		return fmt.Errorf("check %d: want CheckAuto, CheckAlways, CheckNever or CheckDigest", o.Check)
 	}
-	if _, err := o.protection(); err != nil {
+	if _, err := o.Security.protection(); err != nil {
 		return err
 	}
 	o.defaults()
@@ -220,11 +230,11 @@ func (o *Options) complete() error {
 
 // protection is the least that bytes have which leave this host. Credentials may give some later
 // that they do not have yet.
-func (o *Options) protection() (transport.Protection, error) {
+func (s *Security) protection() (transport.Protection, error) {
 	switch {
-	case o.Protection != "":
-		return transport.ParseProtection(string(o.Protection))
-	case o.Credentials == nil && len(o.Token) == 0:
+	case s.Protection != "":
+		return transport.ParseProtection(string(s.Protection))
+	case s.Credentials == nil:
 		return transport.Open, nil
 	}
 	return transport.Headers, nil
@@ -305,20 +315,15 @@ func dedupe(list []string) []string {
 	return slices.Compact(list)
 }
 
-// credentials gives those of the moment.
-func (o *Options) credentials() func() *trust.Credentials {
-	if o.Credentials == nil {
-		return trust.OfSecret(o.Token)
-	}
-	return steady(o.Credentials)
-}
-
-// steady keeps the former credentials where a source gives unusable ones, or none any more: an
+// credentials gives those of the moment. The former stay where a source gives unusable ones, or none any more: an
 // engine that has demanded something of its peers does not let them in without because of that.
-func steady(source func() *trust.Credentials) func() *trust.Credentials {
+func (s *Security) credentials() func() *trust.Credentials {
+	if s.Credentials == nil {
+		return func() *trust.Credentials { return nil }
+	}
 	var last atomic.Pointer[trust.Credentials]
 	return func() *trust.Credentials {
-		c, before := source(), last.Load()
+		c, before := s.Credentials(), last.Load()
 		if c.Check() != nil || c.None() && !before.None() {
 			return before
 		}
@@ -327,17 +332,11 @@ func steady(source func() *trust.Credentials) func() *trust.Credentials {
 	}
 }
 
-// checkCredentials checks those that the engine begins with, and says whether there are any.
-func (o *Options) checkCredentials() (any bool, err error) {
-	if o.Credentials == nil {
-		if n := len(o.Token); n > 0 && n < trust.MinSecret {
-			return false, trust.ShortError(n)
-		}
-		return len(o.Token) > 0, nil
+// check checks the credentials that the engine begins with, and says whether there are any.
+func (s *Security) check() (any bool, err error) {
+	if s.Credentials == nil {
+		return false, nil
 	}
-	if len(o.Token) > 0 {
-		return false, errors.New("a token and credentials: want one of them")
-	}
-	c := o.Credentials()
+	c := s.Credentials()
 	return !c.None(), c.Check()
 }

@@ -86,7 +86,7 @@ type permits struct {
 // permitOf is what a peer may do. It is decided once for each session: memory that a peer has
 // mapped, or a device of its has a key for, cannot be narrowed, but only left.
 func (e *Engine) permitOf(s *session.Session) *permit {
-	if e.o.Permit == nil {
+	if e.o.Security.Permit == nil {
 		return nil
 	}
 	x := &e.permits
@@ -95,7 +95,7 @@ func (e *Engine) permitOf(s *session.Session) *permit {
 	if p := x.by[s]; p != nil {
 		return p
 	}
-	now := e.o.Permit(s.PeerID())
+	now := e.o.Security.Permit(s.PeerID())
 	now.Regions = slices.Clone(now.Regions)
 	i := slices.IndexFunc(x.all, func(p *permit) bool { return p.equal(&now) })
 	if i < 0 {
@@ -126,19 +126,19 @@ func (e *Engine) forgetPermit(s *session.Session) {
 	}
 }
 
-// PermissionsChanged has Options.Permit decide again about the peers that have this engine open.
+// RecheckPermissions has Security.Permit decide again about the peers that have this engine open.
 // Those about which it now decides otherwise lose it, with all their connections, and can open it again
 // with what they have then. Until their connections have ended, which is waited for, they can do what
 // they could.
-func (e *Engine) PermissionsChanged() {
-	if e.o.Permit == nil {
+func (e *Engine) RecheckPermissions() {
+	if e.o.Security.Permit == nil {
 		return
 	}
 	x := &e.permits
 	x.mu.Lock()
 	var other []*session.Session
 	for s, p := range x.by {
-		if now := e.o.Permit(s.PeerID()); !p.equal(&now) {
+		if now := e.o.Security.Permit(s.PeerID()); !p.equal(&now) {
 			other = append(other, s)
 		}
 	}

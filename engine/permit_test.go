@@ -48,12 +48,12 @@ func testPermit(t *testing.T, carrier TransportFactory) {
 	}
 	ctx := testContext(t)
 	server := newEngine(t, Options{Name: "server", Transports: list, Ports: Ports{Topology: fixturetest.Topology(t, "cpu-2eth")},
-		Answer: func(context.Context, trust.PeerID, []byte) ([]byte, error) { return []byte("answer"), nil },
-		Permit: permittedBy(map[string]Permissions{
+		Serve: Serve{Answer: func(context.Context, trust.PeerID, []byte) ([]byte, error) { return []byte("answer"), nil }},
+		Security: Security{Permit: permittedBy(map[string]Permissions{
 			"reader": {Regions: []RegionPermission{{"kv-*", memory.PeerRead}}},
 			"writer": {Regions: []RegionPermission{{"*", memory.PeerRead}, {"kv-[0-9]", memory.PeerWrite}}, Topology: true, Calls: true},
 			"looker": {Topology: true},
-		})})
+		})}})
 	regions := map[string]*Region{}
 	add := func(name string, grant memory.Grant) {
 		r, err := server.Alloc(1<<16, RegionOptions{Name: name, Grant: grant})
@@ -193,13 +193,13 @@ func testPermit(t *testing.T, carrier TransportFactory) {
 
 // Other permissions end the sessions, and with them the connections, of the peers that have them, and of
 // no others.
-func TestPermissionsChanged(t *testing.T) {
+func TestRecheckPermissions(t *testing.T) {
 	checkLeaks(t)
 	ctx := testContext(t)
 	var policy atomic.Pointer[map[string]Permissions]
 	both := []RegionPermission{{"*", readWrite}}
 	policy.Store(&map[string]Permissions{"a": {Regions: both}, "b": {Regions: both}})
-	server := newEngine(t, Options{Name: "server", Permit: func(id trust.PeerID) Permissions { return (*policy.Load())[id.Claimed] }})
+	server := newEngine(t, Options{Name: "server", Security: Security{Permit: func(id trust.PeerID) Permissions { return (*policy.Load())[id.Claimed] }}})
 	kv, err := server.Alloc(4096, RegionOptions{Name: "kv", Grant: readWrite})
 	must(t, err)
 	open := func(e *Engine) *RemoteRegion {
@@ -215,12 +215,12 @@ func TestPermissionsChanged(t *testing.T) {
 	for _, r := range []*RemoteRegion{toA, toB} {
 		must(t, errOf(r.WriteAt([]byte("before"), 0)))
 	}
-	server.PermissionsChanged() // nothing has
+	server.RecheckPermissions() // nothing has
 	if server.Stats().Sessions != 2 || server.Stats().ServedConns != 2 {
 		t.Errorf("%+v", server.Stats())
 	}
 	policy.Store(&map[string]Permissions{"a": {Regions: []RegionPermission{{"*", memory.PeerRead}}}, "b": {Regions: both}})
-	server.PermissionsChanged()
+	server.RecheckPermissions()
 	if server.Stats().Sessions != 1 || server.Stats().ServedConns != 1 {
 		t.Errorf("%+v", server.Stats())
 	}
@@ -248,13 +248,13 @@ func TestPermitByToken(t *testing.T) {
 	has := func(tokens ...trust.Token) func() *trust.Credentials {
 		return func() *trust.Credentials { return &trust.Credentials{Tokens: tokens} }
 	}
-	server := newEngine(t, Options{Credentials: has(token("reader"), token("writer")), Permit: func(id trust.PeerID) Permissions {
+	server := newEngine(t, Options{Security: Security{Credentials: has(token("reader"), token("writer")), Permit: func(id trust.PeerID) Permissions {
 		grants := map[string]memory.Grant{"reader": memory.PeerRead, "writer": readWrite}
 		return Permissions{Regions: []RegionPermission{{"*", grants[id.Token]}}}
-	}})
+	}}})
 	must(t, errOf(server.Alloc(4096, RegionOptions{Name: "kv", Grant: readWrite})))
 	for name, want := range map[string]memory.Grant{"reader": memory.PeerRead, "writer": readWrite} {
-		p, err := newEngine(t, Options{Name: "writer", Credentials: has(token(name))}).Open(ctx, server.Addrs()[0].String())
+		p, err := newEngine(t, Options{Name: "writer", Security: Security{Credentials: has(token(name))}}).Open(ctx, server.Addrs()[0].String())
 		must(t, err)
 		there, err := p.Region(ctx, "kv")
 		must(t, err)

@@ -208,7 +208,7 @@ func TestPortedFailover(t *testing.T) {
 	used := func(x *Explanation) map[string]int64 {
 		by := map[string]int64{}
 		for _, u := range x.Routes[0].Used {
-			by[u.Transport] += u.Bytes
+			by[string(u.Transport)] += u.Bytes
 		}
 		return by
 	}
@@ -296,14 +296,14 @@ func TestRekeyed(t *testing.T) {
 	n := newNetwork()
 	made := map[string]*rekeyed{}
 	build := func(refuses string) TransportFactory {
-		return func(env transport.Env) (transport.Transport, error) {
-			f, err := n.transport(fake.Options{Name: "rdma", Ports: hcas("p0")})(env)
+		return &transport.Factory{Make: func(env transport.Env) (transport.Transport, error) {
+			f, err := n.transport(fake.Options{Name: "rdma", Ports: hcas("p0")}).(*transport.Factory).Make(env)
 			if err != nil {
 				return nil, err
 			}
 			made[env.Name] = &rekeyed{Ported: f.(fake.Ported), key: "one", refuses: refuses, changed: env.Changed}
 			return made[env.Name], nil
-		}
+		}}
 	}
 	p := newPair(t, 4096, Options{Transports: []TransportFactory{build("small"), TCP()}}, Options{Transports: []TransportFactory{build("kv2"), TCP()}})
 	ctx := testContext(t)
@@ -318,7 +318,7 @@ func TestRekeyed(t *testing.T) {
 	via := func() string {
 		t.Helper()
 		b := p.run(t, ctx, []Op{WriteOp(p.mine.All(), held.At(0))}, SubmitOptions{})
-		return b.Explain().Routes[0].Used[0].Transport
+		return string(b.Explain().Routes[0].Used[0].Transport)
 	}
 	if got := via(); got != "rdma" {
 		t.Errorf("over %s", got)
@@ -343,10 +343,10 @@ func TestRegisterRefused(t *testing.T) {
 	checkLeaks(t)
 	n := newNetwork()
 	build := func(refuses string) TransportFactory {
-		return func(env transport.Env) (transport.Transport, error) {
-			f, err := n.transport(fake.Options{Name: "rdma", Ports: hcas("p0")})(env)
+		return &transport.Factory{Make: func(env transport.Env) (transport.Transport, error) {
+			f, err := n.transport(fake.Options{Name: "rdma", Ports: hcas("p0")}).(*transport.Factory).Make(env)
 			return &rekeyed{Ported: f.(fake.Ported), key: "one", refuses: refuses, changed: env.Changed}, err
-		}
+		}}
 	}
 	var log logged
 	p := newPair(t, 4096, Options{Transports: []TransportFactory{build("mine"), TCP()}, Logger: textLogger(&log)}, Options{Transports: []TransportFactory{build(""), TCP()}})
@@ -389,7 +389,7 @@ func TestPortedLanesFail(t *testing.T) {
 				most = u
 			}
 		}
-		return most.Transport
+		return string(most.Transport)
 	}
 	defer func() {
 		if t.Failed() {

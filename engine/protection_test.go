@@ -43,7 +43,7 @@ func TestChangedOnTheWay(t *testing.T) {
 				}
 			})
 			p := clientThrough(t, way, server, size, Options{Name: "client", Transports: []TransportFactory{TCP()}, Check: CheckAlways,
-				Protection: tt.protection, GiveUp: 20 * time.Second})
+				Security: Security{Protection: tt.protection}, GiveUp: 20 * time.Second})
 			p.randomize(9)
 			ctx := testContext(t)
 			for range 4 {
@@ -92,7 +92,7 @@ func TestProtection(t *testing.T) {
 		{nil, "sealed", "", "TLS 1.3"},
 	} {
 		tcp := []TransportFactory{TCP()}
-		p := newPair(t, 4096, Options{Transports: tcp, Token: tt.token, Protection: tt.client}, Options{Transports: tcp, Token: tt.token, Protection: tt.server})
+		p := newPair(t, 4096, Options{Transports: tcp, Security: Security{Credentials: trust.Secret(tt.token), Protection: tt.client}}, Options{Transports: tcp, Security: Security{Credentials: trust.Secret(tt.token), Protection: tt.server}})
 		must(t, p.peer.Write(testContext(t), p.mine.All(), p.to.At(0)))
 		lanes := p.peer.Lanes()
 		if len(lanes) == 0 || !strings.Contains(lanes[0].Connection, ", "+tt.want) {
@@ -101,12 +101,12 @@ func TestProtection(t *testing.T) {
 	}
 	// Credentials that are not there yet.
 	later := func() *trust.Credentials { return nil }
-	p := newPair(t, 4096, Options{Transports: []TransportFactory{TCP()}}, Options{Transports: []TransportFactory{TCP()}, Credentials: later})
+	p := newPair(t, 4096, Options{Transports: []TransportFactory{TCP()}}, Options{Transports: []TransportFactory{TCP()}, Security: Security{Credentials: later}})
 	must(t, p.peer.Write(testContext(t), p.mine.All(), p.to.At(0)))
 	if lanes := p.peer.Lanes(); len(lanes) == 0 || !strings.Contains(lanes[0].Connection, ", AES-GMAC headers,") {
 		t.Errorf("with credentials that come later: %+v", lanes)
 	}
-	if _, err := New(t.Context(), Options{Protection: "much"}); err == nil || !strings.Contains(err.Error(), `"much": want open, headers, payload`) {
+	if _, err := New(t.Context(), Options{Security: Security{Protection: "much"}}); err == nil || !strings.Contains(err.Error(), `"much": want open, headers, payload`) {
 		t.Errorf("an unknown level: %v", err)
 	}
 }

@@ -18,9 +18,9 @@ import (
 
 // overRDMA is the real transport on a fake provider of verbs.
 func overRDMA(lib *verbs.Lib) TransportFactory {
-	return func(env transport.Env) (transport.Transport, error) {
+	return &transport.Factory{Make: func(env transport.Env) (transport.Transport, error) {
 		return rdma.New(rdma.Options{}, lib, env.Changed)
-	}
+	}}
 }
 
 // Engines move memory by RDMA over two ports each; the loss of all of a side's ports
@@ -47,7 +47,7 @@ func TestRDMA(t *testing.T) {
 		equal(t, "remote", p.theirs.Bytes(), p.mine.Bytes())
 		by := map[string]int64{}
 		for _, u := range b.Explain().Routes[0].Used {
-			by[u.Transport] += u.Bytes
+			by[string(u.Transport)] += u.Bytes
 		}
 		return by
 	}
@@ -108,9 +108,9 @@ func TestPermitOverRDMA(t *testing.T) {
 	checkLeaks(t)
 	f := verbsfake.New(verbsfake.Options{Devices: []verbsfake.Device{verbsfake.RoCE("a0", 1, "10.0.0.1"), verbsfake.RoCE("b0", 2, "10.0.0.2")}})
 	t.Cleanup(f.Close)
-	server := Options{Transports: []TransportFactory{overRDMA(f.Lib("b0")), TCP()}, Permit: permittedBy(map[string]Permissions{
+	server := Options{Transports: []TransportFactory{overRDMA(f.Lib("b0")), TCP()}, Security: Security{Permit: permittedBy(map[string]Permissions{
 		"client": {Regions: []RegionPermission{{"kv", memory.PeerRead}, {"all", readWrite}}},
-	})}
+	})}}
 	p := newPair(t, 1<<16, Options{Transports: []TransportFactory{overRDMA(f.Lib("a0")), TCP()}}, server)
 	ctx := testContext(t)
 	must(t, errOf(p.server.Alloc(1<<16, RegionOptions{Name: "all", Grant: readWrite})))
@@ -121,7 +121,7 @@ func TestPermitOverRDMA(t *testing.T) {
 		over string
 	}{{p.to, "tcp"}, {all, "rdma"}} {
 		b := p.run(t, ctx, []Op{ReadOp(p.mine.All(), tt.from.At(0))}, SubmitOptions{})
-		if used := b.Explain().Routes[0].Used; len(used) != 1 || used[0].Transport != tt.over {
+		if used := b.Explain().Routes[0].Used; len(used) != 1 || string(used[0].Transport) != tt.over {
 			t.Errorf("%s is read over %+v, want %s", tt.from.Name(), used, tt.over)
 		}
 	}
@@ -182,9 +182,9 @@ func TestWaitingOverRDMA(t *testing.T) {
 func TestWhyThereIsNoRDMA(t *testing.T) {
 	f := verbsfake.New(verbsfake.Options{Devices: []verbsfake.Device{verbsfake.RoCE("a0", 1, "10.0.0.1"), verbsfake.RoCE("b0", 2, "10.0.0.2")}})
 	t.Cleanup(f.Close)
-	wrong := func(env transport.Env) (transport.Transport, error) {
+	wrong := &transport.Factory{Make: func(env transport.Env) (transport.Transport, error) {
 		return rdma.New(rdma.Options{GIDIndex: new(77)}, f.Lib("a0"), env.Changed)
-	}
+	}}
 	for name, c := range map[string]struct {
 		here, there []TransportFactory
 		want        string

@@ -174,7 +174,7 @@ func TestServed(t *testing.T) {
 			t.Fatalf("%s: %+v", name, s.Served)
 		}
 		c := s.Served[0]
-		if c.Peer != "client" || c.Transport != name || c.Conn == 0 || (c.ReadBytes != nil) != counted || (c.WrittenBytes != nil) != counted {
+		if c.Peer != "client" || string(c.Transport) != name || c.Conn == 0 || (c.ReadBytes != nil) != counted || (c.WrittenBytes != nil) != counted {
 			t.Errorf("%s: %+v", name, c)
 		}
 		if counted && (*c.ReadBytes != 300 || *c.WrittenBytes != 1000) {
@@ -203,10 +203,10 @@ func (c *crowd) Serves() []transport.Passive { return c.list }
 // The list is bounded, and names the port that an address is of.
 func TestServedIsBounded(t *testing.T) {
 	c := &crowd{}
-	e := newEngine(t, Options{Ports: Ports{Topology: twoPorts(t, "n1", 1, "eth0", "eth1")}, Transports: []TransportFactory{func(env transport.Env) (_ transport.Transport, err error) {
-		c.Transport, err = TCP()(env)
+	e := newEngine(t, Options{Ports: Ports{Topology: twoPorts(t, "n1", 1, "eth0", "eth1")}, Transports: []TransportFactory{&transport.Factory{Make: func(env transport.Env) (_ transport.Transport, err error) {
+		c.Transport, err = TCP().(*transport.Factory).Make(env)
 		return c, err
-	}}})
+	}}}})
 	for i := range servedMost + 10 {
 		c.list = append(c.list, transport.Passive{
 			Origin: transport.Origin{Conn: transport.ConnID(i), Name: fmt.Sprint("peer ", i%7)}, LocalAddress: fmt.Sprintf("10.0.%d.1:7411", i%3), RemoteAddress: "10.0.0.9:1",

@@ -202,9 +202,9 @@ func TestRegisteredNameIsInCertificate(t *testing.T) {
 	c.Tokens = nil
 	with := func() *trust.Credentials { return c }
 	names := registrytest.NewMemory(0, nil).Client()
-	newEngine(t, Options{Name: "node1", Registry: names, Credentials: with})
-	newEngine(t, Options{Name: "node2", Registry: names, Credentials: with}) // it has node1's certificate
-	client := newEngine(t, Options{Name: "client", Registry: names, Credentials: with})
+	newEngine(t, Options{Name: "node1", Registry: names, Security: Security{Credentials: with}})
+	newEngine(t, Options{Name: "node2", Registry: names, Security: Security{Credentials: with}}) // it has node1's certificate
+	client := newEngine(t, Options{Name: "client", Registry: names, Security: Security{Credentials: with}})
 	if _, err := client.Open(testContext(t), "node1"); err != nil {
 		t.Errorf("its own name: %v", err)
 	}

@@ -212,11 +212,11 @@ func TestRegionThatATransportKeeps(t *testing.T) {
 	n := newNetwork()
 	var c *clinging
 	build := n.transport(fake.Options{Name: "fake"})
-	e := newEngine(t, Options{Transports: []TransportFactory{func(env transport.Env) (transport.Transport, error) {
-		x, err := build(env)
+	e := newEngine(t, Options{Transports: []TransportFactory{&transport.Factory{Make: func(env transport.Env) (transport.Transport, error) {
+		x, err := build.(*transport.Factory).Make(env)
 		c = &clinging{Transport: x}
 		return c, err
-	}}})
+	}}}})
 	r, err := e.Alloc(4096, RegionOptions{Grant: memory.PeerWrite})
 	must(t, err)
 	c.clings.Store(true)
@@ -238,11 +238,11 @@ func TestRegionClosedTwice(t *testing.T) {
 	n := newNetwork()
 	var c *counted
 	build := n.transport(fake.Options{Name: "fake"})
-	e := newEngine(t, Options{Transports: []TransportFactory{func(env transport.Env) (transport.Transport, error) {
-		x, err := build(env)
+	e := newEngine(t, Options{Transports: []TransportFactory{&transport.Factory{Make: func(env transport.Env) (transport.Transport, error) {
+		x, err := build.(*transport.Factory).Make(env)
 		c = &counted{Transport: x}
 		return c, err
-	}}})
+	}}}})
 	r, err := e.Alloc(4096, RegionOptions{Grant: memory.PeerWrite})
 	must(t, err)
 	ctx := testContext(t)

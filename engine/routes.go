@@ -92,13 +92,14 @@ const notOffered = "the peer does not offer it"
 
 // noLane says for each transport why it has no lane, or for the only one that may have.
 func noLane(key routeKey, groups []group) error {
-	var reasons, missing []string
+	var reasons []string
+	var missing []pathsel.Transport
 	for i := range groups {
 		name, why := groups[i].carrier.name, groups[i].reason
 		if len(groups[i].lanes) == 0 && (key.only == "" || key.only == name) {
 			reasons = append(reasons, name+": "+why)
 			if why == notOffered {
-				missing = append(missing, name)
+				missing = append(missing, pathsel.Transport(name))
 			}
 		}
 	}

@@ -310,7 +310,7 @@ func (p *Peer) callEngine(ctx context.Context, method uint16, body []byte) ([]by
 }
 
 // Call sends a request of up to MaxCallBytes to the peer's application (its
-// Options.Answer) and waits for the answer. Beyond 32 calls at a time, further ones wait.
+// Serve.Answer) and waits for the answer. Beyond 32 calls at a time, further ones wait.
 // A call runs at most once, even if connections are lost meanwhile. ctx bounds the
 // waiting; without a deadline, Options.DefaultTimeout does. The call may still run after
 // that. An error that the application returned is a *RemoteError.
@@ -346,7 +346,7 @@ func (p *Peer) call(ctx context.Context, request []byte) ([]byte, error) {
 // answer has the application answer a peer's call.
 func (e *Engine) answer(ctx context.Context, s *session.Session, request []byte) ([]byte, error) {
 	switch {
-	case e.o.Answer == nil:
+	case e.o.Serve.Answer == nil:
 		return nil, errors.New("this engine's application answers no calls")
 	case len(request) > MaxCallBytes:
 		return nil, fmt.Errorf("request of %d bytes: %w: %d", len(request), ErrLimit, MaxCallBytes)
@@ -355,7 +355,7 @@ func (e *Engine) answer(ctx context.Context, s *session.Session, request []byte)
 		return nil, err
 	}
 	defer e.answering.leave(s)
-	answer, err := e.o.Answer(ctx, s.PeerID(), request)
+	answer, err := e.o.Serve.Answer(ctx, s.PeerID(), request)
 	if err != nil {
 		text := err.Error()
 		return nil, errors.New(text[:min(len(text), maxCallError)])

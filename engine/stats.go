@@ -9,6 +9,7 @@ import (
 	"github.com/topoctl/topoctl/engine/internal/transport"
 	"github.com/topoctl/topoctl/engine/memory"
 	"github.com/topoctl/topoctl/internal/sched"
+	"github.com/topoctl/topoctl/pathsel"
 )
 
 // Stats are an engine's state and its counters since it was made.
@@ -90,27 +91,27 @@ const (
 
 // LaneStats is the state of one lane, and what it has carried.
 type LaneStats struct {
-	Peer                string     `json:"peer"`
-	Lane                string     `json:"lane"`
-	ID                  uint32     `json:"id"`
-	Transport           string     `json:"transport"`
-	Health              LaneHealth `json:"health"`
-	BytesPerSec         topo.Rate  `json:"service_bytes_per_sec"` // 0 is unknown
-	Measured            bool       `json:"measured"`
-	Bytes               int64      `json:"bytes"`
-	Slices              int64      `json:"slices"`
-	InflightBytes       int64      `json:"inflight_bytes"`
-	InflightSlices      int        `json:"inflight_slices"`
-	WindowBytes         int64      `json:"window_bytes"`
-	Retries             int64      `json:"retries"`
-	Failures            int64      `json:"failures"`
-	LastError           string     `json:"last_error,omitempty"`
-	Connection          string     `json:"connection,omitempty"`
-	LocalPort           topo.ID    `json:"local_port,omitempty"`
-	RemotePort          topo.ID    `json:"remote_port,omitempty"`
-	LocalAddress        string     `json:"local_address,omitempty"`
-	RemoteAddress       string     `json:"remote_address,omitempty"`
-	ExpectedRoundTripNS int64      `json:"expected_round_trip_ns"`
+	Peer                string            `json:"peer"`
+	Lane                string            `json:"lane"`
+	ID                  uint32            `json:"id"`
+	Transport           pathsel.Transport `json:"transport"`
+	Health              LaneHealth        `json:"health"`
+	BytesPerSec         topo.Rate         `json:"service_bytes_per_sec"` // 0 is unknown
+	Measured            bool              `json:"measured"`
+	Bytes               int64             `json:"bytes"`
+	Slices              int64             `json:"slices"`
+	InflightBytes       int64             `json:"inflight_bytes"`
+	InflightSlices      int               `json:"inflight_slices"`
+	WindowBytes         int64             `json:"window_bytes"`
+	Retries             int64             `json:"retries"`
+	Failures            int64             `json:"failures"`
+	LastError           string            `json:"last_error,omitempty"`
+	Connection          string            `json:"connection,omitempty"`
+	LocalPort           topo.ID           `json:"local_port,omitempty"`
+	RemotePort          topo.ID           `json:"remote_port,omitempty"`
+	LocalAddress        string            `json:"local_address,omitempty"`
+	RemoteAddress       string            `json:"remote_address,omitempty"`
+	ExpectedRoundTripNS int64             `json:"expected_round_trip_ns"`
 }
 
 // LaneHealth says whether a lane can carry bytes.
@@ -131,12 +132,12 @@ const (
 type ServedStats struct {
 	// Conn is the peer's number for it, which logs and fences use too. Two peers may use
 	// the same number.
-	Conn          uint64  `json:"conn,string"`
-	Peer          string  `json:"peer"` // what it calls itself
-	Transport     string  `json:"transport"`
-	LocalAddress  string  `json:"local_address,omitempty"`
-	RemoteAddress string  `json:"remote_address,omitempty"`
-	LocalPort     topo.ID `json:"local_port,omitempty"`
+	Conn          uint64            `json:"conn,string"`
+	Peer          string            `json:"peer"` // what it calls itself
+	Transport     pathsel.Transport `json:"transport"`
+	LocalAddress  string            `json:"local_address,omitempty"`
+	RemoteAddress string            `json:"remote_address,omitempty"`
+	LocalPort     topo.ID           `json:"local_port,omitempty"`
 	// ReadBytes and WrittenBytes are what the peer has read and written here, nil if it does
 	// so without this engine's help.
 	ReadBytes    *int64 `json:"read_bytes"`
@@ -274,7 +275,7 @@ func (e *Engine) laneStates(of *Peer) map[*lane]LaneStats {
 
 func (l *lane) stats(x *sched.LaneStats) LaneStats {
 	s := LaneStats{
-		Peer: l.peer.name, Lane: l.name, ID: uint32(l.id), Transport: l.carrier.name, Health: LaneHealth(x.Health), Measured: x.Measured,
+		Peer: l.peer.name, Lane: l.name, ID: uint32(l.id), Transport: pathsel.Transport(l.carrier.name), Health: LaneHealth(x.Health), Measured: x.Measured,
 		BytesPerSec: x.BytesPerSec, Bytes: x.DoneBytes, Slices: x.DoneSlices,
 		InflightBytes: x.InflightBytes, InflightSlices: x.Inflight, WindowBytes: x.WindowBytes,
 		Retries: x.Retries, Failures: x.Failures, LastError: x.LastError, Connection: l.described,
@@ -311,7 +312,7 @@ func (e *Engine) servedStats() (_ []ServedStats, more int) {
 		}
 		for _, x := range serving.Serves() {
 			s := ServedStats{
-				Conn: uint64(x.Conn), Peer: x.Name, Transport: c.name, LocalAddress: x.LocalAddress, RemoteAddress: x.RemoteAddress,
+				Conn: uint64(x.Conn), Peer: x.Name, Transport: pathsel.Transport(c.name), LocalAddress: x.LocalAddress, RemoteAddress: x.RemoteAddress,
 				LocalPort: x.LocalPort, ReadBytes: x.ReadBytes, WrittenBytes: x.WrittenBytes,
 			}
 			if at, err := netip.ParseAddrPort(x.LocalAddress); err == nil && s.LocalPort == "" {

@@ -11,6 +11,7 @@ import (
 	"github.com/topoctl/topoctl/internal/direction"
 	"github.com/topoctl/topoctl/internal/pkgerr"
 	"github.com/topoctl/topoctl/internal/sched"
+	"github.com/topoctl/topoctl/pathsel"
 )
 
 // Span is a range of a local region.
@@ -84,8 +85,8 @@ func ReadPages(into Span, intoPages []uint32, from RemoteSpan, fromPages []uint3
 type SubmitOptions struct {
 	HighPriority bool
 	Check        Check
-	Transport    string // use only this one; "" uses any
-	Label        string // appears in explanations
+	Transport    pathsel.Transport // use only this one; "" uses any
+	Label        string            // appears in explanations
 	// Notify is delivered to the peer's application exactly once, after the last byte
 	// of the batch is in place; nil sends none. It must not be changed until the batch
 	// is done.
@@ -160,7 +161,7 @@ func (p *Peer) prepare(ctx context.Context, ops []Op, o SubmitOptions) (*Batch, 
 	if len(o.Notify) > maxNotify {
 		return nil, fmt.Errorf("notification of %d bytes: %w is %d", len(o.Notify), ErrLimit, maxNotify)
 	}
-	if o.Transport != "" && e.carrierOf(o.Transport) == nil {
+	if o.Transport != "" && e.carrierOf(string(o.Transport)) == nil {
 		return nil, invalid("transport %q: the engine has %s", o.Transport, e.carrierNames())
 	}
 	b := &Batch{engine: e, peer: p, o: o, ops: len(ops), done: make(chan struct{})}
@@ -415,7 +416,7 @@ func (t *batchBuilder) part(l *Region, r *RemoteRegion) (*part, error) {
 		return t.lastPart, nil
 	}
 	b := t.b
-	route, err := b.peer.route(routeKey{l.location, r.location, b.o.Transport, r.reach.Load() &^ l.unregistered})
+	route, err := b.peer.route(routeKey{l.location, r.location, string(b.o.Transport), r.reach.Load() &^ l.unregistered})
 	if err != nil {
 		return nil, err
 	}

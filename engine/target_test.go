@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/topoctl/topoctl/engine/memory"
+	"github.com/topoctl/topoctl/engine/trust"
 )
 
 // A peer that was stopped and started again is opened again, for all that use the target, and what belongs to its
@@ -15,9 +16,9 @@ import (
 func TestTarget(t *testing.T) {
 	checkLeaks(t)
 	ctx := testContext(t)
-	options := Options{Name: "server", Prepare: func(e *Engine) error {
+	options := Options{Name: "server", Serve: Serve{Prepare: func(e *Engine) error {
 		return errOf(e.Alloc(4096, RegionOptions{Name: "kv", Grant: memory.PeerRead | memory.PeerWrite}))
-	}}
+	}}}
 	server := newEngine(t, options)
 	options.Listen = []string{server.Addrs()[0].String()}
 	client := newEngine(t, Options{Name: "client"})
@@ -95,7 +96,7 @@ func TestTargetWaits(t *testing.T) {
 	if err := <-stopped; !errors.Is(err, ErrClosed) {
 		t.Errorf("closed meanwhile: %v", err)
 	}
-	guarded := newEngine(t, Options{Token: []byte("a token of 16 bytes")})
+	guarded := newEngine(t, Options{Security: Security{Credentials: trust.Secret([]byte("a token of 16 bytes"))}})
 	if _, err := client.Target(guarded.Addrs()[0].String()).Peer(testContext(t)); !errors.Is(err, ErrToken) {
 		t.Errorf("without a token: %v", err)
 	}

@@ -144,7 +144,7 @@ func (e *Engine) Advertised() []Advertised {
 	defer e.offering.mu.Unlock()
 	var out []Advertised
 	for i, x := range e.offering.endpoints {
-		out = append(out, Advertised{Transport: x.Transport, Port: x.Port, Address: x.Address, BytesPerSec: x.BytesPerSec})
+		out = append(out, Advertised{Transport: pathsel.Transport(x.Transport), Port: x.Port, Address: x.Address, BytesPerSec: x.BytesPerSec})
 		if i == 0 {
 			out[0].Reason = e.offering.reason
 		}

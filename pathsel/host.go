@@ -31,11 +31,13 @@ func (l Location) Node() topo.ID {
 // Transport is the way of moving data that ports are chosen for.
 type Transport string
 
-// The transports. Auto is RDMA where a usable RDMA port exists, else TCP.
+// The transports. Auto is RDMA where a usable RDMA port exists, else TCP. SHM is memory that engines on one host
+// share: it needs no port.
 const (
 	Auto Transport = ""
 	RDMA Transport = "rdma"
 	TCP  Transport = "tcp"
+	SHM  Transport = "shm"
 )
 
 // Options say what a Host is prepared for.

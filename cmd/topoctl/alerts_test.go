@@ -11,6 +11,7 @@ import (
 
 	"github.com/topoctl/topoctl/engine"
 	"github.com/topoctl/topoctl/engine/memory"
+	"github.com/topoctl/topoctl/engine/trust"
 	"github.com/topoctl/topoctl/internal/agent"
 )
 
@@ -59,7 +60,7 @@ func TestAlertsNameOurMetrics(t *testing.T) {
 func engineMetrics(t *testing.T) string {
 	t.Helper()
 	ctx := t.Context()
-	options := engine.Options{Listen: []string{"127.0.0.1:0"}, Token: []byte("0123456789abcdef")}
+	options := engine.Options{Listen: []string{"127.0.0.1:0"}, Security: engine.Security{Credentials: trust.Secret([]byte("0123456789abcdef"))}}
 	started := func(name string) *engine.Engine {
 		o := options
 		o.Name = name

@@ -34,21 +34,21 @@ func (n *Network) RDMA(o Options, devices ...string) engine.TransportFactory {
 	for _, d := range devices {
 		shape.Ports = append(shape.Ports, transport.LocalPort{ID: topo.PortID(d, 1), Name: d, BytesPerSec: 1e9})
 	}
-	return func(env transport.Env) (transport.Transport, error) {
+	return &transport.Factory{Name: shape.Name, Make: func(env transport.Env) (transport.Transport, error) {
 		mine := shape
 		mine.Changed = env.Changed
 		return fake.Ported{Transport: n.fake.Transport(env.Name, env.Regions, mine)}, nil
-	}
+	}}
 }
 
 // Failing is a transport that cannot be made; engines go on without it if err wraps engine.ErrUnavailable.
 func Failing(err error) engine.TransportFactory {
-	return func(transport.Env) (transport.Transport, error) { return nil, err }
+	return &transport.Factory{Name: "failing", Make: func(transport.Env) (transport.Transport, error) { return nil, err }}
 }
 
 // Verbs is RDMA over a library, as topoctl's own tests have one.
 func Verbs(lib *verbs.Lib) engine.TransportFactory {
-	return func(env transport.Env) (transport.Transport, error) {
+	return &transport.Factory{Name: "rdma", Make: func(env transport.Env) (transport.Transport, error) {
 		return rdma.New(rdma.Options{}, lib, env.Changed)
-	}
+	}}
 }

@@ -38,12 +38,13 @@ func (t Token) Format(s fmt.State, _ rune) {
 	fmt.Fprintf(s, "token %q with a secret of %d bytes", t.Name, len(t.Secret))
 }
 
-// OfSecret are the credentials of a token without name, and none where the secret is empty.
-func OfSecret(secret []byte) func() *Credentials {
-	c := &Credentials{}
-	if len(secret) > 0 {
-		c.Tokens = []Token{{Secret: secret}}
+// Secret gives the credentials of one shared secret without a name, of at least MinSecret bytes. It is nil for an
+// empty secret.
+func Secret(secret []byte) func() *Credentials {
+	if len(secret) == 0 {
+		return nil
 	}
+	c := &Credentials{Tokens: []Token{{Secret: secret}}}
 	return func() *Credentials { return c }
 }
 

@@ -11,11 +11,12 @@ import (
 
 	"github.com/topoctl/topoctl/engine"
 	"github.com/topoctl/topoctl/engine/memory"
+	"github.com/topoctl/topoctl/engine/trust"
 )
 
 // prefill computes the cache and pushes it to the decode process.
 func prefill(ctx context.Context, o options, out io.Writer) (err error) {
-	e, err := engine.New(ctx, engine.Options{Name: "prefill", Token: o.token})
+	e, err := engine.New(ctx, engine.Options{Name: "prefill", Security: engine.Security{Credentials: trust.Secret(o.token)}})
 	if err != nil {
 		return err
 	}
@@ -62,7 +63,7 @@ func decode(ctx context.Context, o options, out io.Writer) (err error) {
 	if both {
 		o.decode = "127.0.0.1:0"
 	}
-	e, err := engine.New(ctx, engine.Options{Name: "decode", Listen: []string{o.decode}, Token: o.token})
+	e, err := engine.New(ctx, engine.Options{Name: "decode", Listen: []string{o.decode}, Security: engine.Security{Credentials: trust.Secret(o.token)}})
 	if err != nil {
 		return err
 	}

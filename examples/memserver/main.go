@@ -18,6 +18,7 @@ import (
 
 	"github.com/topoctl/topoctl/engine"
 	"github.com/topoctl/topoctl/engine/memory"
+	"github.com/topoctl/topoctl/engine/trust"
 	"github.com/topoctl/topoctl/examples/internal/secret"
 )
 
@@ -56,7 +57,7 @@ func run(ctx context.Context, args []string, out, notes io.Writer) error {
 
 // serve keeps the files in memory until ctx ends.
 func serve(ctx context.Context, listen string, token []byte, files []string, notes io.Writer) (err error) {
-	e, err := engine.New(ctx, engine.Options{Name: "memserver", Listen: []string{listen}, Token: token})
+	e, err := engine.New(ctx, engine.Options{Name: "memserver", Listen: []string{listen}, Security: engine.Security{Credentials: trust.Secret(token)}})
 	if err != nil {
 		return err
 	}
@@ -100,7 +101,7 @@ func load(e *engine.Engine, file string, notes io.Writer) error {
 
 // client writes one of the server's files to out, or lists them.
 func client(ctx context.Context, address string, token []byte, name string, out io.Writer) (err error) {
-	e, err := engine.New(ctx, engine.Options{Name: "memserver client", Token: token})
+	e, err := engine.New(ctx, engine.Options{Name: "memserver client", Security: engine.Security{Credentials: trust.Secret(token)}})
 	if err != nil {
 		return err
 	}

@@ -86,22 +86,19 @@ func Run(ctx context.Context, o Options) (err error) {
 		o.Engine.Logger = slog.New(slog.DiscardHandler)
 	}
 	if o.Grants != nil {
-		o.Engine.Permit = func(id trust.PeerID) engine.Permissions { return o.Grants.Current().Permit(id) }
+		o.Engine.Security.Permit = func(id trust.PeerID) engine.Permissions { return o.Grants.Current().Permit(id) }
 	}
 	var prober *fabric.Server
 	if o.Probe != nil {
 		p := *o.Probe
-		p.Credentials, p.Logger = o.Engine.Credentials, o.Engine.Logger
-		if p.Credentials == nil && len(o.Engine.Token) > 0 {
-			p.Credentials = trust.OfSecret(o.Engine.Token)
-		}
+		p.Credentials, p.Logger = o.Engine.Security.Credentials, o.Engine.Logger
 		if o.Grants != nil {
 			p.Of = func(id trust.PeerID) (fabric.Targets, bool) { return o.Grants.Current().Probe(id) }
 		}
 		prober = fabric.NewServer(p)
-		o.Engine.Answer = prober.Answer
+		o.Engine.Serve.Answer = prober.Answer
 	} else {
-		o.Engine.Answer = func(context.Context, trust.PeerID, []byte) ([]byte, error) { return nil, errNoProbes }
+		o.Engine.Serve.Answer = func(context.Context, trust.PeerID, []byte) ([]byte, error) { return nil, errNoProbes }
 	}
 	e, err := engine.New(ctx, o.Engine)
 	if err != nil {
@@ -120,7 +117,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	if o.Grants != nil {
 		defer every(ctx, cmp.Or(o.reloadEvery, time.Second), func(context.Context) {
 			if o.Grants.Reload(o.Engine.Logger) {
-				e.PermissionsChanged()
+				e.RecheckPermissions()
 			}
 		})()
 	}

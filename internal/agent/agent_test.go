@@ -71,12 +71,12 @@ func TestRun(t *testing.T) {
 	before := runtime.NumGoroutine()
 	token := []byte("0123456789abcdef")
 	var log bytes.Buffer // read when the agent has ended
-	i, stop := running(t, Options{Engine: engine.Options{Name: "n1", Token: token, Registry: names.Client(), Logger: slog.New(slog.NewTextHandler(&log, nil))}, HTTP: []string{"127.0.0.1:0"},
+	i, stop := running(t, Options{Engine: engine.Options{Name: "n1", Security: engine.Security{Credentials: trust.Secret(token)}, Registry: names.Client(), Logger: slog.New(slog.NewTextHandler(&log, nil))}, HTTP: []string{"127.0.0.1:0"},
 		Regions: []Region{{4096, engine.RegionOptions{Name: "bench", Grant: memory.PeerRead | memory.PeerWrite}}, {8192, engine.RegionOptions{Name: "private"}}}})
 	if i.Name != "n1" || len(i.Addresses) != 1 || len(i.HTTP) != 1 || len(i.Regions) != 2 || i.Regions[0].Name != "bench" || i.Epoch == 0 || i.Registered {
 		t.Errorf("%+v", i)
 	}
-	e, err := engine.New(t.Context(), engine.Options{Token: token})
+	e, err := engine.New(t.Context(), engine.Options{Security: engine.Security{Credentials: trust.Secret(token)}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,7 +98,7 @@ func TestRun(t *testing.T) {
 	if err := p.Notify(t.Context(), make([]byte, 64<<10)); err == nil || !strings.Contains(err.Error(), "takes no notifications") {
 		t.Errorf("a notification that no one reads: %v", err)
 	}
-	stranger, err := engine.New(t.Context(), engine.Options{Token: []byte("another token, 1")})
+	stranger, err := engine.New(t.Context(), engine.Options{Security: engine.Security{Credentials: trust.Secret([]byte("another token, 1"))}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -175,10 +175,10 @@ func TestProbe(t *testing.T) {
 	var stops []func() error
 	for n, o := range []*fabric.ServerOptions{{Targets: fabric.Loopback, Limits: fabric.Limits{MemoryBytes: 1 << 20}}, {}, nil} {
 		name := fmt.Sprintf("n%d", n)
-		i, stop := running(t, Options{Engine: engine.Options{Name: name, Token: token}, Probe: o})
+		i, stop := running(t, Options{Engine: engine.Options{Name: name, Security: engine.Security{Credentials: trust.Secret(token)}}, Probe: o})
 		hosts, stops = append(hosts, probe.Host{Name: name, Address: i.Addresses[0]}), append(stops, stop)
 	}
-	f, err := fabric.Open(t.Context(), fabric.Options{Hosts: hosts, Credentials: trust.OfSecret(token)})
+	f, err := fabric.Open(t.Context(), fabric.Options{Hosts: hosts, Credentials: trust.Secret(token)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -167,7 +167,7 @@ func matches(pattern, name string) bool {
 	return text.Matches(pattern, name)
 }
 
-// Permit is what a peer may do; see engine.Options.Permit.
+// Permit is what a peer may do; see engine.Security.Permit.
 func (p *Policy) Permit(id trust.PeerID) engine.Permissions {
 	if r := p.ruleFor(id); r != nil {
 		return r.may

@@ -84,7 +84,7 @@ func peerMetrics(x *document.Metrics, p *engine.PeerStats) {
 }
 
 func laneMetrics(x *document.Metrics, l *engine.LaneStats) {
-	with := []string{"peer", l.Peer, "lane", l.Lane, "transport", l.Transport}
+	with := []string{"peer", l.Peer, "lane", l.Lane, "transport", string(l.Transport)}
 	add := func(name string, kind document.MetricKind, help string, value int64) {
 		x.Add("topoctl_engine_lane_"+name, kind, help, document.IntValue(value), with...)
 	}

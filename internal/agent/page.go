@@ -146,7 +146,7 @@ func laneTable(lanes []engine.LaneStats) *report.Table {
 		if l.BytesPerSec > 0 {
 			rate = basis.Mark(l.BytesPerSec.String())
 		}
-		t.Add(l.Peer, l.Lane, l.Transport, string(l.Health), rate, units.Bytes(l.Bytes), units.Bytes(l.InflightBytes), strconv.FormatInt(l.Retries, 10), l.LastError)
+		t.Add(l.Peer, l.Lane, string(l.Transport), string(l.Health), rate, units.Bytes(l.Bytes), units.Bytes(l.InflightBytes), strconv.FormatInt(l.Retries, 10), l.LastError)
 	}
 	return t
 }
@@ -161,7 +161,7 @@ func servedTable(s *engine.Stats) *report.Table {
 	}
 	for i := range s.Served {
 		c := &s.Served[i]
-		t.Add(c.Peer, c.Transport, moved(c.ReadBytes), moved(c.WrittenBytes), c.RemoteAddress)
+		t.Add(c.Peer, string(c.Transport), moved(c.ReadBytes), moved(c.WrittenBytes), c.RemoteAddress)
 	}
 	if s.ServedUnlisted > 0 {
 		t.After = append(t.After, "and "+strconv.Itoa(s.ServedUnlisted)+" more")

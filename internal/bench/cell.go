@@ -162,7 +162,7 @@ func (c *cell) runFault(fault *FaultPlan, m *meter, over <-chan struct{}) error 
 
 // countLanes adds the difference between two readings of the lanes.
 func (c *cell) countLanes(before, after []engine.LaneStats) {
-	key := func(l *engine.LaneStats) string { return l.Transport + "\x00" + l.Lane }
+	key := func(l *engine.LaneStats) string { return string(l.Transport+"\x00") + l.Lane }
 	was := map[string]engine.LaneStats{}
 	for i := range before {
 		was[key(&before[i])] = before[i]
@@ -173,10 +173,10 @@ func (c *cell) countLanes(before, after []engine.LaneStats) {
 		if now.Bytes == old.Bytes && now.Retries == old.Retries {
 			continue
 		}
-		k := slices.IndexFunc(c.lanes, func(l LaneResult) bool { return l.Lane == now.Lane && l.Transport == now.Transport })
+		k := slices.IndexFunc(c.lanes, func(l LaneResult) bool { return l.Lane == now.Lane && l.Transport == string(now.Transport) })
 		if k < 0 {
 			k = len(c.lanes)
-			c.lanes = append(c.lanes, LaneResult{Lane: now.Lane, Transport: now.Transport})
+			c.lanes = append(c.lanes, LaneResult{Lane: now.Lane, Transport: string(now.Transport)})
 		}
 		c.lanes[k].Bytes += now.Bytes - old.Bytes
 		c.lanes[k].Slices += now.Slices - old.Slices

@@ -126,7 +126,7 @@ func (r *run) open(ctx context.Context) error {
 // dial makes an engine, opens the peer and finds the region.
 func (r *run) dial(ctx context.Context) (*end, error) {
 	o, batchTime := &r.o, r.batchTime()
-	e, err := engine.New(ctx, engine.Options{Name: fmt.Sprintf("bench-%d", os.Getpid()), Credentials: o.Credentials, Ports: engine.Ports{Topology: o.Topology, Overlay: o.Overlay}, DefaultTimeout: batchTime, Transports: o.Engine, Protection: o.Protection, Registry: o.Registry})
+	e, err := engine.New(ctx, engine.Options{Name: fmt.Sprintf("bench-%d", os.Getpid()), Security: engine.Security{Credentials: o.Credentials, Protection: o.Protection}, Ports: engine.Ports{Topology: o.Topology, Overlay: o.Overlay}, DefaultTimeout: batchTime, Transports: o.Engine, Registry: o.Registry})
 	if err != nil {
 		return nil, err
 	}
@@ -217,7 +217,7 @@ func (x *end) restrict(names []string, count int, fault *FaultPlan) error {
 	for _, route := range plan.Routes {
 		for _, g := range route.Groups {
 			for _, l := range g.Lanes {
-				byTransport[g.Transport] = append(byTransport[g.Transport], l.Lane) // best first
+				byTransport[string(g.Transport)] = append(byTransport[string(g.Transport)], l.Lane) // best first
 				all = append(all, l.Lane)
 			}
 		}

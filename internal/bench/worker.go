@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/topoctl/topoctl/engine"
+	"github.com/topoctl/topoctl/pathsel"
 )
 
 // worker has one batch in flight, in its own part of the memory.
@@ -28,7 +29,7 @@ func newWorkers(c *cell) error {
 	for part := range c.layout.parts {
 		w := &worker{c: c, part: part, ops: make([]engine.Op, c.r.o.batchFor(c.size))}
 		if c.transport != Auto {
-			w.options.Transport = c.transport
+			w.options.Transport = pathsel.Transport(c.transport)
 		}
 		if c.verified != nil && c.op == engine.Write {
 			var err error

@@ -77,9 +77,9 @@ func Open(ctx context.Context, options string) (*Engine, error) {
 		e.names, names = r, registry.WithAddresses(r)
 	}
 	eo.Registry = &directory{Registry: names, engine: e}
-	eo.Answer = e.answer
+	eo.Serve.Answer = e.answer
 	if o.Compat {
-		eo.Other = e.other
+		eo.Serve.OtherProtocol = e.other
 	}
 	e.log = eo.Logger
 	if e.e, err = engine.New(ctx, eo); err != nil {

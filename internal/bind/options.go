@@ -189,14 +189,14 @@ var logLevels = map[string]slog.Level{"error": slog.LevelError, "warn": slog.Lev
 // engine gives the engine's options.
 func (o *Options) engine(ctx context.Context) (engine.Options, error) {
 	out := engine.Options{
-		Name: o.Name, Listen: o.Listen, Advertise: o.Advertise, Insecure: o.Insecure, Protection: engine.Protection(o.Protection), Serves: o.Serves,
+		Name: o.Name, Listen: o.Listen, Advertise: o.Advertise, Security: engine.Security{Insecure: o.Insecure, Protection: engine.Protection(o.Protection)}, Serves: o.Serves,
 		DefaultTimeout: o.DefaultTimeout, GiveUp: o.GiveUp,
 		Logger: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: logLevels[o.Log]})),
 	}
 	out.Ports.LocalRank, out.Ports.LocalSize = o.LocalRank, o.LocalSize
 	if o.Files != (trust.Files{}) {
 		var err error
-		if out.Credentials, err = o.Files.Watch(out.Logger); err != nil {
+		if out.Security.Credentials, err = o.Files.Watch(out.Logger); err != nil {
 			return out, fail(Invalid, "options: %w", err)
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/engine"
 	"github.com/topoctl/topoctl/engine/memory"
+	"github.com/topoctl/topoctl/engine/trust"
 	"github.com/topoctl/topoctl/fixtures"
 )
 
@@ -57,7 +58,7 @@ func (f *farSide) startEngine(a ask) (answer, error) {
 		return answer{}, err
 	}
 	e, err := engine.New(context.Background(), engine.Options{
-		Name: "far", Listen: []string{":0"}, Token: token, Ports: engine.Ports{Topology: t}, Transports: []engine.TransportFactory{engine.TCP()},
+		Name: "far", Listen: []string{":0"}, Security: engine.Security{Credentials: trust.Secret(token)}, Ports: engine.Ports{Topology: t}, Transports: []engine.TransportFactory{engine.TCP()},
 	})
 	if err != nil {
 		return answer{}, err

@@ -12,6 +12,7 @@ import (
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/engine"
 	"github.com/topoctl/topoctl/engine/memory"
+	"github.com/topoctl/topoctl/engine/trust"
 	"github.com/topoctl/topoctl/fixtures"
 	"github.com/topoctl/topoctl/internal/kv"
 	"github.com/topoctl/topoctl/internal/kv/replay"
@@ -63,7 +64,7 @@ func (f *farSide) startLocated() (answer, error) {
 		return answer{}, err
 	}
 	e, err := engine.New(context.Background(), engine.Options{
-		Name: "far", Listen: []string{":0"}, Token: token, Ports: engine.Ports{Topology: t}, Transports: []engine.TransportFactory{engine.TCP()},
+		Name: "far", Listen: []string{":0"}, Security: engine.Security{Credentials: trust.Secret(token)}, Ports: engine.Ports{Topology: t}, Transports: []engine.TransportFactory{engine.TCP()},
 	})
 	if err != nil {
 		return answer{}, err
@@ -86,7 +87,7 @@ func TestKVPlaces(t *testing.T) {
 	l.must("topology", err)
 	far := l.far.ask(ask{Do: "located"})
 	for _, ranks := range [][]int{{0, 1}, {1}, {0}} { // the GPU of each
-		e, err := engine.New(t.Context(), engine.Options{Name: "near", Token: token, Ports: engine.Ports{Topology: top}, Transports: []engine.TransportFactory{engine.TCP()}})
+		e, err := engine.New(t.Context(), engine.Options{Name: "near", Security: engine.Security{Credentials: trust.Secret(token)}, Ports: engine.Ports{Topology: top}, Transports: []engine.TransportFactory{engine.TCP()}})
 		l.must("engine", err)
 		t.Cleanup(func() { e.Close() })
 		peer, err := e.Open(t.Context(), far.Address)

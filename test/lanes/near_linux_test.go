@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/topoctl/topoctl/engine"
+	"github.com/topoctl/topoctl/engine/trust"
 )
 
 // nearEngine is the engine of this process, which drives.
@@ -25,7 +26,7 @@ func (l *lab) open(lanes int, far answer) *nearEngine {
 	t, err := topology("near", lanes, nearAddr)
 	l.must("topology", err)
 	e, err := engine.New(context.Background(), engine.Options{
-		Name: "near", Token: token, Ports: engine.Ports{Topology: t}, Transports: []engine.TransportFactory{engine.TCP()},
+		Name: "near", Security: engine.Security{Credentials: trust.Secret(token)}, Ports: engine.Ports{Topology: t}, Transports: []engine.TransportFactory{engine.TCP()},
 	})
 	l.must("engine", err)
 	l.t.Cleanup(func() { e.Close() })

@@ -41,7 +41,7 @@ func run(ctx context.Context, args []string, in io.Reader, out io.Writer) error 
 	}
 	o := engine.Options{
 		Name:       "go",
-		Protection: engine.Protection(*protect),
+		Security:   engine.Security{Protection: engine.Protection(*protect)},
 		Transports: []engine.TransportFactory{engine.TCP()},
 		// A relay or an impostor is not given up earlier.
 		GiveUp:         3 * time.Second,
@@ -53,7 +53,7 @@ func run(ctx context.Context, args []string, in io.Reader, out io.Writer) error 
 		if err != nil {
 			return err
 		}
-		o.Credentials = credentials
+		o.Security.Credentials = credentials
 	}
 	if *open != "" {
 		return client(ctx, o, *open, *rounds, out)
@@ -65,7 +65,7 @@ func run(ctx context.Context, args []string, in io.Reader, out io.Writer) error 
 func serve(ctx context.Context, o engine.Options, in io.Reader, out io.Writer) (err error) {
 	var calls held
 	calls.release = make(chan struct{})
-	o.Answer = calls.answer
+	o.Serve.Answer = calls.answer
 	e, err := engine.New(ctx, o)
 	if err != nil {
 		return err

@@ -22,6 +22,7 @@ import (
 	mem "github.com/topoctl/topoctl/engine/internal/memory"
 	"github.com/topoctl/topoctl/engine/memory"
 	"github.com/topoctl/topoctl/engine/memory/cuda"
+	"github.com/topoctl/topoctl/pathsel"
 )
 
 // random gives bytes that differ from one call to the next.
@@ -175,7 +176,7 @@ func (p *pair) close() error { return errors.Join(p.client.Close(), p.server.Clo
 
 // do submits ops over one transport and waits.
 func (p *pair) do(ctx context.Context, over string, ops ...engine.Op) error {
-	b, err := p.peer.Submit(ctx, ops, engine.SubmitOptions{Transport: over})
+	b, err := p.peer.Submit(ctx, ops, engine.SubmitOptions{Transport: pathsel.Transport(over)})
 	if err != nil {
 		return err
 	}

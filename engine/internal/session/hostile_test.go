@@ -68,7 +68,7 @@ func target(t testing.TB, l Limits) (*Server, *net.TCPAddr, *atomic.Int32) {
 	}
 	reached := new(atomic.Int32)
 	s := Serve([]net.Listener{ln}, ServerOptions{
-		Identity: Identity{Name: "the host", Epoch: 0x5ec2e7, Credentials: trust.OfSecret(secret)}, Limits: l,
+		Identity: Identity{Name: "the host", Epoch: 0x5ec2e7, Credentials: trust.Secret(secret)}, Limits: l,
 		Handle: func(_ context.Context, _ *Session, _ uint16, b []byte) ([]byte, error) {
 			reached.Add(1)
 			return b, nil
@@ -110,7 +110,7 @@ func works(t testing.TB, addr *net.TCPAddr) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	s, err := Dial(ctx, DialOptions{
-		Identity: Identity{Credentials: trust.OfSecret(secret)}, Silence: 5 * time.Second,
+		Identity: Identity{Credentials: trust.Secret(secret)}, Silence: 5 * time.Second,
 		Routes: func() []Route { return []Route{{Remote: addr.AddrPort()}} },
 	})
 	if err != nil {
@@ -339,7 +339,7 @@ func TestLyingServer(t *testing.T) {
 		}
 	}()
 	_, err = Dial(context.Background(), DialOptions{
-		Identity: Identity{Credentials: trust.OfSecret(secret)},
+		Identity: Identity{Credentials: trust.Secret(secret)},
 		Routes:   func() []Route { return []Route{{Remote: ln.Addr().(*net.TCPAddr).AddrPort()}} },
 	})
 	if !errors.Is(err, ErrToken) {
@@ -644,7 +644,7 @@ func FuzzServer(f *testing.F) {
 		ln := newPipes()
 		id := Identity{Name: "n", Epoch: 1, TLS: endpoint}
 		if !open {
-			id.Credentials = trust.OfSecret(secret)
+			id.Credentials = trust.Secret(secret)
 		}
 		s := Serve([]net.Listener{ln}, ServerOptions{
 			Identity: id, Limits: Limits{AuthTime: time.Second, MessageBytes: 4096, CallsInFlight: 4},
@@ -718,7 +718,7 @@ func TestOther(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := Serve([]net.Listener{ln}, ServerOptions{
-		Identity: Identity{Credentials: trust.OfSecret(secret)}, Limits: Limits{AuthTime: 5 * time.Second},
+		Identity: Identity{Credentials: trust.Secret(secret)}, Limits: Limits{AuthTime: 5 * time.Second},
 		Handle: func(_ context.Context, _ *Session, _ uint16, b []byte) ([]byte, error) { return b, nil },
 		Other: func(c net.Conn) {
 			go func() {

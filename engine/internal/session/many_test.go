@@ -38,7 +38,7 @@ func TestManySessions(t *testing.T) {
 	if longtest.On() {
 		n = 10_000
 	}
-	srv, addr := serve(t, session.ServerOptions{Identity: session.Identity{Name: "h", Epoch: 1, Credentials: trust.OfSecret(token)}, Handle: echo,
+	srv, addr := serve(t, session.ServerOptions{Identity: session.Identity{Name: "h", Epoch: 1, Credentials: trust.Secret(token)}, Handle: echo,
 		Limits: session.Limits{Orphaned: 10 * time.Second}, // of one that could not say goodbye
 	}, "127.0.0.1:0")
 	work := make(chan int)
@@ -49,7 +49,7 @@ func TestManySessions(t *testing.T) {
 				for range work {
 					ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 					s, err := session.Dial(ctx, session.DialOptions{
-						Identity: session.Identity{Name: "c", Credentials: trust.OfSecret(token)}, Routes: to(addr), Silence: 5 * time.Second,
+						Identity: session.Identity{Name: "c", Credentials: trust.Secret(token)}, Routes: to(addr), Silence: 5 * time.Second,
 					})
 					if err != nil {
 						cancel()
@@ -147,7 +147,7 @@ func benchmarked(b *testing.B, secret []byte) func() *session.Session {
 	if err != nil {
 		b.Fatal(err)
 	}
-	id := session.Identity{Credentials: trust.OfSecret(secret)}
+	id := session.Identity{Credentials: trust.Secret(secret)}
 	srv := session.Serve([]net.Listener{l}, session.ServerOptions{Identity: id, Handle: echo})
 	b.Cleanup(func() { _ = srv.Close() })
 	return func() *session.Session {

@@ -23,7 +23,7 @@ func TestRefusalsAreSeen(t *testing.T) {
 	ln := newPipes()
 	var log bytes.Buffer // the server's mutex guards it
 	s := Serve([]net.Listener{ln}, ServerOptions{
-		Identity: Identity{Name: "the host", Credentials: trust.OfSecret(secret)}, Limits: Limits{UnauthenticatedConns: 2_000}, Logger: slog.New(slog.NewTextHandler(&log, nil)),
+		Identity: Identity{Name: "the host", Credentials: trust.Secret(secret)}, Limits: Limits{UnauthenticatedConns: 2_000}, Logger: slog.New(slog.NewTextHandler(&log, nil)),
 	})
 	const tries = 200
 	wrong := []byte("fedcba9876543210")

@@ -95,7 +95,7 @@ func TestRelay(t *testing.T) {
 				defer close(relayed)
 				relay(c, addr, lie)
 			})
-			if _, err := dialAt(t, at, Identity{Credentials: trust.OfSecret(secret)}); !errors.Is(err, ErrToken) {
+			if _, err := dialAt(t, at, Identity{Credentials: trust.Secret(secret)}); !errors.Is(err, ErrToken) {
 				t.Errorf("the dialler: %v", err)
 			}
 			<-relayed // a lied-to dialler is gone before the server has said what it thinks of its proof
@@ -115,7 +115,7 @@ func TestRelayedData(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := Serve([]net.Listener{ln}, ServerOptions{
-		Identity: Identity{Credentials: trust.OfSecret(secret)},
+		Identity: Identity{Credentials: trust.Secret(secret)},
 		DataKey: func(transport.SessionID, transport.ConnID) (transport.DataKey, bool) {
 			return transport.DataKey{1}, true
 		},
@@ -149,7 +149,7 @@ func TestStrippedTLS(t *testing.T) {
 		heard <- b
 	})
 	// Once: a busy peer's answer may lack TLS, too, and Dial would try again.
-	o := DialOptions{Identity: Identity{Name: "a name", Credentials: trust.OfSecret(secret)}, Routes: func() []Route { return []Route{{Remote: at}} }}
+	o := DialOptions{Identity: Identity{Name: "a name", Credentials: trust.Secret(secret)}, Routes: func() []Route { return []Route{{Remote: at}} }}
 	if _, err := dialOnce(t.Context(), o.withDefaults()); !errors.Is(err, errPlain) {
 		t.Error(err)
 	}
@@ -239,7 +239,7 @@ func TestNamesOfTokensAreNotTold(t *testing.T) {
 
 // TestDialsPlain: the dialler's rule.
 func TestDialsPlain(t *testing.T) {
-	with := trust.OfSecret(secret)()
+	with := trust.Secret(secret)()
 	for address, want := range map[string]bool{"127.0.0.1": true, "127.8.9.1": true, "::1": true, "::ffff:127.0.0.1": true, "10.0.0.1": false, "fe80::1%eth0": false} {
 		a := netip.MustParseAddr(address)
 		if dialsPlain(nil, a) != want || dialsPlain(&trust.Credentials{}, a) != want || dialsPlain(with, a) {
@@ -300,13 +300,13 @@ func TestResumeProvesTheKey(t *testing.T) {
 		}
 		head := make([]byte, helloHead)
 		_, _ = io.ReadFull(to, head)
-		a, err := acceptHandshake(to, head, lock{credentials: trust.OfSecret(secret)()})
+		a, err := acceptHandshake(to, head, lock{credentials: trust.Secret(secret)()})
 		if err == nil {
 			err = a.reply(&Identity{Name: "another"}, Limits{}.withDefaults(), statusOK, nil)
 		}
 		resumed <- err
 	})
-	o := DialOptions{Identity: Identity{Credentials: trust.OfSecret(secret)}}.withDefaults()
+	o := DialOptions{Identity: Identity{Credentials: trust.Secret(secret)}}.withDefaults()
 	c := knock(t, net.TCPAddrFromAddrPort(at))
 	_, err := o.greet(t.Context(), c, Route{Remote: at}, transport.SessionID{1}, &Session{key: sessionKey{1}})
 	if served := <-resumed; served != nil || !errors.Is(err, ErrToken) {
@@ -359,7 +359,7 @@ func TestFlippedBits(t *testing.T) {
 			t.Fatal(err)
 		}
 		s := Serve([]net.Listener{ln}, ServerOptions{
-			Identity: Identity{Name: "h", Epoch: 5, Credentials: trust.OfSecret(secret), TLS: endpoint},
+			Identity: Identity{Name: "h", Epoch: 5, Credentials: trust.Secret(secret), TLS: endpoint},
 			Limits:   Limits{AuthTime: authTime},
 			Handle: func(_ context.Context, _ *Session, _ uint16, body []byte) ([]byte, error) {
 				mu.Lock()
@@ -379,7 +379,7 @@ func TestFlippedBits(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			return Dial(ctx, DialOptions{
-				Identity: Identity{Credentials: trust.OfSecret(secret), TLS: endpoint}, Silence: 20 * time.Millisecond, GiveUp: 10 * authTimes[server],
+				Identity: Identity{Credentials: trust.Secret(secret), TLS: endpoint}, Silence: 20 * time.Millisecond, GiveUp: 10 * authTimes[server],
 				Routes: func() []Route { return []Route{{Remote: at}} },
 			})
 		}

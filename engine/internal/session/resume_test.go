@@ -60,7 +60,7 @@ func TestEachCallRunsOnce(t *testing.T) {
 	var atHost, atClient once
 	var served atomic.Pointer[session.Session]
 	var hostEnds, clientEnds ends
-	id := session.Identity{Name: "h", Epoch: 5, Credentials: trust.OfSecret(token)}
+	id := session.Identity{Name: "h", Epoch: 5, Credentials: trust.Secret(token)}
 	_, addr := serve(t, session.ServerOptions{Identity: id, Ended: hostEnds.add,
 		Handle: func(ctx context.Context, s *session.Session, m uint16, body []byte) ([]byte, error) {
 			served.Store(s)
@@ -68,7 +68,7 @@ func TestEachCallRunsOnce(t *testing.T) {
 		}}, "127.0.0.1:0")
 	p, q := newProxy(t, addr), newProxy(t, addr)
 	s := mustDial(t, session.DialOptions{
-		Identity: session.Identity{Name: "c", Epoch: 4, Credentials: trust.OfSecret(token)}, Routes: to(p.addr, q.addr),
+		Identity: session.Identity{Name: "c", Epoch: 4, Credentials: trust.Secret(token)}, Routes: to(p.addr, q.addr),
 		Handle: atClient.handle, Ended: clientEnds.add, Silence: 2 * time.Second, GiveUp: time.Minute,
 	})
 	if _, err := s.Call(limited(t), 1, numbered(0, 0)); err != nil {
@@ -141,7 +141,7 @@ func TestSilentConnectionMoves(t *testing.T) {
 func testSilentConnectionMoves(t *testing.T, secret []byte) {
 	leaks(t)
 	var ran once
-	id := session.Identity{Name: "h", Epoch: 5, Credentials: trust.OfSecret(secret)}
+	id := session.Identity{Name: "h", Epoch: 5, Credentials: trust.Secret(secret)}
 	_, addr := serve(t, session.ServerOptions{Identity: id, Handle: ran.handle}, "127.0.0.1:0")
 	p := newProxy(t, addr)
 	routes := []session.Route{{Remote: p.addr}}
@@ -223,14 +223,14 @@ func TestSlowHandlerKeepsItsConnection(t *testing.T) {
 
 func TestRestartedPeer(t *testing.T) {
 	leaks(t)
-	srv, addr := serve(t, session.ServerOptions{Identity: session.Identity{Name: "h", Epoch: 5, Credentials: trust.OfSecret(token)}, Handle: echo}, childtest.Address(t))
+	srv, addr := serve(t, session.ServerOptions{Identity: session.Identity{Name: "h", Epoch: 5, Credentials: trust.Secret(token)}, Handle: echo}, childtest.Address(t))
 	p := newProxy(t, addr)
 	var got ends
-	s := mustDial(t, session.DialOptions{Identity: session.Identity{Credentials: trust.OfSecret(token)}, Routes: to(p.addr), Ended: got.add})
+	s := mustDial(t, session.DialOptions{Identity: session.Identity{Credentials: trust.Secret(token)}, Routes: to(p.addr), Ended: got.add})
 	// It dies without a word, and comes back at the same address with another name.
 	p.swallow(true)
 	_ = srv.Close()
-	_, again := serve(t, session.ServerOptions{Identity: session.Identity{Name: "h2", Epoch: 6, Credentials: trust.OfSecret(token)}, Handle: echo}, addr.String())
+	_, again := serve(t, session.ServerOptions{Identity: session.Identity{Name: "h2", Epoch: 6, Credentials: trust.Secret(token)}, Handle: echo}, addr.String())
 	if again != addr {
 		t.Fatal(again)
 	}

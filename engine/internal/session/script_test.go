@@ -27,7 +27,7 @@ func FuzzScript(f *testing.F) {
 		secured := len(script) > 0 && script[0] >= 128
 		identity, token := Identity{Name: "n", Epoch: 1}, (*trust.Token)(nil)
 		if secured {
-			identity.Credentials, token = trust.OfSecret(secret), held
+			identity.Credentials, token = trust.Secret(secret), held
 		}
 		dataKey := transport.DataKey{7}
 		var mu sync.Mutex

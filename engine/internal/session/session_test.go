@@ -173,8 +173,8 @@ func TestEndedOnce(t *testing.T) {
 	leaks(t)
 	for _, who := range []string{"dialled", "server"} {
 		var served, dialled ends
-		srv, addr := serve(t, session.ServerOptions{Identity: session.Identity{Name: "h", Epoch: 5, Credentials: trust.OfSecret(token)}, Ended: served.add}, "127.0.0.1:0")
-		s := mustDial(t, session.DialOptions{Identity: session.Identity{Credentials: trust.OfSecret(token)}, Routes: to(addr), Ended: dialled.add})
+		srv, addr := serve(t, session.ServerOptions{Identity: session.Identity{Name: "h", Epoch: 5, Credentials: trust.Secret(token)}, Ended: served.add}, "127.0.0.1:0")
+		s := mustDial(t, session.DialOptions{Identity: session.Identity{Credentials: trust.Secret(token)}, Routes: to(addr), Ended: dialled.add})
 		if who == "server" {
 			_ = srv.Close()
 		}

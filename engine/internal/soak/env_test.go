@@ -13,6 +13,7 @@ import (
 	"github.com/topoctl/topoctl/engine/internal/transport"
 	"github.com/topoctl/topoctl/engine/internal/transport/fake"
 	"github.com/topoctl/topoctl/engine/memory"
+	"github.com/topoctl/topoctl/engine/trust"
 )
 
 // length chooses how much a test does.
@@ -35,20 +36,17 @@ type world struct {
 	peer *engine.Peer
 }
 
-// over makes the transport of one engine.
-type over func(transport.Env) (transport.Transport, error)
-
 // newWorld starts two engines, and looks for what they leave behind when the test
 // ends.
-func newWorld(t *testing.T, a, b over, check engine.Check) *world {
+func newWorld(t *testing.T, a, b engine.TransportFactory, check engine.Check) *world {
 	t.Helper()
 	watch(t)
 	w := &world{t: t}
 	// Closed engines do not count, though testing keeps functions that it has called.
 	t.Cleanup(func() { w.a, w.b, w.peer = nil, nil, nil })
-	start := func(name string, o over) *engine.Engine {
+	start := func(name string, o engine.TransportFactory) *engine.Engine {
 		e, err := engine.New(context.Background(), engine.Options{
-			Name: name, Token: token, Transports: []engine.TransportFactory{engine.TransportFactory(o)}, Check: check, ConnsPerLane: 16,
+			Name: name, Security: engine.Security{Credentials: trust.Secret(token)}, Transports: []engine.TransportFactory{o}, Check: check, ConnsPerLane: 16,
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -134,11 +132,11 @@ func held() (goroutines, descriptors int, heap uint64) {
 }
 
 // onFake are both ends of a network without wires; around goes around each.
-func onFake(o fake.Options, around func(name string, t transport.Transport) transport.Transport) (a, b over) {
+func onFake(o fake.Options, around func(name string, t transport.Transport) transport.Transport) (a, b engine.TransportFactory) {
 	n := fake.NewNetwork()
-	end := func(env transport.Env) (transport.Transport, error) {
+	end := &transport.Factory{Make: func(env transport.Env) (transport.Transport, error) {
 		return around(env.Name, n.Transport(env.Name, env.Regions, o)), nil
-	}
+	}}
 	return end, end
 }
 

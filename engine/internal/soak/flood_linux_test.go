@@ -73,7 +73,7 @@ func runAgent() int {
 	ctx, stop := context.WithCancel(context.Background())
 	go func() { _, _ = io.Copy(io.Discard, os.Stdin); stop() }()
 	err := agent.Run(ctx, agent.Options{
-		Engine:  engine.Options{Name: "agent", Token: token, Logger: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))},
+		Engine:  engine.Options{Name: "agent", Security: engine.Security{Credentials: trust.Secret(token)}, Logger: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))},
 		Regions: []agent.Region{{Bytes: 1 << 20, RegionOptions: engine.RegionOptions{Name: "remote", Grant: memory.PeerRead | memory.PeerWrite}}},
 		HTTP:    []string{"127.0.0.1:0"},
 		Ready:   func(i agent.Info) { fmt.Println(i.Addresses[0], i.HTTP[0]) },
@@ -260,7 +260,7 @@ func open(address string, n int, most int64) (*session.Session, error) {
 	defer cancel()
 	route := session.Route{Remote: ln.Addr().(*net.TCPAddr).AddrPort()}
 	return session.Dial(ctx, session.DialOptions{
-		Identity: session.Identity{Name: "attacker", Epoch: uint64(n) + 1, Credentials: trust.OfSecret(token)}, GiveUp: time.Minute, Silence: time.Minute,
+		Identity: session.Identity{Name: "attacker", Epoch: uint64(n) + 1, Credentials: trust.Secret(token)}, GiveUp: time.Minute, Silence: time.Minute,
 		Routes: func() []session.Route { return []session.Route{route} },
 	})
 }
@@ -274,7 +274,7 @@ func partialCall(ctx context.Context, s *session.Session, _ string) {
 func greedyPlaces(ctx context.Context, s *session.Session, address string) {
 	// What tcp sends to ask for a place, by tcp itself.
 	var request []byte
-	t, err := engine.TCP()(transport.Env{Name: "attacker", Credentials: trust.OfSecret(token), Logger: slog.New(slog.DiscardHandler)})
+	t, err := engine.TCP().(*transport.Factory).Make(transport.Env{Name: "attacker", Credentials: trust.Secret(token), Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		return
 	}
@@ -497,7 +497,7 @@ func TestFlood(t *testing.T) {
 // second. None of its batches may fail.
 func goodPeer(t *testing.T, address string) func(time.Duration) float64 {
 	t.Helper()
-	e, err := engine.New(t.Context(), engine.Options{Name: "good", Token: token, Transports: []engine.TransportFactory{engine.TCP()}})
+	e, err := engine.New(t.Context(), engine.Options{Name: "good", Security: engine.Security{Credentials: trust.Secret(token)}, Transports: []engine.TransportFactory{engine.TCP()}})
 	if err != nil {
 		t.Fatal(err)
 	}

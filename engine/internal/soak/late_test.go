@@ -91,13 +91,13 @@ func lateOnFake(t *testing.T, rounds int, b func(transport.Transport) transport.
 func lateOnTCP(t *testing.T, rounds int, b func(transport.Transport) transport.Transport) (lost bool) {
 	d := &detour{}
 	from, to := onTCP(d, func(t transport.Transport) transport.Transport { return t })
-	w := newWorld(t, from, func(env transport.Env) (transport.Transport, error) {
-		inner, err := to(env)
+	w := newWorld(t, from, &transport.Factory{Make: func(env transport.Env) (transport.Transport, error) {
+		inner, err := to.(*transport.Factory).Make(env)
 		if err != nil {
 			return nil, err
 		}
 		return b(inner), nil
-	}, engine.CheckNever)
+	}}, engine.CheckNever)
 	d.start(t, w.b.Addrs()[0].String(), 16)
 	w.open("")
 	next := 0

@@ -18,7 +18,7 @@ import (
 	"github.com/topoctl/topoctl/engine/memory"
 )
 
-func plainTCP() (a, b over) { return over(engine.TCP()), over(engine.TCP()) }
+func plainTCP() (a, b engine.TransportFactory) { return engine.TCP(), engine.TCP() }
 
 // A peer that accepts and never answers holds nobody longer than asked.
 func TestDeafPeer(t *testing.T) {

@@ -23,6 +23,7 @@ import (
 	"github.com/topoctl/topoctl/engine/internal/transport/faulty"
 	"github.com/topoctl/topoctl/engine/internal/transport/tcp"
 	"github.com/topoctl/topoctl/engine/memory"
+	"github.com/topoctl/topoctl/engine/trust"
 	"github.com/topoctl/topoctl/testkit/childtest"
 )
 
@@ -78,7 +79,7 @@ func runHost(address, protection, file string) error {
 		return err
 	}
 	e, err := engine.New(context.Background(), engine.Options{
-		Name: "host", Token: token, Listen: []string{address}, Protection: engine.Protection(protection), Transports: []engine.TransportFactory{engine.TCP()},
+		Name: "host", Security: engine.Security{Credentials: trust.Secret(token), Protection: engine.Protection(protection)}, Listen: []string{address}, Transports: []engine.TransportFactory{engine.TCP()},
 	})
 	if err != nil {
 		return err
@@ -203,14 +204,14 @@ func runMover(address, protection, files string, ways []string) error {
 	if err != nil {
 		return err
 	}
-	o := engine.Options{Name: "mover", Token: token, Protection: engine.Protection(protection), ConnsPerLane: 8, GiveUp: 20 * time.Second, Check: engine.CheckNever}
-	o.Transports = []engine.TransportFactory{func(env transport.Env) (transport.Transport, error) {
+	o := engine.Options{Name: "mover", Security: engine.Security{Credentials: trust.Secret(token), Protection: engine.Protection(protection)}, ConnsPerLane: 8, GiveUp: 20 * time.Second, Check: engine.CheckNever}
+	o.Transports = []engine.TransportFactory{&transport.Factory{Make: func(env transport.Env) (transport.Transport, error) {
 		t, err := tcp.New(tcp.Options{
 			Regions: env.Regions, Memory: env.Memory, Protection: env.Protection, MaxBytes: sliceBytes,
 			Identity: session.Identity{Name: env.Name, Epoch: env.Epoch, Credentials: env.Credentials, TLS: env.TLS},
 		})
 		return &detour{Transport: t, addresses: ways}, err
-	}}
+	}}}
 	m := &mover{address: address, there: inner(there)}
 	if m.engine, err = engine.New(context.Background(), o); err != nil {
 		return err

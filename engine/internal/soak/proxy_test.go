@@ -33,16 +33,16 @@ func (d *detour) Dial(ctx context.Context, to transport.Dial) (transport.Conn, e
 }
 
 // onTCP are both ends of TCP; the first one's data takes the detour.
-func onTCP(d *detour, around func(transport.Transport) transport.Transport) (a, b over) {
-	a = func(env transport.Env) (transport.Transport, error) {
-		t, err := engine.TCP()(env)
+func onTCP(d *detour, around func(transport.Transport) transport.Transport) (a, b engine.TransportFactory) {
+	a = &transport.Factory{Make: func(env transport.Env) (transport.Transport, error) {
+		t, err := engine.TCP().(*transport.Factory).Make(env)
 		if err != nil {
 			return nil, err
 		}
 		d.Transport = t
 		return around(d), nil
-	}
-	return a, over(engine.TCP())
+	}}
+	return a, engine.TCP()
 }
 
 // start makes proxies in front of an engine, which end with the test.

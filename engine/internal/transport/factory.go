@@ -31,3 +31,12 @@ type Env struct {
 	// anew. It returns at once, and may be called at any time.
 	Changed func()
 }
+
+// Factory makes a transport for an engine: what an engine.TransportFactory is.
+type Factory struct {
+	Name string // of the transport
+	Make func(Env) (Transport, error)
+}
+
+// String is the transport's name.
+func (f *Factory) String() string { return f.Name }

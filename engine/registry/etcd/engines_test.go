@@ -71,7 +71,7 @@ func serve(what []string) error {
 		if err != nil {
 			return err
 		}
-		o.Listen, o.Credentials, o.Transports = what[2:3], func() *trust.Credentials { return credentials }, []engine.TransportFactory{engine.TCP()}
+		o.Listen, o.Security.Credentials, o.Transports = what[2:3], func() *trust.Credentials { return credentials }, []engine.TransportFactory{engine.TCP()}
 	}
 	names, err := connect(ctx, what[1])
 	if err != nil {

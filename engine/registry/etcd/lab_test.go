@@ -140,7 +140,7 @@ func TestInsideNamespaces(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	client, err := engine.New(t.Context(), engine.Options{Name: "client", Listen: []string{"10.77.0.254:0"}, Credentials: func() *trust.Credentials { return credentials }, Registry: observer, Transports: []engine.TransportFactory{engine.TCP()}})
+	client, err := engine.New(t.Context(), engine.Options{Name: "client", Listen: []string{"10.77.0.254:0"}, Security: engine.Security{Credentials: func() *trust.Credentials { return credentials }}, Registry: observer, Transports: []engine.TransportFactory{engine.TCP()}})
 	if err != nil {
 		t.Fatal(err)
 	}

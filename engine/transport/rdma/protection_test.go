@@ -13,7 +13,7 @@ import (
 func TestNoRDMAForProtectedBytes(t *testing.T) {
 	for protection, refused := range map[engine.Protection]bool{"": false, "headers": false, "payload": true, "sealed": true} {
 		e, err := engine.New(t.Context(), engine.Options{
-			Protection: protection, Transports: []engine.TransportFactory{rdma.Factory(rdma.Options{Devices: []string{"no_such_device"}}), engine.SHM()},
+			Security: engine.Security{Protection: protection}, Transports: []engine.TransportFactory{rdma.Factory(rdma.Options{Devices: []string{"no_such_device"}}), engine.SHM()},
 		})
 		if err != nil {
 			t.Fatal(err)

@@ -16,6 +16,7 @@ import (
 	"github.com/topoctl/topoctl/engine"
 	"github.com/topoctl/topoctl/engine/internal/transport"
 	"github.com/topoctl/topoctl/engine/internal/transport/rdma"
+	"github.com/topoctl/topoctl/pathsel"
 )
 
 // ErrBudget is that all queue pairs that the options allow are in use.
@@ -71,7 +72,7 @@ type Options struct {
 // Factory makes RDMA for an engine: one of engine.Options.Transports. If the host has no RDMA, the
 // engine works without it, and its Unavailable says why (engine.ErrUnavailable).
 func Factory(o Options) engine.TransportFactory {
-	return func(env transport.Env) (transport.Transport, error) {
+	return &transport.Factory{Name: string(pathsel.RDMA), Make: func(env transport.Env) (transport.Transport, error) {
 		if env.Protection >= transport.Payload {
 			return nil, fmt.Errorf("RDMA is %w with protection %q: the network cards move the bytes, and neither authenticate nor encrypt them",
 				transport.ErrUnavailable, env.Protection)
@@ -81,5 +82,5 @@ func Factory(o Options) engine.TransportFactory {
 			return nil, err
 		}
 		return t, nil
-	}
+	}}
 }

@@ -208,7 +208,7 @@ func (b *batch) usage() (firstNS int64, lanes []Lane) {
 			if u.Slices > 0 && (first < 0 || u.FirstNS < first) {
 				first = u.FirstNS
 			}
-			lanes = append(lanes, Lane{Peer: peer, Name: u.Lane, Transport: u.Transport, Bytes: u.Bytes, Slices: u.Slices, Retries: u.Retries,
+			lanes = append(lanes, Lane{Peer: peer, Name: u.Lane, Transport: string(u.Transport), Bytes: u.Bytes, Slices: u.Slices, Retries: u.Retries,
 				BytesPerSec: expected(&r, &u), Error: u.Error})
 		}
 	}

@@ -98,7 +98,7 @@ func Open(ctx context.Context, o Options) (*Fleet, error) {
 	if _, err := rand.Read(raw); err != nil {
 		return nil, pkgerr.Errorf("fabric", "%w", err)
 	}
-	e, err := engine.New(ctx, engine.Options{Credentials: o.Credentials, Transports: []engine.TransportFactory{engine.TCP()}, GiveUp: o.giveUp, Registry: o.Registry})
+	e, err := engine.New(ctx, engine.Options{Security: engine.Security{Credentials: o.Credentials}, Transports: []engine.TransportFactory{engine.TCP()}, GiveUp: o.giveUp, Registry: o.Registry})
 	if err != nil {
 		return nil, pkgerr.Errorf("fabric", "%w", err)
 	}

@@ -56,7 +56,7 @@ type host struct {
 // agentOf starts an agent; wrap, where it is not nil, stands between it and its callers.
 func agentOf(t *testing.T, name string, o ServerOptions, topology *topo.Topology, wrap func(answer) answer) *host {
 	t.Helper()
-	o.Credentials = trust.OfSecret(token)
+	o.Credentials = trust.Secret(token)
 	if o.Targets == nil {
 		o.Targets = Loopback
 	}
@@ -64,7 +64,7 @@ func agentOf(t *testing.T, name string, o ServerOptions, topology *topo.Topology
 		o.Limits.MemoryBytes = 4 << 20 // to be quick
 	}
 	s := NewServer(o)
-	e, err := engine.New(t.Context(), engine.Options{Name: name, Token: token, Ports: engine.Ports{Topology: topology}, Answer: lying(s, wrap)})
+	e, err := engine.New(t.Context(), engine.Options{Name: name, Security: engine.Security{Credentials: trust.Secret(token)}, Ports: engine.Ports{Topology: topology}, Serve: engine.Serve{Answer: lying(s, wrap)}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -85,7 +85,7 @@ func (h *host) address() string { return h.e.Addrs()[0].String() }
 // fleetOf opens agents called n0, n1, ...
 func fleetOf(t *testing.T, agents ...*host) *Fleet {
 	t.Helper()
-	o := Options{Credentials: trust.OfSecret(token), DialTime: within, giveUp: within / 2}
+	o := Options{Credentials: trust.Secret(token), DialTime: within, giveUp: within / 2}
 	for i, a := range agents {
 		o.Hosts = append(o.Hosts, probe.Host{Name: fmt.Sprintf("n%d", i), Address: a.address()})
 	}

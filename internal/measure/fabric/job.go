@@ -12,6 +12,7 @@ import (
 	"github.com/topoctl/topoctl/engine"
 	"github.com/topoctl/topoctl/internal/measure/judge"
 	"github.com/topoctl/topoctl/internal/measure/lane"
+	"github.com/topoctl/topoctl/pathsel"
 	"github.com/topoctl/topoctl/probe"
 )
 
@@ -147,7 +148,7 @@ func (j *job) connect(ctx context.Context) error {
 	}
 	var err error
 	j.engine, err = engine.New(ctx, engine.Options{
-		Name: fmt.Sprintf("%s-probe-%d-%d", j.e.Name(), os.Getpid(), want.ID), Credentials: j.s.o.Credentials, Ports: engine.Ports{Topology: j.e.Topology()},
+		Name: fmt.Sprintf("%s-probe-%d-%d", j.e.Name(), os.Getpid(), want.ID), Security: engine.Security{Credentials: j.s.o.Credentials}, Ports: engine.Ports{Topology: j.e.Topology()},
 		Logger: j.s.o.Logger, Transports: []engine.TransportFactory{transport}, GiveUp: want.GiveUp,
 	})
 	if err != nil {
@@ -177,7 +178,7 @@ func (j *job) connect(ctx context.Context) error {
 	}
 	j.lane = l
 	// The connection is made before the round begins.
-	b, err := p.Submit(ctx, []engine.Op{engine.WriteOp(l.Local.Span(0, 1), l.Remote.At(0))}, engine.SubmitOptions{Transport: want.Transport})
+	b, err := p.Submit(ctx, []engine.Op{engine.WriteOp(l.Local.Span(0, 1), l.Remote.At(0))}, engine.SubmitOptions{Transport: pathsel.Transport(want.Transport)})
 	if err == nil {
 		<-b.Done()
 		err = b.Err()

@@ -47,7 +47,7 @@ func TestKilledInMidRound(t *testing.T) {
 			victim, address := child(t, "127.0.0.1:0")
 			_, second := child(t, "127.0.0.1:0")
 			_, third := child(t, "127.0.0.1:0")
-			f, err := fabric.Open(limited(t), fabric.Options{Credentials: trust.OfSecret([]byte(secret)),
+			f, err := fabric.Open(limited(t), fabric.Options{Credentials: trust.Secret([]byte(secret)),
 				Hosts: []probe.Host{{Name: "n0", Address: address}, {Name: "n1", Address: second}, {Name: "n2", Address: third}}}.GivesUpAfter(2*time.Second))
 			if err != nil {
 				t.Fatal(err)
@@ -98,7 +98,7 @@ func TestRestartedAgent(t *testing.T) {
 	address := childtest.Address(t)
 	first, _ := child(t, address)
 	_, other := child(t, "127.0.0.1:0")
-	f, err := fabric.Open(limited(t), fabric.Options{Credentials: trust.OfSecret([]byte(secret)), Hosts: []probe.Host{{Name: "n0", Address: address}, {Name: "n1", Address: other}}})
+	f, err := fabric.Open(limited(t), fabric.Options{Credentials: trust.Secret([]byte(secret)), Hosts: []probe.Host{{Name: "n0", Address: address}, {Name: "n1", Address: other}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -147,7 +147,7 @@ const remoteShell = `for last in "$@"; do :; done; exec sh -c "$last"`
 func TestLaunch(t *testing.T) {
 	dir := fakeSSH(t, "echo welcome to the host >&2\n"+remoteShell)
 	evil := "a'b; touch " + dir + "/owned; $(touch " + dir + "/owned)"
-	o := fabric.Options{Credentials: trust.OfSecret([]byte(secret)), Launch: &fabric.Launch{Args: []string{"--name", evil}},
+	o := fabric.Options{Credentials: trust.Secret([]byte(secret)), Launch: &fabric.Launch{Args: []string{"--name", evil}},
 		Hosts: []probe.Host{{Name: "n0", Address: childtest.Address(t)}, {Name: "n1", Address: childtest.Address(t)}}}
 	f, err := fabric.Open(limited(t), o)
 	if err != nil {
@@ -184,7 +184,7 @@ func TestLaunch(t *testing.T) {
 		t.Error("an argument was run by the shell")
 	}
 	for _, h := range o.Hosts { // the agents are gone
-		if _, err := fabric.Open(limited(t), fabric.Options{Credentials: trust.OfSecret([]byte(secret)), Hosts: []probe.Host{h}, DialTime: time.Second}); err == nil {
+		if _, err := fabric.Open(limited(t), fabric.Options{Credentials: trust.Secret([]byte(secret)), Hosts: []probe.Host{h}, DialTime: time.Second}); err == nil {
 			t.Errorf("%s is still there", h.Name)
 		}
 	}
@@ -205,7 +205,7 @@ func TestLaunchFails(t *testing.T) {
 		if strings.HasPrefix(want, "no answer") { // it alone is waited out
 			wait = time.Second
 		}
-		_, err := fabric.Open(limited(t), fabric.Options{Credentials: trust.OfSecret([]byte(secret)), Launch: &fabric.Launch{}, DialTime: wait, Hosts: []probe.Host{{Name: "n0", Address: "127.0.0.1:7411"}}})
+		_, err := fabric.Open(limited(t), fabric.Options{Credentials: trust.Secret([]byte(secret)), Launch: &fabric.Launch{}, DialTime: wait, Hosts: []probe.Host{{Name: "n0", Address: "127.0.0.1:7411"}}})
 		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "n0: ") || strings.Contains(err.Error(), "\x1b") {
 			t.Errorf("%s: %v, want %q", script, err, want)
 		}
@@ -213,12 +213,12 @@ func TestLaunchFails(t *testing.T) {
 	// Another agent answers at the address.
 	_, address := child(t, "127.0.0.1:0")
 	fakeSSH(t, fmt.Sprintf(`echo '{"schema":"topoctl.agent/v1","epoch":"1","addresses":["%s"]}'; cat >/dev/null`, address))
-	_, err := fabric.Open(limited(t), fabric.Options{Credentials: trust.OfSecret([]byte(secret)), Launch: &fabric.Launch{}, Hosts: []probe.Host{{Name: "n0", Address: address}}})
+	_, err := fabric.Open(limited(t), fabric.Options{Credentials: trust.Secret([]byte(secret)), Launch: &fabric.Launch{}, Hosts: []probe.Host{{Name: "n0", Address: address}}})
 	if err == nil || !strings.Contains(err.Error(), "is not the one that was started") {
 		t.Errorf("another agent: %v", err)
 	}
 	for _, h := range []string{"-oProxyCommand=x:1", "a b:1", "1.2.3.4"} {
-		_, err := fabric.Open(limited(t), fabric.Options{Credentials: trust.OfSecret([]byte(secret)), Launch: &fabric.Launch{}, Hosts: []probe.Host{{Name: "n0", Address: h}}})
+		_, err := fabric.Open(limited(t), fabric.Options{Credentials: trust.Secret([]byte(secret)), Launch: &fabric.Launch{}, Hosts: []probe.Host{{Name: "n0", Address: h}}})
 		if err == nil || !strings.Contains(err.Error(), "launch:") {
 			t.Errorf("%q: %v", h, err)
 		}

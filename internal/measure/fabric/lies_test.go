@@ -192,14 +192,14 @@ func TestStrangeAnswers(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			checkLeaks(t)
-			s := NewServer(ServerOptions{Credentials: trust.OfSecret(token), Targets: Loopback, Limits: Limits{MemoryBytes: 4 << 20}})
-			e, err := engine.New(t.Context(), engine.Options{Token: token, Answer: func(ctx context.Context, from trust.PeerID, request []byte) ([]byte, error) {
+			s := NewServer(ServerOptions{Credentials: trust.Secret(token), Targets: Loopback, Limits: Limits{MemoryBytes: 4 << 20}})
+			e, err := engine.New(t.Context(), engine.Options{Security: engine.Security{Credentials: trust.Secret(token)}, Serve: engine.Serve{Answer: func(ctx context.Context, from trust.PeerID, request []byte) ([]byte, error) {
 				data, err := s.Answer(ctx, from, request)
 				if bytes.Contains(request, []byte(`"do":"poll"`)) && bytes.Contains(data, []byte(`"bytes":`)) {
 					data = c.change(request, data)
 				}
 				return data, err
-			}})
+			}}})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/topoctl/topoctl/engine"
+	"github.com/topoctl/topoctl/engine/trust"
 	"github.com/topoctl/topoctl/internal/agent"
 	"github.com/topoctl/topoctl/internal/measure/fabric"
 )
@@ -47,7 +48,7 @@ func beAgent(args []string) error {
 		stop()
 	}()
 	return agent.Run(ctx, agent.Options{
-		Engine: engine.Options{Name: strings.Join(args, " "), Listen: []string{listen}, Token: token},
+		Engine: engine.Options{Name: strings.Join(args, " "), Listen: []string{listen}, Security: engine.Security{Credentials: trust.Secret(token)}},
 		Probe:  &fabric.ServerOptions{Targets: fabric.Loopback, Limits: fabric.Limits{MemoryBytes: 4 << 20}},
 		Ready: func(i agent.Info) {
 			_ = json.NewEncoder(os.Stdout).Encode(map[string]any{"schema": "topoctl.agent/v1", "epoch": fmt.Sprint(i.Epoch), "addresses": i.Addresses})

@@ -26,12 +26,12 @@ import (
 func TestOpenSome(t *testing.T) {
 	checkLeaks(t)
 	good, other := agentOf(t, "good", ServerOptions{}, nil, nil), agentOf(t, "other", ServerOptions{}, nil, nil)
-	plain, err := engine.New(t.Context(), engine.Options{Token: token})
+	plain, err := engine.New(t.Context(), engine.Options{Security: engine.Security{Credentials: trust.Secret(token)}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer plain.Close()
-	foreign, err := engine.New(t.Context(), engine.Options{Token: []byte("another token than ours")})
+	foreign, err := engine.New(t.Context(), engine.Options{Security: engine.Security{Credentials: trust.Secret([]byte("another token than ours"))}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,7 +53,7 @@ func TestOpenSome(t *testing.T) {
 		}
 		return a
 	})
-	o := Options{Credentials: trust.OfSecret(token), DialTime: time.Second / 2, Hosts: []probe.Host{{Name: "good", Address: good.address()}, {Name: "none", Address: "127.0.0.1:1"}, {Name: "plain", Address: plain.Addrs()[0].String()},
+	o := Options{Credentials: trust.Secret(token), DialTime: time.Second / 2, Hosts: []probe.Host{{Name: "good", Address: good.address()}, {Name: "none", Address: "127.0.0.1:1"}, {Name: "plain", Address: plain.Addrs()[0].String()},
 		{Name: "foreign", Address: foreign.Addrs()[0].String()}, {Name: "mute", Address: mute.Addr().String()}, {Name: "liar", Address: liar.address()}, {Name: "garbage", Address: garbage.address()}, {Name: "other", Address: other.address()}}}
 	late := func(h Host) bool { return h.Name != "mute" && strings.Contains(h.Error, "no answer within") }
 	var f *Fleet
@@ -78,7 +78,7 @@ func TestOpenSome(t *testing.T) {
 		t.Errorf("%v; %v; %v", out[0].Err, out[1].Err, out[2].Err)
 	}
 	// Another controller is told who has it, and costs nothing.
-	if _, err := Open(limited(t), Options{Credentials: trust.OfSecret(token), Hosts: []probe.Host{{Name: "x", Address: good.address()}}}); err == nil || !strings.Contains(err.Error(), "is measuring") {
+	if _, err := Open(limited(t), Options{Credentials: trust.Secret(token), Hosts: []probe.Host{{Name: "x", Address: good.address()}}}); err == nil || !strings.Contains(err.Error(), "is measuring") {
 		t.Errorf("a second controller: %v", err)
 	}
 	// An agent that ends between rounds is noticed.
@@ -105,7 +105,7 @@ func TestOpenRefuses(t *testing.T) {
 		"are the same agent":              {{Name: "x", Address: here}, {Name: "y", Address: "localhost:" + port}},
 		"no agent can be used: x: engine": {{Name: "x", Address: "127.0.0.1:1"}},
 	} {
-		f, err := Open(limited(t), Options{Credentials: trust.OfSecret(token), Hosts: hosts, DialTime: within})
+		f, err := Open(limited(t), Options{Credentials: trust.Secret(token), Hosts: hosts, DialTime: within})
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
 		}
@@ -113,11 +113,11 @@ func TestOpenRefuses(t *testing.T) {
 			t.Errorf("%s: there is a fleet all the same", want)
 		}
 	}
-	if _, err := Open(over, Options{Credentials: trust.OfSecret(token), Hosts: []probe.Host{{Name: "x", Address: here}}}); !errors.Is(err, context.Canceled) {
+	if _, err := Open(over, Options{Credentials: trust.Secret(token), Hosts: []probe.Host{{Name: "x", Address: here}}}); !errors.Is(err, context.Canceled) {
 		t.Errorf("after the end: %v", err)
 	}
 	// All that were refused have given their leases back.
-	f, err := Open(limited(t), Options{Credentials: trust.OfSecret(token), Hosts: []probe.Host{{Name: "x", Address: here}}})
+	f, err := Open(limited(t), Options{Credentials: trust.Secret(token), Hosts: []probe.Host{{Name: "x", Address: here}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -140,7 +140,7 @@ func TestOpenByNameWithOneAddress(t *testing.T) {
 		}
 		hosts = append(hosts, probe.Host{Name: r.Name, Address: r.Addresses[0].String()})
 	}
-	f, err := Open(limited(t), Options{Credentials: trust.OfSecret(token), Hosts: hosts, Registry: registry.ReadOnly(names)})
+	f, err := Open(limited(t), Options{Credentials: trust.Secret(token), Hosts: hosts, Registry: registry.ReadOnly(names)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -111,7 +111,7 @@ func (s *Server) Close() {
 
 func (s *Server) now() time.Duration { return time.Since(s.began) }
 
-// Answer answers a controller's call; see engine.Options.Answer. All of it may be hostile.
+// Answer answers a controller's call; see engine.Serve.Answer. All of it may be hostile.
 func (s *Server) Answer(ctx context.Context, from trust.PeerID, data []byte) ([]byte, error) {
 	r, err := parseRequest(data)
 	if err != nil {
@@ -199,7 +199,7 @@ func (s *Server) describe(e *engine.Engine) (*description, error) {
 	}
 	offered := map[string]bool{}
 	for _, a := range e.Advertised() {
-		offered[a.Transport] = true
+		offered[string(a.Transport)] = true
 		if a.Transport == "tcp" {
 			d.Endpoints = append(d.Endpoints, endpoint{Port: a.Port, Address: a.Address})
 		}

@@ -21,7 +21,7 @@ type controller struct {
 
 func controllerOf(t *testing.T, h *host) *controller {
 	t.Helper()
-	e, err := engine.New(t.Context(), engine.Options{Name: "controller", Token: token})
+	e, err := engine.New(t.Context(), engine.Options{Name: "controller", Security: engine.Security{Credentials: trust.Secret(token)}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -301,7 +301,7 @@ func FuzzRequests(f *testing.F) {
 	}
 	const most = 1 << 20
 	s := NewServer(ServerOptions{Limits: Limits{MemoryBytes: most}, Transports: map[string]engine.TransportFactory{}})
-	e, err := engine.New(context.Background(), engine.Options{Answer: s.Answer})
+	e, err := engine.New(context.Background(), engine.Options{Serve: engine.Serve{Answer: s.Answer}})
 	if err != nil {
 		f.Fatal(err)
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/engine"
 	"github.com/topoctl/topoctl/internal/measure/judge"
+	"github.com/topoctl/topoctl/pathsel"
 
 	"github.com/topoctl/topoctl/internal/pkgerr"
 	"github.com/topoctl/topoctl/probe"
@@ -65,7 +66,7 @@ func Isolate(e *engine.Engine, p *engine.Peer, local *engine.Region, remote *eng
 	var others, all []string
 	for _, l := range p.Lanes() {
 		all = append(all, fmt.Sprintf("%q", l.Lane))
-		fits := l.Transport == transport && (from == "" || l.LocalPort == from) && (to == "" || l.RemotePort == to)
+		fits := string(l.Transport) == transport && (from == "" || l.LocalPort == from) && (to == "" || l.RemotePort == to)
 		if fits && name == "" && l.Health != engine.LaneGone {
 			name = l.Lane
 		} else if l.Health != engine.LaneGone {
@@ -95,7 +96,7 @@ func noLane(x *engine.Explanation, transport string, from, to topo.ID, all []str
 	for _, r := range x.Routes {
 		for i := range r.Groups {
 			g := &r.Groups[i]
-			if g.Transport != transport {
+			if string(g.Transport) != transport {
 				continue
 			}
 			has = true
@@ -210,7 +211,7 @@ func (r *run) latency(ctx context.Context) error {
 // submit runs a batch. When ctx ends, the batch is cancelled and waited for: its memory is in use until
 // then.
 func (r *run) submit(ctx context.Context, ops []engine.Op) error {
-	b, err := r.Peer.Submit(ctx, ops, engine.SubmitOptions{Transport: r.Transport})
+	b, err := r.Peer.Submit(ctx, ops, engine.SubmitOptions{Transport: pathsel.Transport(r.Transport)})
 	if err == nil {
 		<-b.Done()
 		err = b.Err()
@@ -238,7 +239,7 @@ func (r *run) checkLanes(before, after []engine.LaneStats) error {
 		if k := slices.IndexFunc(before, func(b engine.LaneStats) bool { return b.ID == a.ID }); k >= 0 {
 			bytes, retries = bytes-before[k].Bytes, retries-before[k].Retries
 		}
-		switch ours := a.Transport == r.Transport && a.Lane == r.Name; {
+		switch ours := string(a.Transport) == r.Transport && a.Lane == r.Name; {
 		case ours && retries > 0:
 			r.m.Notes = append(r.m.Notes, fmt.Sprintf("%d slices were not delivered at first and were sent again", retries))
 		case !ours && bytes > 0:

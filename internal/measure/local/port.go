@@ -11,6 +11,7 @@ import (
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/engine"
 	"github.com/topoctl/topoctl/engine/memory"
+	"github.com/topoctl/topoctl/engine/trust"
 	"github.com/topoctl/topoctl/internal/measure/lane"
 	"github.com/topoctl/topoctl/pathsel"
 	"github.com/topoctl/topoctl/probe"
@@ -133,7 +134,7 @@ func (p *Prober) newEngine(ctx context.Context, key engineKey) (*engineAtPort, e
 		role = "from"
 	}
 	e := &engineAtPort{}
-	e.engine, err = engine.New(ctx, engine.Options{Name: fmt.Sprintf("probe-%s-%d", role, os.Getpid()), Token: token, Transports: transports})
+	e.engine, err = engine.New(ctx, engine.Options{Name: fmt.Sprintf("probe-%s-%d", role, os.Getpid()), Security: engine.Security{Credentials: trust.Secret(token)}, Transports: transports})
 	if err != nil {
 		return nil, err
 	}

@@ -57,7 +57,7 @@ func receive(address string) {
 		r.kv, err = e.Alloc(slots*pageBytes, engine.RegionOptions{Name: "kv", Grant: memory.PeerWrite, OfferAddress: true})
 		return err
 	}
-	must(engine.New(context.Background(), engine.Options{Listen: []string{address}, Prepare: prepare, Answer: r.answer}))
+	must(engine.New(context.Background(), engine.Options{Listen: []string{address}, Serve: engine.Serve{Prepare: prepare, Answer: r.answer}}))
 	select {} // until it is killed
 }
 

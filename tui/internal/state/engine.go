@@ -21,7 +21,7 @@ type connKey struct {
 }
 
 func connKeyOf(c *engine.ServedStats) connKey {
-	return connKey{c.Conn, c.Peer, c.Transport, c.RemoteAddress}
+	return connKey{c.Conn, c.Peer, string(c.Transport), c.RemoteAddress}
 }
 
 // engine takes in an engine's answer.

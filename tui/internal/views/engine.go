@@ -281,7 +281,7 @@ func (v *EngineView) laneRows(a *agent) []row {
 	var list []*state.Lane
 	for _, x := range all {
 		top = max(top, x.Throughput.Max())
-		if a.env.Filter.Match(strings.Join([]string{x.Lane, x.Peer, x.Transport, string(x.Health), x.LastError, x.LocalAddress, x.RemoteAddress,
+		if a.env.Filter.Match(strings.Join([]string{x.Lane, x.Peer, string(x.Transport), string(x.Health), x.LastError, x.LocalAddress, x.RemoteAddress,
 			string(x.LocalPort), string(x.RemotePort)}, " ")) {
 			list = append(list, x)
 		}
@@ -319,7 +319,7 @@ func laneColumns(a *agent, top float64) []ui.Column[*state.Lane] {
 	healthStyle := func(x *state.Lane) ui.Style { return healthStyle(x.Health) }
 	return []ui.Column[*state.Lane]{
 		{Title: "lane", Width: 24, Most: 44, Rank: 0, Text: func(x *state.Lane) string { return x.Lane }},
-		{Title: "via", Width: 4, Rank: 7, Text: func(x *state.Lane) string { return x.Transport }},
+		{Title: "via", Width: 4, Rank: 7, Text: func(x *state.Lane) string { return string(x.Transport) }},
 		{Title: "health", Width: 11, Rank: 1, Style: healthStyle,
 			Text: func(x *state.Lane) string { return l.Mark(healthStyle(x)) + " " + string(x.Health) }},
 		{Title: "moves", Width: 10, Right: true, Rank: 2, Text: func(x *state.Lane) string { return a.rate(&x.Throughput) }},
@@ -385,7 +385,7 @@ func (v *EngineView) servedRows(a *agent) []row {
 	var list []*state.Served
 	for _, c := range a.engine.Served {
 		top = max(top, c.Throughput.Max())
-		if a.env.Filter.Match(strings.Join([]string{c.Peer, c.Transport, c.LocalAddress, c.RemoteAddress, string(c.LocalPort)}, " ")) {
+		if a.env.Filter.Match(strings.Join([]string{c.Peer, string(c.Transport), c.LocalAddress, c.RemoteAddress, string(c.LocalPort)}, " ")) {
 			list = append(list, c)
 		}
 	}
@@ -395,7 +395,7 @@ func (v *EngineView) servedRows(a *agent) []row {
 	})
 	columns := []ui.Column[*state.Served]{
 		{Title: "peer", Width: 23, Most: 32, Rank: 0, Text: func(x *state.Served) string { return x.Peer }},
-		{Title: "via", Width: 4, Rank: 5, Text: func(x *state.Served) string { return x.Transport }},
+		{Title: "via", Width: 4, Rank: 5, Text: func(x *state.Served) string { return string(x.Transport) }},
 		{Title: "moves", Width: 10, Right: true, Rank: 1, Text: func(x *state.Served) string { return a.rate(&x.Throughput) }},
 		{Width: 8, Most: 32, Rank: 2, Graph: func(x *state.Served) ([]float64, float64) { return x.Throughput.Values(), top }},
 		{Title: "written", Width: 9, Right: true, Rank: 3, Text: func(x *state.Served) string { return bytesOf(x.WrittenBytes) }},
@@ -406,7 +406,7 @@ func (v *EngineView) servedRows(a *agent) []row {
 	}
 	out := []row{section(v, a, "served", shownOf(len(list), all, "conn of peers", "conns of peers"), columns)}
 	for _, x := range list {
-		key := strings.Join([]string{"served", a.source, x.Peer, x.Transport, strconv.FormatUint(x.Conn, 10), x.RemoteAddress}, "\x00")
+		key := strings.Join([]string{"served", a.source, x.Peer, string(x.Transport), strconv.FormatUint(x.Conn, 10), x.RemoteAddress}, "\x00")
 		out = append(out, row{key: key, parent: out[0].key, value: &x.ServedStats,
 			text: cells(a.env.Look, columns, x), detail: func(d *detail) { a.served(d, x) }})
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/topoctl/topoctl/engine"
 	"github.com/topoctl/topoctl/internal/text"
 	"github.com/topoctl/topoctl/internal/units"
+	"github.com/topoctl/topoctl/pathsel"
 
 	"github.com/topoctl/topoctl/tui/internal/state"
 	"github.com/topoctl/topoctl/tui/internal/ui"
@@ -95,7 +96,7 @@ func (a *agent) lane(d *detail, x *state.Lane) {
 	d.field("retries", again)
 	d.field("sick", text.Plural(x.Failures, "time"))
 	d.field("peer", x.Peer)
-	d.field("transport", x.Transport)
+	d.field("transport", string(x.Transport))
 	d.field("local", strings.TrimSpace(string(x.LocalPort)+" "+x.LocalAddress))
 	d.field("remote", strings.TrimSpace(string(x.RemotePort)+" "+x.RemoteAddress))
 }
@@ -114,9 +115,9 @@ func (a *agent) moves(d *detail, s *state.Series) {
 
 func (a *agent) served(d *detail, x *state.Served) {
 	a.begin(d, "connection "+strconv.FormatUint(x.Conn, 10)+" of peer "+x.Peer)
-	d.field("transport", x.Transport)
+	d.field("transport", string(x.Transport))
 	if x.WrittenBytes == nil && x.ReadBytes == nil {
-		d.field("bytes", ui.Unknown+": by "+x.Transport+" peers move them directly, so they are not counted here")
+		d.field("bytes", ui.Unknown+": by "+string(x.Transport)+" peers move them directly, so they are not counted here")
 	} else {
 		d.field("written", bytesOf(x.WrittenBytes)+" by the peer, into this engine's memory")
 		d.field("read", bytesOf(x.ReadBytes)+" by the peer, from this engine's memory")
@@ -150,11 +151,11 @@ func route(d *detail, r *engine.RouteRecord, running bool) {
 		cmp.Or(string(r.Local), nowhere), cmp.Or(string(r.Remote), nowhere), units.Bytes(r.Bytes)))
 	for i := range r.Groups {
 		g := &r.Groups[i]
-		d.say("", strings.TrimSuffix(g.Transport+": "+g.Reason, ": "), ui.Accent)
+		d.say("", strings.TrimSuffix(string(g.Transport)+": "+g.Reason, ": "), ui.Accent)
 		for k := range g.Lanes {
 			x := &g.Lanes[k]
 			style, sign := ui.Plain, "+"
-			if x.Verdict != "chosen" {
+			if x.Verdict != pathsel.Chosen {
 				style, sign = ui.Faint, "o"
 			}
 			line := fmt.Sprintf("%s %s: %s, expected %s, now %s", sign, x.Lane, x.Verdict, d.l.Rate(x.ExpectedBytesPerSec), x.Health)

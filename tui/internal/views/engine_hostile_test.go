@@ -32,7 +32,7 @@ func engineHostile(t *rapid.T) *state.State {
 	}}}
 	for range few() {
 		e.Last.Peers = append(e.Last.Peers, engine.PeerStats{Name: text(), State: engine.PeerState(text()), RoundTripNS: number(), Batches: number(), Error: text()})
-		l := engine.LaneStats{Peer: text(), Lane: text(), Transport: text(), Health: engine.LaneHealth(text()), BytesPerSec: topo.Rate(number()), Bytes: number(), Slices: number(),
+		l := engine.LaneStats{Peer: text(), Lane: text(), Transport: pathsel.Transport(text()), Health: engine.LaneHealth(text()), BytesPerSec: topo.Rate(number()), Bytes: number(), Slices: number(),
 			InflightBytes: number(), InflightSlices: int(number()), WindowBytes: number(), Retries: number(), Failures: number(), LastError: text(),
 			LocalPort: topo.ID(text()), RemotePort: topo.ID(text()), LocalAddress: text(), RemoteAddress: text()}
 		x := &state.Lane{LaneStats: l, Retried: number()}
@@ -40,7 +40,7 @@ func engineHostile(t *rapid.T) *state.State {
 		e.Lanes, e.Last.Lanes = append(e.Lanes, x), append(e.Last.Lanes, l)
 	}
 	for range few() {
-		c := engine.ServedStats{Conn: uint64(number()), Peer: text(), Transport: text(), LocalAddress: text(), RemoteAddress: text(), LocalPort: topo.ID(text()), ReadBytes: ptr(number())}
+		c := engine.ServedStats{Conn: uint64(number()), Peer: text(), Transport: pathsel.Transport(text()), LocalAddress: text(), RemoteAddress: text(), LocalPort: topo.ID(text()), ReadBytes: ptr(number())}
 		e.Served, e.Last.Served = append(e.Served, &state.Served{ServedStats: c}), append(e.Last.Served, c)
 	}
 	for range few() {
@@ -48,8 +48,8 @@ func engineHostile(t *rapid.T) *state.State {
 			EndedAgoNS: number(), Retries: number(), Notes: []string{text()}}
 		for range few() {
 			b.Routes = append(b.Routes, engine.RouteRecord{Local: pathsel.Location(text()), Remote: pathsel.Location(text()), Bytes: number(),
-				Groups: []engine.GroupRecord{{Transport: text(), Reason: text(), Rejected: []string{text()}, Lanes: []engine.LaneRecord{{Lane: text(), Verdict: text(), Reason: text(), Health: engine.LaneHealth(text())}}}},
-				Used:   []engine.LaneUse{{Lane: text(), Transport: text(), Bytes: number(), FirstNS: number(), LastNS: number(), Retries: number(), Error: text()}}})
+				Groups: []engine.GroupRecord{{Transport: pathsel.Transport(text()), Reason: text(), Rejected: []string{text()}, Lanes: []engine.LaneRecord{{Lane: text(), Verdict: pathsel.Verdict(text()), Reason: text(), Health: engine.LaneHealth(text())}}}},
+				Used:   []engine.LaneUse{{Lane: text(), Transport: pathsel.Transport(text()), Bytes: number(), FirstNS: number(), LastNS: number(), Retries: number(), Error: text()}}})
 		}
 		e.Last.Recent = append(e.Last.Recent, b)
 	}

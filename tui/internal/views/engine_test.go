@@ -10,6 +10,7 @@ import (
 	"github.com/topoctl/topoctl/engine"
 	"github.com/topoctl/topoctl/internal/record"
 	"github.com/topoctl/topoctl/internal/units"
+	"github.com/topoctl/topoctl/pathsel"
 	"github.com/topoctl/topoctl/testkit/golden"
 
 	"github.com/topoctl/topoctl/tui/internal/state"
@@ -42,7 +43,7 @@ func wave(top float64, n int) state.Series {
 
 func lane(name, transport string, health engine.LaneHealth, rate topo.Rate, moves float64) *state.Lane {
 	return &state.Lane{LaneStats: engine.LaneStats{
-		Peer: "n2", Lane: name, Transport: transport, Health: health, BytesPerSec: rate, Measured: moves > 0,
+		Peer: "n2", Lane: name, Transport: pathsel.Transport(transport), Health: health, BytesPerSec: rate, Measured: moves > 0,
 		Bytes: 3 << 33, Slices: 81234, InflightBytes: 12 << 20, InflightSlices: 3, WindowBytes: 64 << 20,
 		LocalPort: "net:eth0", RemotePort: "net:eth0", LocalAddress: "10.0.0.1", RemoteAddress: "10.0.0.2:7411",
 	}, Throughput: wave(moves, 40)}

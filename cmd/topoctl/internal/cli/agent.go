@@ -231,8 +231,8 @@ func (o *agentOptions) run(ctx context.Context) error {
 	}
 	var printed error
 	err = agent.Run(ctx, agent.Options{
-		Engine: engine.Options{Name: o.name, Listen: o.listen, Advertise: o.advertise, Credentials: credentials,
-			Ports: engine.Ports{Topology: t, Overlay: rates, LocalRank: o.rank, LocalSize: o.ranks}, Logger: log, Transports: o.transports.Factories(o.transports.Names...), Protection: o.transports.Protection,
+		Engine: engine.Options{Name: o.name, Listen: o.listen, Advertise: o.advertise, Security: engine.Security{Credentials: credentials, Protection: o.transports.Protection},
+			Ports: engine.Ports{Topology: t, Overlay: rates, LocalRank: o.rank, LocalSize: o.ranks}, Logger: log, Transports: o.transports.Factories(o.transports.Names...),
 			Registry: names, Serves: o.serves()},
 		Regions: o.regions, Grants: allowed, HTTP: o.http, HostMetrics: o.hostMetrics, Probe: o.prober(),
 		Rediscover: o.Find, PortState: look, InitialPortState: seen, PollInterval: o.refresh,
@@ -451,7 +451,7 @@ func (r *agentReady) text() string {
 		}
 	}
 	for _, a := range r.Advertised {
-		line := "  " + a.Transport + " at " + a.Address
+		line := string("  "+a.Transport+" at ") + a.Address
 		switch {
 		case a.Transport == "rdma": // its address is for machines
 			line = "  rdma at " + a.Port.Name()

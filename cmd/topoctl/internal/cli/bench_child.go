@@ -31,7 +31,7 @@ type childAgent struct {
 // it serves.
 func startAgent(ctx context.Context, in *Host, rdma *RDMA, args ...string) (*childAgent, error) {
 	token := []byte(rand.Text())
-	a := &childAgent{Credentials: trust.OfSecret(token)}
+	a := &childAgent{Credentials: trust.Secret(token)}
 	args = append([]string{"agent", "--listen", "127.0.0.1:0", "--token-file", "-", "--until-eof", "-o", "json", "-q", "--timeout", in.Globals.Timeout.String()}, args...)
 	if in.Globals.HostRoot != "" {
 		args = append(args, "--host-root", in.Globals.HostRoot)

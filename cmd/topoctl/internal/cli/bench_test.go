@@ -15,6 +15,7 @@ import (
 	"github.com/topoctl/topoctl/engine"
 	"github.com/topoctl/topoctl/internal/bench"
 	"github.com/topoctl/topoctl/internal/units"
+	"github.com/topoctl/topoctl/pathsel"
 )
 
 func TestBenchHints(t *testing.T) {
@@ -29,8 +30,8 @@ func TestBenchHints(t *testing.T) {
 		{fmt.Errorf("10.0.0.1:9411: %w", engine.ErrNotEngine), `--peer is the --listen address of "topoctl agent", not its --http address`},
 		{fmt.Errorf("has not answered: %w", context.DeadlineExceeded), `check that this is the address of "topoctl agent", or use --timeout DURATION to allow more time`},
 		{fmt.Errorf("agent: HTTP at 127.0.0.1:1: %w", syscall.EADDRINUSE), "another program uses this port; --http with port 0 chooses a free one"},
-		{&engine.NotOfferedError{Transports: []string{"shm", "rdma"}, Err: engine.ErrNoLane}, "see the output of the agent on the other host for why it has no RDMA"},
-		{&engine.NotOfferedError{Transports: []string{"shm"}, Err: engine.ErrNoLane}, ""},
+		{&engine.NotOfferedError{Transports: []pathsel.Transport{"shm", "rdma"}, Err: engine.ErrNoLane}, "see the output of the agent on the other host for why it has no RDMA"},
+		{&engine.NotOfferedError{Transports: []pathsel.Transport{"shm"}, Err: engine.ErrNoLane}, ""},
 		{fmt.Errorf("peer \"n2:7411\": %w: lookup n2: no such host", engine.ErrNoPeer), `--peer wants the address or a name of the other host, and the port of its "topoctl agent"`},
 		{fmt.Errorf("10.0.0.1:7411: %w", engine.ErrToken), "use the same --token-file on both hosts"},
 	} {

@@ -149,7 +149,7 @@ func (o *fleetCollectOptions) registered(ctx context.Context) (list []collect.So
 	credentials, err := o.credentials.Read(ctx, o.Host, nil)
 	if err == nil {
 		var e *engine.Engine
-		e, err = engine.New(ctx, engine.Options{Credentials: credentials, Transports: []engine.TransportFactory{engine.TCP()}, Registry: finder(names)})
+		e, err = engine.New(ctx, engine.Options{Security: engine.Security{Credentials: credentials}, Transports: []engine.TransportFactory{engine.TCP()}, Registry: finder(names)})
 		if err == nil {
 			return collect.Engines(e, there.Records), func() { _ = errors.Join(e.Close(), names.Close()) }, nil
 		}

@@ -256,8 +256,8 @@ func (o *replayOptions) run(ctx context.Context) error {
 	if names != nil {
 		defer names.Close() //nolint:errcheck // it only finds peers
 	}
-	e, err := engine.New(ctx, engine.Options{Name: fmt.Sprintf("kv-replay-%d", os.Getpid()), Registry: finder(names), Credentials: credentials, Ports: engine.Ports{Topology: t},
-		Transports: o.transports.Factories(append(slices.Clone(o.transports.Names), "tcp")...), Protection: o.transports.Protection})
+	e, err := engine.New(ctx, engine.Options{Name: fmt.Sprintf("kv-replay-%d", os.Getpid()), Registry: finder(names), Security: engine.Security{Credentials: credentials, Protection: o.transports.Protection}, Ports: engine.Ports{Topology: t},
+		Transports: o.transports.Factories(append(slices.Clone(o.transports.Names), "tcp")...)})
 	if err != nil {
 		return err
 	}

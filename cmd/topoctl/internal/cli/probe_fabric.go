@@ -285,7 +285,7 @@ func (o *probeFabricOptions) openFleet(ctx, waiting context.Context, hosts []pro
 	if o.launch != "" {
 		fo.Launch = &fabric.Launch{Command: strings.Fields(o.command)}
 		if fo.Credentials == nil { // no one else needs to know it
-			fo.Credentials = trust.OfSecret([]byte(rand.Text()))
+			fo.Credentials = trust.Secret([]byte(rand.Text()))
 		}
 	}
 	fleet, err := fabric.Open(ctx, fo)

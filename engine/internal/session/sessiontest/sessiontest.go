@@ -39,8 +39,8 @@ const methodMeet = 0xffff
 func Connect(tb testing.TB, o Options) *Pair {
 	tb.Helper()
 	p := &Pair{
-		Client: session.Identity{Name: "client", Epoch: 1, Credentials: trust.OfSecret(o.Token)},
-		Host:   session.Identity{Name: "host", Epoch: 2, Credentials: trust.OfSecret(o.Token)},
+		Client: session.Identity{Name: "client", Epoch: 1, Credentials: trust.Secret(o.Token)},
+		Host:   session.Identity{Name: "host", Epoch: 2, Credentials: trust.Secret(o.Token)},
 	}
 	l, err := session.Listen(tb.Context(), "127.0.0.1:0")
 	if err != nil {

@@ -17,6 +17,7 @@ import (
 	"github.com/topoctl/topoctl/discover"
 	"github.com/topoctl/topoctl/engine"
 	"github.com/topoctl/topoctl/engine/memory"
+	"github.com/topoctl/topoctl/engine/trust"
 	"github.com/topoctl/topoctl/pathsel"
 	"github.com/topoctl/topoctl/test/vmlab"
 	"github.com/topoctl/topoctl/test/vmlab/guest"
@@ -39,7 +40,7 @@ var token = []byte("sixteen bytes of lab")
 // engine makes the engine with its region "data".
 func (s Spec) engine(ctx context.Context, l *guest.Lab, host int) (*engine.Engine, *engine.Region, error) {
 	o := engine.Options{
-		Name: fmt.Sprintf("machine%d", host), Listen: []string{":0"}, Token: token, GiveUp: s.GiveUp,
+		Name: fmt.Sprintf("machine%d", host), Listen: []string{":0"}, Security: engine.Security{Credentials: trust.Secret(token)}, GiveUp: s.GiveUp,
 		DefaultTimeout: within,
 	}
 	if *verbose {
@@ -226,7 +227,7 @@ func compare(t testing.TB, what string, got, want []byte) bool {
 func (d *duo) lanes(transport string) []engine.LaneStats {
 	var list []engine.LaneStats
 	for _, l := range d.peer.Lanes() {
-		if l.Transport == transport {
+		if string(l.Transport) == transport {
 			list = append(list, l)
 		}
 	}
