@@ -149,7 +149,7 @@ func New(ctx context.Context, o Options) (*Engine, error) {
 	e.ctx, e.cancel = context.WithCancel(context.Background())
 	e.machine, e.boot = machineAndBoot()
 	e.epoch = registry.NewEpoch(e.began)
-	e.identity = session.Identity{Name: e.name, Epoch: e.epoch, Credentials: o.Security.credentials(), TLS: peertls.NewEndpoint(nil)}
+	e.identity = session.Identity{Name: e.name, Epoch: e.epoch, Credentials: o.Security.credentials(), TLS: peertls.NewEndpoint(nil), Network: o.network()}
 	if err := e.bringUp(ctx); err != nil {
 		return nil, pkgerr.Errorf("engine", "%w", errors.Join(err, e.Close()))
 	}
@@ -227,8 +227,12 @@ func (e *Engine) budget() session.Budget {
 
 func (e *Engine) listenAll(ctx context.Context) ([]net.Listener, error) {
 	var out []net.Listener
+	listen := session.Listen
+	if n := e.identity.Network; n != nil {
+		listen = func(_ context.Context, address string) (net.Listener, error) { return n.Listen(e.name, address) }
+	}
 	for _, address := range e.o.Listen {
-		l, err := session.Listen(ctx, address)
+		l, err := listen(ctx, address)
 		if err != nil {
 			closeAll(out)
 			return nil, err

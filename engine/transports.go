@@ -29,6 +29,16 @@ func factoryOf(f TransportFactory) (*transport.Factory, error) {
 	return nil, fmt.Errorf("transport %v: want SHM, TCP, or one of rdma.Factory", f)
 }
 
+// network is what one of the transports has sessions connected by, nil: the host's.
+func (o *Options) network() transport.Network {
+	for _, f := range o.Transports {
+		if own, _ := f.(*transport.Factory); own != nil && own.Network != nil {
+			return own.Network
+		}
+	}
+	return nil
+}
+
 // TCP moves memory over TCP connections to the addresses that engines listen at. What may be set of it
 // is in Security.
 func TCP() TransportFactory {

@@ -1,5 +1,5 @@
-// Package enginetest has transports for tests of programs that use engines: ports in this process, and
-// transports that a host does not have.
+// Package enginetest is for tests of programs that use engines: a network within the process, on which peers are killed
+// and fall silent, ports in this process, and transports that a host does not have.
 package enginetest
 
 import (
@@ -13,18 +13,20 @@ import (
 	"github.com/topoctl/topoctl/internal/verbs"
 )
 
-// Network is what ports of engines in this process are connected to.
-type Network struct{ fake *fake.Network }
-
-// NewNetwork makes a network of its own.
-func NewNetwork() *Network { return &Network{fake.NewNetwork()} }
-
-// Options shape the ports of an engine.
+// Options shape a transport.
 type Options struct {
 	BytesPerSec int64         // of each connection that is dialled here; 0: as fast as memory
 	Latency     time.Duration // from a request to its completion, beside that
 	// Reach says why a port does not reach another engine's; nil: all do.
 	Reach func(local, remote topo.ID) error
+}
+
+// Transport is what an engine of this network has as its only transport; its name is "fake". Engines on one network
+// need names of their own, and listen at addresses of loopback (Options.Listen).
+func (n *Network) Transport(o Options) engine.TransportFactory {
+	return &transport.Factory{Name: "fake", Network: sessions{n}, Make: func(env transport.Env) (transport.Transport, error) {
+		return n.fake.Transport(env.Name, env.Regions, fake.Options{BytesPerSec: o.BytesPerSec, Latency: o.Latency}), nil
+	}}
 }
 
 // RDMA is a transport called "rdma" with ports 1 of the devices. Engines on one network need names

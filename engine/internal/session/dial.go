@@ -67,7 +67,7 @@ func dialOnce(ctx context.Context, o DialOptions) (*Session, error) {
 	var id transport.SessionID
 	random(id[:])
 	won, err := search(ctx, o.Routes(), func(ctx context.Context, r Route) (established, error) {
-		return dialAndGreet(ctx, r, nil, func(c net.Conn) (established, error) { return o.greet(ctx, c, r, id, nil) })
+		return o.Identity.dialAndGreet(ctx, r, nil, func(c net.Conn) (established, error) { return o.greet(ctx, c, r, id, nil) })
 	})
 	if err != nil {
 		return nil, err
@@ -154,8 +154,8 @@ func (o *DialOptions) greet(ctx context.Context, c net.Conn, r Route, id transpo
 }
 
 // dialAndGreet connects over one route and does the handshake.
-func dialAndGreet(ctx context.Context, r Route, control func(uintptr) error, greet func(net.Conn) (established, error)) (established, error) {
-	c, err := dialRoute(ctx, r, control)
+func (id *Identity) dialAndGreet(ctx context.Context, r Route, control func(uintptr) error, greet func(net.Conn) (established, error)) (established, error) {
+	c, err := id.connect(ctx, r, control)
 	if err != nil {
 		if ctx.Err() != nil {
 			err = ctx.Err()
@@ -179,6 +179,18 @@ func dialAndGreet(ctx context.Context, r Route, control func(uintptr) error, gre
 		return established{}, err
 	}
 	return out, nil
+}
+
+// connect connects over one route.
+func (id *Identity) connect(ctx context.Context, r Route, control func(uintptr) error) (net.Conn, error) {
+	if id.Network != nil {
+		return id.Network.Dial(ctx, id.Name, r.Remote)
+	}
+	c, err := dialRoute(ctx, r, control)
+	if err != nil {
+		return nil, err
+	}
+	return c, nil
 }
 
 // search tries routes, each a little later than the one before it, until one
@@ -254,7 +266,7 @@ func DialData(ctx context.Context, d DataDial) (net.Conn, error) {
 	h := hello{kind: kindData, session: d.Session, conn: d.Conn}
 	creds := id.credentials()
 	e, err := retryBusy(ctx, func() (established, error) {
-		return dialAndGreet(ctx, d.Route, d.Control, func(c net.Conn) (established, error) {
+		return id.dialAndGreet(ctx, d.Route, d.Control, func(c net.Conn) (established, error) {
 			if d.Sealed {
 				var own trust.Credentials // no roots: the proof tells whose connection it is
 				if creds != nil {

@@ -298,7 +298,7 @@ func (k *keeper) search() {
 		var mu sync.Mutex
 		var verdict, refused error
 		won, err := search(ctx, routes, func(ctx context.Context, r Route) (established, error) {
-			e, err := dialAndGreet(ctx, r, nil, func(c net.Conn) (established, error) { return k.o.greet(ctx, c, r, s.id, s) })
+			e, err := k.o.Identity.dialAndGreet(ctx, r, nil, func(c net.Conn) (established, error) { return k.o.greet(ctx, c, r, s.id, s) })
 			same := r.Remote == present.Remote
 			mu.Lock()
 			defer mu.Unlock()

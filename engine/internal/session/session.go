@@ -33,6 +33,8 @@ type Identity struct {
 	Credentials func() *trust.Credentials
 	// TLS makes the engine's TLS connections; nil: one that is made for the purpose.
 	TLS *peertls.Endpoint
+	// Network connects the engine; nil: the host's.
+	Network transport.Network
 }
 
 // credentials are those of this moment, nil without.

@@ -1,7 +1,9 @@
 package transport
 
 import (
+	"context"
 	"log/slog"
+	"net"
 	"net/netip"
 
 	"github.com/topoctl/topoctl/discover/topo"
@@ -36,6 +38,15 @@ type Env struct {
 type Factory struct {
 	Name string // of the transport
 	Make func(Env) (Transport, error)
+	// Network is what the engine has its sessions over; nil: the host's.
+	Network Network
+}
+
+// Network connects the sessions of engines in place of the host's network. engine is who listens or dials; listeners
+// have a *net.TCPAddr.
+type Network interface {
+	Listen(engine, address string) (net.Listener, error)
+	Dial(ctx context.Context, engine string, to netip.AddrPort) (net.Conn, error)
 }
 
 // String is the transport's name.

@@ -93,6 +93,22 @@ func (n *Network) Transport(address string, regions *memory.Table, o Options) *T
 	return t
 }
 
+// Conns are the connections that an end, known by its address, has dialled or taken.
+func (n *Network) Conns(address string) []*Conn {
+	n.mu.Lock()
+	ends := slices.Collect(maps.Values(n.ends))
+	n.mu.Unlock()
+	var out []*Conn
+	for _, t := range ends {
+		for _, c := range t.Conns() {
+			if to, _, _ := strings.Cut(c.remote, "#"); t.address == address || to == address {
+				out = append(out, c)
+			}
+		}
+	}
+	return out
+}
+
 func (n *Network) find(address string) *Transport {
 	address, _, _ = strings.Cut(address, "#")
 	n.mu.Lock()

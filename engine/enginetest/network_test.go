@@ -1,0 +1,105 @@
+package enginetest_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/topoctl/topoctl/engine"
+	"github.com/topoctl/topoctl/engine/enginetest"
+	"github.com/topoctl/topoctl/engine/memory"
+)
+
+// start makes an engine of the network, at port 7411 where it is the server, with a region.
+func start(t *testing.T, n *enginetest.Network, name string) (*engine.Engine, *engine.Region) {
+	t.Helper()
+	var r *engine.Region
+	o := engine.Options{Name: name, Transports: []engine.TransportFactory{n.Transport(enginetest.Options{BytesPerSec: 1 << 20})}}
+	if name == "server" {
+		o.Listen = []string{"127.0.0.1:7411"}
+	}
+	o.Serve.Prepare = func(e *engine.Engine) (err error) {
+		r, err = e.Alloc(1<<20, engine.RegionOptions{Name: "kv", Grant: memory.PeerWrite})
+		return err
+	}
+	e, err := engine.New(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e, r
+}
+
+// TestNetwork: a program's waits of minutes are over in no time, and last as long as they say.
+func TestNetwork(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := enginetest.NewNetwork()
+		server, theirs := start(t, n, "server")
+		client, mine := start(t, n, "client")
+		defer client.Close()
+		to := client.Target("127.0.0.1:7411")
+		push := func(within time.Duration) error {
+			ctx, cancel := context.WithTimeout(t.Context(), within)
+			defer cancel()
+			p, err := to.Peer(ctx)
+			if err != nil {
+				return err
+			}
+			kv, err := p.Region(ctx, "kv")
+			if err != nil {
+				return err
+			}
+			return p.Write(ctx, mine.All(), kv.At(0))
+		}
+		took := func(what string, least, most time.Duration, do func()) {
+			t.Helper()
+			began := time.Now()
+			do()
+			if d := time.Since(began); d < least || d > most {
+				t.Errorf("%s: %s, want %s to %s", what, d, least, most)
+			}
+		}
+		fill(mine.Bytes(), 1)
+		took("1 MiB at 1 MiB/s", time.Second, 1100*time.Millisecond, func() {
+			if err := push(time.Minute); err != nil || !bytes.Equal(theirs.Bytes(), mine.Bytes()) {
+				t.Error(err)
+			}
+		})
+
+		n.Silence("server")
+		took("a peer that is silent for less than GiveUp", 5*time.Second, 8*time.Second, func() {
+			time.AfterFunc(5*time.Second, func() { n.Resume("server") })
+			if err := push(time.Minute); err != nil {
+				t.Error(err)
+			}
+		})
+		n.Silence("server")
+		took("a peer that stays silent", 20*time.Second, 21*time.Second, func() {
+			if err := push(20 * time.Second); !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, engine.ErrPeerLost) {
+				t.Error(err)
+			}
+		})
+
+		n.Kill("server")
+		if err := push(time.Second); err == nil {
+			t.Error("a peer that was killed took bytes")
+		}
+		if err := server.Close(); err != nil {
+			t.Error(err)
+		}
+		server, theirs = start(t, n, "server")
+		defer server.Close()
+		fill(mine.Bytes(), 2)
+		if err := push(time.Hour); err != nil || !bytes.Equal(theirs.Bytes(), mine.Bytes()) {
+			t.Error(err)
+		}
+	})
+}
+
+func fill(b []byte, with byte) {
+	for i := range b {
+		b[i] = with + byte(i*i)
+	}
+}
