@@ -21,8 +21,8 @@ func TestCallBodies(t *testing.T) {
 	if got, err := parseLeave(l.body()); got != l || err != nil {
 		t.Error(got, err)
 	}
-	wait, payload, err := parseNotify(notifyBody(time.Second, []byte("x")))
-	if wait != time.Second || string(payload) != "x" || err != nil {
+	wait, payload, err := parseNotify(notifyBody(10*time.Second, []byte("x")))
+	if wait != 9*time.Second || string(payload) != "x" || err != nil {
 		t.Error(wait, payload, err)
 	}
 	if wait, _, err := parseNotify(bytes.Repeat([]byte{0xff}, 8)); wait != maxNotifyWait || err != nil {

@@ -172,12 +172,6 @@ type RegionOptions struct {
 	Devices memory.Devices
 }
 
-// Notification is what a peer sent with Peer.Notify or SubmitOptions.Notify.
-type Notification struct {
-	From    trust.PeerID // who has sent it: what it has proven to be, and what it calls itself
-	Payload []byte
-}
-
 // Advertised is an address that the engine tells its peers, and why.
 type Advertised struct {
 	Transport   pathsel.Transport `json:"transport"`

@@ -214,9 +214,13 @@ func (p *Peer) knownRoutes() (out []session.Route, told int) {
 	return out, told
 }
 
-// handle answers the peer's calls: it may tell us what changed, and nothing else.
-func (p *Peer) handle(ctx context.Context, _ *session.Session, method uint16, body []byte) ([]byte, error) {
-	if method != methodDelta {
+// handle answers the peer's calls: it may tell us what changed, and reply to our notifications.
+func (p *Peer) handle(ctx context.Context, s *session.Session, method uint16, body []byte) ([]byte, error) {
+	switch method {
+	case methodDelta:
+	case methodNotify:
+		return nil, p.engine.notified(ctx, s, body)
+	default:
 		return nil, fmt.Errorf("call %d is for an engine that was opened, not for the one that opens", method)
 	}
 	// One at a time, from here on: a small delta may have very many packed regions.
@@ -425,8 +429,7 @@ func (p *Peer) notify(ctx context.Context, deadline int64, payload []byte) error
 	left := time.Duration(deadline - p.engine.now())
 	ctx, cancel := context.WithTimeout(ctx, left)
 	defer cancel()
-	// The peer gives up first, so that there is an answer.
-	_, err := p.callEngine(ctx, methodNotify, notifyBody(left-left/10, payload))
+	_, err := p.callEngine(ctx, methodNotify, notifyBody(left, payload))
 	if err != nil {
 		return p.because(err)
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	mem "github.com/topoctl/topoctl/engine/internal/memory"
+	"github.com/topoctl/topoctl/engine/trust"
 
 	"github.com/topoctl/topoctl/engine/internal/session"
 	"github.com/topoctl/topoctl/engine/internal/transport"
@@ -90,10 +91,10 @@ func parseName(b []byte) (string, []byte, error) {
 	return string(b[1:n]), b[n:], nil
 }
 
-// notifyBody: how long the peer's application may take to make room, in
-// nanoseconds, then the payload.
-func notifyBody(wait time.Duration, payload []byte) []byte {
-	b := binary.BigEndian.AppendUint64(make([]byte, 0, 8+len(payload)), uint64(max(wait, 0)))
+// notifyBody: how long the peer's application may take to make room, in nanoseconds, then the payload. Of the time that
+// is left the peer gives up first, so that there is an answer.
+func notifyBody(left time.Duration, payload []byte) []byte {
+	b := binary.BigEndian.AppendUint64(make([]byte, 0, 8+len(payload)), uint64(max(left-left/10, 0)))
 	return append(b, payload...)
 }
 
@@ -138,18 +139,7 @@ func (e *Engine) handle(ctx context.Context, s *session.Session, method uint16, 
 	case methodLeave:
 		return nil, e.leave(ctx, s, body)
 	case methodNotify:
-		wait, payload, err := parseNotify(body)
-		if err != nil {
-			return nil, err
-		}
-		if e.o.Limits.Notifications < 0 {
-			return nil, errors.New("this engine's application takes no notifications")
-		}
-		if err := e.notifications.put(ctx, e.ctx, Notification{From: s.PeerID(), Payload: payload}, s.Account(), wait); err != nil {
-			return nil, err
-		}
-		e.count.notifications.Add(1)
-		return nil, nil
+		return nil, e.notified(ctx, s, body)
 	case methodAsk:
 		return e.answer(ctx, s, body)
 	case methodDigest:
@@ -302,7 +292,11 @@ func (e *RemoteError) Error() string { return "peer: " + e.Text }
 
 // callEngine makes a call of the peer's engine; what that returned as an error is a RemoteError.
 func (p *Peer) callEngine(ctx context.Context, method uint16, body []byte) ([]byte, error) {
-	answer, err := p.session.Call(ctx, method, body)
+	return callEngine(ctx, p.session, method, body)
+}
+
+func callEngine(ctx context.Context, s *session.Session, method uint16, body []byte) ([]byte, error) {
+	answer, err := s.Call(ctx, method, body)
 	if remote, ok := errors.AsType[*session.RemoteError](err); ok {
 		err = &knownError{err, []error{&RemoteError{remote.Text}}}
 	}
@@ -393,6 +387,54 @@ func (a *answering) leave(s *session.Session) {
 	if a.by[s]--; a.by[s] == 0 {
 		delete(a.by, s)
 	}
+}
+
+// Notification is what a peer sent with Peer.Notify, SubmitOptions.Notify or Reply.
+type Notification struct {
+	From    trust.PeerID // who has sent it: what it has proven to be, and what it calls itself
+	Payload []byte
+
+	engine  *Engine
+	session *session.Session
+}
+
+// Reply sends a notification of up to 64 KiB back to the engine that has sent this one, over its connection: nothing
+// needs to be opened. It returns when that engine has it in its queue (Engine.Notifications). ctx bounds that; without
+// a deadline, Options.DefaultTimeout does. A sender that is gone is ErrPeerLost; one whose queue is full is ErrLimit.
+func (n *Notification) Reply(ctx context.Context, payload []byte) error {
+	if n.engine == nil {
+		return pkgerr.Errorf("engine", "reply: %w", invalid("no peer has sent this notification"))
+	}
+	if len(payload) > maxNotify {
+		return pkgerr.Errorf("engine", "reply of %d bytes: %w is %d", len(payload), ErrLimit, maxNotify)
+	}
+	ctx, cancel := n.engine.bounded(ctx)
+	defer cancel()
+	deadline, _ := ctx.Deadline()
+	_, err := callEngine(ctx, n.session, methodNotify, notifyBody(time.Until(deadline), payload))
+	if errors.Is(err, session.ErrEnded) || errors.Is(err, session.ErrUnreachable) {
+		err = &knownError{err, []error{ErrPeerLost}}
+	}
+	if err != nil {
+		return pkgerr.Errorf("engine", "reply to %q: %w", n.From.Claimed, err)
+	}
+	return nil
+}
+
+// notified takes a notification.
+func (e *Engine) notified(ctx context.Context, s *session.Session, body []byte) error {
+	wait, payload, err := parseNotify(body)
+	if err != nil {
+		return err
+	}
+	if e.o.Limits.Notifications < 0 {
+		return errors.New("this engine's application takes no notifications")
+	}
+	if err := e.notifications.put(ctx, e.ctx, Notification{s.PeerID(), payload, e, s}, s.Account(), wait); err != nil {
+		return err
+	}
+	e.count.notifications.Add(1)
+	return nil
 }
 
 // maxWaiting is how many notifications wait for room at a time, which peers share.

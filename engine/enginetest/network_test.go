@@ -103,3 +103,47 @@ func fill(b []byte, with byte) {
 		b[i] = with + byte(i*i)
 	}
 }
+
+// TestReply: what a peer has sent is answered over its own connection.
+func TestReply(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := enginetest.NewNetwork()
+		server, _ := start(t, n, "server")
+		defer server.Close()
+		client, err := engine.New(t.Context(), engine.Options{Name: "client", Transports: []engine.TransportFactory{n.Transport(enginetest.Options{})}, Limits: engine.Limits{Notifications: 1}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := client.Open(t.Context(), "127.0.0.1:7411")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := p.Notify(t.Context(), []byte("page 7")); err != nil {
+			t.Fatal(err)
+		}
+		got := <-server.Notifications()
+		if err := got.Reply(t.Context(), []byte("page 7 is free")); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := got.Reply(ctx, nil); !errors.Is(err, engine.ErrLimit) {
+			t.Errorf("the sender's queue is full: %v", err)
+		}
+		if answer := <-client.Notifications(); string(answer.Payload) != "page 7 is free" || answer.From.Claimed != "server" {
+			t.Errorf("%q from %q", answer.Payload, answer.From.Claimed)
+		}
+		if err := got.Reply(t.Context(), make([]byte, 1<<20)); !errors.Is(err, engine.ErrLimit) {
+			t.Errorf("1 MiB: %v", err)
+		}
+		if err := client.Close(); err != nil {
+			t.Error(err)
+		}
+		if err := got.Reply(t.Context(), nil); !errors.Is(err, engine.ErrPeerLost) {
+			t.Errorf("the sender is gone: %v", err)
+		}
+		if err := (&engine.Notification{}).Reply(t.Context(), nil); !errors.Is(err, engine.ErrInvalid) {
+			t.Errorf("nobody has sent it: %v", err)
+		}
+	})
+}
