@@ -179,7 +179,7 @@ func (p *Peer) Topology() *topo.Topology {
 
 // Region finds a region of the peer by name, and waits for one that is not there yet: a peer that was just
 // started can be opened before it has made its regions, and tells of them as they come. ctx bounds that;
-// without a deadline, Options.DefaultTimeout does. Where there is none by then, the error wraps ErrNoRegion and
+// without a deadline, Options.DefaultTimeout does. If the peer does not offer it by then, the error wraps ErrNoRegion and
 // ctx's.
 func (p *Peer) Region(ctx context.Context, name string) (*RemoteRegion, error) {
 	bounded, cancel := p.engine.bounded(ctx)

@@ -96,15 +96,15 @@ type LaneStats struct {
 	ID                  uint32            `json:"id"`
 	Transport           pathsel.Transport `json:"transport"`
 	Health              LaneHealth        `json:"health"`
-	BytesPerSec         topo.Rate         `json:"service_bytes_per_sec"` // 0 is unknown
-	Measured            bool              `json:"measured"`
+	BytesPerSec         topo.Rate         `json:"service_bytes_per_sec"` // what it carries; 0 is unknown
+	Measured            bool              `json:"measured"`              // BytesPerSec, by this engine; else it is expected
 	Bytes               int64             `json:"bytes"`
 	Slices              int64             `json:"slices"`
 	InflightBytes       int64             `json:"inflight_bytes"`
 	InflightSlices      int               `json:"inflight_slices"`
-	WindowBytes         int64             `json:"window_bytes"`
-	Retries             int64             `json:"retries"`
-	Failures            int64             `json:"failures"`
+	WindowBytes         int64             `json:"window_bytes"` // that may be in flight
+	Retries             int64             `json:"retries"`      // slices that were sent again
+	Failures            int64             `json:"failures"`     // times it became sick
 	LastError           string            `json:"last_error,omitempty"`
 	Connection          string            `json:"connection,omitempty"`
 	LocalPort           topo.ID           `json:"local_port,omitempty"`

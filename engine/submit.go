@@ -31,8 +31,8 @@ type OpKind uint8
 
 // The kinds of ops, as seen from the engine that submits them.
 const (
-	Write OpKind = OpKind(direction.Write) // from the local region to the peer's
-	Read  OpKind = OpKind(direction.Read)  // from the peer's region to the local one
+	Write OpKind = iota // from the local region to the peer's
+	Read                // from the peer's region to the local one
 )
 
 // String is "write" or "read".
