@@ -17,7 +17,6 @@ import (
 	"github.com/topoctl/topoctl/internal/record"
 	"github.com/topoctl/topoctl/probe"
 	"github.com/topoctl/topoctl/testkit/fixturetest"
-	"github.com/topoctl/topoctl/tui/internal/viewtest"
 )
 
 // sample is what the counters of a host say after some seconds: port i sends i+1 gigabits
@@ -172,7 +171,6 @@ func open(t testing.TB, o Options, fixture string, seconds, w, h int) *board {
 	if o.Feed == nil {
 		o.Feed = &script{}
 	}
-	o.PathText = viewtest.PathText
 	b.model = newModel(o)
 	ctx, stop := context.WithCancel(context.Background())
 	b.work = newWork(ctx, func(msg tea.Msg) { b.msgs <- msg })

@@ -8,10 +8,8 @@ import (
 	"time"
 
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/internal/explain"
 	"github.com/topoctl/topoctl/internal/record"
 	"github.com/topoctl/topoctl/internal/units"
-	"github.com/topoctl/topoctl/pathsel"
 	"github.com/topoctl/topoctl/probe"
 )
 
@@ -57,10 +55,7 @@ type Options struct {
 	Mouse        bool
 	Suspend      bool // ctrl+z returns to a shell, which can resume the dashboard
 	Units        units.System
-	// PathText writes an answer as "topoctl path" prints it, in lines of width columns, with all reasons where it is
-	// verbose.
-	PathText func(h *pathsel.Host, a *explain.Answer, width int, verbose, color bool, u units.System) string
-	View     string // the first view: "tree", ...
+	View         string // the first view: "tree", ...
 	// Save writes a snapshot or a copied selection under a name, and returns where it is; nil
 	// means that nothing can be written.
 	Save func(name string, data []byte) (string, error)

@@ -20,14 +20,11 @@ import (
 	"github.com/topoctl/topoctl/discover"
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/build"
-	"github.com/topoctl/topoctl/internal/explain"
 	"github.com/topoctl/topoctl/internal/observe"
 	"github.com/topoctl/topoctl/internal/pkgerr"
 	"github.com/topoctl/topoctl/internal/record"
-	"github.com/topoctl/topoctl/internal/report"
 	"github.com/topoctl/topoctl/internal/text"
 	"github.com/topoctl/topoctl/internal/units"
-	"github.com/topoctl/topoctl/pathsel"
 	"github.com/topoctl/topoctl/tui"
 )
 
@@ -191,7 +188,7 @@ func (c *tuiCleanup) close() error {
 
 func (o *tuiOptions) assemble(ctx context.Context, files *tuiCleanup) (tui.Options, error) {
 	show := tui.Options{Now: o.Now, Color: o.Color(), ASCII: o.Globals.ASCII, Mouse: !o.noMouse, Units: units.System(o.Globals.Units), View: o.view,
-		PathText: pathText, Save: saveHere, Agents: len(o.agents), Suspend: hasShell()}
+		Save: saveHere, Agents: len(o.agents), Suspend: hasShell()}
 	if o.baseline != "" {
 		t, err := o.Named(ctx, o.baseline)
 		if err != nil {
@@ -224,13 +221,6 @@ func (o *tuiOptions) assemble(ctx context.Context, files *tuiCleanup) (tui.Optio
 		show.Prober = prober
 	}
 	return show, nil
-}
-
-// pathText is an answer as the path command prints it.
-func pathText(h *pathsel.Host, a *explain.Answer, width int, verbose, color bool, u units.System) string {
-	d := &pathDoc{h: h, Request: pathRequest{Source: a.From, Destination: a.To, Transport: h.Transport()}}
-	d.take(a)
-	return report.Finish(d.text(Look{report.Look{Color: color, Width: width}, verbose, u.Or(units.Gbyte)}))
 }
 
 // feed makes the feed that the flags name.
