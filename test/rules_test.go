@@ -44,7 +44,7 @@ var stands = map[string][]string{
 	"pathsel":  {"discover/topo", "discover/formats", "internal"},
 	"engine":   {"discover/topo", "pathsel", "internal"},
 	"probe":    {"discover/topo", "pathsel", "internal"},
-	"tui":      {"discover/topo", "pathsel", "engine", "probe", "internal"},
+	"tui":      {"discover", "pathsel", "engine", "probe", "internal"},
 	"internal": {".", "discover", "pathsel", "engine", "probe", "fixtures"},
 	"examples": {".", "engine"},
 	"cmd":      {"..."}, "testkit": {"..."}, "test": {"..."},

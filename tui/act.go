@@ -75,7 +75,7 @@ func (m *model) act(a ui.Action) tea.Cmd {
 	case ui.Record:
 		m.toggleRecord()
 	case ui.Rescan:
-		m.o.Feed.Rescan()
+		m.o.Feed.source.Rescan()
 		m.say("looking at the host again")
 	case ui.Copy:
 		return m.copySelection()

@@ -14,8 +14,17 @@ import (
 // Frame returns the dashboard's first complete picture as text of h lines of at most w columns,
 // without escape codes unless Options.Color is set. It waits until the topology is known and the
 // counters and each agent have been read twice or failed, or until the recording, the feed or ctx
-// ends. whole is false if ctx ended first; the error is that of a feed that failed.
+// ends. whole is false if ctx ended first; the error is that of a feed that failed, or ErrInvalid.
 func Frame(ctx context.Context, o Options, w, h int) (text string, whole bool, err error) {
+	o, err = o.checked()
+	if err != nil {
+		return "", false, err
+	}
+	end, err := o.Feed.begin()
+	if err != nil {
+		return "", false, err
+	}
+	defer end()
 	m := newModel(o)
 	m.look.Bare = !o.Color
 	m.w, m.h = w, h
@@ -25,7 +34,7 @@ func Frame(ctx context.Context, o Options, w, h int) (text string, whole bool, e
 	ended := make(chan error, 1)
 	var feed sync.WaitGroup
 	feed.Go(func() {
-		ended <- o.Feed.Run(inner, func(r *record.Record) {
+		ended <- o.Feed.source.Run(inner, func(r *record.Record) {
 			select {
 			case in <- r:
 			case <-inner.Done():
@@ -58,7 +67,7 @@ func Frame(ctx context.Context, o Options, w, h int) (text string, whole bool, e
 // whole says whether a picture has what the feed can bring, after this many readings of each
 // source.
 func (m *model) whole(looks map[string]int) bool {
-	if m.o.Replay != "" {
+	if m.o.Feed.replay != "" {
 		return m.replayEnded()
 	}
 	agents := 0
@@ -72,8 +81,8 @@ func (m *model) whole(looks map[string]int) bool {
 			agents++
 		}
 	}
-	counters := !m.o.Counters || slices.ContainsFunc(m.live.Sources, func(x state.Source) bool { return x.Name == record.SourceCounters })
-	return m.live.Topology != nil && counters && agents >= m.o.Agents
+	counters := !m.o.Feed.counters || slices.ContainsFunc(m.live.Sources, func(x state.Source) bool { return x.Name == record.SourceCounters })
+	return m.live.Topology != nil && counters && agents >= m.o.Feed.agents
 }
 
 // plain is a frame as lines of a file.

@@ -1,6 +1,7 @@
 package tui
 
 import (
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -129,18 +130,18 @@ func (m *model) mode(l *ui.Look) []part {
 	if what := m.shown.Start.Synthetic; what != "" {
 		out = append(out, part{"SYNTHETIC", ui.Middle, needed}, part{l.Cut(l.Safe(what), 30), ui.Plain, ornament})
 	}
-	if m.o.Replay != "" {
+	if m.o.Feed.replay != "" {
 		text := "REPLAY"
 		if m.replayEnded() {
 			text = "REPLAY ended"
 		}
-		out = append(out, part{text, ui.Middle, needed}, part{l.Cut(l.Safe(m.o.Replay), 30), ui.Plain, about})
+		out = append(out, part{text, ui.Middle, needed}, part{l.Cut(l.Safe(m.o.Feed.replay), 30), ui.Plain, about})
 	}
 	if m.frozenNS >= 0 {
 		out = append(out, part{"FROZEN " + roughly(max(0, m.now()-m.frozenNS)/second*second), ui.Middle, needed})
 	}
 	if m.rec != nil {
-		out = append(out, part{"REC", ui.Bad, needed}, part{l.Cut(l.Safe(m.rec.to.Name()), 30), ui.Plain, about})
+		out = append(out, part{"REC", ui.Bad, needed}, part{l.Cut(l.Safe(filepath.Base(m.rec.name)), 30), ui.Plain, about})
 	}
 	if p := m.shown.Probe; p != nil && p.Running {
 		out = append(out, part{"PROBING", ui.Middle, running})

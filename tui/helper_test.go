@@ -1,11 +1,15 @@
 package tui
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"io"
+	"io/fs"
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -17,7 +21,6 @@ import (
 	"github.com/topoctl/topoctl/internal/record"
 	"github.com/topoctl/topoctl/probe"
 	"github.com/topoctl/topoctl/testkit/fixturetest"
-	"github.com/topoctl/topoctl/tui/internal/viewtest"
 )
 
 // sample is what the counters of a host say after some seconds: port i sends i+1 gigabits
@@ -79,6 +82,56 @@ func (c *clockT) pass(d time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.t = c.t.Add(d)
+}
+
+// file is a file in memory.
+type file struct {
+	bytes.Buffer
+	name   string
+	fails  int           // the write that fails, counted from 1; 0 none
+	hold   chan struct{} // writes wait for it; nil they do not
+	mu     sync.Mutex
+	writes int
+	closed int
+}
+
+func (f *file) Write(data []byte) (int, error) {
+	if f.hold != nil {
+		<-f.hold
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.writes++; f.writes == f.fails {
+		return 0, &fs.PathError{Op: "write", Path: f.name, Err: syscall.ENOSPC}
+	}
+	return f.Buffer.Write(data)
+}
+
+func (f *file) Close() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.closed++
+	return nil
+}
+
+func (f *file) Name() string { return "/tmp/" + f.name }
+
+func (f *file) text() string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.Buffer.String()
+}
+
+func (f *file) ended() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.closed == 1
+}
+
+// creating gives the file, by whatever name.
+func (f *file) creating(name string) (io.WriteCloser, error) {
+	f.name = name
+	return f, nil
 }
 
 // script is a feed that tells records and, unless it ends, then waits.
@@ -170,9 +223,8 @@ func open(t testing.TB, o Options, fixture string, seconds, w, h int) *board {
 	b := &board{t: t, clock: newClock(), msgs: make(chan tea.Msg, 100)}
 	o.Now = b.clock.now
 	if o.Feed == nil {
-		o.Feed = &script{}
+		o.Feed = &Feed{source: &script{}}
 	}
-	o.PathText = viewtest.PathText
 	b.model = newModel(o)
 	ctx, stop := context.WithCancel(context.Background())
 	b.work = newWork(ctx, func(msg tea.Msg) { b.msgs <- msg })

@@ -10,6 +10,7 @@ import (
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/counters"
 	"github.com/topoctl/topoctl/internal/record"
+	"github.com/topoctl/topoctl/internal/units"
 
 	"github.com/topoctl/topoctl/tui/internal/state"
 	"github.com/topoctl/topoctl/tui/internal/ui"
@@ -51,7 +52,8 @@ type model struct {
 	frozenNS int64 // when the picture was frozen, on the feed's clock; -1 it is not
 	probe    *probing
 	rec      *recorder
-	recErr   error // what a recording ended with
+	recErr   error          // what a recording ended with
+	files    map[string]int // how many were made, by name
 
 	frame string
 	dirty bool
@@ -63,8 +65,8 @@ func newModel(o Options) *model {
 		o.Now = time.Now
 	}
 	live := newState(o)
-	m := &model{o: o, live: live, shown: live, look: ui.Look{ASCII: o.ASCII, Color: o.Color, Units: o.Units},
-		latest: latest{}, frozenNS: -1, dirty: true, clock: clock{now: o.Now}}
+	m := &model{o: o, live: live, shown: live, look: ui.Look{ASCII: o.ASCII, Color: o.Color, Units: units.System(o.Units)},
+		latest: latest{}, files: map[string]int{}, frozenNS: -1, dirty: true, clock: clock{now: o.Now}}
 	m.makeViews(o)
 	for i, a := range ui.ViewActions() {
 		if string(a) == o.View {
@@ -188,7 +190,7 @@ func (m *model) now() int64 {
 
 // replayEnded says whether a recording is at its end: every source of it has ended.
 func (m *model) replayEnded() bool {
-	return m.o.Replay != "" && len(m.live.Sources) > 0 && !slices.ContainsFunc(m.live.Sources, func(x state.Source) bool {
+	return m.o.Feed.replay != "" && len(m.live.Sources) > 0 && !slices.ContainsFunc(m.live.Sources, func(x state.Source) bool {
 		return x.Status != record.StatusEnded
 	})
 }

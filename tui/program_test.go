@@ -154,8 +154,8 @@ func (x *terminal) mustBeRestored() {
 	}
 }
 
-func feedOf(t *testing.T, fixture string, seconds int) *script {
-	return &script{records: looked(fixturetest.Topology(t, fixture), fixture, seconds)}
+func feedOf(t *testing.T, fixture string, seconds int) *Feed {
+	return &Feed{source: &script{records: looked(fixturetest.Topology(t, fixture), fixture, seconds)}}
 }
 
 func TestProgramKeys(t *testing.T) {
@@ -237,15 +237,15 @@ func TestProgramSignal(t *testing.T) {
 }
 
 // fatal is a feed's last word in TestProgramPanic.
-type fatal struct{ *script }
+type fatal struct{ source }
 
 func (fatal) Rescan() { panic("rescan") }
 
 // A panic that no view is to blame for ends the dashboard, and gives the terminal back.
 func TestProgramPanic(t *testing.T) {
 	for name, o := range map[string]Options{
-		"in the event loop": {Feed: fatal{feedOf(t, "cpu-2eth", 2)}},
-		"in the background": {Feed: feedOf(t, "cpu-2eth", 2), Save: func(string, []byte) (string, error) { panic("save") }},
+		"in the event loop": {Feed: &Feed{source: fatal{feedOf(t, "cpu-2eth", 2).source}}},
+		"in the background": {Feed: feedOf(t, "cpu-2eth", 2), Create: func(string) (io.WriteCloser, error) { panic("save") }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			x := start(t, o, 80, 24)
@@ -277,7 +277,7 @@ func (f *flood) Run(ctx context.Context, tell func(*record.Record)) error {
 
 // Whatever comes in, every key counts.
 func TestProgramFlood(t *testing.T) {
-	x := start(t, Options{Feed: &flood{script{records: looked(fixturetest.Topology(t, "cpu-2eth"), "cpu-2eth", 3)}}}, 80, 24)
+	x := start(t, Options{Feed: &Feed{source: &flood{script{records: looked(fixturetest.Topology(t, "cpu-2eth"), "cpu-2eth", 3)}}}}, 80, 24)
 	x.see("[1 tree]")
 	const typed = "0123456789abcdefghijklmnopqrstuvwxyz0123456789abcdefghijklmnop"
 	x.type_("/")
@@ -294,7 +294,7 @@ func TestProgramFlood(t *testing.T) {
 
 // A feed that fails, or ends, or hangs says so; the dashboard lives on.
 func TestProgramFeedFails(t *testing.T) {
-	x := start(t, Options{Feed: &script{records: looked(fixturetest.Topology(t, "cpu-2eth"), "cpu-2eth", 2), ends: true, err: errors.New("all is lost")}}, 80, 24)
+	x := start(t, Options{Feed: &Feed{source: &script{records: looked(fixturetest.Topology(t, "cpu-2eth"), "cpu-2eth", 2), ends: true, err: errors.New("all is lost")}}}, 80, 24)
 	x.see("the feed failed: all is lost")
 	x.type_("6")
 	x.see("[6 events]")

@@ -1,7 +1,12 @@
 package tui
 
 import (
+	"cmp"
 	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
 	"maps"
 	"slices"
 	"time"
@@ -10,6 +15,7 @@ import (
 
 	"github.com/topoctl/topoctl/internal/pkgerr"
 	"github.com/topoctl/topoctl/internal/record"
+	"github.com/topoctl/topoctl/internal/text"
 	"github.com/topoctl/topoctl/probe"
 )
 
@@ -59,7 +65,8 @@ func (l latest) all() []*record.Record {
 // recorder writes records in a goroutine of its own: a slow disk must not hold the
 // dashboard up.
 type recorder struct {
-	to     Recording
+	to     io.WriteCloser
+	name   string
 	fromNS int64 // the time of the feed at which it began
 	queue  chan *record.Record
 	err    error // what it ended with; read it after the goroutine
@@ -71,27 +78,28 @@ const maxQueuedRecords = 4096
 func (m *model) toggleRecord() {
 	switch {
 	case m.rec != nil:
-		m.endRecord("recorded: " + m.look.Safe(m.rec.to.Name()))
-	case m.o.Record == nil || m.work == nil:
+		m.endRecord("recorded: " + m.look.Safe(m.rec.name))
+	case m.o.Create == nil || m.work == nil:
 		m.say("there is nowhere to write a recording")
 	default:
+		name := m.fileName("", ".jsonl")
 		m.work.background(func(context.Context) tea.Msg {
-			to, err := m.o.Record()
+			file, err := m.o.Create(name)
 			return answered(func(m *model) tea.Cmd {
-				m.beginRecord(to, err)
+				if err != nil {
+					m.say("cannot record: " + m.look.Safe(err.Error()))
+				} else {
+					m.beginRecord(file, name)
+				}
 				return nil
 			})
 		})
 	}
 }
 
-func (m *model) beginRecord(to Recording, err error) {
-	if err != nil {
-		m.say("cannot record: " + m.look.Safe(err.Error()))
-		return
-	}
+func (m *model) beginRecord(to io.WriteCloser, name string) {
 	first := m.latest.all()
-	rec := &recorder{to: to, fromNS: m.now(), queue: make(chan *record.Record, len(first)+maxQueuedRecords)}
+	rec := &recorder{to: to, name: nameOf(to, name), fromNS: m.now(), queue: make(chan *record.Record, len(first)+maxQueuedRecords)}
 	if m.rec != nil {
 		m.endRecord("")
 	}
@@ -111,7 +119,7 @@ func (m *model) beginRecord(to Recording, err error) {
 			return nil
 		})
 	})
-	m.say("recording to " + m.look.Safe(to.Name()))
+	m.say("recording to " + m.look.Safe(rec.name))
 }
 
 // startedAt is a start with the time at which the recording began.
@@ -125,16 +133,36 @@ func startedAt(r *record.Record, fromNS int64) *record.Record {
 	return &out
 }
 
-// write writes what comes until the queue is closed, or something goes wrong.
+// write writes what comes until the queue is closed, or the file takes no more. A record that
+// cannot be written as one is left out, and told of at the end.
 func (rec *recorder) write() {
+	w, refused := record.NewWriter(rec.to), 0
+	var why error
 	for r := range rec.queue {
-		if rec.err = rec.to.Write(r); rec.err != nil {
+		err := w.Write(r)
+		if w.Broken() {
+			rec.err = cause(err)
 			break
 		}
+		if err != nil {
+			why = cmp.Or(why, err)
+			refused++
+		}
 	}
-	if err := rec.to.Close(); rec.err == nil {
-		rec.err = err
+	if err := rec.to.Close(); rec.err == nil && err != nil {
+		rec.err = cause(err)
 	}
+	if rec.err == nil && refused > 0 {
+		rec.err = fmt.Errorf("%s left out: %w", text.Plural(refused, "record"), why)
+	}
+}
+
+// cause is an error without the operation and the file, which the caller names.
+func cause(err error) error {
+	if e, ok := errors.AsType[*fs.PathError](err); ok {
+		return e.Err
+	}
+	return pkgerr.Plain(err)
 }
 
 // record hands a record to the recording, with its time since that began.
@@ -147,7 +175,7 @@ func (m *model) record(r *record.Record) {
 	select {
 	case m.rec.queue <- &line:
 	default:
-		m.recErr = pkgerr.Errorf("tui", "recording %s: the disk is slower than what comes in", m.rec.to.Name())
+		m.recErr = pkgerr.Errorf("tui", "recording %s: the disk is slower than what comes in", m.rec.name)
 		m.endRecord("recording stopped: the disk is slower than what comes in")
 	}
 }
@@ -174,5 +202,5 @@ func (rec *recorder) failure() error {
 	if rec.err == nil {
 		return nil
 	}
-	return pkgerr.Errorf("tui", "recording %s: %w", rec.to.Name(), rec.err)
+	return pkgerr.Errorf("tui", "recording %s: %w", rec.name, rec.err)
 }

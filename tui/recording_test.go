@@ -3,8 +3,9 @@ package tui
 import (
 	"context"
 	"errors"
+	"io"
+	"os"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -12,53 +13,28 @@ import (
 
 	"github.com/topoctl/topoctl/internal/record"
 	"github.com/topoctl/topoctl/probe"
-	"github.com/topoctl/topoctl/testkit/fixturetest"
 )
 
-// tape is a recording in memory.
-type tape struct {
-	mu      sync.Mutex
-	records []*record.Record
-	fails   int           // the write that fails, counted from 1; 0 none
-	hold    chan struct{} // writes wait for it; nil they do not
-	closed  int
-}
+func recordingTo(f *file) Options { return Options{Create: f.creating} }
 
-func (p *tape) Write(r *record.Record) error {
-	if p.hold != nil {
-		<-p.hold
+// written are the records of a recording.
+func (f *file) written(t *testing.T) (out []*record.Record) {
+	t.Helper()
+	for in := record.NewReader(strings.NewReader(f.text())); ; {
+		r, err := in.Read()
+		if errors.Is(err, io.EOF) {
+			return out
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, r)
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.records = append(p.records, r)
-	if len(p.records) == p.fails {
-		return errors.New("no space left on device")
-	}
-	return nil
-}
-
-func (p *tape) Close() error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.closed++
-	return nil
-}
-
-func (p *tape) Name() string { return "run.jsonl" }
-
-func (p *tape) written() []*record.Record {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.records
-}
-
-func recordingTo(p *tape) Options {
-	return Options{Record: func() (Recording, error) { return p, nil }}
 }
 
 // A recording that begins late replays to the same picture.
 func TestRecordIsComplete(t *testing.T) {
-	p := &tape{}
+	p := &file{}
 	b := open(t, recordingTo(p), "dgx-h100", 5, 160, 40)
 	b.take(agentSays(6), agentSays(7), &record.Record{AtNS: 7 * second, Source: "agent http://gone", State: &record.SourceState{Status: record.StatusFailed, Detail: "refused"}})
 	b.take(probed(b, &probe.Event{Type: probe.EventStart, Start: &probe.Report{Plan: probe.Plan{Pairs: 2, Rounds: 1}}}),
@@ -67,16 +43,17 @@ func TestRecordIsComplete(t *testing.T) {
 	b.press("r")
 	b.wait(func() bool { return b.rec != nil })
 	b.has("REC")
-	b.has("run.jsonl")
+	b.has("REC  topoctl-20260110-120007.jsonl")
+	b.has("recording to /tmp/topoctl-20260110-120007.jsonl")
 	x := b.live.Topology
 	for k := 8; k <= 10; k++ {
 		b.take(&record.Record{AtNS: int64(k) * second, Source: record.SourceCounters, Counters: sample(x, k)}, agentSays(k))
 	}
 	b.press("r")
 	b.lacks("REC  ")
-	b.wait(func() bool { p.mu.Lock(); defer p.mu.Unlock(); return p.closed == 1 })
+	b.wait(p.ended)
 
-	all := p.written()
+	all := p.written(t)
 	if all[0].Start == nil || all[0].Start.At != "2026-01-10T12:00:07Z" || all[0].Start.Host != "fixture:dgx-h100" {
 		t.Errorf("the first record is %+v", all[0])
 	}
@@ -122,13 +99,22 @@ func TestRecordIsComplete(t *testing.T) {
 	}
 }
 
+// probed is an event of a probe as a recording has it.
 func probed(b *board, e *probe.Event) *record.Record {
-	return &record.Record{Schema: record.Schema, AtNS: 7 * second, Source: record.SourceProbe, Probe: e}
+	data, err := (&record.Record{AtNS: 7 * second, Source: record.SourceProbe, Probe: e}).Encode()
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	r, err := record.Decode(data)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return r
 }
 
 // A disk that fails ends the recording, not the dashboard.
 func TestRecordFails(t *testing.T) {
-	p := &tape{fails: 3}
+	p := &file{fails: 3}
 	b := open(t, recordingTo(p), "cpu-2eth", 3, 120, 30)
 	b.press("r")
 	b.wait(func() bool { return strings.Contains(b.shared.Message, "recording stopped: no space left on device") })
@@ -140,7 +126,7 @@ func TestRecordFails(t *testing.T) {
 	b.press("2")
 	b.has("[2 matrix]")
 
-	b = open(t, Options{Record: func() (Recording, error) { return nil, errors.New("permission denied") }}, "cpu-2eth", 1, 120, 30)
+	b = open(t, Options{Create: func(string) (io.WriteCloser, error) { return nil, os.ErrPermission }}, "cpu-2eth", 1, 120, 30)
 	b.press("r")
 	b.wait(func() bool { return strings.Contains(b.shared.Message, "cannot record: permission denied") })
 	b = open(t, Options{}, "cpu-2eth", 1, 120, 30)
@@ -148,9 +134,24 @@ func TestRecordFails(t *testing.T) {
 	b.has("nowhere to write a recording")
 }
 
+// A record that cannot be written as one is left out and told of; the rest is there.
+func TestRecordLeavesOut(t *testing.T) {
+	p := &file{}
+	b := open(t, recordingTo(p), "cpu-2eth", 1, 120, 30)
+	b.press("r")
+	b.wait(func() bool { return b.rec != nil })
+	n := len(b.latest)
+	b.take(&record.Record{AtNS: second, Source: "x", State: &record.SourceState{Status: "odd"}}, &record.Record{AtNS: second, Source: "x", State: &record.SourceState{Status: record.StatusOK}})
+	b.press("r")
+	b.wait(func() bool { return strings.Contains(b.shared.Message, "recording stopped: 1 record left out") })
+	if got := len(p.written(t)); got != n+1 {
+		t.Errorf("%d records, want %d", got, n+1)
+	}
+}
+
 // A disk that hangs holds nothing up: the recording ends when too much waits for it.
 func TestRecordSlowDisk(t *testing.T) {
-	p := &tape{hold: make(chan struct{})}
+	p := &file{hold: make(chan struct{})}
 	b := open(t, recordingTo(p), "cpu-2eth", 1, 120, 30)
 	b.press("r")
 	b.wait(func() bool { return b.rec != nil })
@@ -166,9 +167,9 @@ func TestRecordSlowDisk(t *testing.T) {
 // error.
 func TestRecordAtOnce(t *testing.T) {
 	for _, fails := range []int{0, 2} {
-		p := &tape{fails: fails}
+		p := &file{fails: fails}
 		o := recordingTo(p)
-		o.Feed, o.RecordAtOnce = feedOf(t, "cpu-2eth", 3), true
+		o.Feed, o.Record = feedOf(t, "cpu-2eth", 3), "run.jsonl"
 		x := start(t, o, 120, 30)
 		if fails == 0 {
 			x.see("REC", "run.jsonl")
@@ -180,17 +181,18 @@ func TestRecordAtOnce(t *testing.T) {
 		if p.closed != 1 {
 			t.Errorf("closed %d times", p.closed)
 		}
-		if fails == 0 && err != nil || fails > 0 && (err == nil || !strings.Contains(err.Error(), "recording run.jsonl: no space left on device")) {
+		if fails == 0 && err != nil || fails > 0 && (err == nil || !strings.Contains(err.Error(), "recording /tmp/run.jsonl: no space left on device")) {
 			t.Errorf("write %d fails: it ended with %v", fails, err)
 		}
-		if all := p.written(); fails == 0 && (len(all) < 6 || all[0].Start == nil) {
+		if all := p.written(t); fails == 0 && (len(all) < 6 || all[0].Start == nil) {
 			t.Errorf("%d records", len(all))
 		}
 	}
 }
 
 func TestFrame(t *testing.T) {
-	o := Options{Feed: feedOf(t, "dgx-h100", 3), Counters: true, ASCII: true}
+	o := Options{Feed: feedOf(t, "dgx-h100", 3), ASCII: true}
+	o.Feed.counters = true
 	text, whole, err := Frame(t.Context(), o, 100, 30)
 	if err != nil || !whole {
 		t.Fatalf("whole %v, %v", whole, err)
@@ -200,13 +202,14 @@ func TestFrame(t *testing.T) {
 	}
 	// A host without counters needs the topology only; one of which the counters are missing
 	// is not whole.
-	o = Options{Feed: &script{records: looked(fixturetest.Topology(t, "cpu-2eth"), "cpu-2eth", 0)}}
+	o = Options{Feed: feedOf(t, "cpu-2eth", 0)}
 	if _, whole, err = Frame(t.Context(), o, 100, 30); err != nil || !whole {
 		t.Errorf("without counters: whole %v, %v", whole, err)
 	}
 	for wait := 200 * time.Millisecond; ; wait *= 4 { // until it has drawn at least once in that time
 		short, stop := context.WithTimeout(t.Context(), wait)
-		o = Options{Feed: &script{records: looked(fixturetest.Topology(t, "cpu-2eth"), "cpu-2eth", 0)}, Counters: true}
+		o = Options{Feed: feedOf(t, "cpu-2eth", 0)}
+		o.Feed.counters = true
 		text, whole, err = Frame(short, o, 100, 30)
 		stop()
 		if err != nil || whole || wait > time.Minute {
@@ -216,7 +219,7 @@ func TestFrame(t *testing.T) {
 			break
 		}
 	}
-	o = Options{Feed: &script{ends: true, err: errors.New("line 1: no record")}, Replay: "x"}
+	o = Options{Feed: &Feed{source: &script{ends: true, err: errors.New("line 1: no record")}, replay: "x"}}
 	if _, _, err = Frame(t.Context(), o, 100, 30); err == nil || !strings.Contains(err.Error(), "line 1: no record") {
 		t.Errorf("a feed that fails: %v", err)
 	}

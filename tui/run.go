@@ -4,13 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
+	"os"
 	"runtime/debug"
 	"sync"
 	"time"
 
 	tea "charm.land/bubbletea/v2"
 	"github.com/charmbracelet/colorprofile"
+	"github.com/charmbracelet/x/term"
 
 	"github.com/topoctl/topoctl/internal/pkgerr"
 	"github.com/topoctl/topoctl/internal/record"
@@ -24,12 +25,32 @@ const (
 
 // Run shows the dashboard on a terminal until the user quits or ctx ends. When it returns,
 // everything that it started has ended and the terminal is as before, even after a panic. If ctx
-// ended it, the error is ctx's.
-func Run(ctx context.Context, o Options, in io.Reader, out io.Writer) error {
-	return run(ctx, o, tea.WithInput(in), tea.WithOutput(out))
+// ended it, the error is ctx's. Without a terminal it is ErrNoTerminal, with wrong options ErrInvalid.
+func Run(ctx context.Context, o Options) error {
+	if o.In == nil {
+		o.In = os.Stdin
+	}
+	if o.Out == nil {
+		o.Out = os.Stdout
+	}
+	for i, stream := range []any{o.In, o.Out} {
+		if file, ok := stream.(term.File); !ok || !term.IsTerminal(file.Fd()) {
+			return known{pkgerr.Errorf("tui", "the %s is not a terminal: use Frame for a picture as text", []string{"input", "output"}[i]), ErrNoTerminal}
+		}
+	}
+	return run(ctx, o, tea.WithInput(o.In), tea.WithOutput(o.Out))
 }
 
 func run(ctx context.Context, o Options, more ...tea.ProgramOption) error {
+	o, err := o.checked()
+	if err != nil {
+		return err
+	}
+	end, err := o.Feed.begin()
+	if err != nil {
+		return err
+	}
+	defer end()
 	m := newModel(o)
 	inner, stop := context.WithCancel(ctx)
 	defer stop()
@@ -39,16 +60,16 @@ func run(ctx context.Context, o Options, more ...tea.ProgramOption) error {
 	}
 	p := tea.NewProgram(m, append([]tea.ProgramOption{tea.WithColorProfile(profile), tea.WithFPS(framesPerSecond), tea.WithoutSignalHandler()}, more...)...)
 	m.work = newWork(inner, p.Send)
-	if o.RecordAtOnce {
-		to, err := o.Record()
+	if o.Record != "" {
+		file, err := o.Create(o.Record)
 		if err != nil {
 			return err
 		}
-		m.beginRecord(to, nil)
+		m.beginRecord(file, o.Record)
 	}
-	m.work.begin(o.Feed)
+	m.work.begin(o.Feed.source)
 	release := context.AfterFunc(inner, p.Quit)
-	_, err := p.Run()
+	_, err = p.Run()
 	release()
 	stop()
 	if m.rec != nil {
@@ -109,7 +130,7 @@ func (w *work) enqueue(it item) {
 }
 
 // begin runs the feed, and the clock.
-func (w *work) begin(f Feed) {
+func (w *work) begin(f source) {
 	w.background(func(ctx context.Context) tea.Msg {
 		err := f.Run(ctx, func(r *record.Record) { w.enqueue(item{record: r}) })
 		w.enqueue(item{then: func(m *model) { m.feedEnded(err) }})

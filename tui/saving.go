@@ -2,8 +2,11 @@ package tui
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
+	"fmt"
+	"io"
 
 	tea "charm.land/bubbletea/v2"
 
@@ -37,10 +40,10 @@ func (m *model) copySelection() tea.Cmd {
 	}
 	data := document.Printable(out.Bytes())
 	if len(data) > maxClipboard {
-		m.save("json", data, "too large for a clipboard ("+units.Bytes(int64(len(data)))+"); in")
+		m.save(".json", data, "too large for a clipboard ("+units.Bytes(int64(len(data)))+"); in")
 		return nil
 	}
-	m.save("json", data, "sent to the terminal's clipboard, and saved as")
+	m.save(".json", data, "sent to the terminal's clipboard, and saved as")
 	return tea.SetClipboard(string(data))
 }
 
@@ -48,19 +51,43 @@ func (m *model) copySelection() tea.Cmd {
 func (m *model) snapshot() {
 	bare := m.look
 	bare.Bare = true
-	m.save("txt", []byte(plain(m.draw(&bare))), "saved as")
+	m.save(".txt", []byte(plain(m.draw(&bare))), "saved as")
+}
+
+// fileName is a name for a file that there is no other of.
+func (m *model) fileName(what, ext string) string {
+	name := "topoctl-" + what + m.o.Now().UTC().Format("20060102-150405")
+	m.files[name+ext]++
+	if n := m.files[name+ext]; n > 1 {
+		return fmt.Sprintf("%s-%d%s", name, n, ext)
+	}
+	return name + ext
+}
+
+// nameOf is what a file says that it is called, else the name that it was made by.
+func nameOf(file io.Writer, name string) string {
+	if f, ok := file.(interface{ Name() string }); ok {
+		return f.Name()
+	}
+	return name
 }
 
 // save writes a file in the background and says where it is.
 func (m *model) save(ext string, data []byte, done string) {
-	if m.o.Save == nil || m.work == nil {
+	if m.o.Create == nil || m.work == nil {
 		m.say("there is nowhere to write a file")
 		return
 	}
-	name := "topoctl-" + string(ui.ViewActions()[m.current]) + "-" + m.o.Now().UTC().Format("20060102-150405") + "." + ext
+	name := m.fileName(string(ui.ViewActions()[m.current])+"-", ext)
 	m.say("saving " + name)
 	m.work.background(func(context.Context) tea.Msg {
-		where, err := m.o.Save(name, data)
+		file, err := m.o.Create(name)
+		where := name
+		if err == nil {
+			where = nameOf(file, name)
+			_, err = file.Write(data)
+			err = cmp.Or(err, file.Close())
+		}
 		return answered(func(m *model) tea.Cmd {
 			if err != nil {
 				m.say("cannot save: " + m.look.Safe(err.Error()))

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"slices"
 	"strings"
@@ -236,7 +237,7 @@ func TestFreeze(t *testing.T) {
 }
 
 func TestUnits(t *testing.T) {
-	b := open(t, Options{Units: units.Auto}, "dgx-h100", 3, 200, 50)
+	b := open(t, Options{Units: "auto"}, "dgx-h100", 3, 200, 50)
 	var seen []units.System
 	for range 4 {
 		b.press("u")
@@ -260,7 +261,7 @@ func TestClock(t *testing.T) {
 }
 
 func TestHeader(t *testing.T) {
-	b := open(t, Options{Replay: "run.jsonl"}, "", 0, 200, 40)
+	b := open(t, Options{Feed: &Feed{source: &script{}, replay: "run.jsonl"}}, "", 0, 200, 40)
 	b.has("this host")
 	b.has("no topology yet")
 	x := fixturetest.Topology(t, "dgx-h100-missing-files")
@@ -359,13 +360,21 @@ func TestNothingHostileReachesTheTerminal(t *testing.T) {
 
 func TestCopyAndSnapshot(t *testing.T) {
 	var mu sync.Mutex
-	saved := map[string]string{}
-	o := Options{Save: func(name string, data []byte) (string, error) {
+	files := map[string]*file{}
+	o := Options{Create: func(name string) (io.WriteCloser, error) {
 		mu.Lock()
 		defer mu.Unlock()
-		saved[name] = string(data)
-		return "/tmp/" + name, nil
+		files[name] = &file{name: name}
+		return files[name], nil
 	}}
+	saved := func(name string) string {
+		mu.Lock()
+		defer mu.Unlock()
+		if f := files[name]; f != nil && f.ended() {
+			return f.text()
+		}
+		return ""
+	}
 	b := open(t, o, "dgx-h100", 2, 80, 24)
 	b.press("down", "down")
 	cmd := b.press("y")
@@ -373,13 +382,13 @@ func TestCopyAndSnapshot(t *testing.T) {
 		t.Error("y does not set the clipboard")
 	}
 	b.wait(func() bool { return strings.Contains(b.shared.Message, "/tmp/topoctl-tree-20260110-120002.json") })
-	if data := saved["topoctl-tree-20260110-120002.json"]; !json.Valid([]byte(data)) {
+	if data := saved("topoctl-tree-20260110-120002.json"); !json.Valid([]byte(data)) {
 		t.Errorf("no JSON: %q", data)
 	}
 	b.live.Events = append(b.live.Events, watch.Event{Text: "e\u009b31m\x7f"})
 	b.press("6", "y")
 	b.wait(func() bool { return strings.Contains(b.shared.Message, "/tmp/topoctl-events-20260110-120002.json") })
-	if data := saved["topoctl-events-20260110-120002.json"]; !strings.Contains(data, `"e\u009b31m\u007f"`) {
+	if data := saved("topoctl-events-20260110-120002.json"); !strings.Contains(data, `"e\u009b31m\u007f"`) {
 		t.Errorf("no terminal may obey %q", data)
 	}
 	b.press("1") // takes the message away
@@ -388,11 +397,15 @@ func TestCopyAndSnapshot(t *testing.T) {
 	b.wait(func() bool {
 		return strings.Contains(b.shared.Message, "saved as /tmp/topoctl-tree-20260110-120002.txt")
 	})
-	if got := saved["topoctl-tree-20260110-120002.txt"]; got != want {
+	if got := saved("topoctl-tree-20260110-120002.txt"); got != want {
 		t.Errorf("the snapshot is\n%s\nwant\n%s", got, want)
 	}
+	b.press("s") // in the same second
+	b.wait(func() bool {
+		return strings.Contains(b.shared.Message, "saved as /tmp/topoctl-tree-20260110-120002-2.txt")
+	})
 
-	b = open(t, Options{Save: func(string, []byte) (string, error) { return "", os.ErrPermission }}, "dgx-h100", 2, 80, 24)
+	b = open(t, Options{Create: func(string) (io.WriteCloser, error) { return nil, os.ErrPermission }}, "dgx-h100", 2, 80, 24)
 	b.press("s")
 	b.wait(func() bool { return strings.Contains(b.shared.Message, "cannot save: permission denied") })
 	b = open(t, Options{}, "dgx-h100", 2, 80, 24)
@@ -402,7 +415,7 @@ func TestCopyAndSnapshot(t *testing.T) {
 
 func TestRescan(t *testing.T) {
 	f := &script{}
-	b := open(t, Options{Feed: f}, "cpu-2eth", 0, 80, 24)
+	b := open(t, Options{Feed: &Feed{source: f}}, "cpu-2eth", 0, 80, 24)
 	b.press("R")
 	if f.rescans != 1 {
 		t.Errorf("%d rescans", f.rescans)

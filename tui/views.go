@@ -12,7 +12,7 @@ func (m *model) makeViews(o Options) {
 	m.matrix, m.probes = views.NewMatrix(hosts), views.NewProbe()
 	m.probes.SetUnable(o.noProber())
 	m.probes.SetReport(o.Measured, o.MeasuredName)
-	m.views = []ui.View{views.NewTree(hosts), m.matrix, views.NewPath(hosts, o.PathText), m.probes, views.NewEngine(), views.NewEvents()}
+	m.views = []ui.View{views.NewTree(hosts), m.matrix, views.NewPath(hosts), m.probes, views.NewEngine(), views.NewEvents()}
 }
 
 func newState(o Options) *state.State {

@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/topoctl/topoctl/discover"
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/counters"
 	"github.com/topoctl/topoctl/internal/pkgerr"
@@ -74,6 +75,18 @@ func New(o Options) *Feed {
 	}
 	return &Feed{o: o, client: AgentClient(o.Client), news: make(chan *record.Record), done: make(chan struct{}),
 		rescan: make(chan struct{}, 1), haveTopology: make(chan struct{})}
+}
+
+// Local is a feed of this machine: its counters are read by a sampler, which may be nil, and it is looked at again when
+// the kernel reports a change. Of o it takes all but Sample and Watch.
+func Local(o Options, s *discover.Sampler) *Feed {
+	if s != nil {
+		o.Sample = s.Sample
+	}
+	o.Watch = func(ctx context.Context, changed, note func(string)) error {
+		return discover.Watch(ctx, discover.WatchOptions{Note: note}, changed)
+	}
+	return New(o)
 }
 
 // Run asks the sources until ctx ends. tell is called by one goroutine, with records

@@ -12,24 +12,18 @@ import (
 	"github.com/topoctl/topoctl/internal/counters"
 )
 
-// Static is a feed of a described host, which never changes. Of o it takes Start, Agents
-// and how they are asked.
-func Static(o Options, t *topo.Topology) *Feed {
-	o.Discover = func(context.Context) (*topo.Topology, error) { return t, nil }
-	o.Sample, o.Watch, o.Every = nil, nil, 0
-	return New(o)
-}
-
-// Synthetic is a feed of a described host with counters that are made up, the same for
-// the same seed, and says so in its first record. Of o it takes what Static does.
-func Synthetic(o Options, t *topo.Topology, seed uint64) *Feed {
-	f := Static(o, t)
-	load := newSyntheticLoad(t, seed)
-	f.o.Start.Synthetic = fmt.Sprintf("counters (seed %d)", seed)
-	f.o.Sample = func(_ context.Context, _ *topo.Topology, at time.Duration) (*counters.Sample, error) {
+// Synthetic is a feed with counters that are made up for the host as it was seen first, the same
+// for the same seed, and says so in its first record.
+func Synthetic(o Options, seed uint64) *Feed {
+	var load *syntheticLoad
+	o.Start.Synthetic = fmt.Sprintf("counters (seed %d)", seed)
+	o.Sample = func(_ context.Context, t *topo.Topology, at time.Duration) (*counters.Sample, error) {
+		if load == nil {
+			load = newSyntheticLoad(t, seed)
+		}
 		return load.at(at), nil
 	}
-	return f
+	return New(o)
 }
 
 // shape is how a load changes with time.

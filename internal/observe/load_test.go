@@ -1,7 +1,6 @@
 package observe
 
 import (
-	"context"
 	"math"
 	"reflect"
 	"testing"
@@ -10,7 +9,6 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/counters"
 	"github.com/topoctl/topoctl/internal/record"
 	"github.com/topoctl/topoctl/testkit/fixturetest"
@@ -97,33 +95,12 @@ func valid(s *counters.Sample) error {
 
 func TestSyntheticSaysSo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		host := small("n1")
-		h := play(t, Synthetic(Options{Start: record.Start{Host: "fixture:x"}}, host, 7), func(*heard) { time.Sleep(3500 * time.Millisecond) })
+		h := play(t, Synthetic(Options{Start: record.Start{Host: "fixture:x"}, Discover: looking}, 7), func(*heard) { time.Sleep(3500 * time.Millisecond) })
 		if s := h.records[0].Start; s == nil || s.Synthetic != "counters (seed 7)" || s.Host != "fixture:x" {
 			t.Errorf("start %+v", s)
 		}
 		if n := len(h.news(record.SourceCounters)); n != 4 {
 			t.Errorf("%d samples", n)
 		}
-	})
-}
-
-func TestStatic(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		host := small("n1")
-		never := func(context.Context, *topo.Topology, time.Duration) (*counters.Sample, error) {
-			t.Error("a described host has no counters")
-			return nil, nil
-		}
-		f := Static(Options{Sample: never, Every: time.Second}, host)
-		h := play(t, f, func(*heard) {
-			time.Sleep(time.Minute)
-			f.Rescan()
-			time.Sleep(time.Minute)
-		})
-		if len(h.news(record.SourceHost)) != 1 || len(h.news(record.SourceCounters)) != 0 || h.records[0].Start.Synthetic != "" {
-			t.Errorf("%d records", len(h.records))
-		}
-		h.wantStates(record.SourceHost, "0s ok")
 	})
 }

@@ -46,6 +46,9 @@ func (w *Writer) Write(r *Record) error {
 	return w.err
 }
 
+// Broken says that a write failed: nothing more can be written.
+func (w *Writer) Broken() bool { return w.err != nil }
+
 // Reader reads a recording, whoever made it.
 type Reader struct {
 	in     *bufio.Reader

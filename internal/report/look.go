@@ -4,7 +4,9 @@ import (
 	"regexp"
 	"strings"
 
+	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/text"
+	"github.com/topoctl/topoctl/internal/units"
 )
 
 // Look is how text for people is printed.
@@ -12,6 +14,9 @@ type Look struct {
 	Width int  // columns that lines keep to, 0: no limit
 	Color bool // in the terminal's own colours, which never carry a meaning that the text lacks
 	ASCII bool // spell our own signs in ASCII before columns are aligned
+	// Verbose adds what most readers do without: codes, evidence, every reason.
+	Verbose bool
+	Units   units.System // of rates
 }
 
 // The terminal's own colours, so that they suit its background.
@@ -89,6 +94,27 @@ func (l *Look) room(lead string) int {
 	}
 	return max(1, l.Width-text.Width(lead))
 }
+
+// Rate prints a rate with how it is known.
+func (l *Look) Rate(r *topo.Rate, basis topo.Basis) string {
+	if r == nil {
+		return "?"
+	}
+	return basis.Text(units.Rate(int64(*r), l.Units))
+}
+
+var typicalRate = regexp.MustCompile(`~[0-9]`)
+
+// Legend explains the "~" before rates, "" where an answer has none.
+func (l *Look) Legend(answer string) string {
+	if !typicalRate.MatchString(answer) {
+		return ""
+	}
+	return "\n" + l.Wrap("  ", "~ is typical of such hardware, not measured: there may be less, and more", Faint)
+}
+
+// Listing sets rows in columns, the last of which is wrapped to the terminal.
+func (l *Look) Listing(rows []Row) string { return l.Table(&Table{Rows: rows, Indent: "  "}) }
 
 // Wrap is a sentence in lines that there is room for, in one colour: the first after lead, the others set in as far.
 // Where lead has the trunk of a tree, so have they.

@@ -155,7 +155,7 @@ func Clean(line string) string {
 			if i > 0 {
 				b.WriteByte(' ')
 			}
-			b.WriteString(text.Cut(text.Printable(part), maxWord, text.Dots))
+			b.WriteString(text.Cut(text.Printable(part), maxWord+len(text.Dots), text.Dots)) // a word of Safe with the dots of Cut
 		}
 		line = line[n:]
 	}

@@ -117,6 +117,11 @@ func TestSafeAndClean(t *testing.T) {
 			t.Errorf("Clean(%q) = %q, want %q", in, got, want)
 		}
 	}
+	for _, l := range []*ui.Look{{}, {ASCII: true}} { // a long word, and a line that is cut after it
+		if line := l.Cut(l.Safe(strings.Repeat("x", 200)+" and more"), 123); ui.Clean(line) != line {
+			t.Errorf("Clean(%q) = %q", line, ui.Clean(line))
+		}
+	}
 	rapid.Check(t, func(t *rapid.T) {
 		got := ui.Clean(rapid.String().Draw(t, "s"))
 		if again := ui.Clean(got); again != got || strings.ContainsAny(got, "\n\r\t\x07") {

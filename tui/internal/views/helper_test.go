@@ -11,7 +11,6 @@ import (
 	"github.com/topoctl/topoctl/tui/internal/state"
 	"github.com/topoctl/topoctl/tui/internal/ui"
 	"github.com/topoctl/topoctl/tui/internal/views"
-	"github.com/topoctl/topoctl/tui/internal/viewtest"
 )
 
 // An ordinary run tries the properties on fewer cases.
@@ -79,4 +78,4 @@ var hostViews = []struct {
 	{"path", newPath},
 }
 
-func newPath() ui.View { return views.NewPath(&views.Cache{}, viewtest.PathText) }
+func newPath() ui.View { return views.NewPath(&views.Cache{}) }

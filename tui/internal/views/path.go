@@ -11,22 +11,19 @@ import (
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/audit"
 	"github.com/topoctl/topoctl/internal/explain"
+	"github.com/topoctl/topoctl/internal/explain/show"
+	"github.com/topoctl/topoctl/internal/report"
 	"github.com/topoctl/topoctl/internal/units"
 	"github.com/topoctl/topoctl/pathsel"
 
 	"github.com/topoctl/topoctl/tui/internal/ui"
 )
 
-// PathText writes an answer as "topoctl path" prints it: in lines of width columns, with all reasons where it is
-// verbose.
-type PathText func(h *pathsel.Host, a *explain.Answer, width int, verbose, color bool, u units.System) string
-
 // PathView is the dashboard's third view: the text of "topoctl path" for one pair of devices, or
 // for one memory location, as the other views have chosen them. Use NewPath.
 type PathView struct {
 	rowsView
 	hosts  *Cache
-	write  PathText
 	h      *Host
 	asked  question
 	answer *explain.Answer
@@ -39,8 +36,8 @@ type PathView struct {
 type question struct{ from, to topo.ID }
 
 // NewPath is the view before anything is known.
-func NewPath(hosts *Cache, write PathText) ui.View {
-	v := &PathView{hosts: hosts, write: write}
+func NewPath(hosts *Cache) ui.View {
+	v := &PathView{hosts: hosts}
 	v.rowsView = rowsView{of: v, name: "Path", width: 80, hints: []ui.Action{ui.Wide, ui.Enter, ui.FilterKey}}
 	return v
 }
@@ -161,7 +158,7 @@ func (v *PathView) rows(env *ui.Env, w int) []row {
 		return out
 	}
 	about := v.answer.Chosen
-	for i, line := range document(l, v.write(v.h.paths, v.answer, w, v.wide, l.Color, l.Units)) {
+	for i, line := range document(l, show.Text(v.h.paths, v.answer, &report.Look{Width: w, Color: l.Color, Verbose: v.wide, Units: l.Units.Or(units.Gbyte)})) {
 		if c := v.named(line); c != nil {
 			about = c
 		}

@@ -19,29 +19,29 @@ func TestPathQuestions(t *testing.T) {
 		node, from, to topo.ID
 		want           string // in the first lines
 	}{
-		{"dgx-h100", "", "", "", "gpu:0 -> mlx5_0  PXB, 3 links"},
-		{"dgx-h100", "gpu:3", "", "", "gpu:3 -> mlx5_5"},
-		{"dgx-h100", "gpu:3", "gpu:4", "", "gpu:4 -> mlx5_6"},
-		{"dgx-h100", "gpu:3", "gpu:4", "rdma:mlx5_0", "gpu:4 -> mlx5_0  SYS"},
-		{"dgx-h100", "", "gpu:0", "gpu:1", "gpu:0 -> gpu:1  NV18 (NCCL NVL)"},
-		{"dgx-h100", "", "numa:1", "", "cpu:1 -> mlx5_6  PHB"},
-		{"dgx-h100", "pkg:1", "", "", "cpu:1 -> mlx5_6"},
+		{"dgx-h100", "", "", "", "gpu:0 should use mlx5_0 (50.0 GB/s, same tree of PCIe switches)."},
+		{"dgx-h100", "gpu:3", "", "", "gpu:3 should use mlx5_5"},
+		{"dgx-h100", "gpu:3", "gpu:4", "", "gpu:4 should use mlx5_6"},
+		{"dgx-h100", "gpu:3", "gpu:4", "rdma:mlx5_0", "gpu:4 reaches mlx5_0 (~22.0 GB/s, another NUMA node)."},
+		{"dgx-h100", "", "gpu:0", "gpu:1", "gpu:0 reaches gpu:1 (~370.8 GB/s, 18 NVLinks)."},
+		{"dgx-h100", "", "numa:1", "", "cpu:1 should use mlx5_6"},
+		{"dgx-h100", "pkg:1", "", "", "cpu:1 should use mlx5_6"},
 		{"dgx-h100", "rdma:mlx5_3", "", "", "mlx5_3 is not memory: this is the path from gpu:1, which prefers it"},
 		{"dgx-h100", "port:mlx5_3/1", "", "", "from gpu:1, which prefers it"},
 		{"dgx-h100", "nvme:nvme0", "", "", "nvme0 is not memory, and none prefers it: this is the path from gpu:0"},
 		{"dgx-h100", "hb:0000:15", "", "", "these are the ports for gpu:0, the first GPU below host bridge 0000:15"},
 		{"dgx-h100", "pci:0000:41:00.0", "", "", "these are the ports for gpu:1, the first GPU below switch 41:00.0"},
 		{"dgx-h100", "hb:0000:26", "", "", "mlx5_1, the first NIC below host bridge 0000:26, is not memory, and none prefers it"},
-		{"dgx-h100", "pci:0000:61:00.0", "", "", "gpu:3 -> mlx5_5"},
-		{"dgx-h100", "gpu:77", "", "", "gpu:0 -> mlx5_0"},
+		{"dgx-h100", "pci:0000:61:00.0", "", "", "gpu:3 should use mlx5_5"},
+		{"dgx-h100", "gpu:77", "", "", "gpu:0 should use mlx5_0"},
 		{"dgx-h100", "gpu:77", "", "", "gpu:77 is not on this host: this is the path from gpu:0"},
 		{"dgx-h100", "", "gpu:77", "rdma:mlx5_0", "gpu:77 is not on this host: this is the path from gpu:0"},
-		{"dgx-h100", "", "gpu:0", "rdma:gone", "gpu:0 -> mlx5_0"},
+		{"dgx-h100", "", "gpu:0", "rdma:gone", "gpu:0 should use mlx5_0"},
 		{"dgx-h100", "", "gpu:0", "rdma:gone", "gone is not on this host: these are the ports for gpu:0"},
-		{"vm-flat", "", "gpu:1", "", "gpu:1 -> mlx5_0  unknown (NCCL PHB), 3 links"},
-		{"vm-flat", "", "gpu:1", "rdma:mlx5_3", "gpu:1 -> mlx5_3  unknown (NCCL PHB)"},
+		{"vm-flat", "", "gpu:1", "", "Which NIC is near gpu:1 cannot be seen in this virtual machine; all 8 usable ports are candidates"},
+		{"vm-flat", "", "gpu:1", "rdma:mlx5_3", "gpu:1 reaches mlx5_3 (at most 50.0 GB/s, how near cannot be seen in this virtual machine)."},
 		{"vm-flat", "rdma:mlx5_3", "", "", "mlx5_3 is not memory, and none prefers it"},
-		{"cpu-2eth", "", "", "", "cpu:0 -> ens5f0  SYS"},
+		{"cpu-2eth", "", "", "", "cpu:0 should use ens5f0 (1.2 GB/s, another NUMA node) over TCP."},
 		{"empty", "", "", "", "the host has no GPU and no NUMA node with CPUs"},
 		{"dgx-h100-rdma-no-pci", "", "gpu:0", "rdma:mlx5_9", "no way between gpu:0 and mlx5_9 is known: mlx5_9 has no PCI device"},
 	} {
@@ -65,7 +65,8 @@ func TestPathKeys(t *testing.T) {
 	for i, s := range []struct {
 		key  ui.Action
 		want string
-	}{{"", "gpu:0 -> mlx5_0"}, {ui.Down, "1  mlx5_0"}, {ui.Down, "2  mlx5_3"}, {ui.Up, "1  mlx5_0"}, {ui.Home, "gpu:0 ->"}, {ui.End, "mlx5_"}, {ui.Wide, "mlx5_"}} {
+	}{{"", "gpu:0 should use mlx5_0"}, {ui.Down, "gpu:0 1b:00.0 - 63.0"}, {ui.Down, "50.0 - wire"}, {ui.Down, "limit: wire of mlx5_0"}, {ui.Down, "rank"},
+		{ui.Down, "1     mlx5_0"}, {ui.Down, "2     mlx5_3"}, {ui.Up, "1     mlx5_0"}, {ui.Home, "gpu:0 should"}, {ui.End, "~ is typical"}} {
 		if s.key != "" {
 			v.Key(s.key, e)
 		}
@@ -73,7 +74,8 @@ func TestPathKeys(t *testing.T) {
 			t.Errorf("step %d, %s: at %q, want %s", i, s.key, got, s.want)
 		}
 	}
-	if got := text(v, e, 100, 40); !strings.Contains(got, "verbose") {
+	v.Key(ui.Wide, e)
+	if got := text(v, e, 100, 40); !strings.Contains(got, "role data, NCCL PXB, basis read") {
 		t.Errorf("w does not tell more:\n%s", got)
 	}
 	v.Key(ui.Home, e)
@@ -87,7 +89,7 @@ func TestPathKeys(t *testing.T) {
 		t.Errorf("enter asks for %+v at %s", r, e.Shared.Node)
 	}
 	e.Shared.From, e.Shared.To = "gpu:3", ""
-	if got := at(); !strings.Contains(got, "gpu:3 -> mlx5_5") {
+	if got := at(); !strings.Contains(got, "gpu:3 should use mlx5_5") {
 		t.Errorf("another question begins at %q", got)
 	}
 	e.Shared.To = "gpu:4" // no port among them
@@ -109,7 +111,7 @@ func firstWith(pane, prefix string) string {
 func TestPathFilter(t *testing.T) {
 	v, e := newPath(), viewtest.Env(watched(t, "dgx-h100", 2), mono)
 	e.Filter = "storage"
-	if got := text(v, e, 120, 30); !strings.Contains(got, " mlx5_1 storage") || strings.Contains(got, "nearest") {
+	if got := text(v, e, 120, 30); !strings.Contains(got, "mlx5_8  storage: no GPU below") || strings.Contains(got, "nearest") {
 		t.Error(got)
 	}
 	e.Filter = "nothing"
@@ -128,8 +130,9 @@ func TestPathDetail(t *testing.T) {
 			t.Errorf("lacks %q:\n%s", want, got)
 		}
 	}
-	v.Key(ui.Down, e)
-	v.Key(ui.Down, e)
+	for !strings.Contains(firstWith(text(v, e, 100, 30), ">"), "available") {
+		v.Key(ui.Down, e)
+	}
 	if got := frame(v.Detail(e, 100)); !strings.HasPrefix(got, "mlx5_0  available") {
 		t.Errorf("the next candidate:\n%s", got)
 	}

@@ -2,16 +2,11 @@
 package viewtest
 
 import (
-	"strconv"
 	"strings"
 	"testing"
 
 	"pgregory.net/rapid"
 
-	"github.com/topoctl/topoctl/internal/explain"
-	"github.com/topoctl/topoctl/internal/text"
-	"github.com/topoctl/topoctl/internal/units"
-	"github.com/topoctl/topoctl/pathsel"
 	"github.com/topoctl/topoctl/tui/internal/state"
 	"github.com/topoctl/topoctl/tui/internal/ui"
 )
@@ -25,39 +20,6 @@ var Sizes = []ui.Size{{W: 60, H: 14}, {W: 80, H: 22}, {W: 120, H: 28}, {W: 200, 
 // Env is what views draw from, with a screen of one kind.
 func Env(s *state.State, l ui.Look) *ui.Env {
 	return &ui.Env{State: s, Look: &l, Shared: &ui.Shared{}}
-}
-
-// PathText stands for the command, which writes the same in more words: the ends, the ports, the hints.
-func PathText(_ *pathsel.Host, a *explain.Answer, width int, verbose, _ bool, _ units.System) string {
-	to := explain.ShortName(a.To)
-	if a.To == "" && a.Chosen != nil {
-		to = a.Chosen.Name
-	}
-	lines := []string{explain.ShortName(a.From) + " -> " + to + "  " + a.Why}
-	if a.Route != nil {
-		lines[0] += strings.Join(a.Route.Facts("unknown", true), ", ")
-	}
-	for i := range a.Ranked {
-		lines = append(lines, "  "+strconv.Itoa(i+1)+"  "+a.Ranked[i].Name+"  "+a.Ranked[i].ShortReason())
-	}
-	for i := range a.Rejected {
-		lines = append(lines, "  rejected  "+a.Rejected[i].Name+"  "+a.Rejected[i].Reason.Text)
-	}
-	for _, h := range a.Hints {
-		lines = append(lines, "hint: "+h.Text)
-	}
-	if verbose {
-		lines = append(lines, "verbose")
-	}
-	var out strings.Builder
-	for _, line := range lines {
-		line = text.Printable(line)
-		if text.Width(line) > width {
-			line = strings.Join(text.Wrap(line, width), "\n")
-		}
-		out.WriteString(line + "\n")
-	}
-	return out.String()
 }
 
 // Frame draws a pane, checks its size, and gives it as golden files have it.

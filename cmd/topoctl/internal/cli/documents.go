@@ -11,6 +11,7 @@ import (
 	"github.com/topoctl/topoctl/internal/audit"
 	"github.com/topoctl/topoctl/internal/bench"
 	"github.com/topoctl/topoctl/internal/diff"
+	pathshow "github.com/topoctl/topoctl/internal/explain/show"
 	"github.com/topoctl/topoctl/internal/fleet"
 	"github.com/topoctl/topoctl/internal/kv/preset"
 	kvreport "github.com/topoctl/topoctl/internal/kv/report"
@@ -39,7 +40,7 @@ var documents = []documentKind{
 	{topo.SchemaMatrix, "topoctl matrix -o json"},
 	{replies.SchemaNVML, ""},
 	{replies.SchemaNetlink, ""},
-	{pathSchema, "topoctl path -o json"},
+	{pathshow.Schema, "topoctl path -o json"},
 	{pathsel.SchemaPlan, "topoctl path --plan -o json"},
 	{pathsel.SchemaFabric, ""},
 	{doctor.Schema, "topoctl doctor -o json"},

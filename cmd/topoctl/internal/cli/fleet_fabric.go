@@ -276,7 +276,7 @@ func fabricText(f *model.Fleet, file *pathsel.Fabric) string {
 			fmt.Fprintf(&b, "  and %d more (-o json has all)\n", len(file.Unjoined)-most)
 			break
 		}
-		fmt.Fprintf(&b, "  %s on %s port %s: %s\n", u.What, orUnknown(u.Leaf), orUnknown(u.LeafPort), u.Reason)
+		fmt.Fprintf(&b, "  %s on %s port %s: %s\n", u.What, cmp.Or(u.Leaf, "?"), cmp.Or(u.LeafPort, "?"), u.Reason)
 	}
 	return b.String()
 }
@@ -303,5 +303,5 @@ func switchRow(f *model.Fleet, file *pathsel.Fabric, s *pathsel.FabricSwitch) []
 	if s.Tier != nil {
 		tier = fmt.Sprint(*s.Tier)
 	}
-	return []string{s.Switch, tier, orUnknown(s.Kind), fmt.Sprint(ports), text.List(hosts, 4), fmt.Sprint(up)}
+	return []string{s.Switch, tier, cmp.Or(s.Kind, "?"), fmt.Sprint(ports), text.List(hosts, 4), fmt.Sprint(up)}
 }

@@ -3,25 +3,19 @@ package cli
 import (
 	"cmp"
 	"fmt"
-	"regexp"
 
-	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/report"
 	"github.com/topoctl/topoctl/internal/text"
 	"github.com/topoctl/topoctl/internal/units"
 )
 
 // Look is how an answer is printed for people.
-type Look struct {
-	report.Look
-	Verbose bool
-	Units   units.System
-}
+type Look = report.Look
 
 // Look is how the flags have answers printed.
 func (in *Host) Look() Look {
 	g := &in.Globals
-	return Look{report.Look{Color: in.Color(), Width: in.Streams.Width, ASCII: g.ASCII}, g.Verbose, units.System(g.Units).Or(units.Gbyte)}
+	return Look{Color: in.Color(), Width: in.Streams.Width, ASCII: g.ASCII, Verbose: g.Verbose, Units: units.System(g.Units).Or(units.Gbyte)}
 }
 
 // The colours of answers.
@@ -33,29 +27,8 @@ const (
 	Bad     = report.Bad
 )
 
-// Rate prints a rate with how it is known.
-func (l *Look) Rate(r *topo.Rate, basis topo.Basis) string {
-	if r == nil {
-		return "?"
-	}
-	return basis.Text(units.Rate(int64(*r), l.Units))
-}
-
-var typicalRate = regexp.MustCompile(`~[0-9]`)
-
-// Legend explains the "~" before rates, "" where an answer has none.
-func (l *Look) Legend(answer string) string {
-	if !typicalRate.MatchString(answer) {
-		return ""
-	}
-	return "\n" + l.Wrap("  ", "~ is typical of such hardware, not measured: there may be less, and more", Faint)
-}
-
 // Row is a line of a listing.
 type Row = report.Row
-
-// Listing sets rows in columns, the last of which is wrapped to the terminal.
-func (l *Look) Listing(rows []Row) string { return l.Table(&report.Table{Rows: rows, Indent: "  "}) }
 
 // answerTable is a table of an answer, with a head.
 func answerTable(head ...string) *report.Table { return &report.Table{Head: head, Indent: "  "} }

@@ -83,7 +83,7 @@ func TestWrapping(t *testing.T) {
 	if diff := cmp.Diff(want, Streams{Width: 40}.tableText(tab)); diff != "" {
 		t.Errorf("table (-want +got):\n%s", diff)
 	}
-	look := Look{Look: report.Look{Width: 20}}
+	look := Look{Width: 20}
 	if diff := cmp.Diff("a line that is\n  longer\n  one that is set on\nshort\n", look.WrapLines("a line that is longer\n  one that is set on\nshort\n")); diff != "" {
 		t.Errorf("lines (-want +got):\n%s", diff)
 	}

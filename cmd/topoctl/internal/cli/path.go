@@ -129,11 +129,12 @@ func (o *pathOptions) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	err = o.printAnswer(doc, func() string { return doc.text(o.Look()) })
+	look := o.Look()
+	err = o.printAnswer(doc, func() string { return doc.Text(&look) })
 	switch {
 	case err != nil:
 		return err
-	case doc.why != "":
+	case doc.Why != "":
 		return errBad
 	}
 	return incomplete(t, false)

@@ -7,8 +7,8 @@ import (
 	"strings"
 
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/internal/build"
 	"github.com/topoctl/topoctl/internal/explain"
+	"github.com/topoctl/topoctl/internal/explain/show"
 	"github.com/topoctl/topoctl/internal/pkgerr"
 	"github.com/topoctl/topoctl/internal/rival"
 	"github.com/topoctl/topoctl/internal/text"
@@ -23,30 +23,26 @@ const (
 )
 
 // answer finds what was asked for.
-func (o *pathOptions) answer(ctx context.Context, h *pathsel.Host) (*pathDoc, error) {
-	t := h.Topology()
-	d := &pathDoc{Schema: pathSchema, Tool: build.Tool(), Host: t.Host.Name,
-		Request: pathRequest{Transport: h.Transport(), Down: o.downIDs}, Ranked: []pathsel.Candidate{}, Rejected: []pathsel.Candidate{},
-		Capacity: []explain.Capacity{}, Engines: []*rival.Choice{}, Hints: []pathsel.Reason{}, h: h}
-	src, err := o.resolve(d, o.src)
+func (o *pathOptions) answer(ctx context.Context, h *pathsel.Host) (*show.Document, error) {
+	d := show.New(h)
+	d.Request.Down = o.downIDs
+	src, err := o.resolve(h, d, o.src)
 	if err != nil {
 		return nil, err
 	}
-	d.Request.Source = src
-	if o.transport == pathsel.Auto && h.Transport() == pathsel.TCP && len(t.RDMADevices) > 0 {
-		d.hint(hintTCP, "", "no RDMA device of this host can be used, so the ports are ranked for TCP")
+	if o.transport == pathsel.Auto && h.Transport() == pathsel.TCP && len(h.Topology().RDMADevices) > 0 {
+		d.Hint(hintTCP, "", "no RDMA device of this host can be used, so the ports are ranked for TCP")
 	}
 	if o.dst != "" && o.peer == "" {
-		dst, err := o.resolve(d, o.dst)
+		dst, err := o.resolve(h, d, o.dst)
 		if err != nil {
 			return nil, err
 		}
-		d.Request.Destination = dst
 		a, err := explain.Between(h, src, dst)
 		if err != nil {
 			return nil, err
 		}
-		d.take(a)
+		d.Take(a)
 		return d, nil
 	}
 	location, err := explain.LocationOf(h, src)
@@ -60,12 +56,12 @@ func (o *pathOptions) answer(ctx context.Context, h *pathsel.Host) (*pathDoc, er
 	if err != nil {
 		return nil, err
 	}
-	d.take(a)
+	d.Take(a)
 	if o.most > 0 && len(d.Ranked) > o.most {
-		d.Ranked, d.more = d.Ranked[:o.most], len(d.Ranked)-o.most
+		d.Ranked, d.More = d.Ranked[:o.most], len(d.Ranked)-o.most
 	}
 	if o.peer != "" {
-		return d, o.lanes(ctx, d, location)
+		return d, o.lanes(ctx, h, d, location)
 	}
 	for _, e := range o.engines {
 		c, err := rival.Choose(h, e, location)
@@ -78,19 +74,19 @@ func (o *pathOptions) answer(ctx context.Context, h *pathsel.Host) (*pathDoc, er
 }
 
 // resolve finds a node of this host. What cuda:N is only --visible tells.
-func (o *pathOptions) resolve(d *pathDoc, ref string) (topo.ID, error) {
+func (o *pathOptions) resolve(h *pathsel.Host, d *show.Document, ref string) (topo.ID, error) {
 	number, isCUDA := strings.CutPrefix(ref, "cuda:")
 	if !isCUDA {
-		return d.h.Resolve(ref)
+		return h.Resolve(ref)
 	}
 	if o.visible == "" {
-		id, err := d.h.Resolve(ref)
+		id, err := h.Resolve(ref)
 		if err != nil {
 			return "", withHint(err, "use --visible LIST to give the GPUs that the process sees, as in CUDA_VISIBLE_DEVICES")
 		}
 		return id, nil
 	}
-	v, err := export.AllGPUs(d.h.Topology()).Select(o.visible)
+	v, err := export.AllGPUs(h.Topology()).Select(o.visible)
 	if err != nil {
 		return "", fmt.Errorf("--visible: %w", pkgerr.Plain(err))
 	}
@@ -99,23 +95,7 @@ func (o *pathOptions) resolve(d *pathDoc, ref string) (topo.ID, error) {
 		return "", fmt.Errorf("%s: --visible %s has %s, numbered from 0", ref, o.visible, text.Plural(len(v.GPUs), "GPU"))
 	}
 	for _, note := range v.Notes {
-		d.hint(hintCUDA, "", "%s", note)
+		d.Hint(hintCUDA, "", "%s", note)
 	}
 	return v.GPUs[n].Location.Node(), nil
-}
-
-func (d *pathDoc) hint(code pathsel.Code, evidence, format string, args ...any) {
-	d.Hints = append(d.Hints, pathsel.Reason{Code: code, Text: fmt.Sprintf(format, args...), Evidence: evidence})
-}
-
-// take makes an explanation part of the answer.
-func (d *pathDoc) take(a *explain.Answer) {
-	d.Chosen, d.Ranked, d.Rejected, d.Route, d.Capacity = a.Chosen, a.Ranked, a.Rejected, a.Route, a.Capacity
-	d.why, d.Nearness = a.Why, a.Nearness
-	for _, r := range a.Hints {
-		if r.Code == explain.HintDegraded {
-			r.Text += `: run "topoctl doctor"`
-		}
-		d.Hints = append(d.Hints, r)
-	}
 }

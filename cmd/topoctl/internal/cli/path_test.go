@@ -11,6 +11,7 @@ import (
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/fixtures"
+	"github.com/topoctl/topoctl/internal/explain/show"
 	"github.com/topoctl/topoctl/internal/pick"
 	"github.com/topoctl/topoctl/internal/report"
 	"github.com/topoctl/topoctl/pathsel"
@@ -148,7 +149,7 @@ const pathSchemaFile = "../../../../pathsel/schema/path.v1.schema.json"
 // The published schema says what the types say.
 func TestPathSchema(t *testing.T) {
 	var g schematest.Generator
-	schematest.Compare(t, pathSchemaFile, g.Document(pathSchema, reflect.TypeFor[pathDoc]()))
+	schematest.Compare(t, pathSchemaFile, g.Document(show.Schema, reflect.TypeFor[show.Document]()))
 }
 
 // Every kind of answer is a document of the schema.

@@ -11,6 +11,7 @@ import (
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/build"
 
+	"github.com/topoctl/topoctl/internal/explain/show"
 	"github.com/topoctl/topoctl/internal/picture"
 	"github.com/topoctl/topoctl/internal/pkgerr"
 	"github.com/topoctl/topoctl/internal/text"
@@ -123,7 +124,7 @@ func (d *summaryDoc) choose(h *pathsel.Host, l Look) {
 		d.Choice.Text, d.color = pkgerr.Message(err)+".", Faint
 		return
 	}
-	d.Choice.Text, d.color = planHeadline(h, p, &l)
+	d.Choice.Text, d.color = show.PlanHeadline(h, p, &l)
 	if len(p.Ports) == 0 {
 		return
 	}

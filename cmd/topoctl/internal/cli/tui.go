@@ -19,15 +19,8 @@ import (
 
 	"github.com/topoctl/topoctl/discover"
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/internal/build"
-	"github.com/topoctl/topoctl/internal/explain"
-	"github.com/topoctl/topoctl/internal/observe"
 	"github.com/topoctl/topoctl/internal/pkgerr"
 	"github.com/topoctl/topoctl/internal/record"
-	"github.com/topoctl/topoctl/internal/report"
-	"github.com/topoctl/topoctl/internal/text"
-	"github.com/topoctl/topoctl/internal/units"
-	"github.com/topoctl/topoctl/pathsel"
 	"github.com/topoctl/topoctl/tui"
 )
 
@@ -137,7 +130,7 @@ func (o *tuiOptions) run(ctx context.Context) error {
 		err = o.printFrame(ctx, show)
 	} else {
 		ctx, stop := signal.NotifyContext(ctx, syscall.SIGHUP) // the terminal went away
-		err = tui.Run(ctx, show, o.Streams.In, o.Streams.Out)
+		err = tui.Run(ctx, show)
 		stop()
 	}
 	return errors.Join(err, done())
@@ -190,8 +183,8 @@ func (c *tuiCleanup) close() error {
 }
 
 func (o *tuiOptions) assemble(ctx context.Context, files *tuiCleanup) (tui.Options, error) {
-	show := tui.Options{Now: o.Now, Color: o.Color(), ASCII: o.Globals.ASCII, Mouse: !o.noMouse, Units: units.System(o.Globals.Units), View: o.view,
-		PathText: pathText, Save: saveHere, Agents: len(o.agents), Suspend: hasShell()}
+	show := tui.Options{In: o.Streams.In, Out: o.Streams.Out, Now: o.Now, Color: o.Color(), ASCII: o.Globals.ASCII, Mouse: !o.noMouse,
+		Units: o.Globals.Units, View: o.view, Suspend: hasShell(), Create: o.create, Record: o.record}
 	if o.baseline != "" {
 		t, err := o.Named(ctx, o.baseline)
 		if err != nil {
@@ -202,7 +195,7 @@ func (o *tuiOptions) assemble(ctx context.Context, files *tuiCleanup) (tui.Optio
 	if err := o.feed(ctx, &show, files); err != nil {
 		return show, err
 	}
-	if err := o.recorder(&show, files); err != nil {
+	if err := o.overwrites(); err != nil {
 		return show, err
 	}
 	notLive := ""
@@ -226,68 +219,40 @@ func (o *tuiOptions) assemble(ctx context.Context, files *tuiCleanup) (tui.Optio
 	return show, nil
 }
 
-// pathText is an answer as the path command prints it.
-func pathText(h *pathsel.Host, a *explain.Answer, width int, verbose, color bool, u units.System) string {
-	d := &pathDoc{h: h, Request: pathRequest{Source: a.From, Destination: a.To, Transport: h.Transport()}}
-	d.take(a)
-	return report.Finish(d.text(Look{report.Look{Color: color, Width: width}, verbose, u.Or(units.Gbyte)}))
-}
-
 // feed makes the feed that the flags name.
 func (o *tuiOptions) feed(ctx context.Context, show *tui.Options, files *tuiCleanup) error {
 	if o.replay != "" {
 		return o.replayFeed(show, files)
 	}
 	g := &o.Globals
-	to := observe.Options{Start: record.Start{Tool: build.Tool(), Host: o.subject()},
-		Agents: o.agents, Every: o.every, Interval: o.interval, Discover: o.Find}
-	var t *topo.Topology
-	described := g.Described()
-	if described || o.measured.File != "" { // what is wrong with it is said before the dashboard begins
-		var err error
-		if t, err = o.Find(ctx); err != nil {
+	to := tui.LiveOptions{Name: o.subject(), Agents: o.agents, Every: o.every, Interval: o.interval, Discover: o.Find, SyntheticLoad: o.synthetic}
+	if g.Described() || o.measured.File != "" { // what is wrong with it is said before the dashboard begins
+		t, err := o.Find(ctx)
+		if err != nil {
 			return err
 		}
 		if show.Overlay, err = o.measured.Start(o.Host, t); err != nil {
 			return err
 		}
 		show.Measured, show.MeasuredName = o.measured.Report, o.measured.File
+		if o.synthetic || g.Fixture != "" || g.From == "-" { // others are files, which may change
+			to.Discover, to.Every = func(context.Context) (*topo.Topology, error) { return t, nil }, 0
+		}
 	}
-	switch {
-	case o.synthetic:
-		show.Counters = true
-		show.Feed = observe.Synthetic(to, t, 1)
-	case g.Fixture != "" || g.From == "-":
-		show.Feed = observe.Static(to, t)
-	case described: // files, which may change
-		show.Feed = observe.New(to)
-	default:
-		feed, sampler, err := o.live(to)
-		if err != nil {
+	if !g.Described() {
+		var err error
+		if to.Sampler, err = o.sampler(); err != nil {
 			return err
 		}
-		files.add(sampler)
-		show.Counters = true
-		show.Feed = feed
+		files.add(to.Sampler)
 	}
+	show.Feed = tui.Live(to)
 	return nil
 }
 
-// live is a feed of this host: its counters where there is an interval, and a new look where the kernel reports a
-// change. The closer is for after it.
-func (in *Host) live(to observe.Options) (*observe.Feed, io.Closer, error) {
-	to.Watch = func(ctx context.Context, changed, note func(string)) error {
-		return discover.Watch(ctx, discover.WatchOptions{Note: note}, changed)
-	}
-	if to.Interval == 0 {
-		return observe.New(to), io.NopCloser(nil), nil
-	}
-	sampler, err := discover.NewSampler(discover.Options{HostRoot: in.Globals.HostRoot, GPUs: in.GPUs, Now: in.Now()})
-	if err != nil {
-		return nil, nil, err
-	}
-	to.Sample = sampler.Sample
-	return observe.New(to), sampler, nil
+// sampler reads the counters of this host.
+func (in *Host) sampler() (*discover.Sampler, error) {
+	return discover.NewSampler(discover.Options{HostRoot: in.Globals.HostRoot, GPUs: in.GPUs, Now: in.Now()})
 }
 
 // subject is what the header calls the host.
@@ -307,14 +272,12 @@ func (o *tuiOptions) subject() string {
 
 // replayFeed plays a recording.
 func (o *tuiOptions) replayFeed(show *tui.Options, files *tuiCleanup) error {
-	show.Replay = filepath.Base(o.replay)
 	speed := o.speed
 	if o.once {
 		speed = 0 // without waiting
 	}
 	if o.replay == "-" {
-		show.Replay = stdinName
-		show.Feed = observe.Replay(o.Streams.In, speed)
+		show.Feed = tui.Replay(stdinName, o.Streams.In, speed)
 		return nil
 	}
 	file, err := os.Open(o.replay)
@@ -336,44 +299,13 @@ func (o *tuiOptions) replayFeed(show *tui.Options, files *tuiCleanup) error {
 			return fmt.Errorf("%s: %w", o.replay, Cause(err))
 		}
 	}
-	show.Feed = observe.Replay(file, speed)
+	show.Feed = tui.Replay(filepath.Base(o.replay), file, speed)
 	if o.measured.File != "" {
 		report, err := o.ReadReport(o.measured.File)
 		if err != nil {
 			return fmt.Errorf("--probe: %w", err)
 		}
 		show.Measured, show.MeasuredName = report, o.measured.File
-	}
-	return nil
-}
-
-// recorder says where recordings go: the first to --record, those that the key begins to
-// files of their own.
-func (o *tuiOptions) recorder(show *tui.Options, files *tuiCleanup) error {
-	var first *recordFile
-	if o.record != "" {
-		if err := o.overwrites(); err != nil {
-			return err
-		}
-		file, err := os.OpenFile(o.record, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, ownerOnly)
-		if err != nil {
-			return fmt.Errorf("--record %s: %w", o.record, Cause(err))
-		}
-		first = newRecordFile(file)
-		files.add(first)
-		show.RecordAtOnce = true
-	}
-	show.Record = func() (tui.Recording, error) {
-		if to := first; to != nil {
-			first = nil
-			return to, nil
-		}
-		name := "topoctl-" + o.Now().UTC().Format("20060102-150405") + ".jsonl"
-		file, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, ownerOnly)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", name, Cause(err))
-		}
-		return newRecordFile(file), nil
 	}
 	return nil
 }
@@ -396,65 +328,27 @@ func (o *tuiOptions) overwrites() error {
 	return nil
 }
 
-// recordFile is a recording in a file. A record that cannot be written as one is left out,
-// and Close says so; a file that cannot be written to ends the recording.
-type recordFile struct {
-	file    *os.File
-	to      *record.Writer
-	refused int
-	why     error // why the first one was
-	closed  bool
-}
-
-func newRecordFile(file *os.File) *recordFile {
-	return &recordFile{file: file, to: record.NewWriter(file)}
-}
-
-// Write writes a record.
-func (r *recordFile) Write(x *record.Record) error {
-	err := r.to.Write(x)
-	if cause := Cause(err); cause != err { //nolint:errorlint // Cause finds what the system says
-		return cause
-	}
-	if err != nil {
-		if r.refused++; r.refused == 1 {
-			r.why = err
+// create makes a file for the dashboard: that of --record, else one of the name in the working directory or, where
+// that cannot be written to, in the one for temporary files.
+func (o *tuiOptions) create(name string) (io.WriteCloser, error) {
+	if o.record != "" && name == o.record {
+		file, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, ownerOnly)
+		if err != nil {
+			return nil, fmt.Errorf("--record %s: %w", name, Cause(err))
 		}
+		return file, nil
 	}
-	return nil
-}
-
-// Name is the file's.
-func (r *recordFile) Name() string { return r.file.Name() }
-
-// Close says what was lost; it may be called again.
-func (r *recordFile) Close() error {
-	if r.closed {
-		return nil
-	}
-	r.closed = true
-	err := r.file.Close()
-	if r.refused > 0 {
-		err = errors.Join(err, fmt.Errorf("%s: %s left out: %w", r.Name(), text.Plural(r.refused, "record"), r.why))
-	}
-	return err
-}
-
-// saveHere writes a file into the working directory or, where that cannot be written to,
-// into the one for temporary files, and says where it is.
-func saveHere(name string, data []byte) (string, error) {
 	var first error
 	for _, dir := range []string{".", os.TempDir()} {
 		path, err := filepath.Abs(filepath.Join(dir, name))
+		var file *os.File
 		if err == nil {
-			err = writeFile(path, data, ownerOnly)
+			file, err = os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, ownerOnly)
 		}
 		if err == nil {
-			return path, nil
+			return file, nil
 		}
-		if first == nil {
-			first = err
-		}
+		first = cmp.Or(first, fmt.Errorf("%s: %w", path, Cause(err)))
 	}
-	return "", first
+	return nil, first
 }

@@ -2,14 +2,11 @@ package cli
 
 import (
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-
-	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/internal/record"
-	"github.com/topoctl/topoctl/tui"
 )
 
 // A frame is as large as the terminal but for the prompt's line, or as --size has it.
@@ -53,46 +50,6 @@ func TestTUINeedsATerminal(t *testing.T) {
 	}
 }
 
-// A record that cannot be written as a line is left out and told of; the rest is there.
-func TestRecordFile(t *testing.T) {
-	file, err := os.Create(filepath.Join(t.TempDir(), "run.jsonl"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	r := newRecordFile(file)
-	start := &record.Record{Start: &record.Start{Tool: topo.Tool{Name: "topoctl"}, At: "2026-01-10T12:00:00Z", Host: "live"}}
-	state := &record.Record{AtNS: 1, Source: record.SourceHost, State: &record.SourceState{Status: record.StatusOK}}
-	for _, x := range []*record.Record{start, start, state} { // a second start is none
-		if err := r.Write(x); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := r.Close(); err == nil || !strings.Contains(err.Error(), "1 record left out") {
-		t.Errorf("closed with %v", err)
-	}
-	if err := r.Close(); err != nil {
-		t.Errorf("closed again with %v", err)
-	}
-	data, err := os.ReadFile(file.Name())
-	if n := strings.Count(string(data), "\n"); err != nil || n != 2 {
-		t.Errorf("%d lines, %v: %s", n, err, data)
-	}
-}
-
-func TestRecordFileFull(t *testing.T) {
-	file, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
-	if err != nil {
-		t.Skip("/dev/full is not there: no file that is always full")
-	}
-	r := newRecordFile(file)
-	if err := r.Write(&record.Record{Start: &record.Start{At: "2026-01-10T12:00:00Z", Host: "live"}}); err == nil || err.Error() != "no space left on device" {
-		t.Errorf("written to a full disk: %v", err)
-	}
-	if err := r.Close(); err != nil {
-		t.Errorf("closed with %v", err)
-	}
-}
-
 // What is read is not overwritten, whatever it is called.
 func TestRecordOverwrites(t *testing.T) {
 	t.Chdir(t.TempDir())
@@ -104,26 +61,52 @@ func TestRecordOverwrites(t *testing.T) {
 		"replay":   {Host: in(), replay: "run.jsonl", record: "link.jsonl"},
 		"baseline": {Host: in(), baseline: "link.jsonl", record: "./run.jsonl"},
 	} {
-		err := o.recorder(&tui.Options{}, &tuiCleanup{})
+		err := o.overwrites()
 		if data, _ := os.ReadFile("run.jsonl"); err == nil || !strings.Contains(err.Error(), "overwrite the file of --"+name) || string(data) != "text" {
 			t.Errorf("%s: %v, and then %q", name, err, data)
 		}
 	}
-	var files tuiCleanup
-	o := &tuiOptions{Host: in(), replay: "run.jsonl", record: "other.jsonl"}
-	if err := errors.Join(o.recorder(&tui.Options{}, &files), files.close()); err != nil {
+	if err := (&tuiOptions{Host: in(), replay: "run.jsonl", record: "other.jsonl"}).overwrites(); err != nil {
 		t.Error(err)
 	}
 }
 
-// A file goes into the working directory, else where temporary files go.
-func TestSaveHere(t *testing.T) {
+// A file goes into the working directory, and replaces none; that of --record is replaced, wherever it is.
+func TestCreate(t *testing.T) {
 	t.Chdir(t.TempDir())
-	where, err := saveHere("x.txt", []byte("text"))
-	if err != nil || !filepath.IsAbs(where) {
-		t.Fatalf("%q, %v", where, err)
+	o := &tuiOptions{record: "run.jsonl"}
+	write := func(name, text string) string {
+		t.Helper()
+		f, err := o.create(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.WriteString(f, text); err != nil {
+			t.Fatal(err)
+		}
+		if err := f.Close(); err != nil {
+			t.Fatal(err)
+		}
+		return f.(*os.File).Name()
 	}
-	if data, err := os.ReadFile("x.txt"); err != nil || string(data) != "text" {
+	const name = "topoctl-test.txt"
+	if where := write(name, "text"); !filepath.IsAbs(where) || filepath.Base(where) != name {
+		t.Errorf("written to %q", where)
+	}
+	second := write(name, "other")
+	defer os.Remove(second)
+	if first, err := os.ReadFile(name); err != nil || string(first) != "text" || filepath.Dir(second) != filepath.Clean(os.TempDir()) {
+		t.Errorf("%q, %v, and the second one is %s", first, err, second)
+	}
+	write("run.jsonl", "longer")
+	if where := write("run.jsonl", "short"); where != "run.jsonl" {
+		t.Errorf("recorded to %q", where)
+	}
+	if data, err := os.ReadFile("run.jsonl"); err != nil || string(data) != "short" {
 		t.Errorf("%q, %v", data, err)
+	}
+	o.record = "no/such/directory"
+	if _, err := o.create(o.record); err == nil || err.Error() != "--record no/such/directory: no such file or directory" {
+		t.Errorf("got %v", err)
 	}
 }

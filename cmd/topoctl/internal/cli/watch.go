@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/topoctl/topoctl/discover"
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/build"
 	"github.com/topoctl/topoctl/internal/observe"
@@ -119,11 +120,13 @@ func (o *watchOptions) run(ctx context.Context) error {
 	if err := p.print(w.Topology(0, t)); err != nil || o.Globals.Described() { // which is looked at once
 		return errors.Join(err, incomplete(t, false))
 	}
-	feed, sampler, err := o.feed(t)
-	if err != nil {
-		return err
+	var sampler *discover.Sampler
+	if o.interval > 0 {
+		if sampler, err = o.sampler(); err != nil {
+			return err
+		}
+		defer sampler.Close() //nolint:errcheck // files of /sys that were only read
 	}
-	defer sampler.Close() //nolint:errcheck // files of /sys that were only read
 	limited, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	if o.limit > 0 {
@@ -131,7 +134,7 @@ func (o *watchOptions) run(ctx context.Context) error {
 		defer end()
 		limited = timed
 	}
-	err = o.follow(limited, feed, w, &p)
+	err = o.follow(limited, o.feed(t, sampler), w, &p)
 	switch {
 	case errors.Is(err, errChanged):
 		return errBad
@@ -204,9 +207,9 @@ func watchStep(w *watch.Watch, at int64, r *record.Record) []watch.Event {
 }
 
 // feed looks at this host, of which the first topology is known already.
-func (o *watchOptions) feed(first *topo.Topology) (*observe.Feed, io.Closer, error) {
+func (o *watchOptions) feed(first *topo.Topology, sampler *discover.Sampler) *observe.Feed {
 	var once sync.Once
-	return o.live(observe.Options{
+	return observe.Local(observe.Options{
 		Start: record.Start{Tool: build.Tool(), Host: "live"},
 		Discover: func(ctx context.Context) (t *topo.Topology, err error) {
 			once.Do(func() { t = first })
@@ -216,7 +219,7 @@ func (o *watchOptions) feed(first *topo.Topology) (*observe.Feed, io.Closer, err
 			return o.Find(ctx)
 		},
 		Agents: o.agents, Every: o.every, Interval: o.interval,
-	})
+	}, sampler)
 }
 
 // watchPrinter writes events as lines.

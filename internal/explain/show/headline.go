@@ -1,4 +1,4 @@
-package cli
+package show
 
 import (
 	"cmp"
@@ -8,6 +8,7 @@ import (
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/explain"
+	"github.com/topoctl/topoctl/internal/report"
 	"github.com/topoctl/topoctl/internal/text"
 	"github.com/topoctl/topoctl/pathsel"
 )
@@ -16,7 +17,7 @@ import (
 const mostNamed = 2
 
 // headline is the answer in a sentence.
-func (d *pathDoc) headline(l *Look) (sentence, color string) {
+func (d *Document) headline(l *report.Look) (sentence, color string) {
 	sentence, color = d.verdict(l)
 	return whatIf(d.Request.Down, sentence), color
 }
@@ -33,15 +34,15 @@ func whatIf(down []topo.ID, sentence string) string {
 	return "With " + text.Join(names, len(names)) + " down: " + sentence
 }
 
-func (d *pathDoc) verdict(l *Look) (sentence, color string) {
+func (d *Document) verdict(l *report.Look) (sentence, color string) {
 	from := explain.ShortName(d.Request.Source)
 	switch {
-	case d.why != "":
-		return d.why + ".", Bad
+	case d.Why != "":
+		return d.Why + ".", report.Bad
 	case d.Lanes != nil:
-		return lanesHeadline(d.Lanes, l), Strong
+		return lanesHeadline(d.Lanes, l), report.Strong
 	case d.Request.Destination != "":
-		return fmt.Sprintf("%s reaches %s (%s).", from, explain.ShortName(d.Request.Destination), d.how(l)), Strong
+		return fmt.Sprintf("%s reaches %s (%s).", from, explain.ShortName(d.Request.Destination), d.how(l)), report.Strong
 	}
 	verb := "should"
 	if !d.Chosen.Class.Known() {
@@ -53,11 +54,11 @@ func (d *pathDoc) verdict(l *Look) (sentence, color string) {
 	}
 	for _, n := range d.Chosen.Notes {
 		if n.Code == pathsel.CodeFallback {
-			return sentence + ": " + n.Text + ".", Strong
+			return sentence + ": " + n.Text + ".", report.Strong
 		}
 	}
 	if d.Nearness != nil {
-		return d.blind(l), Strong
+		return d.blind(l), report.Strong
 	}
 	var equal []string
 	for i := range d.Ranked {
@@ -68,12 +69,12 @@ func (d *pathDoc) verdict(l *Look) (sentence, color string) {
 	if len(equal) > 0 {
 		sentence += "; " + text.Join(equal, mostNamed) + " " + text.Noun(len(equal), "is", "are") + " as good"
 	}
-	return sentence + ".", Strong
+	return sentence + ".", report.Strong
 }
 
 // blind is the answer where nothing tells which of several ports is near.
-func (d *pathDoc) blind(l *Look) string {
-	all, equal := len(d.Ranked)+d.more, len(d.Capacity[0].Shares)
+func (d *Document) blind(l *report.Look) string {
+	all, equal := len(d.Ranked)+d.More, len(d.Capacity[0].Shares)
 	what, each := fmt.Sprintf("all %d usable ports are candidates", all), " each"
 	switch {
 	case equal < all:
@@ -94,7 +95,7 @@ func (d *pathDoc) blind(l *Look) string {
 func capital(s string) string { return strings.ToUpper(s[:1]) + s[1:] }
 
 // how says how fast a way is and how near its ends are: "50.0 GB/s, same PCIe switch".
-func (d *pathDoc) how(l *Look) string {
+func (d *Document) how(l *report.Look) string {
 	r := d.Route
 	near := nearness[r.Class.Kind]
 	switch r.Class.Kind {
@@ -117,7 +118,7 @@ var nearness = map[topo.ClassKind]string{
 	topo.ClassNODE: "same NUMA node", topo.ClassSYS: "another NUMA node",
 }
 
-func rateText(l *Look, r *topo.Rate, basis topo.Basis) string {
+func rateText(l *report.Look, r *topo.Rate, basis topo.Basis) string {
 	if r == nil {
 		return "rate unknown"
 	}
@@ -125,7 +126,7 @@ func rateText(l *Look, r *topo.Rate, basis topo.Basis) string {
 }
 
 // lanesTogether is the rate of several.
-func lanesTogether(l *Look, r *topo.Rate, basis topo.Basis) string {
+func lanesTogether(l *report.Look, r *topo.Rate, basis topo.Basis) string {
 	s := rateText(l, r, basis)
 	if r != nil {
 		s += " together"
@@ -133,7 +134,7 @@ func lanesTogether(l *Look, r *topo.Rate, basis topo.Basis) string {
 	return s
 }
 
-func lanesHeadline(s *pathsel.LaneSet, l *Look) string {
+func lanesHeadline(s *pathsel.LaneSet, l *report.Look) string {
 	var names []string
 	for i := range s.Lanes[:s.Chosen] {
 		names = append(names, s.Lanes[i].LocalName+" -> "+s.Lanes[i].RemoteName)
@@ -153,10 +154,10 @@ func isBlind(r pathsel.Reason) bool {
 	return r.Code == pathsel.CodeNearHidden || r.Code == pathsel.CodeNearUnknown
 }
 
-// planHeadline is what a plan comes to in a sentence, and its colour.
-func planHeadline(h *pathsel.Host, p *pathsel.Plan, l *Look) (sentence, color string) {
+// PlanHeadline is what a plan comes to in a sentence, and its colour.
+func PlanHeadline(h *pathsel.Host, p *pathsel.Plan, l *report.Look) (sentence, color string) {
 	if len(p.Ports) == 0 {
-		return cmp.Or(explain.PortsUnknown(h), "No usable port: no data can leave") + ".", Bad
+		return cmp.Or(explain.PortsUnknown(h), "No usable port: no data can leave") + ".", report.Bad
 	}
 	verb := text.Noun(len(p.Assignments), "uses", "use")
 	sentence = fmt.Sprintf("%s %s %s: %s", consumers(p), verb, text.Plural(len(p.Ports), "port"), lanesTogether(l, p.BytesPerSec, p.Basis))
@@ -171,7 +172,7 @@ func planHeadline(h *pathsel.Host, p *pathsel.Plan, l *Look) (sentence, color st
 	if p.Nearness != nil {
 		sentence = capital(p.Nearness.Text) + "; " + sentence
 	}
-	return sentence + ".", Strong
+	return sentence + ".", report.Strong
 }
 
 // consumersAlike says whether all consumers of a plan get the same.

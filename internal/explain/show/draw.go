@@ -1,18 +1,19 @@
-package cli
+package show
 
 import (
 	"unicode/utf8"
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/explain"
+	"github.com/topoctl/topoctl/internal/report"
 	"github.com/topoctl/topoctl/internal/units"
 )
 
 // drawing is a route on one line, or on several where it is too long: nodes with
 // the rate of the link between them.
 type drawing struct {
-	d      *pathDoc
-	l      *Look
+	d      *Document
+	l      *report.Look
 	most   int // columns
 	out    string
 	line   string
@@ -24,7 +25,7 @@ type drawing struct {
 const widestRoute = 120
 
 // routeText draws the route, node by node with the rate of each link between.
-func (d *pathDoc) routeText(l *Look) string {
+func (d *Document) routeText(l *report.Look) string {
 	steps := d.Route.Steps
 	if len(steps) == 0 {
 		return ""
@@ -73,10 +74,10 @@ func (w *drawing) link(s *explain.Step, to string) {
 		rate = s.Basis.Mark(units.RateNumber(int64(*s.BytesPerSec), w.l.Units))
 	}
 	if s.Link == w.d.Route.Limit {
-		code = Strong
+		code = report.Strong
 	}
 	if s.Degraded {
-		rate, code, w.broken = rate+"!", Bad, true
+		rate, code, w.broken = rate+"!", report.Bad, true
 	}
 	if s.Kind == topo.LinkRootComplex && s.From == s.To { // peers below one
 		w.put(" ("+w.l.Paint(rate, code)+")", 3+len(rate))

@@ -1,6 +1,7 @@
-package cli
+package show
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -8,33 +9,34 @@ import (
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/explain"
+	"github.com/topoctl/topoctl/internal/report"
 	"github.com/topoctl/topoctl/internal/rival"
 	"github.com/topoctl/topoctl/internal/text"
 	"github.com/topoctl/topoctl/internal/units"
 	"github.com/topoctl/topoctl/pathsel"
 )
 
-// text is the answer for people.
-func (d *pathDoc) text(l Look) string {
+// Text is the answer for people, to be finished by [report.Finish].
+func (d *Document) Text(l *report.Look) string {
 	var b strings.Builder
-	sentence, color := d.headline(&l)
+	sentence, color := d.headline(l)
 	b.WriteString(l.Wrap("", sentence, color))
 	if d.Route != nil && d.Lanes == nil {
-		b.WriteString(d.routeText(&l))
-		b.WriteString(d.factsText(&l))
+		b.WriteString(d.routeText(l))
+		b.WriteString(d.factsText(l))
 		if l.Verbose {
-			b.WriteString(d.stepsText(&l))
+			b.WriteString(d.stepsText(l))
 		}
 	}
 	switch {
 	case d.Lanes != nil:
-		b.WriteString(d.lanesText(&l))
+		b.WriteString(d.lanesText(l))
 	case d.Request.Destination != "":
-		b.WriteString(d.betweenText(&l))
+		b.WriteString(d.betweenText(l))
 	default:
-		b.WriteString(d.portsText(&l))
-		b.WriteString(d.capacityText(&l))
-		b.WriteString(d.enginesText(&l))
+		b.WriteString(d.portsText(l))
+		b.WriteString(d.capacityText(l))
+		b.WriteString(d.enginesText(l))
 	}
 	b.WriteString(l.Legend(b.String()))
 	if len(d.Hints) > 0 {
@@ -45,13 +47,13 @@ func (d *pathDoc) text(l Look) string {
 		if l.Verbose && h.Evidence != "" {
 			text += " (" + h.Evidence + ")"
 		}
-		b.WriteString(l.Wrap("", text, Caution))
+		b.WriteString(l.Wrap("", text, report.Caution))
 	}
 	return b.String()
 }
 
 // factsText says what the route is in the terms of nvidia-smi and NCCL, and what limits it.
-func (d *pathDoc) factsText(l *Look) string {
+func (d *Document) factsText(l *report.Look) string {
 	r := d.Route
 	line := strings.Join(r.Facts("class unknown", d.Request.Destination != ""), ", ")
 	if r.Limit != "" {
@@ -61,20 +63,20 @@ func (d *pathDoc) factsText(l *Look) string {
 }
 
 // endText names an end of the route: of a port the device that it is on.
-func (d *pathDoc) endText(id topo.ID) string {
+func (d *Document) endText(id topo.ID) string {
 	node, _ := explain.Anchor(d.h, id)
 	return explain.NodeText(d.h, node)
 }
 
 // stepsText lists the links of the route.
-func (d *pathDoc) stepsText(l *Look) string {
+func (d *Document) stepsText(l *report.Look) string {
 	if len(d.Route.Steps) == 0 {
 		return ""
 	}
-	rows := []Row{{Cells: []string{"link", "rate", "basis", "what"}}}
+	rows := []report.Row{{Cells: []string{"link", "rate", "basis", "what"}}}
 	for i := range d.Route.Steps {
 		s := &d.Route.Steps[i]
-		r := Row{Cells: []string{string(s.Link), l.Rate(s.BytesPerSec, s.Basis), string(s.Basis), explain.LinkText(d.h, s.Link)}}
+		r := report.Row{Cells: []string{string(s.Link), l.Rate(s.BytesPerSec, s.Basis), string(s.Basis), explain.LinkText(d.h, s.Link)}}
 		if s.Note != "" {
 			r.Below = append(r.Below, s.Note)
 		}
@@ -87,19 +89,19 @@ func (d *pathDoc) stepsText(l *Look) string {
 }
 
 // portsText lists the ports, the usable ones by rank.
-func (d *pathDoc) portsText(l *Look) string {
-	rows := []Row{{Cells: []string{"rank", "port", "class", "links", "expected", "verdict", "why"}, Color: Faint}}
+func (d *Document) portsText(l *report.Look) string {
+	rows := []report.Row{{Cells: []string{"rank", "port", "class", "links", "expected", "verdict", "why"}, Color: report.Faint}}
 	for i := range d.Ranked {
 		c := &d.Ranked[i]
-		r := Row{Cells: []string{strconv.Itoa(i + 1), c.Name, classOr(c.Class), hopsOr(c.Hops), l.Rate(c.BytesPerSec, c.Basis), string(c.Verdict), c.ShortReason()}}
+		r := report.Row{Cells: []string{strconv.Itoa(i + 1), c.Name, classOr(c.Class), hopsOr(c.Hops), l.Rate(c.BytesPerSec, c.Basis), string(c.Verdict), c.ShortReason()}}
 		if c.Verdict == pathsel.Preferred {
-			r.Color = Good
+			r.Color = report.Good
 		}
 		r.Below = d.details(l, c)
 		rows = append(rows, r)
 	}
-	if d.more > 0 {
-		rows = append(rows, Row{Cells: []string{"", strconv.Itoa(d.more) + " more" + " (--k 0 lists all)"}})
+	if d.More > 0 {
+		rows = append(rows, report.Row{Cells: []string{"", strconv.Itoa(d.More) + " more" + " (--k 0 lists all)"}})
 	}
 	if len(rows) == 1 {
 		rows = nil
@@ -117,11 +119,11 @@ func (d *pathDoc) portsText(l *Look) string {
 }
 
 // rejectedText lists ports that take no part, those with one reason together.
-func (d *pathDoc) rejectedText(l *Look, list []pathsel.Candidate, word string) string {
-	var rows []Row
+func (d *Document) rejectedText(l *report.Look, list []pathsel.Candidate, word string) string {
+	var rows []report.Row
 	for _, group := range explain.Groups(list) {
 		names := make([]string, len(group))
-		r := Row{}
+		r := report.Row{}
 		for i, c := range group {
 			names[i] = c.Name
 			for _, text := range d.details(l, &c) {
@@ -135,11 +137,11 @@ func (d *pathDoc) rejectedText(l *Look, list []pathsel.Candidate, word string) s
 }
 
 // details are the codes, notes and evidence of a port, with --verbose.
-func (d *pathDoc) details(l *Look, c *pathsel.Candidate) []string {
+func (d *Document) details(l *report.Look, c *pathsel.Candidate) []string {
 	if !l.Verbose {
 		return nil
 	}
-	out := []string{fmt.Sprintf("%s, role %s, NCCL %s, basis %s", c.Reason.Code, c.Role, orUnknown(string(c.NCCL)), c.Basis)}
+	out := []string{fmt.Sprintf("%s, role %s, NCCL %s, basis %s", c.Reason.Code, c.Role, cmp.Or(string(c.NCCL), "?"), c.Basis)}
 	if c.Limit != "" {
 		out[0] += ", limit " + explain.LinkText(d.h, c.Limit)
 	}
@@ -156,14 +158,7 @@ func (d *pathDoc) details(l *Look, c *pathsel.Candidate) []string {
 	return out
 }
 
-func orUnknown(s string) string {
-	if s == "" {
-		return "?"
-	}
-	return s
-}
-
-func classOr(c topo.Class) string { return orUnknown(c.String()) }
+func classOr(c topo.Class) string { return cmp.Or(c.String(), "?") }
 
 func hopsOr(n *int) string {
 	if n == nil {
@@ -173,7 +168,7 @@ func hopsOr(n *int) string {
 }
 
 // capacityText says what the ports carry together.
-func (d *pathDoc) capacityText(l *Look) string {
+func (d *Document) capacityText(l *report.Look) string {
 	var parts []string
 	for _, c := range d.Capacity {
 		n := len(c.Shares)
@@ -193,7 +188,7 @@ func (d *pathDoc) capacityText(l *Look) string {
 }
 
 // betweenText says what else there is to know of a pair of devices.
-func (d *pathDoc) betweenText(l *Look) string {
+func (d *Document) betweenText(l *report.Look) string {
 	r := d.Route
 	if !r.Known {
 		return ""
@@ -203,7 +198,7 @@ func (d *pathDoc) betweenText(l *Look) string {
 	case r.PeerAccess == "ok":
 		out += "  peer access: ok, says the driver\n"
 	case r.PeerAccess != "":
-		out += "  " + l.Paint("peer access: "+r.PeerAccess, Bad) + "\n"
+		out += "  " + l.Paint("peer access: "+r.PeerAccess, report.Bad) + "\n"
 	case strings.HasPrefix(string(r.From), "gpu:") && strings.HasPrefix(string(r.To), "gpu:") && r.From != r.To:
 		out += "  peer access: not known, the driver was not asked\n"
 	}
@@ -216,25 +211,25 @@ func (d *pathDoc) betweenText(l *Look) string {
 	}
 	for i := range d.Rejected {
 		if c := &d.Rejected[i]; asked(c) {
-			out += l.Wrap("  ", fmt.Sprintf("%s is rejected for this memory: %s", c.Name, c.Reason.Text), Caution)
+			out += l.Wrap("  ", fmt.Sprintf("%s is rejected for this memory: %s", c.Name, c.Reason.Text), report.Caution)
 		}
 	}
 	return out
 }
 
 // enginesText says what other engines would choose.
-func (d *pathDoc) enginesText(l *Look) string {
+func (d *Document) enginesText(l *report.Look) string {
 	if len(d.Engines) == 0 {
 		return ""
 	}
-	rows := []Row{{Cells: []string{"engine", "takes", "expected", "believes", "against topoctl's choice"}, Color: Faint}}
+	rows := []report.Row{{Cells: []string{"engine", "takes", "expected", "believes", "against topoctl's choice"}, Color: report.Faint}}
 	for _, c := range d.Engines {
-		r := Row{Cells: []string{string(c.Engine), takes(c), l.Rate(c.BytesPerSec, c.Basis), "-", c.Cost.Text}}
+		r := report.Row{Cells: []string{string(c.Engine), takes(c), l.Rate(c.BytesPerSec, c.Basis), "-", c.Cost.Text}}
 		if c.BelievedBytesPerSec != nil {
 			r.Cells[3] = units.Rate(int64(*c.BelievedBytesPerSec), l.Units)
 		}
 		if c.Cost.Verdict == rival.Slower {
-			r.Color = Caution
+			r.Color = report.Caution
 		}
 		r.Below = engineLines(l, c)
 		rows = append(rows, r)
@@ -261,7 +256,7 @@ func takes(c *rival.Choice) string {
 }
 
 // engineLines are the reasons of a choice.
-func engineLines(l *Look, c *rival.Choice) []string {
+func engineLines(l *report.Look, c *rival.Choice) []string {
 	var out []string
 	if l.Verbose {
 		out = append(out, c.Rule)
