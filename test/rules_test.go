@@ -26,7 +26,7 @@ var pure = []string{
 	"discover/topo", "discover/formats", "discover/internal/gpulink", "pathsel", "probe",
 	"internal/text", "internal/report", "internal/cpuset", "internal/document", "internal/maxmin", "internal/pkgerr", "internal/group",
 	"internal/replies", "internal/counters", "internal/redact", "internal/direction", "internal/pick", "internal/sched",
-	"internal/picture", "internal/rival", "internal/remap", "internal/compare", "internal/diff", "internal/explain", "internal/record",
+	"internal/picture", "internal/rival", "internal/remap", "internal/compare", "internal/explain", "internal/record",
 	"internal/watch", "internal/audit", "internal/fleet", "internal/sim", "internal/kv", "tui/internal",
 	"internal/measure/plan", "internal/measure/judge", "internal/measure/show",
 }
