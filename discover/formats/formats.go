@@ -81,7 +81,7 @@ const MaxBytes = 64 << 20
 // Options say how a file is read. The zero value is good for all formats.
 type Options struct {
 	Name     string // what errors call the file: its path, say
-	MaxBytes int    // the most that is read of a file, compressed or not; 0 and more than MaxBytes: MaxBytes
+	MaxBytes int    // the most that a file may have, compressed or not; 0: MaxBytes, and more than that is not read
 	// With tells of the same host what the file lacks: the output of ibstat, ibdev2netdev, rdma link and ip addr.
 	// Where both tell and differ, the file counts, and the topology has a warning.
 	With []Text
@@ -97,8 +97,8 @@ type Text struct {
 	Data []byte
 }
 
-// Detect says of which format a file is; data may be its first 64 KiB if it is not compressed. The error is a
-// *FileError or wraps ErrUnknown.
+// Detect says of which format a file is; data may be its first 64 KiB if it is not compressed. The error is one of
+// Read's.
 func Detect(data []byte) (Format, error) {
 	data, err := document.Unpack(data, MaxBytes)
 	if err != nil {
@@ -140,7 +140,7 @@ func prefix(name string) string {
 // Read reads a host from the content of a file of any of Formats, also one that gzip has compressed or that is in
 // UTF-16, and adds what Options.With tells. Relations are derived. What could not be read of it is in the topology's
 // warnings. A file of no known format gives an error that wraps ErrUnknown, a damaged one a *FileError. ctx bounds
-// the discovery in captures, whose files are in memory.
+// the discovery in captures, whose files are in memory: the error wraps its own where it ends that.
 func Read(ctx context.Context, data []byte, o Options) (*topo.Topology, error) {
 	most := min(cmp.Or(o.MaxBytes, MaxBytes), MaxBytes)
 	fail := func(name, format string, err error) error {
@@ -156,7 +156,7 @@ func Read(ctx context.Context, data []byte, o Options) (*topo.Topology, error) {
 	}
 	t, err := found[0].read(ctx, data, o)
 	switch {
-	case ctx.Err() != nil && err != nil:
+	case err != nil && errors.Is(err, ctx.Err()):
 		return nil, err
 	case err != nil:
 		return nil, fail(o.Name, found[0].Name, err)
