@@ -9,8 +9,8 @@ import (
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/cpuset"
-	"github.com/topoctl/topoctl/internal/diff"
 	"github.com/topoctl/topoctl/internal/pkgerr"
+	"github.com/topoctl/topoctl/internal/redact"
 	"github.com/topoctl/topoctl/internal/text"
 	"github.com/topoctl/topoctl/internal/units"
 	"github.com/topoctl/topoctl/pathsel"
@@ -35,7 +35,7 @@ func Summarize(name string, t *topo.Topology) (*Host, error) {
 	h := &Host{Host: name, Status: OK, Origin: t.Origin, CapturedAt: t.CapturedAt, Fingerprint: x.Fingerprint, Name: x.Name, MachineID: x.MachineIDSHA256,
 		Arch: x.Arch, Vendor: x.Vendor, Product: x.Product, Virtual: x.Virtual, CPUModel: x.CPUModel, MemoryBytes: x.MemoryBytes,
 		Kernel: x.Kernel, GPUDriver: x.GPUDriver}
-	h.Anonymous = strings.HasPrefix(t.Origin, "fixture:") || diff.Redacted(t)
+	h.Anonymous = strings.HasPrefix(t.Origin, "fixture:") || redact.Host(t)
 	if !t.Complete {
 		h.Status, h.Reason = Partial, incomplete(t)
 	}
@@ -186,7 +186,7 @@ func (s *summarizer) parts() map[string]int {
 // nvlinkDomain is the NVLink domain of the host's GPUs, "" if they are in different ones or if the topology is redacted.
 // GPUs whose domain is not known do not count.
 func nvlinkDomain(t *topo.Topology) string {
-	if diff.Redacted(t) {
+	if redact.Host(t) {
 		return ""
 	}
 	domain := ""

@@ -44,18 +44,8 @@ const (
 	headEnd   = " --"
 )
 
-// DetectArchive says whether data, or its beginning, is a text archive, plain
-// or compressed with gzip.
+// DetectArchive says whether data, or its beginning, is a text archive that is not compressed.
 func DetectArchive(data []byte) bool {
-	if isGzip(data) {
-		z, err := gzip.NewReader(bytes.NewReader(data))
-		if err != nil {
-			return false
-		}
-		head := make([]byte, len(ArchiveFormat)+1)
-		n, _ := io.ReadFull(z, head) // data may end early
-		data = head[:n]
-	}
 	line, _, _ := bytes.Cut(data, []byte("\n"))
 	return strings.TrimRight(string(line), " \r") == ArchiveFormat
 }

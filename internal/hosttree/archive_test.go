@@ -133,9 +133,6 @@ func TestArchiveGzip(t *testing.T) {
 	if diff := cmp.Diff(dump(t, m), dump(t, back)); diff != "" {
 		t.Error(diff)
 	}
-	if !DetectArchive(packed) || !DetectArchive(packed[:64]) {
-		t.Error("a packed archive is not recognised")
-	}
 	if _, err := ParseArchive(packed[:len(packed)/2]); err == nil {
 		t.Error("half a packed archive: no error")
 	}

@@ -73,3 +73,29 @@ func MAC(s string) bool {
 	first, err := strconv.ParseUint(s[:2], 16, 8)
 	return err == nil && first&1 == 0
 }
+
+// MachineID says whether the digest of a machine's id is one.
+func MachineID(s string) bool {
+	return s != "" && strings.Trim(s[:max(0, len(s)-8)], "0") != ""
+}
+
+// Host says whether the identities and addresses of a host are the stand-ins of a redacted capture, which other
+// hosts have too.
+func Host(t *topo.Topology) bool {
+	h := &t.Host
+	if h.MachineIDSHA256 != "" {
+		return !MachineID(h.MachineIDSHA256)
+	}
+	for i := range t.GPUs {
+		if u := t.GPUs[i].UUID; u != "" {
+			return !UUID(u)
+		}
+	}
+	for i := range t.RDMADevices {
+		if r := &t.RDMADevices[i]; !r.Software && strings.Trim(r.NodeGUID, "0:") != "" {
+			return !GUID(r.NodeGUID)
+		}
+	}
+	n, ok := strings.CutPrefix(h.Name, "host-")
+	return ok && strings.Trim(n, "0123456789") == ""
+}

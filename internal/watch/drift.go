@@ -7,8 +7,8 @@ import (
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/compare"
-	"github.com/topoctl/topoctl/internal/diff"
 	"github.com/topoctl/topoctl/pathsel"
+	"github.com/topoctl/topoctl/pathsel/diff"
 )
 
 // driftItems lists how the host differs, each device for itself.

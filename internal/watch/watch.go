@@ -7,10 +7,10 @@ import (
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/counters"
-	"github.com/topoctl/topoctl/internal/diff"
 	"github.com/topoctl/topoctl/internal/pkgerr"
 	"github.com/topoctl/topoctl/internal/text"
 	"github.com/topoctl/topoctl/pathsel"
+	"github.com/topoctl/topoctl/pathsel/diff"
 	"github.com/topoctl/topoctl/pathsel/doctor"
 )
 

@@ -1,8 +1,4 @@
-//go:build unix
-
 package memory
-
-import "golang.org/x/sys/unix"
 
 // MaxVector is how many pieces one system call takes.
 const MaxVector = 1024
@@ -12,7 +8,7 @@ const MaxVector = 1024
 // used for keeps the memory in place: the caller holds pins of mapped memory.
 type Vector struct {
 	pieces [][]byte
-	iov    []unix.Iovec // the same on Linux, where the system call wants it
+	iov    []iovec // the same as the system call wants it
 	first  int
 	bytes  int
 }
@@ -20,7 +16,7 @@ type Vector struct {
 // NewVector makes a vector for at most pieces pieces, up to MaxVector.
 func NewVector(pieces int) *Vector {
 	pieces = min(pieces, MaxVector)
-	return &Vector{pieces: make([][]byte, 0, pieces), iov: make([]unix.Iovec, 0, pieces)}
+	return &Vector{pieces: make([][]byte, 0, pieces), iov: make([]iovec, 0, pieces)}
 }
 
 // Reset empties the vector.

@@ -7,6 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+type iovec = unix.Iovec
+
 // smallCall is up to how many bytes a call on a non-blocking descriptor is made
 // without telling Go's scheduler: that saves time, and keeps the processor from
 // other goroutines only as long as the copy lasts.

@@ -9,6 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+type iovec = unix.Iovec
+
 // Readv reads from a non-blocking descriptor, here one piece per call. 0 bytes
 // without error is the end of the stream.
 func (v *Vector) Readv(fd uintptr) (int, syscall.Errno) { return v.call(unix.Read, fd) }

@@ -121,17 +121,6 @@ func addrOf(a net.Addr) netip.AddrPort {
 	return netip.AddrPort{}
 }
 
-// Files is how many descriptors this process may have. Only a part is for peers: others are
-// needed for connections of its own, for files and for those who monitor it.
-func Files() int {
-	const enough = 1 << 24
-	var l syscall.Rlimit
-	if syscall.Getrlimit(syscall.RLIMIT_NOFILE, &l) != nil {
-		return enough
-	}
-	return int(min(l.Cur, enough))
-}
-
 // noFilesLeft says whether accepting failed because there are no descriptors left.
 func noFilesLeft(err error) bool {
 	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE)

@@ -10,8 +10,8 @@ import (
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/counters"
-	"github.com/topoctl/topoctl/internal/diff"
 	"github.com/topoctl/topoctl/internal/record"
+	"github.com/topoctl/topoctl/pathsel/diff"
 	"github.com/topoctl/topoctl/pathsel/doctor"
 	"github.com/topoctl/topoctl/testkit/longtest"
 	"github.com/topoctl/topoctl/tui/internal/state"

@@ -7,9 +7,9 @@ import (
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/engine"
 	"github.com/topoctl/topoctl/internal/counters"
-	"github.com/topoctl/topoctl/internal/diff"
 	"github.com/topoctl/topoctl/internal/record"
 	"github.com/topoctl/topoctl/internal/watch"
+	"github.com/topoctl/topoctl/pathsel/diff"
 	"github.com/topoctl/topoctl/pathsel/doctor"
 	"github.com/topoctl/topoctl/probe"
 )

@@ -7,8 +7,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/internal/diff"
 	"github.com/topoctl/topoctl/internal/watch"
+	"github.com/topoctl/topoctl/pathsel/diff"
 	"github.com/topoctl/topoctl/pathsel/doctor"
 	"github.com/topoctl/topoctl/tui/internal/state"
 	"github.com/topoctl/topoctl/tui/internal/views"

@@ -11,9 +11,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/internal/diff"
 	"github.com/topoctl/topoctl/internal/measure/show"
 	"github.com/topoctl/topoctl/internal/report"
+	"github.com/topoctl/topoctl/pathsel/diff"
 )
 
 type diffOptions struct {
@@ -115,8 +115,10 @@ func (o *diffOptions) run(ctx context.Context) error {
 }
 
 func diffTable(r *diff.Report) *report.Table {
-	t := r.Rows()
-	t.Head = []string{"KIND", "SUBJECT", "DIFFERENCE", "EFFECT"}
+	t := &report.Table{Head: []string{"KIND", "SUBJECT", "DIFFERENCE", "EFFECT"}}
+	for _, cells := range r.Rows() {
+		t.Add(cells...)
+	}
 	return t
 }
 

@@ -3,7 +3,6 @@ package cli
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"strconv"
 	"strings"
 
@@ -153,12 +152,9 @@ func rateOf(r *topo.Rate, system units.System) string {
 // writeCapture writes the capture; done says that it took the place of the
 // document on stdout.
 func (o *discoverOptions) writeCapture(ctx context.Context) (done bool, err error) {
-	t, place, err := o.Locate(ctx)
-	switch {
-	case err != nil:
+	place, err := o.Locate(ctx)
+	if err != nil {
 		return false, err
-	case t != nil:
-		return false, fmt.Errorf("--capture needs the files of a host; %s is a document", o.Globals.From)
 	}
 	limited, stop := o.Waiting(ctx)
 	defer stop()

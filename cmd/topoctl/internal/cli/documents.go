@@ -10,7 +10,6 @@ import (
 	"github.com/topoctl/topoctl/internal/agent"
 	"github.com/topoctl/topoctl/internal/audit"
 	"github.com/topoctl/topoctl/internal/bench"
-	"github.com/topoctl/topoctl/internal/diff"
 	pathshow "github.com/topoctl/topoctl/internal/explain/show"
 	"github.com/topoctl/topoctl/internal/fleet"
 	"github.com/topoctl/topoctl/internal/kv/preset"
@@ -20,6 +19,7 @@ import (
 	"github.com/topoctl/topoctl/internal/replies"
 	"github.com/topoctl/topoctl/internal/watch"
 	"github.com/topoctl/topoctl/pathsel"
+	"github.com/topoctl/topoctl/pathsel/diff"
 	"github.com/topoctl/topoctl/pathsel/doctor"
 	"github.com/topoctl/topoctl/probe"
 )

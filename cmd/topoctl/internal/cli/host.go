@@ -1,11 +1,8 @@
 package cli
 
 import (
-	"bytes"
 	"cmp"
-	"compress/gzip"
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -17,19 +14,16 @@ import (
 	"syscall"
 	"time"
 	"unicode"
-	"unicode/utf16"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/topoctl/topoctl/discover"
-	"github.com/topoctl/topoctl/discover/formats/hwlocxml"
-	"github.com/topoctl/topoctl/discover/formats/ncclxml"
-	"github.com/topoctl/topoctl/discover/formats/texts"
+	"github.com/topoctl/topoctl/discover/formats"
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/fixtures"
 	"github.com/topoctl/topoctl/internal/build"
-	"github.com/topoctl/topoctl/internal/hosttree"
+	"github.com/topoctl/topoctl/internal/document"
 	"github.com/topoctl/topoctl/internal/pkgerr"
 	"github.com/topoctl/topoctl/internal/text"
 	"github.com/topoctl/topoctl/pathsel"
@@ -148,25 +142,17 @@ func (in *Host) Find(ctx context.Context) (*topo.Topology, error) {
 	if t := in.fixture(); t != nil {
 		return t, nil
 	}
-	t, opts, err := in.Locate(ctx)
-	if err == nil && t == nil {
-		t, err = in.discover(ctx, opts)
+	if in.Globals.From != "" {
+		return in.readFrom(ctx)
 	}
-	if err != nil || len(in.Globals.With) == 0 {
-		return t, err
+	opts, err := in.Locate(ctx)
+	if err != nil {
+		return nil, err
 	}
-	var with []*texts.Network
-	for _, name := range in.Globals.With {
-		text, err := in.readText(ctx, name)
-		if err != nil {
-			return nil, fmt.Errorf("--with %w", err)
-		}
-		with = append(with, text)
-	}
-	if err := texts.Lay(t, with); err != nil {
-		return nil, fmt.Errorf("--with: %w", pkgerr.Plain(err))
-	}
-	return t, nil
+	limited, stop := in.Waiting(ctx)
+	defer stop()
+	t, err := discover.Discover(limited, opts)
+	return t, in.TimeoutHint(err)
 }
 
 // fixture is the topology of the fixture that the flags name; nil where its files have to be read for it.
@@ -182,19 +168,6 @@ func (in *Host) fixture() *topo.Topology {
 	return t
 }
 
-// readText reads a text of network tools.
-func (in *Host) readText(ctx context.Context, name string) (*texts.Network, error) {
-	data, err := in.ReadFile(ctx, name)
-	if err != nil {
-		return nil, err
-	}
-	text, err := texts.ParseNetwork(name, data)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", name, pkgerr.Plain(err))
-	}
-	return text, nil
-}
-
 // Say writes the warnings to stderr, and with --verbose how each source did.
 func (in *Host) Say(t *topo.Topology) {
 	if in.Globals.Verbose {
@@ -203,14 +176,6 @@ func (in *Host) Say(t *topo.Topology) {
 	if !in.Globals.Quiet {
 		printWarnings(in.Streams.Err, "", t.Warnings)
 	}
-}
-
-// discover looks at a host within the time limit.
-func (in *Host) discover(ctx context.Context, opts discover.Options) (*topo.Topology, error) {
-	limited, stop := in.Waiting(ctx)
-	defer stop()
-	t, err := discover.Discover(limited, opts)
-	return t, in.TimeoutHint(err)
 }
 
 // TimeoutHint says in its own words that an error is the end of --timeout.
@@ -228,18 +193,14 @@ func (in *Host) TimeoutHint(err error) error {
 	return &out
 }
 
-// Locate finds the host: a topology where the input is a document, otherwise the
-// options to discover it.
-func (in *Host) Locate(ctx context.Context) (*topo.Topology, discover.Options, error) {
+// Locate gives the options to discover the host that the flags name, which must have files: a document has none.
+func (in *Host) Locate(ctx context.Context) (discover.Options, error) {
 	g := &in.Globals
 	opts := discover.Options{Sources: in.Sources, GPUs: in.GPUs, Now: in.Now(), ToolVersion: build.Tool().Version}
 	var err error
 	switch {
 	case g.From != "":
-		var t *topo.Topology
-		if t, opts.FS, err = in.readFrom(ctx, g.From); t != nil || err != nil {
-			return t, opts, err
-		}
+		opts.FS, err = in.openFrom(ctx)
 		opts.Now = time.Time{}
 	case g.Fixture != "":
 		opts.FS, opts.Origin, err = in.openFixture(ctx, g.Fixture)
@@ -251,7 +212,7 @@ func (in *Host) Locate(ctx context.Context) (*topo.Topology, discover.Options, e
 		opts.HostRoot = g.HostRoot
 		err = checkDir(g.HostRoot)
 	}
-	return nil, opts, err
+	return opts, err
 }
 
 // checkDir says in words of its own why a directory cannot be looked at.
@@ -339,87 +300,100 @@ func quietHost(in *Host) *Host {
 	return &own
 }
 
-// maxFile is the largest file that is read, before and after decompression. The
-// largest hosts' documents are about 1 MB, hwloc's about 4 MB.
-const maxFile = 64 << 20
-
 // stdinName is what --from - is called in messages.
 const stdinName = "standard input"
 
-// readFrom reads a saved host and recognises it by its content: a topology, or
-// a file tree to be discovered.
-func (in *Host) readFrom(ctx context.Context, name string) (*topo.Topology, fs.FS, error) {
-	data, err := in.ReadFile(ctx, name)
+// readFrom reads the host of --from, with what --with adds to it.
+func (in *Host) readFrom(ctx context.Context) (*topo.Topology, error) {
+	name, data, err := in.savedHost(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var with []formats.Text
+	for _, name := range in.Globals.With {
+		data, err := in.ReadFile(ctx, name)
+		if err != nil {
+			return nil, fmt.Errorf("--with %w", err)
+		}
+		with = append(with, formats.Text{Name: name, Data: data})
+	}
+	return in.decode(ctx, name, data, with)
+}
+
+// openFrom opens the files of the host of --from.
+func (in *Host) openFrom(ctx context.Context) (fs.FS, error) {
+	name, data, err := in.savedHost(ctx)
+	if err != nil {
+		return nil, err
+	}
+	f, err := formats.Detect(data)
 	switch {
-	case errors.Is(err, syscall.EISDIR):
-		return nil, nil, withHint(err, "use --root to read a captured file tree")
 	case err != nil:
-		return nil, nil, err
+		return nil, in.fileError(name, err)
+	case f.Open == nil:
+		return nil, fmt.Errorf("--capture needs the files of a host; %s is a document", name)
 	}
-	if name == "-" {
-		name = stdinName
+	tree, err := f.Open(data)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, pkgerr.Plain(err))
 	}
-	return in.recognize(name, data)
+	return tree, nil
+}
+
+// savedHost is the content of the file that --from names, and what errors call it.
+func (in *Host) savedHost(ctx context.Context) (name string, data []byte, err error) {
+	if data, err = in.ReadFile(ctx, in.Globals.From); errors.Is(err, syscall.EISDIR) {
+		err = withHint(err, "use --root to read a captured file tree")
+	}
+	if in.Globals.From == "-" {
+		return stdinName, data, err
+	}
+	return in.Globals.From, data, err
 }
 
 // Decode gives the topology of a saved host in any format that --from reads. name is what errors call it.
 func (in *Host) Decode(ctx context.Context, name string, data []byte) (*topo.Topology, error) {
-	t, tree, err := in.recognize(name, data)
-	if t != nil || err != nil {
-		return t, err
-	}
-	return in.discover(ctx, discover.Options{Sources: in.Sources, ToolVersion: build.Tool().Version, FS: tree})
+	return in.decode(ctx, name, data, nil)
 }
 
-// recognize recognises a saved host by its content: a topology, or a file tree to be discovered.
-func (in *Host) recognize(name string, data []byte) (*topo.Topology, fs.FS, error) {
-	fail := func(err error) error { return fmt.Errorf("%s: %w", name, pkgerr.Plain(err)) }
-	head := data[:min(len(data), sniffed)]
-	for i, f := range documentFormats {
-		if f.Detect(head) {
-			if len(in.Sources) > 0 {
-				return nil, nil, fmt.Errorf("%s: --sources has no effect on a document (%s)", name, f.Name)
-			}
-			t, err := f.Decode(data)
-			if err != nil {
-				return nil, nil, fail(err)
-			}
-			for _, other := range documentFormats[i+1:] {
-				if other.Detect(head) {
-					t.Warnings = append(t.Warnings, topo.Warning{Code: topo.CodeLossyImport, Detail: "the text of " + other.Name + " in the same file is not read: it wants a file of its own"})
-				}
-			}
-			return t, nil, nil
+func (in *Host) decode(ctx context.Context, name string, data []byte, with []formats.Text) (*topo.Topology, error) {
+	if len(in.Sources) > 0 {
+		if f, err := formats.Detect(data); err == nil && f.Open == nil {
+			return nil, fmt.Errorf("%s: --sources has no effect on a document (%s)", name, f.Name)
 		}
 	}
-	if !hosttree.DetectArchive(data) && !fixtures.IsMachine(data) {
-		return nil, nil, withHint(fmt.Errorf("%s: unknown format", name), "--from reads %s", Known("and"))
-	}
-	tree, err := fixtures.OpenFile(data)
+	ctx, stop := in.Waiting(ctx)
+	defer stop()
+	t, err := formats.Read(ctx, data, formats.Options{Name: name, With: with, Sources: in.Sources, ToolVersion: build.Tool().Version})
 	if err != nil {
-		return nil, nil, fail(err)
+		return nil, in.fileError(name, err)
 	}
-	return nil, tree, nil
+	return t, nil
 }
 
-// sniffed is how much of a file is looked at to recognise it.
-const sniffed = 64 << 10
-
-// documentFormats are the files that hold a topology; the first that detects its own reads it. To add a
-// text: a row of texts.Formats; another file: a package in discover/formats, and a row here.
-var documentFormats = append([]texts.Format{
-	{Name: "topoctl JSON", Detect: topo.Detect, Decode: topo.Decode},
-	{Name: "NCCL topology XML", Detect: ncclxml.Detect, Decode: ncclxml.Decode},
-	{Name: "hwloc XML", Detect: hwlocxml.Detect, Decode: hwlocxml.Decode},
-}, texts.Formats...)
+// fileError says of an error of package formats what to do about it.
+func (in *Host) fileError(name string, err error) error {
+	if errors.Is(err, formats.ErrUnknown) {
+		return withHint(fmt.Errorf("%s: %w", name, formats.ErrUnknown), "--from reads %s", Known("and"))
+	}
+	file, ok := errors.AsType[*formats.FileError](err)
+	err = pkgerr.Plain(err)
+	switch {
+	case !ok || file.Format != formats.NetworkTexts:
+		return in.TimeoutHint(err)
+	case file.Name == "":
+		return fmt.Errorf("--with: %w", err)
+	}
+	return fmt.Errorf("--with %w", err)
+}
 
 // Known lists what --from reads, by a word that joins the last.
-func Known(and string) string {
-	var out strings.Builder
-	for _, f := range documentFormats {
-		out.WriteString(f.Name + ", ")
+func Known(word string) string {
+	var names []string
+	for _, f := range formats.Formats() {
+		names = append(names, f.Name)
 	}
-	return strings.TrimSuffix(out.String(), ", ") + " " + and + " captures"
+	return joined(names, word)
 }
 
 // ReadFile reads the file, or standard input for "-". A pipe may keep it
@@ -486,49 +460,21 @@ func readFile(name string, r io.Reader) ([]byte, error) {
 			return nil, fmt.Errorf("%s: %w", name, Cause(err))
 		case info.IsDir():
 			return nil, fmt.Errorf("%s: %w", name, syscall.EISDIR)
-		case info.Mode().IsRegular() && info.Size() > maxFile:
-			return nil, tooLarge(name)
 		}
 		r = file
 	}
-	data, err := readLimited(name, r)
+	data, err := io.ReadAll(io.LimitReader(r, formats.MaxBytes+1))
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%s: %w", name, Cause(err))
 	}
-	if bytes.HasPrefix(data, []byte{0x1f, 0x8b}) {
-		z, err := gzip.NewReader(bytes.NewReader(data))
-		if err != nil {
-			return nil, fmt.Errorf("%s: gzip: %w", name, err)
-		}
-		if data, err = readLimited(name, z); err != nil {
-			return nil, err
-		}
-	}
-	data = utf8Text(data)
-	if len(bytes.TrimSpace(data)) == 0 {
-		return nil, fmt.Errorf("%s: is empty", name)
-	}
-	if len(data) > 262 && string(data[257:262]) == "ustar" {
-		return nil, withHint(fmt.Errorf("%s: is a tar archive", name), "unpack it and pass the directory to --root")
+	data, err = document.Unpack(data, formats.MaxBytes)
+	switch {
+	case errors.Is(err, document.ErrTar):
+		return nil, withHint(fmt.Errorf("%s: %w", name, err), "unpack it and pass the directory to --root")
+	case err != nil:
+		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	return data, nil
-}
-
-// utf8Text is a text in UTF-8 without a byte order mark. Redirected output of PowerShell is UTF-16 with one.
-func utf8Text(data []byte) []byte {
-	var order binary.ByteOrder = binary.LittleEndian
-	switch {
-	case bytes.HasPrefix(data, []byte{0xff, 0xfe}):
-	case bytes.HasPrefix(data, []byte{0xfe, 0xff}):
-		order = binary.BigEndian
-	default:
-		return bytes.TrimPrefix(data, []byte("\ufeff"))
-	}
-	units := make([]uint16, len(data)/2-1)
-	for i := range units {
-		units[i] = order.Uint16(data[2+2*i:])
-	}
-	return []byte(string(utf16.Decode(units)))
 }
 
 // ReadFabric reads the file that --fabric names, nil without it.
@@ -560,20 +506,3 @@ type quiet struct{ error }
 
 func (quiet) Error() string   { return "" }
 func (q quiet) Unwrap() error { return q.error }
-
-func tooLarge(name string) error {
-	return fmt.Errorf("%s: larger than %d MiB: not a topology", name, maxFile>>20)
-}
-
-func readLimited(name string, r io.Reader) ([]byte, error) {
-	data, err := io.ReadAll(io.LimitReader(r, maxFile+1))
-	switch {
-	case errors.Is(err, io.ErrUnexpectedEOF):
-		return nil, fmt.Errorf("%s: ends in the middle of the gzip data: truncated?", name)
-	case err != nil:
-		return nil, fmt.Errorf("%s: %w", name, Cause(err))
-	case len(data) > maxFile:
-		return nil, tooLarge(name)
-	}
-	return data, nil
-}

@@ -257,12 +257,15 @@ func (g *Globals) format(cmd *cobra.Command) (string, error) {
 }
 
 // either is "json, yaml or table".
-func either(names []string) string {
+func either(names []string) string { return joined(names, "or") }
+
+// joined is a list whose last comes after a word.
+func joined(names []string, word string) string {
 	last := len(names) - 1
 	if last < 1 {
 		return strings.Join(names, "")
 	}
-	return strings.Join(names[:last], ", ") + " or " + names[last]
+	return strings.Join(names[:last], ", ") + " " + word + " " + names[last]
 }
 
 // Color says whether output is coloured.

@@ -8,8 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/topoctl/topoctl/engine/internal/memory"
 	"github.com/topoctl/topoctl/engine/internal/transport"
 	"github.com/topoctl/topoctl/internal/pkgerr"
@@ -112,7 +110,7 @@ func greet(ctx context.Context, u *net.UnixConn, h hello) (*board, error) {
 	n, fd := 0, -1
 	err := send(u, h.encode(), -1)
 	if err == nil {
-		n, fd, err = receive(u, buf[:], make([]byte, unix.CmsgSpace(4)))
+		n, fd, err = receive(u, buf[:], make([]byte, oneFD))
 	}
 	defer closeFD(fd)
 	if ctx.Err() != nil {
@@ -324,7 +322,7 @@ func (c *conn) nextPacket(b []byte) []byte {
 // read handles the peer's frames until one is wrong, or it says stop.
 func (c *conn) read() error {
 	var buf [frameSize + 1]byte
-	oob := make([]byte, unix.CmsgSpace(4))
+	oob := make([]byte, oneFD)
 	for {
 		n, fd, err := receive(c.c, buf[:], oob)
 		if err != nil {

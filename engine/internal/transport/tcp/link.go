@@ -9,8 +9,6 @@ import (
 	"syscall"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/topoctl/topoctl/internal/pkgerr"
 )
 
@@ -139,7 +137,7 @@ func (l *link) fail(cause error) {
 		close(l.gone)
 		// The deadline wakes goroutines that are parked, and those that park later.
 		_ = l.conn.SetDeadline(time.Unix(1, 0))
-		_ = l.raw.Control(func(fd uintptr) { _ = unix.Shutdown(int(fd), unix.SHUT_RDWR) })
+		_ = l.raw.Control(shutdown)
 	}
 }
 

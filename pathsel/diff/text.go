@@ -27,7 +27,12 @@ func (r *Report) Text(o TextOptions) string {
 	notes := append(r.heading(), r.omitted(o.All)...)
 	if !r.Equal {
 		t.Gap()
-		t.Table(r.Rows())
+		// A wide cell does not widen its column.
+		rows := &report.Table{Columns: []text.Column{{Most: 10}, {Most: 28}, {Most: 48}, {}}}
+		for _, cells := range r.Rows() {
+			rows.Add(cells...)
+		}
+		t.Table(rows)
 		t.Gap()
 		notes = append(notes, r.summary())
 	}
@@ -37,9 +42,9 @@ func (r *Report) Text(o TextOptions) string {
 	return t.String()
 }
 
-// Rows are the differences, a row for each: its kind, what it is about, what differs, and what
-// follows from it.
-func (r *Report) Rows() *report.Table {
+// Rows are the differences for people, those that cost something first: of each its kind, what it is about, what
+// differs, and what follows from it.
+func (r *Report) Rows() [][]string {
 	type row struct {
 		place int
 		cells []string
@@ -70,10 +75,9 @@ func (r *Report) Rows() *report.Table {
 		}
 	}
 	slices.SortStableFunc(rows, func(a, b row) int { return a.place - b.place })
-	// A wide cell does not widen its column.
-	out := &report.Table{Columns: []text.Column{{Most: 10}, {Most: 28}, {Most: 48}, {}}}
-	for _, x := range rows {
-		out.Add(x.cells...)
+	out := make([][]string, len(rows))
+	for i, x := range rows {
+		out[i] = x.cells
 	}
 	return out
 }

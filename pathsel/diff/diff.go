@@ -11,7 +11,7 @@
 // differences then.
 //
 // What only one side has is not a difference: a capture made without root
-// knows less, and so do other tools' files. It is listed under not_compared
+// knows less, and so do other tools' files. It is listed in Report.NotCompared
 // with the reason. These are never compared, because they move by themselves
 // or say nothing about the host: times, the version of the tool, where a fact
 // was read, interface and IOMMU group numbers, device file numbers, names from
@@ -30,6 +30,7 @@ import (
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/compare"
 	"github.com/topoctl/topoctl/internal/pkgerr"
+	"github.com/topoctl/topoctl/internal/redact"
 )
 
 // Options say how two topologies are compared.
@@ -40,11 +41,13 @@ type Options struct {
 	// being their structure: identities, names, addresses, software and its
 	// settings.
 	Structure bool
-	// Ignore lists kinds of difference and attributes to leave out, of those that Ignorable lists.
+	// Ignore lists kinds of difference and attributes to leave out, of those that Ignorable lists; another word
+	// leaves out nothing.
 	Ignore []string
 }
 
-// Compare says what is different in the new topology. Both must be derived.
+// Compare says what is different in the new topology. It fails if a topology is nil or not derived: those that
+// packages of topoctl read or discover are derived, others have to call Derive first. It changes neither.
 func Compare(older, newer *topo.Topology, o Options) (*Report, error) {
 	for _, t := range []*topo.Topology{older, newer} {
 		if t == nil || t.Derived == nil {
@@ -85,7 +88,7 @@ func (c *comparer) comparesIdentities() Identities {
 		return IdentitiesIgnored
 	case c.hosts == DifferentHosts:
 		return IdentitiesOfOthers
-	case Redacted(c.old.t) || Redacted(c.new.t):
+	case redact.Host(c.old.t) || redact.Host(c.new.t):
 		return IdentitiesRedacted
 	}
 	return IdentitiesCompared

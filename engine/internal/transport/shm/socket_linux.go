@@ -191,6 +191,9 @@ func dial(ctx context.Context, path string) (*net.UnixConn, error) {
 	return u, nil
 }
 
+// oneFD is the room for a descriptor that comes with a packet.
+var oneFD = unix.CmsgSpace(4)
+
 // send writes one packet, with a descriptor if fd is not negative.
 func send(c *net.UnixConn, b []byte, fd int) error {
 	var rights []byte

@@ -2,7 +2,6 @@ package diff
 
 import (
 	"strconv"
-	"strings"
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/redact"
@@ -45,32 +44,6 @@ func identify(device any) (unique, sort string) {
 	return "", ""
 }
 
-// realMachineID refuses the stand-in of a redacted capture.
-func realMachineID(s string) bool {
-	return s != "" && strings.Trim(s[:max(0, len(s)-8)], "0") != ""
-}
-
-// Redacted says whether the identities and addresses of a host are the stand-ins of a redacted
-// capture, which other hosts have too.
-func Redacted(t *topo.Topology) bool {
-	h := &t.Host
-	if h.MachineIDSHA256 != "" {
-		return !realMachineID(h.MachineIDSHA256)
-	}
-	for i := range t.GPUs {
-		if u := t.GPUs[i].UUID; u != "" {
-			return !redact.UUID(u)
-		}
-	}
-	for i := range t.RDMADevices {
-		if r := &t.RDMADevices[i]; !r.Software && strings.Trim(r.NodeGUID, "0:") != "" {
-			return !redact.GUID(r.NodeGUID)
-		}
-	}
-	n, ok := strings.CutPrefix(h.Name, "host-")
-	return ok && strings.Trim(n, "0123456789") == ""
-}
-
 // identities are all that a side's devices are known by, by sort.
 func (s *side) identities() map[string]map[string]bool {
 	out := map[string]map[string]bool{}
@@ -97,7 +70,7 @@ func (s *side) identities() map[string]map[string]bool {
 // the devices that both have, and by name.
 func compareHosts(o, n *side) Hosts {
 	oldID, newID := o.t.Host.MachineIDSHA256, n.t.Host.MachineIDSHA256
-	ids := realMachineID(oldID) && realMachineID(newID)
+	ids := redact.MachineID(oldID) && redact.MachineID(newID)
 	if ids && oldID == newID {
 		return SameHost
 	}
@@ -111,7 +84,7 @@ func compareHosts(o, n *side) Hosts {
 		}
 		fewer += min(len(ids), len(theirs[sort]))
 	}
-	names := o.t.Host.Name != "" && n.t.Host.Name != "" && !Redacted(o.t) && !Redacted(n.t)
+	names := o.t.Host.Name != "" && n.t.Host.Name != "" && !redact.Host(o.t) && !redact.Host(n.t)
 	switch {
 	case shared > 0 && 2*shared >= fewer: // a card or drive may have come from elsewhere
 		return SameHost

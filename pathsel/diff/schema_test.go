@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/topoctl/topoctl/fixtures"
-	"github.com/topoctl/topoctl/internal/diff"
+	"github.com/topoctl/topoctl/pathsel/diff"
 	"github.com/topoctl/topoctl/testkit/longtest"
 	"github.com/topoctl/topoctl/testkit/schematest"
 )

@@ -12,8 +12,8 @@ import (
 	"github.com/topoctl/topoctl/discover/formats/ncclxml"
 	"github.com/topoctl/topoctl/discover/formats/texts"
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/internal/diff"
 	"github.com/topoctl/topoctl/internal/redact"
+	"github.com/topoctl/topoctl/pathsel/diff"
 	"github.com/topoctl/topoctl/testkit/fixturetest"
 	"github.com/topoctl/topoctl/testkit/golden"
 )
