@@ -28,7 +28,6 @@ var pure = []string{
 	"internal/replies", "internal/counters", "internal/redact", "internal/direction", "internal/pick", "internal/sched",
 	"internal/picture", "internal/rival", "internal/remap", "internal/compare", "internal/diff", "internal/explain", "internal/record",
 	"internal/watch", "internal/audit", "internal/fleet", "internal/sim", "internal/kv", "tui/internal",
-	"internal/measure/plan", "internal/measure/judge", "internal/measure/show",
 }
 
 // acting are parts of these rooms that do touch it.

@@ -10,8 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/topoctl/topoctl/internal/measure/judge"
-
 	"github.com/topoctl/topoctl/internal/pkgerr"
 	"github.com/topoctl/topoctl/probe"
 )
@@ -70,7 +68,7 @@ func (x *pairRun) partial() probe.Measurement {
 		}
 		if len(rates) > 0 {
 			took := time.Duration(len(rates)) * x.spec.SampleTime
-			m.Bandwidth = append(m.Bandwidth, judge.Bandwidth(size, rates, int64(sum*x.spec.SampleTime.Seconds()), int64(took), probe.StoppedError))
+			m.Bandwidth = append(m.Bandwidth, probe.NewBandwidth(size, rates, int64(sum*x.spec.SampleTime.Seconds()), int64(took), probe.StoppedError))
 		}
 	}
 	if len(m.Bandwidth) > 0 {
@@ -103,7 +101,7 @@ func (t *controllerRound) accepted(x *pairRun) probe.Measurement {
 	}
 	for i := range r.Bandwidth {
 		b := &r.Bandwidth[i]
-		m.Bandwidth = append(m.Bandwidth, judge.Bandwidth(b.SizeBytes, b.SamplesBytesPerSec, b.Bytes, b.DurationNS, b.Stopped))
+		m.Bandwidth = append(m.Bandwidth, probe.NewBandwidth(b.SizeBytes, b.SamplesBytesPerSec, b.Bytes, b.DurationNS, b.Stopped))
 	}
 	if r.Latency != nil {
 		m.Latency = &probe.Latency{SizeBytes: r.Latency.SizeBytes, RTT: r.Latency.RTT, OneWay: r.Latency.OneWay}
@@ -125,7 +123,7 @@ func (t *controllerRound) accepted(x *pairRun) probe.Measurement {
 	case r.Error != "":
 		m.Err = fmt.Errorf("%s: %s", x.from.a.name, clip(r.Error, maxErrorText))
 		if r.Cause.OnTheWay() {
-			m.Err = judge.Because(r.Cause, m.Err)
+			m.Err = probe.Because(r.Cause, m.Err)
 		}
 	}
 	return m
@@ -239,7 +237,7 @@ func (x *pairRun) checkLatency(l *probe.Latency, most int64) error {
 		if p == nil || x.spec.LatencySamples == 0 {
 			return fmt.Errorf("latency without round trips: %w", errClaim)
 		}
-		if p.N > x.spec.LatencySamples || !judge.InOrder(p, most) || p.P999 != nil && p.N < 1000 || float64(p.N)*float64(p.Min) > float64(most) {
+		if p.N > x.spec.LatencySamples || !inOrder(p, most) || p.P999 != nil && p.N < 1000 || float64(p.N)*float64(p.Min) > float64(most) {
 			return fmt.Errorf("%d round trips of %d to %d ns: %w", p.N, p.Min, p.Max, errClaim)
 		}
 	}
@@ -317,3 +315,12 @@ func (t *controllerRound) linksOf(x *pairRun) []probe.LinkState {
 
 // maxCounters bounds the counters of one link.
 const maxCounters = 1024
+
+// inOrder says whether percentiles are of at least one sample, do not fall, and end at most.
+func inOrder(p *probe.Percentiles, most int64) bool {
+	list := []int64{0, p.Min, p.P50, p.P90, p.P99, p.Max, most}
+	if p.P999 != nil {
+		list = slices.Insert(list, 5, *p.P999)
+	}
+	return p.N > 0 && slices.IsSorted(list)
+}

@@ -10,8 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/topoctl/topoctl/internal/measure/judge"
-
 	"github.com/topoctl/topoctl/probe"
 )
 
@@ -24,10 +22,10 @@ func claimed() (*controllerRound, *pairRun) {
 	x := &pairRun{pair: &p, spec: quick(), from: from, to: to, elapsed: time.Second}
 	x.spec.SizesBytes = []int64{64 << 10}
 	rtts := []int64{1000, 2000, 3000}
-	rtt := judge.Percentiles(rtts)
+	rtt := probe.NewPercentiles(rtts)
 	x.result = &result{Measurement: probe.Measurement{
-		Bandwidth: []probe.Bandwidth{judge.Bandwidth(64<<10, []int64{1e9, 2e9, 3e9}, 30e6, 15e6, probe.StoppedCI)},
-		Latency:   &probe.Latency{SizeBytes: 8, RTT: rtt, OneWay: judge.Half(rtt)},
+		Bandwidth: []probe.Bandwidth{probe.NewBandwidth(64<<10, []int64{1e9, 2e9, 3e9}, 30e6, 15e6, probe.StoppedCI)},
+		Latency:   &probe.Latency{SizeBytes: 8, RTT: rtt, OneWay: rtt.Half()},
 	}}
 	from.from, to.to = []*pairRun{x}, []*pairRun{x}
 	t := &controllerRound{f: f, spec: x.spec, pairs: []*pairRun{x}, hosts: []*roundHost{from, to}, began: time.Now().Add(-time.Second)}
@@ -101,12 +99,12 @@ func TestCauseOfAnError(t *testing.T) {
 			t.Fatal(err)
 		}
 		x.result.Bandwidth, x.result.Latency = nil, nil
-		if m := turn.measurement(t.Context(), x); m.Err == nil || judge.Of(m.Err) != want {
-			t.Errorf("%s: %v, about %q", said, m.Err, judge.Of(m.Err))
+		if m := turn.measurement(t.Context(), x); m.Err == nil || probe.CauseOf(m.Err) != want {
+			t.Errorf("%s: %v, about %q", said, m.Err, probe.CauseOf(m.Err))
 		}
 	}
 	for _, why := range []probe.Cause{"", probe.CauseConnect, probe.CauseMove} {
-		if r := outcome(probe.Measurement{}, fmt.Errorf("later: %w (%w)", errors.New("time"), judge.Because(why, errors.New("first")))); r.Cause != why || r.Error == "" {
+		if r := outcome(probe.Measurement{}, fmt.Errorf("later: %w (%w)", errors.New("time"), probe.Because(why, errors.New("first")))); r.Cause != why || r.Error == "" {
 			t.Errorf("%q: %+v", why, r)
 		}
 	}

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/topoctl/topoctl/engine"
-	"github.com/topoctl/topoctl/internal/measure/judge"
 	"github.com/topoctl/topoctl/internal/measure/lane"
 	"github.com/topoctl/topoctl/probe"
 )
@@ -92,7 +91,7 @@ func outcome(m probe.Measurement, err error) *result {
 	case errors.As(err, &w):
 		r.Waived = clip(err.Error(), maxErrorText)
 	case err != nil:
-		r.Error, r.Cause = clip(err.Error(), maxErrorText), judge.Of(err)
+		r.Error, r.Cause = clip(err.Error(), maxErrorText), probe.CauseOf(err)
 	}
 	return r
 }
@@ -155,7 +154,7 @@ func (j *job) connect(ctx context.Context) error {
 	}
 	p, address, err := j.open(ctx)
 	if err != nil {
-		return judge.Because(probe.CauseConnect, err)
+		return probe.Because(probe.CauseConnect, err)
 	}
 	o, note := regionAt(topologyOf(j.e), want.Location)
 	j.note = note
@@ -182,7 +181,7 @@ func (j *job) connect(ctx context.Context) error {
 		<-b.Done()
 		err = b.Err()
 	}
-	return judge.Because(probe.CauseConnect, err)
+	return probe.Because(probe.CauseConnect, err)
 }
 
 // waiveUnavailable marks the errors of a host that does not have what a pair needs.

@@ -13,7 +13,6 @@ import (
 
 	"github.com/topoctl/topoctl/engine"
 	"github.com/topoctl/topoctl/engine/trust"
-	"github.com/topoctl/topoctl/internal/measure/judge"
 	"github.com/topoctl/topoctl/probe"
 )
 
@@ -78,7 +77,7 @@ func TestImpossibleClaims(t *testing.T) {
 	} {
 		turn, x := claimed()
 		x.spec.SizesBytes = []int64{4 << 10, 64 << 10}
-		x.result.Bandwidth = append([]probe.Bandwidth{judge.Bandwidth(4<<10, []int64{1e9, 1e9, 1e9}, 15e6, 15e6, probe.StoppedCI)}, x.result.Bandwidth...)
+		x.result.Bandwidth = append([]probe.Bandwidth{probe.NewBandwidth(4<<10, []int64{1e9, 1e9, 1e9}, 15e6, 15e6, probe.StoppedCI)}, x.result.Bandwidth...)
 		if m := turn.measurement(t.Context(), x); m.Err != nil {
 			t.Fatal(m.Err)
 		}

@@ -38,7 +38,7 @@ func newBrute(r *probe.Report) *brute {
 			continue
 		}
 		below := slices.ContainsFunc(r.Results[i].Reasons, func(r probe.Reason) bool {
-			return r.Code == judge.CodeBelowFail || r.Code == judge.CodeBelowWarn || r.Code == judge.CodeError
+			return r.Code == probe.CodeBelowFail || r.Code == probe.CodeBelowWarn || r.Code == probe.CodeError
 		})
 		if below { // what is an outlier only is not bad before a retest
 			b.bad = append(b.bad, i)
@@ -197,7 +197,7 @@ func planted(t *rapid.T, least, most int) (*brute, []fault) {
 	m.measure()
 	for i := range m.r.Results {
 		if res := &m.r.Results[i]; res.Bandwidth != nil && rateOf(res) == 0 {
-			res.Measurement = probe.Measurement{Err: judge.Because(probe.CauseMove, errors.New("timeout"))}
+			res.Measurement = probe.Measurement{Err: probe.Because(probe.CauseMove, errors.New("timeout"))}
 		}
 	}
 	judge.Judge(m.r)

@@ -1,40 +1,16 @@
 package judge
 
-import (
-	"slices"
+import "github.com/topoctl/topoctl/probe"
 
-	"github.com/topoctl/topoctl/probe"
-)
-
-// Processors that have something else to do move bytes later than the path would. How busy they may be
-// depends on what a measurement needs: one between hosts takes a core or two at each end and lives with
-// what is left of the others, one within a host may take all of them.
-const (
-	busyBetween = 0.9 // part of the processors' time that all processes take
-	busyWithin  = 0.1 // and that others take
-	// busyMargin is how many times as much a host must have moved, as busy, with another end: only then
-	// is its being busy no reason.
-	busyMargin = 2
-)
-
-// isBusy says whether a host was too busy for a measurement of a pair to tell what the path carries.
-func isBusy(p *probe.Pair, l *probe.ProcessorLoad) bool {
-	if p.From.Host != p.To.Host {
-		return l.Busy >= busyBetween
-	}
-	return l.Busy-l.Own >= busyWithin
-}
-
-// BusyHosts are the hosts at the ends of a result that were too busy to tell.
-func BusyHosts(x *probe.Result) []probe.ProcessorLoad {
-	return slices.DeleteFunc(slices.Clone(x.Processors), func(l probe.ProcessorLoad) bool { return !isBusy(&x.Pair, &l) })
-}
+// busyMargin is how many times as much a host must have moved, as busy, with another end: only then is its
+// being busy no reason.
+const busyMargin = 2
 
 // busiest is the busiest of the hosts at the ends of a pair that were too busy; nil: none was.
 func busiest(p *probe.Pair, loads []probe.ProcessorLoad) *probe.ProcessorLoad {
 	var most *probe.ProcessorLoad
 	for i := range loads {
-		if l := &loads[i]; isBusy(p, l) && (most == nil || l.Busy > most.Busy) {
+		if l := &loads[i]; l.TooBusy(p) && (most == nil || l.Busy > most.Busy) {
 			most = l
 		}
 	}
@@ -46,7 +22,7 @@ func busiest(p *probe.Pair, loads []probe.ProcessorLoad) *probe.ProcessorLoad {
 func (c *judgement) heldUp(i int, hi float64, loads []probe.ProcessorLoad) *probe.ProcessorLoad {
 	p := &c.r.Results[i].Pair
 	for k := range loads {
-		if l := &loads[k]; isBusy(p, l) && !c.movedMore(i, l.Host, busyMargin*hi) {
+		if l := &loads[k]; l.TooBusy(p) && !c.movedMore(i, l.Host, busyMargin*hi) {
 			return l
 		}
 	}
@@ -61,7 +37,7 @@ func (c *judgement) movedMore(i int, host string, rate float64) bool {
 			continue
 		}
 		for k := range res.Processors {
-			if l := &res.Processors[k]; l.Host == host && isBusy(&res.Pair, l) {
+			if l := &res.Processors[k]; l.Host == host && l.TooBusy(&res.Pair) {
 				return true
 			}
 		}

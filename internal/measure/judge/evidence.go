@@ -163,13 +163,13 @@ func (e *evidence) largestOf(p *part) float64 {
 // far below the best of its group that a known rate would have failed it.
 func (c *judgement) badRate(i int) bool {
 	res := &c.r.Results[i]
-	below := c.hasReason(i, CodeBelowFail) || c.hasReason(i, CodeBelowWarn)
+	below := c.hasReason(i, probe.CodeBelowFail) || c.hasReason(i, probe.CodeBelowWarn)
 	switch {
-	case c.hasReason(i, CodeContended):
+	case c.hasReason(i, probe.CodeContended):
 		return false
 	case below && res.Expected.Basis.Sure():
 		return true
-	case !c.hasReason(i, CodeOutlier):
+	case !c.hasReason(i, probe.CodeOutlier):
 		return false
 	}
 	if c.retestCount(i) > 0 {
@@ -190,7 +190,7 @@ func (c *judgement) farBelowBest(i int) bool {
 // is wrong with its rate.
 func (c *judgement) badLatency(i int) bool {
 	again := c.lastRetest(i)
-	return c.hasReason(i, CodeLatencyOutlier) && !c.badRate(i) && again != nil && again.Confirms && again.LatencyNS != nil
+	return c.hasReason(i, probe.CodeLatencyOutlier) && !c.badRate(i) && again != nil && again.Confirms && again.LatencyNS != nil
 }
 
 // isGood says whether a result is good evidence: it was measured, and its rate is not slow by anything that
@@ -202,9 +202,9 @@ func (c *judgement) isGood(i int) bool {
 	}
 	for _, reason := range res.Reasons {
 		switch reason.Code {
-		case CodeOutlier, CodeContended, CodeTooFast, CodeBusy:
+		case probe.CodeOutlier, probe.CodeContended, probe.CodeTooFast, probe.CodeBusy:
 			return false
-		case CodeBelowFail, CodeBelowWarn:
+		case probe.CodeBelowFail, probe.CodeBelowWarn:
 			if res.Expected.Basis.Sure() {
 				return false
 			}

@@ -20,7 +20,7 @@ func (c *judgement) those(is func(i int) bool) []int {
 
 // bandwidthSlow says whether the rate of a result is too low.
 func (c *judgement) bandwidthSlow(i int) bool {
-	return c.hasReason(i, CodeBelowFail) || c.hasReason(i, CodeBelowWarn) || c.hasReason(i, CodeOutlier)
+	return c.hasReason(i, probe.CodeBelowFail) || c.hasReason(i, probe.CodeBelowWarn) || c.hasReason(i, probe.CodeOutlier)
 }
 
 // search looks for the faults behind a symptom; nil if no result shows it. Measurements alone are no evidence of
@@ -62,7 +62,7 @@ func (c *judgement) showsRate(isBad func(i int) bool) func(i int) bool {
 // showsCongestion says whether a pair that is fine alone was held up by others.
 func (c *judgement) showsCongestion(i int) bool {
 	again := c.lastRetest(i)
-	return c.usable(i) && c.figures[i].measured && c.hasReason(i, CodeContended) && again != nil && again.BytesPerSec != nil && !again.Confirms
+	return c.usable(i) && c.figures[i].measured && c.hasReason(i, probe.CodeContended) && again != nil && again.BytesPerSec != nil && !again.Confirms
 }
 
 // timed says whether the latency of a pair was measured.
@@ -91,7 +91,7 @@ func (c *judgement) untestedNeighbours() func(i int) bool {
 	}
 	links, unknown := make(map[probe.LinkKey]bool), false
 	for i := range c.r.Results {
-		if c.hasReason(i, CodeContended) && c.lastRetest(i) != nil {
+		if c.hasReason(i, probe.CodeContended) && c.lastRetest(i) != nil {
 			unknown = unknown || !c.r.Results[i].PathKnown
 			for _, key := range c.r.Results[i].Path {
 				links[key] = true
@@ -189,7 +189,7 @@ func (c *judgement) delays() []observation {
 		}
 	}
 	for i := range c.r.Results {
-		add(i, c.figures[i].latency, !c.hasReason(i, CodeLatencyOutlier))
+		add(i, c.figures[i].latency, !c.hasReason(i, probe.CodeLatencyOutlier))
 		for _, t := range c.r.Results[i].Retests {
 			if j, ok := c.index[t.Pair]; ok && t.LatencyNS != nil && t.Error == "" {
 				add(j, float64(*t.LatencyNS), !t.Confirms)

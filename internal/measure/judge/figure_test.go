@@ -5,7 +5,6 @@ import (
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/measure/judge"
-
 	"github.com/topoctl/topoctl/probe"
 )
 
@@ -21,10 +20,10 @@ func TestSmallerSizesAreNotJudged(t *testing.T) {
 
 // A retest that gave no rate neither confirms that a rate is low nor takes it back.
 func TestRetestWithoutARate(t *testing.T) {
-	p := judge.Percentiles([]int64{1000, 1100})
+	p := probe.NewPercentiles([]int64{1000, 1100})
 	for name, m := range map[string]probe.Measurement{
 		"no sample in time": {Bandwidth: []probe.Bandwidth{{SizeBytes: 4096, Stopped: probe.StoppedTime}}},
-		"latency only":      {Latency: &probe.Latency{SizeBytes: 8, RTT: p, OneWay: judge.Half(p)}},
+		"latency only":      {Latency: &probe.Latency{SizeBytes: 8, RTT: p, OneWay: p.Half()}},
 	} {
 		for _, slow := range []struct {
 			mean float64

@@ -125,7 +125,7 @@ func TestUnknownNeighbour(t *testing.T) {
 	m.r.Hosts[1].Error = "gone"
 	for i := range m.r.Results {
 		if res := &m.r.Results[i]; res.From.Host == "n2" && res.To.Host == "n4" {
-			res.Measurement = probe.Measurement{Err: judge.Because(probe.CauseConnect, errors.New("gone"))}
+			res.Measurement = probe.Measurement{Err: probe.Because(probe.CauseConnect, errors.New("gone"))}
 		}
 	}
 	judge.Judge(m.r)
@@ -185,7 +185,7 @@ func TestRefusedIsNoBlame(t *testing.T) {
 		m.measure()
 		for i := range m.r.Results {
 			if res := &m.r.Results[i]; res.From.Host == "n2" {
-				res.Measurement = probe.Measurement{Err: judge.Because(why, errors.New("refused"))}
+				res.Measurement = probe.Measurement{Err: probe.Because(why, errors.New("refused"))}
 			}
 		}
 		judge.Judge(m.r)

@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"github.com/topoctl/topoctl/discover/topo"
-
 	"github.com/topoctl/topoctl/probe"
 )
 
@@ -44,7 +43,7 @@ func newJudgement(r *probe.Report) *judgement {
 			res.Pair.Waived = res.Measurement.Waived
 		}
 		if res.Err != nil && res.Error == "" {
-			res.Error, res.ErrorCause = res.Err.Error(), Of(res.Err)
+			res.Error, res.ErrorCause = res.Err.Error(), probe.CauseOf(res.Err)
 		}
 		c.figures[i] = figureOf(&res.Measurement, &r.Spec)
 		c.exceeded[i] = c.exceededLimit(i)

@@ -41,7 +41,7 @@ func (c *judgement) linkFindings(res *probe.Result) []finding {
 			if len(hard) > 0 {
 				verdict = probe.Warn
 			}
-			out = append(out, found(verdict, CodeErrorsCounted, "%s counted during the measurement: %s", c.linkName(st.Link), text.List(names, mostCounters)))
+			out = append(out, found(verdict, probe.CodeErrorsCounted, "%s counted during the measurement: %s", c.linkName(st.Link), text.List(names, mostCounters)))
 		}
 	}
 	return out
@@ -73,13 +73,13 @@ func (c *judgement) linkTrouble(st *probe.LinkState) (text, code string) {
 		rate := topo.PCIeRate(units.PCIeSpeed(gen), width)
 		if float64(rate) < 0.99*float64(*l.BytesPerSec) {
 			return fmt.Sprintf("%s ran at %s, %s, while it was measured: the topology says %s", c.linkName(st.Link),
-				units.PCIe(units.PCIeSpeed(gen), width), rate, *l.BytesPerSec), CodeLinkDegraded
+				units.PCIe(units.PCIeSpeed(gen), width), rate, *l.BytesPerSec), probe.CodeLinkDegraded
 		}
 		return "", ""
 	}
 	switch strings.ToLower(st.State) {
 	case "down", "init", "armed", "initialize", "lowerlayerdown", "dormant":
-		return fmt.Sprintf("%s was %s while it was measured", c.linkName(st.Link), st.State), CodeLinkDown
+		return fmt.Sprintf("%s was %s while it was measured", c.linkName(st.Link), st.State), probe.CodeLinkDown
 	}
 	return "", ""
 }

@@ -8,7 +8,6 @@ import (
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/measure/judge"
-
 	"github.com/topoctl/topoctl/probe"
 )
 
@@ -190,10 +189,10 @@ func (m *model) sample(p *probe.Pair, rate float64) probe.Measurement {
 		samples[i] = int64(rate * (1 + m.noise*m.rng.NormFloat64()))
 	}
 	more := rand.New(rand.NewPCG(uint64(samples[0]), 8)) // of its own: the other pairs stay as they are
-	stopped, enough := judge.Enough(samples, m.r.Spec)
+	stopped, enough := m.r.Spec.Enough(samples)
 	for !enough {
 		samples = append(samples, int64(rate*(1+m.noise*more.NormFloat64())))
-		stopped, enough = judge.Enough(samples, m.r.Spec)
+		stopped, enough = m.r.Spec.Enough(samples)
 	}
 	latency := 2000.0
 	for _, k := range m.ways[p.ID] {
@@ -203,8 +202,8 @@ func (m *model) sample(p *probe.Pair, rate float64) probe.Measurement {
 	for i := range times {
 		times[i] = int64(latency * (1 + 0.1*m.rng.Float64()))
 	}
-	return probe.Measurement{Bandwidth: []probe.Bandwidth{judge.Bandwidth(1<<20, samples, 1<<30, 1e8, stopped)},
-		Latency: &probe.Latency{SizeBytes: 8, RTT: judge.Percentiles(times)}}
+	return probe.Measurement{Bandwidth: []probe.Bandwidth{probe.NewBandwidth(1<<20, samples, 1<<30, 1e8, stopped)},
+		Latency: &probe.Latency{SizeBytes: 8, RTT: probe.NewPercentiles(times)}}
 }
 
 // fair gives the max-min fair rates of pairs at the same time.

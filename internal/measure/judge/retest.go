@@ -46,15 +46,15 @@ func Retests(r *probe.Report) []probe.Pair {
 // that was read or measured.
 func (c *judgement) suspicious() []int {
 	return c.those(func(i int) bool {
-		below := c.hasReason(i, CodeBelowFail) || c.hasReason(i, CodeBelowWarn)
-		return below && c.r.Results[i].Expected.Basis.Sure() || c.hasReason(i, CodeOutlier) || c.hasReason(i, CodeLatencyOutlier)
+		below := c.hasReason(i, probe.CodeBelowFail) || c.hasReason(i, probe.CodeBelowWarn)
+		return below && c.r.Results[i].Expected.Basis.Sure() || c.hasReason(i, probe.CodeOutlier) || c.hasReason(i, probe.CodeLatencyOutlier)
 	})
 }
 
 // undecided says whether the rate of a result was measured and could not be judged: processors were busy, or
 // the samples are scattered. It is measured once more, alone.
 func (c *judgement) undecided(i int) bool {
-	return c.r.Results[i].Verdict == probe.Inconclusive && (c.hasReason(i, CodeBusy) || c.hasReason(i, CodeWideInterval))
+	return c.r.Results[i].Verdict == probe.Inconclusive && (c.hasReason(i, probe.CodeBusy) || c.hasReason(i, probe.CodeWideInterval))
 }
 
 // retestCount is how many measurements of a result were made alone.
@@ -89,7 +89,7 @@ func (c *judgement) sampleOfFaults(suspicious []int) []int {
 	}
 	picked := make(map[int]bool)
 	slow := func(i int) bool { return in[i] && c.bandwidthSlow(i) }
-	late := func(i int) bool { return in[i] && c.hasReason(i, CodeLatencyOutlier) && !c.bandwidthSlow(i) }
+	late := func(i int) bool { return in[i] && c.hasReason(i, probe.CodeLatencyOutlier) && !c.bandwidthSlow(i) }
 	for _, q := range []*faultSearch{c.search(lowRate, c.showsRate(slow)), c.search(highLatency, c.showsLatency(late))} {
 		if q == nil {
 			continue
@@ -168,5 +168,5 @@ func (c *judgement) slowRate(i int, f *figure) bool {
 // confirms says whether a figure of a result that was measured again is slow in the same way as before.
 func (c *judgement) confirms(i int, f *figure) bool {
 	judged := f.decisive()
-	return c.slowRate(i, &judged) && (c.bandwidthSlow(i) || c.undecided(i)) || c.latencyOutlier(i, f) && c.hasReason(i, CodeLatencyOutlier)
+	return c.slowRate(i, &judged) && (c.bandwidthSlow(i) || c.undecided(i)) || c.latencyOutlier(i, f) && c.hasReason(i, probe.CodeLatencyOutlier)
 }

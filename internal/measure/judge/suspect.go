@@ -337,7 +337,7 @@ func (q *faultSearch) unmeasuredPair(a, b *part) string {
 // certain says whether a bad pair is slow by more than noise between pairs would make it, even if no part
 // of its path explains it.
 func (c *judgement) certain(i int) bool {
-	return c.dead(i) || !c.hasReason(i, CodeOutlier) || c.r.Results[i].Expected.Basis.Sure() || c.farBelowBest(i)
+	return c.dead(i) || !c.hasReason(i, probe.CodeOutlier) || c.r.Results[i].Expected.Basis.Sure() || c.farBelowBest(i)
 }
 
 // blameless are entries for bad pairs all of whose links carried more for others: one for those whose path

@@ -59,7 +59,7 @@ func percentUp(part, whole float64) string {
 // figureText prints the figure that findings are about: a latency if nothing else was slow.
 func (c *judgement) figureText(i int, f *figure, first []finding) string {
 	codes := slowCodes(first)
-	if len(codes) == 1 && codes[0] == CodeLatencyOutlier || !f.measured {
+	if len(codes) == 1 && codes[0] == probe.CodeLatencyOutlier || !f.measured {
 		return ns(f.latency)
 	}
 	return c.rateText(i, f.mean)

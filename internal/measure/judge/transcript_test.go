@@ -12,7 +12,6 @@ import (
 	"testing"
 
 	"github.com/topoctl/topoctl/discover/topo"
-
 	"github.com/topoctl/topoctl/internal/measure/judge"
 	"github.com/topoctl/topoctl/probe"
 	"github.com/topoctl/topoctl/testkit/golden"
@@ -156,7 +155,7 @@ func (s *script) line(f []string) error {
 		})
 	case "error":
 		each(func(r *probe.Result) {
-			r.Measurement = probe.Measurement{Err: judge.Because(probe.CauseMove, errors.New(rest))}
+			r.Measurement = probe.Measurement{Err: probe.Because(probe.CauseMove, errors.New(rest))}
 		})
 	case "waive":
 		each(func(r *probe.Result) { r.Measurement = probe.Measurement{Waived: rest} })

@@ -28,10 +28,10 @@ func (c *judgement) judge(i int) {
 	var found []finding
 	switch {
 	case res.Pair.Waived != "":
-		res.Verdict, res.Reasons = probe.Waived, []probe.Reason{{Code: CodeWaived, Text: cleanSentence(res.Pair.Waived)}}
+		res.Verdict, res.Reasons = probe.Waived, []probe.Reason{{Code: probe.CodeWaived, Text: cleanSentence(res.Pair.Waived)}}
 		return
 	case res.Error != "":
-		res.Verdict, res.Reasons = probe.Error, []probe.Reason{{Code: CodeError, Text: cleanSentence(res.Error)}}
+		res.Verdict, res.Reasons = probe.Error, []probe.Reason{{Code: probe.CodeError, Text: cleanSentence(res.Error)}}
 		return
 	case c.exceeded[i] > 0:
 		found = append(found, c.tooFast(i))
@@ -83,13 +83,13 @@ func (c *judgement) judgeRate(i int, f *figure) []finding {
 	expected, limited := c.expected(i)
 	class, outlier := slow(f, expected, rules), c.outlier(i, f)
 	if limited {
-		out = append(out, found(probe.Pass, CodeRateLimited, "limited to %s on purpose: whether it carries %s is not known", c.rateText(i, expected), c.rateText(i, float64(*res.Expected.BytesPerSec))))
+		out = append(out, found(probe.Pass, probe.CodeRateLimited, "limited to %s on purpose: whether it carries %s is not known", c.rateText(i, expected), c.rateText(i, float64(*res.Expected.BytesPerSec))))
 	}
 	if (class > notSlow || outlier) && c.filled[i] != "" {
 		return append(out, c.filledLink(i))
 	}
 	if l := c.heldUp(i, f.hi, res.Processors); l != nil && (class > notSlow || outlier) {
-		return append(out, found(probe.Inconclusive, CodeBusy, "%s, but %s: too busy to tell", c.measuredText(i, f), busyText(l)))
+		return append(out, found(probe.Inconclusive, probe.CodeBusy, "%s, but %s: too busy to tell", c.measuredText(i, f), busyText(l)))
 	}
 	if class > notSlow {
 		out = append(out, c.belowExpected(i, f, class))
@@ -110,19 +110,19 @@ func (c *judgement) belowExpected(i int, f *figure, class slowness) finding {
 	text := fmt.Sprintf("%s is %s of %s, the rate of %s (%s)", c.measuredText(i, f), percent(f.mean, expected), c.rateText(i, expected), c.limitName(i), res.Expected.Basis)
 	switch {
 	case class == belowFail && res.Expected.Basis.Sure() && f.wide:
-		return found(probe.Warn, CodeBelowFail, "%s: too few samples to fail it without a retest", text)
+		return found(probe.Warn, probe.CodeBelowFail, "%s: too few samples to fail it without a retest", text)
 	case class == belowFail && res.Expected.Basis.Sure():
-		return found(probe.Fail, CodeBelowFail, "%s", text)
+		return found(probe.Fail, probe.CodeBelowFail, "%s", text)
 	case class == belowFail:
-		return found(probe.Warn, CodeBelowFail, "%s: a rate that is not certain fails no pair", text)
+		return found(probe.Warn, probe.CodeBelowFail, "%s: a rate that is not certain fails no pair", text)
 	}
-	return found(probe.Warn, CodeBelowWarn, "%s", text)
+	return found(probe.Warn, probe.CodeBelowWarn, "%s", text)
 }
 
 // belowOthers is the finding that a pair is slower than others of its group.
 func (c *judgement) belowOthers(i int, f *figure) finding {
 	g := c.groups[c.r.Results[i].Group]
-	return found(probe.Warn, CodeOutlier, "%s is %s of the best of %d comparable pairs, %s", c.measuredText(i, f), percent(f.mean, g.best), g.rates, c.rateText(i, g.best))
+	return found(probe.Warn, probe.CodeOutlier, "%s is %s of the best of %d comparable pairs, %s", c.measuredText(i, f), percent(f.mean, g.best), g.rates, c.rateText(i, g.best))
 }
 
 // wideInterval says which verdict an interval that is too wide still allows.
@@ -134,20 +134,20 @@ func (c *judgement) wideInterval(i int, f *figure, class slowness, outlier bool)
 	g := c.groups[res.Group]
 	switch {
 	case class == belowWarn && f.lo < rules.FailUnder*expected && res.Expected.Basis.Sure():
-		return found(probe.Pass, CodeWideInterval, "%s, too wide to say whether it fails", text)
+		return found(probe.Pass, probe.CodeWideInterval, "%s, too wide to say whether it fails", text)
 	case class > notSlow, outlier:
-		return found(probe.Pass, CodeWideInterval, "%s, but all of it is too low", text)
+		return found(probe.Pass, probe.CodeWideInterval, "%s, but all of it is too low", text)
 	case expected > 0 && f.lo >= rules.WarnUnder*expected,
 		expected == 0 && g != nil && g.rates > 1 && g.best > 0 && f.lo >= rules.OutlierUnder*g.best:
-		return found(probe.Pass, CodeWideInterval, "%s, but all of it is high enough", text)
+		return found(probe.Pass, probe.CodeWideInterval, "%s, but all of it is high enough", text)
 	}
 	if expected == 0 && (g == nil || g.rates < 2) {
-		return found(probe.Pass, CodeWideInterval, "%s", text) // there is nothing to tell
+		return found(probe.Pass, probe.CodeWideInterval, "%s", text) // there is nothing to tell
 	}
 	if l := busiest(&res.Pair, res.Processors); l != nil {
-		return found(probe.Inconclusive, CodeBusy, "%s, and %s: too busy to tell", text, busyText(l))
+		return found(probe.Inconclusive, probe.CodeBusy, "%s, and %s: too busy to tell", text, busyText(l))
 	}
-	return found(probe.Inconclusive, CodeWideInterval, "%s, too wide to tell", text)
+	return found(probe.Inconclusive, probe.CodeWideInterval, "%s, too wide to tell", text)
 }
 
 // filledLink is the finding that pairs of the round filled a link together. That is fine if rounds are
@@ -157,7 +157,7 @@ func (c *judgement) filledLink(i int) finding {
 	if !c.disjoint() {
 		verdict, how = probe.Pass, "with which it shares"
 	}
-	return found(verdict, CodeContended, "%s next to other pairs of its round, %s %s", c.measuredText(i, &c.figures[i]), how, c.linkName(c.filled[i]))
+	return found(verdict, probe.CodeContended, "%s next to other pairs of its round, %s %s", c.measuredText(i, &c.figures[i]), how, c.linkName(c.filled[i]))
 }
 
 // disjoint says whether rounds were planned so that no link gets more than it carries.
@@ -170,11 +170,11 @@ func (c *judgement) judgeLatency(i int, f *figure) []finding {
 		return nil
 	}
 	g := c.groups[c.r.Results[i].Group]
-	return []finding{found(probe.Warn, CodeLatencyOutlier, "median latency %s is %.1f times the smallest of %d comparable pairs, %s", ns(f.latency), f.latency/g.fastest, g.latencies, ns(g.fastest))}
+	return []finding{found(probe.Warn, probe.CodeLatencyOutlier, "median latency %s is %.1f times the smallest of %d comparable pairs, %s", ns(f.latency), f.latency/g.fastest, g.latencies, ns(g.fastest))}
 }
 
 func (c *judgement) tooFast(i int) finding {
-	return found(probe.Warn, CodeTooFast, "%s is more than the %s that a link on its path carries: an end counts incorrectly, or the topology is of another machine", c.measuredText(i, &c.figures[i]), c.rateText(i, c.exceeded[i]))
+	return found(probe.Warn, probe.CodeTooFast, "%s is more than the %s that a link on its path carries: an end counts incorrectly, or the topology is of another machine", c.measuredText(i, &c.figures[i]), c.rateText(i, c.exceeded[i]))
 }
 
 // notJudged says what could not be judged because there is no measurement or nothing to compare it with.
@@ -182,9 +182,9 @@ func (c *judgement) notJudged(i int) []finding {
 	res, f := &c.r.Results[i], &c.figures[i]
 	switch {
 	case !f.measured && f.latency == 0:
-		return []finding{found(probe.Inconclusive, CodeNotMeasured, "nothing was measured")}
+		return []finding{found(probe.Inconclusive, probe.CodeNotMeasured, "nothing was measured")}
 	case !f.measured && len(c.r.Spec.SizesBytes) > 0:
-		return []finding{found(probe.Inconclusive, CodeNotMeasured, "no bandwidth was measured")}
+		return []finding{found(probe.Inconclusive, probe.CodeNotMeasured, "no bandwidth was measured")}
 	case c.exceeded[i] > 0:
 		return nil
 	}
@@ -194,7 +194,7 @@ func (c *judgement) notJudged(i int) []finding {
 	if f.measured && expected > 0 || peers {
 		return nil
 	}
-	return []finding{found(probe.Measured, CodeNoExpectation, "no rate is expected, and no other pair is comparable")}
+	return []finding{found(probe.Measured, probe.CodeNoExpectation, "no rate is expected, and no other pair is comparable")}
 }
 
 // lastRetest is the last retest alone that has a figure for what was slow; nil none.
@@ -215,15 +215,15 @@ func (c *judgement) withRetest(i int, first []finding, again *probe.Retest) []fi
 	if !again.Confirms {
 		out := slices.DeleteFunc(slices.Clone(first), func(x finding) bool { return isSlow(x.Code) })
 		verdict := probe.Warn
-		if slices.Equal(slowCodes(first), []string{CodeLatencyOutlier}) {
+		if slices.Equal(slowCodes(first), []string{probe.CodeLatencyOutlier}) {
 			verdict = probe.Pass // a late answer during other traffic says nothing about the path
 		}
-		return append(out, found(verdict, CodeContended, "%s at first and %s when measured again alone: other traffic, or chance", c.figureText(i, &c.figures[i], first), c.figureText(i, &f, first)))
+		return append(out, found(verdict, probe.CodeContended, "%s at first and %s when measured again alone: other traffic, or chance", c.figureText(i, &c.figures[i], first), c.figureText(i, &f, first)))
 	}
 	out := slices.Clone(first)
 	expected, _ := c.expected(i)
 	for k := range out {
-		if out[k].Code == CodeBelowFail {
+		if out[k].Code == probe.CodeBelowFail {
 			out[k].verdict = probe.Warn // the milder of both
 			if res.Expected.Basis.Sure() && slow(&f, expected, &c.r.Rules) == belowFail {
 				out[k].verdict = probe.Fail
@@ -234,7 +234,7 @@ func (c *judgement) withRetest(i int, first []finding, again *probe.Retest) []fi
 	if res.Expected.Basis.Sure() && c.outlier(i, &c.figures[i]) && c.outlier(i, &f) {
 		verdict = probe.Fail
 	}
-	return append(out, found(verdict, CodeConfirmed, "%s when measured again alone", c.figureText(i, &f, first)))
+	return append(out, found(verdict, probe.CodeConfirmed, "%s when measured again alone", c.figureText(i, &f, first)))
 }
 
 // decided judges a result by a measurement alone, where the first could not be judged because processors were
@@ -255,13 +255,13 @@ func (c *judgement) decided(i int, first []finding, again *probe.Retest) []findi
 	if c.outlier(i, &f) {
 		out = append(out, c.belowOthers(i, &f))
 	}
-	return append(out, found(probe.Pass, CodeAlone, "%s when measured again alone", c.rateText(i, f.mean)))
+	return append(out, found(probe.Pass, probe.CodeAlone, "%s when measured again alone", c.rateText(i, f.mean)))
 }
 
 // isSlow says whether a code means that a pair is slow.
 func isSlow(code string) bool {
 	switch code {
-	case CodeBelowFail, CodeBelowWarn, CodeOutlier, CodeLatencyOutlier:
+	case probe.CodeBelowFail, probe.CodeBelowWarn, probe.CodeOutlier, probe.CodeLatencyOutlier:
 		return true
 	}
 	return false

@@ -12,7 +12,6 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/topoctl/topoctl/discover/topo"
-
 	"github.com/topoctl/topoctl/internal/measure/judge"
 	"github.com/topoctl/topoctl/probe"
 )
@@ -253,7 +252,7 @@ func TestJudgedAgain(t *testing.T) {
 		m.plant(rapid.SampledFrom(m.faults()).Draw(t, "fault"), 0.5)
 		m.plant(rapid.SampledFrom(m.faults()).Draw(t, "fault"), 0.7)
 		m.measure()
-		m.r.Results[0].Measurement = probe.Measurement{Err: judge.Because(probe.CauseConnect, errors.New("gone"))}
+		m.r.Results[0].Measurement = probe.Measurement{Err: probe.Because(probe.CauseConnect, errors.New("gone"))}
 		m.r.Results[1].Measurement = probe.Measurement{Waived: "not here"}
 		judge.Verdicts(m.r)
 		m.retest(t)
@@ -321,7 +320,7 @@ func TestHostileText(t *testing.T) {
 
 // A document that contradicts itself is judged all the same.
 func TestContradictions(t *testing.T) {
-	all := []string{judge.CodeBelowFail, judge.CodeOutlier, judge.CodeLatencyOutlier, judge.CodeConfirmed, judge.CodeContended}
+	all := []string{probe.CodeBelowFail, probe.CodeOutlier, probe.CodeLatencyOutlier, probe.CodeConfirmed, probe.CodeContended}
 	rapid.Check(t, func(t *rapid.T) {
 		m := newModel(shapes(t), 1)
 		m.measure()

@@ -19,8 +19,6 @@ import (
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/engine"
-	"github.com/topoctl/topoctl/internal/measure/judge"
-
 	"github.com/topoctl/topoctl/internal/pkgerr"
 	"github.com/topoctl/topoctl/probe"
 )
@@ -187,8 +185,8 @@ func (r *run) latency(ctx context.Context) error {
 	var samples []int64
 	warm := r.Now() + r.spec.Warmup
 	defer func() {
-		if p := judge.Percentiles(samples); p != nil {
-			r.m.Latency = &probe.Latency{SizeBytes: latencyBytes, RTT: p, OneWay: judge.Half(p)}
+		if p := probe.NewPercentiles(samples); p != nil {
+			r.m.Latency = &probe.Latency{SizeBytes: latencyBytes, RTT: p, OneWay: p.Half()}
 		}
 	}()
 	for len(samples) < r.spec.LatencySamples {
@@ -218,13 +216,13 @@ func (r *run) submit(ctx context.Context, ops []engine.Op) error {
 	if err != nil && ctx.Err() != nil {
 		return stalledMoving(context.Cause(ctx))
 	}
-	return judge.Because(probe.CauseMove, err)
+	return probe.Because(probe.CauseMove, err)
 }
 
 // stalledMoving adds the cause to an error that says that nothing arrived in time.
 func stalledMoving(err error) error {
 	if errors.Is(err, ErrStalled) {
-		return judge.Because(probe.CauseMove, err)
+		return probe.Because(probe.CauseMove, err)
 	}
 	return err
 }

@@ -14,8 +14,6 @@ import (
 	"github.com/topoctl/topoctl/engine"
 	"github.com/topoctl/topoctl/engine/enginetest"
 	"github.com/topoctl/topoctl/engine/memory"
-	"github.com/topoctl/topoctl/internal/measure/judge"
-
 	"github.com/topoctl/topoctl/probe"
 )
 
@@ -208,8 +206,8 @@ func TestEnded(t *testing.T) {
 		if name == "interrupted" && !errors.Is(m.Err, context.Canceled) {
 			t.Errorf("%s: %v", name, m.Err)
 		}
-		if want := map[string]probe.Cause{"peer dies": probe.CauseMove}[name]; judge.Of(m.Err) != want {
-			t.Errorf("%s: %v is about %q", name, m.Err, judge.Of(m.Err))
+		if want := map[string]probe.Cause{"peer dies": probe.CauseMove}[name]; probe.CauseOf(m.Err) != want {
+			t.Errorf("%s: %v is about %q", name, m.Err, probe.CauseOf(m.Err))
 		}
 	}
 }
@@ -269,7 +267,7 @@ func TestRefused(t *testing.T) {
 	} {
 		l, spec := x.lane, quick()
 		change(&l, &spec)
-		if m := Measure(t.Context(), l, spec, nil); m.Err == nil || !strings.Contains(m.Err.Error(), want) || len(m.Bandwidth) != 0 || judge.Of(m.Err) != "" {
+		if m := Measure(t.Context(), l, spec, nil); m.Err == nil || !strings.Contains(m.Err.Error(), want) || len(m.Bandwidth) != 0 || probe.CauseOf(m.Err) != "" {
 			t.Errorf("%s: %+v", want, m)
 		}
 	}
@@ -326,7 +324,7 @@ func TestStalled(t *testing.T) {
 	for _, latency := range []int{0, 1} {
 		spec := quick()
 		spec.PairTime, spec.LatencySamples = 50*time.Millisecond, latency
-		if m := Measure(t.Context(), x.lane, spec, nil); !errors.Is(m.Err, ErrStalled) || judge.Of(m.Err) != probe.CauseMove {
+		if m := Measure(t.Context(), x.lane, spec, nil); !errors.Is(m.Err, ErrStalled) || probe.CauseOf(m.Err) != probe.CauseMove {
 			t.Errorf("%+v", m)
 		}
 	}

@@ -8,7 +8,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/topoctl/topoctl/internal/measure/judge"
 	"github.com/topoctl/topoctl/internal/pkgerr"
 	"github.com/topoctl/topoctl/probe"
 )
@@ -197,7 +196,7 @@ func (m *meter) sample(now time.Duration) (enough bool) {
 	if m.r.Tell != nil {
 		m.r.Tell(probe.Sample{SizeBytes: m.size, BytesPerSec: rate})
 	}
-	m.stopped, enough = judge.Enough(m.samples, *m.r.Spec)
+	m.stopped, enough = m.r.Spec.Enough(m.samples)
 	return enough
 }
 
@@ -206,7 +205,7 @@ func (m *meter) stop(why string) { m.stopped = cmp.Or(m.stopped, why) }
 
 // bandwidth sums the samples up.
 func (m *meter) bandwidth() probe.Bandwidth {
-	return judge.Bandwidth(m.size, m.samples, m.sampled, int64(m.duration), m.stopped)
+	return probe.NewBandwidth(m.size, m.samples, m.sampled, int64(m.duration), m.stopped)
 }
 
 // stopReason says why ctx ended sampling: Spec.PairTime, the end of the run, or the user.

@@ -11,7 +11,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/topoctl/topoctl/internal/measure/judge"
 	"github.com/topoctl/topoctl/internal/measure/lane"
 	"github.com/topoctl/topoctl/probe"
 )
@@ -99,7 +98,7 @@ func (m *memoryJob) latency(ctx context.Context, until time.Duration, out *probe
 			break
 		}
 	}
-	if p := judge.Percentiles(samples); p != nil {
+	if p := probe.NewPercentiles(samples); p != nil {
 		out.Latency = &probe.Latency{SizeBytes: lineBytes, Load: p}
 		out.Notes = append(out.Notes, fmt.Sprintf("load_ns: each sample is the mean of %d dependent loads, over %d bytes%s",
 			chaseLoads, (c.mask+1)*lineBytes, m.pages()))

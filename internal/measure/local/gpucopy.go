@@ -11,8 +11,6 @@ import (
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/cuda"
 	"github.com/topoctl/topoctl/internal/measure/lane"
-
-	"github.com/topoctl/topoctl/internal/measure/judge"
 	"github.com/topoctl/topoctl/probe"
 )
 
@@ -152,7 +150,7 @@ func (j *gpuJob) latency(ctx context.Context, until time.Duration, out *probe.Me
 			err = errors.Join(err, context.Cause(ctx))
 		}
 	}
-	if p := judge.Percentiles(samples); p != nil {
+	if p := probe.NewPercentiles(samples); p != nil {
 		out.Latency = &probe.Latency{SizeBytes: copyLatencyBytes, Copy: p}
 	}
 	return err

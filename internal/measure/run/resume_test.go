@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/topoctl/topoctl/internal/measure/judge"
 	"github.com/topoctl/topoctl/internal/measure/plan"
 	"github.com/topoctl/topoctl/internal/measure/run"
 	"github.com/topoctl/topoctl/probe"
@@ -26,10 +25,10 @@ func TestResumeBetweenSizes(t *testing.T) {
 		ctx, cancel := context.WithCancel(context.Background())
 		stopped := false
 		w.answer = func(id string, m *probe.Measurement) {
-			p := judge.Percentiles([]int64{1000, 1100})
-			m.Latency = &probe.Latency{SizeBytes: 8, RTT: p, OneWay: judge.Half(p)}
+			p := probe.NewPercentiles([]int64{1000, 1100})
+			m.Latency = &probe.Latency{SizeBytes: 8, RTT: p, OneWay: p.Half()}
 			small, large := []int64{1e9, 1e9, 1e9}, []int64{49e9, 49e9, 49e9}
-			m.Bandwidth = []probe.Bandwidth{judge.Bandwidth(4096, small, 1<<30, 3e8, probe.StoppedCI), judge.Bandwidth(1<<20, large, 1<<30, 3e8, probe.StoppedCI)}
+			m.Bandwidth = []probe.Bandwidth{probe.NewBandwidth(4096, small, 1<<30, 3e8, probe.StoppedCI), probe.NewBandwidth(1<<20, large, 1<<30, 3e8, probe.StoppedCI)}
 			if !stopped {
 				stopped = true
 				cancel()
@@ -60,7 +59,7 @@ func TestResumeWithOtherRules(t *testing.T) {
 			rate = 35e9
 		}
 		seen[id] = true
-		m.Bandwidth = []probe.Bandwidth{judge.Bandwidth(1<<20, []int64{rate, rate, rate}, 1<<30, 3e8, probe.StoppedCI)}
+		m.Bandwidth = []probe.Bandwidth{probe.NewBandwidth(1<<20, []int64{rate, rate, rate}, 1<<30, 3e8, probe.StoppedCI)}
 	}
 	old, err := run.Run(context.Background(), o)
 	if err != nil || old.Summary.Warn != 2 {

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/topoctl/topoctl/discover/topo"
-
 	"github.com/topoctl/topoctl/internal/measure/judge"
 	"github.com/topoctl/topoctl/internal/measure/plan"
 	"github.com/topoctl/topoctl/internal/pkgerr"
@@ -166,7 +165,7 @@ func (r *runner) record(ctx context.Context, x *probe.Result, m probe.Measuremen
 	}
 	x.Measurement, x.Round = m, round
 	if m.Err != nil {
-		x.Error, x.ErrorCause = errorText(m.Err, x.ID), judge.Of(m.Err)
+		x.Error, x.ErrorCause = errorText(m.Err, x.ID), probe.CauseOf(m.Err)
 		r.emit(&probe.Event{Type: probe.EventError, Error: x.ID + ": " + x.Error})
 	}
 }

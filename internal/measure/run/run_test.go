@@ -13,7 +13,6 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/internal/measure/judge"
 	"github.com/topoctl/topoctl/internal/measure/plan"
 	"github.com/topoctl/topoctl/internal/measure/run"
 	"github.com/topoctl/topoctl/internal/pkgerr"
@@ -134,7 +133,7 @@ func (w *world) one(ctx context.Context, p *probe.Pair, spec probe.Spec, tell fu
 		stopped = probe.StoppedInterrupted
 	}
 	if len(samples) > 0 {
-		m.Bandwidth = append(m.Bandwidth, judge.Bandwidth(spec.SizesBytes[0], samples, 1<<30, 5e8, stopped))
+		m.Bandwidth = append(m.Bandwidth, probe.NewBandwidth(spec.SizesBytes[0], samples, 1<<30, 5e8, stopped))
 	}
 	return m
 }

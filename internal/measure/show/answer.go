@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/internal/measure/judge"
 	"github.com/topoctl/topoctl/internal/text"
 	"github.com/topoctl/topoctl/internal/units"
 	"github.com/topoctl/topoctl/probe"
@@ -61,7 +60,7 @@ const mostFaults = 3
 
 func (a *answer) sentence() string {
 	s := &a.summary
-	busy := busyHosts(a.r, func(x *probe.Result) bool { return has(x, judge.CodeBusy) })
+	busy := busyHosts(a.r, func(x *probe.Result) bool { return has(x, probe.CodeBusy) })
 	switch {
 	case len(a.r.Results) == 0:
 		return "No pair was measured: there is none"
@@ -164,13 +163,13 @@ func (a *answer) warned() string {
 			continue
 		}
 		switch {
-		case has(x, judge.CodeContended):
+		case has(x, probe.CodeContended):
 			n["slow next to other traffic, fine alone"]++
-		case has(x, judge.CodeOutlier):
+		case has(x, probe.CodeOutlier):
 			n["slower than comparable ones"]++
-		case has(x, judge.CodeBelowFail, judge.CodeBelowWarn):
+		case has(x, probe.CodeBelowFail, probe.CodeBelowWarn):
 			n["slower than expected"]++
-		case has(x, judge.CodeLatencyOutlier):
+		case has(x, probe.CodeLatencyOutlier):
 			n["later than comparable ones"]++
 		}
 	}
@@ -217,7 +216,7 @@ func (a *answer) fault(b *probe.Blame) (what, says string) {
 		if x := &a.r.Results[i]; pairs[x.ID] {
 			group[x.Group] = true
 			broken = broken && x.Verdict == probe.Error
-			late = late && has(x, judge.CodeLatencyOutlier) && !has(x, judge.CodeOutlier, judge.CodeBelowFail, judge.CodeBelowWarn)
+			late = late && has(x, probe.CodeLatencyOutlier) && !has(x, probe.CodeOutlier, probe.CodeBelowFail, probe.CodeBelowWarn)
 		}
 	}
 	// Others neither cross what is blamed nor are themselves in doubt.
@@ -412,8 +411,10 @@ func busyHosts(r *probe.Report, of func(*probe.Result) bool) []string {
 		if !of(x) {
 			continue
 		}
-		for _, p := range judge.BusyHosts(x) {
-			most[p.Host] = max(most[p.Host], p.Busy)
+		for k := range x.Processors {
+			if l := &x.Processors[k]; l.TooBusy(&x.Pair) {
+				most[l.Host] = max(most[l.Host], l.Busy)
+			}
 		}
 	}
 	var out []string

@@ -4,7 +4,6 @@ import (
 	"testing"
 
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/internal/measure/judge"
 	"github.com/topoctl/topoctl/internal/measure/show"
 	"github.com/topoctl/topoctl/probe"
 )
@@ -48,14 +47,14 @@ func TestAnswer(t *testing.T) {
 			b.Kind = probe.Congestion
 			r.Blame = []probe.Blame{b}
 		}, "Congested, not broken: 14 pairs over wire of n3/mlx5_0 (link), slow next to other traffic and fine alone"},
-		{"congestion without a part", "bad-cable", all(probe.Warn, judge.CodeContended), "All 56 pairs are slow next to other traffic, fine alone"},
-		{"outliers", "bad-cable", all(probe.Warn, judge.CodeOutlier), "All 56 pairs are slower than comparable ones"},
+		{"congestion without a part", "bad-cable", all(probe.Warn, probe.CodeContended), "All 56 pairs are slow next to other traffic, fine alone"},
+		{"outliers", "bad-cable", all(probe.Warn, probe.CodeOutlier), "All 56 pairs are slower than comparable ones"},
 		{"measured", "local-cpu", all(probe.Measured), "Measured 10 rates; nothing is known of what to expect"},
 		{"busy", "dgx-pair", func(r *probe.Report) {
 			all(probe.Pass)(r)
 			for i := range 3 {
 				x := &r.Results[i]
-				x.Verdict, x.Reasons = probe.Inconclusive, []probe.Reason{{Code: judge.CodeBusy}}
+				x.Verdict, x.Reasons = probe.Inconclusive, []probe.Reason{{Code: probe.CodeBusy}}
 				x.Processors = []probe.ProcessorLoad{{Host: "n1", Busy: 0.9 + 0.02*float64(i)}, {Host: "n2", Busy: 0.4}}
 			}
 		}, "Could not tell for 3 of 64 pairs: the measuring hosts were busy (n1 94 %)"},

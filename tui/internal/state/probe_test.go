@@ -13,7 +13,6 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/internal/measure/judge"
 	"github.com/topoctl/topoctl/internal/measure/plan"
 	"github.com/topoctl/topoctl/internal/measure/run"
 	"github.com/topoctl/topoctl/internal/record"
@@ -72,7 +71,7 @@ func (f *fabric) Round(_ context.Context, pairs []probe.Pair, spec probe.Spec, t
 		case h[0] == f.slow || h[1] == f.slow:
 			rate = 20e9
 		}
-		out[i].Bandwidth = []probe.Bandwidth{judge.Bandwidth(spec.SizesBytes[0], []int64{rate, rate, rate, rate, rate}, 1<<30, 2e9, probe.StoppedCI)}
+		out[i].Bandwidth = []probe.Bandwidth{probe.NewBandwidth(spec.SizesBytes[0], []int64{rate, rate, rate, rate, rate}, 1<<30, 2e9, probe.StoppedCI)}
 	}
 	return out
 }

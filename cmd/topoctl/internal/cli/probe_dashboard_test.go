@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/topoctl/topoctl/engine/trust"
-	"github.com/topoctl/topoctl/internal/measure/judge"
 	"github.com/topoctl/topoctl/internal/measure/local"
 	"github.com/topoctl/topoctl/internal/measure/plan"
 	proberun "github.com/topoctl/topoctl/internal/measure/run"
@@ -64,7 +63,7 @@ func (g *fakeTarget) Round(ctx context.Context, pairs []probe.Pair, spec probe.S
 			continue
 		}
 		tell(i, probe.Sample{SizeBytes: spec.SizesBytes[0], BytesPerSec: 1e9})
-		out[i].Bandwidth = []probe.Bandwidth{judge.Bandwidth(spec.SizesBytes[0], []int64{1e9, 1e9, 1e9}, 3e8, 3e8, probe.StoppedCI)}
+		out[i].Bandwidth = []probe.Bandwidth{probe.NewBandwidth(spec.SizesBytes[0], []int64{1e9, 1e9, 1e9}, 3e8, 3e8, probe.StoppedCI)}
 	}
 	return out
 }

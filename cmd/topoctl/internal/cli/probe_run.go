@@ -13,7 +13,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/topoctl/topoctl/internal/build"
-	"github.com/topoctl/topoctl/internal/measure/judge"
 	"github.com/topoctl/topoctl/internal/measure/plan"
 	proberun "github.com/topoctl/topoctl/internal/measure/run"
 	"github.com/topoctl/topoctl/internal/measure/show"
@@ -208,7 +207,7 @@ func outcome(r *probe.Report) error {
 
 // untold says whether a reason is one that more samples, or another try, would change.
 func untold(r probe.Reason) bool {
-	return r.Code == judge.CodeWideInterval || r.Code == judge.CodeBusy || r.Code == judge.CodeNotMeasured || r.Code == judge.CodeTooFast
+	return r.Code == probe.CodeWideInterval || r.Code == probe.CodeBusy || r.Code == probe.CodeNotMeasured || r.Code == probe.CodeTooFast
 }
 
 // printReport prints a report, or writes it to --out-file.

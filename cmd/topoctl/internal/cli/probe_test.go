@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/topoctl/topoctl/internal/measure/judge"
 	"github.com/topoctl/topoctl/internal/measure/plan"
 	proberun "github.com/topoctl/topoctl/internal/measure/run"
 	"github.com/topoctl/topoctl/internal/measure/show"
@@ -43,10 +42,10 @@ func TestProbeOutcome(t *testing.T) {
 		"a port is down":         {func(r *probe.Report) { r.Summary.Pass, r.Notes = 3, []string{plan.PartialNote + "n1/x is down"} }, 3},
 		"a note":                 {func(r *probe.Report) { r.Summary.Pass, r.Notes = 3, []string{"n1/x is odd"} }, 0},
 		"a failure, a port down": {func(r *probe.Report) { r.Summary.Fail, r.Notes = 3, []string{plan.PartialNote + "n1/x is down"} }, 1},
-		"nothing is expected":    {inconclusive(judge.CodeNoExpectation), 0},
-		"too few samples":        {inconclusive(judge.CodeNoExpectation, judge.CodeWideInterval), 3},
-		"not measured":           {inconclusive(judge.CodeNotMeasured), 3},
-		"faster than possible":   {inconclusive(judge.CodeTooFast), 3},
+		"nothing is expected":    {inconclusive(probe.CodeNoExpectation), 0},
+		"too few samples":        {inconclusive(probe.CodeNoExpectation, probe.CodeWideInterval), 3},
+		"not measured":           {inconclusive(probe.CodeNotMeasured), 3},
+		"faster than possible":   {inconclusive(probe.CodeTooFast), 3},
 		"an error":               {func(r *probe.Report) { r.Summary.Error = 1 }, 3},
 		"no time":                {func(r *probe.Report) { r.Complete = false }, 3},
 		"a host took no part":    {func(r *probe.Report) { r.Hosts = []probe.Host{{}, {Error: "gone"}} }, 3},

@@ -1,4 +1,4 @@
-package judge
+package probe
 
 import (
 	"math"
@@ -7,29 +7,27 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
-
-	"github.com/topoctl/topoctl/probe"
 )
 
-func TestMean(t *testing.T) {
+func TestInterval(t *testing.T) {
 	// Five samples of mean 100 and standard deviation sqrt(2.5): t(4) = 2.776.
-	mean, half, ok := Mean([]int64{100, 98, 101, 99, 102})
+	mean, half, ok := interval([]int64{100, 98, 101, 99, 102})
 	if want := 2.776 * math.Sqrt(2.5/5); !ok || mean != 100 || math.Abs(half-want) > 1e-9 {
 		t.Errorf("mean %v ± %v, %v; want 100 ± %v", mean, half, ok, want)
 	}
 	// The same ones as a slope: neighbours correlate by 0.4, without bias 0.92, taken as
 	// 0.9. They count as the least, three: t(2) = 4.303.
-	mean, half, ok = Mean([]int64{98, 99, 100, 101, 102})
+	mean, half, ok = interval([]int64{98, 99, 100, 101, 102})
 	if want := 4.303 * math.Sqrt(10./5/2); !ok || mean != 100 || math.Abs(half-want) > 1e-9 {
 		t.Errorf("a slope: %v ± %v, %v; want 100 ± %v", mean, half, ok, want)
 	}
-	if mean, half, ok := Mean([]int64{5, 5, 5}); !ok || mean != 5 || half != 0 {
+	if mean, half, ok := interval([]int64{5, 5, 5}); !ok || mean != 5 || half != 0 {
 		t.Errorf("equal samples: %v ± %v, %v", mean, half, ok)
 	}
-	if _, _, ok := Mean([]int64{7}); ok {
+	if _, _, ok := interval([]int64{7}); ok {
 		t.Error("one sample has an interval")
 	}
-	if _, _, ok := Mean(nil); ok {
+	if _, _, ok := interval(nil); ok {
 		t.Error("no sample has an interval")
 	}
 }
@@ -59,7 +57,7 @@ func TestCoverage(t *testing.T) {
 		for i := range samples {
 			samples[i] = int64(1e6 + 1e4*r.NormFloat64())
 		}
-		mean, half, _ := Mean(samples)
+		mean, half, _ := interval(samples)
 		if math.Abs(mean-1e6) <= half {
 			held++
 		}
@@ -79,16 +77,16 @@ func TestCoverageWithTheStopRule(t *testing.T) {
 		fails       float64 // pairs at 82 % of what is expected that end below 80 %
 	}{{0, 0.05, 0.93, 0.002}, {0.5, 0.05, 0.83, 0.013}, {0.8, 0.05, 0.69, 0.057}, {0.8, 0.02, 0.70, 0.009}} {
 		r := rand.New(rand.NewPCG(3, 4))
-		spec := probe.Spec{MinSamples: 5, MaxSamples: 30, CI: 0.025}
+		spec := Spec{MinSamples: 5, MaxSamples: 30, CI: 0.025}
 		const runs = 4000
 		held, fails := 0, 0
 		for range runs {
 			var samples []int64
-			for x, enough := r.NormFloat64(), false; !enough; _, enough = Enough(samples, spec) {
+			for x, enough := r.NormFloat64(), false; !enough; _, enough = spec.Enough(samples) {
 				samples = append(samples, int64(1e9*(1+c.deviation*x)))
 				x = c.correlation*x + math.Sqrt(1-c.correlation*c.correlation)*r.NormFloat64()
 			}
-			mean, half, _ := Mean(samples)
+			mean, half, _ := interval(samples)
 			if math.Abs(mean-1e9) <= half {
 				held++
 			}
@@ -103,32 +101,32 @@ func TestCoverageWithTheStopRule(t *testing.T) {
 }
 
 func TestEnough(t *testing.T) {
-	spec := probe.Spec{MinSamples: 3, MaxSamples: 5, CI: 0.025}
+	spec := Spec{MinSamples: 3, MaxSamples: 5, CI: 0.025}
 	for _, c := range []struct {
 		samples []int64
 		stopped string
 	}{
 		{nil, ""},
 		{[]int64{100, 100}, ""}, // fewer than the least
-		{[]int64{100, 100, 100}, probe.StoppedCI},
+		{[]int64{100, 100, 100}, StoppedCI},
 		{[]int64{100, 50, 100}, ""},
-		{[]int64{100, 50, 100, 50, 100}, probe.StoppedMaxSamples},
-		{[]int64{0, 0, 0}, probe.StoppedCI}, // it carries nothing, and that is certain
+		{[]int64{100, 50, 100, 50, 100}, StoppedMaxSamples},
+		{[]int64{0, 0, 0}, StoppedCI}, // it carries nothing, and that is certain
 	} {
-		if got, enough := Enough(c.samples, spec); got != c.stopped || enough != (got != "") {
+		if got, enough := spec.Enough(c.samples); got != c.stopped || enough != (got != "") {
 			t.Errorf("%v: %q, %v; want %q", c.samples, got, enough, c.stopped)
 		}
 	}
 }
 
 func TestPercentilesAreNearestRanks(t *testing.T) {
-	if Percentiles(nil) != nil {
+	if NewPercentiles(nil) != nil {
 		t.Error("no samples have percentiles")
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		samples := rapid.SliceOfN(rapid.Int64Range(0, 1e12), 1, 1200).Draw(t, "samples")
 		before := slices.Clone(samples)
-		p := Percentiles(samples)
+		p := NewPercentiles(samples)
 		if !slices.Equal(before, samples) {
 			t.Fatal("the samples were moved")
 		}

@@ -1,10 +1,8 @@
-package judge
+package probe
 
 import (
 	"math"
 	"slices"
-
-	"github.com/topoctl/topoctl/probe"
 )
 
 // maxCorrelation bounds the estimated correlation of neighbours: a few samples cannot
@@ -15,11 +13,11 @@ const maxCorrelation = 0.9
 // treble an interval, and a few samples correlate by chance.
 const leastFreedom = 2
 
-// Mean is the mean of samples in the order in which they were taken, and the half width
+// interval gives the mean of samples in the order in which they were taken, and the half width
 // of its 95 % confidence interval by Student's t; ok is false, and the half width 0, with
 // fewer than two. Where neighbours are alike the samples count as fewer:
 // n(1-r)/(1+r), at least three, with the correlation r of neighbours.
-func Mean(samples []int64) (mean, half float64, ok bool) {
+func interval(samples []int64) (mean, half float64, ok bool) {
 	n := float64(len(samples))
 	if n == 0 {
 		return 0, 0, false
@@ -53,29 +51,31 @@ func correlation(estimate, n float64) float64 {
 	return min(max(0, estimate+(1+4*estimate)/n), maxCorrelation)
 }
 
-// Enough says whether a measurement may end with these samples, and why.
-func Enough(samples []int64, spec probe.Spec) (stopped string, enough bool) {
-	if len(samples) >= max(2, spec.MinSamples) {
-		if mean, half, ok := Mean(samples); ok && half <= spec.CI*mean {
-			return probe.StoppedCI, true
+// Enough says whether a measurement may end with these samples of one size, in bytes per second, and
+// why: StoppedCI or StoppedMaxSamples.
+func (s Spec) Enough(samples []int64) (stopped string, enough bool) {
+	if len(samples) >= max(2, s.MinSamples) {
+		if mean, half, ok := interval(samples); ok && half <= s.CI*mean {
+			return StoppedCI, true
 		}
 	}
-	if len(samples) >= spec.MaxSamples {
-		return probe.StoppedMaxSamples, true
+	if len(samples) >= s.MaxSamples {
+		return StoppedMaxSamples, true
 	}
 	return "", false
 }
 
-// Bandwidth sums samples of one size up.
-func Bandwidth(size int64, samples []int64, bytes, durationNS int64, stopped string) probe.Bandwidth {
-	mean, half, ok := Mean(samples)
-	b := probe.Bandwidth{SizeBytes: size, SamplesBytesPerSec: samples, MeanBytesPerSec: int64(math.Round(mean)),
+// NewBandwidth sums samples of one size up, in bytes per second and in the order in which they were taken; bytes and
+// durationNS are those of all of them, and stopped says why there are no more.
+func NewBandwidth(size int64, samples []int64, bytes, durationNS int64, stopped string) Bandwidth {
+	mean, half, ok := interval(samples)
+	b := Bandwidth{SizeBytes: size, SamplesBytesPerSec: samples, MeanBytesPerSec: int64(math.Round(mean)),
 		Bytes: bytes, DurationNS: durationNS, Stopped: stopped}
 	if ok {
 		ci := int64(math.Ceil(half))
 		b.CI95BytesPerSec = &ci
 	}
-	if p := Percentiles(samples); p != nil {
+	if p := NewPercentiles(samples); p != nil {
 		b.MedianBytesPerSec = p.P50
 	}
 	return b
@@ -84,16 +84,16 @@ func Bandwidth(size int64, samples []int64, bytes, durationNS int64, stopped str
 // p999Least is how many samples a 99.9th percentile needs to be one.
 const p999Least = 1000
 
-// Percentiles are by nearest rank: the smallest sample that this share of all samples does not
+// NewPercentiles are those of samples by nearest rank: the smallest sample that this share of all samples does not
 // exceed. nil without samples, which are left as they are.
-func Percentiles(samples []int64) *probe.Percentiles {
+func NewPercentiles(samples []int64) *Percentiles {
 	if len(samples) == 0 {
 		return nil
 	}
 	sorted := slices.Clone(samples)
 	slices.Sort(sorted)
 	rank := func(perMille int) int64 { return sorted[(len(sorted)*perMille+999)/1000-1] }
-	p := &probe.Percentiles{N: len(sorted), Min: sorted[0], P50: rank(500), P90: rank(900), P99: rank(990), Max: sorted[len(sorted)-1]}
+	p := &Percentiles{N: len(sorted), Min: sorted[0], P50: rank(500), P90: rank(900), P99: rank(990), Max: sorted[len(sorted)-1]}
 	if p.N >= p999Least {
 		v := rank(999)
 		p.P999 = &v
@@ -101,21 +101,12 @@ func Percentiles(samples []int64) *probe.Percentiles {
 	return p
 }
 
-// InOrder says whether percentiles are of at least one sample, do not fall, and end at most.
-func InOrder(p *probe.Percentiles, most int64) bool {
-	list := []int64{0, p.Min, p.P50, p.P90, p.P99, p.Max, most}
-	if p.P999 != nil {
-		list = slices.Insert(list, 5, *p.P999)
-	}
-	return p.N > 0 && slices.IsSorted(list)
-}
-
-// Half gives the percentiles of half of each sample.
-func Half(p *probe.Percentiles) *probe.Percentiles {
+// Half are the percentiles of half of each sample: of one way, where both are equally long.
+func (p *Percentiles) Half() *Percentiles {
 	if p == nil {
 		return nil
 	}
-	h := &probe.Percentiles{N: p.N, Min: p.Min / 2, P50: p.P50 / 2, P90: p.P90 / 2, P99: p.P99 / 2, Max: p.Max / 2}
+	h := &Percentiles{N: p.N, Min: p.Min / 2, P50: p.P50 / 2, P90: p.P90 / 2, P99: p.P99 / 2, Max: p.Max / 2}
 	if p.P999 != nil {
 		v := *p.P999 / 2
 		h.P999 = &v
