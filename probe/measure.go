@@ -25,6 +25,15 @@ type Spec struct {
 	PairTime time.Duration `json:"pair_time_ns"`
 }
 
+// DefaultSpec is how pairs are measured by default: a pair takes at most 4 s, and up to 2 s
+// more if allocating its memory takes long.
+func DefaultSpec() Spec {
+	return Spec{
+		Warmup: 200 * time.Millisecond, SampleTime: 100 * time.Millisecond, MinSamples: 5, MaxSamples: 30, CI: 0.025,
+		SizesBytes: []int64{1 << 20}, LatencySamples: 1000, PairTime: 4 * time.Second,
+	}
+}
+
 // Sample is one sample as it comes in.
 type Sample struct {
 	SizeBytes   int64 `json:"size_bytes"`

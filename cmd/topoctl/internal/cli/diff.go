@@ -12,7 +12,7 @@ import (
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/diff"
-	"github.com/topoctl/topoctl/internal/measure/show"
+	"github.com/topoctl/topoctl/internal/probe/show"
 	"github.com/topoctl/topoctl/internal/report"
 )
 
