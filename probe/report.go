@@ -33,6 +33,9 @@ type Report struct {
 	Notes   []string `json:"notes,omitempty"`
 }
 
+// PartialNote begins a note of a report on what is there and was not measured.
+const PartialNote = "partial: "
+
 // Host is a host that took part.
 type Host struct {
 	Name    string `json:"name"`

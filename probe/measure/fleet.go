@@ -393,7 +393,7 @@ func (f *Fleet) Pairs(context.Context) (*plan.Pairs, error) {
 		h := plan.Host{Name: a.Name, Topology: a.Topology}
 		if a.NoRDMA != "" && f.pairs.Transport == pathsel.Auto {
 			h.Transport = pathsel.TCP
-			notes = append(notes, plan.PartialNote+a.NoRDMA)
+			notes = append(notes, probe.PartialNote+a.NoRDMA)
 		}
 		hosts = append(hosts, h)
 	}

@@ -42,7 +42,7 @@ func TestPairsWithoutRDMA(t *testing.T) {
 				t.Errorf("%s: %s", transport, p.ID)
 			}
 		}
-		note := plan.PartialNote + "n2 has RDMA devices that cannot be used (rdma: no device file); its pairs are measured over TCP"
+		note := probe.PartialNote + "n2 has RDMA devices that cannot be used (rdma: no device file); its pairs are measured over TCP"
 		if got := slices.Contains(pairs.Notes, note); got != (transport == pathsel.Auto) {
 			t.Errorf("%s: notes %q", transport, pairs.Notes)
 		}

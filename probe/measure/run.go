@@ -33,7 +33,7 @@ type Options struct {
 	// Plan is what is measured, and with which settings: plan.Make lays it out. nil: all pairs of the Prober, with
 	// probe.DefaultSpec.
 	Plan  *plan.Plan
-	Rules probe.Rules // of the verdicts; the zero value: probe.DefaultRules
+	Rules probe.Rules // of the verdicts; where none is set: probe.DefaultRules
 	// MaxDuration bounds the run: a round that would end later does not begin. 0 no bound.
 	MaxDuration time.Duration
 	// Resume is an earlier report: what it has of this plan is not measured again. nil: none.

@@ -265,7 +265,7 @@ func TestPortsDownArePartial(t *testing.T) {
 		}
 		got := 0
 		for _, n := range fabric(t, down, o).Notes {
-			if strings.HasPrefix(n, plan.PartialNote) {
+			if strings.HasPrefix(n, probe.PartialNote) {
 				got++
 			}
 		}

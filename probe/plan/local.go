@@ -241,7 +241,7 @@ func (h *host) stackPair() {
 	if h.loopbackDown() {
 		p.Waived = "lo is down"
 		if h.b.sel.pair(&end, &end) {
-			h.b.out.Notes = append(h.b.out.Notes, fmt.Sprintf("%s%s/lo is down and was not measured", PartialNote, h.name))
+			h.b.out.Notes = append(h.b.out.Notes, fmt.Sprintf("%s%s/lo is down and was not measured", probe.PartialNote, h.name))
 		}
 	}
 	h.b.add(p, way{}, "")

@@ -10,9 +10,6 @@ import (
 	"github.com/topoctl/topoctl/probe"
 )
 
-// PartialNote begins a note of a report on what is there and was not measured.
-const PartialNote = "partial: "
-
 // Schedule says what pairs of one round may share.
 type Schedule string
 

@@ -173,7 +173,7 @@ func (h *host) rejectPorts(ph *pathsel.Host) {
 		h.b.reject(Rejection{Kind: probe.Port, From: h.name + "/" + p.Name, Reason: p.Reasons[0]})
 		broken := p.Reasons[0].Code == pathsel.CodePortDown && p.Role == pathsel.RoleData && !p.Software && !p.Virtual && !p.VF
 		if broken && h.b.sel.namesEnd(&probe.End{Host: h.name, Name: p.Name}) {
-			h.b.out.Notes = append(h.b.out.Notes, fmt.Sprintf("%s%s/%s is down and was not measured", PartialNote, h.name, p.Name))
+			h.b.out.Notes = append(h.b.out.Notes, fmt.Sprintf("%s%s/%s is down and was not measured", probe.PartialNote, h.name, p.Name))
 		}
 	}
 }

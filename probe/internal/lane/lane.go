@@ -1,6 +1,6 @@
 // Package lane measures one lane between two engines: bandwidth by size, and round trips, in
 // samples of a given time until there are enough.
-// It is what internal/measure/local does within a host, and agents do between hosts.
+// It is what probe/internal/local does within a host, and agents do between hosts.
 //
 // Isolate takes every other lane between an engine and its peer out of use, and Measure fails
 // if bytes went another way nevertheless. Lanes are taken out by name: an engine that is

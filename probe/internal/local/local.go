@@ -12,7 +12,7 @@
 //     those of means.
 //   - GPUs: copies by the driver between pinned memory and GPUs, or two GPUs, timed by
 //     events on the GPU.
-//   - Ports: two engines in this process, one at each port (see internal/measure/lane).
+//   - Ports: two engines in this process, one at each port (see probe/internal/lane).
 package local
 
 import (

@@ -158,7 +158,7 @@ func (o *measuring) outcome(r *probe.Report) error {
 func partialNotes(r *probe.Report) []string {
 	var out []string
 	for _, n := range r.Notes {
-		if text, ok := strings.CutPrefix(n, plan.PartialNote); ok {
+		if text, ok := strings.CutPrefix(n, probe.PartialNote); ok {
 			out = append(out, text)
 		}
 	}

@@ -15,7 +15,6 @@ import (
 	"github.com/topoctl/topoctl/internal/report"
 	"github.com/topoctl/topoctl/probe"
 	"github.com/topoctl/topoctl/probe/measure"
-	"github.com/topoctl/topoctl/probe/plan"
 )
 
 // The exit code says what a report's verdicts come to.
@@ -39,9 +38,9 @@ func TestProbeOutcome(t *testing.T) {
 		"waived beside one":      {func(r *probe.Report) { r.Summary.Pass, r.Summary.Waived = 1, 3 }, 0},
 		"all waived":             {func(r *probe.Report) { r.Summary.Waived = 3 }, 3},
 		"no pair":                {func(*probe.Report) {}, 3},
-		"a port is down":         {func(r *probe.Report) { r.Summary.Pass, r.Notes = 3, []string{plan.PartialNote + "n1/x is down"} }, 3},
+		"a port is down":         {func(r *probe.Report) { r.Summary.Pass, r.Notes = 3, []string{probe.PartialNote + "n1/x is down"} }, 3},
 		"a note":                 {func(r *probe.Report) { r.Summary.Pass, r.Notes = 3, []string{"n1/x is odd"} }, 0},
-		"a failure, a port down": {func(r *probe.Report) { r.Summary.Fail, r.Notes = 3, []string{plan.PartialNote + "n1/x is down"} }, 1},
+		"a failure, a port down": {func(r *probe.Report) { r.Summary.Fail, r.Notes = 3, []string{probe.PartialNote + "n1/x is down"} }, 1},
 		"nothing is expected":    {inconclusive(probe.CodeNoExpectation), 0},
 		"too few samples":        {inconclusive(probe.CodeNoExpectation, probe.CodeWideInterval), 3},
 		"not measured":           {inconclusive(probe.CodeNotMeasured), 3},
