@@ -59,7 +59,7 @@ type roundHost struct {
 	links      map[int][]probe.LinkState // by pair
 }
 
-// Round measures pairs at the same time; see run.Prober.
+// Round measures pairs at the same time; see Prober.
 func (f *Fleet) Round(ctx context.Context, pairs []probe.Pair, spec probe.Spec, tell func(pair int, s probe.Sample)) []probe.Measurement {
 	f.rounds.Lock()
 	defer f.rounds.Unlock()

@@ -33,12 +33,12 @@ type HostsOptions struct {
 	// DialTime is how long one agent may take to answer; default 10 s, 30 s if it is
 	// started first.
 	DialTime time.Duration
-	// giveUp is how long an agent may be unreachable before it is lost; default 5 s. Tests wait longer.
-	giveUp time.Duration
 	// Launch starts the agents, nil: they run.
 	Launch *Launch
 	// Registry finds the agents by the names of Hosts; nil: by their addresses.
 	Registry registry.Registry
+
+	giveUp time.Duration // that an agent may be unreachable before it is lost; default 5 s
 }
 
 // Agent is what is known of a host and its agent. Topology is nil where Error is not "".
@@ -379,8 +379,8 @@ func (e *TooFewError) Error() string {
 	return fmt.Sprintf("%s of %d can be used: want two or more", text.Plural(e.Usable, "agent"), e.Agents)
 }
 
-// Pairs lists the pairs of ports of the hosts whose agents can be used; see plan.Fabric. An error beside them names the
-// other hosts; TooFewError is one without pairs.
+// Pairs lists the pairs of ports of the hosts whose agents can be used. An error beside them names the other hosts. One
+// without pairs is a TooFewError, or of plan.Fabric.
 func (f *Fleet) Pairs(context.Context) (*plan.Pairs, error) {
 	var hosts []plan.Host
 	var lost []error

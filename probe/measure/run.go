@@ -19,19 +19,18 @@ type Prober interface {
 	// Round measures pairs at the same time: all of them begin together, when all
 	// are ready, and each ends when its own samples suffice. The answer has one
 	// measurement for each pair, in their order, also when ctx ends: then with what was
-	// measured, and with the error of ctx in Measurement.Err. tell is called by one goroutine at a time,
-	// and not any more after Round has returned; pair is a place in pairs. What another host claims was
-	// checked by then.
+	// measured, and with the error of ctx in Measurement.Err; probe.Because says what another error is about.
+	// tell is called by one goroutine at a time, and not any more after Round has returned; pair is a place in
+	// pairs. What another host claims was checked by then.
 	Round(ctx context.Context, pairs []probe.Pair, spec probe.Spec, tell func(pair int, s probe.Sample)) []probe.Measurement
 	// Hosts are the hosts as they are now, with the errors that they met; nil: those of the pairs.
 	Hosts() []probe.Host
 }
 
-// Options say what Run measures, how it judges, and whom it tells. The zero value is what "topoctl probe" does
-// without flags.
+// Options say what Run measures, how it judges, and whom it tells. The zero value measures all pairs.
 type Options struct {
-	// Plan is what is measured, and with which settings: plan.Make lays it out. nil: all pairs of the Prober, with
-	// probe.DefaultSpec.
+	// Plan is what is measured, and with which settings: plan.Make lays out pairs of the Prober. nil: all of them,
+	// with probe.DefaultSpec.
 	Plan  *plan.Plan
 	Rules probe.Rules // of the verdicts; where none is set: probe.DefaultRules
 	// MaxDuration bounds the run: a round that would end later does not begin. 0 no bound.
@@ -53,9 +52,9 @@ type Options struct {
 type Progress struct {
 	// Again says what Round counts: rounds of the plan, or pairs that are measured again, each alone.
 	Again         bool
-	Round, Rounds int // Round counts from 1
-	Done, Total   int // pairs measured, and to be measured; without retests
-	Bytes         int64
+	Round, Rounds int          // Round counts from 1
+	Done, Total   int          // pairs measured, and to be measured; without retests
+	Bytes         int64        // moved so far
 	Pairs         []probe.Pair // that are being measured
 	// Left is until the end of the rounds that are known, by what rounds took so far.
 	Left time.Duration

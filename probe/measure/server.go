@@ -27,7 +27,7 @@ type ServerOptions struct {
 	// "shm"); each pair has an engine of its own with one of them. nil: tcp and shm.
 	Transports map[string]engine.TransportFactory
 	Limits     Limits // default 1 GiB of memory, 10 min for a pair, no limit of the rate
-	// Targets are what controllers may have the agent connect to. Of, where it is not nil, narrows that
+	// Targets are what controllers may have the agent connect to. TargetsOf, where it is not nil, narrows that
 	// for a controller; false: it may not measure at all.
 	Targets   Targets
 	TargetsOf func(trust.PeerID) (Targets, bool)
@@ -75,8 +75,15 @@ type lease struct {
 	ending         bool // it is being ended
 }
 
-// NewServer makes a server that answers nothing until Serve. Its Answer is for
-// engine.Options.
+// NewServer makes a server that answers nothing until Serve. An engine with its Answer is an agent:
+//
+//	s := measure.NewServer(measure.ServerOptions{})
+//	e, err := engine.New(ctx, engine.Options{Answer: s.Answer})
+//	if err != nil { ... }
+//	s.Serve(e)
+//	defer s.Close()
+//
+// All peers that may call the engine may measure, unless TargetsOf says otherwise.
 func NewServer(o ServerOptions) *Server {
 	if o.Transports == nil {
 		o.Transports = map[string]engine.TransportFactory{"tcp": engine.TCP(), "shm": engine.SHM()}

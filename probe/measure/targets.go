@@ -17,7 +17,7 @@ import (
 // this host's interfaces are in, loopback aside, where programs are that trust this host alone.
 type Targets []target
 
-// The targets of an agent that no one narrows, and of one that only this host reaches.
+// All addresses, and those that only this host reaches.
 var (
 	AnyTargets      = Targets{{net: netip.MustParsePrefix("0.0.0.0/0")}, {net: netip.MustParsePrefix("::/0")}}
 	LoopbackTargets = Targets{{net: netip.MustParsePrefix("127.0.0.0/8")}, {net: netip.MustParsePrefix("::1/128")}}

@@ -64,7 +64,8 @@ func (h *hostPorts) indexOfPorts() map[int]int {
 }
 
 // Fabric lists the pairs of ports of every ordered pair of hosts. Ports that do not
-// reach each other, or cannot be used, are in Rejected with the reason.
+// reach each other, or cannot be used, are in Rejected with the reason. Errors are SelectionError,
+// DuplicateHostError, RailsError, FabricFileError, and those of a topology that is not derived.
 func Fabric(hosts []Host, o FabricOptions) (*Pairs, error) {
 	switch {
 	case len(hosts) < 2:

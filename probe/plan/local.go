@@ -27,7 +27,8 @@ type LocalOptions struct {
 }
 
 // Local lists the pairs of one host: memory, GPUs and ports. What the host lacks is in
-// Rejected, what it has and cannot be measured is there and waived.
+// Rejected, what it has and cannot be measured is there and waived. Errors are SelectionError, and those of a topology
+// that is not derived.
 func Local(t *topo.Topology, o LocalOptions) (*Pairs, error) {
 	if t == nil {
 		return nil, pkgerr.New("plan", "no topology")

@@ -181,7 +181,8 @@ func (b *builder) finish() (*Pairs, error) {
 }
 
 // Link finds the directed link that a name means: a key, "n1 smp:0/1", "smp:0/1" or
-// what Link.Name says. Without a direction it is the one that more pairs cross.
+// what Link.Name says. Without a direction it is the one that more pairs cross. It is for Options.Contend; an error says
+// which links there are.
 func (p *Pairs) Link(name string) (probe.LinkKey, error) {
 	users := map[probe.LinkKey]int{}
 	for i := range p.Pairs {

@@ -26,7 +26,7 @@ type Options struct {
 	// Contend is a link that pairs share on purpose: those that cross it come first, as many at once as
 	// their ends and other links allow. "": none.
 	Contend probe.LinkKey
-	Spec    probe.Spec // for the estimates
+	Spec    probe.Spec // how each pair is measured, and so what that takes
 }
 
 // Plan is the rounds in which pairs are measured.
@@ -49,7 +49,8 @@ type Estimate struct {
 	UnknownRates int
 }
 
-// Make puts pairs into rounds. The same pairs in another order give the same rounds.
+// Make puts pairs into rounds. The same pairs in another order give the same rounds. It is an error if no pair crosses
+// Options.Contend.
 func Make(p *Pairs, o Options) (*Plan, error) {
 	if p == nil {
 		return nil, pkgerr.Errorf("plan", "no pairs")
