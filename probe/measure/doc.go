@@ -7,7 +7,7 @@
 //
 // What is measured, how, and what that takes, is a plan, which can be looked at before anything is sent:
 //
-//	pairs, err := p.Pairs(ctx)
+//	pairs, err := p.Pairs(ctx) // pairs.Select has some of them
 //	todo, err := plan.Make(pairs, plan.Options{Spec: spec}) // todo.Rounds, todo.Estimate
 //	report, err := measure.Run(ctx, p, measure.Options{Plan: todo})
 //
