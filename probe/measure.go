@@ -1,6 +1,7 @@
 package probe
 
 import (
+	"errors"
 	"time"
 )
 
@@ -22,6 +23,15 @@ type Spec struct {
 	RateLimit int64 `json:"rate_limit_bytes_per_sec"`
 	// PairTime bounds the time for one pair, all sizes together; 0 no bound.
 	PairTime time.Duration `json:"pair_time_ns"`
+}
+
+// DefaultSpec is how pairs are measured by default: a pair takes at most 4 s, and up to 2 s
+// more if allocating its memory takes long.
+func DefaultSpec() Spec {
+	return Spec{
+		Warmup: 200 * time.Millisecond, SampleTime: 100 * time.Millisecond, MinSamples: 5, MaxSamples: 30, CI: 0.025,
+		SizesBytes: []int64{1 << 20}, LatencySamples: 1000, PairTime: 4 * time.Second,
+	}
 }
 
 // Sample is one sample as it comes in.
@@ -64,6 +74,31 @@ const (
 
 // OnTheWay says whether a cause may lie on the way between the ends, and not in one of them.
 func (c Cause) OnTheWay() bool { return c == CauseConnect || c == CauseMove }
+
+// causedError is an error with its cause.
+type causedError struct {
+	error
+	cause Cause
+}
+
+func (e *causedError) Unwrap() error { return e.error }
+
+// Because says what an error of a measurement is about; nil stays nil.
+func Because(c Cause, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &causedError{err, c}
+}
+
+// CauseOf is what Because said that an error is about, "" nothing.
+func CauseOf(err error) Cause {
+	var e *causedError
+	if errors.As(err, &e) {
+		return e.cause
+	}
+	return ""
+}
 
 // Bandwidth is what a pair carried with ops of one size.
 type Bandwidth struct {
@@ -126,6 +161,22 @@ type ProcessorLoad struct {
 	Host string  `json:"host"`
 	Busy float64 `json:"busy"` // not idle, or taken by a hypervisor for others
 	Own  float64 `json:"own"`  // in the process that measured
+}
+
+// Processors that have something else to do move bytes later than the path would. How busy they may be
+// depends on what a measurement needs: one between hosts takes a core or two at each end and lives with
+// what is left of the others, one within a host may take all of them.
+const (
+	busyBetween = 0.9 // part of the processors' time that all processes take
+	busyWithin  = 0.1 // and that others take
+)
+
+// TooBusy says whether the host was too busy for a measurement of a pair to tell what the path carries.
+func (l *ProcessorLoad) TooBusy(p *Pair) bool {
+	if p.From.Host != p.To.Host {
+		return l.Busy >= busyBetween
+	}
+	return l.Busy-l.Own >= busyWithin
 }
 
 // LinkState is what a link was like while it was measured.

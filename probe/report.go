@@ -33,6 +33,9 @@ type Report struct {
 	Notes   []string `json:"notes,omitempty"`
 }
 
+// PartialNote begins a note of a report on what is there and was not measured.
+const PartialNote = "partial: "
+
 // Host is a host that took part.
 type Host struct {
 	Name    string `json:"name"`
@@ -112,6 +115,28 @@ type Reason struct {
 	Code string `json:"code"`
 	Text string `json:"text"`
 }
+
+// Codes of reasons. They are stable: scripts match on them.
+const (
+	CodeWaived         = "waived"
+	CodeError          = "error"
+	CodeNotMeasured    = "not-measured"
+	CodeNoExpectation  = "no-expectation"  // no rate is expected and no other pair is comparable
+	CodeBelowFail      = "below-fail"      // below Rules.FailUnder of the expected rate
+	CodeBelowWarn      = "below-warn"      // below Rules.WarnUnder of the expected rate
+	CodeOutlier        = "outlier"         // below Rules.OutlierUnder of the best of its group
+	CodeLatencyOutlier = "latency-outlier" // above Rules.OutlierOver of the smallest latency of its group
+	CodeConfirmed      = "confirmed"       // as bad when measured again alone
+	CodeAlone          = "measured-alone"  // the rate alone, where the first measurement could not be judged
+	CodeContended      = "contended"       // others, or chance, made it slow: alone it is fine
+	CodeWideInterval   = "wide-interval"   // the requested interval was not reached
+	CodeBusy           = "busy-processors" // the hosts' processors were too busy to tell
+	CodeTooFast        = "faster-than-possible"
+	CodeRateLimited    = "rate-limited"   // Spec.RateLimit is below what is expected
+	CodeErrorsCounted  = "errors-counted" // error counters moved during the measurement
+	CodeLinkDegraded   = "link-degraded"  // slower while it was measured than the topology says
+	CodeLinkDown       = "link-down"      // a port was not up while it was measured
+)
 
 // How a pair is retested.
 const (

@@ -27,12 +27,11 @@ var pure = []string{
 	"internal/text", "internal/report", "internal/cpuset", "internal/document", "internal/maxmin", "internal/pkgerr", "internal/group",
 	"internal/replies", "internal/counters", "internal/redact", "internal/direction", "internal/pick", "internal/sched",
 	"internal/picture", "internal/rival", "internal/remap", "internal/compare", "internal/explain", "internal/record",
-	"internal/watch", "internal/audit", "internal/fleet", "internal/sim", "internal/kv", "tui/internal",
-	"internal/measure/plan", "internal/measure/judge", "internal/measure/show",
+	"internal/watch", "internal/audit", "internal/fleet", "internal/sim", "internal/kv", "internal/probe/show", "tui/internal",
 }
 
 // acting are parts of these rooms that do touch it.
-var acting = []string{"internal/audit/owners", "internal/fleet/collect", "internal/fleet/dranet", "internal/kv/replay"}
+var acting = []string{"internal/audit/owners", "internal/fleet/collect", "internal/fleet/dranet", "internal/kv/replay", "probe/measure", "probe/internal/lane", "probe/internal/local"}
 
 var outside = []string{"os", "os/exec", "net", "net/http", "syscall", "sync", "sync/atomic"}
 
@@ -43,7 +42,7 @@ var stands = map[string][]string{
 	"fixtures": {"discover/topo", "internal"},
 	"pathsel":  {"discover/topo", "discover/formats", "internal"},
 	"engine":   {"discover/topo", "pathsel", "internal"},
-	"probe":    {"discover/topo", "pathsel", "internal"},
+	"probe":    {"discover/topo", "pathsel", "engine", "internal"},
 	"tui":      {"discover", "pathsel", "engine", "probe", "internal"},
 	"internal": {".", "discover", "pathsel", "engine", "probe", "fixtures"},
 	"examples": {".", "engine"},

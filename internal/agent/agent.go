@@ -12,7 +12,7 @@ import (
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/engine"
 	"github.com/topoctl/topoctl/engine/trust"
-	"github.com/topoctl/topoctl/internal/measure/fabric"
+	"github.com/topoctl/topoctl/probe/measure"
 )
 
 // Options say what an agent serves.
@@ -22,7 +22,7 @@ type Options struct {
 	Regions []Region
 	// Probe lets controllers measure between this host and others, within these limits; nil
 	// does not. Credentials and Logger are taken from the engine, and Engine.Answer is set.
-	Probe *fabric.ServerOptions
+	Probe *measure.ServerOptions
 	// Grants say which peer may do what, as the file says it at the time; nil: every peer may do what
 	// regions grant, and measure. Engine.Permit is set.
 	Grants *File
@@ -88,14 +88,14 @@ func Run(ctx context.Context, o Options) (err error) {
 	if o.Grants != nil {
 		o.Engine.Security.Permit = func(id trust.PeerID) engine.Permissions { return o.Grants.Current().Permit(id) }
 	}
-	var prober *fabric.Server
+	var prober *measure.Server
 	if o.Probe != nil {
 		p := *o.Probe
 		p.Credentials, p.Logger = o.Engine.Security.Credentials, o.Engine.Logger
 		if o.Grants != nil {
-			p.Of = func(id trust.PeerID) (fabric.Targets, bool) { return o.Grants.Current().Probe(id) }
+			p.TargetsOf = func(id trust.PeerID) (measure.Targets, bool) { return o.Grants.Current().Probe(id) }
 		}
-		prober = fabric.NewServer(p)
+		prober = measure.NewServer(p)
 		o.Engine.Serve.Answer = prober.Answer
 	} else {
 		o.Engine.Serve.Answer = func(context.Context, trust.PeerID, []byte) ([]byte, error) { return nil, errNoProbes }

@@ -22,8 +22,8 @@ import (
 	"github.com/topoctl/topoctl/engine/registry"
 	"github.com/topoctl/topoctl/engine/registry/registrytest"
 	"github.com/topoctl/topoctl/engine/trust"
-	"github.com/topoctl/topoctl/internal/measure/fabric"
 	"github.com/topoctl/topoctl/probe"
+	"github.com/topoctl/topoctl/probe/measure"
 )
 
 // running starts an agent, and gives what ends it.
@@ -173,12 +173,12 @@ func TestProbe(t *testing.T) {
 	token := []byte("0123456789abcdef")
 	var hosts []probe.Host
 	var stops []func() error
-	for n, o := range []*fabric.ServerOptions{{Targets: fabric.Loopback, Limits: fabric.Limits{MemoryBytes: 1 << 20}}, {}, nil} {
+	for n, o := range []*measure.ServerOptions{{Targets: measure.LoopbackTargets, Limits: measure.Limits{MemoryBytes: 1 << 20}}, {}, nil} {
 		name := fmt.Sprintf("n%d", n)
 		i, stop := running(t, Options{Engine: engine.Options{Name: name, Security: engine.Security{Credentials: trust.Secret(token)}}, Probe: o})
 		hosts, stops = append(hosts, probe.Host{Name: name, Address: i.Addresses[0]}), append(stops, stop)
 	}
-	f, err := fabric.Open(t.Context(), fabric.Options{Hosts: hosts, Credentials: trust.Secret(token)})
+	f, err := measure.Hosts(t.Context(), measure.HostsOptions{Hosts: hosts, Credentials: trust.Secret(token)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -218,7 +218,7 @@ func TestGrants(t *testing.T) {
 		t.Fatal(err)
 	}
 	both := memory.PeerRead | memory.PeerWrite
-	i, stop := running(t, Options{Grants: file, reloadEvery: time.Millisecond, Probe: &fabric.ServerOptions{},
+	i, stop := running(t, Options{Grants: file, reloadEvery: time.Millisecond, Probe: &measure.ServerOptions{},
 		Regions: []Region{{4096, engine.RegionOptions{Name: "bench", Grant: both}}, {4096, engine.RegionOptions{Name: "kv", Grant: both}}}})
 	e, err := engine.New(t.Context(), engine.Options{})
 	if err != nil {

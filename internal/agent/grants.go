@@ -18,9 +18,9 @@ import (
 	"github.com/topoctl/topoctl/engine"
 	"github.com/topoctl/topoctl/engine/memory"
 	"github.com/topoctl/topoctl/engine/trust"
-	"github.com/topoctl/topoctl/internal/measure/fabric"
 	"github.com/topoctl/topoctl/internal/pkgerr"
 	"github.com/topoctl/topoctl/internal/text"
+	"github.com/topoctl/topoctl/probe/measure"
 )
 
 // Policy is what the lines of a file say, in their order: the first that names a peer decides, and
@@ -32,7 +32,7 @@ type rule struct {
 	kind, pattern string // cert or token, and the names that are meant; "" is every peer
 	may           engine.Permissions
 	probe         bool
-	targets       fabric.Targets
+	targets       measure.Targets
 }
 
 // The bounds of a file.
@@ -113,13 +113,13 @@ func (r *rule) allow(word string) error {
 		r.may.Topology = true
 	case word == "nothing":
 	case what == "probe":
-		r.probe, r.may.Calls, r.targets = true, true, fabric.Anywhere
+		r.probe, r.may.Calls, r.targets = true, true, measure.AnyTargets
 		r.may.Regions = append(r.may.Regions, engine.RegionPermission{Name: probeRegions, Grant: memory.PeerRead | memory.PeerWrite})
 		if !listed {
 			return nil
 		}
 		var err error
-		if r.targets, err = fabric.ParseTargets(names); err != nil {
+		if r.targets, err = measure.ParseTargets(names); err != nil {
 			return fmt.Errorf("probe: %w", err)
 		}
 	default:
@@ -176,11 +176,11 @@ func (p *Policy) Permit(id trust.PeerID) engine.Permissions {
 }
 
 // Probe says whether a peer may run probes, and where to.
-func (p *Policy) Probe(id trust.PeerID) (fabric.Targets, bool) {
+func (p *Policy) Probe(id trust.PeerID) (measure.Targets, bool) {
 	if r := p.ruleFor(id); r != nil && r.probe {
 		return r.targets, true
 	}
-	return fabric.Targets{}, false
+	return measure.Targets{}, false
 }
 
 // File is a policy that is read again when its file changes. Its methods may be called by many goroutines.

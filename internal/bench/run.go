@@ -14,8 +14,8 @@ import (
 
 	"github.com/topoctl/topoctl/engine"
 	"github.com/topoctl/topoctl/engine/memory"
-	"github.com/topoctl/topoctl/internal/measure/lane"
 	"github.com/topoctl/topoctl/internal/pkgerr"
+	"github.com/topoctl/topoctl/internal/self"
 	"github.com/topoctl/topoctl/internal/units"
 )
 
@@ -117,7 +117,7 @@ func (r *run) open(ctx context.Context) error {
 	if r.copyTo, err = memory.Alloc(r.memory, memory.Options{}); err != nil {
 		return pkgerr.Errorf("bench", "memory to copy to: %w", err)
 	}
-	if peer := first.peer.Address().Addr(); lane.OwnAddress(peer) { // raw sockets reach this host alone
+	if peer := first.peer.Address().Addr(); self.Address(peer) { // raw sockets reach this host alone
 		r.report.Peer.SameHost, r.raw = true, peer
 	}
 	return nil

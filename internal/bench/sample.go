@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/topoctl/topoctl/internal/measure/lane"
+	"github.com/topoctl/topoctl/internal/self"
 )
 
 // sample is what one round of a measurement moved and took.
@@ -61,6 +61,6 @@ func round(v float64) float64 { return float64(int64(v*1e4+0.5)) / 1e4 }
 
 // selfCPU is the user and system time that this process has taken.
 func selfCPU() time.Duration {
-	taken, _ := lane.OwnCPU(context.Background()) // 0 where it is not known
+	taken, _ := self.CPU(context.Background()) // 0 where it is not known
 	return taken
 }

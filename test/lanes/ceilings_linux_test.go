@@ -18,8 +18,8 @@ import (
 
 	"github.com/topoctl/topoctl/discover"
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/internal/measure/local"
 	"github.com/topoctl/topoctl/probe"
+	"github.com/topoctl/topoctl/probe/measure"
 )
 
 const (
@@ -95,22 +95,22 @@ func (c *ceiling) rate(command string) float64 {
 const samples = 6
 
 // ours measures a pair for a turn.
-func ours(t *testing.T, p *local.Prober, pair probe.Pair) float64 {
+func ours(t *testing.T, p *measure.LocalProber, pair probe.Pair) float64 {
 	t.Helper()
 	warmup := turn / samples
 	if pair.Kind == probe.Port { // its connection is new, the windows of which grow at first
-		warmup = local.DefaultSpec().Warmup
+		warmup = probe.DefaultSpec().Warmup
 	}
-	return measure(t, p, pair, probe.Spec{Warmup: warmup, SampleTime: turn / samples, MinSamples: samples, MaxSamples: samples, PairTime: 10 * turn})
+	return moved(t, p, pair, probe.Spec{Warmup: warmup, SampleTime: turn / samples, MinSamples: samples, MaxSamples: samples, PairTime: 10 * turn})
 }
 
 // prepare measures a pair once, without haste: memory is there afterwards.
-func prepare(t *testing.T, p *local.Prober, pair probe.Pair) {
+func prepare(t *testing.T, p *measure.LocalProber, pair probe.Pair) {
 	t.Helper()
-	measure(t, p, pair, probe.Spec{SampleTime: turn, MinSamples: 1, MaxSamples: 1, PairTime: time.Minute})
+	moved(t, p, pair, probe.Spec{SampleTime: turn, MinSamples: 1, MaxSamples: 1, PairTime: time.Minute})
 }
 
-func measure(t *testing.T, p *local.Prober, pair probe.Pair, spec probe.Spec) float64 {
+func moved(t *testing.T, p *measure.LocalProber, pair probe.Pair, spec probe.Spec) float64 {
 	t.Helper()
 	spec.SizesBytes = []int64{opBytes}
 	m := p.Round(context.Background(), []probe.Pair{pair}, spec, nil)[0]
@@ -120,13 +120,13 @@ func measure(t *testing.T, p *local.Prober, pair probe.Pair, spec probe.Spec) fl
 	return float64(m.Bandwidth[0].Bytes) / (float64(m.Bandwidth[0].DurationNS) / 1e9)
 }
 
-func prober(t *testing.T) (*local.Prober, *topo.Topology) {
+func prober(t *testing.T) (*measure.LocalProber, *topo.Topology) {
 	t.Helper()
 	top, err := discover.Discover(t.Context(), discover.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := local.New(local.Options{Topology: top})
+	p, err := measure.Local(top, measure.LocalOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

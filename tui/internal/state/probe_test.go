@@ -13,11 +13,10 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/internal/measure/judge"
-	"github.com/topoctl/topoctl/internal/measure/plan"
-	"github.com/topoctl/topoctl/internal/measure/run"
 	"github.com/topoctl/topoctl/internal/record"
 	"github.com/topoctl/topoctl/probe"
+	"github.com/topoctl/topoctl/probe/measure"
+	"github.com/topoctl/topoctl/probe/plan"
 	"github.com/topoctl/topoctl/tui/internal/state"
 )
 
@@ -30,7 +29,7 @@ type fabric struct {
 	mute  string
 }
 
-func (f *fabric) pairs() *plan.Pairs {
+func (f *fabric) Pairs(context.Context) (*plan.Pairs, error) {
 	out := &plan.Pairs{Mode: "fabric"}
 	wire := topo.Rate(50e9)
 	for _, h := range f.hosts {
@@ -51,8 +50,10 @@ func (f *fabric) pairs() *plan.Pairs {
 			}
 		}
 	}
-	return out
+	return out, nil
 }
+
+func (*fabric) Hosts() []probe.Host { return nil }
 
 // Round takes two seconds.
 func (f *fabric) Round(_ context.Context, pairs []probe.Pair, spec probe.Spec, tell func(int, probe.Sample)) []probe.Measurement {
@@ -72,7 +73,7 @@ func (f *fabric) Round(_ context.Context, pairs []probe.Pair, spec probe.Spec, t
 		case h[0] == f.slow || h[1] == f.slow:
 			rate = 20e9
 		}
-		out[i].Bandwidth = []probe.Bandwidth{judge.Bandwidth(spec.SizesBytes[0], []int64{rate, rate, rate, rate, rate}, 1<<30, 2e9, probe.StoppedCI)}
+		out[i].Bandwidth = []probe.Bandwidth{probe.NewBandwidth(spec.SizesBytes[0], []int64{rate, rate, rate, rate, rate}, 1<<30, 2e9, probe.StoppedCI)}
 	}
 	return out
 }
@@ -81,13 +82,16 @@ func (f *fabric) Round(_ context.Context, pairs []probe.Pair, spec probe.Spec, t
 func (f *fabric) events(t *testing.T) ([]*probe.Event, *probe.Report) {
 	t.Helper()
 	spec := probe.Spec{SampleTime: 400 * time.Millisecond, MinSamples: 5, MaxSamples: 10, CI: 0.025, SizesBytes: []int64{1 << 20}}
-	p, err := plan.Make(f.pairs(), plan.Options{Spec: spec})
+	pairs, err := f.Pairs(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := plan.Make(pairs, plan.Options{Spec: spec})
 	if err != nil {
 		t.Fatal(err)
 	}
 	var out []*probe.Event
-	r, err := run.Run(t.Context(), run.Options{Tool: topo.Tool{Name: "topoctl", Version: "test"}, Plan: p, Prober: f, Rules: probe.DefaultRules(),
-		Now: time.Now, Elapsed: func() time.Duration { return f.clock }, Event: func(e *probe.Event) { out = append(out, e) }})
+	r, err := measure.Run(t.Context(), f, measure.Options{Plan: p, Elapsed: func() time.Duration { return f.clock }, Event: func(e *probe.Event) { out = append(out, e) }})
 	if err != nil {
 		t.Fatal(err)
 	}

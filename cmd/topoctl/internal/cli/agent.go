@@ -26,11 +26,11 @@ import (
 	"github.com/topoctl/topoctl/internal/agent"
 	"github.com/topoctl/topoctl/internal/fleet"
 	"github.com/topoctl/topoctl/internal/fleet/dranet"
-	"github.com/topoctl/topoctl/internal/measure/fabric"
 	"github.com/topoctl/topoctl/internal/report"
 	"github.com/topoctl/topoctl/internal/text"
 	"github.com/topoctl/topoctl/internal/units"
 	"github.com/topoctl/topoctl/pathsel"
+	"github.com/topoctl/topoctl/probe/measure"
 )
 
 // schemaAgent is the name and major version of the line that agent -o json prints
@@ -60,8 +60,8 @@ type agentOptions struct {
 	refresh     time.Duration
 	measured    Measured
 	probes      bool // controllers may measure
-	limits      fabric.Limits
-	targets     fabric.Targets
+	limits      measure.Limits
+	targets     measure.Targets
 	grants      string
 	typed       agentTyped
 	dranet      string // the address of --dranet
@@ -339,7 +339,7 @@ type agentReady struct {
 	// Unavailable are the transports that this host cannot have, and why.
 	Unavailable []string `json:"unavailable"`
 	// Probes are what "topoctl probe fabric" may do here, null nothing.
-	Probes *fabric.Limits `json:"probe_limits"`
+	Probes *measure.Limits `json:"probe_limits"`
 	// Client is the command to run at the other end, null without the region for it.
 	Client *string `json:"client"`
 
@@ -505,7 +505,7 @@ func (o *agentOptions) addProbes(cmd *cobra.Command) {
 
 func (o *agentOptions) parseProbeTargets() (err error) {
 	if len(o.typed.probeTargets) > 0 {
-		if o.targets, err = fabric.ParseTargets(o.typed.probeTargets); err != nil {
+		if o.targets, err = measure.ParseTargets(o.typed.probeTargets); err != nil {
 			return fmt.Errorf("--probe-targets %w", err)
 		}
 	}
@@ -513,13 +513,13 @@ func (o *agentOptions) parseProbeTargets() (err error) {
 }
 
 // prober says what controllers may do, nil nothing.
-func (o *agentOptions) prober() *fabric.ServerOptions {
+func (o *agentOptions) prober() *measure.ServerOptions {
 	if !o.probes {
 		return nil
 	}
-	s := &fabric.ServerOptions{Limits: o.limits, Targets: o.targets, Transports: map[string]engine.TransportFactory{}}
+	s := &measure.ServerOptions{Limits: o.limits, Targets: o.targets, Transports: map[string]engine.TransportFactory{}}
 	if s.Targets == nil && !slices.ContainsFunc(o.listen, func(a string) bool { return !loopbackOnly(a) }) {
-		s.Targets = fabric.Loopback // where the peers of this agent are
+		s.Targets = measure.LoopbackTargets // where the peers of this agent are
 	}
 	for _, name := range transportNames {
 		if list := o.transports.Factories(name); len(list) == 1 && o.transports.Offers(name) {
@@ -533,7 +533,7 @@ func (o *agentOptions) prober() *fabric.ServerOptions {
 }
 
 // probesText says in an agent's first words what controllers may do.
-func probesText(l *fabric.Limits) string {
+func probesText(l *measure.Limits) string {
 	if l == nil {
 		return "  no probes\n"
 	}

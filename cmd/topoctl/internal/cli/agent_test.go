@@ -10,14 +10,14 @@ import (
 	"github.com/topoctl/topoctl/engine"
 	"github.com/topoctl/topoctl/engine/trust"
 	"github.com/topoctl/topoctl/internal/agent"
-	"github.com/topoctl/topoctl/internal/measure/fabric"
+	"github.com/topoctl/topoctl/probe/measure"
 )
 
 // The start tells how the agent is reached and what to run.
 func TestAgentText(t *testing.T) {
 	f := newStreams()
 	o := &agentOptions{Host: &Host{Streams: f.Streams, Format: formatTable}, credentials: Credentials{Files: trust.Files{Token: "secret/token"}}, probes: true,
-		limits: fabric.Limits{MemoryBytes: 1 << 30, Duration: 10 * time.Minute, BytesPerSec: 1.25e9}}
+		limits: measure.Limits{MemoryBytes: 1 << 30, Duration: 10 * time.Minute, BytesPerSec: 1.25e9}}
 	i := agent.Info{Name: "n1", Addresses: []string{"0.0.0.0:7411"}, HTTP: []string{"127.0.0.1:9411", "[::]:9412"}, Unavailable: []string{"rdma: no devices"},
 		Advertised: []engine.Advertised{
 			{Transport: "shm", Address: "@x"},

@@ -14,7 +14,7 @@ import (
 	"github.com/topoctl/topoctl/internal/fleet"
 	"github.com/topoctl/topoctl/internal/kv/preset"
 	kvreport "github.com/topoctl/topoctl/internal/kv/report"
-	"github.com/topoctl/topoctl/internal/measure/show"
+	"github.com/topoctl/topoctl/internal/probe/show"
 	"github.com/topoctl/topoctl/internal/record"
 	"github.com/topoctl/topoctl/internal/replies"
 	"github.com/topoctl/topoctl/internal/watch"

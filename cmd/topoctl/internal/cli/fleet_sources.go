@@ -18,7 +18,7 @@ import (
 	"github.com/topoctl/topoctl/internal/build"
 	model "github.com/topoctl/topoctl/internal/fleet"
 	"github.com/topoctl/topoctl/internal/fleet/collect"
-	"github.com/topoctl/topoctl/internal/measure/fabric"
+	"github.com/topoctl/topoctl/internal/hostlist"
 	"github.com/topoctl/topoctl/internal/observe"
 	"github.com/topoctl/topoctl/internal/pkgerr"
 )
@@ -246,7 +246,7 @@ func agentTargets(ctx context.Context, in *Host, value string) ([]collect.Target
 	if strings.TrimSpace(plain.String()) == "" && len(out) > 0 {
 		return out, nil
 	}
-	hosts, err := fabric.ParseList([]byte(plain.String()), model.MaxHosts, httpPort)
+	hosts, err := hostlist.Parse([]byte(plain.String()), model.MaxHosts, httpPort)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", what, listError(err))
 	}
@@ -270,7 +270,7 @@ func sshTargets(ctx context.Context, in *Host, file string, names []string) ([]c
 	for _, n := range names {
 		data = append(data, strings.Replace(n, "=", " ", 1)+"\n"...)
 	}
-	hosts, err := fabric.ParseList(data, model.MaxHosts, sshPort)
+	hosts, err := hostlist.Parse(data, model.MaxHosts, sshPort)
 	if err != nil {
 		err = fmt.Errorf("%s: %w", flag, listError(err))
 		if bytes.Contains(data, []byte("@")) {
@@ -296,7 +296,7 @@ const sshConfigHint = "ssh takes users, ports, keys and jump hosts from ~/.ssh/c
 const sshPort = "22"
 
 func listError(err error) error {
-	var of *fabric.HostLineError
+	var of *hostlist.LineError
 	if errors.As(err, &of) {
 		return fmt.Errorf("line %d: %w", of.Line, of.Err)
 	}

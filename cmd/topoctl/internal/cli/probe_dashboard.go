@@ -9,22 +9,18 @@ import (
 	"sync"
 
 	"github.com/topoctl/topoctl/internal/bench"
-	"github.com/topoctl/topoctl/internal/measure/local"
-	"github.com/topoctl/topoctl/internal/measure/plan"
-	proberun "github.com/topoctl/topoctl/internal/measure/run"
+	"github.com/topoctl/topoctl/internal/pkgerr"
 	"github.com/topoctl/topoctl/internal/text"
 	"github.com/topoctl/topoctl/probe"
+	"github.com/topoctl/topoctl/probe/measure"
+	"github.com/topoctl/topoctl/probe/plan"
 	"github.com/topoctl/topoctl/tui"
 )
 
-// probeTarget is where pairs are. Its calls come one at a time.
-type probeTarget interface {
-	// pairs lists them. An error beside them says what is missing.
-	pairs(ctx context.Context) (*plan.Pairs, error)
-	// prober gives who measures them, and what to do when that is over.
-	prober(ctx context.Context) (proberun.Prober, func() error, error)
-	// hosts are as they are now, until that is over; nil: those of the plan.
-	hosts() func() []probe.Host
+// openProber is a prober, and what it holds.
+type openProber interface {
+	measure.Prober
+	io.Closer
 }
 
 // newDashboardProber gives the prober of the dashboard, and what to close after it: it measures between the
@@ -32,8 +28,7 @@ type probeTarget interface {
 // there is none, and why says so. An error is one of the flags. Nobody is connected to, and nothing is
 // opened, before the prober is asked for pairs.
 func newDashboardProber(ctx context.Context, in *Host, hosts agentFlags, notLive string) (p tui.Prober, closer io.Closer, why string, err error) {
-	m := measuring{Host: quietHost(in), spec: local.DefaultSpec(), rules: probe.DefaultRules(), flags: measureFlags{schedule: plan.ByLink}}
-	ports := portFlags{transport: bench.Auto, memory: plan.OnCPU}
+	m := measuring{Host: quietHost(in), spec: probe.DefaultSpec(), rules: probe.DefaultRules()}
 	switch {
 	case hosts.file == "-" || hosts.credentials.Files.Token == "-":
 		return nil, nil, "", errors.New("--hosts and --token-file cannot be standard input, from which the dashboard reads keys")
@@ -42,15 +37,46 @@ func newDashboardProber(ctx context.Context, in *Host, hosts agentFlags, notLive
 	case in.Globals.Described():
 		return nil, nil, "only the running host can be measured", nil
 	}
-	var where probeTarget = &localTarget{o: probeLocalOptions{measuring: m, kinds: pairKinds, ports: ports}}
+	x := &dashboardProber{m: m, open: m.openLocal}
 	if hosts.given() { // warnings go to in, whose streams are ours until the dashboard begins
-		if where, err = newFleetTarget(ctx, probeFabricOptions{measuring: m, ports: ports, rails: plan.RailsAll, hosts: hosts}, in.Streams.Err); err != nil {
+		if x.open, err = hosts.opener(ctx, m.Host, in.Streams.Err); err != nil {
 			return nil, nil, "", err
 		}
 	}
-	x := &dashboardProber{m: m, target: where}
 	x.closing, x.stop = context.WithCancel(context.Background())
 	return x, x, "", nil
+}
+
+// openLocal gives a prober of this host as it is now.
+func (o *measuring) openLocal(ctx context.Context) (openProber, error) {
+	t, err := o.Find(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return o.localProber(t, plan.LocalOptions{}, new(RDMA).Factories(bench.Auto))
+}
+
+// opener reads the flags, and gives what opens their agents. An agent takes orders of one controller at a time, and
+// others want to measure beside a dashboard that is left open: each use opens them anew.
+func (h *agentFlags) opener(ctx context.Context, in *Host, warn io.Writer) (func(context.Context) (openProber, error), error) {
+	fabric := probeFabricOptions{measuring: measuring{Host: in}, hosts: *h}
+	to, _, err := fabric.listHosts(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if len(to) < 2 {
+		return nil, withHint(fmt.Errorf("%s: want two or more", text.Plural(len(to), "host")), "to include this host, run an agent on it")
+	}
+	loud := *in
+	loud.Streams.Err = warn
+	credentials, err := h.credentials.Read(ctx, &loud, nil)
+	return func(ctx context.Context) (openProber, error) {
+		fleet, err := measure.Hosts(ctx, measure.HostsOptions{Hosts: to, Credentials: credentials})
+		if err != nil {
+			return nil, openHint(pkgerr.Plain(err), false)
+		}
+		return fleet, nil
+	}, err
 }
 
 // dashboardProber measures for the dashboard. Its methods may be called by many goroutines.
@@ -59,8 +85,8 @@ type dashboardProber struct {
 	closing context.Context
 	stop    context.CancelFunc
 
-	busy   sync.Mutex // the target
-	target probeTarget
+	open   func(context.Context) (openProber, error)
+	busy   sync.Mutex // what open opens
 	closed bool
 
 	mu  sync.Mutex
@@ -69,7 +95,7 @@ type dashboardProber struct {
 
 var errBusy = errors.New("another probe is running: wait for it or stop it")
 
-// hold takes hold of the target until release is called. ctx ends with the prober.
+// hold takes hold of what measures until release is called. ctx ends with the prober.
 func (x *dashboardProber) hold(ctx context.Context) (held context.Context, release func(), err error) {
 	if !x.busy.TryLock() {
 		return nil, nil, errBusy
@@ -95,9 +121,14 @@ func (x *dashboardProber) Pairs(ctx context.Context) ([]probe.Pair, error) {
 		return nil, err
 	}
 	defer release()
-	all, err := x.target.pairs(ctx)
-	if all == nil {
+	prober, err := x.open(ctx)
+	if err != nil {
 		return nil, advised(err)
+	}
+	all, err := prober.Pairs(ctx)
+	err = errors.Join(err, prober.Close())
+	if all == nil {
+		return nil, advised(planHint(err))
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -105,8 +136,12 @@ func (x *dashboardProber) Pairs(ctx context.Context) ([]probe.Pair, error) {
 	return slices.Clone(all.Pairs), advised(err)
 }
 
-// advised is an error with its advice in the same line.
+// advised is an error as people read it, with its advice in the same line.
 func advised(err error) error {
+	if err == nil {
+		return nil
+	}
+	err = pkgerr.Plain(err)
 	if hint := Hint(err); hint != "" {
 		return fmt.Errorf("%w: %s", err, hint)
 	}
@@ -130,19 +165,8 @@ func (x *dashboardProber) plan(ids []string) (*plan.Plan, error) {
 	if all == nil {
 		return nil, errors.New("the pairs are not known yet")
 	}
-	wanted := map[string]bool{}
-	for _, id := range ids {
-		wanted[id] = true
-	}
-	own := *all
-	own.Pairs = slices.DeleteFunc(slices.Clone(all.Pairs), func(p probe.Pair) bool { return !wanted[p.ID] })
-	if len(own.Pairs) < len(wanted) || len(own.Pairs) == 0 {
-		return nil, fmt.Errorf("%d of %s still exist: list them again", len(own.Pairs), text.Plural(len(wanted), "pair"))
-	}
-	if len(own.Pairs) < len(all.Pairs) { // what there are no pairs of is no news of these
-		own.Rejected = nil
-	}
-	return x.m.layout(&own)
+	p, err := x.m.layout(all.Select(ids))
+	return p, advised(err)
 }
 
 // Run measures pairs. It returns soon after ctx ended, with nil: what was measured is told.
@@ -156,14 +180,14 @@ func (x *dashboardProber) Run(ctx context.Context, pairs []string, tell func(*pr
 	if err != nil {
 		return err
 	}
-	prober, done, err := x.target.prober(held)
+	prober, err := x.open(held)
 	if err != nil {
 		return advised(err)
 	}
-	o := x.m.options(p, prober, x.target.hosts())
+	o := x.m.options(p)
 	o.Event = tell
-	_, err = proberun.Run(held, o)
-	return errors.Join(unlessCanceled(err), done())
+	_, err = measure.Run(held, prober, o)
+	return errors.Join(unlessCanceled(err), advised(prober.Close()))
 }
 
 // Close stops what runs, and waits until it has given all back.

@@ -12,25 +12,22 @@ import (
 	"time"
 
 	"github.com/topoctl/topoctl/engine/trust"
-	"github.com/topoctl/topoctl/internal/measure/judge"
-	"github.com/topoctl/topoctl/internal/measure/local"
-	"github.com/topoctl/topoctl/internal/measure/plan"
-	proberun "github.com/topoctl/topoctl/internal/measure/run"
 	"github.com/topoctl/topoctl/probe"
+	"github.com/topoctl/topoctl/probe/plan"
 	"github.com/topoctl/topoctl/testkit/fixturetest"
 )
 
-// fakeTarget has the pairs of a described host, measured by a prober that moves nothing.
-type fakeTarget struct {
+// fakeProber has the pairs of a described host, and moves nothing.
+type fakeProber struct {
 	t      *testing.T
 	hang   bool  // pairs and rounds take until they are stopped
 	err    error // of pairs
 	began  chan struct{}
 	rounds int
-	done   bool
+	held   int // how often it is open
 }
 
-func (g *fakeTarget) pairs(ctx context.Context) (*plan.Pairs, error) {
+func (g *fakeProber) Pairs(ctx context.Context) (*plan.Pairs, error) {
 	if g.err != nil {
 		return nil, g.err
 	}
@@ -46,13 +43,14 @@ func (g *fakeTarget) pairs(ctx context.Context) (*plan.Pairs, error) {
 	return pairs, errors.New("one host is missing")
 }
 
-func (g *fakeTarget) prober(context.Context) (proberun.Prober, func() error, error) {
-	return g, func() error { g.done = true; return nil }, nil
+func (*fakeProber) Hosts() []probe.Host { return nil }
+
+func (g *fakeProber) Close() error {
+	g.held--
+	return nil
 }
 
-func (*fakeTarget) hosts() func() []probe.Host { return nil }
-
-func (g *fakeTarget) Round(ctx context.Context, pairs []probe.Pair, spec probe.Spec, tell func(int, probe.Sample)) []probe.Measurement {
+func (g *fakeProber) Round(ctx context.Context, pairs []probe.Pair, spec probe.Spec, tell func(int, probe.Sample)) []probe.Measurement {
 	g.rounds++
 	if g.hang && g.rounds == 2 {
 		close(g.began)
@@ -64,22 +62,22 @@ func (g *fakeTarget) Round(ctx context.Context, pairs []probe.Pair, spec probe.S
 			continue
 		}
 		tell(i, probe.Sample{SizeBytes: spec.SizesBytes[0], BytesPerSec: 1e9})
-		out[i].Bandwidth = []probe.Bandwidth{judge.Bandwidth(spec.SizesBytes[0], []int64{1e9, 1e9, 1e9}, 3e8, 3e8, probe.StoppedCI)}
+		out[i].Bandwidth = []probe.Bandwidth{probe.NewBandwidth(spec.SizesBytes[0], []int64{1e9, 1e9, 1e9}, 3e8, 3e8, probe.StoppedCI)}
 	}
 	return out
 }
 
-func fakeProber(g *fakeTarget) *dashboardProber {
-	m := measuring{Host: quietHost(&Host{Streams: newStreams().Streams, Now: time.Now}), spec: local.DefaultSpec(), rules: probe.DefaultRules(), flags: measureFlags{schedule: plan.ByLink}}
-	x := &dashboardProber{m: m, target: g}
+func fakeDashboard(g *fakeProber) *dashboardProber {
+	m := measuring{Host: quietHost(&Host{Streams: newStreams().Streams, Now: time.Now}), spec: probe.DefaultSpec(), rules: probe.DefaultRules()}
+	x := &dashboardProber{m: m, open: func(context.Context) (openProber, error) { g.held++; return g, nil }}
 	x.closing, x.stop = context.WithCancel(context.Background())
 	return x
 }
 
 // What is chosen is measured, and no more; an error beside pairs says what is missing.
 func TestTUIProber(t *testing.T) {
-	g := &fakeTarget{t: t}
-	x := fakeProber(g)
+	g := &fakeProber{t: t}
+	x := fakeDashboard(g)
 	if _, err := x.Plan([]string{"a"}); err == nil {
 		t.Error("a plan before the pairs are known")
 	}
@@ -116,7 +114,7 @@ func TestTUIProber(t *testing.T) {
 	if last := events[len(events)-1]; events[0].Start == nil || last.End == nil || !last.End.Complete || len(measured) != 3 || !measured[chosen[2]] {
 		t.Errorf("%d events, measured %v", len(events), measured)
 	}
-	if !g.done {
+	if g.held > 0 {
 		t.Error("the run has not given back what it had")
 	}
 	if err := errors.Join(x.Close(), x.Close()); err != nil {
@@ -130,8 +128,8 @@ func TestTUIProber(t *testing.T) {
 // A run that is stopped tells what it has, and its end; Close stops what hangs and waits for it.
 func TestTUIProberStops(t *testing.T) {
 	for _, how := range []string{"by its context", "by Close"} {
-		g := &fakeTarget{t: t}
-		x := fakeProber(g)
+		g := &fakeProber{t: t}
+		x := fakeDashboard(g)
 		pairs, _ := x.Pairs(t.Context())
 		var ids []string
 		for i := range pairs {
@@ -163,12 +161,12 @@ func TestTUIProberStops(t *testing.T) {
 			!slices.ContainsFunc(events, func(e *probe.Event) bool { return e.Result != nil && e.Result.Judged() != nil }) {
 			t.Errorf("%s: %v, the last event %+v", how, err, last)
 		}
-		if err := x.Close(); err != nil || !g.done {
-			t.Errorf("%s: %v, given back: %v", how, err, g.done)
+		if err := x.Close(); err != nil || g.held > 0 {
+			t.Errorf("%s: %v, held %d times", how, err, g.held)
 		}
 	}
-	g := &fakeTarget{t: t, hang: true, began: make(chan struct{})}
-	x := fakeProber(g)
+	g := &fakeProber{t: t, hang: true, began: make(chan struct{})}
+	x := fakeDashboard(g)
 	var running sync.WaitGroup
 	running.Go(func() {
 		if _, err := x.Pairs(context.Background()); !errors.Is(err, context.Canceled) {
@@ -184,7 +182,7 @@ func TestTUIProberStops(t *testing.T) {
 
 // An error has its advice in the same line.
 func TestTUIProberAdvice(t *testing.T) {
-	x := fakeProber(&fakeTarget{t: t, err: withHint(errors.New("it is not there"), "look elsewhere")})
+	x := fakeDashboard(&fakeProber{t: t, err: withHint(errors.New("it is not there"), "look elsewhere")})
 	if _, err := x.Pairs(t.Context()); err == nil || err.Error() != "it is not there: look elsewhere" {
 		t.Error(err)
 	}

@@ -16,12 +16,13 @@ import (
 
 	"github.com/topoctl/topoctl/engine/registry"
 	"github.com/topoctl/topoctl/engine/trust"
-	"github.com/topoctl/topoctl/internal/measure/fabric"
-	"github.com/topoctl/topoctl/internal/measure/plan"
+	"github.com/topoctl/topoctl/internal/hostlist"
 	"github.com/topoctl/topoctl/internal/pkgerr"
 	"github.com/topoctl/topoctl/internal/text"
 	"github.com/topoctl/topoctl/pathsel"
 	"github.com/topoctl/topoctl/probe"
+	"github.com/topoctl/topoctl/probe/measure"
+	"github.com/topoctl/topoctl/probe/plan"
 )
 
 type probeFabricOptions struct {
@@ -78,7 +79,7 @@ func (o *probeFabricOptions) parse(cmd *cobra.Command, _ []string) error {
 	if err := cmp.Or(o.hosts.credentials.Check(cmd), o.registry.Check(), o.parseMeasuring(cmd)); err != nil {
 		return err
 	}
-	if err := fabric.CheckSpec(&o.spec); err != nil {
+	if err := measure.CheckSpec(&o.spec); err != nil {
 		return fmt.Errorf("agents cannot measure this: %w", err)
 	}
 	if err := checkTogether(cmd,
@@ -182,7 +183,7 @@ func (o *probeFabricOptions) listHosts(ctx context.Context) (hosts []probe.Host,
 		if err != nil {
 			return nil, nil, fmt.Errorf("--hosts: %w", err)
 		}
-		if hosts, err = fabric.ParseHosts(data); err != nil {
+		if hosts, err = hostlist.Parse(data, measure.MaxHosts, agentPort); err != nil {
 			return nil, nil, fmt.Errorf("--hosts %s: %w", o.hosts.file, pkgerr.Plain(err))
 		}
 	}
@@ -204,9 +205,9 @@ func (o *probeFabricOptions) listHosts(ctx context.Context) (hosts []probe.Host,
 		lines.WriteString(address + "\n")
 	}
 	if lines.Len() > 0 {
-		more, err := fabric.ParseHosts([]byte(lines.String()))
+		more, err := hostlist.Parse([]byte(lines.String()), measure.MaxHosts, agentPort)
 		if err != nil {
-			var of *fabric.HostLineError
+			var of *hostlist.LineError
 			if errors.As(err, &of) {
 				err = of.Err
 			}
@@ -239,43 +240,33 @@ func (o *probeFabricOptions) dryDescribed(ctx context.Context, described []descr
 		}
 		hosts = append(hosts, plan.Host{Name: d.name, Topology: t})
 	}
-	p, err := o.plan(ctx, hosts)
+	pairs, err := o.pairs(ctx)
 	if err != nil {
 		return err
 	}
-	return o.dry(p)
+	return o.dry(o.layout(plan.Fabric(hosts, pairs)))
 }
 
-// plan lists the pairs between hosts and lays them out.
-func (o *probeFabricOptions) plan(ctx context.Context, hosts []plan.Host) (*plan.Plan, error) {
-	pairs, err := o.pairs(ctx, hosts)
-	if err != nil {
+// pairs say which pairs are wanted.
+func (o *probeFabricOptions) pairs(ctx context.Context) (plan.FabricOptions, error) {
+	fabric, err := o.ReadFabric(ctx, o.fabricFile)
+	return plan.FabricOptions{Rails: o.rails, BothWays: o.flags.bidir, Transport: o.ports.wanted(), Memory: o.ports.memory, Select: o.flags.selected, Fabric: fabric}, err
+}
+
+// layout lays pairs between hosts out.
+func (o *probeFabricOptions) layout(pairs *plan.Pairs, err error) (*plan.Plan, error) {
+	if _, ok := errors.AsType[*plan.FabricFileError](err); ok && o.fabricFile != "" {
+		err = fmt.Errorf("--fabric %s: %w", o.fabricFile, pkgerr.Plain(err))
+	}
+	return o.measuring.layout(pairs, err)
+}
+
+func (o *probeFabricOptions) openFleet(ctx, waiting context.Context, hosts []probe.Host, names registry.Registry) (*measure.Fleet, error) {
+	fo := measure.HostsOptions{Hosts: hosts, DialTime: o.dialTime, Registry: finder(names)}
+	var err error
+	if fo.Pairs, err = o.pairs(waiting); err != nil {
 		return nil, err
 	}
-	return o.layout(pairs)
-}
-
-// pairs lists the pairs between hosts.
-func (o *probeFabricOptions) pairs(ctx context.Context, hosts []plan.Host) (*plan.Pairs, error) {
-	fo := plan.FabricOptions{Rails: o.rails, BothWays: o.flags.bidir, Transport: o.ports.wanted(), Memory: o.ports.memory, Select: o.flags.selected}
-	var err error
-	if fo.Fabric, err = o.ReadFabric(ctx, o.fabricFile); err != nil {
-		return nil, err
-	}
-	pairs, err := plan.Fabric(hosts, fo)
-	var file *plan.FabricFileError
-	if errors.As(err, &file) && o.fabricFile != "" {
-		return nil, fmt.Errorf("--fabric %s: %w", o.fabricFile, pkgerr.Plain(err))
-	}
-	if err != nil {
-		return nil, planHint(err)
-	}
-	return pairs, nil
-}
-
-func (o *probeFabricOptions) openFleet(ctx, waiting context.Context, hosts []probe.Host, names registry.Registry) (*fabric.Fleet, error) {
-	fo := fabric.Options{Hosts: hosts, DialTime: o.dialTime, Registry: finder(names)}
-	var err error
 	if fo.Credentials, err = o.hosts.credentials.Read(waiting, o.Host, nil); err != nil {
 		return nil, err
 	}
@@ -283,24 +274,24 @@ func (o *probeFabricOptions) openFleet(ctx, waiting context.Context, hosts []pro
 		fo.DialTime = max(time.Millisecond, time.Until(until))
 	}
 	if o.launch != "" {
-		fo.Launch = &fabric.Launch{Command: strings.Fields(o.command)}
+		fo.Launch = &measure.Launch{Command: strings.Fields(o.command)}
 		if fo.Credentials == nil { // no one else needs to know it
 			fo.Credentials = trust.Secret([]byte(rand.Text()))
 		}
 	}
-	fleet, err := fabric.Open(ctx, fo)
+	fleet, err := measure.Hosts(ctx, fo)
 	if err != nil {
-		return nil, o.openHint(pkgerr.Plain(err))
+		return nil, openHint(pkgerr.Plain(err), o.launch != "")
 	}
 	return fleet, nil
 }
 
 // openHint says what to do where no agent can be used.
-func (o *probeFabricOptions) openHint(err error) error {
+func openHint(err error, launched bool) error {
 	err = advise(advise(err, peerAdvice...),
 		advice{syscall.EADDRNOTAVAIL, "check that the interface with this address is up; for loopback, run \"ip link set lo up\""},
 		advice{syscall.ENETUNREACH, noRoute}, advice{syscall.EHOSTUNREACH, noRoute})
-	if o.launch != "" && Hint(err) == "" {
+	if launched && Hint(err) == "" {
 		return withHint(err, "check that \"ssh HOST topoctl version\" works without a password; use --launch-command if topoctl is not in the PATH there")
 	}
 	return advise(err, advice{syscall.ECONNREFUSED, "run \"topoctl agent --listen :" + agentPort + " --token-file token --serve-probes\" on each host, or use --launch ssh"})
@@ -308,80 +299,35 @@ func (o *probeFabricOptions) openHint(err error) error {
 
 const noRoute = "this host has no route to it; check \"ip route get ADDRESS\" and \"ip addr\""
 
-// usable are the hosts whose agents can be used. Warnings say what is wrong with the others.
-func (o *probeFabricOptions) usable(fleet *fabric.Fleet) ([]plan.Host, error) {
-	var hosts []plan.Host
-	for _, h := range fleet.Hosts() {
-		if h.Error != "" {
-			o.tell("warning", h.Name+" does not take part: "+h.Error)
-			continue
+// measureFleet measures with the agents that can be used. Warnings say what is wrong with the others.
+func (o *probeFabricOptions) measureFleet(ctx context.Context, fleet *measure.Fleet) error {
+	agents := fleet.Agents()
+	for _, a := range agents {
+		if a.Error != "" {
+			o.tell("warning", a.Name+" does not take part: "+a.Error)
+		} else if o.Globals.Verbose {
+			fmt.Fprintln(o.Streams.Err, "topoctl: "+text.Printable(fmt.Sprintf("%s at %s: %s", a.Name, a.Address, strings.Join(slices.Concat(a.Transports, a.Unavailable), "; "))))
 		}
-		if o.Globals.Verbose {
-			fmt.Fprintln(o.Streams.Err, "topoctl: "+text.Printable(fmt.Sprintf("%s at %s: %s", h.Name, h.Address, strings.Join(slices.Concat(h.Transports, h.Unavailable), "; "))))
-		}
-		hosts = append(hosts, plan.Host{Name: h.Name, Topology: h.Topology})
 	}
-	if len(hosts) < 2 {
-		return nil, fmt.Errorf("%s of %d can be used: want two or more", text.Plural(len(hosts), "agent"), len(fleet.Hosts()))
+	pairs, err := fleet.Pairs(ctx)
+	if few, ok := errors.AsType[*measure.TooFewError](err); ok {
+		return withHint(few, "see the warnings for what is wrong with the others")
 	}
-	return hosts, nil
+	o.tellTCP(agents)
+	p, err := o.layout(pairs, err)
+	if err != nil || o.flags.dryRun {
+		return o.dry(p, err)
+	}
+	return o.measure(ctx, p, fleet)
 }
 
-// hostsOf gives the hosts of a fleet as they are when it is called.
-func hostsOf(fleet *fabric.Fleet) func() []probe.Host {
-	return func() []probe.Host {
-		var out []probe.Host
-		for _, h := range fleet.Hosts() {
-			out = append(out, h.Host)
+// tellTCP warns of hosts with RDMA that their agents cannot use.
+func (o *probeFabricOptions) tellTCP(agents []measure.Agent) {
+	for _, a := range agents {
+		if a.NoRDMA != "" && o.ports.wanted() == pathsel.Auto {
+			o.tell("warning", a.NoRDMA)
 		}
-		return out
 	}
-}
-
-// measureFleet measures with the agents that can be used.
-func (o *probeFabricOptions) measureFleet(ctx context.Context, fleet *fabric.Fleet) error {
-	hosts, err := o.usable(fleet)
-	if err != nil {
-		return withHint(err, "see the warnings for what is wrong with the others")
-	}
-	notes := o.withoutRDMA(hosts, fleet.Hosts())
-	p, err := o.plan(ctx, hosts)
-	if err != nil {
-		return err
-	}
-	p.Pairs.Notes = append(p.Pairs.Notes, notes...)
-	if o.flags.dryRun {
-		return o.dry(p)
-	}
-	return o.measure(ctx, p, fleet, hostsOf(fleet))
-}
-
-// withoutRDMA takes TCP for the pairs of hosts with RDMA that their agents cannot use, and
-// gives the notes that say so.
-func (o *probeFabricOptions) withoutRDMA(hosts []plan.Host, agents []fabric.Host) []string {
-	if o.ports.wanted() != pathsel.Auto {
-		return nil
-	}
-	var notes []string
-	for i := range hosts {
-		h := &hosts[i]
-		a := &agents[slices.IndexFunc(agents, func(a fabric.Host) bool { return a.Name == h.Name })]
-		if slices.Contains(a.Transports, probe.RDMA) {
-			continue
-		}
-		if ph, err := pathsel.New(h.Topology, pathsel.Options{}); err != nil || ph.Transport() != pathsel.RDMA {
-			continue
-		}
-		h.Transport = pathsel.TCP
-		why := "its agent does not offer it"
-		if len(a.Unavailable) > 0 {
-			why = strings.Join(a.Unavailable, "; ")
-		}
-		text := fmt.Sprintf("%s has RDMA devices that cannot be used (%s); its pairs are measured over TCP", h.Name, why)
-		notes = append(notes, plan.PartialNote+text)
-		o.tell("warning", text)
-	}
-	return notes
 }
 
 // planHint says what to do about a plan that cannot be made.

@@ -9,10 +9,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/topoctl/topoctl/internal/bench"
-	"github.com/topoctl/topoctl/internal/measure/local"
-	"github.com/topoctl/topoctl/internal/measure/plan"
 	"github.com/topoctl/topoctl/pathsel"
 	"github.com/topoctl/topoctl/probe"
+	"github.com/topoctl/topoctl/probe/plan"
 )
 
 // measureFlags are the flags of a run of measurements.
@@ -88,7 +87,7 @@ const (
 )
 
 func (m *measureFlags) addSamples(cmd *cobra.Command) {
-	m.each = local.DefaultSpec()
+	m.each = probe.DefaultSpec()
 	fl, x := cmd.Flags(), &m.each
 	fl.BoolVar(&m.bw, "bw", false, "measure bandwidth only")
 	fl.BoolVar(&m.lat, "lat", false, "measure latency only")

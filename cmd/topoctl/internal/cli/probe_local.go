@@ -8,10 +8,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/topoctl/topoctl/discover/topo"
+	"github.com/topoctl/topoctl/engine"
 	"github.com/topoctl/topoctl/internal/bench"
-	"github.com/topoctl/topoctl/internal/measure/local"
-	"github.com/topoctl/topoctl/internal/measure/plan"
 	"github.com/topoctl/topoctl/probe"
+	"github.com/topoctl/topoctl/probe/measure"
+	"github.com/topoctl/topoctl/probe/plan"
 )
 
 type probeLocalOptions struct {
@@ -53,37 +54,30 @@ func (o *probeLocalOptions) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	pairs, err := o.pairs(t)
-	if err != nil {
-		return err
-	}
-	p, err := o.layout(pairs)
-	if err != nil {
-		return err
-	}
+	pairs := plan.LocalOptions{Kinds: o.kinds, Select: o.flags.selected, BothWays: o.flags.bidir, Transport: o.ports.wanted(), Memory: o.ports.memory}
 	if o.flags.dryRun {
-		return o.dry(p)
+		return o.dry(o.layout(plan.Local(t, pairs)))
 	}
-	prober, err := o.prober(t)
+	names := []string{bench.Auto}
+	if o.ports.transport == "tcp" {
+		names = []string{"shm", "tcp"}
+	}
+	prober, err := o.localProber(t, pairs, o.rdma.Factories(names...))
 	if err != nil {
 		return err
 	}
-	return errors.Join(o.measure(ctx, p, prober, nil), prober.Close())
+	p, err := o.layout(prober.Pairs(ctx))
+	if err == nil {
+		err = o.measure(ctx, p, prober)
+	}
+	return errors.Join(err, prober.Close())
 }
 
-// pairs lists what can be measured of a host.
-func (o *probeLocalOptions) pairs(t *topo.Topology) (*plan.Pairs, error) {
-	pairs, err := plan.Local(t, plan.LocalOptions{Kinds: o.kinds, Select: o.flags.selected, BothWays: o.flags.bidir, Transport: o.ports.wanted(), Memory: o.ports.memory})
-	return pairs, planHint(err)
-}
-
-func (o *probeLocalOptions) prober(t *topo.Topology) (*local.Prober, error) {
-	lo := local.Options{Topology: t, Engine: o.rdma.Factories("shm", "tcp")}
-	if o.ports.transport != "tcp" {
-		lo.Engine = o.rdma.Factories(bench.Auto)
+// localProber measures this host.
+func (in *Host) localProber(t *topo.Topology, pairs plan.LocalOptions, transports []engine.TransportFactory) (*measure.LocalProber, error) {
+	o := measure.LocalOptions{Pairs: pairs, Transports: transports}
+	if in.Globals.HostRoot != "" {
+		o.Sysfs = filepath.Join(in.Globals.HostRoot, "sys")
 	}
-	if o.Globals.HostRoot != "" {
-		lo.Sysfs = filepath.Join(o.Globals.HostRoot, "sys")
-	}
-	return local.New(lo)
+	return measure.Local(t, o)
 }

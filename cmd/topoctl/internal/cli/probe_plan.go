@@ -1,9 +1,9 @@
 package cli
 
 import (
-	"github.com/topoctl/topoctl/internal/measure/plan"
 	"github.com/topoctl/topoctl/internal/report"
 	"github.com/topoctl/topoctl/probe"
+	"github.com/topoctl/topoctl/probe/plan"
 )
 
 // schemaPlan is the name and major version of what --dry-run -o json prints.
@@ -42,7 +42,10 @@ type planWaived struct {
 }
 
 // dry prints a plan instead of carrying it out.
-func (o *measuring) dry(p *plan.Plan) error {
+func (o *measuring) dry(p *plan.Plan, err error) error {
+	if err != nil {
+		return err
+	}
 	return o.print(answer{doc: documentOf(p, o.spec), text: func() string {
 		text := p.Text()
 		if look := o.Look(); o.flags.outFile.Stdout() {

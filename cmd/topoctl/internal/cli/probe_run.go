@@ -12,15 +12,13 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/topoctl/topoctl/internal/build"
-	"github.com/topoctl/topoctl/internal/measure/judge"
-	"github.com/topoctl/topoctl/internal/measure/plan"
-	proberun "github.com/topoctl/topoctl/internal/measure/run"
-	"github.com/topoctl/topoctl/internal/measure/show"
 	"github.com/topoctl/topoctl/internal/pkgerr"
+	"github.com/topoctl/topoctl/internal/probe/show"
 	"github.com/topoctl/topoctl/internal/text"
 	"github.com/topoctl/topoctl/internal/units"
 	"github.com/topoctl/topoctl/probe"
+	"github.com/topoctl/topoctl/probe/measure"
+	"github.com/topoctl/topoctl/probe/plan"
 )
 
 // measuring is what the commands that measure have in common.
@@ -53,16 +51,13 @@ func (o *measuring) prepareShow() {
 	}
 }
 
-// layout lays pairs out in rounds.
-func (o *measuring) layout(pairs *plan.Pairs) (*plan.Plan, error) {
-	if len(o.spec.SizesBytes) == 0 { // latency is that of loads
-		own := *pairs
-		own.Pairs = slices.DeleteFunc(slices.Clone(pairs.Pairs), func(p probe.Pair) bool { return p.Variant == probe.VariantCopy })
-		pairs = &own
+// layout lays pairs out in rounds. Where there are none, err says why.
+func (o *measuring) layout(pairs *plan.Pairs, err error) (*plan.Plan, error) {
+	if pairs == nil {
+		return nil, planHint(err)
 	}
 	p := plan.Options{Schedule: o.flags.schedule, Spec: o.spec}
 	if o.flags.contend != "" {
-		var err error
 		if p.Contend, err = pairs.Link(o.flags.contend); err != nil {
 			return nil, fmt.Errorf("--contend: %w", pkgerr.Plain(err))
 		}
@@ -71,7 +66,7 @@ func (o *measuring) layout(pairs *plan.Pairs) (*plan.Plan, error) {
 }
 
 // measure carries a plan out, prints what came of it, and gives the answer as an error.
-func (o *measuring) measure(ctx context.Context, p *plan.Plan, prober proberun.Prober, hosts func() []probe.Host) error {
+func (o *measuring) measure(ctx context.Context, p *plan.Plan, prober measure.Prober) error {
 	out, err := o.open()
 	if err != nil {
 		return err
@@ -81,23 +76,22 @@ func (o *measuring) measure(ctx context.Context, p *plan.Plan, prober proberun.P
 		fmt.Fprintf(o.Streams.Err, "topoctl: %s in %s, about %s to %s\n", text.Plural(p.Summary().Pairs, "pair"), text.Plural(len(p.Rounds), "round"),
 			e.Time.Round(time.Second), e.MostTime.Round(time.Second))
 	}
-	ro := o.options(p, prober, hosts)
+	began := time.Now()
+	bar := progressBar{o: o, elapsed: func() time.Duration { return time.Since(began) }, last: -drawEvery, status: status{in: o.Host}}
+	ro := o.options(p)
 	ro.Resume, ro.Event = out.resume, out.event
-	bar := progressBar{o: o, elapsed: ro.Elapsed, last: -drawEvery, status: status{in: o.Host}}
 	if !o.Globals.Quiet {
 		ro.Progress = bar.show
 	}
-	report, err := proberun.Run(ctx, ro)
+	report, err := measure.Run(ctx, prober, ro)
 	bar.end()
 	err = errors.Join(err, out.close())
 	return o.answer(ctx, report, err)
 }
 
 // options say how a plan is carried out.
-func (o *measuring) options(p *plan.Plan, prober proberun.Prober, hosts func() []probe.Host) proberun.Options {
-	began := time.Now()
-	return proberun.Options{Tool: build.Tool(), Plan: p, Prober: prober, Rules: o.rules, Now: o.Now,
-		Elapsed: func() time.Duration { return time.Since(began) }, MaxDuration: o.flags.maxDuration, Hosts: hosts}
+func (o *measuring) options(p *plan.Plan) measure.Options {
+	return measure.Options{Plan: p, Rules: o.rules, Now: o.Now, MaxDuration: o.flags.maxDuration}
 }
 
 // answer prints a report and says by an error what it comes to. What could not be
@@ -164,7 +158,7 @@ func (o *measuring) outcome(r *probe.Report) error {
 func partialNotes(r *probe.Report) []string {
 	var out []string
 	for _, n := range r.Notes {
-		if text, ok := strings.CutPrefix(n, plan.PartialNote); ok {
+		if text, ok := strings.CutPrefix(n, probe.PartialNote); ok {
 			out = append(out, text)
 		}
 	}
@@ -208,7 +202,7 @@ func outcome(r *probe.Report) error {
 
 // untold says whether a reason is one that more samples, or another try, would change.
 func untold(r probe.Reason) bool {
-	return r.Code == judge.CodeWideInterval || r.Code == judge.CodeBusy || r.Code == judge.CodeNotMeasured || r.Code == judge.CodeTooFast
+	return r.Code == probe.CodeWideInterval || r.Code == probe.CodeBusy || r.Code == probe.CodeNotMeasured || r.Code == probe.CodeTooFast
 }
 
 // printReport prints a report, or writes it to --out-file.
@@ -306,7 +300,7 @@ type progressBar struct {
 	status
 }
 
-func (b *progressBar) show(p proberun.Progress) {
+func (b *progressBar) show(p measure.Progress) {
 	now, every := b.elapsed(), sayEvery
 	if b.o.Streams.ErrTTY {
 		every = drawEvery
@@ -323,7 +317,7 @@ func (b *progressBar) show(p proberun.Progress) {
 	b.status.show(line)
 }
 
-func (b *progressBar) line(p *proberun.Progress) string {
+func (b *progressBar) line(p *measure.Progress) string {
 	before, width := "", 0
 	if p.Again {
 		before = "again, alone: "
@@ -339,7 +333,7 @@ func (b *progressBar) line(p *proberun.Progress) string {
 
 // progressLine is the state of a run in one line of at most width columns, 0 no limit: "round 9/16, 36 of 64
 // pairs, 12 GiB moved, 19 s left: gpu:0 > mlx5_0 and 3 more".
-func progressLine(p *proberun.Progress, width int, o show.Options) string {
+func progressLine(p *measure.Progress, width int, o show.Options) string {
 	line := fmt.Sprintf("round %d/%d, %d of %s", p.Round, max(p.Round, p.Rounds), p.Done, text.Plural(p.Total, "pair"))
 	if p.Bytes > 0 {
 		line += ", " + units.Bytes(p.Bytes) + " moved"

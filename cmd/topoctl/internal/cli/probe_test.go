@@ -11,12 +11,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/topoctl/topoctl/internal/measure/judge"
-	"github.com/topoctl/topoctl/internal/measure/plan"
-	proberun "github.com/topoctl/topoctl/internal/measure/run"
-	"github.com/topoctl/topoctl/internal/measure/show"
+	"github.com/topoctl/topoctl/internal/probe/show"
 	"github.com/topoctl/topoctl/internal/report"
 	"github.com/topoctl/topoctl/probe"
+	"github.com/topoctl/topoctl/probe/measure"
 )
 
 // The exit code says what a report's verdicts come to.
@@ -40,13 +38,13 @@ func TestProbeOutcome(t *testing.T) {
 		"waived beside one":      {func(r *probe.Report) { r.Summary.Pass, r.Summary.Waived = 1, 3 }, 0},
 		"all waived":             {func(r *probe.Report) { r.Summary.Waived = 3 }, 3},
 		"no pair":                {func(*probe.Report) {}, 3},
-		"a port is down":         {func(r *probe.Report) { r.Summary.Pass, r.Notes = 3, []string{plan.PartialNote + "n1/x is down"} }, 3},
+		"a port is down":         {func(r *probe.Report) { r.Summary.Pass, r.Notes = 3, []string{probe.PartialNote + "n1/x is down"} }, 3},
 		"a note":                 {func(r *probe.Report) { r.Summary.Pass, r.Notes = 3, []string{"n1/x is odd"} }, 0},
-		"a failure, a port down": {func(r *probe.Report) { r.Summary.Fail, r.Notes = 3, []string{plan.PartialNote + "n1/x is down"} }, 1},
-		"nothing is expected":    {inconclusive(judge.CodeNoExpectation), 0},
-		"too few samples":        {inconclusive(judge.CodeNoExpectation, judge.CodeWideInterval), 3},
-		"not measured":           {inconclusive(judge.CodeNotMeasured), 3},
-		"faster than possible":   {inconclusive(judge.CodeTooFast), 3},
+		"a failure, a port down": {func(r *probe.Report) { r.Summary.Fail, r.Notes = 3, []string{probe.PartialNote + "n1/x is down"} }, 1},
+		"nothing is expected":    {inconclusive(probe.CodeNoExpectation), 0},
+		"too few samples":        {inconclusive(probe.CodeNoExpectation, probe.CodeWideInterval), 3},
+		"not measured":           {inconclusive(probe.CodeNotMeasured), 3},
+		"faster than possible":   {inconclusive(probe.CodeTooFast), 3},
 		"an error":               {func(r *probe.Report) { r.Summary.Error = 1 }, 3},
 		"no time":                {func(r *probe.Report) { r.Complete = false }, 3},
 		"a host took no part":    {func(r *probe.Report) { r.Hosts = []probe.Host{{}, {Error: "gone"}} }, 3},
@@ -79,7 +77,7 @@ func TestUnlessCanceled(t *testing.T) {
 // A terminal has one line that is drawn over and over, a file a line now and then.
 func TestProbeProgress(t *testing.T) {
 	pairs := []probe.Pair{{From: probe.End{Host: "n1", Name: "eth0"}, To: probe.End{Host: "n2", Name: "eth0"}}}
-	p := proberun.Progress{Round: 2, Rounds: 5, Done: 3, Total: 9, Pairs: pairs, Bytes: 3 << 30, Left: 90 * time.Second}
+	p := measure.Progress{Round: 2, Rounds: 5, Done: 3, Total: 9, Pairs: pairs, Bytes: 3 << 30, Left: 90 * time.Second}
 	for _, terminal := range []bool{true, false} {
 		f := newStreams()
 		f.ErrTTY, f.Width = terminal, 80
@@ -167,19 +165,19 @@ func TestProgressLine(t *testing.T) {
 		return out
 	}
 	for _, tt := range []struct {
-		p     proberun.Progress
+		p     measure.Progress
 		width int
 		ascii bool
 		want  string
 	}{
-		{proberun.Progress{Round: 9, Rounds: 16, Done: 32, Total: 64, Pairs: pairs("gpu:0 > gpu:1", "x", "y"), Left: 20 * time.Second}, 0, false,
+		{measure.Progress{Round: 9, Rounds: 16, Done: 32, Total: 64, Pairs: pairs("gpu:0 > gpu:1", "x", "y"), Left: 20 * time.Second}, 0, false,
 			"round 9/16, 32 of 64 pairs, 20 s left: gpu:0 > gpu:1 and 2 more"},
-		{proberun.Progress{Round: 1, Rounds: 1, Total: 1, Pairs: pairs("a > b"), Left: 185 * time.Second}, 0, false, "round 1/1, 0 of 1 pair, 3 min 5 s left: a > b"},
-		{proberun.Progress{Round: 1, Rounds: 1, Total: 1, Pairs: pairs("a > b"), Left: 0}, 0, false, "round 1/1, 0 of 1 pair: a > b"},
-		{proberun.Progress{Round: 17, Rounds: 16, Done: 64, Total: 64}, 0, false, "round 17/17, 64 of 64 pairs"},
-		{proberun.Progress{Round: 1, Rounds: 1, Total: 1, Pairs: pairs("\x1b[2J > b\u202e")}, 0, false, `round 1/1, 0 of 1 pair: \x1b[2J > b\u202e`},
-		{proberun.Progress{Round: 9, Rounds: 16, Done: 32, Total: 64, Pairs: pairs("gpu:0 > gpu:1"), Left: time.Hour}, 30, false, "round 9/16, 32 of 64 pairs, 1…"},
-		{proberun.Progress{Round: 9, Rounds: 16, Done: 32, Total: 64, Pairs: pairs("gpu:0 > gpu:1"), Left: 2 * time.Hour}, 30, true, "round 9/16, 32 of 64 pairs, 2~"},
+		{measure.Progress{Round: 1, Rounds: 1, Total: 1, Pairs: pairs("a > b"), Left: 185 * time.Second}, 0, false, "round 1/1, 0 of 1 pair, 3 min 5 s left: a > b"},
+		{measure.Progress{Round: 1, Rounds: 1, Total: 1, Pairs: pairs("a > b"), Left: 0}, 0, false, "round 1/1, 0 of 1 pair: a > b"},
+		{measure.Progress{Round: 17, Rounds: 16, Done: 64, Total: 64}, 0, false, "round 17/17, 64 of 64 pairs"},
+		{measure.Progress{Round: 1, Rounds: 1, Total: 1, Pairs: pairs("\x1b[2J > b\u202e")}, 0, false, `round 1/1, 0 of 1 pair: \x1b[2J > b\u202e`},
+		{measure.Progress{Round: 9, Rounds: 16, Done: 32, Total: 64, Pairs: pairs("gpu:0 > gpu:1"), Left: time.Hour}, 30, false, "round 9/16, 32 of 64 pairs, 1…"},
+		{measure.Progress{Round: 9, Rounds: 16, Done: 32, Total: 64, Pairs: pairs("gpu:0 > gpu:1"), Left: 2 * time.Hour}, 30, true, "round 9/16, 32 of 64 pairs, 2~"},
 	} {
 		if got := progressLine(&tt.p, tt.width, show.Options{Look: report.Look{ASCII: tt.ascii}}); got != tt.want {
 			t.Errorf("%q, want %q", got, tt.want)
