@@ -8,9 +8,8 @@ import (
 	"net"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 	"syscall"
-
-	"google.golang.org/grpc/test/bufconn"
 
 	"github.com/topoctl/topoctl/engine/internal/transport/fake"
 )
@@ -61,7 +60,7 @@ func (n *Network) Kill(engine string) {
 	for at, l := range n.listeners {
 		if l.engine == engine {
 			delete(n.listeners, at)
-			_ = l.Listener.Close()
+			close(l.over)
 		}
 	}
 	for l := range n.links {
@@ -101,7 +100,7 @@ func (n sessions) Listen(engine, address string) (net.Listener, error) {
 	if n.listeners[at] != nil {
 		return nil, fmt.Errorf("listen %s: %w", at, syscall.EADDRINUSE)
 	}
-	l := &listener{Listener: bufconn.Listen(pipeBytes), network: n.Network, engine: engine, at: at}
+	l := &listener{network: n.Network, engine: engine, at: at, dialled: make(chan net.Conn), over: make(chan struct{})}
 	n.listeners[at] = l
 	return l, nil
 }
@@ -114,61 +113,49 @@ func (n sessions) Dial(ctx context.Context, engine string, to netip.AddrPort) (n
 	if l == nil {
 		return nil, fmt.Errorf("dial %s: %w", to, syscall.ECONNREFUSED)
 	}
-	far, err := l.DialContext(ctx)
-	if err != nil {
+	near, a := net.Pipe()
+	b, far := net.Pipe()
+	x := &link{network: n.Network, between: [2]string{engine, l.engine}, ends: [2]net.Conn{a, b}}
+	select {
+	case l.dialled <- far:
+	case <-l.over:
 		return nil, fmt.Errorf("dial %s: %w", to, syscall.ECONNREFUSED)
+	case <-ctx.Done():
+		return nil, ctx.Err()
 	}
-	own := bufconn.Listen(pipeBytes)
-	defer own.Close()
-	type accepted struct {
-		net.Conn
-		error
-	}
-	taken := make(chan accepted, 1)
-	go func() {
-		c, err := own.Accept()
-		taken <- accepted{c, err}
-	}()
-	near, err := own.DialContext(ctx)
-	if err != nil {
-		_ = far.Close()
-		return nil, err
-	}
-	middle := <-taken
-	x := &link{network: n.Network, between: [2]string{engine, l.engine}, ends: [2]net.Conn{middle.Conn, far}}
 	n.mu.Lock()
 	n.links[x] = true
 	n.mu.Unlock()
 	var both sync.WaitGroup
-	both.Go(func() { x.carry(far, middle.Conn) })
-	both.Go(func() { x.carry(middle.Conn, far) })
+	both.Go(func() { x.carry(b, a) })
+	both.Go(func() { x.carry(a, b) })
 	go func() {
 		both.Wait()
 		n.mu.Lock()
 		delete(n.links, x)
 		n.mu.Unlock()
 	}()
-	return conn{near, net.TCPAddrFromAddrPort(netip.AddrPortFrom(to.Addr(), 0)), net.TCPAddrFromAddrPort(to)}, nil
+	return conn{near, net.TCPAddrFromAddrPort(netip.AddrPortFrom(to.Addr(), 0)), net.TCPAddrFromAddrPort(to), new(atomic.Uint64)}, nil
 }
-
-const pipeBytes = 64 << 10
 
 // listener is an engine's address.
 type listener struct {
-	*bufconn.Listener
 	network *Network
 	engine  string
 	at      netip.AddrPort
+	dialled chan net.Conn
+	over    chan struct{} // closed once the address is no one's any more
 }
 
 func (l *listener) Addr() net.Addr { return net.TCPAddrFromAddrPort(l.at) }
 
 func (l *listener) Accept() (net.Conn, error) {
-	c, err := l.Listener.Accept()
-	if err != nil {
+	select {
+	case c := <-l.dialled:
+		return conn{c, l.Addr(), net.TCPAddrFromAddrPort(netip.AddrPortFrom(l.at.Addr(), 0)), new(atomic.Uint64)}, nil
+	case <-l.over:
 		return nil, net.ErrClosed
 	}
-	return conn{c, l.Addr(), net.TCPAddrFromAddrPort(netip.AddrPortFrom(l.at.Addr(), 0))}, nil
 }
 
 func (l *listener) Close() error {
@@ -176,15 +163,25 @@ func (l *listener) Close() error {
 	defer l.network.mu.Unlock()
 	if l.network.listeners[l.at] == l {
 		delete(l.network.listeners, l.at)
+		close(l.over)
 	}
-	return l.Listener.Close()
+	return nil
 }
 
-// conn has the addresses that a socket would have.
+// conn has the addresses that a socket would have. What is written is taken at once.
 type conn struct {
 	net.Conn
 	local, remote net.Addr
+	written       *atomic.Uint64
 }
+
+func (c conn) Write(b []byte) (int, error) {
+	k, err := c.Conn.Write(b)
+	c.written.Add(uint64(k))
+	return k, err
+}
+
+func (c conn) Delivered() (bytes uint64, all bool) { return c.written.Load(), true }
 
 func (c conn) LocalAddr() net.Addr  { return c.local }
 func (c conn) RemoteAddr() net.Addr { return c.remote }
@@ -208,25 +205,37 @@ func (l *link) close() {
 	}
 }
 
-// carry moves bytes one way until either end is closed.
+// carry moves bytes one way until either end is closed. What is written while an end is silenced waits here, as it would
+// in the buffers of a host.
 func (l *link) carry(to io.Writer, from io.Reader) {
-	buffer := make([]byte, pipeBytes)
-	for {
-		k, err := from.Read(buffer)
-		if l.wait() {
-			if k > 0 {
-				_, failed := to.Write(buffer[:k])
-				err = errors.Join(err, failed)
+	buffered := make(chan []byte, 1<<10)
+	var reading sync.WaitGroup
+	reading.Go(func() {
+		defer close(buffered)
+		for {
+			b := make([]byte, 4<<10)
+			k, err := from.Read(b)
+			if err != nil {
+				return
 			}
-			if err == nil {
-				continue
-			}
+			buffered <- b[:k]
 		}
-		l.network.mu.Lock()
-		l.close()
-		l.network.mu.Unlock()
-		return
+	})
+	for b := range buffered {
+		if !l.wait() {
+			break
+		}
+		if _, err := to.Write(b); err != nil {
+			break
+		}
 	}
+	l.wait() // an end is no sooner heard of than what was written before it
+	l.network.mu.Lock()
+	l.close()
+	l.network.mu.Unlock()
+	for range buffered { // until its reader has ended
+	}
+	reading.Wait()
 }
 
 // wait waits until neither end is silenced; false: the connection is over.

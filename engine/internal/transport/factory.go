@@ -43,7 +43,8 @@ type Factory struct {
 }
 
 // Network connects the sessions of engines in place of the host's network. engine is who listens or dials; listeners
-// have a *net.TCPAddr.
+// have a *net.TCPAddr. A connection with a method Delivered() (bytes uint64, all bool) says what of what was written the
+// peer's host has taken, as the kernel does of a socket.
 type Network interface {
 	Listen(engine, address string) (net.Listener, error)
 	Dial(ctx context.Context, engine string, to netip.AddrPort) (net.Conn, error)
