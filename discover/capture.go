@@ -14,11 +14,11 @@ import (
 	"time"
 
 	"github.com/topoctl/topoctl/discover/internal/sysfs"
+	"github.com/topoctl/topoctl/discover/replies"
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/hosttree"
 	"github.com/topoctl/topoctl/internal/pkgerr"
 	"github.com/topoctl/topoctl/internal/redact"
-	"github.com/topoctl/topoctl/internal/replies"
 	"github.com/topoctl/topoctl/internal/text"
 )
 

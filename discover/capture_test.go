@@ -12,11 +12,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/topoctl/topoctl/discover/internal/sysfs"
+	"github.com/topoctl/topoctl/discover/replies"
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/fixtures"
 	"github.com/topoctl/topoctl/internal/hosttree"
 	"github.com/topoctl/topoctl/internal/redact"
-	"github.com/topoctl/topoctl/internal/replies"
 	"github.com/topoctl/topoctl/testkit/longtest"
 )
 

@@ -12,10 +12,10 @@ import (
 	"github.com/jaypipes/ghw"
 
 	"github.com/topoctl/topoctl/discover/internal/sysfs"
+	"github.com/topoctl/topoctl/discover/replies"
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/hosttree"
 	"github.com/topoctl/topoctl/internal/pkgerr"
-	"github.com/topoctl/topoctl/internal/replies"
 )
 
 // Options say which host to look at and how. The zero value is this machine
@@ -48,11 +48,8 @@ type Options struct {
 // Absent() bool that returns true, this machine has no such library, which is
 // not a failure.
 type GPUSource interface {
-	GPUs(ctx context.Context) (*GPUReport, error)
+	GPUs(ctx context.Context) (*replies.GPUReport, error)
 }
-
-// GPUReport is what the GPU vendor's library says about a host's GPUs.
-type GPUReport = replies.GPUReport
 
 // libraryAbsent says whether a GPUSource's error means that there is no library here.
 func libraryAbsent(err error) bool {

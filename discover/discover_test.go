@@ -14,10 +14,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/topoctl/topoctl/discover/replies"
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/fixtures"
 	"github.com/topoctl/topoctl/internal/hosttree"
-	"github.com/topoctl/topoctl/internal/replies"
 	"github.com/topoctl/topoctl/testkit/longtest"
 )
 

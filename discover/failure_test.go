@@ -15,9 +15,9 @@ import (
 	"github.com/jaypipes/ghw"
 
 	"github.com/topoctl/topoctl/discover/internal/sysfs"
+	"github.com/topoctl/topoctl/discover/replies"
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/hosttree"
-	"github.com/topoctl/topoctl/internal/replies"
 )
 
 // absentGPUs is what a GPUSource says that has no library.

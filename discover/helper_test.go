@@ -10,10 +10,10 @@ import (
 	"time"
 
 	"github.com/topoctl/topoctl/discover/internal/sysfs"
+	"github.com/topoctl/topoctl/discover/replies"
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/hosttree"
 	"github.com/topoctl/topoctl/internal/hosttree/machine"
-	"github.com/topoctl/topoctl/internal/replies"
 	"github.com/topoctl/topoctl/testkit/longtest"
 )
 

@@ -7,8 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/topoctl/topoctl/discover/replies"
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/internal/replies"
 )
 
 // errNoNetlink says that this system has no netlink to ask.

@@ -5,7 +5,7 @@ package discover
 import (
 	"context"
 
-	"github.com/topoctl/topoctl/internal/replies"
+	"github.com/topoctl/topoctl/discover/replies"
 )
 
 // dumpNetlink asks the kernel, which here knows no netlink.

@@ -6,9 +6,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/topoctl/topoctl/discover/replies"
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/hosttree"
-	"github.com/topoctl/topoctl/internal/replies"
 )
 
 // withAnswers is the small machine with other recorded answers.

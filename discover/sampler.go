@@ -8,9 +8,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/topoctl/topoctl/discover/counters"
 	"github.com/topoctl/topoctl/discover/internal/sysfs"
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/internal/counters"
 	"github.com/topoctl/topoctl/internal/pkgerr"
 )
 
@@ -23,9 +23,6 @@ const (
 
 // maxNotes bounds the notes of a sample.
 const maxNotes = 32
-
-// Sample is what a Sampler read from a host at one time.
-type Sample = counters.Sample
 
 // Sampler reads a host repeatedly: the counters of its ports, the state of its links, the load
 // of its GPUs. To keep samples cheap it reads only files that existed when it first saw the
@@ -65,7 +62,7 @@ func NewSampler(opts Options) (*Sampler, error) {
 // the time of the sample, relative to any fixed moment. What cannot be read is missing or nil,
 // with a note. When the deadline of ctx passes, the rest is missing; when ctx is cancelled,
 // Sample returns its error.
-func (s *Sampler) Sample(ctx context.Context, t *topo.Topology, at time.Duration) (*Sample, error) {
+func (s *Sampler) Sample(ctx context.Context, t *topo.Topology, at time.Duration) (*counters.Sample, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {

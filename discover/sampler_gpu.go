@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/topoctl/topoctl/discover/counters"
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/internal/counters"
 	"github.com/topoctl/topoctl/internal/pkgerr"
 )
 
@@ -14,12 +14,9 @@ import (
 // loaded until Close, and may be called again after Close. Notes are about single GPUs. Errors
 // are as in GPUSource.
 type GPULoadSource interface {
-	Load(ctx context.Context) (loads []GPULoad, notes []string, err error)
+	Load(ctx context.Context) (loads []counters.GPULoad, notes []string, err error)
 	Close() error
 }
-
-// GPULoad is the load of one GPU, identified by PCI address and UUID.
-type GPULoad = counters.GPULoad
 
 // gpuLoads asks a GPU library repeatedly, in at most one goroutine of its own: a call takes tens
 // of milliseconds for each GPU, and one that hangs must not hang the sampler.

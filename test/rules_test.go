@@ -25,7 +25,7 @@ const modulePath = "github.com/topoctl/topoctl"
 var pure = []string{
 	"discover/topo", "discover/formats", "discover/internal/gpulink", "pathsel", "probe",
 	"internal/text", "internal/report", "internal/cpuset", "internal/document", "internal/maxmin", "internal/pkgerr", "internal/group",
-	"internal/replies", "internal/counters", "internal/redact", "internal/direction", "internal/pick", "internal/sched",
+	"discover/replies", "discover/counters", "internal/redact", "internal/direction", "internal/pick", "internal/sched",
 	"internal/picture", "internal/rival", "internal/remap", "internal/compare", "internal/explain", "internal/record",
 	"internal/watch", "internal/audit", "internal/fleet", "internal/sim", "internal/kv", "internal/probe/show", "tui/internal",
 }
@@ -40,7 +40,7 @@ var stands = map[string][]string{
 	".":        {"discover", "engine"},
 	"discover": {"internal", "fixtures"}, // discover/formats: variants of fixtures
 	"fixtures": {"discover/topo", "internal"},
-	"pathsel":  {"discover/topo", "discover/formats", "internal"},
+	"pathsel":  {"discover/topo", "discover/formats", "discover/replies", "internal"},
 	"engine":   {"discover/topo", "pathsel", "internal"},
 	"probe":    {"discover/topo", "pathsel", "engine", "internal"},
 	"tui":      {"discover", "pathsel", "engine", "probe", "internal"},

@@ -15,10 +15,10 @@ import (
 
 	"github.com/topoctl/topoctl/discover"
 	"github.com/topoctl/topoctl/discover/formats/ncclxml"
+	"github.com/topoctl/topoctl/discover/replies"
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/fixtures"
 	"github.com/topoctl/topoctl/internal/hosttree"
-	"github.com/topoctl/topoctl/internal/replies"
 	"github.com/topoctl/topoctl/testkit/fixturetest"
 	"github.com/topoctl/topoctl/testkit/longtest"
 )
@@ -118,10 +118,11 @@ func TestBrokenFilesCostNobodyElse(t *testing.T) {
 	for _, name := range []string{"cpu-2eth", "lab-softrdma", "a10-2nic"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			tree, err := fixtures.Open(name)
+			opened, err := fixtures.Open(name)
 			if err != nil {
 				t.Fatal(err)
 			}
+			tree := opened.(hosttree.Tree)
 			recorder := hosttree.NewRecorder(tree)
 			want := nodeIDs(look(t, recorder))
 			for _, file := range longtest.Sample(filesOf(t, recorder.Recorded()), 40) {

@@ -10,8 +10,8 @@ import (
 
 	gonvml "github.com/NVIDIA/go-nvml/pkg/nvml"
 
+	"github.com/topoctl/topoctl/discover/replies"
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/internal/replies"
 )
 
 // asker asks one loaded NVML and collects what failed.

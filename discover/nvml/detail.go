@@ -8,9 +8,9 @@ import (
 
 	gonvml "github.com/NVIDIA/go-nvml/pkg/nvml"
 
+	"github.com/topoctl/topoctl/discover/replies"
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/cpuset"
-	"github.com/topoctl/topoctl/internal/replies"
 )
 
 // maxCPUs and maxNodes size the sets that NVML fills; go-nvml makes them eight

@@ -11,7 +11,7 @@ import (
 	"github.com/NVIDIA/go-nvml/pkg/dl"
 	gonvml "github.com/NVIDIA/go-nvml/pkg/nvml"
 
-	"github.com/topoctl/topoctl/internal/replies"
+	"github.com/topoctl/topoctl/discover/replies"
 )
 
 // Source asks NVML. It is safe for concurrent use. The zero value is the system's NVML.

@@ -5,8 +5,8 @@ package nvml
 import (
 	"context"
 
-	"github.com/topoctl/topoctl/internal/counters"
-	"github.com/topoctl/topoctl/internal/replies"
+	"github.com/topoctl/topoctl/discover/counters"
+	"github.com/topoctl/topoctl/discover/replies"
 )
 
 // Source asks no NVML.

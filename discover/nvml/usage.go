@@ -11,8 +11,8 @@ import (
 
 	gonvml "github.com/NVIDIA/go-nvml/pkg/nvml"
 
+	"github.com/topoctl/topoctl/discover/counters"
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/internal/counters"
 )
 
 // kept is the library that Load started, guarded by one.

@@ -15,8 +15,8 @@ import (
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/audit"
 
+	"github.com/topoctl/topoctl/discover/counters"
 	"github.com/topoctl/topoctl/internal/audit/owners"
-	"github.com/topoctl/topoctl/internal/counters"
 	"github.com/topoctl/topoctl/pathsel"
 	"github.com/topoctl/topoctl/testkit/fixturetest"
 )

@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/topoctl/topoctl/discover/counters"
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/internal/counters"
 )
 
 // tally adds up what one port or interface carried.

@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"github.com/topoctl/topoctl/discover"
+	"github.com/topoctl/topoctl/discover/counters"
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/internal/counters"
 	"github.com/topoctl/topoctl/internal/pkgerr"
 	"github.com/topoctl/topoctl/internal/record"
 )

@@ -8,8 +8,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/topoctl/topoctl/discover/counters"
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/internal/counters"
 )
 
 // Synthetic is a feed with counters that are made up for the host as it was seen first, the same

@@ -9,7 +9,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/topoctl/topoctl/internal/counters"
+	"github.com/topoctl/topoctl/discover/counters"
 	"github.com/topoctl/topoctl/internal/record"
 	"github.com/topoctl/topoctl/testkit/fixturetest"
 )

@@ -7,8 +7,8 @@ import (
 	"reflect"
 	"slices"
 
+	"github.com/topoctl/topoctl/discover/counters"
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/internal/counters"
 )
 
 // What single things of a record may be at most.

@@ -4,8 +4,8 @@ import (
 	"encoding/json"
 	"fmt"
 
+	"github.com/topoctl/topoctl/discover/counters"
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/internal/counters"
 	"github.com/topoctl/topoctl/internal/document"
 	"github.com/topoctl/topoctl/internal/pkgerr"
 	"github.com/topoctl/topoctl/probe"

@@ -13,9 +13,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/topoctl/topoctl/discover/counters"
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/engine"
-	"github.com/topoctl/topoctl/internal/counters"
 	"github.com/topoctl/topoctl/internal/record"
 	"github.com/topoctl/topoctl/probe"
 	"github.com/topoctl/topoctl/testkit/fixturetest"

@@ -8,8 +8,8 @@ import (
 	"reflect"
 	"strings"
 
+	"github.com/topoctl/topoctl/discover/replies"
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/internal/replies"
 )
 
 // Redactor replaces what identifies a machine, its owner or its network by

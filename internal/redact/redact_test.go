@@ -10,9 +10,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/topoctl/topoctl/discover/replies"
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/redact"
-	"github.com/topoctl/topoctl/internal/replies"
 )
 
 // identified is a host with a value in every place that can identify it.

@@ -5,7 +5,7 @@ package verbscheck
 import (
 	"context"
 
-	"github.com/topoctl/topoctl/internal/replies"
+	"github.com/topoctl/topoctl/discover/replies"
 )
 
 // Try says that this program cannot ask the library.

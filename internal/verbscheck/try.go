@@ -13,8 +13,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/topoctl/topoctl/discover/replies"
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/internal/replies"
 	"github.com/topoctl/topoctl/internal/verbs"
 )
 

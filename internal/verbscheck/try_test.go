@@ -14,7 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/topoctl/topoctl/internal/replies"
+	"github.com/topoctl/topoctl/discover/replies"
 	"github.com/topoctl/topoctl/internal/verbs"
 	"github.com/topoctl/topoctl/internal/verbs/verbsfake"
 )

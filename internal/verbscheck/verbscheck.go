@@ -15,7 +15,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/topoctl/topoctl/internal/replies"
+	"github.com/topoctl/topoctl/discover/replies"
 	"github.com/topoctl/topoctl/internal/verbs"
 )
 

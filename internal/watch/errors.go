@@ -6,8 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/topoctl/topoctl/discover/counters"
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/internal/counters"
 )
 
 // When error counters are reported: when they begin to move, then at most every again while they

@@ -6,8 +6,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/topoctl/topoctl/discover/counters"
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/internal/counters"
 )
 
 // portState is what is remembered of a port.

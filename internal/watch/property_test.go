@@ -11,8 +11,8 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/topoctl/topoctl/discover/counters"
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/internal/counters"
 	"github.com/topoctl/topoctl/pathsel/doctor"
 	"github.com/topoctl/topoctl/testkit/fixturetest"
 	"github.com/topoctl/topoctl/testkit/schematest"

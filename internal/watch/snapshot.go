@@ -4,8 +4,8 @@ import (
 	"cmp"
 	"slices"
 
+	"github.com/topoctl/topoctl/discover/counters"
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/internal/counters"
 	"github.com/topoctl/topoctl/internal/picture"
 )
 

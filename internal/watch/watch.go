@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/topoctl/topoctl/discover/counters"
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/internal/counters"
 	"github.com/topoctl/topoctl/internal/pkgerr"
 	"github.com/topoctl/topoctl/internal/text"
 	"github.com/topoctl/topoctl/pathsel"

@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/topoctl/topoctl/discover/counters"
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/internal/counters"
 	"github.com/topoctl/topoctl/testkit/fixturetest"
 	"github.com/topoctl/topoctl/testkit/golden"
 	"github.com/topoctl/topoctl/testkit/longtest"

@@ -8,8 +8,8 @@ import (
 
 	"github.com/topoctl/topoctl/discover/formats/ncclxml"
 	"github.com/topoctl/topoctl/discover/formats/texts"
+	"github.com/topoctl/topoctl/discover/replies"
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/internal/replies"
 	"github.com/topoctl/topoctl/pathsel/doctor"
 	"github.com/topoctl/topoctl/testkit/fixturetest"
 )

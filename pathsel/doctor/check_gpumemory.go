@@ -6,8 +6,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/topoctl/topoctl/discover/replies"
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/internal/replies"
 	"github.com/topoctl/topoctl/internal/text"
 	"github.com/topoctl/topoctl/internal/units"
 )

@@ -8,9 +8,9 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/topoctl/topoctl/discover/replies"
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/pkgerr"
-	"github.com/topoctl/topoctl/internal/replies"
 	"github.com/topoctl/topoctl/internal/text"
 	"github.com/topoctl/topoctl/pathsel"
 )

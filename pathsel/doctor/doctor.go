@@ -4,10 +4,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/topoctl/topoctl/discover/replies"
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/pkgerr"
-	"github.com/topoctl/topoctl/internal/replies"
-	"github.com/topoctl/topoctl/internal/units"
 	"github.com/topoctl/topoctl/pathsel"
 )
 
@@ -15,9 +14,9 @@ import (
 type Options struct {
 	// Codes are the checks to make; none means all.
 	Codes []Code
-	// Units is the unit of rates in texts. Auto is what is customary: gigabits
-	// for network ports, gigabytes for the rest.
-	Units units.System
+	// Units is the unit of rates in texts: "gbit", "gbyte" or "gibyte"; "" or "auto" is what is customary, gigabits
+	// for network ports and gigabytes for the rest.
+	Units string
 	// Verbs is how trying the RDMA devices of the running host went; nil where
 	// they were not tried.
 	Verbs *replies.VerbsReport

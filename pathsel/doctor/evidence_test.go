@@ -11,10 +11,10 @@ import (
 	"testing"
 
 	"github.com/topoctl/topoctl/discover"
+	"github.com/topoctl/topoctl/discover/replies"
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/fixtures"
 	"github.com/topoctl/topoctl/internal/hosttree"
-	"github.com/topoctl/topoctl/internal/replies"
 	"github.com/topoctl/topoctl/pathsel/doctor"
 	"github.com/topoctl/topoctl/testkit/longtest"
 )

@@ -5,8 +5,8 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/topoctl/topoctl/discover/replies"
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/internal/replies"
 	"github.com/topoctl/topoctl/pathsel/doctor"
 	"github.com/topoctl/topoctl/testkit/golden"
 )

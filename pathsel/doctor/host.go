@@ -5,8 +5,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/topoctl/topoctl/discover/replies"
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/internal/replies"
 	"github.com/topoctl/topoctl/internal/text"
 	"github.com/topoctl/topoctl/internal/units"
 	"github.com/topoctl/topoctl/pathsel"
@@ -35,7 +35,7 @@ type host struct {
 }
 
 func newHost(t *topo.Topology, paths *pathsel.Host, o Options) *host {
-	h := &host{Index: paths.Index(), t: t, paths: paths, units: o.Units, verbs: o.Verbs, gidIndex: o.GIDIndex, peer: o.Peer,
+	h := &host{Index: paths.Index(), t: t, paths: paths, units: units.System(o.Units), verbs: o.Verbs, gidIndex: o.GIDIndex, peer: o.Peer,
 		ports: paths.Ports(), near: paths.Nearness(), links: t.GPULinks()}
 	h.gpus = matching(t.GPUs, func(*topo.GPU) bool { return true })
 	for i := range h.ports { // a link layer guessed from a device's name is good enough for a choice, not for a verdict

@@ -165,7 +165,7 @@ func TestEmptyTopology(t *testing.T) {
 
 // Rates are printed in the unit that is asked for.
 func TestUnits(t *testing.T) {
-	r, err := doctor.Run(fixturetest.Topology(t, "dgx-h100-gpu2-x8"), doctor.Options{Codes: []doctor.Code{"link-degraded"}, Units: units.Gibyte})
+	r, err := doctor.Run(fixturetest.Topology(t, "dgx-h100-gpu2-x8"), doctor.Options{Codes: []doctor.Code{"link-degraded"}, Units: string(units.Gibyte)})
 	if err != nil || !strings.Contains(r.Findings()[0].Text, "29.3 GiB/s instead of 58.7 GiB/s") {
 		t.Errorf("%v %+v", err, r)
 	}

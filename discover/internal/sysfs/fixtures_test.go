@@ -8,6 +8,7 @@ import (
 
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/fixtures"
+	"github.com/topoctl/topoctl/internal/hosttree"
 )
 
 // TestFixtureMissingFiles: each patch that takes something away has
@@ -23,7 +24,7 @@ func TestFixtureMissingFiles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	top := Read(tree, false)
+	top := Read(tree.(hosttree.Tree), false)
 	silent := 0
 	for line := range strings.Lines(string(text)) {
 		words := strings.Fields(strings.Trim(line, "-{} \n"))

@@ -7,8 +7,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/topoctl/topoctl/discover/counters"
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/internal/counters"
 	"github.com/topoctl/topoctl/internal/hosttree"
 )
 

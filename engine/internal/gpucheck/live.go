@@ -12,9 +12,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/topoctl/topoctl/discover/counters"
 	"github.com/topoctl/topoctl/discover/nvml"
 	"github.com/topoctl/topoctl/engine/memory/cuda"
-	"github.com/topoctl/topoctl/internal/counters"
 )
 
 // load compares what the dashboard reads from NVML with what nvidia-smi says at the same time,

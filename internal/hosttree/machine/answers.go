@@ -8,8 +8,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/topoctl/topoctl/discover/replies"
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/internal/replies"
 )
 
 // addAnswers adds what a capture of the machine would have recorded of NVML and

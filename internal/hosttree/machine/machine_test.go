@@ -8,9 +8,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/topoctl/topoctl/discover/replies"
 	"github.com/topoctl/topoctl/internal/hosttree"
 	"github.com/topoctl/topoctl/internal/hosttree/machine"
-	"github.com/topoctl/topoctl/internal/replies"
 	"github.com/topoctl/topoctl/testkit/golden"
 )
 

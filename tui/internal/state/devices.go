@@ -3,8 +3,8 @@ package state
 import (
 	"slices"
 
+	"github.com/topoctl/topoctl/discover/counters"
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/internal/counters"
 )
 
 // replaced forgets what was counted of devices whose names others have now.

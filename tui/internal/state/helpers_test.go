@@ -8,8 +8,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/topoctl/topoctl/discover/counters"
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/internal/counters"
 	"github.com/topoctl/topoctl/internal/record"
 	"github.com/topoctl/topoctl/pathsel/diff"
 	"github.com/topoctl/topoctl/pathsel/doctor"

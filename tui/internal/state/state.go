@@ -4,9 +4,9 @@
 package state
 
 import (
+	"github.com/topoctl/topoctl/discover/counters"
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/engine"
-	"github.com/topoctl/topoctl/internal/counters"
 	"github.com/topoctl/topoctl/internal/record"
 	"github.com/topoctl/topoctl/internal/watch"
 	"github.com/topoctl/topoctl/pathsel/diff"

@@ -3,8 +3,8 @@ package views_test
 import (
 	"testing"
 
+	"github.com/topoctl/topoctl/discover/counters"
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/internal/counters"
 	"github.com/topoctl/topoctl/internal/record"
 	"github.com/topoctl/topoctl/testkit/fixturetest"
 	"github.com/topoctl/topoctl/testkit/longtest"

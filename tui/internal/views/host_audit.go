@@ -1,9 +1,9 @@
 package views
 
 import (
+	"github.com/topoctl/topoctl/discover/counters"
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/internal/audit"
-	"github.com/topoctl/topoctl/internal/counters"
 	"github.com/topoctl/topoctl/tui/internal/state"
 )
 

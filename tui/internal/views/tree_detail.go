@@ -8,8 +8,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/topoctl/topoctl/discover/counters"
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/internal/counters"
 	"github.com/topoctl/topoctl/internal/explain"
 	"github.com/topoctl/topoctl/internal/record"
 	"github.com/topoctl/topoctl/internal/text"

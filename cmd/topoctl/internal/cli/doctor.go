@@ -8,10 +8,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/topoctl/topoctl/discover/replies"
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/internal/replies"
 	"github.com/topoctl/topoctl/internal/report"
-	"github.com/topoctl/topoctl/internal/units"
 	"github.com/topoctl/topoctl/pathsel/doctor"
 )
 
@@ -98,7 +97,7 @@ func (o *doctorOptions) run(ctx context.Context) error {
 		run.Verbs = tryDevices(ctx, o.Host, o.rdma, t)
 	}
 	if o.Format == formatTable {
-		run.Units = units.System(o.Globals.Units)
+		run.Units = o.Globals.Units
 	}
 	if o.peer != "" {
 		if run.Peer, err = o.Named(ctx, o.peer); err != nil {
@@ -123,7 +122,7 @@ func (o *doctorOptions) run(ctx context.Context) error {
 
 // examine runs all checks on a host.
 func examine(ctx context.Context, in *Host, rdma RDMASource, t *topo.Topology) (*doctor.Report, error) {
-	return doctor.Run(t, doctor.Options{Verbs: tryDevices(ctx, in, rdma, t), Units: units.System(in.Globals.Units)})
+	return doctor.Run(t, doctor.Options{Verbs: tryDevices(ctx, in, rdma, t), Units: in.Globals.Units})
 }
 
 // asksDevices says whether one of these checks wants to know of the RDMA devices; none are all checks.

@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/topoctl/topoctl/discover/replies"
 	"github.com/topoctl/topoctl/discover/topo"
-	"github.com/topoctl/topoctl/internal/replies"
 	"github.com/topoctl/topoctl/pathsel/doctor"
 )
 

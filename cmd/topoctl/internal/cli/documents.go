@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/topoctl/topoctl"
+	"github.com/topoctl/topoctl/discover/replies"
 	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/engine"
 	"github.com/topoctl/topoctl/internal/agent"
@@ -16,7 +17,6 @@ import (
 	kvreport "github.com/topoctl/topoctl/internal/kv/report"
 	"github.com/topoctl/topoctl/internal/probe/show"
 	"github.com/topoctl/topoctl/internal/record"
-	"github.com/topoctl/topoctl/internal/replies"
 	"github.com/topoctl/topoctl/internal/watch"
 	"github.com/topoctl/topoctl/pathsel"
 	"github.com/topoctl/topoctl/pathsel/diff"

@@ -18,9 +18,9 @@ import (
 
 	"github.com/topoctl/topoctl/discover"
 	"github.com/topoctl/topoctl/discover/formats/texts"
+	"github.com/topoctl/topoctl/discover/replies"
 	"github.com/topoctl/topoctl/internal/build"
 	"github.com/topoctl/topoctl/internal/pkgerr"
-	"github.com/topoctl/topoctl/internal/replies"
 	"github.com/topoctl/topoctl/internal/text"
 	"github.com/topoctl/topoctl/internal/units"
 )
