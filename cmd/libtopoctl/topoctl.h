@@ -68,6 +68,9 @@ int64_t topoctl_error(char *out, int64_t cap);
  *   "registry"    string   a registry in which peers find this engine by its name, and it them, such as
  *                          "etcd://host1,host2/prefix" (docs/registry.md); default: none
  *   "serves"      [string] with registry: what it tells others that this engine is good for
+ *   "regions"     [object] memory that is allocated as by topoctl_alloc before a peer can open this engine, and
+ *                          that peers find by name: "name", "bytes", and, optional, "location" and "grant" (a
+ *                          number; default 3: peers may read and write)
  *   "answer"      bool     true: this program answers the calls of peers (topoctl_calls)
  *   "devices"     [string] RDMA devices or netdevs that may be used; default: those with role data
  *   "transports"  [string] of "shm", "rdma", "tcp"; default all three, in this order
@@ -100,6 +103,8 @@ int32_t topoctl_unregister(int64_t engine, int64_t n, const uint64_t *address);
 /* Memory that engines of this host share (the fastest path between processes), registered. */
 int32_t topoctl_alloc(int64_t engine, uint64_t length, const char *location, int32_t grant, uint64_t *address);
 int32_t topoctl_free(int64_t engine, uint64_t address);
+/* Where a region of the options is; TOPOCTL_NO_REGION: none has that name. */
+int32_t topoctl_region(int64_t engine, const char *name, uint64_t *address, uint64_t *length);
 
 /* Peers are named by host:port, by their name in the registry, or by the one that topoctl_add_peer gave.
  * They are opened by the first batch that uses them, and again after they were lost. Metadata is
@@ -110,6 +115,10 @@ int32_t topoctl_remove_peer(int64_t engine, const char *peer);
 /* Asks what the peer offers: a batch, whose result is address and length of each range, two
  * uint64_t, in the order of addresses. */
 int64_t topoctl_peer_ranges(int64_t engine, const char *peer, int64_t timeout_ns);
+/* Finds a region of the peer by its name: a batch, whose result is its address and length, two
+ * uint64_t. A peer that is not there yet, or was lost, and a region that it does not offer yet are
+ * waited for until the timeout; then the batch ends with TOPOCTL_NO_PEER or TOPOCTL_NO_REGION. */
+int64_t topoctl_find(int64_t engine, const char *peer, const char *region, int64_t timeout_ns);
 
 /* Transfers: a call for a whole batch. Ranges are absolute addresses, here and there; each must
  * lie in registered memory and may cross registered ranges that touch. notify (NULL: none) is

@@ -90,6 +90,35 @@ class TestTransfers(EngineTest):
         with self.assertRaises(errors.NoPeer):
             self.b.probe(address)
 
+    def test_regions_by_name(self):
+        with self.assertRaises(errors.NoPeer):
+            self.b.find("127.0.0.1:1", "kv", timeout=0.05).wait()
+        named = {"kv": 4096, "read": topoctl.Named(4096, topoctl.Grant.READ, "cpu:0")}
+        with topoctl.Engine(topology="none", regions=named) as there:
+            kv = there.region("kv")
+            found = self.b.find(there.address, "kv").wait()
+            self.assertEqual(found, range_of(kv))
+            source = self.b.alloc(4096)
+            source[:2] = b"ok"
+            self.b.write(there.address, source, found.address).wait()
+            self.assertEqual(bytes(kv[:2]), b"ok")
+            read_only = self.b.find(there.address, "read").wait().address
+            with self.assertRaises(errors.NoRegion):
+                self.b.write(there.address, source, read_only).wait()
+            with self.assertRaisesRegex(errors.NoRegion, 'it offers \\["kv" "read"\\]'):
+                self.b.find(there.address, "nosuch", timeout=0.05).wait()
+            with self.assertRaises(errors.NoRegion):
+                there.region("nosuch")
+        self.assertEqual(bytes(kv[:2]), b"ok")  # while it is viewed
+        for regions, error in [
+            ({"kv": 0}, errors.InvalidArgument),
+            ({"kv": "4096"}, TypeError),
+            ({7: 4096}, TypeError),
+            ({"kv": topoctl.Named(1 << 50)}, errors.NoMemory),
+        ]:
+            with self.subTest(regions=regions), self.assertRaises(error):
+                topoctl.Engine(topology="none", regions=regions)
+
     def test_picked(self):
         count, size = (1_000_000, 16) if LONG else (20_000, 16)
         here, there = bytearray(count * size), bytearray(os.urandom(count * size))

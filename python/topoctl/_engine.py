@@ -20,7 +20,7 @@ import time
 import weakref
 from collections import deque
 from typing import Any, AsyncIterator, Callable, Coroutine, Deque, Dict, Generator, Iterable, List
-from typing import NamedTuple, Optional, Sequence, Set, Tuple, TypeVar, Union
+from typing import Mapping, NamedTuple, Optional, Sequence, Set, Tuple, TypeVar, Union
 
 from . import _lib
 from ._buffers import Numbers, Range, Vector, destination, memory_of, table, vector
@@ -60,6 +60,14 @@ class Notification(NamedTuple):
     proven: str  # what it has proven to be: a name of its certificate or token, "" for nothing
 
 
+class Named(NamedTuple):
+    """A region that an engine allocates when it is opened, for Engine(regions=...)."""
+
+    length: int  # bytes
+    grant: Grant = Grant.ALL
+    location: Optional[str] = None  # "cpu:0"; None: anywhere
+
+
 class Engine:
     """An engine of the C library: it registers memory, serves it to peers, and moves bytes between
     its own memory and theirs. Many threads may use it at once.
@@ -75,6 +83,8 @@ class Engine:
       registry         a registry in which peers find this engine by its name, and it them, such as
                        "etcd://host1,host2/prefix"
       serves           with registry: what it tells others that this engine is good for
+      regions          {"kv": length} or {"kv": Named(length, grant, location)}: memory that peers find by
+                       name, as soon as they find the engine: see region() and find()
       answer           True: this program answers the calls of peers: see calls()
       devices          RDMA devices or netdevs that may be used; all that carry data
       transports       of "shm", "rdma", "tcp"; all, in this order
@@ -113,6 +123,7 @@ class Engine:
         insecure: Optional[bool] = None,
         registry: Optional[str] = None,
         serves: Optional[Sequence[str]] = None,
+        regions: Optional[Mapping[str, Union[int, Named]]] = None,
         answer: Optional[bool] = None,
         devices: Optional[Sequence[str]] = None,
         transports: Optional[Sequence[str]] = None,
@@ -138,6 +149,7 @@ class Engine:
             "insecure": insecure,
             "registry": registry,
             "serves": serves,
+            "regions": None if regions is None else [_named(*item) for item in regions.items()],
             "answer": answer,
             "devices": devices,
             "transports": transports,
@@ -161,8 +173,8 @@ class Engine:
         self._dropped: Deque[int] = deque()  # batches that no one has a reference to
         self._loops: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _News]
         self._loops = weakref.WeakKeyDictionary()
-        self._views: Set[int] = set()  # addresses of alloc that are not free yet
-        self._lingering = 0  # the handle from close() on until those are free
+        self._views: Set[int] = set()  # of alloc and region, by their id
+        self._lingering = 0  # the handle from close() on until those are gone
         self._handle = _lib.check(self._lib.topoctl_open(json.dumps(given).encode()))
         _engines.add(self)
 
@@ -177,8 +189,8 @@ class Engine:
 
     def close(self) -> None:
         """Cancels what runs, closes all connections and gives registered memory back. While memory
-        of alloc is still viewed, that memory stays open to peers, and the engine is gone with the
-        last view."""
+        of alloc or region is still viewed, that memory stays open to peers, and the engine is gone
+        with the last view."""
         handle, self._handle = self._handle, 0
         if not handle or _lib.forked():
             return
@@ -281,17 +293,33 @@ class Engine:
                 *(self._handle, length, _encoded(location, "a location"), grant, ctypes.byref(out))
             )
         )
-        address = out.value
+        return self._view(out.value, length, out.value)
+
+    def region(self, name: str) -> memoryview:
+        """The memory of a region of Engine(regions=...), which stays until the engine is closed and
+        no view is left. NoRegion where none has that name."""
+        address, length = ctypes.c_uint64(), ctypes.c_uint64()
+        _lib.check(
+            self._lib.topoctl_region(
+                *(self._handle, _text(name, "a region's name")),
+                *(ctypes.byref(address), ctypes.byref(length)),
+            )
+        )
+        return self._view(address.value, length.value, None)
+
+    def _view(self, address: int, length: int, free: Optional[int]) -> memoryview:
+        """Memory of the engine, which frees what is at that address with the last view."""
         block = (ctypes.c_ubyte * length).from_address(address)
-        self._views.add(address)
-        weakref.finalize(block, self._free, address).atexit = False
+        self._views.add(id(block))
+        weakref.finalize(block, self._unview, id(block), free).atexit = False
         return memoryview(block).cast("B")
 
-    def _free(self, address: int) -> None:
+    def _unview(self, view: int, free: Optional[int]) -> None:
         if _lib.forked():
             return
-        self._views.discard(address)
-        self._lib.topoctl_free(self._handle or self._lingering, address)
+        self._views.discard(view)
+        if free is not None:
+            self._lib.topoctl_free(self._handle or self._lingering, free)
         if self._lingering and not self._views:
             self._end(self._lingering)
 
@@ -327,6 +355,14 @@ class Engine:
         """Asks the peer which memory it offers to this engine: the batch's result."""
         handle = self._lib.topoctl_peer_ranges(self._handle, _peer(peer), _ns(timeout))
         return self._batch(_lib.check(handle), _ranges)
+
+    def find(self, peer: str, region: str, *, timeout: Optional[float] = None) -> Batch[Range]:
+        """Finds a region of the peer by its name: the batch's result. It waits for a peer that is not
+        there yet, or was lost, and for a region that the peer does not offer yet; after timeout
+        seconds it ends with NoPeer or NoRegion."""
+        arguments = _peer(peer), _text(region, "a region's name"), _ns(timeout)
+        handle = self._lib.topoctl_find(self._handle, *arguments)
+        return self._batch(_lib.check(handle), lambda packed: _ranges(packed)[0])
 
     # Transfers. notify is delivered to the peer after the data. timeout bounds the batch, in
     # seconds; None is the engine's default_timeout.
@@ -920,6 +956,17 @@ class Batch(Coroutine[Any, Any, _T]):
             capacity=1 << 14,
         )
         return dict(json.loads(text))
+
+
+def _named(name: str, region: Union[int, Named]) -> Dict[str, Any]:
+    if not isinstance(region, Named):
+        region = Named(region)
+    return {
+        "name": _text(name, "a region's name").decode(),
+        "bytes": operator.index(region.length),
+        "grant": region.grant,
+        "location": region.location,
+    }
 
 
 def _ns(seconds: Optional[float]) -> int:
