@@ -21,10 +21,14 @@ import weakref
 from collections import deque
 from typing import Any, AsyncIterator, Callable, Coroutine, Deque, Dict, Generator, Iterable, List
 from typing import Mapping, NamedTuple, Optional, Sequence, Set, Tuple, TypeVar, Union
+from typing import TYPE_CHECKING, cast
 
 from . import _lib
 from ._buffers import Numbers, Range, Vector, destination, memory_of, table, vector
 from .errors import Canceled, Closed, Error, InvalidArgument, Status, Timeout
+
+if TYPE_CHECKING:
+    from .documents import EngineDocument, ExplainDocument
 
 _WAIT_SLICE_NS = 50_000_000  # a wait comes back to Python this often: signals are handled there
 _SPIN_SECONDS = 200e-6  # an await looks again at once for so long: most small batches have ended then
@@ -229,10 +233,10 @@ class Engine:
         """The port that the engine listens at."""
         return _lib.check(self._lib.topoctl_port(self._handle))
 
-    def stats(self) -> Dict[str, Any]:
+    def stats(self) -> EngineDocument:
         """Peers, lanes and what was moved: the document topoctl.engine/v1."""
         text = _lib.fill(self._lib.topoctl_stats, self._handle, capacity=1 << 16)
-        return dict(json.loads(text))
+        return cast("EngineDocument", json.loads(text))
 
     # Memory.
 
@@ -949,13 +953,13 @@ class Batch(Coroutine[Any, Any, _T]):
         )
         return Telemetry(*(getattr(out, name) for name in Telemetry._fields))
 
-    def explain(self) -> Dict[str, Any]:
+    def explain(self) -> ExplainDocument:
         """Which NICs carried what, what failed, and why. Closed once it was canceled."""
         text = _lib.fill(
             *(self._engine._lib.topoctl_explain, self._engine._handle, self._open_handle()),
             capacity=1 << 14,
         )
-        return dict(json.loads(text))
+        return cast("ExplainDocument", json.loads(text))
 
 
 def _named(name: str, region: Union[int, Named]) -> Dict[str, Any]:
