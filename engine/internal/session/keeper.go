@@ -307,7 +307,7 @@ func (k *keeper) search() {
 				cancel()
 			}
 			if same && errors.Is(err, syscall.ECONNREFUSED) {
-				refused = fmt.Errorf("%w: %s: %w", ErrUnreachable, r, err)
+				refused = routeErrors{{r, err}}
 			}
 			return e, err
 		})
