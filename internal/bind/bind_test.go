@@ -319,6 +319,7 @@ func TestOptions(t *testing.T) {
 		`{"Name":"x"}`:                    `unknown key "Name"`,
 		`{"name":"x","name":"y"}`:         "given twice",
 		`{"name":7}`:                      "name: want a string, not a number",
+		`{"listen":[7]}`:                  "listen[0]: want a string, not a number",
 		`{"insecure":"yes"}`:              "insecure: want true or false, not a string",
 		`{"give_up_ns":"1s"}`:             "give_up_ns: want a whole number, not a string",
 		`{} x`:                            "line 1",

@@ -144,7 +144,7 @@ func readField(r *document.Reader, key string, fields []field) error {
 		return fmt.Errorf("unknown key %.40q", key)
 	}
 	if list, ok := fields[i].to.(*[]string); ok {
-		return document.ReadList(r, list, maxOptionList, 0, nil)
+		return wanted(new(string), document.ReadList(r, list, maxOptionList, 0, nil))
 	}
 	return wanted(fields[i].to, r.Value(fields[i].to, 0))
 }

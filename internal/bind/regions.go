@@ -234,6 +234,9 @@ func (e *Engine) alloc(name string, length uint64, location string, grant int32)
 	defer e.registering.Unlock()
 	r, err := e.e.Alloc(int64(length), o)
 	if err != nil {
+		if s := StatusOf(err); s == Failed {
+			err = &Error{Invalid, err}
+		}
 		return 0, err
 	}
 	address := uint64(r.Address())

@@ -169,9 +169,14 @@ class Engine:
             "log": log,
         }
         given = {key: value for key, value in options.items() if value is not None}
-        for key in "listen", "serves", "devices", "transports", "compat":
-            if isinstance(given.get(key), str):
-                raise TypeError(f"{key} is a list of str: want [{given[key]!r}]")
+        lists = dict(
+            listen=listen, serves=serves, devices=devices, transports=transports, compat=compat
+        )
+        for key, items in lists.items():
+            if isinstance(items, str):
+                raise TypeError(f"{key} is a list of str: want [{items!r}]")
+            for item in items or ():
+                _text(item, f"an item of {key}")
         self._lib = _lib.load()
         self._regions: Dict[Region, Any] = {}  # with what holds their memory, until they are closed
         self._dropped: Deque[int] = deque()  # batches that no one has a reference to
@@ -275,7 +280,7 @@ class Engine:
         self._regions[region] = owner  # before the call, after which an interrupt may come
         status = self._lib.topoctl_register(
             *(self._handle, start.count, start.address, length.address),
-            *(_encoded(location, "a location"), grant),
+            *(_encoded(location, "a location"), operator.index(grant)),
         )
         if status < 0:
             del self._regions[region]
@@ -289,12 +294,13 @@ class Engine:
         between processes. It is freed when the last view is gone: the memoryview, slices of it, and
         arrays made of it (numpy.frombuffer, torch.frombuffer)."""
         length = operator.index(length)
-        if length < 1:
-            raise InvalidArgument(f"alloc({length}): want 1 byte or more")
+        if not 1 <= length < 1 << 63:
+            raise InvalidArgument(f"alloc({length}): want 1 to 2**63 - 1 bytes")
         out = ctypes.c_uint64()
         _lib.check(
             self._lib.topoctl_alloc(
-                *(self._handle, length, _encoded(location, "a location"), grant, ctypes.byref(out))
+                *(self._handle, length, _encoded(location, "a location")),
+                *(operator.index(grant), ctypes.byref(out)),
             )
         )
         return self._view(out.value, length, out.value)
@@ -402,6 +408,8 @@ class Engine:
     ) -> Batch[None]:
         if isinstance(remote, numbers.Number):  # a float is refused below
             buffers, remote = [buffers], [remote]
+        elif remote is None or isinstance(remote, str):
+            raise TypeError(f"want an address or a list of them, not {type(remote).__name__}")
         memories = [memory_of(buffer) for buffer in buffers]
         if op == _READ:
             for memory in memories:
@@ -579,9 +587,7 @@ class Engine:
 
     def send(self, peer: str, message: bytes, *, timeout: Optional[float] = None) -> Batch[None]:
         """Sends a message to the peer, that it gets by notifications()."""
-        if message is None:
-            raise TypeError("want bytes, not None")
-        return self._submit(_WRITE, peer, (), (), (), message, timeout)
+        return self._submit(_WRITE, peer, (), (), (), _given(message), timeout)
 
     def notifications(self, timeout: float = 0) -> List[Notification]:
         """Those that came since the last call, oldest first. Where there are none it waits for the
@@ -594,7 +600,7 @@ class Engine:
         """Sends a request to the peer's program, which has to be one that answers (Engine(answer=True)).
         Its answer is the batch's result, what it refuses with the error Refused. It runs there at
         most once. An empty request asks whether the peer is there: every engine answers it."""
-        arguments = _peer(peer), *_message(request), _ns(timeout)
+        arguments = _peer(peer), *_message(_given(request)), _ns(timeout)
         handle = self._lib.topoctl_call(self._handle, *arguments)
         return self._batch(_lib.check(handle), bytes)
 
@@ -754,11 +760,9 @@ class Call:
         self._reply(b"", reason or "refused")
 
     def _reply(self, answer: bytes, refused: Optional[str]) -> None:
-        if answer is None:
-            raise TypeError("want bytes, not None")
         _lib.check(
             self._engine._lib.topoctl_answer(
-                *(self._engine._handle, self._number, *_message(answer)),
+                *(self._engine._handle, self._number, *_message(_given(answer))),
                 _encoded(refused, "a reason"),
             )
         )
@@ -980,6 +984,12 @@ def _ns(seconds: Optional[float]) -> int:
     if not 0 <= seconds < 1 << 33:
         raise ValueError(f"a time of {seconds} s")
     return max(int(seconds * 1e9), 1)
+
+
+def _given(data: bytes) -> bytes:
+    if data is None:
+        raise TypeError("want bytes, not None")
+    return data
 
 
 def _message(data: Optional[bytes]) -> Tuple[Optional[bytes], int]:
