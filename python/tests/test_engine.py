@@ -176,7 +176,7 @@ class TestTransfers(EngineTest):
             self.a.write(self.b.address, here, range_of(there).address, notify=message).wait()
             came = until(self.b.notifications)
             self.assertEqual(there, here)
-            self.assertEqual(came, [("a", message, "")])
+            self.assertEqual(came, [topoctl.Notification("a", message, "")])
         for message in messages:
             self.a.notify(self.b.address, message)
         came = []
@@ -513,7 +513,7 @@ class TestMessages(EngineTest):
         self.assertEqual(self.b.notifications(0.01), [])
         timer = threading.Timer(0.1, self.a.notify, (self.b.address, b"late"))
         timer.start()
-        self.assertEqual(self.b.notifications(20), [("a", b"late", "")])
+        self.assertEqual(self.b.notifications(20), [topoctl.Notification("a", b"late", "")])
         timer.join()
 
     def test_in_a_loop(self):

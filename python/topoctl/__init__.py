@@ -35,3 +35,8 @@ __all__ = [
     "plan",
     "range_of",
 ]
+
+for _name in __all__:  # as help() and errors name them
+    if _name != "errors":
+        globals()[_name].__module__ = __name__
+del _name

@@ -68,6 +68,7 @@ class Document(Record):
     """What a command printed."""
 
     schema_name = ""
+    """Its schema: "topoctl.NAME/vN"."""
 
 
 if TYPE_CHECKING:
@@ -94,10 +95,12 @@ class Topology(TopologyDocument):
 
     @property
     def gpus(self) -> Tuple[documents.TopologyGpu, ...]:
+        """The GPUs, in PCI order."""
         return cast("Tuple[documents.TopologyGpu, ...]", self.of_kind("gpu"))
 
     @property
     def rdma_devices(self) -> Tuple[documents.TopologyRdma, ...]:
+        """The RDMA devices."""
         return cast("Tuple[documents.TopologyRdma, ...]", self.of_kind("rdma"))
 
     def node(self, id: str) -> documents.TopologyNodes:
