@@ -220,7 +220,7 @@ func (e *Engine) Find(peer, name string, timeoutNS int64) (int64, error) {
 		return 0, fail(Invalid, "the region of peer %.80q has no name", peer)
 	}
 	return e.ask(peer, timeoutNS, func(ctx context.Context) ([]byte, error) {
-		for pause := firstPause; ; pause = min(2*pause, lastPause) {
+		for pause := 20 * time.Millisecond; ; pause = min(2*pause, time.Second) {
 			r, err := e.findNow(ctx, peer, name)
 			if err == nil {
 				address, ok := r.Address()
@@ -230,8 +230,7 @@ func (e *Engine) Find(peer, name string, timeoutNS int64) (int64, error) {
 				out := binary.LittleEndian.AppendUint64(nil, address)
 				return binary.LittleEndian.AppendUint64(out, uint64(r.Size())), nil
 			}
-			comesBack := slices.ContainsFunc(absences, func(absent error) bool { return errors.Is(err, absent) })
-			if !comesBack {
+			if !slices.ContainsFunc(absences, func(absent error) bool { return errors.Is(err, absent) }) {
 				return nil, err
 			}
 			select {
@@ -245,12 +244,6 @@ func (e *Engine) Find(peer, name string, timeoutNS int64) (int64, error) {
 
 // absences are the errors of a peer that may come, or come back.
 var absences = []error{engine.ErrUnreachable, engine.ErrNoPeer, engine.ErrPeerEnded, engine.ErrPeerLost, engine.ErrPeerRestarted}
-
-// The pauses between looks at a peer that is not there.
-const (
-	firstPause = 20 * time.Millisecond
-	lastPause  = time.Second
-)
 
 func (e *Engine) findNow(ctx context.Context, peer, name string) (*engine.RemoteRegion, error) {
 	x, err := e.peer(ctx, peer)
