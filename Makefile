@@ -11,7 +11,7 @@ dir = bin
 build:
 	go build -trimpath -ldflags '$(stamp) -extldflags=-Wl,-z,lazy' -o $(dir)/topoctl ./cmd/topoctl
 
-# The C library: docs/c-api.md. Without a build ID, which would tell in which folder it was built (-version-script), and
+# The C library, beside which pkg-config finds it: docs/c-api.md. Without a build ID, which would tell in which folder it was built (-version-script), and
 # without gRPC's pages about its calls, which no one could open. The header that cgo writes is not the interface.
 soname = libtopoctl.so.$(shell sed -n 's/^.define TOPOCTL_ABI //p' cmd/libtopoctl/topoctl.h)
 lib:
@@ -19,6 +19,9 @@ lib:
 		-extldflags '-Wl,--version-script=$(CURDIR)/cmd/libtopoctl/exports.map -Wl,-z,now -Wl,-soname,$(soname)'" ./cmd/libtopoctl
 	rm -f $(dir)/libtopoctl.so.h
 	ln -sf $(soname) $(dir)/libtopoctl.so
+	install -D -m 644 -t $(dir)/include cmd/libtopoctl/topoctl.h
+	sed 's|@PREFIX@|$${pcfiledir}|;s|@LIBDIR@|$${prefix} -Wl,-rpath,$${prefix}|;s|@VERSION@|$(or $(shell ./.ci/version 2>/dev/null),0)|' \
+		.ci/package/topoctl.pc >$(dir)/topoctl.pc
 	./.ci/lib check $(dir)/libtopoctl.so
 
 # With Debian's gcc-aarch64-linux-gnu and libc6-dev-arm64-cross.

@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import runpy
 import subprocess
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
@@ -20,6 +21,7 @@ def version() -> str:
 
 class WheelTag(BuildHookInterface):
     def initialize(self, version, build_data):
+        runpy.run_path(str(ROOT / "python" / "stubs.py"), run_name="__main__")
         library = BIN / "libtopoctl.so"
         with open(library, "rb") as file:
             machine = MACHINES[int.from_bytes(file.read(20)[18:], "little")]

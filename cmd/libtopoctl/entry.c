@@ -162,6 +162,12 @@ int32_t topoctl_free(int64_t engine, uint64_t address)
 	return golib_free(engine, address);
 }
 
+int32_t topoctl_region(int64_t engine, const char *name, uint64_t *address, uint64_t *length)
+{
+	ALIVE(TOPOCTL_FORKED);
+	return golib_region(engine, (char *)name, address, length);
+}
+
 int64_t topoctl_metadata(int64_t engine, void *out, int64_t cap)
 {
 	ALIVE(TOPOCTL_FORKED);
@@ -184,6 +190,12 @@ int64_t topoctl_peer_ranges(int64_t engine, const char *peer, int64_t timeout_ns
 {
 	ALIVE(TOPOCTL_FORKED);
 	return golib_peer_ranges(engine, (char *)peer, timeout_ns);
+}
+
+int64_t topoctl_find(int64_t engine, const char *peer, const char *region, int64_t timeout_ns)
+{
+	ALIVE(TOPOCTL_FORKED);
+	return golib_find(engine, (char *)peer, (char *)region, timeout_ns);
 }
 
 int64_t topoctl_call(int64_t engine, const char *peer, const void *request, int64_t length, int64_t timeout_ns)

@@ -227,6 +227,18 @@ func golib_free(engine C.int64_t, address C.uint64_t) C.int32_t {
 	return call(engine, func(e *bind.Engine) error { return e.Free(uint64(address)) })
 }
 
+//export golib_region
+func golib_region(engine C.int64_t, name *C.char, address, length *C.uint64_t) C.int32_t {
+	return call(engine, func(e *bind.Engine) error {
+		if address == nil || length == nil {
+			refuse("address or length is NULL")
+		}
+		at, n, err := e.Region(text(name))
+		*address, *length = C.uint64_t(at), C.uint64_t(n)
+		return err
+	})
+}
+
 //export golib_metadata
 func golib_metadata(engine C.int64_t, out unsafe.Pointer, room C.int64_t) C.int64_t {
 	return fill(engine, out, room, (*bind.Engine).Metadata)
@@ -248,6 +260,11 @@ func golib_remove_peer(engine C.int64_t, peer *C.char) C.int32_t {
 //export golib_peer_ranges
 func golib_peer_ranges(engine C.int64_t, peer *C.char, timeout C.int64_t) C.int64_t {
 	return give(engine, func(e *bind.Engine) (int64, error) { return e.PeerRanges(text(peer), int64(timeout)) })
+}
+
+//export golib_find
+func golib_find(engine C.int64_t, peer, region *C.char, timeout C.int64_t) C.int64_t {
+	return give(engine, func(e *bind.Engine) (int64, error) { return e.Find(text(peer), text(region), int64(timeout)) })
 }
 
 //export golib_call

@@ -1,7 +1,7 @@
 /*
  * hello: writes into a peer's memory over every NIC, and says which of them carried it.
  *
- * Build it with: gcc -Icmd/libtopoctl -o hello examples/c/hello.c -Lbin -ltopoctl -Wl,-rpath,$PWD/bin
+ * Build it with: gcc -o hello examples/c/hello.c $(PKG_CONFIG_PATH=$PWD/bin pkg-config --cflags --libs topoctl)
  */
 #include <inttypes.h>
 #include <stdio.h>

@@ -4,7 +4,7 @@
  *	push          starts "push serve" and writes to it
  *	push serve    registers a buffer, prints where it is, and waits for a notification
  *
- * Build it with: gcc -Icmd/libtopoctl -o push examples/c/push.c -Lbin -ltopoctl -Wl,-rpath,$PWD/bin
+ * Build it with: gcc -o push examples/c/push.c $(PKG_CONFIG_PATH=$PWD/bin pkg-config --cflags --libs topoctl)
  */
 #include <inttypes.h>
 #include <poll.h>

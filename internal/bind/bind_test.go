@@ -24,6 +24,7 @@ import (
 	"github.com/topoctl/topoctl/engine"
 	"github.com/topoctl/topoctl/engine/memory"
 	"github.com/topoctl/topoctl/internal/agent"
+	"github.com/topoctl/topoctl/testkit/childtest"
 	"github.com/topoctl/topoctl/testkit/etcdtest"
 	"github.com/topoctl/topoctl/testkit/longtest"
 )
@@ -318,6 +319,7 @@ func TestOptions(t *testing.T) {
 		`{"Name":"x"}`:                    `unknown key "Name"`,
 		`{"name":"x","name":"y"}`:         "given twice",
 		`{"name":7}`:                      "name: want a string, not a number",
+		`{"listen":[7]}`:                  "listen[0]: want a string, not a number",
 		`{"insecure":"yes"}`:              "insecure: want true or false, not a string",
 		`{"give_up_ns":"1s"}`:             "give_up_ns: want a whole number, not a string",
 		`{} x`:                            "line 1",
@@ -346,6 +348,13 @@ func TestOptions(t *testing.T) {
 		`{"registry":"etcd://x","compat":["mooncake"]}`: "registry and compat",
 		`{"serves":["kv"]}`:                             "serves is for registry",
 		strings.Repeat(" ", maxOptions+1):               "at most",
+
+		`{"regions":[{"bytes":1}]}`:                                                       "regions[0]: it has no name",
+		`{"regions":[{"name":"kv","size":1}]}`:                                            `regions[0]: size: unknown key "size"`,
+		`{"regions":[{"name":"kv","bytes":"1"}]}`:                                         "regions[0]: bytes: want a whole number, not a string",
+		`{"topology":"none","regions":[{"name":"kv"}]}`:                                   `region "kv": allocation of 0 bytes`,
+		`{"topology":"none","regions":[{"name":"kv","bytes":1,"grant":7}]}`:               `region "kv": grant 7`,
+		`{"topology":"none","regions":[{"name":"kv","bytes":1},{"name":"kv","bytes":1}]}`: `region "kv": an open region has that name`,
 	} {
 		e, err := Open(t.Context(), options)
 		if err == nil {
@@ -434,6 +443,49 @@ func TestPeerRestarts(t *testing.T) {
 	must(t, a.RemovePeer(newName))
 	if err := ended(a)(a.Submit(byName)); StatusOf(err) != NoPeer {
 		t.Errorf("after it was removed: %v", err)
+	}
+}
+
+// Regions with names are there when the engine is; they are found by peers that came before them.
+func TestFind(t *testing.T) {
+	a := open(t, "")
+	mine, here := mapped(t, 1<<16)
+	must(t, a.Register([]uint64{here}, []uint64{1 << 16}, "", 0))
+	address := childtest.Address(t)
+	for round := range byte(3) {
+		n, err := a.Find(address, "kv", int64(20*time.Second))
+		must(t, err)
+		if err := a.Wait([]int64{n}, int64(50*time.Millisecond)); StatusOf(err) != Timeout {
+			t.Fatalf("round %d: before the peer is there: %v", round, err)
+		}
+		b := open(t, fmt.Sprintf(`,"listen":[%q],"regions":[{"name":"kv","bytes":65536},{"name":"own","bytes":1,"grant":0}]`, address))
+		out, err := result(a)(n, nil)
+		must(t, err)
+		there, length, err := b.Region("kv")
+		if want := binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(nil, there), 1<<16); err != nil || length != 1<<16 || !bytes.Equal(out, want) {
+			t.Fatalf("round %d: found %x, want %x: %v", round, out, want, err)
+		}
+		mine[0] = round + 1
+		run(t, a, Transfer{Peer: address, Op: write, Local: []uint64{here}, Remote: []uint64{there}, Length: []uint64{1 << 16}})
+		if got := at(there, 1)[0]; got != round+1 {
+			t.Errorf("round %d: %d was written", round, got)
+		}
+		for _, name := range []string{"own", "nosuch"} {
+			if _, err := result(a)(a.Find(address, name, int64(50*time.Millisecond))); StatusOf(err) != NoRegion {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		must(t, b.Free(there))
+		if _, _, err := b.Region("kv"); StatusOf(err) != NoRegion {
+			t.Errorf("after it was freed: %v", err)
+		}
+		must(t, b.Close())
+	}
+	if _, err := result(a)(a.Find(address, "kv", int64(50*time.Millisecond))); StatusOf(err) != NoPeer {
+		t.Errorf("a peer that does not come: %v", err)
+	}
+	if _, err := a.Find(address, "", 0); StatusOf(err) != Invalid {
+		t.Errorf("no name: %v", err)
 	}
 }
 

@@ -81,11 +81,15 @@ func Open(ctx context.Context, options string) (*Engine, error) {
 	if o.Compat {
 		eo.Serve.OtherProtocol = e.other
 	}
+	eo.Serve.Prepare = e.allocNamed
 	e.log = eo.Logger
 	if e.e, err = engine.New(ctx, eo); err != nil {
 		e.cancel(errClosed)
 		e.closeNames()
-		return nil, &Error{Invalid, err}
+		if StatusOf(err) != NoMemory {
+			err = &Error{Invalid, err}
+		}
+		return nil, err
 	}
 	if o.Compat {
 		if err := e.openCompat(ctx); err != nil {

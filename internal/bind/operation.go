@@ -213,7 +213,56 @@ func (e *Engine) PeerRanges(peer string, timeoutNS int64) (int64, error) {
 	})
 }
 
-// Result is what a batch of Call or PeerRanges was answered.
+// Find waits until a peer is there and offers a region of that name. The result of the batch is its address and length,
+// as of PeerRanges.
+func (e *Engine) Find(peer, name string, timeoutNS int64) (int64, error) {
+	if name == "" {
+		return 0, fail(Invalid, "the region of peer %.80q has no name", peer)
+	}
+	return e.ask(peer, timeoutNS, func(ctx context.Context) ([]byte, error) {
+		for pause := 20 * time.Millisecond; ; pause = min(2*pause, time.Second) {
+			r, err := e.findNow(ctx, peer, name)
+			if err == nil {
+				address, ok := r.Address()
+				if !ok {
+					return nil, fail(NoRegion, "peer %.80q: region %.80q: it does not tell its address (engine.RegionOptions.OfferAddress)", peer, name)
+				}
+				out := binary.LittleEndian.AppendUint64(nil, address)
+				return binary.LittleEndian.AppendUint64(out, uint64(r.Size())), nil
+			}
+			if !slices.ContainsFunc(absences, func(absent error) bool { return errors.Is(err, absent) }) {
+				return nil, err
+			}
+			select {
+			case <-time.After(pause):
+			case <-ctx.Done():
+				return nil, err
+			}
+		}
+	})
+}
+
+// absences are the errors of a peer that may come, or come back.
+var absences = []error{engine.ErrUnreachable, engine.ErrNoPeer, engine.ErrPeerEnded, engine.ErrPeerLost, engine.ErrPeerRestarted}
+
+func (e *Engine) findNow(ctx context.Context, peer, name string) (*engine.RemoteRegion, error) {
+	x, err := e.peer(ctx, peer)
+	if err != nil {
+		return nil, err
+	}
+	if x.stock != nil {
+		return nil, fail(Invalid, "peer %.80q: the memory of a stock Mooncake peer has no names", peer)
+	}
+	if err := x.refresh(ctx); err != nil {
+		if ctx.Err() != nil {
+			err = fail(NoPeer, "peer %.80q: no answer in time: %w", peer, context.Cause(ctx))
+		}
+		return nil, err
+	}
+	return x.p.Region(ctx, name)
+}
+
+// Result is what a batch of Call, Find or PeerRanges was answered.
 func (e *Engine) Result(n int64) ([]byte, error) {
 	b, err := e.batch(n)
 	if err != nil {

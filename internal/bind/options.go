@@ -28,9 +28,10 @@ type Options struct {
 	Advertise      string
 	Files          trust.Files // "token_file", "cert_file", "key_file", "ca_file"
 	Insecure       bool
-	Registry       string   // URL of a registry, "" for none
-	Serves         []string // what that tells others
-	Answer         bool     // the application answers calls
+	Registry       string        // URL of a registry, "" for none
+	Serves         []string      // what that tells others
+	Regions        []NamedRegion // that are there before a peer can open the engine
+	Answer         bool          // the application answers calls
 	Devices        []string
 	Transports     []string
 	Protection     string
@@ -43,6 +44,13 @@ type Options struct {
 	GiveUp         time.Duration
 	HTTP           string
 	Log            string
+}
+
+// NamedRegion is memory that the engine allocates, and that peers find by its name.
+type NamedRegion struct {
+	Name, Location string
+	Bytes          uint64
+	Grant          int32
 }
 
 // What options may be.
@@ -96,24 +104,49 @@ func (o *Options) read(r *document.Reader, key string) error {
 		}
 		return nil
 	}
-	for _, k := range []struct {
-		name string
-		to   any
-	}{
+	if key == "regions" {
+		var list []json.RawMessage
+		return document.ReadList(r, &list, maxOptionList, 0, o.readRegion)
+	}
+	return readField(r, key, []field{
 		{"name", &o.Name}, {"listen", &o.Listen}, {"advertise", &o.Advertise}, {"token_file", &o.Files.Token}, {"insecure", &o.Insecure}, {"registry", &o.Registry}, {"serves", &o.Serves}, {"answer", &o.Answer},
 		{"cert_file", &o.Files.Certificate}, {"key_file", &o.Files.Key}, {"ca_file", &o.Files.CA},
 		{"metadata", &o.Metadata}, {"devices", &o.Devices}, {"transports", &o.Transports}, {"protection", &o.Protection}, {"topology", &o.Topology}, {"local_rank", &o.LocalRank}, {"local_size", &o.LocalSize},
 		{"default_timeout_ns", &o.DefaultTimeout}, {"give_up_ns", &o.GiveUp}, {"http", &o.HTTP}, {"log", &o.Log},
-	} {
-		if k.name != key {
-			continue
-		}
-		if list, ok := k.to.(*[]string); ok {
-			return document.ReadList(r, list, maxOptionList, 0, nil)
-		}
-		return wanted(k.to, r.Value(k.to, 0))
+	})
+}
+
+func (o *Options) readRegion(raw *json.RawMessage) error {
+	x := NamedRegion{Grant: 3}
+	r := document.NewReader(*raw)
+	err := r.Object(maxOptionKeys, func(key string) error {
+		return readField(r, key, []field{{"name", &x.Name}, {"bytes", &x.Bytes}, {"location", &x.Location}, {"grant", &x.Grant}})
+	})
+	switch {
+	case err != nil:
+		return fmt.Errorf("%s: %w", r.At(), err)
+	case x.Name == "":
+		return errors.New("it has no name")
 	}
-	return fmt.Errorf("unknown key %.40q", key)
+	o.Regions = append(o.Regions, x)
+	return nil
+}
+
+// field is a key and where its value goes.
+type field struct {
+	name string
+	to   any
+}
+
+func readField(r *document.Reader, key string, fields []field) error {
+	i := slices.IndexFunc(fields, func(f field) bool { return f.name == key })
+	if i < 0 {
+		return fmt.Errorf("unknown key %.40q", key)
+	}
+	if list, ok := fields[i].to.(*[]string); ok {
+		return wanted(new(string), document.ReadList(r, list, maxOptionList, 0, nil))
+	}
+	return wanted(fields[i].to, r.Value(fields[i].to, 0))
 }
 
 // wanted says of a value of another type, in JSON's words, which one the option has.

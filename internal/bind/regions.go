@@ -15,6 +15,7 @@ import (
 	"github.com/topoctl/topoctl"
 	"github.com/topoctl/topoctl/engine"
 	"github.com/topoctl/topoctl/engine/memory"
+	"github.com/topoctl/topoctl/internal/pkgerr"
 	"github.com/topoctl/topoctl/pathsel"
 )
 
@@ -180,12 +181,42 @@ func (r *region) begins(address, lo uint64) bool {
 	return ok
 }
 
+// allocNamed makes the regions of Options.Regions in an engine that nobody can open yet.
+func (e *Engine) allocNamed(made *engine.Engine) error {
+	e.e = made
+	for _, r := range e.o.Regions {
+		_, err := e.alloc(r.Name, r.Bytes, r.Location, r.Grant)
+		if _, ok := errors.AsType[*Error](err); ok { // those of the engine name it
+			err = fmt.Errorf("region %.80q: %w", r.Name, pkgerr.Plain(err))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Region is where the region of Options.Regions with that name is.
+func (e *Engine) Region(name string) (address, length uint64, err error) {
+	for _, x := range *e.local.Load() {
+		if x.of.Name() == name {
+			return x.lo, x.hi - x.lo, nil
+		}
+	}
+	return 0, 0, fail(NoRegion, "region %.80q: the options of this engine name no such region, or it was freed", name)
+}
+
 // Alloc gives memory that engines of this host share, registered, by its address.
 func (e *Engine) Alloc(length uint64, location string, grant int32) (uint64, error) {
+	return e.alloc("", length, location, grant)
+}
+
+func (e *Engine) alloc(name string, length uint64, location string, grant int32) (uint64, error) {
 	o, err := e.regionOptions(location, grant)
 	if err != nil {
 		return 0, err
 	}
+	o.Name = name
 	switch node, ok := strings.CutPrefix(string(o.Location), "cpu:"); {
 	case ok:
 		n, err := strconv.Atoi(node)
@@ -203,6 +234,9 @@ func (e *Engine) Alloc(length uint64, location string, grant int32) (uint64, err
 	defer e.registering.Unlock()
 	r, err := e.e.Alloc(int64(length), o)
 	if err != nil {
+		if s := StatusOf(err); s == Failed {
+			err = &Error{Invalid, err}
+		}
 		return 0, err
 	}
 	address := uint64(r.Address())

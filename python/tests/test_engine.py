@@ -90,6 +90,35 @@ class TestTransfers(EngineTest):
         with self.assertRaises(errors.NoPeer):
             self.b.probe(address)
 
+    def test_regions_by_name(self):
+        with self.assertRaises(errors.NoPeer):
+            self.b.find("127.0.0.1:1", "kv", timeout=0.05).wait()
+        named = {"kv": 4096, "read": topoctl.Named(4096, topoctl.Grant.READ, "cpu:0")}
+        with topoctl.Engine(topology="none", regions=named) as there:
+            kv = there.region("kv")
+            found = self.b.find(there.address, "kv").wait()
+            self.assertEqual(found, range_of(kv))
+            source = self.b.alloc(4096)
+            source[:2] = b"ok"
+            self.b.write(there.address, source, found.address).wait()
+            self.assertEqual(bytes(kv[:2]), b"ok")
+            read_only = self.b.find(there.address, "read").wait().address
+            with self.assertRaises(errors.NoRegion):
+                self.b.write(there.address, source, read_only).wait()
+            with self.assertRaisesRegex(errors.NoRegion, 'it offers \\["kv" "read"\\]'):
+                self.b.find(there.address, "nosuch", timeout=0.05).wait()
+            with self.assertRaises(errors.NoRegion):
+                there.region("nosuch")
+        self.assertEqual(bytes(kv[:2]), b"ok")  # while it is viewed
+        for regions, error in [
+            ({"kv": 0}, errors.InvalidArgument),
+            ({"kv": "4096"}, TypeError),
+            ({7: 4096}, TypeError),
+            ({"kv": topoctl.Named(1 << 50)}, errors.NoMemory),
+        ]:
+            with self.subTest(regions=regions), self.assertRaises(error):
+                topoctl.Engine(topology="none", regions=regions)
+
     def test_picked(self):
         count, size = (1_000_000, 16) if LONG else (20_000, 16)
         here, there = bytearray(count * size), bytearray(os.urandom(count * size))
@@ -147,7 +176,7 @@ class TestTransfers(EngineTest):
             self.a.write(self.b.address, here, range_of(there).address, notify=message).wait()
             came = until(self.b.notifications)
             self.assertEqual(there, here)
-            self.assertEqual(came, [("a", message, "")])
+            self.assertEqual(came, [topoctl.Notification("a", message, "")])
         for message in messages:
             self.a.notify(self.b.address, message)
         came = []
@@ -329,7 +358,11 @@ class TestLifetimes(EngineTest):
             lambda: self.a.register("text"),
             lambda: topoctl.Engine(listen="127.0.0.1:0"),
             lambda: topoctl.Engine(serves="kv"),
+            lambda: topoctl.Engine(listen=[7411]),
             lambda: self.a.send(peer, None),
+            lambda: self.a.call(peer, None),
+            lambda: self.a.alloc(8, grant="read"),
+            lambda: self.a.register(bytearray(8), grant="read"),
             lambda: self.a.call(peer, "text"),
             lambda: self.a.register(bytearray(8), location=0),
             lambda: self.a.probe(5),
@@ -338,6 +371,7 @@ class TestLifetimes(EngineTest):
             lambda: self.a.range_list([1], [1], peer=5),
             lambda: self.a.write(peer, None, 1),
             lambda: self.a.write(peer, buffer, "1"),
+            lambda: self.a.write(peer, [buffer], None),
             lambda: self.a.write(peer, buffer, 1.5),
             lambda: self.a.write(peer, buffer, 1, notify="text"),
             lambda: self.a.write(peer, buffer, 1, timeout="1"),
@@ -353,7 +387,9 @@ class TestLifetimes(EngineTest):
         for call in (
             lambda: self.a.alloc(0),
             lambda: self.a.alloc(-5),
+            lambda: self.a.alloc(1 << 64),
             lambda: self.a.alloc(8, location="nonsense"),
+            lambda: self.a.alloc(8, location="cpu:4095"),
             lambda: self.a.write("nobody", buffer, 1),
             lambda: self.a.probe("nobody"),
             lambda: self.a.write(peer, buffer, 1, timeout=-1),
@@ -477,7 +513,7 @@ class TestMessages(EngineTest):
         self.assertEqual(self.b.notifications(0.01), [])
         timer = threading.Timer(0.1, self.a.notify, (self.b.address, b"late"))
         timer.start()
-        self.assertEqual(self.b.notifications(20), [("a", b"late", "")])
+        self.assertEqual(self.b.notifications(20), [topoctl.Notification("a", b"late", "")])
         timer.join()
 
     def test_in_a_loop(self):

@@ -52,7 +52,7 @@ class TestHeader(unittest.TestCase):
         fields = re.search(r"typedef struct \{(.*?)\} topoctl_telemetry_v1", self.text, re.S)[1]
         declared = [(name, ctypes.c_int64) for name in re.findall(r"int64_t (\w+);", fields)]
         self.assertEqual(declared, _lib.TelemetryV1._fields_)
-        self.assertEqual(tuple(name for name, _ in declared), topoctl.Telemetry._fields)
+        self.assertEqual([name for name, _ in declared], list(topoctl.Telemetry.__annotations__))
 
 
 class TestErrors(unittest.TestCase):

@@ -4,7 +4,7 @@ processes and hosts over many NICs at once. See docs/python.md.
 
 from . import errors
 from ._buffers import Range, range_of
-from ._engine import Batch, Call, Engine, Grant, Notification, RangeList, Region, Telemetry
+from ._engine import Batch, Call, Engine, Grant, Named, Notification, RangeList, Region, Telemetry
 from ._program import Matrix, Path, Plan, Record, Report, Topology
 from ._program import discover, doctor, matrix, path, plan
 from .errors import Error
@@ -16,6 +16,7 @@ __all__ = [
     "Error",
     "Grant",
     "Matrix",
+    "Named",
     "Notification",
     "Path",
     "Plan",
@@ -34,3 +35,8 @@ __all__ = [
     "plan",
     "range_of",
 ]
+
+for _name in __all__:  # as help() and errors name them
+    if _name != "errors":
+        globals()[_name].__module__ = __name__
+del _name

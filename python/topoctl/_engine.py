@@ -8,6 +8,7 @@ import atexit
 import concurrent.futures
 import contextlib
 import ctypes
+import dataclasses
 import enum
 import json
 import numbers
@@ -20,11 +21,15 @@ import time
 import weakref
 from collections import deque
 from typing import Any, AsyncIterator, Callable, Coroutine, Deque, Dict, Generator, Iterable, List
-from typing import NamedTuple, Optional, Sequence, Set, Tuple, TypeVar, Union
+from typing import Mapping, NamedTuple, Optional, Sequence, Set, Tuple, TypeVar, Union
+from typing import TYPE_CHECKING, cast
 
 from . import _lib
 from ._buffers import Numbers, Range, Vector, destination, memory_of, table, vector
 from .errors import Canceled, Closed, Error, InvalidArgument, Status, Timeout
+
+if TYPE_CHECKING:
+    from .documents import EngineDocument, ExplainDocument
 
 _WAIT_SLICE_NS = 50_000_000  # a wait comes back to Python this often: signals are handled there
 _SPIN_SECONDS = 200e-6  # an await looks again at once for so long: most small batches have ended then
@@ -32,7 +37,7 @@ _READ, _WRITE = 0, 1
 _T = TypeVar("_T")
 
 
-class Grant(enum.IntFlag):
+class Grant(enum.Flag):
     """What peers may do with memory."""
 
     NONE = 0
@@ -41,61 +46,83 @@ class Grant(enum.IntFlag):
     ALL = 3
 
 
-class Telemetry(NamedTuple):
-    """What a batch did so far."""
+@dataclasses.dataclass(frozen=True)
+class Telemetry:
+    """What a batch did so far: when it was submitted (nanoseconds since 1970), how long submit and
+    the whole took, to the end or to now (nanoseconds), the bytes that are in place, the operations
+    that it was made of, and the slices of them that were sent again."""
 
     start_unix_ns: int
-    post_ns: int  # in submit
-    duration_ns: int  # from submit to the end, or to now
-    bytes: int  # in place
-    ops: int  # as given
-    retries: int  # slices that were sent again
+    post_ns: int
+    duration_ns: int
+    bytes: int
+    ops: int
+    retries: int
 
 
-class Notification(NamedTuple):
-    """A message of a peer."""
+@dataclasses.dataclass(frozen=True)
+class Notification:
+    """A message of a peer: what the sender calls itself, the message, and what the sender has
+    proven to be, the name of its certificate or token, "" without one."""
 
-    sender: str  # what it calls itself
+    sender: str
     message: bytes
-    proven: str  # what it has proven to be: a name of its certificate or token, "" for nothing
+    proven: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Named:
+    """A region of Engine(regions=...): its length in bytes, what peers may do, and the NUMA node
+    that it is on ("cpu:0"; None: any)."""
+
+    length: int
+    grant: Grant = Grant.ALL
+    location: Optional[str] = None
 
 
 class Engine:
-    """An engine of the C library: it registers memory, serves it to peers, and moves bytes between
-    its own memory and theirs. Many threads may use it at once.
+    """Registers memory, serves it to peers, and moves bytes between this memory and theirs. Many
+    threads may use an engine at once.
 
     Options, all of which may be left out:
-      name             what the engine calls itself; host:pid
-      listen           host:port to listen at, ["127.0.0.1:0"]: a free port, for this host only
+      name             what the engine calls itself; default host:pid
+      listen           list of host:port to listen at; default ["127.0.0.1:0"], a free port that
+                       only this host reaches
       advertise        host, or host:port, to tell peers
-      token_file       a file with the secret that peers share, of 16 bytes or more
-      cert_file, key_file, ca_file   this engine's certificate, its key, and the CAs of its
-                       peers' certificates; files that change are read again
-      insecure         True: other hosts may connect though neither is demanded
-      registry         a registry in which peers find this engine by its name, and it them, such as
+      token_file       file with the secret that peers share, of 16 bytes or more
+      cert_file, key_file, ca_file   this engine's certificate, its key, and the CAs of its peers'
+                       certificates, as PEM; files that change are read again
+      insecure         True: other hosts may connect without token or certificate
+      registry         registry in which engines find each other by name, such as
                        "etcd://host1,host2/prefix"
-      serves           with registry: what it tells others that this engine is good for
+      serves           with registry: list of words that tell others what this engine is for
+      regions          {"kv": bytes} or {"kv": Named(bytes, grant, location)}: memory that is there
+                       before a peer can open the engine: see region() and find()
       answer           True: this program answers the calls of peers: see calls()
-      devices          RDMA devices or netdevs that may be used; all that carry data
-      transports       of "shm", "rdma", "tcp"; all, in this order
+      devices          list of RDMA devices or netdevs that may be used; default all that carry data
+      transports       list of "shm", "rdma", "tcp"; default all, in this order
       protection       what data over TCP has at least: "open", "headers", "payload" or "sealed";
-                       "headers" with a token, else "open"
+                       default "headers" with a token or certificate, else "open"
       compat           ["mooncake"]: also speak Mooncake's classic protocol
-      metadata         with compat: "P2PHANDSHAKE" or http://host:port/metadata
-      topology         "discover", "none", or a file with a topology document; "discover"
-      local_rank, local_size   which of several engines of this host this is
-      default_timeout  seconds that a batch may take where it is not told
-      give_up          seconds after which a peer that does not answer is lost; one whose host
-                       refuses connections is lost at once
-      http             host:port at which metrics are served; with port 0, stats()["http"] tells it
-      log              "error", "warn", "info" or "debug", to standard error; "error"
+      metadata         with compat: "P2PHANDSHAKE" (default) or http://host:port/metadata
+      topology         "discover" (default), "none", or a file with a topology document
+      local_rank, local_size   which of how many engines of this host this is
+      default_timeout  seconds that a batch may take without a timeout of its own; default 30
+      give_up          seconds after which a peer that does not answer is lost; default 10. One whose
+                       host refuses connections is lost at once
+      http             host:port to serve metrics at; with port 0, stats()["http"] has the address
+      log              "error" (default), "warn", "info" or "debug", to standard error
 
-    Peers are named by host:port, by their name in the registry, or by that which add_peer gave. They
-    are opened by the first batch that uses them, and again after they were lost. Addresses are
-    absolute: those of range_of here, those that the peer told there. What a peer takes part in is a
-    Batch, which is waited for by wait() or await; the methods that give one do not wait, so a peer
-    that is silent or gone holds up no event loop. Methods raise the classes of topoctl.errors; wrong
-    types are TypeError, wrong values ValueError, and nothing was begun then.
+    A peer is named by host:port, by its name in the registry, or by the name that add_peer gave. It
+    is opened by the first batch that uses it, and again after it was lost.
+
+    A method that gives a Batch does not wait for the peer: Batch.wait or await does. Its timeout, in
+    seconds, bounds the batch, and the opening of the peer. notify is a message that the peer gets by
+    notifications() after the data is in place. Addresses are absolute: here as range_of gives them,
+    at the peer as the peer, or find, tells them.
+
+    Methods raise the classes of topoctl.errors, TypeError for a wrong type, and ValueError for a wrong
+    value, in which case nothing was begun.
     """
 
     _handle = 0
@@ -113,6 +140,7 @@ class Engine:
         insecure: Optional[bool] = None,
         registry: Optional[str] = None,
         serves: Optional[Sequence[str]] = None,
+        regions: Optional[Mapping[str, Union[int, Named]]] = None,
         answer: Optional[bool] = None,
         devices: Optional[Sequence[str]] = None,
         transports: Optional[Sequence[str]] = None,
@@ -138,6 +166,7 @@ class Engine:
             "insecure": insecure,
             "registry": registry,
             "serves": serves,
+            "regions": None if regions is None else [_named(*item) for item in regions.items()],
             "answer": answer,
             "devices": devices,
             "transports": transports,
@@ -153,16 +182,21 @@ class Engine:
             "log": log,
         }
         given = {key: value for key, value in options.items() if value is not None}
-        for key in "listen", "serves", "devices", "transports", "compat":
-            if isinstance(given.get(key), str):
-                raise TypeError(f"{key} is a list of str: want [{given[key]!r}]")
+        lists = dict(
+            listen=listen, serves=serves, devices=devices, transports=transports, compat=compat
+        )
+        for key, items in lists.items():
+            if isinstance(items, str):
+                raise TypeError(f"{key} is a list of str: want [{items!r}]")
+            for item in items or ():
+                _text(item, f"an item of {key}")
         self._lib = _lib.load()
         self._regions: Dict[Region, Any] = {}  # with what holds their memory, until they are closed
         self._dropped: Deque[int] = deque()  # batches that no one has a reference to
         self._loops: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _News]
         self._loops = weakref.WeakKeyDictionary()
-        self._views: Set[int] = set()  # addresses of alloc that are not free yet
-        self._lingering = 0  # the handle from close() on until those are free
+        self._views: Set[int] = set()  # of alloc and region, by their id
+        self._lingering = 0  # the handle from close() on until those are gone
         self._handle = _lib.check(self._lib.topoctl_open(json.dumps(given).encode()))
         _engines.add(self)
 
@@ -177,8 +211,8 @@ class Engine:
 
     def close(self) -> None:
         """Cancels what runs, closes all connections and gives registered memory back. While memory
-        of alloc is still viewed, that memory stays open to peers, and the engine is gone with the
-        last view."""
+        of alloc or region is still viewed, that memory stays open to peers, and the engine is gone
+        with the last view."""
         handle, self._handle = self._handle, 0
         if not handle or _lib.forked():
             return
@@ -201,10 +235,12 @@ class Engine:
 
     @property
     def closed(self) -> bool:
+        """Whether close() was called."""
         return not self._handle
 
     @property
     def name(self) -> str:
+        """What the engine calls itself."""
         return _lib.fill(self._lib.topoctl_name, self._handle).decode()
 
     @property
@@ -217,10 +253,10 @@ class Engine:
         """The port that the engine listens at."""
         return _lib.check(self._lib.topoctl_port(self._handle))
 
-    def stats(self) -> Dict[str, Any]:
+    def stats(self) -> EngineDocument:
         """Peers, lanes and what was moved: the document topoctl.engine/v1."""
         text = _lib.fill(self._lib.topoctl_stats, self._handle, capacity=1 << 16)
-        return dict(json.loads(text))
+        return cast("EngineDocument", json.loads(text))
 
     # Memory.
 
@@ -229,7 +265,8 @@ class Engine:
     ) -> Region:
         """Registers the memory of buffers, numpy arrays or torch tensors, all or none. The engine
         holds references to them until the region is closed. location is "cpu:0" or "gpu:3"; None
-        lets the library find out. Read-only buffers are refused where peers may write."""
+        finds it out. TypeError for a read-only buffer that peers may write to, Exists for memory
+        that is registered."""
         memories = [memory_of(thing) for thing in things]
         if grant & Grant.WRITE:
             for memory in memories:
@@ -251,15 +288,15 @@ class Engine:
         location: Optional[str] = None,
         owner: Any = None,
     ) -> Region:
-        """Registers memory by address. It must stay mapped until the region is closed: owner is an
-        object that keeps it so, None where the caller sees to it."""
+        """Registers memory by addresses and lengths in bytes. It must stay mapped until the region
+        is closed: owner is an object that keeps it mapped, None where the caller does."""
         start, length = vector(addresses, "Q"), vector(lengths, "Q")
         _same_count(start, length)
         region = Region(self, start)
         self._regions[region] = owner  # before the call, after which an interrupt may come
         status = self._lib.topoctl_register(
             *(self._handle, start.count, start.address, length.address),
-            *(_encoded(location, "a location"), grant),
+            *(_encoded(location, "a location"), _granted(grant)),
         )
         if status < 0:
             del self._regions[region]
@@ -269,67 +306,94 @@ class Engine:
     def alloc(
         self, length: int, *, grant: Grant = Grant.ALL, location: Optional[str] = None
     ) -> memoryview:
-        """length bytes of registered memory that engines of this host share: the fastest way
-        between processes. It is freed when the last view is gone: the memoryview, slices of it, and
-        arrays made of it (numpy.frombuffer, torch.frombuffer)."""
+        """Allocates length bytes and registers them. Engines of this host share such memory, which
+        is the fastest way between processes. location is "cpu:0"; None is any NUMA node. The
+        memory is freed with its last view: the memoryview, slices of it, and arrays made of it
+        (numpy.frombuffer, torch.frombuffer). NoMemory where the system has not so much."""
         length = operator.index(length)
-        if length < 1:
-            raise InvalidArgument(f"alloc({length}): want 1 byte or more")
+        if not 1 <= length < 1 << 63:
+            raise InvalidArgument(f"alloc({length}): want 1 to 2**63 - 1 bytes")
         out = ctypes.c_uint64()
         _lib.check(
             self._lib.topoctl_alloc(
-                *(self._handle, length, _encoded(location, "a location"), grant, ctypes.byref(out))
+                *(self._handle, length, _encoded(location, "a location")),
+                *(_granted(grant), ctypes.byref(out)),
             )
         )
-        address = out.value
+        return self._view(out.value, length, out.value)
+
+    def region(self, name: str) -> memoryview:
+        """The memory of a region of Engine(regions=...), which stays until the engine is closed and
+        no view is left. NoRegion where none has that name."""
+        address, length = ctypes.c_uint64(), ctypes.c_uint64()
+        _lib.check(
+            self._lib.topoctl_region(
+                *(self._handle, _text(name, "a region's name")),
+                *(ctypes.byref(address), ctypes.byref(length)),
+            )
+        )
+        return self._view(address.value, length.value, None)
+
+    def _view(self, address: int, length: int, free: Optional[int]) -> memoryview:
+        """Memory of the engine, which frees what is at that address with the last view."""
         block = (ctypes.c_ubyte * length).from_address(address)
-        self._views.add(address)
-        weakref.finalize(block, self._free, address).atexit = False
+        self._views.add(id(block))
+        weakref.finalize(block, self._unview, id(block), free).atexit = False
         return memoryview(block).cast("B")
 
-    def _free(self, address: int) -> None:
+    def _unview(self, view: int, free: Optional[int]) -> None:
         if _lib.forked():
             return
-        self._views.discard(address)
-        self._lib.topoctl_free(self._handle or self._lingering, address)
+        self._views.discard(view)
+        if free is not None:
+            self._lib.topoctl_free(self._handle or self._lingering, free)
         if self._lingering and not self._views:
             self._end(self._lingering)
 
     # Peers.
 
     def open(self, peer: str, timeout: Optional[float] = None) -> Batch[None]:
-        """Opens the peer, which the first batch does by itself: the batch has ended when it is open."""
+        """Opens the peer, as the first batch with it does: the batch has ended when it is open."""
         return self._submit(_READ, peer, (), (), (), None, timeout)
 
     def probe(self, peer: str, timeout: Optional[float] = None) -> None:
-        """Returns if the peer answers within timeout seconds, and raises NoPeer if not. With await,
-        use call(peer, b"")."""
+        """Waits until the peer answers; NoPeer if it does not within timeout seconds. In asyncio:
+        await call(peer, b"")."""
         self.call(peer, b"", timeout=timeout).wait()
 
     def metadata(self) -> bytes:
-        """What add_peer of another engine wants: addresses and registered memory of this one."""
+        """What add_peer of another engine takes: name, addresses and epoch of this one, as JSON."""
         return _lib.fill(self._lib.topoctl_metadata, self._handle, capacity=1 << 16)
 
     def add_peer(self, metadata: bytes) -> str:
-        """Takes another engine's metadata() in and gives its name."""
+        """Makes another engine known by its metadata(), and gives its name: a peer's name from then
+        on. After a restart PeerLost is raised until its new metadata was added."""
         name = _lib.fill(self._lib.topoctl_add_peer, self._handle, *_message(metadata))
         return name.decode()
 
     def remove_peer(self, peer: str) -> None:
-        """Forgets a peer and closes the connections to it."""
+        """Forgets a peer and closes the connections to it; its batches are canceled."""
         _lib.check(self._lib.topoctl_remove_peer(self._handle, _peer(peer)))
 
     def peer_ranges(self, peer: str) -> List[Range]:
-        """The memory that the peer offers to this engine: what ranges() asks for."""
+        """Waits for ranges(peer)."""
         return self.ranges(peer).wait()
 
     def ranges(self, peer: str, *, timeout: Optional[float] = None) -> Batch[List[Range]]:
-        """Asks the peer which memory it offers to this engine: the batch's result."""
+        """Asks the peer which memory it offers to this engine: the batch's result, in the order of
+        addresses."""
         handle = self._lib.topoctl_peer_ranges(self._handle, _peer(peer), _ns(timeout))
         return self._batch(_lib.check(handle), _ranges)
 
-    # Transfers. notify is delivered to the peer after the data. timeout bounds the batch, in
-    # seconds; None is the engine's default_timeout.
+    def find(self, peer: str, region: str, *, timeout: Optional[float] = None) -> Batch[Range]:
+        """Finds a region of the peer by its name: the batch's result. It waits for a peer that is
+        not there yet, or was lost, and for a region that the peer does not offer yet; after
+        timeout seconds it ends with NoPeer or NoRegion."""
+        arguments = _peer(peer), _text(region, "a region's name"), _ns(timeout)
+        handle = self._lib.topoctl_find(self._handle, *arguments)
+        return self._batch(_lib.check(handle), lambda packed: _ranges(packed)[0])
+
+    # Transfers.
 
     def read(
         self,
@@ -362,6 +426,8 @@ class Engine:
     ) -> Batch[None]:
         if isinstance(remote, numbers.Number):  # a float is refused below
             buffers, remote = [buffers], [remote]
+        elif remote is None or isinstance(remote, str):
+            raise TypeError(f"want an address or a list of them, not {type(remote).__name__}")
         memories = [memory_of(buffer) for buffer in buffers]
         if op == _READ:
             for memory in memories:
@@ -417,9 +483,9 @@ class Engine:
     def range_list(
         self, addresses: Any, lengths: Optional[Numbers] = None, *, peer: Optional[str] = None
     ) -> RangeList:
-        """Keeps a list of ranges in the library, of this engine or of a peer, from which read_picked
-        and write_picked pick by index: two lists of numbers, or one table of 64-bit integers with
-        columns address, length, and at most one more that is not looked at."""
+        """Keeps a list of ranges in the library, of this engine or of a peer, from which
+        read_picked and write_picked pick by index: two lists of numbers, or one table of 64-bit
+        integers with columns address, length, and at most one more that is not looked at."""
         ranges = table(addresses, lengths)
         handle = self._lib.topoctl_list(
             *(self._handle, _encoded(peer, "a peer's name"), ranges.count),
@@ -505,8 +571,9 @@ class Engine:
             self._lib.topoctl_release(self._handle, handle)
 
     def wait(self, batches: Iterable[Batch[Any]], timeout: Optional[float] = None) -> None:
-        """Waits until all have ended, then raises why the first failed one did. Timeout where one
-        still runs after timeout seconds: it goes on. Signals are handled within 50 ms."""
+        """Waits until all batches have ended, then raises why the first failed one did. Timeout
+        where one still runs after timeout seconds: it goes on. Signals are handled within 50
+        ms."""
         batches = tuple(batches)
         for batch in batches:
             if not isinstance(batch, Batch):
@@ -534,33 +601,33 @@ class Engine:
     # Messages. Both may be awaited as they come: "async for n in engine.watch_notifications()".
 
     def notify(self, peer: str, message: bytes, *, timeout: Optional[float] = None) -> None:
-        """Sends a message to the peer, that it gets by notifications(), and waits until it is there."""
+        """Waits for send(peer, message)."""
         self.send(peer, message, timeout=timeout).wait()
 
     def send(self, peer: str, message: bytes, *, timeout: Optional[float] = None) -> Batch[None]:
-        """Sends a message to the peer, that it gets by notifications()."""
-        if message is None:
-            raise TypeError("want bytes, not None")
-        return self._submit(_WRITE, peer, (), (), (), message, timeout)
+        """Sends a message of at most 64 KiB, which the peer gets by notifications(): the batch has
+        ended when it has arrived. While 1,024 messages wait there, it waits, too."""
+        return self._submit(_WRITE, peer, (), (), (), _given(message), timeout)
 
     def notifications(self, timeout: float = 0) -> List[Notification]:
-        """Those that came since the last call, oldest first. Where there are none it waits for the
-        first, for timeout seconds at most."""
+        """Messages of peers since the last call, oldest first. Where there are none it waits for
+        the first, for timeout seconds at most."""
         return self._come(self._notifications, timeout)
 
     def call(
         self, peer: str, request: bytes, *, timeout: Optional[float] = None
     ) -> Batch[bytes]:
-        """Sends a request to the peer's program, which has to be one that answers (Engine(answer=True)).
-        Its answer is the batch's result, what it refuses with the error Refused. It runs there at
-        most once. An empty request asks whether the peer is there: every engine answers it."""
-        arguments = _peer(peer), *_message(request), _ns(timeout)
+        """Sends a request of at most 1 MiB to the peer's program (Engine(answer=True), calls()),
+        where it arrives at most once. The batch's result is the answer, its error Refused where
+        the program refuses. An empty request asks whether the peer is there: every engine answers
+        it."""
+        arguments = _peer(peer), *_message(_given(request)), _ns(timeout)
         handle = self._lib.topoctl_call(self._handle, *arguments)
         return self._batch(_lib.check(handle), bytes)
 
     def calls(self, timeout: float = 0) -> List[Call]:
-        """Those of peers that came since the last call, oldest first; each wants an answer. Where
-        there are none it waits for the first, for timeout seconds at most."""
+        """Calls of peers since the last time, oldest first; each waits for its answer. Where there
+        are none it waits for the first, for timeout seconds at most."""
         return self._come(self._calls, timeout)
 
     async def watch_notifications(self) -> AsyncIterator[Notification]:
@@ -692,7 +759,7 @@ def _nothing(packed: bytes) -> None:
 
 
 class Call:
-    """A request of a peer's program, that waits for an answer: once, by answer or by refuse."""
+    """A request of a peer's program, to be answered once: by answer or by refuse."""
 
     def __init__(
         self, engine: Engine, number: int, sender: str, proven: str, request: bytes
@@ -706,27 +773,24 @@ class Call:
         self.request = request
 
     def answer(self, answer: bytes) -> None:
-        """Closed where the peer is gone, or the call was answered."""
+        """Answers with at most 4 MiB. Closed where the peer is gone, or the call was answered."""
         self._reply(answer, None)
 
     def refuse(self, reason: str) -> None:
-        """Answers with an error: Refused, with this text, there."""
+        """Answers with an error: there it is Refused, with this text."""
         self._reply(b"", reason or "refused")
 
     def _reply(self, answer: bytes, refused: Optional[str]) -> None:
-        if answer is None:
-            raise TypeError("want bytes, not None")
         _lib.check(
             self._engine._lib.topoctl_answer(
-                *(self._engine._handle, self._number, *_message(answer)),
+                *(self._engine._handle, self._number, *_message(_given(answer))),
                 _encoded(refused, "a reason"),
             )
         )
 
 
 class Region:
-    """Registered memory. Close it, or use it in a with statement, to give it back; the engine holds
-    it, and so the memory, until then."""
+    """Registered memory, which the engine holds until close, or the end of a with statement."""
 
     def __init__(self, engine: Engine, addresses: Vector) -> None:
         self._engine = engine
@@ -739,8 +803,8 @@ class Region:
         self.close()
 
     def close(self) -> None:
-        """Waits until nothing can touch the memory any more. Unsafe where a peer still can after 5
-        seconds: topoctl holds the memory, and close may be called again."""
+        """Gives the memory back: waits until no peer can touch it. Unsafe where one still can
+        after 5 seconds: topoctl holds the memory, and close may be called again."""
         if self in self._engine._regions and not self._engine.closed:
             self._unregister(self._engine._handle)
 
@@ -779,10 +843,13 @@ class RangeList:
 
 
 class Batch(Coroutine[Any, Any, _T]):
-    """What a peer takes part in: ranges that move together, a call, a question. The memory that it
-    moves must not be used until it has ended; one that is not referenced any more goes on. In
-    asyncio, "await batch" does what wait does, and asyncio.create_task(batch) runs it as a task; where the
-    await is canceled, as by asyncio.timeout, the batch has been canceled before that is raised."""
+    """What an engine does with a peer: ranges that move together, a call, a question. The memory
+    that a batch moves must not be used until it has ended. One that is not referenced any more
+    goes on.
+
+    In asyncio, "await batch" does what wait does, and asyncio.create_task(batch) runs it as a
+    task. Where the await is canceled, as by asyncio.timeout, the batch has ended before your code
+    goes on, as with cancel."""
 
     def __init__(self, engine: Engine, handle: int, result: Callable[[bytes], _T]) -> None:
         self._engine = engine
@@ -817,8 +884,8 @@ class Batch(Coroutine[Any, Any, _T]):
         return self._ended
 
     def poll(self) -> bool:
-        """True if it is done: all bytes are in place, or the answer is there; False while it runs.
-        Raises why it failed."""
+        """Whether it is done: all bytes are in place, or the answer is there. False while it runs;
+        raises why it failed."""
         ended = self._look()
         if self._error is not None:
             raise self._error.with_traceback(None)
@@ -836,9 +903,11 @@ class Batch(Coroutine[Any, Any, _T]):
     # A coroutine for asyncio.create_task.
 
     def send(self, value: Any) -> Any:
+        """For asyncio."""
         return self._step(lambda running: running.send(value))
 
     def throw(self, *error: Any) -> Any:
+        """For asyncio."""
         return self._step(lambda running: running.throw(*error))
 
     def _step(self, step: Callable[[Coroutine[Any, Any, _T]], Any]) -> Any:
@@ -851,14 +920,14 @@ class Batch(Coroutine[Any, Any, _T]):
             raise
 
     def close(self) -> None:
-        """Ends it as cancel does where it runs as a task; a coroutine has this method."""
+        """For asyncio: ends a batch that runs as a task, as cancel does."""
         if self._running is not None:
             self._running.close()
             self._running = None
 
     async def _wait_in_loop(self) -> _T:
-        """Looks when the engine has news. Small batches have mostly ended before a loop can wait for
-        that."""
+        """Looks when the engine has news. Small batches have mostly ended before a loop can wait
+        for that."""
         began = time.monotonic()
         try:
             while not self.poll():
@@ -887,8 +956,8 @@ class Batch(Coroutine[Any, Any, _T]):
         canceled.result()
 
     def cancel(self) -> None:
-        """Ends it where it runs, and forgets it. When this returns, the memory is the caller's.
-        Unsafe where a peer may still touch it after 5 seconds."""
+        """Ends it where it runs, and forgets it. When this returns, its memory may be used again.
+        Unsafe where a peer may still touch that after 5 seconds."""
         with self._canceling:
             self._look()
             handle, self._handle = self._handle, 0
@@ -904,22 +973,40 @@ class Batch(Coroutine[Any, Any, _T]):
         return self._handle
 
     def telemetry(self) -> Telemetry:
-        """What it did so far. Closed once it was canceled."""
+        """What it did so far; Closed after cancel."""
         out = _lib.TelemetryV1()
         _lib.check(
             self._engine._lib.topoctl_telemetry(
                 self._engine._handle, self._open_handle(), ctypes.byref(out), ctypes.sizeof(out)
             )
         )
-        return Telemetry(*(getattr(out, name) for name in Telemetry._fields))
+        return Telemetry(*(getattr(out, field.name) for field in dataclasses.fields(Telemetry)))
 
-    def explain(self) -> Dict[str, Any]:
-        """Which NICs carried what, what failed, and why. Closed once it was canceled."""
+    def explain(self) -> ExplainDocument:
+        """Which NICs carried what, what failed, and why: the document topoctl.explain/v1. Closed
+        after cancel."""
         text = _lib.fill(
             *(self._engine._lib.topoctl_explain, self._engine._handle, self._open_handle()),
             capacity=1 << 14,
         )
-        return dict(json.loads(text))
+        return cast("ExplainDocument", json.loads(text))
+
+
+def _granted(grant: Grant) -> int:
+    if not isinstance(grant, Grant):
+        raise TypeError(f"a grant is a topoctl.Grant, not {type(grant).__name__}")
+    return grant.value
+
+
+def _named(name: str, region: Union[int, Named]) -> Dict[str, Any]:
+    if not isinstance(region, Named):
+        region = Named(region)
+    return {
+        "name": _text(name, "a region's name").decode(),
+        "bytes": operator.index(region.length),
+        "grant": _granted(region.grant),
+        "location": region.location,
+    }
 
 
 def _ns(seconds: Optional[float]) -> int:
@@ -929,6 +1016,12 @@ def _ns(seconds: Optional[float]) -> int:
     if not 0 <= seconds < 1 << 33:
         raise ValueError(f"a time of {seconds} s")
     return max(int(seconds * 1e9), 1)
+
+
+def _given(data: bytes) -> bytes:
+    if data is None:
+        raise TypeError("want bytes, not None")
+    return data
 
 
 def _message(data: Optional[bytes]) -> Tuple[Optional[bytes], int]:

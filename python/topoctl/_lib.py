@@ -49,10 +49,12 @@ PROTOTYPES: Dict[str, Tuple[Any, ...]] = {
     "topoctl_unregister": (_i32, _i64, _i64, _pointer),
     "topoctl_alloc": (_i32, _i64, _u64, _text, _i32, _pointer),
     "topoctl_free": (_i32, _i64, _u64),
+    "topoctl_region": (_i32, _i64, _text, _pointer, _pointer),
     "topoctl_metadata": (_i64, _i64, _pointer, _i64),
     "topoctl_add_peer": (_i64, _i64, _pointer, _i64, _pointer, _i64),
     "topoctl_remove_peer": (_i32, _i64, _text),
     "topoctl_peer_ranges": (_i64, _i64, _text, _i64),
+    "topoctl_find": (_i64, _i64, _text, _text, _i64),
     "topoctl_submit": (
         *(_i64, _i64, _text, _i32, _i64, _pointer, _pointer, _pointer),
         *(_pointer, _i64, _i64),

@@ -12,7 +12,8 @@ import os
 import shutil
 import subprocess
 from collections.abc import Mapping
-from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple, Type, TypeVar, Union
+from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Optional, Sequence, Tuple, Type
+from typing import TypeVar, Union, cast
 
 from .errors import ProgramError
 
@@ -38,13 +39,15 @@ class Record(Mapping[str, Any]):
     def __len__(self) -> int:
         return len(self.raw)
 
-    def __getattr__(self, key: str) -> Any:
-        if key == "raw":  # not set yet: this object is being copied
-            raise AttributeError(key)
-        try:
-            return self[key]
-        except KeyError:
-            raise AttributeError(f"no key {key!r}: there are {', '.join(self.raw)}") from None
+    if not TYPE_CHECKING:  # documents.pyi says which there are
+
+        def __getattr__(self, key: str) -> Any:
+            if key == "raw":  # not set yet: this object is being copied
+                raise AttributeError(key)
+            try:
+                return self[key]
+            except KeyError:
+                raise AttributeError(f"no key {key!r}: there are {', '.join(self.raw)}") from None
 
     def __dir__(self) -> List[str]:
         return [*super().__dir__(), *self.raw]
@@ -65,39 +68,55 @@ class Document(Record):
     """What a command printed."""
 
     schema_name = ""
+    """Its schema: "topoctl.NAME/vN"."""
 
 
-class Topology(Document):
+if TYPE_CHECKING:
+    from . import documents
+    from .documents import (
+        DoctorDocument,
+        MatrixDocument,
+        PathDocument,
+        PlanDocument,
+        TopologyDocument,
+    )
+else:
+    DoctorDocument = MatrixDocument = PathDocument = PlanDocument = TopologyDocument = Document
+
+
+class Topology(TopologyDocument):
     """topoctl.topology/v1: docs/topology.md lists its keys."""
 
     schema_name = "topoctl.topology/v1"
 
-    def of_kind(self, kind: str) -> Tuple[Record, ...]:
+    def of_kind(self, kind: str) -> Tuple[documents.TopologyNodes, ...]:
         """The nodes of a kind: "gpu", "rdma", "port", "netdev", "numa", "pci", ..."""
         return tuple(node for node in self.nodes if node["kind"] == kind)
 
     @property
-    def gpus(self) -> Tuple[Record, ...]:
-        return self.of_kind("gpu")
+    def gpus(self) -> Tuple[documents.TopologyGpu, ...]:
+        """The GPUs, in PCI order."""
+        return cast("Tuple[documents.TopologyGpu, ...]", self.of_kind("gpu"))
 
     @property
-    def rdma_devices(self) -> Tuple[Record, ...]:
-        return self.of_kind("rdma")
+    def rdma_devices(self) -> Tuple[documents.TopologyRdma, ...]:
+        """The RDMA devices."""
+        return cast("Tuple[documents.TopologyRdma, ...]", self.of_kind("rdma"))
 
-    def node(self, id: str) -> Record:
+    def node(self, id: str) -> documents.TopologyNodes:
         """The node "gpu:0", "rdma:mlx5_0", "net:eth0", ...; KeyError if the topology has no such node."""
         for node in self.raw["nodes"]:
             if node["id"] == id:
-                return Record(node)
+                return cast("documents.TopologyNodes", Record(node))
         raise KeyError(id)
 
 
-class Matrix(Document):
+class Matrix(MatrixDocument):
     """topoctl.matrix/v1: how near devices are, and what flows between them."""
 
     schema_name = "topoctl.matrix/v1"
 
-    def between(self, row: str, column: str) -> Record:
+    def between(self, row: str, column: str) -> documents.MatrixPair:
         """How two devices, by id ("gpu:0", "rdma:mlx5_0"), are connected: class, nccl,
         expected_bytes_per_sec, hops, limit_link, basis. KeyError where one is not listed."""
         rows = [device["id"] for device in self.raw["rows"]]
@@ -106,14 +125,15 @@ class Matrix(Document):
             raise KeyError((row, column))
         i, j = rows.index(row), columns.index(column)
         grids = {key: value for key, value in self.raw.items() if _is_grid(value)}
-        return Record({key: grid[i][j] for key, grid in grids.items()})
+        pair = Record({key: grid[i][j] for key, grid in grids.items()})
+        return cast("documents.MatrixPair", pair)
 
 
 def _is_grid(value: Any) -> bool:
     return isinstance(value, list) and bool(value) and isinstance(value[0], list)
 
 
-class Path(Document):
+class Path(PathDocument):
     """topoctl.path/v1: chosen is the best port for the memory (None: none is usable), ranked all
     usable ones, rejected the others, each with its reason; route is the way to it."""
 
@@ -125,24 +145,24 @@ class Path(Document):
         return tuple(p["name"] for p in self.raw["ranked"] if p["verdict"] == "preferred")
 
 
-class Plan(Document):
+class Plan(PlanDocument):
     """topoctl.plan/v1: which ports each GPU gets when all are used at once."""
 
     schema_name = "topoctl.plan/v1"
 
 
-class Report(Document):
+class Report(DoctorDocument):
     """topoctl.doctor/v1: docs/doctor.md lists its checks."""
 
     schema_name = "topoctl.doctor/v1"
 
     @property
-    def findings(self) -> Tuple[Record, ...]:
+    def findings(self) -> Tuple[documents.DoctorChecksFindings, ...]:
         """What is wrong, with severity, subjects, text, evidence and fix."""
         return tuple(finding for check in self.checks for finding in check.findings)
 
     @property
-    def unchecked(self) -> Tuple[Record, ...]:
+    def unchecked(self) -> Tuple[documents.DoctorChecks, ...]:
         """Checks that could not be made; their missing says what is needed."""
         return tuple(check for check in self.checks if check.status == "could_not_check")
 

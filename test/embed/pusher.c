@@ -25,11 +25,11 @@ static int64_t write_page(const char *peer, uint64_t local, uint32_t page, int a
 	sum = adler32(content, PAGE_BYTES - 4);
 	memcpy(content + PAGE_BYTES - 4, &sum, 4);
 	if (again || kv[0] == 0) {
-		int64_t ranges = check(topoctl_peer_ranges(engine, peer, SECOND));
+		int64_t found = check(topoctl_find(engine, peer, "kv", SECOND));
 
-		topoctl_wait(engine, 1, &ranges, 2 * SECOND);
-		topoctl_result(engine, ranges, kv, sizeof kv); /* where it fails the write does, too */
-		check(topoctl_release(engine, ranges));
+		topoctl_wait(engine, 1, &found, 2 * SECOND);
+		topoctl_result(engine, found, kv, sizeof kv); /* where it fails the write does, too */
+		check(topoctl_release(engine, found));
 	}
 	to = kv[0] + page % SLOTS * PAGE_BYTES;
 	return check(topoctl_submit(engine, peer, TOPOCTL_WRITE, 1, &from, &to, &length, note,

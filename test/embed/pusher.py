@@ -21,8 +21,9 @@ PAGE_BYTES = 64 << 10  # the page's number (4 bytes), anything, and the Adler-32
 
 
 async def receive(address, *transports):
-    with topoctl.Engine(listen=[address], transports=transports or None, answer=True) as engine:
-        kv = engine.alloc(SLOTS * PAGE_BYTES, grant=topoctl.Grant.WRITE)
+    regions = {"kv": topoctl.Named(SLOTS * PAGE_BYTES, topoctl.Grant.WRITE)}
+    with topoctl.Engine(listen=[address], transports=transports or None, regions=regions, answer=True) as engine:
+        kv = engine.region("kv")
         consumed = [0] * SLOTS  # the last page of each slot, from 1 on
         async for call in engine.watch_calls():
             # The notification of a page has come before its call.
@@ -67,12 +68,8 @@ class Pusher:
         message = str(page).encode()
         while True:
             try:
-                if self.kv is None:
-                    ranges = await self.engine.ranges(self.peer, timeout=1)
-                    if not ranges:
-                        raise topoctl.errors.NoRegion("the receiver offers no memory yet")
-                    self.kv = ranges[0].address
-                at = self.kv + page % SLOTS * PAGE_BYTES
+                self.kv = self.kv or await self.engine.find(self.peer, "kv", timeout=1)
+                at = self.kv.address + page % SLOTS * PAGE_BYTES
                 await self.engine.write(self.peer, content, at, notify=message, timeout=1)
                 await self.engine.call(self.peer, message, timeout=1)
                 return

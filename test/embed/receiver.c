@@ -21,16 +21,17 @@ int main(int argc, char **argv)
 {
 	static unsigned char calls[1 << 16], notes[1 << 16];
 	uint32_t consumed[SLOTS] = {0}; /* the last page of each slot, from 1 on */
-	uint64_t kv, events;
+	uint64_t kv, length, events;
 	int64_t number, n;
 	char text[256];
 
 	if (argc != 2)
 		return fprintf(stderr, "want receiver HOST:PORT\n"), 2;
 	setvbuf(stdout, NULL, _IOLBF, 0);
-	snprintf(text, sizeof text, "{\"listen\": [\"%s\"], \"answer\": true}", argv[1]);
+	snprintf(text, sizeof text, "{\"listen\": [\"%s\"], \"answer\": true, \"regions\": [{\"name\": \"kv\", \"bytes\": %d, \"grant\": %d}]}",
+		 argv[1], SLOTS * PAGE_BYTES, TOPOCTL_PEER_WRITE);
 	engine = check(topoctl_open(text));
-	check(topoctl_alloc(engine, SLOTS * PAGE_BYTES, NULL, TOPOCTL_PEER_WRITE, &kv));
+	check(topoctl_region(engine, "kv", &kv, &length));
 	struct pollfd news = {.fd = (int)check(topoctl_event_fd(engine)), .events = POLLIN};
 	while (poll(&news, 1, -1) == 1 && read(news.fd, &events, sizeof events) == sizeof events) {
 		/* The notification of a page comes before its call. */

@@ -66,6 +66,10 @@ int main(void)
 	WANT(topoctl_free(e, 4096), TOPOCTL_NO_REGION);
 	WANT(topoctl_alloc(e, UINT64_MAX, NULL, 0, &a), TOPOCTL_INVALID);
 	WANT(topoctl_alloc(e, 1, NULL, 0, NULL), TOPOCTL_INVALID);
+	WANT(topoctl_region(e, "x", &a, &n), TOPOCTL_NO_REGION);
+	WANT(topoctl_region(e, "x", NULL, &n), TOPOCTL_INVALID);
+	WANT(topoctl_find(e, "127.0.0.1:1", NULL, 0), TOPOCTL_INVALID);
+	WANT(ended(e, topoctl_find(e, "127.0.0.1:1", "x", SECOND / 50)), TOPOCTL_NO_PEER);
 	WANT(topoctl_submit(e, NULL, TOPOCTL_READ, 0, NULL, NULL, NULL, NULL, 0, 0), TOPOCTL_INVALID);
 	WANT(topoctl_submit(e, address_of(f, peer, sizeof peer), TOPOCTL_READ, 1, NULL, &a, &n, NULL, 0, 0), TOPOCTL_INVALID);
 	WANT(topoctl_submit(e, peer, 7, 0, NULL, NULL, NULL, NULL, 0, 0), TOPOCTL_INVALID);

@@ -17,7 +17,6 @@ import (
 
 	"github.com/topoctl/topoctl/engine/internal/transport"
 	"github.com/topoctl/topoctl/engine/trust"
-	"github.com/topoctl/topoctl/internal/pkgerr"
 )
 
 // bodiesInFlight times the message limit is how many bytes of unanswered calls a
@@ -178,9 +177,9 @@ func (s *Session) Ready(ctx context.Context) error {
 		select {
 		case <-attached:
 		case <-s.done:
-			return pkgerr.Errorf("session", "peer %q: %w", s.peerName, s.endError())
+			return s.endError()
 		case <-ctx.Done():
-			return pkgerr.Errorf("session", "peer %q: not connected yet: %w", s.peerName, context.Cause(ctx))
+			return fmt.Errorf("not connected yet: %w", context.Cause(ctx))
 		}
 	}
 }
@@ -196,7 +195,7 @@ func (s *Session) RoundTrip() time.Duration { return s.roundTrips.min() }
 // their answers.
 func (s *Session) Call(ctx context.Context, method uint16, body []byte) ([]byte, error) {
 	if len(body) > s.peer.body {
-		return nil, pkgerr.Errorf("session", "peer %q: call of %d bytes: %w (%d)", s.peerName, len(body), ErrTooLarge, s.peer.body)
+		return nil, fmt.Errorf("call of %d bytes: %w (%d)", len(body), ErrTooLarge, s.peer.body)
 	}
 	body = slices.Clone(body)
 	pause, busy := firstBusyPause, false
@@ -214,7 +213,7 @@ func (s *Session) Call(ctx context.Context, method uint16, body []byte) ([]byte,
 		case <-s.done:
 		case <-ctx.Done():
 			t.Stop()
-			return nil, pkgerr.Errorf("session", "peer %q: %w: %w", s.peerName, ErrBusy, context.Cause(ctx))
+			return nil, fmt.Errorf("%w: %w", ErrBusy, context.Cause(ctx))
 		}
 		t.Stop()
 		pause, busy = min(2*pause, maxBusyPause), true
@@ -232,14 +231,14 @@ func (s *Session) callOnce(ctx context.Context, method uint16, body []byte) ([]b
 		if errors.Is(err, errSessionOver) {
 			err = s.endError()
 		}
-		return nil, pkgerr.Errorf("session", "peer %q: %w", s.peerName, err)
+		return nil, err
 	}
 	c := &sentCall{method: method, body: body, done: make(chan struct{})}
 	s.mu.Lock()
 	if s.over || s.closing {
 		s.mu.Unlock()
 		s.credits.release(len(body))
-		return nil, pkgerr.Errorf("session", "peer %q: %w", s.peerName, s.endError())
+		return nil, s.endError()
 	}
 	number := s.nextNumber
 	s.nextNumber++
@@ -258,7 +257,7 @@ func (s *Session) callOnce(ctx context.Context, method uint16, body []byte) ([]b
 		select {
 		case <-c.done:
 		default:
-			return nil, pkgerr.Errorf("session", "peer %q: no answer yet: %w", s.peerName, ctx.Err())
+			return nil, fmt.Errorf("no answer yet: %w", ctx.Err())
 		}
 	}
 	return c.answer, c.err
@@ -571,7 +570,7 @@ func (s *Session) end(err error) {
 	}
 	s.over, s.err = true, err
 	for _, c := range s.sentCalls {
-		c.err = pkgerr.Errorf("session", "peer %q: %w", s.peerName, cmp.Or(err, ErrEnded))
+		c.err = cmp.Or(err, ErrEnded)
 		close(c.done)
 	}
 	clear(s.sentCalls)

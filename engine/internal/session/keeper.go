@@ -199,8 +199,11 @@ func (k *keeper) check(now int64) (wait time.Duration, end error) {
 		return deferTime, nil
 	}
 	if gone > k.o.GiveUp {
-		err := fmt.Errorf("%w: nothing was received for %v", ErrUnreachable, gone.Round(time.Millisecond))
-		if k.lastErr != nil {
+		silent := fmt.Sprintf("nothing was received for %v", gone.Round(time.Millisecond))
+		err := fmt.Errorf("%w: %s", ErrUnreachable, silent)
+		if errors.Is(k.lastErr, ErrUnreachable) {
+			err = fmt.Errorf("%s; %w", silent, k.lastErr)
+		} else if k.lastErr != nil {
 			err = fmt.Errorf("%w; %w", err, k.lastErr)
 		}
 		if refusesOurs(k.lastErr) {
@@ -314,7 +317,7 @@ func (k *keeper) search() {
 				cancel()
 			}
 			if same && errors.Is(err, syscall.ECONNREFUSED) {
-				refused = fmt.Errorf("%w: %s: %w", ErrUnreachable, r, err)
+				refused = routeErrors{{r, err}}
 			}
 			return e, err
 		})

@@ -365,11 +365,12 @@ func TestRefusedPeerIsGone(t *testing.T) {
 	}()
 	<-arrived
 	_ = last.Close()
+	want := "peer is unreachable: " + last.addr.String() + ": connection refused" // each thing once
 	gone := func(err error) bool {
 		return errors.Is(err, session.ErrUnreachable) && errors.Is(err, syscall.ECONNREFUSED)
 	}
 	for what, err := range map[string]error{"the call": <-waiting, "the end": client.wait(t, 1)[0], "ready": s.Ready(limited(t))} {
-		if !gone(err) {
+		if !gone(err) || err.Error() != want {
 			t.Errorf("%s: %v", what, err)
 		}
 	}

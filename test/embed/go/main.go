@@ -1,5 +1,5 @@
 // Pusher moves pages of a KV cache into another process, and goes on when that was killed and started again:
-// "pusher receive HOST:PORT", and "pusher push HOST:PORT REQUESTS REGION".
+// "pusher receive HOST:PORT", and "pusher push HOST:PORT REQUESTS".
 //
 // A request is 8 pages. A page goes to slot PAGE % 16 of the receiver's region, and with it the notification "PAGE".
 // The call "PAGE" then returns the credit for the slot, once the receiver has consumed the page. Whatever fails, the
@@ -35,10 +35,10 @@ const (
 func main() {
 	if args := os.Args; len(args) == 3 && args[1] == "receive" {
 		receive(args[2])
-	} else if len(args) == 5 && args[1] == "push" {
-		push(args[2], must(strconv.Atoi(args[3])), args[4])
+	} else if len(args) >= 4 && args[1] == "push" {
+		push(args[2], must(strconv.Atoi(args[3])))
 	} else {
-		log.Fatal("want receive HOST:PORT, or push HOST:PORT REQUESTS REGION")
+		log.Fatal("want receive HOST:PORT, or push HOST:PORT REQUESTS")
 	}
 }
 
@@ -89,7 +89,7 @@ func (r *receiver) answer(_ context.Context, _ trust.PeerID, request []byte) ([]
 }
 
 // push prints a line for each request.
-func push(address string, requests int, region string) {
+func push(address string, requests int) {
 	e := must(engine.New(context.Background(), engine.Options{}))
 	local := must(e.Alloc(slots*pageBytes, engine.RegionOptions{}))
 	target := e.Target(address)
@@ -100,7 +100,7 @@ func push(address string, requests int, region string) {
 				ctx, cancel := context.WithTimeout(context.Background(), deadline)
 				var running sync.WaitGroup
 				for i := range pages {
-					running.Go(func() { pushPage(ctx, target, region, local, request*pages+i+1) })
+					running.Go(func() { pushPage(ctx, target, local, request*pages+i+1) })
 				}
 				running.Wait()
 				cancel()
@@ -113,7 +113,7 @@ func push(address string, requests int, region string) {
 }
 
 // pushPage returns when the receiver has consumed the page.
-func pushPage(ctx context.Context, target *engine.Target, region string, local *engine.Region, page int) {
+func pushPage(ctx context.Context, target *engine.Target, local *engine.Region, page int) {
 	at := int64(page % slots * pageBytes)
 	content := local.Bytes()[at:][:pageBytes]
 	must(rand.Read(content))
@@ -126,7 +126,7 @@ func pushPage(ctx context.Context, target *engine.Target, region string, local *
 		if err != nil {
 			return err
 		}
-		kv, err := peer.Region(ctx, region)
+		kv, err := peer.Region(ctx, "kv")
 		if err != nil {
 			return err
 		}

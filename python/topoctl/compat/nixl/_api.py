@@ -304,7 +304,7 @@ class nixl_agent:
                 _lib.check(
                     self._engine._lib.topoctl_register(
                         *(self._engine._handle, starts.count, starts.address, lengths.address),
-                        *(None, topoctl.Grant.ALL),
+                        *(None, topoctl.Grant.ALL.value),
                     )
                 )
             for at in ranges:
@@ -562,8 +562,8 @@ class nixl_agent:
 
     def _take(self, into: Dict[str, List[bytes]]) -> Dict[str, List[bytes]]:
         with _translated():
-            for sender, message, _ in self._engine.notifications():
-                into.setdefault(sender, []).append(message)
+            for n in self._engine.notifications():
+                into.setdefault(n.sender, []).append(n.message)
         return into
 
     def check_remote_xfer_done(
