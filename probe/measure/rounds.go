@@ -140,9 +140,15 @@ func (r *runner) measure(ctx context.Context, round int, pairs []probe.Pair, p P
 	}
 	progress()
 	got := r.p.Round(ctx, slices.Clone(pairs), r.o.Plan.Spec, func(pair int, s probe.Sample) {
-		r.emit(&probe.Event{Type: probe.EventSample, Sample: &probe.SampleEvent{Pair: ids[pair], Sample: s}})
+		if pair >= 0 && pair < len(ids) {
+			r.emit(&probe.Event{Type: probe.EventSample, Sample: &probe.SampleEvent{Pair: ids[pair], Sample: s}})
+		}
 		progress()
 	})
+	for len(got) < len(pairs) {
+		got = append(got, probe.Measurement{Err: errors.New("the prober gave no measurement of it")})
+	}
+	got = got[:len(pairs)]
 	r.took, r.ran = r.took+r.o.Elapsed()-began, r.ran+1
 	for i := range got {
 		for k := range got[i].Bandwidth {

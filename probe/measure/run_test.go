@@ -448,3 +448,20 @@ func TestRetests(t *testing.T) {
 		t.Errorf("blame %+v", r.Blame)
 	}
 }
+
+// careless is a prober that answers with one measurement too few, and tells of pairs that it was not given.
+type careless struct{ *world }
+
+func (c careless) Round(ctx context.Context, pairs []probe.Pair, spec probe.Spec, tell func(int, probe.Sample)) []probe.Measurement {
+	got := c.world.Round(ctx, pairs, spec, tell)
+	tell(len(pairs), probe.Sample{})
+	return got[:len(got)-1]
+}
+
+func TestCarelessProber(t *testing.T) {
+	w := newWorld("n0", "n1")
+	r, err := measure.Run(t.Context(), careless{w}, w.options(t))
+	if err != nil || r.Summary.Error == 0 {
+		t.Fatalf("%+v, %v: want pairs with an error", r.Summary, err)
+	}
+}
