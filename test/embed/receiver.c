@@ -1,4 +1,4 @@
-/* Receiver consumes the pages of a KV cache that a pusher sends, and prints each: "receiver HOST:PORT". */
+/* Receiver consumes the pages of a KV cache that a pusher sends, and prints each: "receiver TOKEN HOST:PORT". */
 #include <poll.h>
 #include <unistd.h>
 
@@ -23,12 +23,12 @@ int main(int argc, char **argv)
 	uint32_t consumed[SLOTS] = {0}; /* the last page of each slot, from 1 on */
 	uint64_t kv, events;
 	int64_t number, n;
-	char text[256];
+	char text[512];
 
-	if (argc != 2)
-		return fprintf(stderr, "want receiver HOST:PORT\n"), 2;
+	if (argc != 3)
+		return fprintf(stderr, "want receiver TOKEN HOST:PORT\n"), 2;
 	setvbuf(stdout, NULL, _IOLBF, 0);
-	snprintf(text, sizeof text, "{\"listen\": [\"%s\"], \"answer\": true}", argv[1]);
+	snprintf(text, sizeof text, "{\"token_file\": \"%s\", \"listen\": [\"%s\"], \"answer\": true}", argv[1], argv[2]);
 	engine = check(topoctl_open(text));
 	check(topoctl_alloc(engine, SLOTS * PAGE_BYTES, NULL, TOPOCTL_PEER_WRITE, &kv));
 	struct pollfd news = {.fd = (int)check(topoctl_event_fd(engine)), .events = POLLIN};
