@@ -11,6 +11,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include "_cgo_export.h"
 #include "topoctl.h"
@@ -31,6 +32,13 @@ static pthread_key_t error_key;
 static int have_key;
 
 static void in_child(void) { forked = 1; }
+
+/* Go raises the limit of descriptors when it starts, which is the program's to do, and inherited by what it starts. */
+static struct rlimit files;
+
+__attribute__((constructor(101))) static void note_limit(void) { getrlimit(RLIMIT_NOFILE, &files); }
+
+void golib_restore_limit(void) { setrlimit(RLIMIT_NOFILE, &files); }
 
 __attribute__((constructor)) static void begin(void)
 {

@@ -24,6 +24,8 @@ import (
 
 func main() {}
 
+func init() { C.golib_restore_limit() }
+
 // engines are those that are open.
 var engines bind.Handles[*bind.Engine]
 

@@ -911,6 +911,24 @@ func TestEvents(t *testing.T) {
 	must(t, a.CloseEventFD(one))
 }
 
+// A notification that peers were told has arrived is there at once, also where a descriptor tells of it: programs rely on
+// finding it when they have taken a later call.
+func TestNotificationsAreThere(t *testing.T) {
+	a, b := open(t, `,"name":"a"`), open(t, "")
+	_, err := b.EventFD()
+	must(t, err)
+	const count, bytes = 40, 24 + 1 + 1
+	out := make([]byte, count*bytes)
+	for range 20 {
+		for range count {
+			run(t, a, Transfer{Peer: b.Address(), Notify: []byte("x")})
+		}
+		if size, err := b.Notifications(out); size != len(out) || err != nil {
+			t.Fatalf("%d of %d, %v", size/bytes, count, err)
+		}
+	}
+}
+
 // readable waits for a descriptor, and takes what makes it readable.
 func readable(t *testing.T, fd int32) {
 	t.Helper()

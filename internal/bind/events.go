@@ -1,10 +1,6 @@
 package bind
 
-import (
-	"sync"
-
-	"github.com/topoctl/topoctl/engine"
-)
+import "sync"
 
 // events are the descriptors that wake loops: they become readable when a batch has ended, and when a notification
 // or a call has come.
@@ -38,7 +34,7 @@ func (e *Engine) EventFD() (int32, error) {
 	v.fds[fd] = own
 	v.mu.Unlock()
 	if first {
-		e.pumpNotifications()
+		e.watchNotifications()
 		for _, b := range e.batches.All() {
 			v.watch(e, b)
 		}
@@ -97,38 +93,4 @@ func (v *events) close() {
 		closeEvent(own)
 	}
 	v.fds = map[int32]int32{}
-}
-
-// pumpNotifications has those that come from now on go through a channel of ours, so that each is signalled.
-func (e *Engine) pumpNotifications() {
-	in := &e.inbox
-	in.mu.Lock()
-	defer in.mu.Unlock()
-	from, to := in.from(e), make(chan engine.Notification, 1<<4)
-	in.pumped = to
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.closed {
-		return
-	}
-	for _, c := range from {
-		e.tasks.Go(func() {
-			for {
-				select {
-				case n, ok := <-c:
-					if !ok {
-						return
-					}
-					select {
-					case to <- n:
-						e.events.signal()
-					case <-e.ctx.Done():
-						return
-					}
-				case <-e.ctx.Done():
-					return
-				}
-			}
-		})
-	}
 }

@@ -8,18 +8,21 @@ import (
 	"github.com/topoctl/topoctl/engine/trust"
 )
 
-// inbox holds a notification that did not fit into the buffer of the call that took it.
+// inbox is where the application takes its notifications from.
 type inbox struct {
-	mu     sync.Mutex
-	held   *engine.Notification
-	pumped chan engine.Notification // what they come through, nil: from where they arrive
+	mu       sync.Mutex
+	taken    []engine.Notification // from where they arrive: the watchers', and one that had no room in a buffer
+	watchers []watcher
 }
 
-// from are the channels that notifications come from.
-func (in *inbox) from(e *Engine) []<-chan engine.Notification {
-	if in.pumped != nil {
-		return []<-chan engine.Notification{in.pumped}
-	}
+// watcher takes a notification where one arrives, to signal that.
+type watcher struct {
+	taken  chan []engine.Notification // gives it, and then rests
+	resume chan struct{}
+}
+
+// from are the channels that notifications arrive by.
+func (e *Engine) from() []<-chan engine.Notification {
 	if m := e.compat.Load(); m != nil {
 		return []<-chan engine.Notification{e.e.Notifications(), m.received}
 	}
@@ -32,17 +35,27 @@ func (e *Engine) Notifications(out []byte) (int, error) {
 	in := &e.inbox
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	p := packer{out: out}
-	if in.held != nil && !p.add("a notification", 0, in.held.From, in.held.Payload) {
-		return p.written, p.err
+	for _, w := range in.watchers {
+		select {
+		case first := <-w.taken:
+			in.taken = append(in.taken, first...)
+			defer func() { w.resume <- struct{}{} }()
+		case <-e.ctx.Done():
+		}
 	}
-	in.held = nil
-	for _, c := range in.from(e) {
+	p := packer{out: out}
+	for len(in.taken) > 0 {
+		if n := in.taken[0]; !p.add("a notification", 0, n.From, n.Payload) {
+			return p.written, p.err
+		}
+		in.taken = in.taken[1:]
+	}
+	for _, c := range e.from() {
 		for more := true; more; {
 			select {
 			case n, ok := <-c:
 				if more = ok; ok && !p.add("a notification", 0, n.From, n.Payload) {
-					in.held = &n
+					in.taken = append(in.taken, n)
 					return p.written, p.err
 				}
 			default:
@@ -51,6 +64,46 @@ func (e *Engine) Notifications(out []byte) (int, error) {
 		}
 	}
 	return p.written, nil
+}
+
+// watchNotifications has each that comes from now on be signalled.
+func (e *Engine) watchNotifications() {
+	in := &e.inbox
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closed {
+		return
+	}
+	for _, c := range e.from() {
+		w := watcher{make(chan []engine.Notification), make(chan struct{}, 1)}
+		in.watchers = append(in.watchers, w)
+		e.tasks.Go(func() { w.run(e, c) })
+	}
+}
+
+func (w watcher) run(e *Engine, arrive <-chan engine.Notification) {
+	var taken []engine.Notification
+	for {
+		c := arrive
+		if taken != nil {
+			c = nil
+		}
+		select {
+		case n, ok := <-c:
+			if !ok {
+				return
+			}
+			taken = []engine.Notification{n}
+			e.events.signal()
+		case w.taken <- taken:
+			taken = nil
+			<-w.resume
+		case <-e.ctx.Done():
+			return
+		}
+	}
 }
 
 // packer writes messages of peers one after the other: u64 number, u32 length of what the peer calls itself, u32

@@ -10,6 +10,7 @@ import contextlib
 import ctypes
 import dataclasses
 import enum
+import itertools
 import json
 import numbers
 import operator
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from .documents import EngineDocument, ExplainDocument
 
 _WAIT_SLICE_NS = 50_000_000  # a wait comes back to Python this often: signals are handled there
+_LOOKS = 64  # at so many batches a loop looks in a row
 _SPIN_SECONDS = 200e-6  # an await looks again at once for so long: most small batches have ended then
 _READ, _WRITE = 0, 1
 _T = TypeVar("_T")
@@ -680,17 +682,17 @@ class Engine:
 
     async def _watch(self, take: Callable[[], List[_T]]) -> AsyncIterator[_T]:
         while not self.closed:
-            news = self._news()
+            news = self._news().next()
             for one in take():
                 yield one
             await asyncio.shield(news)
 
-    def _news(self) -> asyncio.Future[None]:
-        """Is done when something has come for this engine, from now on, or it is closed."""
+    def _news(self) -> _News:
+        """What tells the running loop of this engine's news, from now on."""
         loop = asyncio.get_running_loop()
         if loop not in self._loops:
             self._loops[loop] = _News(self, loop)
-        return self._loops[loop].next()
+        return self._loops[loop]
 
 
 class _News:
@@ -700,6 +702,8 @@ class _News:
         self._fd = _lib.check(engine._lib.topoctl_event_fd(engine._handle))
         self._loop = weakref.ref(loop)
         self._next: Optional[asyncio.Future[None]] = None
+        self._waits: Dict[asyncio.Future[None], Batch[Any]] = {}
+        self._looking = self._again = False
         loop.add_reader(self._fd, self._came)
         # A loop that is gone, as each of asyncio.run is, leaves nothing behind.
         close = engine._lib.topoctl_event_close
@@ -707,11 +711,21 @@ class _News:
         self._gone.atexit = False
 
     def next(self) -> asyncio.Future[None]:
+        """Is done when something has come, or the engine is closed."""
         if self._next is None:
             loop = self._loop()
             assert loop is not None
             self._next = loop.create_future()
         return self._next
+
+    async def ended(self, batch: Batch[Any]) -> None:
+        """Returns when the batch may have ended, or the engine is closed."""
+        future = asyncio.get_running_loop().create_future()
+        self._waits[future] = batch
+        try:
+            await future
+        finally:
+            del self._waits[future]
 
     def _came(self) -> None:
         with contextlib.suppress(BlockingIOError):
@@ -719,6 +733,23 @@ class _News:
         future, self._next = self._next, None
         if future is not None and not future.done():
             future.set_result(None)
+        if self._looking:
+            self._again = True
+        else:
+            self._look(iter(tuple(self._waits.items())))
+
+    def _look(self, waits: Iterable[Tuple[asyncio.Future[None], Batch[Any]]]) -> None:
+        """Wakes those whose batches have ended. Thousands may wait, so others have their turn in between."""
+        looked = 0
+        for looked, (future, batch) in enumerate(itertools.islice(waits, _LOOKS), 1):
+            if not future.done() and batch._over():
+                future.set_result(None)
+        self._looking = looked == _LOOKS or self._again
+        if looked < _LOOKS and self._again:  # those were the last, and more has come since the first
+            waits, self._again = iter(tuple(self._waits.items())), False
+        loop = self._loop()
+        if self._looking and loop is not None:
+            loop.call_soon(self._look, waits)
 
     def close(self) -> None:
         """The engine is being closed, by any thread."""
@@ -734,8 +765,9 @@ class _News:
         loop.remove_reader(self._fd)
         self._gone.detach()
         os.close(self._fd)
-        if self._next is not None and not self._next.done():
-            self._next.set_result(None)
+        for future in (*self._waits, *([self._next] if self._next else [])):
+            if not future.done():
+                future.set_result(None)
 
 
 def _unpacked(packed: bytes) -> Iterable[Tuple[int, str, str, bytes]]:
@@ -883,6 +915,12 @@ class Batch(Coroutine[Any, Any, _T]):
             self._ended = status != Status.OK
         return self._ended
 
+    def _over(self) -> bool:
+        """Whether poll has more to say than that it runs."""
+        if self._ended or not self._handle:
+            return self._ended
+        return bool(self._engine._lib.topoctl_poll(self._engine._handle, self._handle) != Status.OK)
+
     def poll(self) -> bool:
         """Whether it is done: all bytes are in place, or the answer is there. False while it runs;
         raises why it failed."""
@@ -936,7 +974,7 @@ class Batch(Coroutine[Any, Any, _T]):
                     continue
                 news = self._engine._news()
                 if not self.poll():
-                    await asyncio.shield(news)
+                    await news.ended(self)
         except asyncio.CancelledError:
             await self._cancel_in_loop()
             raise

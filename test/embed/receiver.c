@@ -1,4 +1,4 @@
-/* Receiver consumes the pages of a KV cache that a pusher sends, and prints each: "receiver HOST:PORT". */
+/* Receiver consumes the pages of a KV cache that a pusher sends, and prints each: "receiver TOKEN HOST:PORT". */
 #include <poll.h>
 #include <unistd.h>
 
@@ -23,13 +23,14 @@ int main(int argc, char **argv)
 	uint32_t consumed[SLOTS] = {0}; /* the last page of each slot, from 1 on */
 	uint64_t kv, length, events;
 	int64_t number, n;
-	char text[256];
+	char text[512];
 
-	if (argc != 2)
-		return fprintf(stderr, "want receiver HOST:PORT\n"), 2;
+	if (argc != 3)
+		return fprintf(stderr, "want receiver TOKEN HOST:PORT\n"), 2;
 	setvbuf(stdout, NULL, _IOLBF, 0);
-	snprintf(text, sizeof text, "{\"listen\": [\"%s\"], \"answer\": true, \"regions\": [{\"name\": \"kv\", \"bytes\": %d, \"grant\": %d}]}",
-		 argv[1], SLOTS * PAGE_BYTES, TOPOCTL_PEER_WRITE);
+	snprintf(text, sizeof text, "{\"token_file\": \"%s\", \"listen\": [\"%s\"], \"answer\": true,"
+		 " \"regions\": [{\"name\": \"kv\", \"bytes\": %d, \"grant\": %d}]}",
+		 argv[1], argv[2], SLOTS * PAGE_BYTES, TOPOCTL_PEER_WRITE);
 	engine = check(topoctl_open(text));
 	check(topoctl_region(engine, "kv", &kv, &length));
 	struct pollfd news = {.fd = (int)check(topoctl_event_fd(engine)), .events = POLLIN};

@@ -1,5 +1,6 @@
 // Pusher moves pages of a KV cache into another process, and goes on when that was killed and started again:
-// "pusher receive HOST:PORT", and "pusher push HOST:PORT REQUESTS".
+// "pusher receive TOKEN HOST:PORT", and "pusher push TOKEN HOST:PORT REQUESTS". TOKEN is a file with the secret that
+// both have. At its end the pusher prints the engine's statistics: which lanes carried how much, and which one failed.
 //
 // A request is 8 pages. A page goes to slot PAGE % 16 of the receiver's region, and with it the notification "PAGE".
 // The call "PAGE" then returns the credit for the slot, once the receiver has consumed the page. Whatever fails, the
@@ -10,6 +11,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/binary"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"hash/adler32"
@@ -20,6 +22,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/topoctl/topoctl"
 	"github.com/topoctl/topoctl/engine"
 	"github.com/topoctl/topoctl/engine/memory"
 	"github.com/topoctl/topoctl/engine/trust"
@@ -33,12 +36,12 @@ const (
 )
 
 func main() {
-	if args := os.Args; len(args) == 3 && args[1] == "receive" {
-		receive(args[2])
-	} else if len(args) >= 4 && args[1] == "push" {
-		push(args[2], must(strconv.Atoi(args[3])))
+	if args := os.Args; len(args) == 4 && args[1] == "receive" {
+		receive(must(os.ReadFile(args[2])), args[3])
+	} else if len(args) == 5 && args[1] == "push" {
+		push(must(os.ReadFile(args[2])), args[3], must(strconv.Atoi(args[4])))
 	} else {
-		log.Fatal("want receive HOST:PORT, or push HOST:PORT REQUESTS")
+		log.Fatal("want receive TOKEN HOST:PORT, or push TOKEN HOST:PORT REQUESTS")
 	}
 }
 
@@ -49,15 +52,19 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-func receive(address string) {
+func sum(content []byte) uint32 { return adler32.Checksum(content[:pageBytes-4]) }
+
+func receive(token []byte, address string) {
 	var r receiver
-	// Peers find the region as soon as they find the engine; those in C and Python by its address.
+	security := engine.Security{Credentials: trust.Secret(token)}
+	// Peers find the region as soon as they find the engine.
 	prepare := func(e *engine.Engine) (err error) {
 		r.engine = e
 		r.kv, err = e.Alloc(slots*pageBytes, engine.RegionOptions{Name: "kv", Grant: memory.PeerWrite, OfferAddress: true})
 		return err
 	}
-	must(engine.New(context.Background(), engine.Options{Listen: []string{address}, Serve: engine.Serve{Prepare: prepare, Answer: r.answer}}))
+	serve := engine.Serve{Prepare: prepare, Answer: r.answer}
+	must(topoctl.NewEngine(context.Background(), engine.Options{Listen: []string{address}, Security: security, Serve: serve}))
 	select {} // until it is killed
 }
 
@@ -76,9 +83,8 @@ func (r *receiver) answer(_ context.Context, _ trust.PeerID, request []byte) ([]
 		page := must(strconv.Atoi(string((<-r.engine.Notifications()).Payload)))
 		if page > r.consumed[page%slots] { // else it was pushed twice, and its slot may be the next one's by now
 			content := r.kv.Bytes()[page%slots*pageBytes:][:pageBytes]
-			sum := binary.LittleEndian.Uint32(content[pageBytes-4:])
-			right := binary.LittleEndian.Uint32(content) == uint32(page) && adler32.Checksum(content[:pageBytes-4]) == sum
-			fmt.Printf("page %d right %t\n", page, right)
+			right := binary.LittleEndian.Uint32(content) == uint32(page) && sum(content) == binary.LittleEndian.Uint32(content[pageBytes-4:])
+			fmt.Printf("page %d right %t goroutines %d\n", page, right, runtime.NumGoroutine())
 			r.consumed[page%slots] = page
 		}
 	}
@@ -88,17 +94,16 @@ func (r *receiver) answer(_ context.Context, _ trust.PeerID, request []byte) ([]
 	return nil, nil
 }
 
-// push prints a line for each request.
-func push(address string, requests int) {
-	e := must(engine.New(context.Background(), engine.Options{}))
+func push(token []byte, address string, requests int) {
+	e := must(topoctl.NewEngine(context.Background(), engine.Options{Security: engine.Security{Credentials: trust.Secret(token)}}))
 	local := must(e.Alloc(slots*pageBytes, engine.RegionOptions{}))
 	target := e.Target(address)
 	var workers sync.WaitGroup
 	for first := range slots / pages {
 		workers.Go(func() {
 			for request := first; request < requests; request += slots / pages {
-				ctx, cancel := context.WithTimeout(context.Background(), deadline)
 				var running sync.WaitGroup
+				ctx, cancel := context.WithTimeout(context.Background(), deadline)
 				for i := range pages {
 					running.Go(func() { pushPage(ctx, target, local, request*pages+i+1) })
 				}
@@ -109,6 +114,7 @@ func push(address string, requests int) {
 		})
 	}
 	workers.Wait()
+	fmt.Printf("%s\n", must(json.Marshal(e.Stats())))
 	must(e, e.Close())
 }
 
@@ -118,7 +124,8 @@ func pushPage(ctx context.Context, target *engine.Target, local *engine.Region, 
 	content := local.Bytes()[at:][:pageBytes]
 	must(rand.Read(content))
 	binary.LittleEndian.PutUint32(content, uint32(page))
-	binary.LittleEndian.PutUint32(content[pageBytes-4:], adler32.Checksum(content[:pageBytes-4]))
+	binary.LittleEndian.PutUint32(content[pageBytes-4:], sum(content))
+	note := strconv.AppendInt(nil, int64(page), 10)
 	try := func() error {
 		ctx, cancel := context.WithTimeout(ctx, time.Second)
 		defer cancel()
@@ -130,15 +137,14 @@ func pushPage(ctx context.Context, target *engine.Target, local *engine.Region, 
 		if err != nil {
 			return err
 		}
-		note := strconv.AppendInt(nil, int64(page), 10)
 		batch, err := peer.Submit(ctx, []engine.Op{engine.WriteOp(local.Span(at, pageBytes), kv.At(at))}, engine.SubmitOptions{Notify: note})
-		if err == nil {
+		if errors.Is(err, engine.ErrQuarantined) { // an earlier try may still write there
+			return errors.Join(err, peer.Fenced(ctx))
+		} else if err == nil {
 			err = batch.Wait(context.Background()) // ctx bounds the batch, which uses the page until it ends
 		}
 		if err == nil {
 			_, err = peer.Call(ctx, note)
-		} else if errors.Is(err, engine.ErrQuarantined) { // an earlier try may still write there
-			err = errors.Join(err, peer.Fenced(ctx))
 		}
 		return err
 	}
