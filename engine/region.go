@@ -37,13 +37,21 @@ type Region struct {
 func (e *Engine) Alloc(size int64, o RegionOptions) (*Region, error) {
 	block, err := memory.Alloc(size, o.Memory)
 	if err != nil {
-		return nil, pkgerr.Errorf("engine", "region %q: %w", o.Name, err)
+		return nil, o.failed(err)
 	}
 	r, err := e.Register(block, o)
 	if err != nil {
 		return nil, errors.Join(err, block.Free())
 	}
 	return r, nil
+}
+
+// failed is why the region cannot be made.
+func (o *RegionOptions) failed(err error) error {
+	if o.Name == "" {
+		return pkgerr.Errorf("engine", "%w", err)
+	}
+	return pkgerr.Errorf("engine", "region %q: %w", o.Name, err)
 }
 
 // Register makes a region of a block, which may be GPU memory (engine/memory/cuda). The
@@ -104,7 +112,7 @@ func (d devices) Foreign(r mem.Range) (*mem.Block, error) {
 // registerAll makes regions of all blocks, or of none.
 func (e *Engine) registerAll(blocks []*mem.Block, o RegionOptions) ([]*Region, error) {
 	if err := e.alive(); err != nil {
-		return nil, pkgerr.Errorf("engine", "region %q: %w", o.Name, err)
+		return nil, o.failed(err)
 	}
 	regions := make([]*Region, 0, len(blocks))
 	for _, b := range blocks {
