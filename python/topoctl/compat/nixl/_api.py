@@ -61,6 +61,11 @@ _SPIN = 50e-6
 """Seconds between two looks at a transfer below which its caller does nothing else: threads that
 move the data, and lack a processor, are let run first."""
 
+_GIVE_UP = 60.0
+"""Seconds of silence after which a peer is lost, where TOPOCTL_GIVE_UP has no others. A process that is
+swapped, saved or debugged stands still for some: vLLM's decode side waits for ever for a WRITE that was
+given up. A process that has ended is lost at once: its host refuses connections."""
+
 _CONNECT_TIMEOUT = 3.0
 """Seconds that a call waits for a peer that does not answer."""
 
@@ -132,6 +137,7 @@ class nixl_xfer_handle:
         self._sides: Optional[Tuple[topoctl.RangeList, topoctl.RangeList]] = (local, remote)
         self._indexes = indexes
         self._agent = agent
+        self._remote: Optional[_Agent] = None  # that it was begun with
         self._notification = notification
         self._batch: Optional[topoctl.Batch[None]] = None
         self._begun_us = 0
@@ -202,6 +208,12 @@ class nixl_xfer_handle:
         logger.error("transfer with agent %s: %s", self._agent, error)
 
 
+class _Agent:
+    """A remote agent from one add_remote_agent to the next."""
+
+    gone = False
+
+
 class nixl_agent:
     """An agent: an engine of topoctl by NIXL's calls. All threads may use it.
 
@@ -230,10 +242,10 @@ class nixl_agent:
         self._telemetry = config.capture_telemetry
         self._lock = threading.Lock()
         self._registered: Dict[Tuple[int, int], int] = {}  # (address, length): how many times
-        self._agents: set[str] = set()
+        self._agents: Dict[str, _Agent] = {}  # those that were added
         wanted = PLUGINS if instantiate_all and nixl_conf is None else config.backends
         try:
-            options = _environment.options()
+            options = {"give_up": _GIVE_UP, **_environment.options()}
             if open_to_all := _environment.unguarded(options):
                 raise ValueError(
                     f"peers on other hosts could read and write memory at {open_to_all[0]}: "
@@ -370,7 +382,7 @@ class nixl_agent:
         except errors.InvalidArgument as e:
             raise nixlBind.nixlMismatchError(str(e)) from e
         with self._lock:
-            self._agents.add(name)
+            self._agents[name] = _Agent()
         try:
             self._engine.probe(name, _CONNECT_TIMEOUT)
         except errors.Error as e:
@@ -381,30 +393,34 @@ class nixl_agent:
         """Forgets an agent; transfers with it fail."""
         name = _name(agent)
         with self._lock:
-            known = name in self._agents
-            self._agents.discard(name)
+            known = self._agents.pop(name, None) is not None
         if known:
             with _translated():
                 self._engine.remove_peer(name)
 
     def make_connection(self, remote_agent: Union[str, bytes], backends: List[str] = []) -> None:
         self._check(backends)
-        with _translated():
-            self._engine.probe(self._known(remote_agent), _CONNECT_TIMEOUT)
+        name = self._known(remote_agent)
+        try:
+            self._engine.probe(name, _CONNECT_TIMEOUT)
+        except errors.Error as e:
+            raise _noted(self._agents.get(name), e) from e
 
     def check_remote_metadata(
         self, agent: Union[str, bytes], descs: Optional[nixlXferDList] = None
     ) -> bool:
-        """Whether the agent was added, and offers all of these ranges."""
+        """Whether the agent was added, was not found gone since, and offers all of these ranges."""
         name = _name(agent)
         with self._lock:
-            if name not in self._agents:
-                return False
+            added = self._agents.get(name)
+        if added is None or added.gone:
+            return False
         if descs is None or descs.isEmpty():
             return True
         try:
             offered = _merged(self._engine.peer_ranges(name))
-        except errors.Error:
+        except errors.Error as e:
+            _noted(added, e)
             return False
         return all(
             any(low <= address and address + length <= high for low, high in offered)
@@ -516,14 +532,18 @@ class nixl_agent:
         is given, replaces that of the handle."""
         if notif_msg:
             handle._notification = _message(notif_msg)
+        handle._remote = self._agents.get(handle._agent)
         handle._post(self._engine)
-        return handle._state()
+        return self.check_xfer_state(handle)
 
     def check_xfer_state(self, handle: nixl_xfer_handle) -> str:
         """ "DONE" where all bytes are in place and the notification is delivered, "PROC" while it
         runs, "ERR" where it failed and no byte can arrive any more: the log says why.
         nixlBackendError where it failed and a byte still may."""
-        return handle._state()
+        state = handle._state()
+        if handle._error is not None:
+            _noted(handle._remote, handle._error)
+        return state
 
     def get_xfer_telemetry(self, handle: nixl_xfer_handle) -> nixlBind.nixlXferTelemetry:
         if not self._telemetry:
@@ -601,7 +621,7 @@ class nixl_agent:
         except errors.Timeout as e:
             raise nixlBind.nixlRemoteDisconnectError(str(e)) from e
         except errors.Error as e:
-            raise _translation(e) from e
+            raise _noted(self._agents.get(peer), e) from e
 
     # NIXL's own exchange of metadata, and views of memory for kernels.
 
@@ -763,6 +783,14 @@ _EXCEPTIONS: Dict[Type[errors.Error], Type[Exception]] = {
 def _translation(error: errors.Error) -> Exception:
     """NIXL's exception for one of topoctl's, with its text."""
     return _EXCEPTIONS.get(type(error), nixlBind.nixlBackendError)(str(error))
+
+
+def _noted(agent: Optional[_Agent], error: errors.Error) -> Exception:
+    """The exception for an error of a call with an agent, which is gone where nothing answers, or
+    another process does. One that is only late, or refuses a range, is not."""
+    if agent is not None and isinstance(error, (errors.NoPeer, errors.PeerLost)):
+        agent.gone = True
+    return _translation(error)
 
 
 @contextlib.contextmanager
