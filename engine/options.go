@@ -28,7 +28,8 @@ import (
 type Options struct {
 	// Name is what the engine calls itself; the default is the host name and process ID.
 	Name string
-	// Listen are the addresses to listen at, as host:port; default 127.0.0.1:0. An
+	// Listen are the addresses to listen at, as host:port, or host:first-last for the first port of a range that is
+	// free; default 127.0.0.1:0. An
 	// address that is not loopback needs Security.Credentials, or Security.Insecure.
 	Listen []string
 	// Advertise is the address (host or host:port) to tell peers if Listen does not
