@@ -119,6 +119,8 @@ type pools struct {
 // counters of an engine since it began.
 type counters struct {
 	batches, failed, unsafe, slices, retries, fallbacks, notifications atomic.Int64
+
+	failures failures
 }
 
 // New makes an engine, which listens and serves until Close. ctx bounds the making only.

@@ -106,10 +106,11 @@ func (p *Peer) Submit(ctx context.Context, ops []Op, o SubmitOptions) (*Batch, e
 
 func (p *Peer) submit(ctx context.Context, ops []Op, o SubmitOptions, awaited bool) (*Batch, error) {
 	b, err := p.prepare(ctx, ops, o)
-	if err != nil {
-		return nil, pkgerr.Errorf("engine", "peer %q: %w", p.name, err)
+	if err == nil {
+		err = b.start(ctx, awaited)
 	}
-	if err := b.start(ctx, awaited); err != nil {
+	if err != nil {
+		p.engine.count.failures.add(failedSubmit, err)
 		return nil, pkgerr.Errorf("engine", "peer %q: %w", p.name, err)
 	}
 	return b, nil

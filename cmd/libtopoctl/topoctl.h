@@ -64,8 +64,8 @@ int64_t topoctl_error(char *out, int64_t cap);
 
 /* Opens an engine. options is a JSON object, NULL or "" for all defaults:
  *   "name"        string   what the engine calls itself; default host:pid
- *   "listen"      [string] host:port to listen at; default ["127.0.0.1:0"], a free port that only
- *                          this host reaches
+ *   "listen"      [string] host:port to listen at, or host:first-last for the first port that is
+ *                          free; default ["127.0.0.1:0"], a free port that only this host reaches
  *   "advertise"   string   host or host:port to tell peers
  *   "token_file"  string   file with the secret that peers share, 16 bytes or more, as for
  *                          topoctl agent: a line for each, SECRET or NAME SECRET
@@ -90,8 +90,8 @@ int64_t topoctl_error(char *out, int64_t cap);
  *   "local_rank", "local_size" int   which of how many engines of this host this is
  *   "default_timeout_ns" int   that a batch may take without a timeout of its own; default 30 s
  *   "give_up_ns"  int      after which a peer that does not answer is lost; default 10 s
- *   "http"        string   host:port at which metrics are served; with port 0 topoctl_stats has
- *                          the address
+ *   "http"        string   host:port at which metrics are served; with port 0, or one that is
+ *                          taken, it is a free one: topoctl_stats has the address
  *   "log"         string   "error" (default), "warn", "info", "debug": to standard error
  * Unknown keys are refused. */
 int64_t topoctl_open(const char *options);

@@ -51,6 +51,51 @@ class TestVariables(unittest.TestCase):
                 self.assertEqual(advised, words.startswith("set"), str(nixl.exception))
 
 
+class TestLog(unittest.TestCase):
+    """What a server's log says, where nothing is configured and the prefix is all that says whose it is."""
+
+    def setUp(self):
+        patch = mock.patch("topoctl.compat._environment._announced", set())
+        patch.start()
+        self.addCleanup(patch.stop)
+
+    def test_one_line_that_it_is_in_force(self):
+        with variables(), self.assertLogs("nixl.topoctl", "WARNING") as log:
+            first = nixl_agent("first")
+            nixl_agent("second")
+        (line,) = log.output
+        self.assertIn("topoctl: version", line)
+        self.assertIn(f"in place of NIXL, at {first._engine.address}, for this host only: set", line)
+
+    def test_metrics_never_stop_an_engine(self):
+        with variables(TOPOCTL_HTTP="127.0.0.1:0"), self.assertLogs("nixl.topoctl", "WARNING") as log:
+            first = nixl_agent("first")
+        (page,) = first._engine.stats()["http"]
+        self.assertIn(page, log.output[0])
+        with variables(TOPOCTL_HTTP=page), self.assertLogs("nixl.topoctl", "WARNING") as log:
+            second = nixl_agent("second")
+        (other,) = second._engine.stats()["http"]
+        self.assertNotEqual(page, other)
+        self.assertIn(f"topoctl: metrics are served at {other}", log.output[0])
+
+    def test_a_port_that_was_not_to_be_had(self):
+        first, second = TransferEngine(), TransferEngine()
+        with variables():
+            self.assertEqual(first.initialize("127.0.0.1", "P2PHANDSHAKE", "tcp", ""), 0)
+            taken = first.get_rpc_port()
+            with self.assertLogs("topoctl.mooncake", "WARNING") as log:
+                self.assertEqual(second.initialize(f"127.0.0.1:{taken}", "P2PHANDSHAKE", "tcp", ""), 0)
+            self.assertIn(f"port {taken} is not to be had", log.output[0])
+            self.assertIn(f"peers reach 127.0.0.1:{second.get_rpc_port()}", log.output[0])
+
+    def test_a_range_of_ports(self):
+        with variables():
+            first = nixl_agent("first")
+        low = first._engine.port
+        with variables(TOPOCTL_LISTEN=f"127.0.0.1:{low}-{low + 20}"):
+            self.assertIn(nixl_agent("second")._engine.port, range(low + 1, low + 21))
+
+
 class TestUnopened(unittest.TestCase):
     def test_says_so(self):
         engine = TransferEngine()

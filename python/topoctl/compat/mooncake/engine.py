@@ -7,7 +7,6 @@ from __future__ import annotations
 import ctypes
 import enum
 import json
-import logging
 import os
 import re
 import subprocess
@@ -29,7 +28,7 @@ SUPPORT_CUDA = SUPPORT_EFA = SUPPORT_HIP = (
 )
 SUPPORT_INTRA_NVLINK = SUPPORT_MNNVL = SUPPORT_MUSA = False
 
-_log = logging.getLogger("topoctl.mooncake")  # warnings go to standard error unless configured
+_log = _environment.log("topoctl.mooncake")  # warnings go to standard error unless configured
 
 _OK, _FAILED, _TIMED_OUT = 0, -1, -2
 _DONE = 1  # of transfer_check_status
@@ -107,15 +106,18 @@ class TransferEngine:
             try:
                 options["listen"] = where.listen(where.port)
                 engine = Engine(**options)
-            except Error:
+            except Error as e:
                 if not where.port:
                     raise
                 options["listen"] = where.listen(0)
                 engine = Engine(**options)
+                _log.warning(
+                    "port %d is not to be had (%s): peers reach %s", where.port, e, engine.address
+                )
         except (Error, ValueError) as e:
             _log.error("initialize: %s", e)
             return _FAILED
-        _environment.tell_pages(engine, _log)
+        _environment.announce(engine, _log, "mooncake")
         with self._lock:
             old, self._engine = self._engine, engine
             self._handle = engine._handle

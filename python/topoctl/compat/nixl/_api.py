@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import enum
-import functools
-import logging
 import os
 import sys
 import threading
@@ -34,7 +32,7 @@ __all__ = [
     "nixl_xfer_handle",
 ]
 
-logger = logging.getLogger("nixl.topoctl")
+logger = _environment.log("nixl.topoctl")
 
 nixl_backend_handle = int
 
@@ -256,9 +254,9 @@ class nixl_agent:
             )
         except (ValueError, errors.Failed) as e:
             raise nixlBind.nixlBackendError(str(e)) from e
-        if options["listen"] == [_environment.LOOPBACK]:
-            _say_loopback()
-        _environment.tell_pages(self._engine, logger)
+        alone = options["listen"] == [_environment.LOOPBACK]
+        advice = f", for this host only: {_environment.ADVICE}" if alone else ""
+        _environment.announce(self._engine, logger, "NIXL", advice)
         for backend in wanted:
             if backend in self.plugin_list:
                 self.create_backend(backend)
@@ -824,11 +822,6 @@ def _name(agent: Union[str, bytes]) -> str:
 
 def _message(message: Union[bytes, str]) -> bytes:
     return message.encode() if isinstance(message, str) else bytes(message)
-
-
-@functools.lru_cache(maxsize=None)  # once a process
-def _say_loopback() -> None:
-    logger.warning("agents of this process serve this host only: %s", _environment.ADVICE)
 
 
 def _not_supported(call: str) -> nixlBind.nixlNotSupportedError:
