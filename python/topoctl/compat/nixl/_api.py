@@ -328,13 +328,13 @@ class nixl_agent:
             raise TypeError(f"want a nixlRegDList, not {type(dereg_list).__name__}")
         self._check(backends)
         with self._lock:
-            left = dict(self._registered)
+            left: Dict[Tuple[int, int], int] = {}
             for at in _ranges(dereg_list):
-                if not left.get(at):
+                left[at] = left.get(at, self._registered.get(at, 0)) - 1
+                if left[at] < 0:
                     raise nixlBind.nixlNotFoundError(
                         "{1} bytes at {0:#x} are not registered".format(*at)
                     )
-                left[at] -= 1
             gone = vector([address for (address, _), count in left.items() if not count], "Q")
             with _translated():
                 _lib.check(
@@ -342,7 +342,9 @@ class nixl_agent:
                         self._engine._handle, gone.count, gone.address
                     )
                 )
-            self._registered = {at: count for at, count in left.items() if count}
+            self._registered.update(left)
+            for at in [at for at, count in left.items() if not count]:
+                del self._registered[at]
 
     def query_memory(
         self, reg_list: Any, backend: str, mem_type: Optional[str] = None
