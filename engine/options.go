@@ -149,7 +149,7 @@ const (
 type Limits struct {
 	Regions       int // regions open at a time; default 131,072
 	Peers         int // peers that have this engine open; default 16,384
-	Notifications int // notifications received and not read yet; default 1,024; below 0, peers that send any get an error
+	Notifications int // notifications received and not read yet; default 1,048,576; below 0, peers that send any get an error
 	BatchOps      int // ops in one batch; default 1,048,576
 	Calls         int // calls that Serve.Answer answers at a time; default 256
 	// PeerBytes bounds the memory that all peers together can make an engine hold beside the
@@ -267,7 +267,7 @@ func (o *Options) defaults() {
 		o.Limits.PeerBytes = defaultPeerBytes()
 	}
 	if o.Limits.Notifications == 0 {
-		o.Limits.Notifications = 1 << 10
+		o.Limits.Notifications = 1 << 20
 	}
 }
 

@@ -207,8 +207,8 @@ int64_t topoctl_stats(int64_t engine, char *out, int64_t cap);
  *   the sender: what the peer calls itself
  *   the proven name: the first name of its certificate, or the name of its token, or nothing
  *   the message
- * without zero bytes between them. A notification has at most 64 KiB. While 1,024 of them wait,
- * peers that send more wait, too. */
+ * without zero bytes between them. A notification has at most 1 MiB. While those that wait
+ * take their share of memory (a quarter of the system's, at most 4 GiB), peers that send more wait, too. */
 int64_t topoctl_notifications(int64_t engine, void *out, int64_t cap);
 int64_t topoctl_calls(int64_t engine, void *out, int64_t cap);
 /* Answers a call by its number, with at most 4 MiB, or, where refused is not NULL, with that text as

@@ -608,7 +608,7 @@ class nixl_agent:
         notif_msg: Union[bytes, str],
         backend: Optional[str] = None,
     ) -> None:
-        """Delivers a message of up to 64 KiB, bound to no transfer: it has arrived when this
+        """Delivers a message of up to 1 MiB, bound to no transfer: it has arrived when this
         returns. nixlRemoteDisconnectError where the agent does not answer within three seconds."""
         if backend is not None:
             self._check([backend])
