@@ -2,8 +2,10 @@
 in mooncake_conformance.py and nixl_conformance.py."""
 
 import os
+import random
 import sys
 import unittest
+from collections import Counter
 from unittest import mock
 
 import topoctl.compat
@@ -13,6 +15,7 @@ sys.path.insert(0, *topoctl.compat.__path__)
 from mooncake.engine import TransferEngine  # noqa: E402
 from nixl._api import nixl_agent  # noqa: E402
 from nixl._bindings import nixlBackendError  # noqa: E402
+from nixl._pieces import Pieces  # noqa: E402
 
 
 def variables(**given):
@@ -94,6 +97,51 @@ class TestLog(unittest.TestCase):
         low = first._engine.port
         with variables(TOPOCTL_LISTEN=f"127.0.0.1:{low}-{low + 20}"):
             self.assertIn(nixl_agent("second")._engine.port, range(low + 1, low + 21))
+
+
+class TestPieces(unittest.TestCase):
+    """Random ranges that overlap, over a model of an engine: what is wanted is registered, once, and
+    nothing else."""
+
+    def test_against_a_model(self):
+        rng = random.Random(32)
+        have = {}  # address: length, of the engine's
+        failing = False
+
+        def bytes_of(ranges):
+            return [b for address, length in ranges for b in range(address, address + length)]
+
+        def register(ranges):
+            if failing:
+                raise topoctl.errors.Failed("")
+            all_bytes = bytes_of([*have.items(), *ranges])
+            self.assertEqual(len(all_bytes), len(set(all_bytes)), "registered twice")
+            have.update(ranges)
+
+        def unregister(ranges):
+            if failing:
+                raise topoctl.errors.Unsafe("")
+            for address, length in ranges:
+                self.assertEqual(have.pop(address), length)
+
+        pieces, wanted = Pieces(register, unregister), []
+        for _ in range(3000):
+            failing = rng.random() < 0.1
+            before = dict(have)
+            if rng.random() < 0.5 and len(wanted) < 12 or not wanted:
+                ranges = [(rng.randrange(64), rng.randrange(1, 24)) for _ in range(rng.randrange(1, 4))]
+                change, then = pieces.add, wanted + ranges
+            else:
+                ranges = rng.sample(wanted, rng.randrange(1, len(wanted) + 1))
+                change, then = pieces.remove, list((Counter(wanted) - Counter(ranges)).elements())
+            try:
+                change(ranges)
+                wanted = then
+            except topoctl.errors.Error:
+                self.assertEqual(have, before)
+            self.assertEqual(set(bytes_of(have.items())), set(bytes_of(wanted)))
+            self.assertEqual(sorted(have), pieces._lows)
+        self.assertRaises(LookupError, pieces.remove, [(1000, 1)])
 
 
 class TestUnopened(unittest.TestCase):

@@ -21,6 +21,7 @@ from topoctl.compat import _environment
 
 from . import _bindings as nixlBind
 from ._bindings import DEFAULT_COMM_PORT, nixlRegDList, nixlXferDList
+from ._pieces import Pieces
 
 __all__ = [
     "DEFAULT_COMM_PORT",
@@ -239,7 +240,7 @@ class nixl_agent:
         self.notifs: Dict[str, List[bytes]] = {}
         self._telemetry = config.capture_telemetry
         self._lock = threading.Lock()
-        self._registered: Dict[Tuple[int, int], int] = {}  # (address, length): how many times
+        self._pieces = Pieces(self._register, self._unregister)
         self._agents: Dict[str, _Agent] = {}  # those that were added
         wanted = PLUGINS if instantiate_all and nixl_conf is None else config.backends
         try:
@@ -299,26 +300,14 @@ class nixl_agent:
     def register_memory(
         self, reg_list: Any, mem_type: Optional[str] = None, backends: List[str] = []
     ) -> nixlRegDList:
-        """Registers memory, all or none. The same range again is counted; one that overlaps another
-        is nixlNotAllowedError."""
+        """Registers memory, all or none. The same range again is counted, and so is what ranges
+        share."""
         descs: nixlRegDList = _required(self.get_reg_descs(reg_list, mem_type))
         self._check(backends)
         if not self.backends or descs.getType() not in (nixlBind.DRAM_SEG, nixlBind.VRAM_SEG):
             raise nixlBind.nixlNotFoundError(_no_backend(f"for {descs.getType().name}"))
-        with self._lock:
-            ranges = _ranges(descs)
-            fresh = [at for at in dict.fromkeys(ranges) if at not in self._registered]
-            starts = vector([address for address, _ in fresh], "Q")
-            lengths = vector([length for _, length in fresh], "Q")
-            with _translated():
-                _lib.check(
-                    self._engine._lib.topoctl_register(
-                        *(self._engine._handle, starts.count, starts.address, lengths.address),
-                        *(None, topoctl.Grant.ALL.value),
-                    )
-                )
-            for at in ranges:
-                self._registered[at] = self._registered.get(at, 0) + 1
+        with self._lock, _translated():
+            self._pieces.add(_ranges(descs))
         return descs
 
     def deregister_memory(self, dereg_list: nixlRegDList, backends: List[str] = []) -> None:
@@ -327,24 +316,27 @@ class nixl_agent:
         if not isinstance(dereg_list, nixlRegDList):
             raise TypeError(f"want a nixlRegDList, not {type(dereg_list).__name__}")
         self._check(backends)
-        with self._lock:
-            left: Dict[Tuple[int, int], int] = {}
-            for at in _ranges(dereg_list):
-                left[at] = left.get(at, self._registered.get(at, 0)) - 1
-                if left[at] < 0:
-                    raise nixlBind.nixlNotFoundError(
-                        "{1} bytes at {0:#x} are not registered".format(*at)
-                    )
-            gone = vector([address for (address, _), count in left.items() if not count], "Q")
-            with _translated():
-                _lib.check(
-                    self._engine._lib.topoctl_unregister(
-                        self._engine._handle, gone.count, gone.address
-                    )
-                )
-            self._registered.update(left)
-            for at in [at for at, count in left.items() if not count]:
-                del self._registered[at]
+        with self._lock, _translated():
+            try:
+                self._pieces.remove(_ranges(dereg_list))
+            except LookupError as e:
+                raise nixlBind.nixlNotFoundError(str(e)) from None
+
+    def _register(self, ranges: List[Tuple[int, int]]) -> None:
+        starts = vector([address for address, _ in ranges], "Q")
+        lengths = vector([length for _, length in ranges], "Q")
+        _lib.check(
+            self._engine._lib.topoctl_register(
+                *(self._engine._handle, starts.count, starts.address, lengths.address),
+                *(None, topoctl.Grant.ALL.value),
+            )
+        )
+
+    def _unregister(self, ranges: List[Tuple[int, int]]) -> None:
+        gone = vector([address for address, _ in ranges], "Q")
+        _lib.check(
+            self._engine._lib.topoctl_unregister(self._engine._handle, gone.count, gone.address)
+        )
 
     def query_memory(
         self, reg_list: Any, backend: str, mem_type: Optional[str] = None
