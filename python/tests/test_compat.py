@@ -91,6 +91,19 @@ class TestLog(unittest.TestCase):
             self.assertIn(f"port {taken} is not to be had", log.output[0])
             self.assertIn(f"peers reach 127.0.0.1:{second.get_rpc_port()}", log.output[0])
 
+    def test_ipv6_without_brackets(self):
+        first, second = TransferEngine(), TransferEngine()
+        with variables():
+            for engine in first, second:
+                if engine.initialize("[::1]", "P2PHANDSHAKE", "tcp", ""):
+                    self.skipTest("could not check: this host has no IPv6")
+            address = first.allocate_managed_buffer(4096)
+            for name in f"::1:{first.get_rpc_port()}", f"[::1]:{first.get_rpc_port()}":
+                self.assertEqual(second.get_first_buffer_address(name), address)
+                self.assertEqual(second.send_probe(name), 0)
+                here = second.allocate_managed_buffer(4096)
+                self.assertEqual(second.transfer_sync_read(name, here, address, 4096), 0)
+
     def test_a_range_of_ports(self):
         with variables():
             first = nixl_agent("first")

@@ -80,6 +80,7 @@ class TransferEngine:
         self._engine: Optional[Engine] = None
         self._handle = 0  # the engine's in the library, where 0 is none
         self._names: Set[str] = set()  # by which this engine is a peer
+        self._by_address = True  # peers are named by address, not by a metadata server
         self._reached: Set[str] = set()  # peers that were there
         self._lock = threading.Lock()
         self._registered: Dict[int, int] = {}  # lengths by address, in the order of registration
@@ -122,6 +123,7 @@ class TransferEngine:
             old, self._engine = self._engine, engine
             self._handle = engine._handle
             self._names = where.names(engine.port)
+            self._by_address = where.metadata == _P2P
             self._registered = {}
         if old is not None:
             old.close()
@@ -247,7 +249,7 @@ class TransferEngine:
 
     def get_first_buffer_address(self, segment_name: str, /) -> int:
         """The memory that was registered first here, or the lowest that a peer offers; 0: none."""
-        name = _text(segment_name)
+        name = self._named(segment_name)
         if name in self._names:
             with self._lock:
                 return next(iter(self._registered), 0)
@@ -418,7 +420,7 @@ class TransferEngine:
         ranges: Optional[_Ranges],
         notify: Optional[TransferNotify] = None,
     ) -> int:
-        name, message = _text(peer), _message(notify)
+        name, message = self._named(peer), _message(notify)
         if ranges is None:
             return _FAILED
         running = ctypes.c_int64()  # the batch, where it goes on after the call
@@ -446,7 +448,7 @@ class TransferEngine:
         notify: Optional[TransferNotify] = None,
     ) -> int:
         """The batch, 0 where it could not begin: the peer is not there, for example."""
-        name, message = _text(peer), _message(notify)
+        name, message = self._named(peer), _message(notify)
         if ranges is None:
             return 0
         if name not in self._reached:
@@ -499,9 +501,17 @@ class TransferEngine:
 
     # Peers.
 
+    def _named(self, peer: str) -> str:
+        """The peer's name, with the brackets that callers (vllm-ascend) leave out."""
+        name = _text(peer)
+        host, _, port = name.rpartition(":")
+        if self._by_address and ":" in host and host[0] != "[":
+            return f"[{host}]:{port}"
+        return name
+
     def send_probe(self, peer_server_name: str) -> int:
         """0 where the peer answers, -101 where the name has no port, else -102."""
-        name = _text(peer_server_name)
+        name = self._named(peer_server_name)
         if not re.search(r":\d+$", name):
             return _BAD_NAME
         try:
