@@ -267,7 +267,7 @@ func TestRefusals(t *testing.T) {
 		"metadata, long":     {func() error { _, err := a.AddPeer(make([]byte, maxMetadata+1)); return err }, Invalid},
 		"peer to remove":     {func() error { return a.RemovePeer("nobody") }, NoPeer},
 		"result of none":     {func() error { _, err := a.Result(1 << 40); return err }, NoHandle},
-		"notification, long": {submit(Transfer{Peer: peer, Notify: make([]byte, 1<<20)}), Limit},
+		"notification, long": {submit(Transfer{Peer: peer, Notify: make([]byte, 1<<20+1)}), Limit},
 		"call, long":         {func() error { _, err := a.Call(peer, make([]byte, 1<<20+1), 0); return err }, Limit},
 		"call to none":       {func() error { return ended(a)(a.Call(peer, []byte("x"), 0)) }, Refused},
 		"answer to none":     {func() error { return a.Answer(1, nil, "") }, NoHandle},
