@@ -278,6 +278,7 @@ func (b *Batch) close() {
 	e.count.batches.Add(1)
 	if failed {
 		e.count.failed.Add(1)
+		e.count.failures.add(failedBatch, b.Err())
 	}
 	if unsafe {
 		e.count.unsafe.Add(1)

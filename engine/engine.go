@@ -119,6 +119,8 @@ type pools struct {
 // counters of an engine since it began.
 type counters struct {
 	batches, failed, unsafe, slices, retries, fallbacks, notifications atomic.Int64
+
+	failures failures
 }
 
 // New makes an engine, which listens and serves until Close. ctx bounds the making only.
@@ -140,7 +142,7 @@ func New(ctx context.Context, o Options) (*Engine, error) {
 			fenced: make(chan struct{}),
 		},
 	}
-	e.notifications = newInbox(max(0, o.Limits.Notifications), e.held)
+	e.notifications = newInbox(max(0, o.Limits.Notifications), e.held, e.start)
 	e.pools.works.New = func() any { return &work{} }
 	e.pools.postings.New = func() any { return &posting{} }
 	e.pools.buffers.New = func() any { return &opBuffers{} }
@@ -347,7 +349,7 @@ func (e *Engine) Epoch() uint64 { return e.epoch }
 func (e *Engine) Addrs() []netip.AddrPort { return append([]netip.AddrPort(nil), e.listen...) }
 
 // Notifications are those that peers sent. A program that expects any must read the
-// channel: it holds Limits.Notifications of them, and then peers wait. Close closes it.
+// channel: the engine holds Limits.Notifications of them, and then peers wait. Close closes it.
 func (e *Engine) Notifications() <-chan Notification { return e.notifications.c }
 
 // alive is why the engine takes no more work, nil as long as it does.

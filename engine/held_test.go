@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"bytes"
+	"encoding/binary"
 	"errors"
 	"testing"
 	"time"
@@ -14,9 +16,9 @@ import (
 func TestNotificationsHoldMemory(t *testing.T) {
 	const size, most = 1 << 10, 64
 	held := transport.NewShares("memory", 16*size)
-	b := newInbox(most, held)
+	b := newInbox(most, held, nil)
 	put := func(a transport.Account) error {
-		return b.put(t.Context(), t.Context(), Notification{Payload: make([]byte, size)}, a, 0)
+		return b.put(t.Context(), t.Context(), Notification{Payload: make([]byte, size-notificationBytes)}, a, 0)
 	}
 	n := 0
 	for put("greedy") == nil {
@@ -43,9 +45,41 @@ func TestNotificationsHoldMemory(t *testing.T) {
 	}
 }
 
+// What the channel has no room for is bounded by memory, and comes in its order.
+func TestNotificationsQueue(t *testing.T) {
+	p := newPair(t, 4096, Options{}, Options{})
+	ctx := testContext(t)
+	const count = 3 * inChannel
+	for i := range count {
+		must(t, p.peer.Notify(ctx, binary.BigEndian.AppendUint32(nil, uint32(i))))
+	}
+	large := bytes.Repeat([]byte("x"), maxNotify)
+	must(t, p.peer.Notify(ctx, large))
+	for i := range count {
+		if n := <-p.server.Notifications(); binary.BigEndian.Uint32(n.Payload) != uint32(i) {
+			t.Fatalf("notification %d is %x", i, n.Payload)
+		}
+	}
+	if n := <-p.server.Notifications(); !bytes.Equal(n.Payload, large) {
+		t.Errorf("the large one has %d bytes", len(n.Payload))
+	}
+	eventually(t, "nothing is held", func() bool {
+		p.server.notifications.settle()
+		return len(p.server.notifications.unread) == 0
+	})
+	full := newInbox(inChannel+1, transport.NewShares("memory", 1<<30), func(f func()) bool { go f(); return true })
+	put := func() error { return full.put(ctx, ctx, Notification{}, "peer", time.Minute) }
+	for range inChannel + 1 {
+		must(t, put())
+	}
+	if err := put(); !errors.Is(err, session.ErrBusy) || !errors.Is(err, ErrLimit) {
+		t.Errorf("more than Limits.Notifications: %v", err)
+	}
+}
+
 // Those that wait for room leave some to wait for others, and go on in their order.
 func TestNotificationsWaiting(t *testing.T) {
-	b := newInbox(1, transport.NewShares("memory", 1<<20))
+	b := newInbox(1, transport.NewShares("memory", 1<<20), nil)
 	ended := make(chan error)
 	put := func(a transport.Account) {
 		go func() {

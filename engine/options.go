@@ -28,7 +28,8 @@ import (
 type Options struct {
 	// Name is what the engine calls itself; the default is the host name and process ID.
 	Name string
-	// Listen are the addresses to listen at, as host:port; default 127.0.0.1:0. An
+	// Listen are the addresses to listen at, as host:port, or host:first-last for the first port of a range that is
+	// free; default 127.0.0.1:0. An
 	// address that is not loopback needs Security.Credentials, or Security.Insecure.
 	Listen []string
 	// Advertise is the address (host or host:port) to tell peers if Listen does not
@@ -148,7 +149,7 @@ const (
 type Limits struct {
 	Regions       int // regions open at a time; default 131,072
 	Peers         int // peers that have this engine open; default 16,384
-	Notifications int // notifications received and not read yet; default 1,024; below 0, peers that send any get an error
+	Notifications int // notifications received and not read yet; default 1,048,576; below 0, peers that send any get an error
 	BatchOps      int // ops in one batch; default 1,048,576
 	Calls         int // calls that Serve.Answer answers at a time; default 256
 	// PeerBytes bounds the memory that all peers together can make an engine hold beside the
@@ -266,7 +267,7 @@ func (o *Options) defaults() {
 		o.Limits.PeerBytes = defaultPeerBytes()
 	}
 	if o.Limits.Notifications == 0 {
-		o.Limits.Notifications = 1 << 10
+		o.Limits.Notifications = 1 << 20
 	}
 }
 

@@ -131,12 +131,13 @@ func pauseAt(t *testing.T, n int64) int64 {
 	h := &history{mayLand: map[transport.ConnID]bool{}, allowed: map[transport.ConnID]chan struct{}{}, over: make(chan struct{})}
 	net := newNetwork()
 	var ends []*gated
-	build := func(env transport.Env) (transport.Transport, error) {
-		x, err := net.transport(fake.Options{Name: "fake", Lanes: 2, MaxBytes: size / 2, MaxPosted: 1})(env)
+	fakes := net.transport(fake.Options{Name: "fake", Lanes: 2, MaxBytes: size / 2, MaxPosted: 1}).(*transport.Factory)
+	build := &transport.Factory{Make: func(env transport.Env) (transport.Transport, error) {
+		x, err := fakes.Make(env)
 		g := &gated{faked: x.(*faked), h: h}
 		ends = append(ends, g)
 		return g, err
-	}
+	}}
 	list := []TransportFactory{build}
 	p := newPair(t, size, Options{Transports: list}, Options{Transports: list})
 	client := ends[1]

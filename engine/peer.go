@@ -68,6 +68,7 @@ type Peer struct {
 func (e *Engine) Open(ctx context.Context, name string) (*Peer, error) {
 	p, err := e.open(ctx, name)
 	if err != nil {
+		e.count.failures.add(failedOpen, err)
 		return nil, pkgerr.Errorf("engine", "peer %q: %w", name, pkgerr.Plain(err))
 	}
 	return p, nil

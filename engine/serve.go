@@ -398,7 +398,7 @@ type Notification struct {
 	session *session.Session
 }
 
-// Reply sends a notification of up to 64 KiB back to the engine that has sent this one, over its connection: nothing
+// Reply sends a notification of up to 1 MiB back to the engine that has sent this one, over its connection: nothing
 // needs to be opened. It returns when that engine has it in its queue (Engine.Notifications). ctx bounds that; without
 // a deadline, Options.DefaultTimeout does. A sender that is gone is ErrPeerLost; one whose queue is full is ErrLimit.
 func (n *Notification) Reply(ctx context.Context, payload []byte) error {
@@ -444,12 +444,21 @@ const maxWaiting = 1 << 10
 // in the order in which they came, and one peer's do not keep others from waiting.
 type inbox struct {
 	c       chan Notification
+	most    int // of those in queue
 	memory  *transport.Shares
 	waiting *transport.Shares
+	start   func(func()) bool
 
-	mu     sync.Mutex
-	unread []unread // in the channel, in its order
+	mu      sync.Mutex
+	queue   []Notification // that the channel has no room for, in the order in which they came
+	feeding bool           // feed moves them there
+	unread  []unread       // in the channel and the queue, in their order
 }
+
+const (
+	inChannel         = 1 << 10 // notifications that are in the channel at most
+	notificationBytes = 256     // that one takes beside its payload
+)
 
 // unread is the memory that a notification has.
 type unread struct {
@@ -457,8 +466,11 @@ type unread struct {
 	bytes   int64
 }
 
-func newInbox(most int, memory *transport.Shares) *inbox {
-	b := &inbox{c: make(chan Notification, most), memory: memory, waiting: transport.NewShares("notifications", maxWaiting)}
+func newInbox(most int, memory *transport.Shares, start func(func()) bool) *inbox {
+	b := &inbox{
+		c: make(chan Notification, min(most, inChannel)), most: max(0, most-inChannel), memory: memory, start: start,
+		waiting: transport.NewShares("notifications", maxWaiting),
+	}
 	memory.OnFull(b.settle)
 	return b
 }
@@ -467,7 +479,7 @@ func newInbox(most int, memory *transport.Shares) *inbox {
 func (b *inbox) settle() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	n := max(len(b.unread)-len(b.c), 0)
+	n := max(len(b.unread)-len(b.c)-len(b.queue), 0)
 	for _, u := range b.unread[:n] {
 		b.memory.Give(u.account, u.bytes)
 	}
@@ -478,7 +490,7 @@ func (b *inbox) settle() {
 // is to come again. closed ends with the engine.
 func (b *inbox) put(ctx, closed context.Context, n Notification, a transport.Account, wait time.Duration) error {
 	b.settle()
-	u := unread{a, int64(len(n.Payload))}
+	u := unread{a, notificationBytes + int64(len(n.Payload))}
 	if err := b.memory.Take(a, u.bytes); err != nil {
 		return errors.Join(session.ErrBusy, err)
 	}
@@ -489,15 +501,55 @@ func (b *inbox) put(ctx, closed context.Context, n Notification, a transport.Acc
 	return err
 }
 
-func (b *inbox) send(ctx, closed context.Context, n Notification, u unread, wait time.Duration) error {
+// take says whether there was room.
+func (b *inbox) take(closed context.Context, n Notification, u unread) bool {
 	b.mu.Lock()
-	select {
-	case b.c <- n:
-		b.unread = append(b.unread, u)
+	defer b.mu.Unlock()
+	if len(b.queue) == 0 {
+		select {
+		case b.c <- n:
+			b.unread = append(b.unread, u)
+			return true
+		default:
+		}
+	}
+	if len(b.queue) >= b.most {
+		return false
+	}
+	b.queue, b.unread = append(b.queue, n), append(b.unread, u)
+	b.feeding = b.feeding || b.start(func() { b.feed(closed) })
+	return true
+}
+
+// feed moves the queue to the channel, as the application reads that.
+func (b *inbox) feed(closed context.Context) {
+	for {
+		b.mu.Lock()
+		if len(b.queue) == 0 {
+			b.queue, b.feeding = nil, false
+			b.mu.Unlock()
+			return
+		}
+		n := b.queue[0]
 		b.mu.Unlock()
+		select {
+		case b.c <- n:
+		case <-closed.Done():
+			return
+		}
+		b.mu.Lock()
+		b.queue[0] = Notification{}
+		b.queue = b.queue[1:]
+		b.mu.Unlock()
+	}
+}
+
+func (b *inbox) send(ctx, closed context.Context, n Notification, u unread, wait time.Duration) error {
+	if b.take(closed, n, u) {
 		return nil
-	default:
-		b.mu.Unlock()
+	}
+	if b.most > 0 {
+		return errors.Join(session.ErrBusy, fmt.Errorf("%w: its program has not read the %d notifications before it", ErrLimit, b.most+cap(b.c)))
 	}
 	if err := b.waiting.Take(u.account, 1); err != nil {
 		return errors.Join(session.ErrBusy, err)

@@ -25,12 +25,14 @@ type Stats struct {
 	RegionsUnlisted      int           `json:"regions_unlisted"`
 	RegionsUnlistedBytes int64         `json:"regions_unlisted_bytes"`
 
-	Batches  int64 `json:"batches"` // ended
-	Failed   int64 `json:"failed_batches"`
-	Unsafe   int64 `json:"unsafe_batches"`
-	Slices   int64 `json:"slices"`
-	Retries  int64 `json:"retried_slices"`
-	Fallback int64 `json:"transport_fallbacks"`
+	Batches int64 `json:"batches"` // ended
+	Failed  int64 `json:"failed_batches"`
+	// Failures are what failed, by reason.
+	Failures Failures `json:"failures,omitzero"`
+	Unsafe   int64    `json:"unsafe_batches"`
+	Slices   int64    `json:"slices"`
+	Retries  int64    `json:"retried_slices"`
+	Fallback int64    `json:"transport_fallbacks"`
 	// What peers have moved from and to this engine's regions.
 	ServedReadBytes    int64 `json:"served_read_bytes"`
 	ServedWrittenBytes int64 `json:"served_written_bytes"`
@@ -42,6 +44,9 @@ type Stats struct {
 	Served         []ServedStats `json:"served"`
 	ServedUnlisted int           `json:"served_unlisted"`
 	Refused        int64         `json:"refused_requests"` // peers' requests that failed a check
+	// RefusedReasons are those requests by reason: "no_region", "range", "denied", "device", and "other" for what
+	// is against the protocol.
+	RefusedReasons map[string]int64 `json:"refused_reasons"`
 	// RefusedConns are connections that were not let in, by reason: "wrong_token",
 	// "certificate", "malformed", "version", "slow", "busy", "limit", "memory", "sockets", "ended", "gone".
 	RefusedConns map[string]int64 `json:"refused_conns"`
@@ -163,7 +168,8 @@ func (e *Engine) Stats() Stats {
 		Slices: e.count.slices.Load(), Retries: e.count.retries.Load(), Fallback: e.count.fallbacks.Load(),
 		Notifications: e.count.notifications.Load(),
 	}
-	s.DroppedConns = map[string]int64{}
+	s.RefusedReasons, s.DroppedConns = map[string]int64{}, map[string]int64{}
+	s.Failures = e.count.failures.now()
 	for _, c := range e.carriers {
 		served := c.t.Served()
 		if served.Uncounted {
@@ -171,7 +177,10 @@ func (e *Engine) Stats() Stats {
 		}
 		s.ServedReadBytes += served.ReadBytes
 		s.ServedWrittenBytes += served.WrittenBytes
-		s.Refused += served.Refused
+		for why, count := range served.Refused {
+			s.Refused += count
+			s.RefusedReasons[why] += count
+		}
 		s.ServedConns += served.Conns
 		for why, count := range served.Dropped {
 			s.DroppedConns[why] += count

@@ -94,7 +94,7 @@ type SubmitOptions struct {
 }
 
 // maxNotify bounds a notification.
-const maxNotify = 64 << 10
+const maxNotify = 1 << 20
 
 // Submit starts a batch and returns at once. ctx bounds the whole batch; without a
 // deadline, Options.DefaultTimeout does. All ops are checked first: if Submit fails,
@@ -106,10 +106,11 @@ func (p *Peer) Submit(ctx context.Context, ops []Op, o SubmitOptions) (*Batch, e
 
 func (p *Peer) submit(ctx context.Context, ops []Op, o SubmitOptions, awaited bool) (*Batch, error) {
 	b, err := p.prepare(ctx, ops, o)
-	if err != nil {
-		return nil, pkgerr.Errorf("engine", "peer %q: %w", p.name, err)
+	if err == nil {
+		err = b.start(ctx, awaited)
 	}
-	if err := b.start(ctx, awaited); err != nil {
+	if err != nil {
+		p.engine.count.failures.add(failedSubmit, err)
 		return nil, pkgerr.Errorf("engine", "peer %q: %w", p.name, err)
 	}
 	return b, nil
@@ -135,7 +136,7 @@ func (p *Peer) one(ctx context.Context, op Op) error {
 	return b.Wait(context.Background())
 }
 
-// Notify delivers a payload of up to 64 KiB to the peer's application exactly once, and
+// Notify delivers a payload of up to 1 MiB to the peer's application exactly once, and
 // waits until it is there.
 func (p *Peer) Notify(ctx context.Context, payload []byte) error {
 	if payload == nil {

@@ -197,7 +197,7 @@ func golib_name(engine C.int64_t, out *C.char, room C.int64_t) C.int64_t {
 
 //export golib_stats
 func golib_stats(engine C.int64_t, out *C.char, room C.int64_t) C.int64_t {
-	return fillText(engine, out, room, (*bind.Engine).Stats)
+	return fillText(engine, out, room, (*bind.Engine).Document)
 }
 
 //export golib_register

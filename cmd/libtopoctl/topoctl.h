@@ -64,8 +64,8 @@ int64_t topoctl_error(char *out, int64_t cap);
 
 /* Opens an engine. options is a JSON object, NULL or "" for all defaults:
  *   "name"        string   what the engine calls itself; default host:pid
- *   "listen"      [string] host:port to listen at; default ["127.0.0.1:0"], a free port that only
- *                          this host reaches
+ *   "listen"      [string] host:port to listen at, or host:first-last for the first port that is
+ *                          free; default ["127.0.0.1:0"], a free port that only this host reaches
  *   "advertise"   string   host or host:port to tell peers
  *   "token_file"  string   file with the secret that peers share, 16 bytes or more, as for
  *                          topoctl agent: a line for each, SECRET or NAME SECRET
@@ -90,8 +90,8 @@ int64_t topoctl_error(char *out, int64_t cap);
  *   "local_rank", "local_size" int   which of how many engines of this host this is
  *   "default_timeout_ns" int   that a batch may take without a timeout of its own; default 30 s
  *   "give_up_ns"  int      after which a peer that does not answer is lost; default 10 s
- *   "http"        string   host:port at which metrics are served; with port 0 topoctl_stats has
- *                          the address
+ *   "http"        string   host:port at which metrics are served; with port 0, or one that is
+ *                          taken, it is a free one: topoctl_stats has the address
  *   "log"         string   "error" (default), "warn", "info", "debug": to standard error
  * Unknown keys are refused. */
 int64_t topoctl_open(const char *options);
@@ -207,8 +207,8 @@ int64_t topoctl_stats(int64_t engine, char *out, int64_t cap);
  *   the sender: what the peer calls itself
  *   the proven name: the first name of its certificate, or the name of its token, or nothing
  *   the message
- * without zero bytes between them. A notification has at most 64 KiB. While 1,024 of them wait,
- * peers that send more wait, too. */
+ * without zero bytes between them. A notification has at most 1 MiB. While those that wait
+ * take their share of memory (a quarter of the system's, at most 4 GiB), peers that send more wait, too. */
 int64_t topoctl_notifications(int64_t engine, void *out, int64_t cap);
 int64_t topoctl_calls(int64_t engine, void *out, int64_t cap);
 /* Answers a call by its number, with at most 4 MiB, or, where refused is not NULL, with that text as

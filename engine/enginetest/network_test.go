@@ -134,8 +134,8 @@ func TestReply(t *testing.T) {
 		if answer := <-client.Notifications(); string(answer.Payload) != "page 7 is free" || answer.From.Claimed != "server" {
 			t.Errorf("%q from %q", answer.Payload, answer.From.Claimed)
 		}
-		if err := got.Reply(t.Context(), make([]byte, 1<<20)); !errors.Is(err, engine.ErrLimit) {
-			t.Errorf("1 MiB: %v", err)
+		if err := got.Reply(t.Context(), make([]byte, 1<<20+1)); !errors.Is(err, engine.ErrLimit) {
+			t.Errorf("more than 1 MiB: %v", err)
 		}
 		if err := client.Close(); err != nil {
 			t.Error(err)

@@ -34,6 +34,9 @@ type EngineDocument struct {
 	// HTTP are the addresses of these pages, with their real ports, in what topoctl_stats returns: a
 	// caller that asked for port 0 learns it there.
 	HTTP []string `json:"http,omitempty"`
+	// Advertised are the addresses that peers are told, and the ports that they are of, in what
+	// topoctl_stats returns.
+	Advertised []engine.Advertised `json:"advertised,omitempty"`
 }
 
 // Source is what HTTP reports on: an engine.

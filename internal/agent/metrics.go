@@ -36,10 +36,18 @@ func metricsText(s engine.Stats, started time.Time) []byte {
 		{"transport_fallbacks_total", "Changes to a worse transport, because every lane of the better one was sick.", s.Fallback},
 		{"served_read_bytes_total", "Bytes that peers read from the regions, as far as they are counted.", s.ServedReadBytes},
 		{"served_written_bytes_total", "Bytes that peers wrote into the regions, as far as they are counted.", s.ServedWrittenBytes},
-		{"refused_requests_total", "Requests of peers that were refused because they broke a rule.", s.Refused},
 		{"notifications_total", "Notifications of peers that arrived.", s.Notifications},
 	} {
 		x.Add("topoctl_engine_"+c.name, document.Counter, c.help, document.IntValue(c.value))
+	}
+	for _, failed := range failed(&s) {
+		for _, why := range slices.Sorted(maps.Keys(failed.times)) {
+			x.Add("topoctl_engine_failures_total", document.Counter, "Peers that could not be opened, batches that did not begin, and batches that failed, by reason.",
+				document.IntValue(failed.times[why]), "what", failed.what, "reason", why)
+		}
+	}
+	for _, why := range slices.Sorted(maps.Keys(s.RefusedReasons)) {
+		x.Add("topoctl_engine_refused_requests_total", document.Counter, "Requests of peers that were refused, by reason.", document.IntValue(s.RefusedReasons[why]), "reason", why)
 	}
 	for _, why := range slices.Sorted(maps.Keys(s.RefusedConns)) {
 		x.Add("topoctl_engine_refused_connections_total", document.Counter, "Connections that were not let in, by reason.", document.IntValue(s.RefusedConns[why]), "reason", why)
@@ -72,6 +80,16 @@ func metricsText(s engine.Stats, started time.Time) []byte {
 		laneMetrics(x, &s.Lanes[i])
 	}
 	return x.Bytes()
+}
+
+// counts are how often something happened, by reason.
+type counts struct {
+	what  string
+	times map[string]int64
+}
+
+func failed(s *engine.Stats) []counts {
+	return []counts{{"open", s.Failures.Opens}, {"submit", s.Failures.Submits}, {"batch", s.Failures.Batches}}
 }
 
 func peerMetrics(x *document.Metrics, p *engine.PeerStats) {

@@ -40,7 +40,7 @@ func (h *handler) page() ([]byte, error) {
 	chip(int64(len(s.Regions)+s.RegionsUnlisted), "region")
 	chip(s.Batches, "batch")
 	chip(s.Failed, "failed batch")
-	p.Sections = []report.Section{{Title: "Last failures", Parts: failures(h.source.Recent())}, {Title: "Refused", Table: refused(&s)},
+	p.Sections = []report.Section{{Title: "Last failures", Parts: failures(h.source.Recent())}, {Title: "Failed", Table: countsTable(failed(&s))}, {Title: "Refused", Table: countsTable(refused(&s))},
 		{Title: "Peers that this engine has opened", Table: peerTable(s.Peers)}, {Title: "Lanes", Table: laneTable(s.Lanes)},
 		{Title: "Connections of peers to this engine", Table: servedTable(&s)}, {Title: "Regions", Table: regionTable(&s)}}
 	for i := range p.Sections {
@@ -106,12 +106,13 @@ func failures(recent []*engine.Explanation) (cards []report.Section) {
 	return cards
 }
 
-func refused(s *engine.Stats) *report.Table {
+func refused(s *engine.Stats) []counts {
+	return []counts{{"connection not let in", s.RefusedConns}, {"request", s.RefusedReasons}, {"call", s.RefusedCalls}, {"connection ended", s.DroppedConns}}
+}
+
+func countsTable(all []counts) *report.Table {
 	t := &report.Table{Head: []string{"WHAT", "WHY", "TIMES"}, Columns: []text.Column{{}, {}, {Right: true}}}
-	for _, x := range []struct {
-		what  string
-		times map[string]int64
-	}{{"connection not let in", s.RefusedConns}, {"call", s.RefusedCalls}, {"connection ended", s.DroppedConns}} {
+	for _, x := range all {
 		for _, why := range slices.Sorted(maps.Keys(x.times)) {
 			if n := x.times[why]; n > 0 {
 				t.Add(x.what, why, strconv.FormatInt(n, 10))

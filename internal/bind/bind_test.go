@@ -267,7 +267,7 @@ func TestRefusals(t *testing.T) {
 		"metadata, long":     {func() error { _, err := a.AddPeer(make([]byte, maxMetadata+1)); return err }, Invalid},
 		"peer to remove":     {func() error { return a.RemovePeer("nobody") }, NoPeer},
 		"result of none":     {func() error { _, err := a.Result(1 << 40); return err }, NoHandle},
-		"notification, long": {submit(Transfer{Peer: peer, Notify: make([]byte, 1<<20)}), Limit},
+		"notification, long": {submit(Transfer{Peer: peer, Notify: make([]byte, 1<<20+1)}), Limit},
 		"call, long":         {func() error { _, err := a.Call(peer, make([]byte, 1<<20+1), 0); return err }, Limit},
 		"call to none":       {func() error { return ended(a)(a.Call(peer, []byte("x"), 0)) }, Refused},
 		"answer to none":     {func() error { return a.Answer(1, nil, "") }, NoHandle},
@@ -293,7 +293,7 @@ func TestPagesTellTheirPort(t *testing.T) {
 	e, err := Open(t.Context(), `{"http":"127.0.0.1:0","topology":"none"}`)
 	must(t, err)
 	defer e.Close()
-	data, err := e.Stats()
+	data, err := e.Document()
 	must(t, err)
 	var d agent.EngineDocument
 	must(t, json.Unmarshal(data, &d))
@@ -305,6 +305,60 @@ func TestPagesTellTheirPort(t *testing.T) {
 	must(t, answer.Body.Close())
 	if answer.StatusCode != http.StatusOK {
 		t.Errorf("the page answers %s", answer.Status)
+	}
+	// A second engine of the same options takes another port.
+	second := open(t, fmt.Sprintf(`,"http":%q`, d.HTTP[0]))
+	data, err = second.Document()
+	must(t, err)
+	var other agent.EngineDocument
+	must(t, json.Unmarshal(data, &other))
+	if len(other.HTTP) != 1 || other.HTTP[0] == d.HTTP[0] {
+		t.Errorf("the second engine's pages are at %q, those of the first at %q", other.HTTP, d.HTTP)
+	}
+}
+
+// What fails before there is a batch is counted, by reason.
+func TestFailuresAreCounted(t *testing.T) {
+	here, there := open(t, ""), open(t, "")
+	address, err := here.Alloc(4096, "", both)
+	must(t, err)
+	peer, err := there.Alloc(4096, "", both)
+	must(t, err)
+	metadata, err := there.Metadata()
+	must(t, err)
+	name, err := here.AddPeer(metadata)
+	must(t, err)
+	move := func(local, remote uint64) error {
+		return ended(here)(here.Submit(Transfer{Peer: name, Local: []uint64{local}, Remote: []uint64{remote}, Length: []uint64{4096}}))
+	}
+	must(t, move(address, peer))
+	if err := move(address, 1<<40); StatusOf(err) != NoRegion {
+		t.Errorf("a range that is not offered: %v", err)
+	}
+	if err := move(1<<40, peer); StatusOf(err) != NoRegion {
+		t.Errorf("a range that is not registered: %v", err)
+	}
+	must(t, there.Close())
+	for range 2 {
+		if err := move(address, peer); StatusOf(err) != NoPeer && StatusOf(err) != PeerLost {
+			t.Errorf("nobody is there: %v", err)
+		}
+	}
+	f := here.Stats().Failures
+	if f.Submits["no_region"] != 2 || f.Opens["unreachable"] == 0 || len(f.Batches) != 0 {
+		t.Errorf("counted: %+v", f)
+	}
+}
+
+func TestListenRange(t *testing.T) {
+	first := open(t, "")
+	from := first.Port()
+	second := open(t, fmt.Sprintf(`,"listen":["127.0.0.1:%d-%d"]`, from, from+20))
+	if p := second.Port(); p <= from || p > from+20 {
+		t.Errorf("port %d of %d-%d, where the first is taken", p, from, from+20)
+	}
+	if _, err := Open(t.Context(), fmt.Sprintf(`{"topology":"none","listen":["127.0.0.1:%d-%d"]}`, from, from)); err == nil || !strings.Contains(err.Error(), "all of these ports") {
+		t.Errorf("a range that is taken: %v", err)
 	}
 }
 
@@ -342,6 +396,7 @@ func TestOptions(t *testing.T) {
 		`{"devices":["mlx5_0"],"topology":"none"}`:      "need a topology",
 		`{"devices":["no-such-nic"]}`:                   "no-such-nic",
 		`{"http":"nohost","topology":"none"}`:           "HTTP",
+		`{"listen":["127.0.0.1:9-8"]}`:                  "want a range of ports, first-last",
 		`{"registry":"host:7411"}`:                      "registry: \"host:7411\": want etcd://HOST",
 		`{"registry":"nosuch://x"}`:                     "registry: nosuch://: only registries in etcd are known",
 		`{"registry":"etcd://x?ttl=1s"}`:                "registry: etcd: TTL of 1s: want 5s",
@@ -621,7 +676,7 @@ func TestLists(t *testing.T) {
 	if err != nil || json.Unmarshal(data, &x) != nil || x.Schema != engine.SchemaExplain || x.Bytes != tel.Bytes {
 		t.Errorf("%s, %v", data, err)
 	}
-	data, err = a.Stats()
+	data, err = a.Document()
 	if err != nil || !bytes.Contains(data, []byte(`"topoctl.engine/v1"`)) {
 		t.Errorf("%s, %v", data, err)
 	}

@@ -5,11 +5,14 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
+	"net"
 	"os"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
+	"github.com/topoctl/topoctl/discover/topo"
 	"github.com/topoctl/topoctl/engine"
 	"github.com/topoctl/topoctl/engine/memory/cuda"
 	"github.com/topoctl/topoctl/engine/registry"
@@ -29,6 +32,10 @@ type Engine struct {
 	settle  time.Duration     // that a call waits to learn what became of a peer
 	batches Handles[*batch]
 	lists   Handles[*list]
+
+	// Batches that did not begin because a range is not registered, or not offered, and because
+	// the peer is not the one that was added.
+	noRegion, restarted atomic.Int64
 
 	ctx    context.Context // ends with the engine
 	cancel context.CancelCauseFunc
@@ -97,7 +104,12 @@ func Open(ctx context.Context, options string) (*Engine, error) {
 		}
 	}
 	if o.HTTP != "" {
-		if e.pages, err = agent.ServePages(ctx, []string{o.HTTP}, e.e, nil); err != nil {
+		e.pages, err = agent.ServePages(ctx, []string{o.HTTP}, e, nil)
+		if errors.Is(err, syscall.EADDRINUSE) { // by another engine with the same options, mostly: metrics stop nobody
+			host, _, _ := net.SplitHostPort(o.HTTP)
+			e.pages, err = agent.ServePages(ctx, []string{net.JoinHostPort(host, "0")}, e, nil)
+		}
+		if err != nil {
 			return nil, errors.Join(&Error{Invalid, err}, e.Close())
 		}
 	}
@@ -160,9 +172,29 @@ func (e *Engine) Address() string {
 // Name is what the engine calls itself.
 func (e *Engine) Name() string { return e.e.Name() }
 
-// Stats are the engine's counters, as topoctl agent's /v1/engine has them.
-func (e *Engine) Stats() ([]byte, error) {
-	d := agent.EngineDocument{Schema: agent.SchemaEngine, Stats: e.e.Stats(), Recent: e.e.Recent()}
+// Stats are the engine's counters, with the batches that were refused here.
+func (e *Engine) Stats() engine.Stats {
+	s := e.e.Stats()
+	for why, n := range map[string]int64{"no_region": e.noRegion.Load(), "restarted": e.restarted.Load()} {
+		if n > 0 && s.Failures.Submits == nil {
+			s.Failures.Submits = map[string]int64{}
+		}
+		if n > 0 {
+			s.Failures.Submits[why] += n
+		}
+	}
+	return s
+}
+
+// Recent implements agent.Source.
+func (e *Engine) Recent() []*engine.Explanation { return e.e.Recent() }
+
+// Topology implements agent.Source.
+func (e *Engine) Topology() *topo.Topology { return e.e.Topology() }
+
+// Document is what topoctl agent's /v1/engine has.
+func (e *Engine) Document() ([]byte, error) {
+	d := agent.EngineDocument{Schema: agent.SchemaEngine, Stats: e.Stats(), Recent: e.Recent(), Advertised: e.e.Advertised()}
 	if e.pages != nil {
 		d.HTTP = e.pages.Addresses()
 	}

@@ -1,13 +1,11 @@
 package bind
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"math"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,6 +13,7 @@ import (
 	"github.com/topoctl/topoctl"
 	"github.com/topoctl/topoctl/engine"
 	"github.com/topoctl/topoctl/engine/memory"
+	"github.com/topoctl/topoctl/internal/cuda"
 	"github.com/topoctl/topoctl/internal/pkgerr"
 	"github.com/topoctl/topoctl/pathsel"
 )
@@ -141,7 +140,7 @@ func (e *Engine) giveBack(addresses []uint64, allocated bool) error {
 	}
 	_ = e.e.CloseRegions(ctx, together) // peers are told once; what could not be closed says so below, again
 	var errs, lost []error
-	var left, again []interval[*region]
+	left, again := make([]interval[*region], 0, len(have)), []interval[*region]{}
 	for _, x := range have {
 		if !closing[x.of] {
 			left = append(left, x)
@@ -162,7 +161,10 @@ func (e *Engine) giveBack(addresses []uint64, allocated bool) error {
 		}
 		again = append(again, regions...)
 	}
-	e.keep(space[*region](left).with(again))
+	if len(again) > 0 {
+		left = space[*region](left).with(again)
+	}
+	e.keep(left)
 	if err := e.publish(); err != nil {
 		e.log.Warn("peers are still told of memory that is not registered any more", "error", err)
 	}
@@ -286,7 +288,7 @@ func (e *Engine) findGPUs(o *engine.RegionOptions) error {
 		return errClosed
 	}
 	if e.gpus == nil {
-		if !said && !loadedCUDA() {
+		if !said && !cuda.Loaded() {
 			return nil
 		}
 		d, err := topoctl.OpenGPUs(e.e)
@@ -302,10 +304,4 @@ func (e *Engine) findGPUs(o *engine.RegionOptions) error {
 	}
 	o.Devices = e.gpus
 	return nil
-}
-
-// loadedCUDA says whether this process has CUDA's driver in it.
-func loadedCUDA() bool {
-	maps, err := os.ReadFile("/proc/self/maps")
-	return err == nil && bytes.Contains(maps, []byte("/libcuda.so"))
 }

@@ -41,13 +41,11 @@ func (s space[R]) after(address uint64) int {
 // with adds a list that is sorted and overlaps nothing.
 func (s space[R]) with(list []interval[R]) space[R] {
 	out := make(space[R], 0, len(s)+len(list))
-	for _, x := range s {
-		for len(list) > 0 && list[0].lo < x.lo {
-			out, list = append(out, list[0]), list[1:]
-		}
-		out = append(out, x)
+	for _, x := range list {
+		k := s.after(x.lo)
+		out, s = append(append(out, s[:k]...), x), s[k:]
 	}
-	return append(out, list...)
+	return append(out, s...)
 }
 
 // cursor finds ranges for addresses that mostly follow each other.

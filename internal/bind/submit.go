@@ -171,6 +171,7 @@ func (e *Engine) begin(ctx until, r *request) (running, error) {
 	}
 	kept, err := e.kept(r)
 	if err != nil {
+		e.refused(err)
 		return nil, err
 	}
 	o := &operation{peer: r.peer, ops: r.n}
@@ -183,10 +184,23 @@ func (e *Engine) begin(ctx until, r *request) (running, error) {
 		defer cancel()
 		b, err := e.openAndHand(ctx, opening, kept)
 		if err != nil {
+			e.refused(err)
 			return nil, err
 		}
 		return nil, o.follow(canceled, b)
 	})
+}
+
+// refused counts a batch that the engine has not seen.
+func (e *Engine) refused(err error) {
+	own, ok := errors.AsType[*Error](err)
+	switch {
+	case !ok:
+	case own.Status == NoRegion:
+		e.noRegion.Add(1)
+	case own.Status == PeerLost:
+		e.restarted.Add(1)
+	}
 }
 
 // kept is a request without memory of the caller, after checks of what this engine knows by itself.

@@ -1,8 +1,10 @@
 //go:build cgo && linux
 
+#define _GNU_SOURCE // dl_iterate_phdr
 #include "api.h"
 
 #include <dlfcn.h>
+#include <link.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -123,6 +125,12 @@ tc_opened tc_open(const char *name) {
 	// The library stays: the driver does not like to be unloaded.
 	return tc_bind(in_library, library);
 }
+
+static int is_cuda(struct dl_phdr_info *library, size_t size, void *unused) {
+	return library->dlpi_name && strstr(library->dlpi_name, "/libcuda.so");
+}
+
+int tc_loaded(void) { return dl_iterate_phdr(is_cuda, NULL); }
 
 tc_opened tc_bind(tc_find find, void *from) {
 	tc_lib *l = calloc(1, sizeof *l);

@@ -38,6 +38,8 @@ typedef struct {
 
 // tc_open loads a library by name.
 tc_opened tc_open(const char *name);
+// tc_loaded says whether the process has the library.
+int tc_loaded(void);
 // tc_bind takes functions from somewhere else.
 tc_opened tc_bind(tc_find find, void *from);
 int tc_can_export(tc_lib *l);

@@ -20,6 +20,9 @@ import (
 // Soname is the library that comes with the driver.
 const Soname = "libcuda.so.1"
 
+// Loaded says whether this process has the library in it.
+func Loaded() bool { return C.tc_loaded() != 0 }
+
 // Load loads the library ("": Soname), initialises the driver and lists the GPUs
 // that it shows to this process.
 func Load(path string) (*Lib, error) {

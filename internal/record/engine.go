@@ -47,7 +47,7 @@ func fields(names string, more ...field) []field {
 
 // engineFields are the fields of topoctl.engine/v1 that a topoctl.record/v1 has, in their
 // order.
-var engineFields = fields(`name peers lanes served served_unlisted batches failed_batches unsafe_batches slices retried_slices
+var engineFields = fields(`name peers lanes served served_unlisted batches failed_batches unsafe_batches failures slices retried_slices
 	transport_fallbacks served_read_bytes served_written_bytes served_uncounted_transports refused_requests served_sessions
 	recent_batches notes`,
 	field{"peers", fields("name state round_trip_ns batches error")},

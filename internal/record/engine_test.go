@@ -20,7 +20,7 @@ func answer(tb testing.TB) []byte {
 	bytes, rate := int64(5), topo.Rate(9)
 	data, err := json.Marshal(agent.EngineDocument{Schema: agent.SchemaEngine,
 		Stats: engine.Stats{Name: "n1\x1b[2J", Epoch: 1 << 63, Batches: 7, Failed: 1, Unsafe: 2, Slices: 100, Retries: 3, Fallback: 4, ServedReadBytes: 5, ServedWrittenBytes: 6,
-			ServedUncounted: []string{"shm"}, Refused: 8, Sessions: 2, ServedUnlisted: 3,
+			ServedUncounted: []string{"shm"}, Refused: 8, Failures: engine.Failures{Opens: map[string]int64{"unreachable": 1}, Submits: map[string]int64{"lost": 2}, Batches: map[string]int64{"deadline": 3}}, Sessions: 2, ServedUnlisted: 3,
 			Peers: []engine.PeerStats{{Name: "n2", State: "lost", RoundTripNS: 1500, Batches: 1, Error: "gone"}},
 			Lanes: []engine.LaneStats{{Peer: "n2", Lane: "eth0 > n2:eth1", ID: 9, Transport: "tcp", Health: "sick", BytesPerSec: 1e9, Measured: true, Bytes: 5, Slices: 6,
 				InflightBytes: 3, InflightSlices: 2, WindowBytes: 7, Retries: 2, Failures: 1, LastError: "reset", LocalPort: "net:eth0", RemotePort: "net:eth1", LocalAddress: "a", RemoteAddress: "b"}},

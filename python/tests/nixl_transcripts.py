@@ -6,15 +6,18 @@ compared. NIXL's own package and topoctl's are called alike.
 from __future__ import annotations
 
 import base64
+import os
+import signal
 import time
 import unittest
 import uuid
 import zlib
 from typing import Any, Dict, List
+from unittest import mock
 
 import numpy as np
 from nixl._api import nixl_agent, nixl_agent_config, nixl_thread_sync_t
-from nixl_peer import Peer, address, blocks, digest, exit_now, pattern, until
+from nixl_peer import STOCK, Peer, address, blocks, digest, exit_now, finished, pattern, until
 
 PAGE = 4096
 
@@ -37,7 +40,10 @@ class VLLM(unittest.TestCase):
         self.registered = self.nixl.get_reg_descs(caches_data, "DRAM")
         self.nixl.register_memory(self.registered, backends=["UCX"])
         self.local = self.prepare("NIXL_INIT_AGENT", bases)
-        # the handshake, which vLLM's side channel carries
+        self.handshake()
+
+    def handshake(self) -> None:
+        """What vLLM's side channel carries."""
         self.peer.ask("add", metadata=self.nixl.get_agent_metadata().hex())
         self.name = self.nixl.add_remote_agent(self.peer.metadata)
         region = self.BLOCKS * self.BLOCK
@@ -78,10 +84,13 @@ class VLLM(unittest.TestCase):
                 self.nixl.release_xfer_handle(handle)
                 del handles[request]
 
-    def shut_down(self) -> None:
-        self.nixl.release_dlist_handle(self.local)
+    def forget(self) -> None:
         self.nixl.release_dlist_handle(self.remote)
         self.nixl.remove_remote_agent(self.name)
+
+    def shut_down(self) -> None:
+        self.nixl.release_dlist_handle(self.local)
+        self.forget()
         self.nixl.deregister_memory(self.registered)
 
     def test_pull(self) -> None:
@@ -106,6 +115,53 @@ class VLLM(unittest.TestCase):
             sorted(f"{name}:1".encode() for name in names),
         )
         self.assertEqual(sum(m.startswith(b"HB:") for m in told), len(names))
+        self.shut_down()
+
+    def test_prefill_restarts(self) -> None:
+        """Under the same engine_id. After a READ that failed vLLM asks whether the agent is known,
+        and makes the handshake again where it is not. NIXL's own package knows it for ever."""
+        blocks = np.arange(8)
+        first = self.transfer("READ", blocks, blocks, "before")
+        self.assertEqual(finished(self.nixl, first), "DONE")
+        self.assertTrue(self.nixl.check_remote_metadata(self.name))
+        self.peer.close()
+        state = ""
+        try:
+            failed = self.transfer("READ", blocks, blocks, "lost")
+            state = finished(self.nixl, failed)
+            self.nixl.release_xfer_handle(failed)
+        except Exception as e:
+            state = type(e).__name__
+        self.assertEqual(state, "nixlRemoteDisconnectError" if STOCK else "ERR")
+        self.assertEqual(self.nixl.check_remote_metadata(self.name), STOCK)
+        if STOCK:
+            return
+        self.forget()
+        self.peer = Peer(str(uuid.uuid4()), self.total, 14)
+        self.addCleanup(self.peer.close)
+        begin = time.monotonic()
+        self.handshake()
+        self.assertTrue(self.nixl.check_remote_metadata(self.name))
+        again = self.transfer("READ", blocks, blocks, "again")
+        self.assertEqual(finished(self.nixl, again), "DONE")
+        self.assertLess(time.monotonic() - begin, 1)
+        theirs = pattern(self.total, 14).reshape(self.LAYERS, self.BLOCKS, self.BLOCK)
+        for layer, cache in enumerate(self.caches):
+            got = cache.reshape(self.BLOCKS, self.BLOCK)[:8]
+            self.assertEqual(digest(got.copy()), digest(theirs[layer, :8].copy()))
+        self.shut_down()
+
+    @unittest.skipIf(STOCK, "its transfers have no deadline")
+    def test_late_is_not_gone(self) -> None:
+        blocks = np.arange(8)
+        os.kill(self.peer.pid, signal.SIGSTOP)
+        with mock.patch("nixl._api._TRANSFER_TIMEOUT", 0.5):
+            late = self.transfer("READ", blocks, blocks, "late")
+        self.assertEqual(finished(self.nixl, late), "ERR")
+        self.assertTrue(self.nixl.check_remote_metadata(self.name))
+        os.kill(self.peer.pid, signal.SIGCONT)
+        again = self.transfer("READ", blocks, blocks, "again")
+        self.assertEqual(finished(self.nixl, again), "DONE")
         self.shut_down()
 
     def test_push(self) -> None:

@@ -607,8 +607,8 @@ class Engine:
         self.send(peer, message, timeout=timeout).wait()
 
     def send(self, peer: str, message: bytes, *, timeout: Optional[float] = None) -> Batch[None]:
-        """Sends a message of at most 64 KiB, which the peer gets by notifications(): the batch has
-        ended when it has arrived. While 1,024 messages wait there, it waits, too."""
+        """Sends a message of at most 1 MiB, which the peer gets by notifications(): the batch has
+        ended when it has arrived. While those that wait there take all their memory, it waits, too."""
         return self._submit(_WRITE, peer, (), (), (), _given(message), timeout)
 
     def notifications(self, timeout: float = 0) -> List[Notification]:

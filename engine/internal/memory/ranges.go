@@ -97,7 +97,7 @@ func (w *wrapper) next(ranges []Range) (n int, err error) {
 		}
 	}
 	if w.maps == nil {
-		if w.maps, err = readMappings(); err != nil {
+		if w.maps, err = readMappings(ranges); err != nil {
 			return 0, foreignError(ranges[0], err)
 		}
 	}

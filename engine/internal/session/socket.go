@@ -6,12 +6,35 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"strconv"
+	"strings"
 	"syscall"
 )
 
 // Listen listens for peers at host:port, with the settings that connections
-// inherit from their listener: see Tune.
+// inherit from their listener: see Tune. Of a range of ports, host:first-last, it takes the first
+// that is free.
 func Listen(ctx context.Context, address string) (net.Listener, error) {
+	host, ports, err := net.SplitHostPort(address)
+	first, last, ranged := strings.Cut(ports, "-")
+	if err != nil || !ranged {
+		return listen(ctx, address)
+	}
+	from, err := strconv.ParseUint(first, 10, 16)
+	to, err2 := strconv.ParseUint(last, 10, 16)
+	if err != nil || err2 != nil || from == 0 || from > to {
+		return nil, fmt.Errorf("listen %q: want a range of ports, first-last, from 1 to 65535", address)
+	}
+	for port := from; port <= to; port++ {
+		l, err := listen(ctx, net.JoinHostPort(host, strconv.FormatUint(port, 10)))
+		if !errors.Is(err, syscall.EADDRINUSE) {
+			return l, err
+		}
+	}
+	return nil, fmt.Errorf("listen %s: %w: all of these ports", address, syscall.EADDRINUSE)
+}
+
+func listen(ctx context.Context, address string) (net.Listener, error) {
 	lc := net.ListenConfig{
 		Control: func(_, address string, raw syscall.RawConn) error {
 			return raw.Control(func(fd uintptr) { Tune(fd, loopback(address)) })

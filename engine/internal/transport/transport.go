@@ -206,8 +206,8 @@ type Served struct {
 	Uncounted               bool
 	ReadBytes, WrittenBytes int64
 	Requests                int64
-	Refused                 int64 // requests that were against the rules
-	Conns                   int   // open now
+	Refused                 map[string]int64 // requests that were refused, by reason: see Refusals
+	Conns                   int              // open now
 	// Dropped are the connections, of both sides, that were ended for what came over them, or
 	// did not come, by reason.
 	Dropped map[string]int64

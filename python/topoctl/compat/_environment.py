@@ -5,19 +5,29 @@ from __future__ import annotations
 import ipaddress
 import logging
 import os
-from typing import Any, Dict, Sequence
+from typing import Any, Dict, Sequence, Set
 
-from topoctl import Engine
+from topoctl import Engine, _lib
 
 LOOPBACK = "127.0.0.1:0"
 EVERYWHERE = "0.0.0.0:0"
 
-ADVICE = (
-    "set TOPOCTL_TOKEN_FILE to a file with the same secret on all hosts, or TOPOCTL_CERT_FILE, "
-    "TOPOCTL_KEY_FILE and TOPOCTL_CA_FILE (topoctl cert makes the files), or TOPOCTL_INSECURE=1 "
-    "where everyone who reaches this host may read and write the memory"
-)
+ADVICE = "set TOPOCTL_TOKEN_FILE to a file with a secret that all hosts have, or TOPOCTL_INSECURE=1"
 """What to do where an engine does not listen to other hosts, or refuses to."""
+
+_announced: Set[str] = set()  # packages, once a process
+
+
+def log(name: str) -> logging.Logger:
+    """A logger whose lines say whose they are: where nothing is configured, Python prints the bare text."""
+    logger = logging.getLogger(name)
+    logger.addFilter(_prefix)
+    return logger
+
+
+def _prefix(record: logging.LogRecord) -> bool:
+    record.msg = f"topoctl: {record.msg}"
+    return True
 
 
 def options() -> Dict[str, Any]:
@@ -69,10 +79,22 @@ def unguarded(options: Dict[str, Any]) -> Sequence[str]:
     return [at for at, (host, colon, _) in hosts if colon and not loopback(host.strip("[]"))]
 
 
-def tell_pages(engine: Engine, log: logging.Logger) -> None:
-    """Says where metrics are served, where TOPOCTL_HTTP left the port open."""
-    if os.environ.get("TOPOCTL_HTTP", "").endswith(":0"):
-        log.warning("metrics are served at %s", ", ".join(engine.stats()["http"]))
+def announce(engine: Engine, log: logging.Logger, package: str, advice: str = "") -> None:
+    """Says, once a process, that topoctl is in force, and of each engine where its metrics are if
+    TOPOCTL_HTTP's port was open, or taken. As warnings, which are seen where nothing is configured."""
+    stats = engine.stats()
+    for page in stats.get("http", ()):
+        if not os.environ["TOPOCTL_HTTP"].endswith(page[page.rindex(":") :]):
+            log.warning("metrics are served at %s", page)
+    if package in _announced:
+        return
+    _announced.add(package)
+    ports = {a["port"].partition(":")[2]: None for a in stats["advertised"] if "port" in a}
+    log.warning(
+        "version %s in place of %s, at %s%s%s",
+        *(_lib.load().topoctl_version().decode(), package, engine.address),
+        *(f", over {', '.join(ports)}" if ports else "", advice),
+    )
 
 
 def _list(name: str) -> list[str]:

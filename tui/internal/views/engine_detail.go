@@ -3,6 +3,8 @@ package views
 import (
 	"cmp"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -33,6 +35,14 @@ func (a *agent) tell(d *detail) {
 	a.begin(d, "engine "+x.Name)
 	d.field("source", a.source)
 	d.field("batches", fmt.Sprintf("%s, %d failed, %d unsafe", text.Plural(x.Batches, "batch", "batches"), x.Failed, x.Unsafe))
+	for _, f := range []struct {
+		what  string
+		times map[string]int64
+	}{{"peers not opened", x.Failures.Opens}, {"not begun", x.Failures.Submits}, {"batches failed", x.Failures.Batches}} {
+		for _, why := range slices.Sorted(maps.Keys(f.times)) {
+			d.field(f.what, fmt.Sprintf("%d, %s", f.times[why], why))
+		}
+	}
 	d.field("slices", fmt.Sprintf("%d, %d of them sent again", x.Slices, x.Retries))
 	if x.Fallback > 0 {
 		d.field("fallen back", text.Plural(x.Fallback, "time")+" to a worse transport, because every lane of the better one was sick")

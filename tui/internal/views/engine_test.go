@@ -86,7 +86,7 @@ func busy() *state.State {
 			{ServedStats: engine.ServedStats{Conn: 9, Peer: "bench-4711", Transport: "shm"}},
 		}, ReadBytesPerSec: wave(1e9, 60), WrittenBytesPerSec: wave(0, 60)}
 	a.Last = &record.Engine{Stats: engine.Stats{Name: "n1", Batches: 4212, Failed: 1, Retries: 17, Fallback: 1, Slices: 9000, ServedReadBytes: 1 << 30, ServedWrittenBytes: 7,
-		ServedUncounted: []string{"shm"}, Sessions: 2, ServedUnlisted: 1, Refused: 3,
+		ServedUncounted: []string{"shm"}, Sessions: 2, ServedUnlisted: 1, Refused: 3, Failures: engine.Failures{Opens: map[string]int64{"unreachable": 42}, Batches: map[string]int64{"lost": 1}},
 		Peers: []engine.PeerStats{{Name: "n2", State: "open", RoundTripNS: 41_000, Batches: 1}, {Name: "n3", State: "lost", Error: "no answer for 10s"}},
 	}, Recent: batches()}
 	b := &state.Engine{Source: benchB, LastNS: 99_900_000_000, Lanes: []*state.Lane{lane("lo > lo", "tcp", "half-open", 1e9, 9e8)}}

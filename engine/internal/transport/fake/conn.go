@@ -284,7 +284,7 @@ func (p *passive) serve(op transport.Op, spans []transport.Span, sent []byte) er
 	for _, s := range spans {
 		region, err := t.regions.Pin(s.Remote.ID, uint64(s.RemoteOffset), uint64(s.Bytes), want)
 		if err != nil {
-			t.refused.Add(1)
+			t.refused.Add(err)
 			return fmt.Errorf("%s: %q: %w: %w", t.options.Name, t.address, transport.ErrRefused, err)
 		}
 		pinned = append(pinned, region)

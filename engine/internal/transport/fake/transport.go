@@ -145,7 +145,8 @@ type Transport struct {
 	registered map[*memory.Region]bool
 	running    sync.WaitGroup
 
-	readBytes, writtenBytes, requests, refused atomic.Int64
+	readBytes, writtenBytes, requests atomic.Int64
+	refused                           transport.Refusals
 }
 
 var (
@@ -303,7 +304,7 @@ func (t *Transport) Served() transport.Served {
 	t.mu.Unlock()
 	return transport.Served{
 		ReadBytes: t.readBytes.Load(), WrittenBytes: t.writtenBytes.Load(),
-		Requests: t.requests.Load(), Refused: t.refused.Load(), Conns: conns,
+		Requests: t.requests.Load(), Refused: t.refused.Counts(), Conns: conns,
 	}
 }
 

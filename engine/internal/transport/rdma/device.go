@@ -309,7 +309,7 @@ func (d *device) event(e verbs.Event) {
 		if c := d.connOf(e.QPNum); c != nil {
 			c.lose(eventError(e.Type, c.local.String(), c.remote.String()))
 		} else if e.Type != verbs.EventQPFatal {
-			d.t.refused.Add(1)
+			d.t.refused.Add(memory.ErrDenied)
 		}
 	}
 }

@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/topoctl/topoctl/discover/topo"
@@ -30,7 +29,7 @@ type Transport struct {
 	cancel   context.CancelFunc
 	wg       sync.WaitGroup
 
-	refused atomic.Int64
+	refused transport.Refusals
 
 	scanning sync.Mutex // one scan of the devices at a time
 
@@ -121,7 +120,7 @@ func (t *Transport) Served() transport.Served {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	_, conns := t.ends.Len()
-	return transport.Served{Uncounted: true, Refused: t.refused.Load(), Conns: conns}
+	return transport.Served{Uncounted: true, Refused: t.refused.Counts(), Conns: conns}
 }
 
 // Serves lists the passive ends, each with the GIDs that it goes between, as addresses.

@@ -3,6 +3,7 @@ package shm
 import (
 	"context"
 	"errors"
+	"io"
 	"net"
 	"sync"
 	"time"
@@ -41,7 +42,7 @@ func (t *Transport) accept() {
 				}
 			})
 		default:
-			t.refused.Add(1)
+			t.refused.Add(nil) // too many say nothing
 			_ = c.Close()
 		}
 	}
@@ -51,7 +52,9 @@ func (t *Transport) accept() {
 func (t *Transport) meet(c *net.UnixConn) *passive {
 	p, err := t.match(c)
 	if err != nil {
-		t.refused.Add(1)
+		if !errors.Is(err, io.EOF) { // only looked whether the socket is a dead process's: see removeStale
+			t.refused.Add(err)
+		}
 		_ = c.Close()
 		return nil
 	}
@@ -148,7 +151,7 @@ func (p *passive) serve() {
 			break
 		}
 		if err != nil || !p.handle(f, spots) {
-			p.t.refused.Add(1)
+			p.t.refused.Add(err)
 			p.shut()
 		}
 	}
@@ -199,7 +202,7 @@ func (p *passive) answer(f frame) {
 		out.frame.grant, out.frame.bytes = p.rights.Grant(r), uint64(r.Size())
 	}
 	if out.frame.status != ok && out.frame.status != windowed {
-		p.t.refused.Add(1)
+		p.t.refused.Add(out.frame.status.err())
 	}
 	p.mu.Lock()
 	if out.frame.status == ok || out.frame.status == windowed {

@@ -103,7 +103,7 @@ type Transport struct {
 	cancel  context.CancelFunc
 
 	requests atomic.Int64
-	refused  atomic.Int64
+	refused  transport.Refusals
 
 	mu      sync.Mutex
 	closed  bool
@@ -263,7 +263,7 @@ func (t *Transport) Served() transport.Served {
 	t.mu.Lock()
 	_, conns := t.ends.Len()
 	t.mu.Unlock()
-	return transport.Served{Uncounted: true, Requests: t.requests.Load(), Refused: t.refused.Load(), Conns: conns}
+	return transport.Served{Uncounted: true, Requests: t.requests.Load(), Refused: t.refused.Counts(), Conns: conns}
 }
 
 // Serves lists the connections that peers have here.

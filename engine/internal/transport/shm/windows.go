@@ -307,7 +307,7 @@ func (p *passive) move(f frame, spots []spot) bool {
 	}
 	if answer.status = m.pin(spots, f.grant); answer.status != ok {
 		m.clear()
-		p.t.refused.Add(1)
+		p.t.refused.Add(answer.status.err())
 		p.pushLocked(outgoing{answer, -1})
 		return true
 	}
@@ -370,7 +370,7 @@ func (m *passiveMove) over(err error) {
 	answer := frame{kind: moved, place: l.place, region: memory.ID(s.number), bytes: uint64(m.slot)}
 	if err != nil {
 		answer.status = deviceBad
-		p.t.refused.Add(1)
+		p.t.refused.Add(err)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -273,7 +273,7 @@ func (p *passive) pin(descs []byte, want memory.Grant, spans []transport.Span, p
 			var err error
 			if r, err = p.t.regions.PinFor(p.rights, d.region, d.offset, uint64(d.length), want); err != nil {
 				p.unpin(pins)
-				p.t.refused.Add(1)
+				p.t.refused.Add(err)
 				return spans[:0], statusOf(err), i
 			}
 			*pins = append(*pins, r)

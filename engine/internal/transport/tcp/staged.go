@@ -70,7 +70,7 @@ func (p *passive) land(rep reply, bytes int64, trail int) error {
 // refuseDevice makes an ack of a request whose device cannot be used.
 func (p *passive) refuseDevice(rep *reply) {
 	rep.status = statusDevice
-	p.t.refused.Add(1)
+	p.t.refused.Add(memory.ErrDevice)
 	p.mu.Lock()
 	p.unpin(&p.pins)
 	p.mu.Unlock()
@@ -103,7 +103,7 @@ func (p *passive) landed(a *answer, err error) {
 	a.bounce.Release()
 	if err != nil {
 		a.reply.status = statusDevice
-		p.t.refused.Add(1)
+		p.t.refused.Add(memory.ErrDevice)
 	}
 	if a.reply.status == statusOK {
 		p.bytesWritten.Add(a.bytes)
@@ -184,7 +184,7 @@ func (p *passive) fetched(a *answer, err error) {
 
 // unfetched refuses a READ whose device failed. mu is held.
 func (p *passive) unfetched(a *answer) {
-	p.t.refused.Add(1)
+	p.t.refused.Add(memory.ErrDevice)
 	p.unpin(&a.pins)
 	p.idle = append(p.idle, a.place)
 	a.reply.status, a.reply.answer = statusDevice, -1

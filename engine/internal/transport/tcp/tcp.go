@@ -72,7 +72,8 @@ type Transport struct {
 	// dial is session.DialData but in tests.
 	dial func(context.Context, session.DataDial) (net.Conn, error)
 
-	requests, refused atomic.Int64
+	requests atomic.Int64
+	refused  transport.Refusals
 
 	wg   sync.WaitGroup
 	quit chan struct{}
@@ -329,7 +330,7 @@ func (t *Transport) Served() transport.Served {
 	defer t.mu.Unlock()
 	s := transport.Served{
 		ReadBytes: t.bytesRead, WrittenBytes: t.bytesWritten,
-		Requests: t.requests.Load(), Refused: t.refused.Load(), Dropped: maps.Clone(t.dropped),
+		Requests: t.requests.Load(), Refused: t.refused.Counts(), Dropped: maps.Clone(t.dropped),
 	}
 	_, s.Conns = t.ends.Len()
 	for _, p := range t.ends.All() {

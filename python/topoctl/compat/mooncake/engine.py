@@ -7,7 +7,6 @@ from __future__ import annotations
 import ctypes
 import enum
 import json
-import logging
 import os
 import re
 import subprocess
@@ -29,7 +28,7 @@ SUPPORT_CUDA = SUPPORT_EFA = SUPPORT_HIP = (
 )
 SUPPORT_INTRA_NVLINK = SUPPORT_MNNVL = SUPPORT_MUSA = False
 
-_log = logging.getLogger("topoctl.mooncake")  # warnings go to standard error unless configured
+_log = _environment.log("topoctl.mooncake")  # warnings go to standard error unless configured
 
 _OK, _FAILED, _TIMED_OUT = 0, -1, -2
 _DONE = 1  # of transfer_check_status
@@ -81,6 +80,7 @@ class TransferEngine:
         self._engine: Optional[Engine] = None
         self._handle = 0  # the engine's in the library, where 0 is none
         self._names: Set[str] = set()  # by which this engine is a peer
+        self._by_address = True  # peers are named by address, not by a metadata server
         self._reached: Set[str] = set()  # peers that were there
         self._lock = threading.Lock()
         self._registered: Dict[int, int] = {}  # lengths by address, in the order of registration
@@ -107,19 +107,23 @@ class TransferEngine:
             try:
                 options["listen"] = where.listen(where.port)
                 engine = Engine(**options)
-            except Error:
+            except Error as e:
                 if not where.port:
                     raise
                 options["listen"] = where.listen(0)
                 engine = Engine(**options)
+                _log.warning(
+                    "port %d is not to be had (%s): peers reach %s", where.port, e, engine.address
+                )
         except (Error, ValueError) as e:
             _log.error("initialize: %s", e)
             return _FAILED
-        _environment.tell_pages(engine, _log)
+        _environment.announce(engine, _log, "mooncake")
         with self._lock:
             old, self._engine = self._engine, engine
             self._handle = engine._handle
             self._names = where.names(engine.port)
+            self._by_address = where.metadata == _P2P
             self._registered = {}
         if old is not None:
             old.close()
@@ -245,7 +249,7 @@ class TransferEngine:
 
     def get_first_buffer_address(self, segment_name: str, /) -> int:
         """The memory that was registered first here, or the lowest that a peer offers; 0: none."""
-        name = _text(segment_name)
+        name = self._named(segment_name)
         if name in self._names:
             with self._lock:
                 return next(iter(self._registered), 0)
@@ -416,7 +420,7 @@ class TransferEngine:
         ranges: Optional[_Ranges],
         notify: Optional[TransferNotify] = None,
     ) -> int:
-        name, message = _text(peer), _message(notify)
+        name, message = self._named(peer), _message(notify)
         if ranges is None:
             return _FAILED
         running = ctypes.c_int64()  # the batch, where it goes on after the call
@@ -444,7 +448,7 @@ class TransferEngine:
         notify: Optional[TransferNotify] = None,
     ) -> int:
         """The batch, 0 where it could not begin: the peer is not there, for example."""
-        name, message = _text(peer), _message(notify)
+        name, message = self._named(peer), _message(notify)
         if ranges is None:
             return 0
         if name not in self._reached:
@@ -497,9 +501,17 @@ class TransferEngine:
 
     # Peers.
 
+    def _named(self, peer: str) -> str:
+        """The peer's name, with the brackets that callers (vllm-ascend) leave out."""
+        name = _text(peer)
+        host, _, port = name.rpartition(":")
+        if self._by_address and ":" in host and host[0] != "[":
+            return f"[{host}]:{port}"
+        return name
+
     def send_probe(self, peer_server_name: str) -> int:
         """0 where the peer answers, -101 where the name has no port, else -102."""
-        name = _text(peer_server_name)
+        name = self._named(peer_server_name)
         if not re.search(r":\d+$", name):
             return _BAD_NAME
         try:

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import enum
-import functools
-import logging
 import os
 import sys
 import threading
@@ -23,6 +21,7 @@ from topoctl.compat import _environment
 
 from . import _bindings as nixlBind
 from ._bindings import DEFAULT_COMM_PORT, nixlRegDList, nixlXferDList
+from ._pieces import Pieces
 
 __all__ = [
     "DEFAULT_COMM_PORT",
@@ -34,7 +33,7 @@ __all__ = [
     "nixl_xfer_handle",
 ]
 
-logger = logging.getLogger("nixl.topoctl")
+logger = _environment.log("nixl.topoctl")
 
 nixl_backend_handle = int
 
@@ -60,6 +59,11 @@ before; this is for one that is alive and does not move."""
 _SPIN = 50e-6
 """Seconds between two looks at a transfer below which its caller does nothing else: threads that
 move the data, and lack a processor, are let run first."""
+
+_GIVE_UP = 60.0
+"""Seconds of silence after which a peer is lost, where TOPOCTL_GIVE_UP has no others. A process that is
+swapped, saved or debugged stands still for some: vLLM's decode side waits for ever for a WRITE that was
+given up. A process that has ended is lost at once: its host refuses connections."""
 
 _CONNECT_TIMEOUT = 3.0
 """Seconds that a call waits for a peer that does not answer."""
@@ -132,6 +136,7 @@ class nixl_xfer_handle:
         self._sides: Optional[Tuple[topoctl.RangeList, topoctl.RangeList]] = (local, remote)
         self._indexes = indexes
         self._agent = agent
+        self._remote: Optional[_Agent] = None  # that it was begun with
         self._notification = notification
         self._batch: Optional[topoctl.Batch[None]] = None
         self._begun_us = 0
@@ -202,6 +207,12 @@ class nixl_xfer_handle:
         logger.error("transfer with agent %s: %s", self._agent, error)
 
 
+class _Agent:
+    """A remote agent from one add_remote_agent to the next."""
+
+    gone = False
+
+
 class nixl_agent:
     """An agent: an engine of topoctl by NIXL's calls. All threads may use it.
 
@@ -229,11 +240,11 @@ class nixl_agent:
         self.notifs: Dict[str, List[bytes]] = {}
         self._telemetry = config.capture_telemetry
         self._lock = threading.Lock()
-        self._registered: Dict[Tuple[int, int], int] = {}  # (address, length): how many times
-        self._agents: set[str] = set()
+        self._pieces = Pieces(self._register, self._unregister)
+        self._agents: Dict[str, _Agent] = {}  # those that were added
         wanted = PLUGINS if instantiate_all and nixl_conf is None else config.backends
         try:
-            options = _environment.options()
+            options = {"give_up": _GIVE_UP, **_environment.options()}
             if open_to_all := _environment.unguarded(options):
                 raise ValueError(
                     f"peers on other hosts could read and write memory at {open_to_all[0]}: "
@@ -244,9 +255,9 @@ class nixl_agent:
             )
         except (ValueError, errors.Failed) as e:
             raise nixlBind.nixlBackendError(str(e)) from e
-        if options["listen"] == [_environment.LOOPBACK]:
-            _say_loopback()
-        _environment.tell_pages(self._engine, logger)
+        alone = options["listen"] == [_environment.LOOPBACK]
+        advice = f", for this host only: {_environment.ADVICE}" if alone else ""
+        _environment.announce(self._engine, logger, "NIXL", advice)
         for backend in wanted:
             if backend in self.plugin_list:
                 self.create_backend(backend)
@@ -289,26 +300,14 @@ class nixl_agent:
     def register_memory(
         self, reg_list: Any, mem_type: Optional[str] = None, backends: List[str] = []
     ) -> nixlRegDList:
-        """Registers memory, all or none. The same range again is counted; one that overlaps another
-        is nixlNotAllowedError."""
+        """Registers memory, all or none. The same range again is counted, and so is what ranges
+        share."""
         descs: nixlRegDList = _required(self.get_reg_descs(reg_list, mem_type))
         self._check(backends)
         if not self.backends or descs.getType() not in (nixlBind.DRAM_SEG, nixlBind.VRAM_SEG):
             raise nixlBind.nixlNotFoundError(_no_backend(f"for {descs.getType().name}"))
-        with self._lock:
-            ranges = _ranges(descs)
-            fresh = [at for at in dict.fromkeys(ranges) if at not in self._registered]
-            starts = vector([address for address, _ in fresh], "Q")
-            lengths = vector([length for _, length in fresh], "Q")
-            with _translated():
-                _lib.check(
-                    self._engine._lib.topoctl_register(
-                        *(self._engine._handle, starts.count, starts.address, lengths.address),
-                        *(None, topoctl.Grant.ALL.value),
-                    )
-                )
-            for at in ranges:
-                self._registered[at] = self._registered.get(at, 0) + 1
+        with self._lock, _translated():
+            self._pieces.add(_ranges(descs))
         return descs
 
     def deregister_memory(self, dereg_list: nixlRegDList, backends: List[str] = []) -> None:
@@ -317,22 +316,27 @@ class nixl_agent:
         if not isinstance(dereg_list, nixlRegDList):
             raise TypeError(f"want a nixlRegDList, not {type(dereg_list).__name__}")
         self._check(backends)
-        with self._lock:
-            left = dict(self._registered)
-            for at in _ranges(dereg_list):
-                if not left.get(at):
-                    raise nixlBind.nixlNotFoundError(
-                        "{1} bytes at {0:#x} are not registered".format(*at)
-                    )
-                left[at] -= 1
-            gone = vector([address for (address, _), count in left.items() if not count], "Q")
-            with _translated():
-                _lib.check(
-                    self._engine._lib.topoctl_unregister(
-                        self._engine._handle, gone.count, gone.address
-                    )
-                )
-            self._registered = {at: count for at, count in left.items() if count}
+        with self._lock, _translated():
+            try:
+                self._pieces.remove(_ranges(dereg_list))
+            except LookupError as e:
+                raise nixlBind.nixlNotFoundError(str(e)) from None
+
+    def _register(self, ranges: List[Tuple[int, int]]) -> None:
+        starts = vector([address for address, _ in ranges], "Q")
+        lengths = vector([length for _, length in ranges], "Q")
+        _lib.check(
+            self._engine._lib.topoctl_register(
+                *(self._engine._handle, starts.count, starts.address, lengths.address),
+                *(None, topoctl.Grant.ALL.value),
+            )
+        )
+
+    def _unregister(self, ranges: List[Tuple[int, int]]) -> None:
+        gone = vector([address for address, _ in ranges], "Q")
+        _lib.check(
+            self._engine._lib.topoctl_unregister(self._engine._handle, gone.count, gone.address)
+        )
 
     def query_memory(
         self, reg_list: Any, backend: str, mem_type: Optional[str] = None
@@ -370,7 +374,7 @@ class nixl_agent:
         except errors.InvalidArgument as e:
             raise nixlBind.nixlMismatchError(str(e)) from e
         with self._lock:
-            self._agents.add(name)
+            self._agents[name] = _Agent()
         try:
             self._engine.probe(name, _CONNECT_TIMEOUT)
         except errors.Error as e:
@@ -381,30 +385,34 @@ class nixl_agent:
         """Forgets an agent; transfers with it fail."""
         name = _name(agent)
         with self._lock:
-            known = name in self._agents
-            self._agents.discard(name)
+            known = self._agents.pop(name, None) is not None
         if known:
             with _translated():
                 self._engine.remove_peer(name)
 
     def make_connection(self, remote_agent: Union[str, bytes], backends: List[str] = []) -> None:
         self._check(backends)
-        with _translated():
-            self._engine.probe(self._known(remote_agent), _CONNECT_TIMEOUT)
+        name = self._known(remote_agent)
+        try:
+            self._engine.probe(name, _CONNECT_TIMEOUT)
+        except errors.Error as e:
+            raise _noted(self._agents.get(name), e) from e
 
     def check_remote_metadata(
         self, agent: Union[str, bytes], descs: Optional[nixlXferDList] = None
     ) -> bool:
-        """Whether the agent was added, and offers all of these ranges."""
+        """Whether the agent was added, was not found gone since, and offers all of these ranges."""
         name = _name(agent)
         with self._lock:
-            if name not in self._agents:
-                return False
+            added = self._agents.get(name)
+        if added is None or added.gone:
+            return False
         if descs is None or descs.isEmpty():
             return True
         try:
             offered = _merged(self._engine.peer_ranges(name))
-        except errors.Error:
+        except errors.Error as e:
+            _noted(added, e)
             return False
         return all(
             any(low <= address and address + length <= high for low, high in offered)
@@ -516,14 +524,18 @@ class nixl_agent:
         is given, replaces that of the handle."""
         if notif_msg:
             handle._notification = _message(notif_msg)
+        handle._remote = self._agents.get(handle._agent)
         handle._post(self._engine)
-        return handle._state()
+        return self.check_xfer_state(handle)
 
     def check_xfer_state(self, handle: nixl_xfer_handle) -> str:
         """ "DONE" where all bytes are in place and the notification is delivered, "PROC" while it
         runs, "ERR" where it failed and no byte can arrive any more: the log says why.
         nixlBackendError where it failed and a byte still may."""
-        return handle._state()
+        state = handle._state()
+        if handle._error is not None:
+            _noted(handle._remote, handle._error)
+        return state
 
     def get_xfer_telemetry(self, handle: nixl_xfer_handle) -> nixlBind.nixlXferTelemetry:
         if not self._telemetry:
@@ -588,7 +600,7 @@ class nixl_agent:
         notif_msg: Union[bytes, str],
         backend: Optional[str] = None,
     ) -> None:
-        """Delivers a message of up to 64 KiB, bound to no transfer: it has arrived when this
+        """Delivers a message of up to 1 MiB, bound to no transfer: it has arrived when this
         returns. nixlRemoteDisconnectError where the agent does not answer within three seconds."""
         if backend is not None:
             self._check([backend])
@@ -601,7 +613,7 @@ class nixl_agent:
         except errors.Timeout as e:
             raise nixlBind.nixlRemoteDisconnectError(str(e)) from e
         except errors.Error as e:
-            raise _translation(e) from e
+            raise _noted(self._agents.get(peer), e) from e
 
     # NIXL's own exchange of metadata, and views of memory for kernels.
 
@@ -765,6 +777,14 @@ def _translation(error: errors.Error) -> Exception:
     return _EXCEPTIONS.get(type(error), nixlBind.nixlBackendError)(str(error))
 
 
+def _noted(agent: Optional[_Agent], error: errors.Error) -> Exception:
+    """The exception for an error of a call with an agent, which is gone where nothing answers, or
+    another process does. One that is only late, or refuses a range, is not."""
+    if agent is not None and isinstance(error, (errors.NoPeer, errors.PeerLost)):
+        agent.gone = True
+    return _translation(error)
+
+
 @contextlib.contextmanager
 def _translated() -> Iterator[None]:
     try:
@@ -796,11 +816,6 @@ def _name(agent: Union[str, bytes]) -> str:
 
 def _message(message: Union[bytes, str]) -> bytes:
     return message.encode() if isinstance(message, str) else bytes(message)
-
-
-@functools.lru_cache(maxsize=None)  # once a process
-def _say_loopback() -> None:
-    logger.warning("agents of this process serve this host only: %s", _environment.ADVICE)
 
 
 def _not_supported(call: str) -> nixlBind.nixlNotSupportedError:
