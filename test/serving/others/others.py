@@ -89,6 +89,7 @@ class Servers:
         for ends in signal.SIGTERM, signal.SIGHUP:
             signal.signal(ends, lambda *_: sys.exit(1))
         self.env = dict(OFFLINE)
+        self.compat: List[str] = []
         if not self.ours:
             self.env.update(STOCK)
             return
@@ -98,7 +99,7 @@ class Servers:
         with open(token, "w") as f:
             f.write("a-secret-of-sixteen-bytes\n")
         self.env["TOPOCTL_TOKEN_FILE"] = token
-        self.compat = list(topoctl.compat.__path__)
+        self.compat += topoctl.compat.__path__
         self.env["PYTHONPATH"] = os.pathsep.join([*self.compat, os.environ.get("PYTHONPATH", "")])
 
     def environment(self) -> Dict[str, str]:
@@ -133,7 +134,7 @@ class Servers:
             os.dup2(log, 1)
             os.dup2(log, 2)
             os.environ.update(environment)
-            sys.path[:0] = self.compat if self.ours else []
+            sys.path[:0] = self.compat
             run()
         except BaseException:
             import traceback
@@ -178,8 +179,11 @@ def free_port() -> int:
 
 def post(url: str, body: Any, timeout: float = 60) -> Any:
     request = urllib.request.Request(url, json.dumps(body).encode(), {"Content-Type": "application/json"})
-    with urllib.request.urlopen(request, timeout=timeout) as answer:
-        return json.load(answer)
+    try:
+        with urllib.request.urlopen(request, timeout=timeout) as answer:
+            return json.load(answer)
+    except urllib.error.HTTPError as error:
+        raise RuntimeError(f"{url}: {error}: {error.read().decode()[:300]}") from None
 
 
 def wait_up(urls: List[str], seconds: float, ready: Callable[[Any], Any] = lambda _: True) -> None:
