@@ -68,8 +68,8 @@ class Run:
 
     @property
     def longest_gap(self):
-        """The longest time between the ends of two good answers, seconds."""
-        ends = sorted(a.end for a in self.good)
+        """The longest time without the end of a good answer, to the end of the run, seconds."""
+        ends = [*sorted(a.end for a in self.good), max(a.end for a in self.answers)]
         return max((b - a for a, b in itertools.pairwise(ends)), default=float("inf"))
 
 
