@@ -111,7 +111,7 @@ func mappingAt(f *os.File, address uint64) (vma, error) {
 	defer pin.Unpin()
 	pin.Pin(&name)
 	q.nameAddress = uint64(uintptr(unsafe.Pointer(&name)))
-	errno := unix.Errno(unix.ENAMETOOLONG)
+	errno := unix.ENAMETOOLONG
 	for errno == unix.ENAMETOOLONG {
 		_, _, errno = unix.Syscall(unix.SYS_IOCTL, f.Fd(), procmapQueryIoctl, uintptr(unsafe.Pointer(&q)))
 		q.nameBytes, q.nameAddress = 0, 0
