@@ -21,7 +21,7 @@ type TransportFactory interface {
 	String() string // the transport's name: pathsel.TCP and the like
 }
 
-// factoryOf is what makes the transport, an error where f is none of this module's.
+// factoryOf gives what makes the transport, or an error if f does not come from this module.
 func factoryOf(f TransportFactory) (*transport.Factory, error) {
 	if own, ok := f.(*transport.Factory); ok {
 		return own, nil

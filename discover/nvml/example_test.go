@@ -9,7 +9,7 @@ import (
 	"github.com/topoctl/topoctl/discover/nvml"
 )
 
-// With NVML discovery knows the names, UUIDs and NVLinks of GPUs. Where there is none, the topology's Sources say so.
+// With NVML discovery knows the names, UUIDs and NVLinks of GPUs. Without the library, the topology's Sources say so.
 func Example() {
 	gpus := nvml.New()
 	defer gpus.Close()

@@ -8,8 +8,8 @@
 // What is measured, how, and what that takes, is a plan, which can be looked at before anything is sent:
 //
 //	pairs, err := p.Pairs(ctx) // pairs.Select has some of them
-//	todo, err := plan.Make(pairs, plan.Options{Spec: spec}) // todo.Rounds, todo.Estimate
-//	report, err := measure.Run(ctx, p, measure.Options{Plan: todo})
+//	work, err := plan.Make(pairs, plan.Options{Spec: spec}) // work.Rounds, work.Estimate
+//	report, err := measure.Run(ctx, p, measure.Options{Plan: work})
 //
 // Between hosts (Hosts) an agent on each of them answers a controller's calls (Server). In each round memory is prepared
 // at the targets, the initiators connect, all begin together, and what each claims is checked before it is believed.

@@ -17,7 +17,7 @@ func busiest(p *probe.Pair, loads []probe.ProcessorLoad) *probe.ProcessorLoad {
 	return most
 }
 
-// heldUp is a busy host that may be why result i moved no more than hi; nil if there is none: no end was
+// heldUp is a busy host that may be why result i moved no more than hi; nil if no end was
 // busy, or each that was moved far more with others at another time, and was as busy then.
 func (c *judgement) heldUp(i int, hi float64, loads []probe.ProcessorLoad) *probe.ProcessorLoad {
 	p := &c.r.Results[i].Pair
